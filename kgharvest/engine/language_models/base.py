@@ -1,0 +1,78 @@
+"""What the engine asks of an LM: fill-in-the-blank distributions, one position at a time, many at once.
+
+The search, the scoring and the prompt systems know LMs through `LanguageModel` only; each family is a module beside this
+one, and only these modules import transformers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from kgharvest.engine.prompts.template import PromptTemplate
+
+TokenIds = tuple[int, ...]
+Pattern = tuple[int, ...]  # tokens per entity, in slot-index order
+Tick = Callable[[], None]  # called between forwards, so that progress and cancellation never wait for long
+
+
+class EncodedPrompt(NamedTuple):
+    """A prompt in tokens. `segments`: the n + 1 id sequences around the slots; `slots`: entity index of each, in order."""
+
+    segments: tuple[TokenIds, ...]
+    slots: tuple[int, ...]
+
+
+class Query(NamedTuple):
+    """"What stands at `position` of `ids`?" Hashable: equal queries are asked once."""
+
+    ids: TokenIds
+    position: int
+
+
+class LanguageModel(Protocol):
+    """A pretrained LM that fills in blanks.
+
+    starts_entity, continues_entity: bool (V,), the tokens that may come first, or later, in an entity. Special tokens
+    never may, word-continuation pieces never first.
+    entity_end: tokens that close every entity and count towards its probability: () for masked LMs, the line's end for
+    causal ones.
+    """
+
+    name: str
+    revision: str | None
+    is_cased: bool
+    vocab_size: int
+    max_tokens: int
+    starts_entity: NDArray[np.bool_]
+    continues_entity: NDArray[np.bool_]
+    entity_end: TokenIds
+
+    def encode_prompt(self, prompt: PromptTemplate) -> EncodedPrompt:
+        """Return the token ids of the text around the slots, special tokens included."""
+
+    def encode_entity(self, entity: str) -> TokenIds:
+        """Return the entity's canonical ids, the same in every prompt and place. Raises BadSeed if there are none."""
+
+    def decode_entities(self, ids: Sequence[TokenIds]) -> list[str]:
+        """Return the text of each token sequence, without surrounding space."""
+
+    def query(self, prompt: EncodedPrompt, pattern: Pattern, filled: TokenIds) -> Query:
+        """Return the question for the next token after `filled`.
+
+        `filled` holds the tokens so far in slot-index order, each entity followed by `entity_end`; `pattern` says how
+        many tokens each entity has. What is filled is visible, the rest masked. Raises BadPrompt if it is too long.
+        """
+
+    def vectors(self, queries: Sequence[Query], batch_size: int, tick: Tick) -> torch.Tensor:
+        """Return (Q, d) float32: for each query the vector that `logits` projects. Equal queries are evaluated once.
+
+        Raises BrokenModel on NaN. Halves the batch when memory runs out.
+        """
+
+    def logits(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Return (Q, V) float32. Affine in `vectors`: the logits of a weighted mean are the weighted mean of logits."""

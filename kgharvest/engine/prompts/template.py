@@ -1,0 +1,63 @@
+"""Prompts with slots: `<ENT0> is the place for <ENT1> .`"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kgharvest.engine.types import BadPrompt
+
+SLOT = re.compile(r"<ENT(\d+)>")
+
+
+@dataclass(frozen=True)
+class PromptTemplate:
+    """A text with every slot `<ENT0>` .. `<ENTn-1>` exactly once.
+
+    segments: the n + 1 stretches of text around the slots, in textual order.
+    slots: the entity index of each slot, in textual order.
+    """
+
+    text: str
+    segments: tuple[str, ...]
+    slots: tuple[int, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> PromptTemplate:
+        """Raise BadPrompt unless the slots are `<ENT0>` .. `<ENTn-1>`, each once."""
+        pieces = SLOT.split(text)
+        slots = tuple(int(index) for index in pieces[1::2])
+        check_slots(text, slots)
+        return cls(text, tuple(pieces[0::2]), slots)
+
+    @property
+    def arity(self) -> int:
+        return len(self.slots)
+
+    def fill(self, entities: Sequence[str]) -> str:
+        """Return the sentence with `entities` in their slots."""
+        return SLOT.sub(lambda slot: entities[int(slot.group(1))], self.text)
+
+
+def check_slots(text: str, slots: Sequence[int]) -> None:
+    if not slots:
+        raise BadPrompt(f"The prompt {text!r} has no slot; write <ENT0>, <ENT1>, ... where the entities go.")
+    for slot in slots:
+        if slots.count(slot) > 1:
+            raise BadPrompt(f"The prompt {text!r} has the slot <ENT{slot}> twice; use each slot once.")
+    missing = set(range(max(slots) + 1)) - set(slots)
+    if missing:
+        raise BadPrompt(f"The prompt {text!r} lacks the slot <ENT{min(missing)}>; number the slots from 0 without gaps.")
+
+
+def parse_prompts(texts: Sequence[str], arity: int) -> list[PromptTemplate]:
+    """Parse `texts`; raise BadPrompt if one of them has other than `arity` slots."""
+    templates = [PromptTemplate.parse(text) for text in texts]
+    for template in templates:
+        if template.arity != arity:
+            raise BadPrompt(
+                f"The prompt {template.text!r} has {template.arity} slots but the seed tuples have {arity} entities; "
+                "give every prompt one slot per entity."
+            )
+    return templates

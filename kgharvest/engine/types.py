@@ -1,0 +1,126 @@
+"""What goes into a harvest and what comes out, and how the engine fails and reports. Defaults of parameters live here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+PatternBudget = Literal["each", "shared"]
+Device = str  # "cpu", "cuda" or "cuda:N"
+
+
+class EngineError(Exception):
+    """Something the engine cannot do. `str(error)` is one sentence for people: what is wrong, where, what to do."""
+
+
+class BadPrompt(EngineError):
+    """A prompt without a slot, with a slot twice, of another arity than the seeds, or too long for the LM."""
+
+
+class BadSeed(EngineError):
+    """Fewer than two seed tuples, seed tuples of different arity, or an entity the LM cannot express."""
+
+
+class ModelNotFound(EngineError):
+    """Neither a local folder with a model nor a hub id that can be reached."""
+
+
+class UnsupportedModel(EngineError):
+    """A model that loads but is of no family that can fill in blanks."""
+
+
+class BrokenModel(EngineError):
+    """An LM that answers with NaN, or that does not fit into memory even one sequence at a time."""
+
+
+class Cancelled(EngineError):
+    """Raised by a progress callback to stop the work; the engine lets it pass."""
+
+
+class Progress(NamedTuple):
+    """How far a stage is: `done` of `total` units; `total` is None while unknown."""
+
+    stage: str
+    done: int
+    total: int | None = None
+
+
+OnProgress = Callable[[Progress], None]
+
+
+def ignore(progress: Progress) -> None:
+    """Report progress to nobody."""
+
+
+@dataclass(frozen=True)
+class HarvestParams:
+    """How a harvest is done.
+
+    alpha: weight of the joint log-likelihood in the compatibility (BertNet, Eq. 1).
+    candidates: tuples proposed by MTL, per token-count pattern or in all (`pattern_budget`).
+    max_tuples: tuples kept after re-scoring; None keeps all.
+    max_entity_tokens: longest entity, in tokens of the LM.
+    max_entity_repeats: kept tuples that may share an entity; None is no cap.
+    disabled_filters: names from `filters.FILTERS` that do not apply.
+    batch_size: sequences per forward at most; changes speed and memory, never the result.
+    state_budget, memory_budget_mb: the search stops with what is proved when it would need more.
+    """
+
+    alpha: float = 2 / 3
+    candidates: int = 1000
+    max_tuples: int | None = None
+    max_entity_tokens: int = 2
+    max_entity_repeats: int | None = 10
+    pattern_budget: PatternBudget = "each"
+    disabled_filters: frozenset[str] = frozenset()
+    batch_size: int = 256
+    state_budget: int = 5_000_000
+    memory_budget_mb: int = 4096
+
+
+@dataclass(frozen=True)
+class HarvestSpec:
+    """A relation and how to ask for it.
+
+    initial_prompts: templates with every slot `<ENT0>` .. `<ENTn-1>` exactly once.
+    prompts: ready prompts; empty means that the setting creates them where it needs any.
+    setting: "human", "top1" or "multi".
+    """
+
+    relation: str
+    initial_prompts: tuple[str, ...]
+    seed_tuples: tuple[tuple[str, ...], ...]
+    setting: str
+    prompts: tuple[str, ...] = ()
+    params: HarvestParams = field(default_factory=HarvestParams)
+
+
+@dataclass(frozen=True)
+class WeightedPrompt:
+    """A prompt with its mean compatibility over the seed tuples (nats, <= 0) and its weight (softmax, in [0, 1])."""
+
+    text: str
+    compatibility: float
+    weight: float
+
+
+@dataclass(frozen=True)
+class ScoredTuple:
+    """A harvested tuple. `entities` are case-folded, `surface` as written; `score` (consistency) and `mtl` in nats."""
+
+    entities: tuple[str, ...]
+    surface: tuple[str, ...]
+    score: float
+    mtl: float
+
+
+@dataclass(frozen=True)
+class HarvestResult:
+    """`tuples` best first. `rejected` counts by filter name. `notice` says in a sentence why the search ended early."""
+
+    prompts: tuple[WeightedPrompt, ...]
+    tuples: tuple[ScoredTuple, ...]
+    rejected: Mapping[str, int]
+    stats: Mapping[str, float]
+    notice: str | None = None
