@@ -28,7 +28,7 @@ class EncodedPrompt(NamedTuple):
 
 
 class Query(NamedTuple):
-    """"What stands at `position` of `ids`?" Hashable: equal queries are asked once."""
+    """ "What stands at `position` of `ids`?" Hashable: equal queries are asked once."""
 
     ids: TokenIds
     position: int
@@ -58,8 +58,8 @@ class LanguageModel(Protocol):
     def encode_entity(self, entity: str) -> TokenIds:
         """Return the entity's canonical ids, the same in every prompt and place. Raises BadSeed if there are none."""
 
-    def decode_entities(self, ids: Sequence[TokenIds]) -> list[str]:
-        """Return the text of each token sequence, without surrounding space."""
+    def canonical_texts(self, sequences: Sequence[TokenIds]) -> list[str | None]:
+        """Return the text of each token sequence, or None where the tokenizer writes that text with other ids."""
 
     def query(self, prompt: EncodedPrompt, pattern: Pattern, filled: TokenIds) -> Query:
         """Return the question for the next token after `filled`.

@@ -48,7 +48,9 @@ def check_slots(text: str, slots: Sequence[int]) -> None:
             raise BadPrompt(f"The prompt {text!r} has the slot <ENT{slot}> twice; use each slot once.")
     missing = set(range(max(slots) + 1)) - set(slots)
     if missing:
-        raise BadPrompt(f"The prompt {text!r} lacks the slot <ENT{min(missing)}>; number the slots from 0 without gaps.")
+        raise BadPrompt(
+            f"The prompt {text!r} lacks the slot <ENT{min(missing)}>; number the slots from 0 without gaps."
+        )
 
 
 def parse_prompts(texts: Sequence[str], arity: int) -> list[PromptTemplate]:

@@ -1,0 +1,56 @@
+"""Evaluate many queries in few forwards: each distinct query once, equal lengths together, memory permitting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+
+import torch
+
+from kgharvest.engine.language_models.base import Query, Tick
+from kgharvest.engine.types import BrokenModel
+
+Forward = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # ids (B, T), positions (B,) -> vectors (B, d)
+
+
+def evaluate(
+    queries: Sequence[Query], forward: Forward, device: torch.device, batch_size: int, tick: Tick
+) -> torch.Tensor:
+    """Return (Q, d) float32, on `device`, in the order of `queries`."""
+    distinct = list(dict.fromkeys(queries))
+    row_of = {query: row for row, query in enumerate(distinct)}
+    vectors: torch.Tensor | None = None
+    for rows in same_length_batches(distinct, batch_size):
+        batch = evaluate_batch([distinct[row] for row in rows], forward, device)
+        if vectors is None:
+            vectors = torch.empty(len(distinct), batch.shape[1], device=device)
+        vectors[rows] = batch
+        tick()
+    assert vectors is not None, "no queries"
+    return vectors if len(distinct) == len(queries) else vectors[[row_of[query] for query in queries]]
+
+
+def same_length_batches(queries: Sequence[Query], batch_size: int) -> Iterator[list[int]]:
+    """Yield indices of queries, at most `batch_size` and of one length at a time, so that nothing is padded."""
+    by_length = sorted(range(len(queries)), key=lambda index: len(queries[index].ids))
+    for _, group in groupby(by_length, key=lambda index: len(queries[index].ids)):
+        rows = list(group)
+        yield from (rows[start : start + batch_size] for start in range(0, len(rows), batch_size))
+
+
+def evaluate_batch(batch: Sequence[Query], forward: Forward, device: torch.device) -> torch.Tensor:
+    """Return (B, d) float32; halve the batch while memory runs out. Raises BrokenModel on NaN."""
+    ids = torch.tensor([query.ids for query in batch], device=device)  # (B, T)
+    positions = torch.tensor([query.position for query in batch], device=device)  # (B,)
+    try:
+        vectors = forward(ids, positions).float()
+    except torch.OutOfMemoryError:
+        if len(batch) == 1:
+            raise BrokenModel(
+                "The LM does not fit into memory even one sequence at a time; use a smaller one."
+            ) from None
+        half = len(batch) // 2
+        return torch.cat([evaluate_batch(part, forward, device) for part in (batch[:half], batch[half:])])
+    if torch.isnan(vectors).any():
+        raise BrokenModel("The LM answers with NaN; its weights are damaged or overflow in this dtype (try float32).")
+    return vectors
