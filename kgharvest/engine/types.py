@@ -1,4 +1,4 @@
-"""What goes into a harvest and what comes out, and how the engine fails and reports. Defaults of parameters live here."""
+"""What goes into a harvest and what comes out, how the engine fails and reports; defaults of parameters."""
 
 from __future__ import annotations
 

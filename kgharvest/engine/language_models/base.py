@@ -1,7 +1,7 @@
 """What the engine asks of an LM: fill-in-the-blank distributions, one position at a time, many at once.
 
-The search, the scoring and the prompt systems know LMs through `LanguageModel` only; each family is a module beside this
-one, and only these modules import transformers.
+The search, the scoring and the prompt systems know LMs through `LanguageModel` only; each family is a module beside
+this one, and only these modules import transformers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Tick = Callable[[], None]  # called between forwards, so that progress and cance
 
 
 class EncodedPrompt(NamedTuple):
-    """A prompt in tokens. `segments`: the n + 1 id sequences around the slots; `slots`: entity index of each, in order."""
+    """A prompt in tokens. `segments`: ids of the n + 1 texts around the slots; `slots`: entity index of each, in order."""
 
     segments: tuple[TokenIds, ...]
     slots: tuple[int, ...]

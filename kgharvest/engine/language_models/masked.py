@@ -83,7 +83,7 @@ class MaskedLM:
         ids, position = fill_and_mask(prompt, pattern, filled, self.mask_id)
         if len(ids) > self.max_tokens:
             raise BadPrompt(
-                f"A prompt of {len(ids)} tokens is longer than the {self.max_tokens} that {self.name} takes; shorten it."
+                f"A prompt of {len(ids)} tokens exceeds the {self.max_tokens} that {self.name} takes; shorten it."
             )
         return Query(ids, position)
 

@@ -1,4 +1,4 @@
-"""The tokenizer's side of an LM: canonical entity ids, ids of the text around slots, which tokens may stand in an entity."""
+"""The tokenizer's side of an LM: entity ids, ids of the text around slots, tokens that may stand in an entity."""
 
 from __future__ import annotations
 
