@@ -21,7 +21,7 @@ Tick = Callable[[], None]  # called between forwards, so that progress and cance
 
 
 class EncodedPrompt(NamedTuple):
-    """A prompt in tokens. `segments`: ids of the n + 1 texts around the slots; `slots`: entity index of each, in order."""
+    """A prompt in tokens. `segments`: ids of the n + 1 texts around slots; `slots`: entity index of each, in order."""
 
     segments: tuple[TokenIds, ...]
     slots: tuple[int, ...]
