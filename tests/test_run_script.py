@@ -1,0 +1,159 @@
+"""./run as a person meets it: what it prints and how it ends, with stand-ins for Python and pip."""
+
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RUN = Path(__file__).parents[1] / "run"
+TOOLS = ["sh", "awk", "cat", "cksum", "date", "df", "dirname", "grep", "mkdir", "tail"]
+
+# Stands for the environment's Python: pip prints $PIP_SAYS and fails if there is any, torch is there if $HAS_TORCH says so,
+# the application does nothing, and the rest is real.
+FAKE_PYTHON = f"""#!/bin/sh
+if [ "$1 $2" = "-m pip" ]; then
+    echo "$@" >>"$PIP_CALLS"
+    printf '%s' "$PIP_SAYS"
+    [ -z "$PIP_SAYS" ]
+    exit
+fi
+[ "$1" != manage.py ] || exit 0
+case $2 in *importlib.metadata*) [ -n "$HAS_TORCH" ]; exit ;; esac
+exec {sys.executable} "$@"
+"""
+
+
+@pytest.fixture
+def bin_dir(tmp_path: Path) -> Path:
+    """A PATH with the standard tools and no Python."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for tool in TOOLS:
+        (folder / tool).symlink_to(shutil.which(tool))
+    return folder
+
+
+@pytest.fixture
+def venv(tmp_path: Path) -> Path:
+    folder = tmp_path / "venv"
+    (folder / "bin").mkdir(parents=True)
+    add_script(folder / "bin" / "python", FAKE_PYTHON)
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path: Path, bin_dir: Path):
+    def call(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        env = {
+            "PATH": str(bin_dir),
+            "KGHARVEST_VENV": str(tmp_path / "venv"),
+            "KGHARVEST_DATA_DIR": str(tmp_path / "var"),
+            "PIP_CALLS": str(tmp_path / "pip-calls"),
+        }
+        return subprocess.run([RUN, *arguments], env=env | environment, capture_output=True, text=True, timeout=60)
+
+    return call
+
+
+def add_script(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def sentence(result: subprocess.CompletedProcess[str]) -> str:
+    """The one line of standard error of a run that failed with status 1."""
+    assert result.returncode == 1
+    (line,) = result.stderr.splitlines()
+    return line
+
+
+def test_help_names_every_command(run):
+    result = run("help")
+
+    assert result.returncode == 0
+    assert all(f"  {command} " in result.stdout for command in ["demo", "test", "web", "worker", "help"])
+
+
+def test_an_unknown_command_is_named(run):
+    result = run("serve")
+
+    assert result.returncode == 1
+    assert "There is no command 'serve'." in result.stderr
+
+
+def test_another_python_is_refused_with_the_version_found(run, bin_dir):
+    add_script(bin_dir / "python3", "#!/bin/sh\necho 3.9\n")
+
+    assert "needs Python 3.11; found: python3 is 3.9," in sentence(run("demo"))
+
+
+def test_no_python_at_all_is_said(run):
+    assert "found: no Python," in sentence(run("demo"))
+
+
+def test_a_python_without_venv_names_the_package_to_install(run, bin_dir):
+    add_script(bin_dir / "python3.11", '#!/bin/sh\n[ "$1" = -c ] && echo 3.11\n')
+
+    assert "apt-get install python3.11-venv" in sentence(run("demo"))
+
+
+def test_an_environment_of_another_python_is_refused(run, venv):
+    add_script(venv / "bin" / "python", "#!/bin/sh\necho 3.12\n")
+
+    assert f"{venv} holds Python 3.12, not 3.11" in sentence(run("worker"))
+
+
+@pytest.mark.parametrize(
+    ("pip_says", "expected"),
+    [
+        ("OSError: [Errno 28] No space left on device", "The disk is full"),
+        ("NewConnectionError: Temporary failure in name resolution", "The Python package index cannot be reached"),
+        ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES", "ends with: ERROR: THESE PACKAGES DO NOT MATCH THE HASHES"),
+    ],
+)
+def test_a_pip_failure_is_explained_and_its_log_named(run, venv, pip_says, expected):
+    message = sentence(run("demo", HAS_TORCH="1", PIP_SAYS=pip_says))
+
+    assert expected in message
+    assert f"{venv}/install.log" in message
+
+
+def test_too_little_disk_space_is_said_before_torch_is_fetched(run, venv, bin_dir, tmp_path):
+    (bin_dir / "df").unlink()
+    add_script(bin_dir / "df", "#!/bin/sh\nprintf 'Filesystem\\n/dev/disk 1 1 102400 1%% /\\n'\n")
+
+    assert "2500 MB wanted, 100 MB free" in sentence(run("demo"))
+    assert not (tmp_path / "pip-calls").exists()
+
+
+def test_torch_is_installed_alone_and_the_lock_with_hashes(run, venv, tmp_path):
+    add_script(venv / "bin" / "gunicorn", "#!/bin/sh\n")
+
+    run("web", PORT="0")
+
+    torch, lock = (tmp_path / "pip-calls").read_text().splitlines()
+    assert torch.endswith(" torch==2.13.0")
+    assert lock.endswith(" --require-hashes -r requirements.lock")
+    assert "index" not in torch + lock
+
+
+def test_a_second_start_installs_nothing(run, venv, tmp_path):
+    add_script(venv / "bin" / "gunicorn", "#!/bin/sh\n")
+    run("web", PORT="0", HAS_TORCH="1")
+    calls = (tmp_path / "pip-calls").read_text()
+
+    run("web", PORT="0", HAS_TORCH="1")
+
+    assert (tmp_path / "pip-calls").read_text() == calls
+
+
+def test_a_busy_port_is_named(run, venv):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+        message = sentence(run("web", PORT=str(port), HAS_TORCH="1"))
+
+    assert f"Port {port} cannot be used" in message
