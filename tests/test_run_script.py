@@ -11,8 +11,8 @@ import pytest
 RUN = Path(__file__).parents[1] / "run"
 TOOLS = ["sh", "awk", "cat", "cksum", "date", "df", "dirname", "grep", "mkdir", "tail"]
 
-# Stands for the environment's Python: pip prints $PIP_SAYS and fails if there is any, torch is there if $HAS_TORCH says so,
-# the application does nothing, and the rest is real.
+# Stands for the environment's Python: pip prints $PIP_SAYS and fails if there is any, torch is there if $HAS_TORCH
+# says so, the application does nothing, and the rest is real.
 FAKE_PYTHON = f"""#!/bin/sh
 if [ "$1 $2" = "-m pip" ]; then
     echo "$@" >>"$PIP_CALLS"
