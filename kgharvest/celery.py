@@ -1,0 +1,38 @@
+"""The Celery app: `celery -A kgharvest worker`. Besides running tasks, every worker reaps (services.jobs.reap)."""
+
+import os
+
+from celery import Celery, bootsteps
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kgharvest.settings")
+
+app = Celery("kgharvest")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks()
+
+
+class Reaper(bootsteps.StartStopStep):
+    """Look for lost and forgotten jobs now and then, in the worker's main process, which never loads torch.
+
+    A timer in the worker instead of Celery beat: no further process, and several workers doing it are harmless.
+    """
+
+    requires = {"celery.worker.components:Timer"}
+
+    def __init__(self, worker, **kwargs):
+        super().__init__(worker, **kwargs)
+        self.entry = None
+
+    def start(self, worker):
+        from django.conf import settings
+
+        from kgharvest.tasks import reap_jobs
+
+        self.entry = worker.timer.call_repeatedly(settings.JOB_REAP_EVERY_S, reap_jobs)
+
+    def stop(self, worker):
+        if self.entry:
+            self.entry.cancel()
+
+
+app.steps["worker"].add(Reaper)

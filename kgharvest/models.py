@@ -1,0 +1,288 @@
+"""Relations, LMs, jobs and the tuples they found.
+
+Two identities carry the design: a KnowledgeTuple is (relation, case-folded entities) and belongs to no job, so that
+people judge it once whoever found it; a HarvestedTuple is that tuple as one job scored it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.conf import settings
+from django.db import models
+from django.db.models import F, Q
+from django.urls import reverse
+
+KEY_SEPARATOR = "\x1f"
+
+
+def tuple_key(entities: Sequence[str]) -> str:
+    """Return what makes a tuple of one relation unique: its case-folded entities, joined."""
+    return KEY_SEPARATOR.join(entity.casefold() for entity in entities)
+
+
+class RelationSet(models.Model):
+    """A named collection of relations: one that the project ships, or one that somebody imported."""
+
+    name = models.SlugField(max_length=100, unique=True)
+    description = models.TextField(blank=True)
+    is_shipped = models.BooleanField(default=False)
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Relation(models.Model):
+    """What is asked of an LM.
+
+    statement: the sentence annotators judge, with slots. initial_prompts: at least one, written by a person.
+    prompts: ready ones, may be empty. seed_tuples: at least two lists of `arity` entities.
+    """
+
+    relation_set = models.ForeignKey(RelationSet, on_delete=models.CASCADE, related_name="relations")
+    name = models.SlugField(max_length=100)
+    statement = models.TextField()
+    explanation = models.TextField(blank=True)
+    arity = models.PositiveSmallIntegerField()
+    initial_prompts = models.JSONField()
+    prompts = models.JSONField(default=list, blank=True)
+    seed_tuples = models.JSONField()
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["relation_set", "name"]
+        constraints = [
+            models.UniqueConstraint(fields=["relation_set", "name"], name="relation_set_name_unique"),
+            models.CheckConstraint(condition=Q(arity__gte=2), name="relation_arity_at_least_two"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def get_absolute_url(self) -> str:
+        return reverse("kgharvest:relation", args=[self.pk])
+
+    @property
+    def path(self) -> str:
+        """The name that is never ambiguous: set/name."""
+        return f"{self.relation_set.name}/{self.name}"
+
+
+class LanguageModel(models.Model):
+    """A pretrained LM: name of an embedded one, hub id or local folder. A demonstrator says nothing about other LMs."""
+
+    name = models.CharField(max_length=500)
+    revision = models.CharField(max_length=100, blank=True)
+    is_demonstrator = models.BooleanField(default=False)
+
+    class Meta:
+        ordering = ["name", "revision"]
+        constraints = [models.UniqueConstraint(fields=["name", "revision"], name="language_model_name_revision_unique")]
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.revision}" if self.revision else self.name
+
+    @property
+    def short_name(self) -> str:
+        """The last part of a folder or hub id, for narrow columns."""
+        return self.name.rstrip("/").rsplit("/", 1)[-1]
+
+
+class JobQuerySet(models.QuerySet):
+    def lost(self, now):
+        """Return running jobs whose worker has been silent for longer than its lease."""
+        return self.filter(status=Job.Status.RUNNING, lease_expires_at__lt=now)
+
+    def claimable(self, now):
+        """Return jobs that a worker may take: queued, or lost with attempts left."""
+        lost = Q(status=Job.Status.RUNNING, lease_expires_at__lt=now, cancel_requested_at=None)
+        return self.filter(Q(status=Job.Status.QUEUED) | lost, attempts__lt=F("max_attempts"))
+
+    def owned(self, job_id: int, owner_token):
+        """Return the running job if the claim `owner_token` still holds it, else nothing."""
+        return self.filter(pk=job_id, owner_token=owner_token, status=Job.Status.RUNNING)
+
+    def unfinished(self):
+        return self.filter(status__in=[Job.Status.QUEUED, Job.Status.RUNNING])
+
+
+class Job(models.Model):
+    """The ledger of long work: the database is the truth about a job, the broker only rings for it.
+
+    kind: key of settings.JOB_RUNNERS, or "import" for jobs that are born finished. payload: parameters of the kind.
+    total: None while unknown. attempts: claims so far; a job whose workers die `max_attempts` times fails.
+    owner_token: names the claim that may report and finish; lease_expires_at: when its worker counts as lost.
+    """
+
+    class Status(models.TextChoices):
+        QUEUED = "queued"
+        RUNNING = "running"
+        SUCCEEDED = "succeeded"
+        FAILED = "failed"
+        CANCELLED = "cancelled"
+
+    kind = models.CharField(max_length=30)
+    status = models.CharField(max_length=10, choices=Status, default=Status.QUEUED)
+    payload = models.JSONField(default=dict, blank=True)
+    stage = models.CharField(max_length=60, blank=True)
+    done = models.PositiveBigIntegerField(default=0)
+    total = models.PositiveBigIntegerField(null=True, blank=True)
+    attempts = models.PositiveSmallIntegerField(default=0)
+    max_attempts = models.PositiveSmallIntegerField(default=3)
+    owner_token = models.UUIDField(null=True, blank=True)
+    lease_expires_at = models.DateTimeField(null=True, blank=True)
+    rung_at = models.DateTimeField(null=True, blank=True)
+    error = models.TextField(blank=True)
+    cancel_requested_at = models.DateTimeField(null=True, blank=True)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+    started_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    objects = JobQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-pk"]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(status__in=["queued", "running", "succeeded", "failed", "cancelled"]),
+                name="job_status_known",
+            ),
+            models.CheckConstraint(
+                condition=~Q(status="running") | Q(owner_token__isnull=False, lease_expires_at__isnull=False),
+                name="job_running_has_owner",
+            ),
+            models.CheckConstraint(condition=Q(attempts__lte=F("max_attempts")), name="job_attempts_capped"),
+        ]
+        indexes = [models.Index(fields=["status", "rung_at"], name="job_status_rung_at")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.pk}"
+
+    @property
+    def is_unfinished(self) -> bool:
+        return self.status in (self.Status.QUEUED, self.Status.RUNNING)
+
+    @property
+    def is_cancelling(self) -> bool:
+        return self.is_unfinished and self.cancel_requested_at is not None
+
+
+class HarvestJobQuerySet(JobQuerySet):
+    def with_cell(self):
+        """Join what a row of a list shows: relation, its set and LM."""
+        return self.select_related("relation__relation_set", "language_model", "created_by")
+
+    def succeeded(self):
+        return self.filter(status=Job.Status.SUCCEEDED)
+
+
+class HarvestJob(Job):
+    """A harvest of one cell: relation x LM x setting; or tuples imported for one.
+
+    setting: how the prompts were obtained; an open set ("human", "top1", "multi", "autoprompt", ...).
+    score_scale: "nats" is the consistency; "log_share" is ln of a share of an imported list, comparable within it only.
+    summary: rejected, stats, notice, model revision, dtype, device, code version.
+    """
+
+    class Origin(models.TextChoices):
+        HARVESTED = "harvested"
+        IMPORTED = "imported"
+
+    class ScoreScale(models.TextChoices):
+        NATS = "nats", "log-probability (nats)"
+        LOG_SHARE = "log_share", "log of the share of its list"
+
+    relation = models.ForeignKey(Relation, on_delete=models.PROTECT, related_name="jobs")
+    language_model = models.ForeignKey(LanguageModel, on_delete=models.PROTECT, related_name="jobs")
+    setting = models.CharField(max_length=30)
+    origin = models.CharField(max_length=10, choices=Origin, default=Origin.HARVESTED)
+    score_scale = models.CharField(max_length=10, choices=ScoreScale, default=ScoreScale.NATS)
+    summary = models.JSONField(default=dict, blank=True)
+    n_tuples = models.PositiveIntegerField(default=0)
+
+    objects = HarvestJobQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=Q(origin__in=["harvested", "imported"]), name="harvest_job_origin_known"),
+            models.CheckConstraint(condition=Q(score_scale__in=["nats", "log_share"]), name="harvest_job_scale_known"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.relation.name} × {self.language_model.short_name} × {self.setting}"
+
+    def get_absolute_url(self) -> str:
+        return reverse("kgharvest:harvest", args=[self.pk])
+
+
+class Prompt(models.Model):
+    """A prompt of a relation. origin: how it came to be, e.g. "initial", "ready", "created"."""
+
+    relation = models.ForeignKey(Relation, on_delete=models.CASCADE, related_name="known_prompts")
+    text = models.TextField()
+    origin = models.CharField(max_length=30)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["relation", "text"], name="prompt_relation_text_unique")]
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class JobPrompt(models.Model):
+    """A prompt as one job used it. weight: in [0, 1], of sum 1 over the job; compatibility: nats, None if unknown."""
+
+    job = models.ForeignKey(HarvestJob, on_delete=models.CASCADE, related_name="job_prompts")
+    prompt = models.ForeignKey(Prompt, on_delete=models.PROTECT, related_name="+")
+    weight = models.FloatField()
+    compatibility = models.FloatField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-weight", "pk"]
+        constraints = [models.UniqueConstraint(fields=["job", "prompt"], name="job_prompt_unique")]
+
+    def __str__(self) -> str:
+        return f"{self.weight:.3f} {self.prompt_id}"
+
+
+class KnowledgeTuple(models.Model):
+    """A claim: ordered, case-folded `entities` of a relation, whoever found it. `key` is `tuple_key(entities)`."""
+
+    relation = models.ForeignKey(Relation, on_delete=models.PROTECT, related_name="knowledge_tuples")
+    entities = models.JSONField()
+    key = models.TextField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["relation", "key"], name="knowledge_tuple_relation_key_unique")]
+
+    def __str__(self) -> str:
+        return " · ".join(self.entities)
+
+
+class HarvestedTuple(models.Model):
+    """A knowledge tuple as one job scored it. rank: 1 is best; mtl: nats, None where unknown; surface: as written."""
+
+    job = models.ForeignKey(HarvestJob, on_delete=models.CASCADE, related_name="tuples")
+    knowledge_tuple = models.ForeignKey(KnowledgeTuple, on_delete=models.PROTECT, related_name="harvested_tuples")
+    rank = models.PositiveIntegerField()
+    score = models.FloatField()
+    mtl = models.FloatField(null=True, blank=True)
+    surface = models.JSONField()
+
+    class Meta:
+        ordering = ["job", "rank"]
+        constraints = [
+            models.UniqueConstraint(fields=["job", "knowledge_tuple"], name="harvested_tuple_job_tuple_unique"),
+            models.UniqueConstraint(fields=["job", "rank"], name="harvested_tuple_job_rank_unique"),
+            # Ranks are 1-based: annotators and the paper say "top 1", strata use rank_from=1.
+            models.CheckConstraint(condition=Q(rank__gte=1), name="harvested_tuple_rank_from_one"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.rank}. {' · '.join(self.surface)}"

@@ -1,0 +1,256 @@
+"""Settings of the whole product, taken from the environment.
+
+With nothing set the *embedded default* runs on this machine alone: SQLite and Celery's filesystem broker under
+`KGHARVEST_DATA_DIR`, a generated secret key, localhost only. As soon as one of DATABASE_URL, BROKER_URL, SECRET_KEY or
+ALLOWED_HOSTS is set and DEBUG is not, this is *production*: it does not start without a secret and hosts, and expects a
+proxy in front that speaks TLS and sets X-Forwarded-Proto.
+"""
+
+import os
+import secrets
+import tempfile
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from csp.constants import NONE, SELF
+from django.core.exceptions import ImproperlyConfigured
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+DATA_DIR = Path(os.environ.get("KGHARVEST_DATA_DIR") or BASE_DIR / "var").resolve()
+DATA_DIR.mkdir(parents=True, exist_ok=True)
+
+
+def flag(name: str) -> bool:
+    return os.environ.get(name, "").strip().lower() in {"1", "true", "yes", "on"}
+
+
+def words(name: str) -> list[str]:
+    return [word.strip() for word in os.environ.get(name, "").split(",") if word.strip()]
+
+
+def generated_secret_key(path: Path) -> str:
+    """Return the key kept in `path`, made on first use; two processes that start at once agree on it."""
+    if not path.exists():
+        handle, draft = tempfile.mkstemp(dir=path.parent)  # mkstemp makes it readable by its owner only
+        with os.fdopen(handle, "w") as file:
+            file.write(secrets.token_urlsafe(64))
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            pass
+        finally:
+            os.unlink(draft)
+    return path.read_text()
+
+
+def sqlite(path: Path | str) -> dict:
+    return {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": path,
+        "OPTIONS": {
+            # A transaction takes the write lock when it begins: taken at the first write, it deadlocks two readers.
+            "transaction_mode": "IMMEDIATE",
+            "timeout": 30,
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA foreign_keys=ON;",
+        },
+    }
+
+
+def database(url: str) -> dict:
+    """Return Django's settings for `sqlite:///path` or `postgres://user:password@host:port/name?option=value`."""
+    parts = urlsplit(url)
+    if parts.scheme == "sqlite":
+        return sqlite(unquote(parts.path.removeprefix("/")))
+    if parts.scheme in {"postgres", "postgresql"}:
+        return {
+            "ENGINE": "django.db.backends.postgresql",
+            "NAME": unquote(parts.path.removeprefix("/")),
+            "USER": unquote(parts.username or ""),
+            "PASSWORD": unquote(parts.password or ""),
+            "HOST": unquote(parts.hostname or ""),
+            "PORT": parts.port or "",
+            "OPTIONS": dict(parse_qsl(parts.query)),
+            "CONN_MAX_AGE": 60,
+            "CONN_HEALTH_CHECKS": True,
+        }
+    raise ImproperlyConfigured(
+        f"DATABASE_URL starts with {parts.scheme!r}; use sqlite:///path or postgres://user:password@host/name."
+    )
+
+
+DEBUG = flag("DEBUG")
+EMBEDDED = not any(os.environ.get(name) for name in ("DATABASE_URL", "BROKER_URL", "SECRET_KEY", "ALLOWED_HOSTS"))
+PRODUCTION = not EMBEDDED and not DEBUG
+
+SECRET_KEY = os.environ.get("SECRET_KEY", "")
+ALLOWED_HOSTS = words("ALLOWED_HOSTS")
+if PRODUCTION and not SECRET_KEY:
+    raise ImproperlyConfigured("SECRET_KEY is not set; in production set it to 50 or more random characters.")
+if PRODUCTION and not ALLOWED_HOSTS:
+    raise ImproperlyConfigured("ALLOWED_HOSTS is not set; in production name the hosts this server answers for.")
+SECRET_KEY = SECRET_KEY or generated_secret_key(DATA_DIR / "secret_key")
+ALLOWED_HOSTS = ALLOWED_HOSTS or ["localhost", "127.0.0.1", "[::1]"]
+
+INSTALLED_APPS = [
+    "kgharvest.apps.KgharvestConfig",
+    "annotation.apps.AnnotationConfig",
+    "evaluation.apps.EvaluationConfig",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.humanize",
+    "django.contrib.messages",
+    "django.contrib.sessions",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "rest_framework",
+    "drf_spectacular",
+    "axes",
+    "csp",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "axes.middleware.AxesMiddleware",
+]
+
+ROOT_URLCONF = "kgharvest.urls"
+WSGI_APPLICATION = "kgharvest.wsgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "kgharvest.access.roles",
+            ],
+        },
+    }
+]
+
+DATABASE_URL = os.environ.get("DATABASE_URL", "")
+DATABASES = {"default": database(DATABASE_URL) if DATABASE_URL else sqlite(DATA_DIR / "kgharvest.sqlite3")}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+LANGUAGE_CODE = "en"
+TIME_ZONE = "UTC"
+USE_TZ = True
+
+# Static files: hashed names need `collectstatic`, as a production deployment does; else they come from the apps.
+STATIC_URL = "static/"
+STATIC_ROOT = BASE_DIR / "staticfiles" if PRODUCTION else None
+WHITENOISE_USE_FINDERS = not PRODUCTION
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {
+        "BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"
+        if PRODUCTION
+        else "django.contrib.staticfiles.storage.StaticFilesStorage"
+    },
+}
+
+# People
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "home"
+LOGOUT_REDIRECT_URL = "login"
+AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.Argon2PasswordHasher"]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
+]
+AXES_FAILURE_LIMIT = 10
+AXES_COOLOFF_TIME = timedelta(minutes=15)
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_RESET_ON_SUCCESS = True
+AXES_VERBOSE = False
+
+# Browsers
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [NONE],
+        "script-src": [SELF],
+        "style-src": [SELF],
+        "img-src": [SELF, "data:"],
+        "font-src": [SELF],
+        "connect-src": [SELF],
+        "manifest-src": [SELF],
+        "form-action": [SELF],
+        "frame-ancestors": [NONE],
+        "base-uri": [NONE],
+    }
+}
+X_FRAME_OPTIONS = "DENY"
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = PRODUCTION
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+SECURE_SSL_REDIRECT = PRODUCTION
+SECURE_HSTS_SECONDS = 365 * 24 * 3600 if PRODUCTION else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = PRODUCTION
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if PRODUCTION else None
+CSRF_TRUSTED_ORIGINS = [f"https://{'*' * host.startswith('.')}{host}" for host in ALLOWED_HOSTS]
+
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["rest_framework.authentication.SessionAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["kgharvest.access.IsResearcher"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PAGINATION_CLASS": "rest_framework.pagination.LimitOffsetPagination",
+    "PAGE_SIZE": 100,
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "kgharvest.api.error_response",
+}
+SPECTACULAR_SETTINGS = {"TITLE": "kgharvest", "VERSION": "0.1.0", "SERVE_INCLUDE_SCHEMA": False}
+
+# Jobs. The broker only rings the bell: what a job is and who works on it is in the database (kgharvest.services.jobs).
+JOB_RUNNERS = {"harvest": "kgharvest.services.harvests.run_harvest"}
+JOB_LEASE_S = 60  # a running job whose worker is silent for so long counts as lost
+JOB_RING_AGAIN_S = 30  # a job that nobody has taken is rung for again after so long
+JOB_REAP_EVERY_S = 5
+
+CELERY_BROKER_URL = os.environ.get("BROKER_URL") or "filesystem://"
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_REJECT_ON_WORKER_LOST = True
+CELERY_TASK_TIME_LIMIT = 24 * 3600
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+# One child does the work, so that torch loads there and never in the process that forks; more with `--concurrency`.
+CELERY_WORKER_CONCURRENCY = 1
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+if CELERY_BROKER_URL.startswith("filesystem:"):
+    BROKER_DIR = DATA_DIR / "broker"
+    for folder in ("messages", "control"):
+        (BROKER_DIR / folder).mkdir(parents=True, exist_ok=True)
+    CELERY_BROKER_TRANSPORT_OPTIONS = {
+        "data_folder_in": str(BROKER_DIR / "messages"),
+        "data_folder_out": str(BROKER_DIR / "messages"),
+        "control_folder": str(BROKER_DIR / "control"),
+        "polling_interval": 0.2,
+    }
+elif CELERY_BROKER_URL.startswith("redis"):
+    # Redis hands a message out again after visibility_timeout, so it must outlast the longest task.
+    CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": CELERY_TASK_TIME_LIMIT + 3600}
+else:
+    CELERY_TASK_DEFAULT_QUEUE_TYPE = "quorum"
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": "INFO"},
+    "loggers": {"django": {"handlers": ["console"], "level": "INFO", "propagate": False}, "axes": {"level": "WARNING"}},
+}

@@ -1,0 +1,87 @@
+"""Plain functions that make one valid thing each. Name only what the test is about; the rest is filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+
+from django.contrib.auth import get_user_model
+from django.utils import timezone
+
+from kgharvest import access
+from kgharvest.models import (
+    HarvestedTuple,
+    HarvestJob,
+    Job,
+    KnowledgeTuple,
+    LanguageModel,
+    Relation,
+    RelationSet,
+    tuple_key,
+)
+
+_numbers = count(1)
+
+
+# -- people ------------------------------------------------------------------------------------------------------------
+
+
+def make_user(username: str | None = None, **fields):
+    """Make a user who cannot log in with a password (hashing one is slow); tests use `client.force_login`."""
+    return get_user_model().objects.create_user(username or f"person-{next(_numbers)}", **fields)
+
+
+def make_researcher(username: str | None = None):
+    user = make_user(username)
+    access.make_researcher(user)
+    return user
+
+
+# -- kgharvest ---------------------------------------------------------------------------------------------------------
+
+
+def make_relation_set(name: str | None = None, **fields) -> RelationSet:
+    return RelationSet.objects.create(name=name or f"set-{next(_numbers)}", **fields)
+
+
+def make_relation(name: str | None = None, *, arity: int = 2, **fields) -> Relation:
+    slots = [f"<ENT{slot}>" for slot in range(arity)]
+    sentence = " goes with ".join(slots) + " ."
+    values = {
+        "relation_set": fields.pop("relation_set", None) or make_relation_set(),
+        "statement": sentence,
+        "initial_prompts": [sentence],
+        "seed_tuples": [[f"seed {row} {slot}" for slot in range(arity)] for row in range(2)],
+        **fields,
+    }
+    return Relation.objects.create(name=name or f"relation-{next(_numbers)}", arity=arity, **values)
+
+
+def make_language_model(name: str | None = None, **fields) -> LanguageModel:
+    return LanguageModel.objects.create(name=name or f"lm-{next(_numbers)}", **fields)
+
+
+def make_harvest_job(status: str = Job.Status.QUEUED, **fields) -> HarvestJob:
+    """Make a job without tuples. A running one needs `owner_token` and `lease_expires_at`."""
+    values = {
+        "kind": "harvest",
+        "relation": fields.pop("relation", None) or make_relation(),
+        "language_model": fields.pop("language_model", None) or make_language_model(),
+        "setting": "multi",
+        **fields,
+    }
+    return HarvestJob.objects.create(status=status, **values)
+
+
+def make_harvest(tuples: Sequence[Sequence[str]], **fields) -> HarvestJob:
+    """Make a finished job with `tuples`, best first, scored -1.0, -2.0, ..."""
+    job = make_harvest_job(Job.Status.SUCCEEDED, finished_at=timezone.now(), n_tuples=len(tuples), **fields)
+    for rank, entities in enumerate(tuples, start=1):
+        folded = [entity.casefold() for entity in entities]
+        knowledge_tuple, _ = KnowledgeTuple.objects.get_or_create(
+            relation=job.relation, key=tuple_key(entities), defaults={"entities": folded}
+        )
+        HarvestedTuple.objects.create(
+            job=job, knowledge_tuple=knowledge_tuple, rank=rank, score=-float(rank), surface=list(entities)
+        )
+    return job
