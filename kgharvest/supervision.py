@@ -1,0 +1,101 @@
+"""Start programs that live no longer than this one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from kgharvest.errors import DomainError
+
+# A worker finishes the job in hand when it is asked to stop; after so long it is killed, and the job is redone later.
+GRACE_S = 10
+
+
+class ProgramEnded(DomainError):
+    """A program that should go on has ended."""
+
+
+@dataclass
+class Program:
+    name: str
+    log: Path
+    process: subprocess.Popen[bytes]
+
+    def check(self) -> None:
+        """Raise ProgramEnded if the program does not run any more."""
+        if self.process.poll() is not None:
+            raise ProgramEnded(
+                f"The {self.name} ended with status {self.process.returncode}; its output is in {self.log} "
+                f"and ends with: {last_line(self.log)}"
+            )
+
+    def signal_group(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+    def wait(self) -> None:
+        """Wait for the program to end, but no longer than its grace."""
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(GRACE_S)
+
+
+@dataclass
+class Supervisor:
+    """Context in which programs run; all of them, and all that they started, have ended when it closes.
+
+    Each program gets a session of its own. Ctrl-C in a terminal therefore reaches this process alone, which then stops
+    every program's whole group: gunicorn's and Celery's children cannot outlive it.
+    """
+
+    log_dir: Path
+    programs: list[Program] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        self.log_dir.mkdir(parents=True, exist_ok=True)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+    def start(self, name: str, command: Sequence[str], **environment: str) -> Program:
+        log = self.log_dir / f"{name}.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(  # noqa: S603 - the commands are ours
+                command,
+                env=os.environ | environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        program = Program(name, log, process)
+        self.programs.append(program)
+        return program
+
+    def check(self) -> None:
+        for program in self.programs:
+            program.check()
+
+    def stop(self) -> None:
+        """Ask all programs to end and kill what is left after the grace, or at once on a second Ctrl-C."""
+        for program in self.programs:
+            program.signal_group(signal.SIGTERM)
+        try:
+            for program in self.programs:
+                program.wait()
+        finally:
+            for program in self.programs:
+                program.signal_group(signal.SIGKILL)
+                program.process.wait()
+            self.programs.clear()
+
+
+def last_line(path: Path) -> str:
+    lines = path.read_text(errors="replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "(nothing)")
