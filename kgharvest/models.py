@@ -98,11 +98,11 @@ class JobQuerySet(models.QuerySet):
 
     def claimable(self, now):
         """Return jobs that a worker may take: queued, or lost with attempts left."""
-        lost = Q(status=Job.Status.RUNNING, lease_expires_at__lt=now, cancel_requested_at=None)
+        lost = Q(status=Job.Status.RUNNING, lease_expires_at__lt=now)
         return self.filter(Q(status=Job.Status.QUEUED) | lost, attempts__lt=F("max_attempts"))
 
     def owned(self, job_id: int, owner_token):
-        """Return the running job if the claim `owner_token` still holds it, else nothing."""
+        """Return the job if it is running under the claim `owner_token`; nothing once cancelled or taken over."""
         return self.filter(pk=job_id, owner_token=owner_token, status=Job.Status.RUNNING)
 
     def unfinished(self):
@@ -136,7 +136,6 @@ class Job(models.Model):
     lease_expires_at = models.DateTimeField(null=True, blank=True)
     rung_at = models.DateTimeField(null=True, blank=True)
     error = models.TextField(blank=True)
-    cancel_requested_at = models.DateTimeField(null=True, blank=True)
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
     )
@@ -168,9 +167,15 @@ class Job(models.Model):
     def is_unfinished(self) -> bool:
         return self.status in (self.Status.QUEUED, self.Status.RUNNING)
 
-    @property
-    def is_cancelling(self) -> bool:
-        return self.is_unfinished and self.cancel_requested_at is not None
+
+class Worker(models.Model):
+    """A worker process that was last heard of at `seen_at`."""
+
+    name = models.CharField(max_length=200, unique=True)
+    seen_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class HarvestJobQuerySet(JobQuerySet):
