@@ -1,4 +1,4 @@
-// Loaded in the head, before the first paint, so that a stored theme never flashes.
+// Loaded in the head, before the first paint, so that a chosen theme never flashes.
 (() => {
   const KEY = "kgharvest-theme";
   const root = document.documentElement;
@@ -8,21 +8,27 @@
   const shownTheme = () => root.dataset.theme || systemTheme();
   const otherTheme = () => (shownTheme() === "dark" ? "light" : "dark");
 
-  function stored() {
+  function remembered() {
     try { return localStorage.getItem(KEY); } catch { return null; } // storage may be forbidden in a frame
   }
 
-  // Choosing what the system asks for means following it again, so nothing is stored then.
-  function store(theme) {
+  function remember(theme) {
     try {
-      if (theme === systemTheme()) localStorage.removeItem(KEY);
-      else localStorage.setItem(KEY, theme);
+      if (theme) localStorage.setItem(KEY, theme);
+      else localStorage.removeItem(KEY);
     } catch { /* the choice then lasts for this page only */ }
   }
 
   function show(theme) {
     if (theme === "light" || theme === "dark") root.dataset.theme = theme;
     else delete root.dataset.theme;
+  }
+
+  // Who chooses what the system asks for anyway follows the system again.
+  function choose(theme) {
+    const override = theme === systemTheme() ? null : theme;
+    remember(override);
+    show(override);
   }
 
   function nameSwitch(button) {
@@ -34,15 +40,13 @@
     nameSwitch(button);
     button.hidden = false;
     button.addEventListener("click", () => {
-      const chosen = otherTheme();
-      store(chosen);
-      show(chosen);
+      choose(otherTheme());
       nameSwitch(button);
     });
     systemPrefersDark.addEventListener("change", () => nameSwitch(button));
   }
 
-  show(stored());
+  show(remembered());
   document.addEventListener("DOMContentLoaded", () => {
     document.querySelectorAll("[data-theme-switch]").forEach(bindSwitch);
   });

@@ -1,0 +1,67 @@
+"""A real Chromium for the tests marked `browser`; they are skipped where there is none."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+
+import pytest
+from django.conf import settings
+from django.test import Client
+
+from tests.browser.visitor import Visitor
+
+CHROMIUM_ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+def chromium_path() -> str | None:
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    return os.environ.get("KGHARVEST_CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+
+
+@pytest.fixture(scope="package")
+def chromium() -> Iterator:
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    path = chromium_path()
+    if path is None:
+        pytest.skip("no Chromium found; install one or name it in KGHARVEST_CHROMIUM")
+    with pytest.MonkeyPatch.context() as environment, sync_api.sync_playwright() as playwright:
+        # Playwright's sync interface keeps an event loop in this thread, beside which the ORM would refuse to work.
+        environment.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
+        browser = playwright.chromium.launch(executable_path=path, args=CHROMIUM_ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(chromium, live_server) -> Iterator[Callable[..., Visitor]]:
+    """Return `visit(user=None, **context options of Playwright)`, which opens a browser of its own for one person."""
+    contexts = []
+
+    def open_browser(user=None, **options) -> Visitor:
+        context = chromium.new_context(base_url=live_server.url, viewport={"width": 1280, "height": 800}, **options)
+        context.set_default_timeout(10_000)
+        contexts.append(context)
+        if user is not None:
+            context.add_cookies([session_cookie(user, live_server.url)])
+        return Visitor(context)
+
+    yield open_browser
+    for context in contexts:
+        context.close()
+
+
+def session_cookie(user, url: str) -> dict:
+    client = Client()
+    client.force_login(user)
+    name = settings.SESSION_COOKIE_NAME
+    return {"name": name, "value": client.cookies[name].value, "url": url}
