@@ -64,6 +64,7 @@ class HarvestParams:
     max_entity_repeats: kept tuples that may share an entity; None is no cap.
     disabled_filters: names from `filters.FILTERS` that do not apply.
     batch_size: sequences per forward at most; changes speed and memory, never the result.
+    seed: of the random draws in prompt creation.
     state_budget, memory_budget_mb: the search stops with what is proved when it would need more.
     """
 
@@ -77,6 +78,7 @@ class HarvestParams:
     batch_size: int = 256
     state_budget: int = 5_000_000
     memory_budget_mb: int = 4096
+    seed: int = 0
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,110 @@
+"""Why a candidate entity is not taken: one named predicate per rule (SPEC: each can be switched off and is counted).
+
+A predicate sees the words of the new entity, of the tuple's earlier entities and of the prompts, all case-folded, and
+answers whether it rejects the entity.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Sequence
+
+from kgharvest.engine.prompts.template import PromptTemplate
+
+Words = tuple[str, ...]
+
+STOP_WORDS = frozenset(
+    """
+    a about above after again against all also am an and any are aren't as at be because been before being below between
+    both but by can can't cannot could couldn't did didn't do does doesn't doing don't down during each either else ever
+    every few for from further had hadn't has hasn't have haven't having he hence her here hers herself him himself his
+    how however i if in into is isn't it its itself just let like may me might more most much must my myself neither no
+    nor not now of off often on once one ones only or other others otherwise ought our ours ourselves out over own
+    perhaps quite rather s same shall she should shouldn't since so some somebody someone something somewhere still such
+    t than that the their theirs them themselves then there therefore these they this those though through thus to too
+    under until up upon us usually very was wasn't we were weren't what whatever when where whether which while who whom
+    whose why will with within without won't would wouldn't yes yet you your yours yourself yourselves
+    """.split()  # noqa: SIM905  a word list reads best as words
+)
+
+
+def words_of(text: str) -> Words:
+    return tuple(text.casefold().split())
+
+
+def is_stop_word(entity: Words) -> bool:
+    return all(word in STOP_WORDS for word in entity)
+
+
+def has_no_letter_or_punctuation(entity: Words) -> bool:
+    text = "".join(entity)
+    return not any(map(str.isalpha, text)) or any(unicodedata.category(character)[0] in "PS" for character in text)
+
+
+def is_short(entity: Words) -> bool:
+    return sum(map(str.isalpha, "".join(entity))) < 3
+
+
+def has_one_letter_word(entity: Words) -> bool:
+    return any(len(word) == 1 for word in entity)
+
+
+def repeats_a_word(entity: Words) -> bool:
+    return len(set(entity)) < len(entity)
+
+
+def occurs_in(part: Words, whole: Words) -> bool:
+    """Return whether `part` stands in `whole` as consecutive whole words."""
+    return any(whole[start : start + len(part)] == part for start in range(len(whole) - len(part) + 1))
+
+
+def overlaps_another(entity: Words, others: Sequence[Words]) -> bool:
+    return any(occurs_in(entity, other) or occurs_in(other, entity) for other in others)
+
+
+def occurs_in_prompt(entity: Words, prompt_texts: Sequence[Words]) -> bool:
+    return any(occurs_in(entity, text) for text in prompt_texts)
+
+
+# Rules on the entity alone, in the order in which they are tried.
+ENTITY_FILTERS: dict[str, Callable[[Words], bool]] = {
+    "stop_word": is_stop_word,
+    "no_letter_or_punctuation": has_no_letter_or_punctuation,
+    "short": is_short,
+    "one_letter_word": has_one_letter_word,
+    "repeated_word": repeats_a_word,
+}
+IN_PROMPT = "in_prompt"
+OVERLAP = "overlap"
+DUPLICATE = "duplicate"  # equal after case-folding to a better tuple; this one cannot be switched off
+FILTERS: tuple[str, ...] = (*ENTITY_FILTERS, IN_PROMPT, OVERLAP)
+
+
+class EntityFilter:
+    """The rules in force for a set of prompts."""
+
+    def __init__(self, prompts: Sequence[PromptTemplate], disabled: frozenset[str] = frozenset()) -> None:
+        self._rules = {name: rejects for name, rejects in ENTITY_FILTERS.items() if name not in disabled}
+        self._prompt_texts = [] if IN_PROMPT in disabled else prompt_texts(prompts)
+        self._checks_overlap = OVERLAP not in disabled
+
+    def rejection(self, entity: Words) -> str | None:
+        """Return the name of the first rule that rejects `entity` whatever the rest of the tuple, or None."""
+        for name, rejects in self._rules.items():
+            if rejects(entity):
+                return name
+        return IN_PROMPT if occurs_in_prompt(entity, self._prompt_texts) else None
+
+    def rejects_beside(self, entity: Words, others: Sequence[Words]) -> bool:
+        """Return whether `entity` equals, contains or is contained in another entity of its tuple."""
+        return self._checks_overlap and overlaps_another(entity, others)
+
+
+def prompt_texts(prompts: Sequence[PromptTemplate]) -> list[Words]:
+    """Return the words of every stretch of text between slots, without the punctuation around them."""
+    texts = {words_of(without_punctuation(segment)) for prompt in prompts for segment in prompt.segments}
+    return sorted(texts - {()})
+
+
+def without_punctuation(text: str) -> str:
+    return "".join(" " if unicodedata.category(character)[0] in "PS" else character for character in text)

@@ -1,0 +1,121 @@
+"""Compatibility, prompt weights and consistency (BertNet, section 3.1 and 3.2; Fig. 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, Pattern, Query, Tick, TokenIds
+
+LOGITS_AT_ONCE = 1 << 25  # 128 MiB
+Encoded = tuple[TokenIds, ...]  # the token ids of a tuple's entities
+
+
+def compatibility(entity_logprobs: NDArray[np.float64], alpha: float) -> NDArray[np.float64]:
+    """Return f(E, p) in nats, <= 0, from log P(e_i | p, e_<i) along the last axis (Eq. 1, for n entities).
+
+    alpha * sum of the entities' log-probabilities + (1 - alpha) * their minimum.
+    """
+    return alpha * entity_logprobs.sum(axis=-1) + (1 - alpha) * entity_logprobs.min(axis=-1)
+
+
+def prompt_weights(mean_compatibilities: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the softmax over a relation's prompts of their mean compatibility with the seed tuples."""
+    shifted = np.exp(mean_compatibilities - mean_compatibilities.max())
+    return shifted / shifted.sum()
+
+
+def consistency(compatibilities: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return sum_p w_p f(E, p) in nats (Eq. 2); prompts along the last axis. Never normalised over a list of tuples."""
+    return compatibilities @ weights
+
+
+def compatibilities(
+    lm: LanguageModel,
+    prompts: Sequence[EncodedPrompt],
+    tuples: Sequence[Encoded],
+    alpha: float,
+    batch_size: int,
+    tick: Tick,
+) -> NDArray[np.float64]:
+    """Return (E, P): the compatibility of each tuple with each prompt, in nats."""
+    return compatibility(entity_logprobs(lm, prompts, tuples, batch_size, tick), alpha)
+
+
+def entity_logprobs(
+    lm: LanguageModel, prompts: Sequence[EncodedPrompt], tuples: Sequence[Encoded], batch_size: int, tick: Tick
+) -> NDArray[np.float64]:
+    """Return (E, P, n): log P(e_i | p, e_<i) in nats, each the sum over the entity's tokens (Fig. 6).
+
+    Tuples share prefixes, so each distinct question is put to the LM once.
+    """
+    questions = Questions(lm, prompts)
+    for entities in tuples:
+        questions.add(entities)
+    token_logprobs = questions.answer(batch_size, tick)  # one after the other, in the order in which they were added
+    lengths = [
+        len(ids) + len(lm.entity_end) for entities in tuples for _ in prompts for ids in entities
+    ]  # tokens of each entity
+    starts = [0, *accumulate(lengths)][:-1]
+    sums = np.add.reduceat(token_logprobs, starts) if starts else np.zeros(0)
+    return sums.reshape(len(tuples), len(prompts), -1)
+
+
+class Questions:
+    """What to ask an LM to score tuples: distinct queries, and which token each of many askers wants from them."""
+
+    def __init__(self, lm: LanguageModel, prompts: Sequence[EncodedPrompt]) -> None:
+        self._lm, self._prompts = lm, prompts
+        self._row_of: dict[tuple[int, Pattern, TokenIds], int] = {}
+        self._queries: list[Query] = []
+        self._rows: list[int] = []
+        self._targets: list[int] = []
+
+    def add(self, entities: Encoded) -> None:
+        """Ask for every token of `entities` in every prompt."""
+        pattern = tuple(len(ids) for ids in entities)
+        tokens = tuple(token for ids in entities for token in ids + self._lm.entity_end)
+        for index in range(len(self._prompts)):
+            for done, token in enumerate(tokens):
+                self._rows.append(self._row(index, pattern, tokens[:done]))
+                self._targets.append(token)
+
+    def _row(self, index: int, pattern: Pattern, filled: TokenIds) -> int:
+        key = (index, pattern, filled)
+        row = self._row_of.get(key)
+        if row is None:
+            row = self._row_of[key] = len(self._queries)
+            self._queries.append(self._lm.query(self._prompts[index], pattern, filled))
+        return row
+
+    def answer(self, batch_size: int, tick: Tick) -> NDArray[np.float64]:
+        """Return the log-probability of each target token, in nats, in the order in which they were added."""
+        if not self._queries:
+            return np.zeros(0)
+        vectors = self._lm.vectors(self._queries, batch_size, tick)  # (Q, d)
+        rows, targets = np.array(self._rows), np.array(self._targets)
+        by_row = np.argsort(rows, kind="stable")
+        values = np.empty(len(rows))
+        for part in self._parts(rows[by_row]):
+            asked = by_row[part]
+            values[asked] = self._target_logprobs(vectors, rows[asked], targets[asked])
+            tick()
+        return values
+
+    def _parts(self, sorted_rows: NDArray[np.int64]) -> Iterator[slice]:
+        """Yield stretches of the askers that need few enough rows of logits at a time."""
+        rows_at_once = max(1, LOGITS_AT_ONCE // self._lm.vocab_size)
+        edges = np.searchsorted(sorted_rows, np.arange(0, len(self._queries) + rows_at_once, rows_at_once))
+        yield from (slice(start, end) for start, end in pairwise(edges.tolist()) if end > start)
+
+    def _target_logprobs(
+        self, vectors: torch.Tensor, rows: NDArray[np.int64], targets: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        first, last = int(rows[0]), int(rows[-1])
+        logprobs = torch.log_softmax(self._lm.logits(vectors[first : last + 1]), dim=-1)  # (R, V)
+        picked = logprobs[torch.from_numpy(rows - first), torch.from_numpy(targets)]
+        return picked.double().cpu().numpy()
