@@ -1,0 +1,405 @@
+"""Rounds, what was drawn into them, and what people said.
+
+Assignments (leases on a task) and judgments (append-only evidence) are apart, so that imported judgments need no
+assignment. A task counts its judgments and leases itself; a CHECK constraint holds that they never exceed what is
+wanted, whoever writes them.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+from django.conf import settings
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+from django.db.models import Exists, F, OuterRef, Q
+from django.urls import reverse
+
+from annotation.verdicts import Verdict
+from kgharvest.models import HarvestedTuple, HarvestJob, KnowledgeTuple
+
+
+class Study(models.Model):
+    """The people who share rounds and reports."""
+
+    name = models.CharField(max_length=100, unique=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["name"]
+        verbose_name_plural = "studies"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class StudyMember(models.Model):
+    class Role(models.TextChoices):
+        OWNER = "owner"
+        RESEARCHER = "researcher"
+        ADJUDICATOR = "adjudicator"
+        VIEWER = "viewer"
+
+    MANAGING = (Role.OWNER, Role.RESEARCHER)  # who may open and close rounds
+
+    study = models.ForeignKey(Study, on_delete=models.CASCADE, related_name="members")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="study_members")
+    role = models.CharField(max_length=12, choices=Role)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["study", "user"], name="study_member_unique"),
+            models.CheckConstraint(
+                condition=Q(role__in=["owner", "researcher", "adjudicator", "viewer"]), name="study_member_role_known"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user} ({self.role}) in {self.study}"
+
+
+def new_join_token() -> str:
+    return secrets.token_urlsafe(16)
+
+
+class RoundQuerySet(models.QuerySet):
+    def visible_to(self, user):
+        """Return the rounds of the user's studies; all of them for a superuser."""
+        return self if user.is_superuser else self.filter(study__members__user=user)
+
+    def managed_by(self, user):
+        """Return the rounds that the user may open, pause and close."""
+        if user.is_superuser:
+            return self
+        return self.filter(study__members__user=user, study__members__role__in=StudyMember.MANAGING)
+
+    def joined_by(self, user):
+        return self.filter(annotators__user=user)
+
+
+class Round(models.Model):
+    """A frozen sample of harvested tuples put before people.
+
+    source: where the judgments come from; simulated ones are named so wherever they show.
+    spec: the JSON it was opened with. n_tasks: how many statements it has, gold included.
+    batch_size: statements in one annotator's hands at a time. judgments_per_task: k.
+    """
+
+    class Status(models.TextChoices):
+        DRAFT = "draft"
+        OPEN = "open"
+        PAUSED = "paused"
+        CLOSED = "closed"
+
+    class Source(models.TextChoices):
+        PEOPLE = "people"
+        SIMULATED = "simulated", "simulated, not people"
+        IMPORTED = "imported"
+
+    study = models.ForeignKey(Study, on_delete=models.PROTECT, related_name="rounds")
+    name = models.SlugField(max_length=100, unique=True)
+    status = models.CharField(max_length=6, choices=Status, default=Status.DRAFT)
+    source = models.CharField(max_length=9, choices=Source, default=Source.PEOPLE)
+    instructions = models.TextField(blank=True)
+    judgments_per_task = models.PositiveSmallIntegerField(
+        default=3, validators=[MinValueValidator(1), MaxValueValidator(99)]
+    )
+    batch_size = models.PositiveSmallIntegerField(default=10, validators=[MinValueValidator(1), MaxValueValidator(100)])
+    seed = models.PositiveBigIntegerField(default=0)
+    spec = models.JSONField(default=dict, blank=True)
+    n_tasks = models.PositiveIntegerField(default=0)
+    join_token = models.CharField(max_length=32, unique=True, default=new_join_token)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+    opened_at = models.DateTimeField(null=True, blank=True)
+    closed_at = models.DateTimeField(null=True, blank=True)
+
+    objects = RoundQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-pk"]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(status__in=["draft", "open", "paused", "closed"]), name="round_status_known"
+            ),
+            models.CheckConstraint(
+                condition=Q(source__in=["people", "simulated", "imported"]), name="round_source_known"
+            ),
+            models.CheckConstraint(condition=Q(judgments_per_task__gte=1), name="round_judgments_per_task_positive"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def get_absolute_url(self) -> str:
+        return reverse("annotation:round", args=[self.name])
+
+    @property
+    def is_open(self) -> bool:
+        return self.status == self.Status.OPEN
+
+    @property
+    def is_simulated(self) -> bool:
+        return self.source == self.Source.SIMULATED
+
+
+class Stratum(models.Model):
+    """A stretch of a job's ranking from which a simple random sample was drawn: `sample_size` of `population` tuples.
+
+    cut: which part of the harvest was sampled, e.g. "top:100"; empty for all of it. Ranks are 1-based and inclusive.
+    """
+
+    round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="strata")
+    job = models.ForeignKey(HarvestJob, on_delete=models.PROTECT, related_name="strata")
+    cut = models.CharField(max_length=50, blank=True)
+    rank_from = models.PositiveIntegerField(default=1)
+    rank_to = models.PositiveIntegerField()
+    population = models.PositiveIntegerField()
+    sample_size = models.PositiveIntegerField()
+
+    class Meta:
+        ordering = ["pk"]
+        verbose_name_plural = "strata"
+        constraints = [
+            models.UniqueConstraint(fields=["round", "job", "rank_from"], name="stratum_round_job_rank_unique"),
+            models.CheckConstraint(
+                condition=Q(sample_size__gte=1, sample_size__lte=F("population")), name="stratum_sample_in_population"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.sample_size} of {self.population} from {self.job}"
+
+
+class JudgmentTaskQuerySet(models.QuerySet):
+    # The partial index judgment_task_open has the same condition, without parameters, so that every database sees it.
+    OPEN = Q(n_wanted__gt=F("n_judgments") + F("n_leased"))
+
+    def with_open_slot(self):
+        """Return tasks that want more judgments than they have, those in somebody's hands included."""
+        return self.filter(self.OPEN)
+
+    def untouched_by(self, annotator):
+        """Leave out what the annotator has judged or holds."""
+        taken = Assignment.objects.filter(task=OuterRef("pk"), annotator=annotator).taken()
+        return self.filter(~Exists(taken))
+
+    def without_gold(self):
+        return self.filter(is_gold=False)
+
+    def complete(self):
+        return self.exclude(verdict="")
+
+
+class JudgmentTask(models.Model):
+    """One statement of a round, judged once whichever cells drew its tuple.
+
+    statement: frozen text; entities: their surface, by slot; spans: [start, end) of each entity in the statement, in
+    reading order. position: place in the round's random order, from 0. n_wanted: k of this task.
+    n_leased: judgments that somebody has in hand. verdict: empty until `n_wanted` judgments are counted.
+    """
+
+    round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="tasks")
+    knowledge_tuple = models.ForeignKey(KnowledgeTuple, on_delete=models.PROTECT, related_name="judgment_tasks")
+    statement = models.TextField()
+    entities = models.JSONField()
+    spans = models.JSONField()
+    is_gold = models.BooleanField(default=False)
+    gold_label = models.CharField(max_length=11, blank=True)
+    position = models.PositiveIntegerField()
+    n_wanted = models.PositiveSmallIntegerField()
+    n_leased = models.PositiveSmallIntegerField(default=0)
+    n_judgments = models.PositiveSmallIntegerField(default=0)
+    n_true = models.PositiveSmallIntegerField(default=0)
+    n_false = models.PositiveSmallIntegerField(default=0)
+    n_unjudgeable = models.PositiveSmallIntegerField(default=0)
+    verdict = models.CharField(
+        max_length=9, blank=True, choices=[(verdict.value, verdict.value.capitalize()) for verdict in Verdict]
+    )
+
+    objects = JudgmentTaskQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["round", "position"]
+        constraints = [
+            models.UniqueConstraint(fields=["round", "position"], name="judgment_task_position_unique"),
+            models.UniqueConstraint(
+                fields=["round", "knowledge_tuple"], condition=Q(is_gold=False), name="judgment_task_tuple_unique"
+            ),
+            # Exactly k: with what is in people's hands, never more judgments than wanted.
+            models.CheckConstraint(
+                condition=Q(n_wanted__gte=F("n_judgments") + F("n_leased")), name="judgment_task_never_more_than_wanted"
+            ),
+            models.CheckConstraint(
+                condition=Q(n_judgments=F("n_true") + F("n_false") + F("n_unjudgeable")),
+                name="judgment_task_counts_add_up",
+            ),
+            models.CheckConstraint(
+                condition=Q(verdict="") | Q(n_judgments=F("n_wanted")), name="judgment_task_verdict_when_complete"
+            ),
+            models.CheckConstraint(
+                condition=Q(verdict__in=["", "accepted", "rejected", "undecided"]), name="judgment_task_verdict_known"
+            ),
+            models.CheckConstraint(
+                condition=Q(is_gold=True, gold_label__in=["true", "false"]) | Q(is_gold=False, gold_label=""),
+                name="judgment_task_gold_has_label",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["round", "position"], condition=JudgmentTaskQuerySet.OPEN, name="judgment_task_open"),
+        ]
+
+    def __str__(self) -> str:
+        return self.statement
+
+    @property
+    def parts(self) -> list[tuple[str, bool]]:
+        """The statement in stretches of text, each with whether it is an entity."""
+        parts, reached = [], 0
+        for start, end in self.spans:
+            parts += [(self.statement[reached:start], False), (self.statement[start:end], True)]
+            reached = end
+        return [part for part in [*parts, (self.statement[reached:], False)] if part[0]]
+
+
+class Draw(models.Model):
+    """That a stratum's sample contains a task. A cell's rate rests on its own draws only; gold has none."""
+
+    stratum = models.ForeignKey(Stratum, on_delete=models.CASCADE, related_name="draws")
+    task = models.ForeignKey(JudgmentTask, on_delete=models.CASCADE, related_name="draws")
+    harvested_tuple = models.ForeignKey(HarvestedTuple, on_delete=models.PROTECT, related_name="draws")
+    inclusion_probability = models.FloatField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["stratum", "task"], name="draw_stratum_task_unique"),
+            models.CheckConstraint(
+                condition=Q(inclusion_probability__gt=0, inclusion_probability__lte=1),
+                name="draw_inclusion_probability_in_range",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.task_id} from stratum {self.stratum_id}"
+
+
+class Annotator(models.Model):
+    """One person in one round, under a code that tells nothing about them.
+
+    next_position: where in the round's cyclic order of tasks the next ones are looked for. n_judged: tasks judged.
+    """
+
+    round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="annotators")
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="annotators"
+    )
+    code = models.CharField(max_length=30)
+    next_position = models.PositiveIntegerField(default=0)
+    n_judged = models.PositiveIntegerField(default=0)
+    joined_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["code"]
+        constraints = [
+            models.UniqueConstraint(fields=["round", "code"], name="annotator_round_code_unique"),
+            models.UniqueConstraint(fields=["round", "user"], name="annotator_round_user_unique"),
+        ]
+
+    def __str__(self) -> str:
+        return self.code
+
+
+class AssignmentQuerySet(models.QuerySet):
+    def taken(self):
+        """Return what keeps a task from being handed to the same annotator: in hand or done."""
+        return self.filter(status__in=[Assignment.Status.LEASED, Assignment.Status.DONE])
+
+    def expired(self, now):
+        return self.filter(status=Assignment.Status.LEASED, expires_at__lt=now)
+
+
+class Assignment(models.Model):
+    """A lease: the annotator has one slot of the task in hand until `expires_at`, then it may go to somebody else."""
+
+    class Status(models.TextChoices):
+        LEASED = "leased"
+        DONE = "done"
+        EXPIRED = "expired"
+
+    task = models.ForeignKey(JudgmentTask, on_delete=models.CASCADE, related_name="assignments")
+    annotator = models.ForeignKey(Annotator, on_delete=models.CASCADE, related_name="assignments")
+    status = models.CharField(max_length=8, choices=Status, default=Status.LEASED)
+    expires_at = models.DateTimeField()
+
+    objects = AssignmentQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["task", "annotator"], name="assignment_task_annotator_unique"),
+            models.CheckConstraint(
+                condition=Q(status__in=["leased", "done", "expired"]), name="assignment_status_known"
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["status", "expires_at"], name="assignment_status_expires_at"),
+            models.Index(fields=["annotator", "status"], name="assignment_annotator_status"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.task_id} for {self.annotator_id}: {self.status}"
+
+
+class Label(models.TextChoices):
+    TRUE = "true"
+    FALSE = "false"
+    UNJUDGEABLE = "unjudgeable"
+
+
+class JudgmentQuerySet(models.QuerySet):
+    def current(self):
+        """Return each annotator's last word on each task."""
+        return self.filter(superseded_by=None)
+
+    def counted(self):
+        """Return the judgments that verdicts and agreement rest on: exactly k of a complete task."""
+        return self.current().filter(is_counted=True)
+
+
+class Judgment(models.Model):
+    """What one annotator said about one task. Append-only: changing one's mind adds a judgment that supersedes.
+
+    client_uuid: made where the answer was given, so that the same answer sent twice is one judgment.
+    is_counted: False for an answer that came after its lease had gone to somebody else; kept, but not of the k.
+    seconds: active time spent, None where nobody measured.
+    """
+
+    client_uuid = models.UUIDField(primary_key=True)
+    task = models.ForeignKey(JudgmentTask, on_delete=models.CASCADE, related_name="judgments")
+    annotator = models.ForeignKey(Annotator, on_delete=models.PROTECT, related_name="judgments")
+    label = models.CharField(max_length=11, choices=Label)
+    is_counted = models.BooleanField(default=True)
+    seconds = models.FloatField(null=True, blank=True)
+    comment = models.TextField(blank=True)
+    judged_at = models.DateTimeField()
+    superseded_by = models.OneToOneField(
+        "self", on_delete=models.PROTECT, null=True, blank=True, related_name="supersedes"
+    )
+
+    objects = JudgmentQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["judged_at", "client_uuid"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["task", "annotator"], condition=Q(superseded_by=None), name="judgment_one_current"
+            ),
+            models.CheckConstraint(
+                condition=Q(label__in=["true", "false", "unjudgeable"]), name="judgment_label_known"
+            ),
+        ]
+        indexes = [models.Index(fields=["annotator", "judged_at"], name="judgment_annotator_judged_at")]
+
+    def __str__(self) -> str:
+        return f"{self.get_label_display()} by {self.annotator_id} on {self.task_id}"

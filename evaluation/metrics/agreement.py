@@ -1,0 +1,101 @@
+"""Agreement between annotators, computed from how often each label was given to each task.
+
+Everything here works on *count patterns*: with three labels and k = 3 a task shows one of ten patterns, however many
+tasks there are. `patterns` has shape (P, C): P patterns, C labels, the number of annotators who gave each label.
+`n_tasks` has shape (P,): the number of tasks that show each pattern.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import krippendorff
+import numpy as np
+from numpy.typing import NDArray
+
+Counts = NDArray[np.int64]
+
+NOTHING_PAIRED = "No statement has two judgments, so there is nothing to compare."
+ALL_ALIKE = "All judgments are alike, so agreement cannot be told from chance."
+REPLICATES_ALIKE = "The interval is not defined: in most resamples all judgments are alike."
+
+
+class Alpha(NamedTuple):
+    """Krippendorff's alpha with its 95 % interval; `reason` says why a part of it is None.
+
+    n_units: the tasks with at least two judgments, which are those that count.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    n_units: int
+    reason: str | None
+
+
+def krippendorff_alpha(patterns: Counts, n_tasks: Counts, rng: np.random.Generator, n_replicates: int = 5000) -> Alpha:
+    """Return nominal alpha, missing judgments allowed, with a bootstrap interval over tasks.
+
+    Krippendorff (2011), worked example C: .743. Range (-1, 1]: below 0 where people agree less than by chance.
+    """
+    patterns, n_tasks = pairable(patterns, n_tasks)
+    n_units = int(n_tasks.sum())
+    if n_units == 0:
+        return Alpha(None, None, None, 0, NOTHING_PAIRED)
+    if np.count_nonzero(n_tasks @ patterns) < 2:
+        return Alpha(None, None, None, n_units, ALL_ALIKE)
+    value = krippendorff.alpha(
+        value_counts=np.repeat(patterns, n_tasks, axis=0), level_of_measurement="nominal", dtype=np.float64
+    )
+    low, high = bootstrap_interval(patterns, n_tasks, rng, n_replicates)
+    return Alpha(float(value), low, high, n_units, REPLICATES_ALIKE if low is None else None)
+
+
+def pairable(patterns: Counts, n_tasks: Counts) -> tuple[Counts, Counts]:
+    """Keep the patterns of two or more judgments that some task shows: a lone judgment pairs with nothing."""
+    kept = (patterns.sum(axis=1) >= 2) & (n_tasks > 0)
+    return patterns[kept], n_tasks[kept]
+
+
+def bootstrap_interval(
+    patterns: Counts, n_tasks: Counts, rng: np.random.Generator, n_replicates: int
+) -> tuple[float | None, float | None]:
+    """Return the 2.5 % and 97.5 % quantiles of alpha over resamples of tasks with replacement.
+
+    Drawing tasks is drawing how many tasks show each pattern: one multinomial draw per replicate.
+    Replicates without an alpha do not take part; (None, None) if they are the majority.
+    """
+    n_units = n_tasks.sum()
+    replicates = rng.multinomial(n_units, n_tasks / n_units, size=n_replicates)  # (R, P)
+    alphas = alpha_of_counts(patterns, replicates)
+    defined = alphas[~np.isnan(alphas)]
+    if 2 * len(defined) <= n_replicates:
+        return None, None
+    low, high = np.quantile(defined, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def alpha_of_counts(patterns: Counts, n_tasks: NDArray[np.number]) -> NDArray[np.float64]:
+    """Return nominal alpha in closed form for each row of `n_tasks` (R, P); NaN where it is undefined.
+
+    With m judgments in a pattern, n_c judgments of label c and n in all:
+    alpha = 1 - (n - 1) * sum over tasks of (disagreeing ordered pairs) / (m - 1) / (n^2 - sum_c n_c^2).
+    Every pattern must hold at least two judgments.
+    """
+    n_per_pattern = patterns.sum(axis=1)
+    disagreeing = n_per_pattern**2 - (patterns**2).sum(axis=1)
+    observed = n_tasks @ (disagreeing / (n_per_pattern - 1))  # (R,)
+    n_per_label = (n_tasks @ patterns).astype(np.float64)  # (R, C): in floats, as squares of millions overflow sums
+    n = n_per_label.sum(axis=1)
+    expected = n**2 - (n_per_label**2).sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(expected > 0, 1 - (n - 1) * observed / expected, np.nan)
+
+
+def percent_agreement(patterns: Counts, n_tasks: Counts) -> float | None:
+    """Return the share of pairs of judgments of the same task that agree, or None if there is no pair."""
+    n_per_pattern = patterns.sum(axis=1)
+    n_pairs = n_tasks @ (n_per_pattern * (n_per_pattern - 1))
+    if n_pairs == 0:
+        return None
+    return float(n_tasks @ (patterns * (patterns - 1)).sum(axis=1) / n_pairs)
