@@ -26,9 +26,9 @@ class Reaper(bootsteps.StartStopStep):
     def start(self, worker):
         from django.conf import settings
 
-        from kgharvest.tasks import reap_jobs
+        from kgharvest.tasks import look_after_jobs
 
-        self.entry = worker.timer.call_repeatedly(settings.JOB_REAP_EVERY_S, reap_jobs)
+        self.entry = worker.timer.call_repeatedly(settings.JOB_REAP_EVERY_S, look_after_jobs, [worker.hostname])
 
     def stop(self, worker):
         if self.entry:

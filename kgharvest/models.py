@@ -12,6 +12,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
 from django.urls import reverse
+from django.utils import timezone
 
 KEY_SEPARATOR = "\x1f"
 
@@ -115,6 +116,7 @@ class Job(models.Model):
     kind: key of settings.JOB_RUNNERS, or "import" for jobs that are born finished. payload: parameters of the kind.
     total: None while unknown. attempts: claims so far; a job whose workers die `max_attempts` times fails.
     owner_token: names the claim that may report and finish; lease_expires_at: when its worker counts as lost.
+    rung_at: when a worker was last told, or is taken to have been.
     """
 
     class Status(models.TextChoices):
@@ -134,7 +136,7 @@ class Job(models.Model):
     max_attempts = models.PositiveSmallIntegerField(default=3)
     owner_token = models.UUIDField(null=True, blank=True)
     lease_expires_at = models.DateTimeField(null=True, blank=True)
-    rung_at = models.DateTimeField(null=True, blank=True)
+    rung_at = models.DateTimeField(default=timezone.now)
     error = models.TextField(blank=True)
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
@@ -192,7 +194,8 @@ class HarvestJob(Job):
 
     setting: how the prompts were obtained; an open set ("human", "top1", "multi", "autoprompt", ...).
     score_scale: "nats" is the consistency; "log_share" is ln of a share of an imported list, comparable within it only.
-    summary: rejected, stats, notice, model revision, dtype, device, code version.
+    summary: rejected, stats, notice, model revision, code version. fingerprint: equal for jobs that ask the same in the
+    same way, and so find the same; files name a job by it, because numbers differ between databases.
     """
 
     class Origin(models.TextChoices):
@@ -210,6 +213,7 @@ class HarvestJob(Job):
     score_scale = models.CharField(max_length=10, choices=ScoreScale, default=ScoreScale.NATS)
     summary = models.JSONField(default=dict, blank=True)
     n_tuples = models.PositiveIntegerField(default=0)
+    fingerprint = models.CharField(max_length=16, db_index=True, editable=False)
 
     objects = HarvestJobQuerySet.as_manager()
 

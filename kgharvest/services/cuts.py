@@ -1,0 +1,65 @@
+"""Cuts: how much of a ranked list to keep. A cut keeps the first tuples of a list, so it is a number of tuples."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, isfinite, log
+
+from kgharvest.errors import DomainError
+
+SHAPES = "top:N, share:S with 0 < S <= 1, base:K or score:X"
+
+
+class BadCut(DomainError):
+    """A cut that cannot be read, or that the list is too short for."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The best `top` N, the better `share`, those a tenth as probable as the `base` K-th or more, or `score` >= X."""
+
+    kind: str
+    value: float
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.value:g}"
+
+    def size(self, scores: Sequence[float]) -> int:
+        """Return how many tuples of a list to keep; `scores` descending, natural logarithms.
+
+        base:K compares on the probability scale: score >= score of the K-th + ln 0.1. Raises BadCut if there is none.
+        """
+        match self.kind:
+            case "top":
+                return min(int(self.value), len(scores))
+            case "share":
+                return ceil(self.value * len(scores))
+            case "base":
+                return _at_least(scores, self._base_score(scores) + log(0.1))
+            case _:
+                return _at_least(scores, self.value)
+
+    def _base_score(self, scores: Sequence[float]) -> float:
+        if len(scores) < self.value:
+            raise BadCut(f"The cut {self} needs {self.value:g} tuples but there are {len(scores)}; use a smaller base.")
+        return scores[int(self.value) - 1]
+
+
+def _at_least(scores: Sequence[float], threshold: float) -> int:
+    return bisect_right(scores, -threshold, key=lambda score: -score)
+
+
+def parse_cut(text: str) -> Cut:
+    """Return the cut written as "top:100", "share:0.5", "base:10" or "score:-12.5". Raises BadCut."""
+    kind, _, number = text.partition(":")
+    try:
+        value = float(number)
+    except ValueError:
+        raise BadCut(f"{text!r} is no cut; write {SHAPES}.") from None
+    is_count = value >= 1 and value == int(value) if isfinite(value) else False
+    allowed = {"top": is_count, "base": is_count, "share": 0 < value <= 1, "score": isfinite(value)}
+    if not allowed.get(kind, False):
+        raise BadCut(f"{text!r} is no cut; write {SHAPES}.")
+    return Cut(kind, value)

@@ -1,0 +1,218 @@
+"""The ledger of jobs: queue, claim, report, finish, cancel, retry, reap.
+
+The broker is a doorbell, the database is the truth. A message may come twice, late or never; a worker may die at any
+line. Every change of state is one conditional UPDATE whose row count is checked, so whoever comes second does nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from time import monotonic
+from typing import Any
+from uuid import UUID, uuid4
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models import F, Q
+from django.utils import timezone
+from django.utils.module_loading import import_string
+from kombu.exceptions import OperationalError as BrokerError
+
+from kgharvest.celery import app
+from kgharvest.engine.types import Cancelled, EngineError, OnProgress, Progress, ignore
+from kgharvest.errors import DomainError
+from kgharvest.models import Job, Worker
+
+logger = logging.getLogger(__name__)
+
+REPORT_EVERY_S = 0.4  # between two reports of one stage; a cancelled job notices with the next
+RINGS_AT_ONCE = 100
+WORKER_SILENT_S = 60
+GAVE_UP = (
+    "The worker died during this job as often as it was tried, perhaps for lack of memory; "
+    "ask for fewer candidates or a smaller LM, then retry."
+)
+UNEXPECTED = "An unexpected error stopped this job; the worker's log has the details under job {}."
+
+Store = Callable[[], None]  # writes what a runner found; called inside the transaction that ends the job
+
+
+class JobNotOpen(DomainError):
+    """Cancelling a job that is over, or retrying one that is not."""
+
+
+# -- a job's life ------------------------------------------------------------------------------------------------------
+
+
+def ring(job_id: int) -> None:
+    """Tell the workers about a job once the transaction is committed. A broker that is down costs time, not the job."""
+    Job.objects.filter(pk=job_id).update(rung_at=timezone.now())
+    transaction.on_commit(lambda: _send(job_id))
+
+
+def _send(job_id: int) -> None:
+    try:
+        app.send_task("kgharvest.run_job", args=[job_id])
+    except BrokerError:
+        logger.warning("The broker does not answer; job %s waits for the reaper to ring again.", job_id)
+
+
+def claim(job_id: int, now: datetime) -> UUID | None:
+    """Take the job for this process; return the token of the claim, or None if the job is not to be had."""
+    token = uuid4()
+    claimed = (
+        Job.objects.claimable(now)
+        .filter(pk=job_id)
+        .update(
+            status=Job.Status.RUNNING,
+            owner_token=token,
+            lease_expires_at=_lease_end(now),
+            attempts=F("attempts") + 1,
+            started_at=now,
+            stage="starting",
+            done=0,
+            total=None,
+            error="",
+        )
+    )
+    return token if claimed else None
+
+
+def _lease_end(now: datetime) -> datetime:
+    return now + timedelta(seconds=settings.JOB_LEASE_S)
+
+
+class Heartbeat:
+    """The progress callback of one claim: its UPDATE is progress, lease and the question whether to go on, in one.
+
+    Raises Cancelled when the job was cancelled or taken over. `watcher` sees every report, throttled or not.
+    """
+
+    def __init__(self, job_id: int, token: UUID, watcher: OnProgress = ignore):
+        self._job_id = job_id
+        self._token = token
+        self._watcher = watcher
+        self._stage = ""
+        self._due = 0.0
+
+    def __call__(self, progress: Progress) -> None:
+        self._watcher(progress)
+        if progress.stage == self._stage and monotonic() < self._due:
+            return
+        self._stage, self._due = progress.stage, monotonic() + REPORT_EVERY_S
+        self._renew(stage=progress.stage[:60], done=progress.done, total=progress.total)
+
+    def _renew(self, **report: Any) -> None:
+        lease_end = _lease_end(timezone.now())
+        if not Job.objects.owned(self._job_id, self._token).update(lease_expires_at=lease_end, **report):
+            raise Cancelled(f"Job {self._job_id} was cancelled or taken over.")
+
+    @contextmanager
+    def kept_alive(self) -> Iterator[None]:
+        """Renew the lease from a thread during a step that cannot report, such as loading an LM."""
+        over = threading.Event()
+        thread = threading.Thread(target=self._renew_until, args=[over], daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def _renew_until(self, over: threading.Event) -> None:
+        try:
+            while not over.wait(settings.JOB_LEASE_S / 3):
+                self._renew()
+        except Cancelled:
+            pass  # the job's own thread finds out with its next report
+        finally:
+            connection.close()
+
+
+Runner = Callable[[Job, Heartbeat], Store]
+
+
+def run_job(job_id: int, watcher: OnProgress = ignore) -> None:
+    """Do the job if it is to be had; its row then tells how it went. Unexpected errors are recorded and raised."""
+    token = claim(job_id, timezone.now())
+    if token is None:
+        logger.info("Job %s is done, cancelled or in other hands.", job_id)
+        return
+    job = Job.objects.get(pk=job_id)
+    try:
+        runner: Runner = import_string(settings.JOB_RUNNERS[job.kind])
+        store = runner(job, Heartbeat(job_id, token, watcher))
+        _finish(job_id, token, store)
+    except Cancelled as reason:
+        logger.info("%s", reason)
+    except (EngineError, DomainError) as error:
+        logger.warning("Job %s failed: %s", job_id, error, exc_info=True)
+        _end(job_id, token, Job.Status.FAILED, error=str(error))
+    except Exception:
+        logger.exception("Job %s failed unexpectedly.", job_id)
+        _end(job_id, token, Job.Status.FAILED, error=UNEXPECTED.format(job_id))
+        raise
+
+
+def _finish(job_id: int, token: UUID, store: Store) -> None:
+    """Store the results and `succeeded` together, or nothing if the claim is no longer held."""
+    with transaction.atomic():
+        if not _end(job_id, token, Job.Status.SUCCEEDED):
+            raise Cancelled(f"Job {job_id} was cancelled or taken over before its results were stored.")
+        store()
+
+
+def _end(job_id: int, token: UUID, status: Job.Status, **fields: Any) -> int:
+    return Job.objects.owned(job_id, token).update(**_ended(status), **fields)
+
+
+def _ended(status: Job.Status) -> dict[str, Any]:
+    return {"status": status, "finished_at": timezone.now(), "owner_token": None, "lease_expires_at": None}
+
+
+def cancel(job: Job) -> None:
+    """Cancel at once. A worker that is at it loses its claim and stops with its next report, within two seconds."""
+    if not Job.objects.unfinished().filter(pk=job.pk).update(**_ended(Job.Status.CANCELLED)):
+        raise JobNotOpen(f"Job {job.pk} is already over; there is nothing to cancel.")
+
+
+def retry(job: Job) -> None:
+    """Queue a failed or cancelled job again, with all its attempts."""
+    over = Job.objects.filter(pk=job.pk, status__in=[Job.Status.FAILED, Job.Status.CANCELLED])
+    if not over.update(status=Job.Status.QUEUED, attempts=0, error="", stage="", done=0, total=None, finished_at=None):
+        raise JobNotOpen(f"Job {job.pk} has neither failed nor been cancelled; there is nothing to retry.")
+    ring(job.pk)
+
+
+# -- looking after jobs ------------------------------------------------------------------------------------------------
+
+
+def reap(now: datetime) -> None:
+    """Fail jobs whose workers keep dying; ring again for lost jobs and for those that nobody has taken."""
+    lost_for_good = Job.objects.lost(now).filter(attempts__gte=F("max_attempts"))
+    lost_for_good.update(**_ended(Job.Status.FAILED), error=GAVE_UP)
+    unheard = _unheard(now)
+    for job_id in list(unheard.order_by("pk").values_list("pk", flat=True)[:RINGS_AT_ONCE]):
+        if unheard.filter(pk=job_id).update(rung_at=now):  # another worker's reaper may have been faster
+            _send(job_id)
+
+
+def _unheard(now: datetime):
+    """Return claimable jobs whose last ring is too long ago, or came before they were lost."""
+    rung_long_ago = Q(rung_at__lt=now - timedelta(seconds=settings.JOB_RING_AGAIN_S))
+    lost_since = Q(status=Job.Status.RUNNING, rung_at__lt=F("lease_expires_at"))
+    return Job.objects.claimable(now).filter(rung_long_ago | lost_since)
+
+
+def sign_in(worker: str, now: datetime) -> None:
+    """Note that `worker` is alive; forget those not heard of for a day."""
+    Worker.objects.update_or_create(name=worker, defaults={"seen_at": now})
+    Worker.objects.filter(seen_at__lt=now - timedelta(days=1)).delete()
+
+
+def has_worker(now: datetime) -> bool:
+    return Worker.objects.filter(seen_at__gte=now - timedelta(seconds=WORKER_SILENT_S)).exists()

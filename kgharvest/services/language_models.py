@@ -1,0 +1,56 @@
+"""Name LMs, find their files, keep the loaded ones."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kgharvest.embedded_lm import MODELS
+from kgharvest.errors import NotFound
+from kgharvest.models import LanguageModel
+
+if TYPE_CHECKING:
+    from kgharvest.engine.language_models.base import LanguageModel as LoadedLanguageModel
+
+HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
+
+
+def get_language_model(name: str, revision: str = "") -> LanguageModel:
+    """Return the LM that `name` means: an embedded one, a local folder, or else a hub id. Raises NotFound.
+
+    Whether a hub id exists shows when it is loaded.
+    """
+    if name not in MODELS:
+        name = _folder_or_hub_id(name)
+    language_model, _ = LanguageModel.objects.get_or_create(
+        name=name, revision=revision, defaults={"is_demonstrator": name in MODELS}
+    )
+    return language_model
+
+
+def _folder_or_hub_id(name: str) -> str:
+    folder = Path(name).expanduser()
+    if (folder / "config.json").is_file():
+        return str(folder.resolve())  # the worker may run in another directory
+    if folder.is_dir():
+        raise NotFound(f"The folder {name} holds no model (no config.json); name a folder made by save_pretrained.")
+    if not HUB_ID.fullmatch(name):
+        raise NotFound(
+            f"There is no model folder {name}; name one of {', '.join(MODELS)}, a folder with a model, or a hub id."
+        )
+    return name
+
+
+def load(language_model: LanguageModel, device: str, dtype: str) -> LoadedLanguageModel:
+    """Return the LM in memory. Only for workers and commands: it imports torch, which must not happen before a fork."""
+    source = MODELS.get(language_model.name, language_model.name)
+    return _load(str(source), language_model.revision or None, device, dtype)
+
+
+@lru_cache(maxsize=2)
+def _load(source: str, revision: str | None, device: str, dtype: str) -> LoadedLanguageModel:
+    from kgharvest.engine.language_models import loading
+
+    return loading.load(source, revision, device, dtype)

@@ -1,0 +1,30 @@
+"""What a worker does. The rules are in kgharvest.services.jobs."""
+
+from __future__ import annotations
+
+import logging
+
+from django.db import DatabaseError, connection
+from django.utils import timezone
+
+from kgharvest.celery import app
+from kgharvest.services import jobs
+
+logger = logging.getLogger(__name__)
+
+
+@app.task(name="kgharvest.run_job")
+def run_job(job_id: int) -> None:
+    jobs.run_job(job_id)
+
+
+def look_after_jobs(worker: str) -> None:
+    """Sign in and reap; called by a timer in the worker's main process. A failure is logged, the timer goes on."""
+    now = timezone.now()
+    try:
+        jobs.sign_in(worker, now)
+        jobs.reap(now)
+    except DatabaseError:
+        logger.exception("The reaper could not reach the database; it tries again.")
+    finally:
+        connection.close()  # the pool forks from this process
