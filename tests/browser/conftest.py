@@ -44,11 +44,11 @@ def chromium() -> Iterator:
 
 @pytest.fixture
 def visit(chromium, live_server) -> Iterator[Callable[..., Visitor]]:
-    """Return `visit(user=None, **context options of Playwright)`, which opens a browser of its own for one person."""
+    """Return `visit(user=None, width=1280, **context options)`, which opens a browser of its own for one person."""
     contexts = []
 
-    def open_browser(user=None, **options) -> Visitor:
-        context = chromium.new_context(base_url=live_server.url, viewport={"width": 1280, "height": 800}, **options)
+    def open_browser(user=None, width=1280, **options) -> Visitor:
+        context = chromium.new_context(base_url=live_server.url, viewport={"width": width, "height": 800}, **options)
         context.set_default_timeout(10_000)
         contexts.append(context)
         if user is not None:

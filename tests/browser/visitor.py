@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from axe_playwright_python.sync_playwright import Axe
+from django.urls import Resolver404, resolve
+
+LINKS = "links => links.map(link => link.href)"
+OTHER_DOORS = ("/admin/", "/api/")  # not pages of this project
 
 
 class Visitor:
@@ -25,14 +30,49 @@ class Visitor:
         if message.type == "error":
             self.complaints.append(f"{message.text} ({message.location.get('url')})")
 
-    def go(self, path: str):
-        return self.page.goto(path)
+    def walk(self, start: str = "/") -> Iterator[str]:
+        """Open one page of every view that links lead to from `start`; yield its path while it is open."""
+        waiting, seen = [start], set()
+        while waiting:
+            path = waiting.pop(0)
+            view = view_name(path)
+            if view is None or view in seen:
+                continue
+            seen.add(view)
+            if self._open_page(path):
+                waiting += [urlsplit(link).path for link in self._own_links()]
+                yield path
+
+    def _open_page(self, path: str) -> bool:
+        """Open `path`, unless it is a file to download."""
+        if not self.page.request.get(path).headers.get("content-type", "").startswith("text/html"):
+            return False
+        self.page.goto(path)
+        return True
+
+    def _own_links(self) -> list[str]:
+        host = urlsplit(self.page.url).netloc
+        links = self.page.locator("a[href]").evaluate_all(LINKS)
+        return [link for link in links if urlsplit(link).netloc == host]
 
     def foreign_requests(self) -> list[str]:
         own = urlsplit(self.page.url).netloc
-        return [url for url in self.requests if urlsplit(url).scheme in {"http", "https"} and urlsplit(url).netloc != own]
+        return [
+            url for url in self.requests if urlsplit(url).scheme in {"http", "https"} if urlsplit(url).netloc != own
+        ]
 
-    def axe_violations(self) -> list[str]:
-        """Return what axe finds on the page now, one line per rule and element."""
-        violations = Axe().run(self.page).response["violations"]
+    def axe_violations(self, *rules: str) -> list[str]:
+        """Return what axe finds on the open page, one line per rule and element; all rules if none is named."""
+        options = {"runOnly": list(rules)} if rules else None
+        violations = Axe().run(self.page, options=options).response["violations"]
         return [f"{rule['id']}: {node['html'][:160]}" for rule in violations for node in rule["nodes"]]
+
+
+def view_name(path: str) -> str | None:
+    """Return the name of the view behind `path`, None if it is no page of this project."""
+    if path.startswith(OTHER_DOORS):
+        return None
+    try:
+        return resolve(path).view_name
+    except Resolver404:
+        return None

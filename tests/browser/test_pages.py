@@ -1,0 +1,83 @@
+"""What holds of every page that a person can reach by links, in an installation with and without content."""
+
+import pytest
+
+from tests import factories
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+
+@pytest.fixture(params=["anonymous", "annotator", "researcher"])
+def person(request):
+    """The user of each role; None is anonymous."""
+    makers = {"anonymous": lambda: None, "annotator": factories.make_user, "researcher": factories.make_researcher}
+    return request.param, makers[request.param]()
+
+
+@pytest.fixture(params=["empty", "with content"])
+def installation(request) -> None:
+    if request.param == "with content":
+        relation = factories.make_relation("prevents", statement="<ENT0> prevents <ENT1>.")
+        factories.make_harvest([["vaccine", "measles"], ["seat belt", "injury"]], relation=relation)
+        factories.make_harvest_job("failed", relation=relation, error="The model folder is gone; name another model.")
+        factories.make_harvest_job("queued", relation=relation)
+
+
+def start_page(role: str) -> str:
+    return "/accounts/login/" if role == "anonymous" else "/"
+
+
+def test_axe_finds_nothing_in_either_theme(visit, person, installation):
+    role, user = person
+    visitor = visit(user, color_scheme="light")
+
+    found = {}
+    for path in visitor.walk(start_page(role)):
+        found[path] = visitor.axe_violations()
+        visitor.page.emulate_media(color_scheme="dark")
+        found[f"{path} (dark)"] = visitor.axe_violations("color-contrast")
+        visitor.page.emulate_media(color_scheme="light")
+
+    assert {path: violations for path, violations in found.items() if violations} == {}
+
+
+def test_no_page_calls_another_host_or_breaks_the_content_security_policy(visit, person, installation):
+    role, user = person
+    visitor = visit(user)
+
+    paths = list(visitor.walk(start_page(role)))
+
+    assert paths
+    assert visitor.foreign_requests() == []
+    assert visitor.complaints == []
+
+
+def test_no_page_scrolls_sideways_on_a_phone(visit, person, installation):
+    role, user = person
+    visitor = visit(user, width=360)
+
+    widths = {
+        path: visitor.page.evaluate("document.documentElement.scrollWidth") for path in visitor.walk(start_page(role))
+    }
+
+    assert {path: width for path, width in widths.items() if width > 360} == {}
+
+
+@pytest.mark.parametrize(("path", "heading"), [("/no/such/page/", "No such page"), ("/harvests/", "Not allowed")])
+def test_axe_finds_nothing_on_error_pages(visit, path, heading):
+    visitor = visit(factories.make_user())
+
+    visitor.page.goto(path)
+
+    assert visitor.page.get_by_role("heading", level=1).inner_text() == heading
+    assert visitor.axe_violations() == []
+
+
+def test_the_first_page_weighs_at_most_150_kb(visit):
+    visitor = visit()
+    sizes = []
+    visitor.page.on("response", lambda response: sizes.append(len(response.body())))
+
+    visitor.page.goto("/accounts/login/", wait_until="networkidle")
+
+    assert sum(sizes) <= 150_000
