@@ -64,7 +64,7 @@ class Relation(models.Model):
         return self.name
 
     def get_absolute_url(self) -> str:
-        return reverse("kgharvest:relation", args=[self.pk])
+        return reverse("kgharvest:relation_detail", args=[self.pk])
 
     @property
     def path(self) -> str:
@@ -227,7 +227,7 @@ class HarvestJob(Job):
         return f"{self.relation.name} × {self.language_model.short_name} × {self.setting}"
 
     def get_absolute_url(self) -> str:
-        return reverse("kgharvest:harvest", args=[self.pk])
+        return reverse("kgharvest:harvest_detail", args=[self.pk])
 
 
 class Prompt(models.Model):

@@ -1,0 +1,146 @@
+"""Create harvest jobs and do them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from kgharvest.engine.prompts.template import parse_prompts
+from kgharvest.engine.types import HarvestParams, HarvestResult, HarvestSpec, Progress
+from kgharvest.errors import DomainError
+from kgharvest.models import HarvestJob, Job, JobPrompt, LanguageModel, Prompt, Relation
+from kgharvest.services import jobs, language_models
+from kgharvest.services.tuples import TupleRow, store_tuples
+from kgharvest.version import code_version
+
+SETTINGS = ("human", "top1", "multi")
+
+
+class RelationNotReady(DomainError):
+    """A relation that cannot be harvested as it is."""
+
+
+@dataclass(frozen=True)
+class HarvestRequest:
+    """A cell and how to harvest it. `prompts`: used instead of the relation's own, initial and ready ones."""
+
+    relation: Relation
+    language_model: LanguageModel
+    setting: str
+    params: HarvestParams = field(default_factory=HarvestParams)
+    prompts: tuple[str, ...] = ()
+    device: str = "cpu"
+    dtype: str = "float32"
+
+
+def create_harvest_job(request: HarvestRequest, by=None) -> HarvestJob:
+    """Create a queued job with all it needs frozen in it. Raises RelationNotReady or BadPrompt.
+
+    The caller starts it: with `jobs.ring` in a worker or with `jobs.run_job` in this process.
+    """
+    spec = _spec(request)
+    _check(spec, request.relation)
+    payload = {"spec": _frozen(spec), "device": request.device, "dtype": request.dtype}
+    return HarvestJob.objects.create(
+        kind="harvest",
+        relation=request.relation,
+        language_model=request.language_model,
+        setting=request.setting,
+        payload=payload,
+        fingerprint=fingerprint(payload, request.language_model),
+        created_by=by,
+    )
+
+
+def _spec(request: HarvestRequest) -> HarvestSpec:
+    relation = request.relation
+    return HarvestSpec(
+        relation=relation.name,
+        initial_prompts=request.prompts or tuple(relation.initial_prompts),
+        prompts=request.prompts or tuple(relation.prompts),
+        seed_tuples=tuple(tuple(entities) for entities in relation.seed_tuples),
+        setting=request.setting,
+        params=request.params,
+    )
+
+
+def _check(spec: HarvestSpec, relation: Relation) -> None:
+    if spec.setting not in SETTINGS:
+        raise RelationNotReady(f"There is no setting {spec.setting!r}; choose one of {', '.join(SETTINGS)}.")
+    if len(spec.seed_tuples) < 2:
+        raise RelationNotReady(
+            f"The relation {relation.path} has {len(spec.seed_tuples)} seed tuples; give it at least two."
+        )
+    parse_prompts([*spec.initial_prompts, *spec.prompts], relation.arity)
+
+
+def _frozen(spec: HarvestSpec) -> dict[str, Any]:
+    """Return the spec as JSON can hold it. The inverse is `_thawed`."""
+    frozen = asdict(spec)
+    frozen["params"]["disabled_filters"] = sorted(spec.params.disabled_filters)
+    return json.loads(json.dumps(frozen))
+
+
+def _thawed(frozen: dict[str, Any]) -> HarvestSpec:
+    params = dict(frozen["params"])
+    params["disabled_filters"] = frozenset(params["disabled_filters"])
+    return HarvestSpec(
+        relation=frozen["relation"],
+        initial_prompts=tuple(frozen["initial_prompts"]),
+        prompts=tuple(frozen["prompts"]),
+        seed_tuples=tuple(tuple(entities) for entities in frozen["seed_tuples"]),
+        setting=frozen["setting"],
+        params=HarvestParams(**params),
+    )
+
+
+def fingerprint(payload: dict[str, Any], language_model: LanguageModel) -> str:
+    """Return 16 hex digits, equal for jobs that ask the same LM the same in the same way."""
+    asked = json.dumps([payload, language_model.name, language_model.revision], sort_keys=True)
+    return hashlib.sha256(asked.encode()).hexdigest()[:16]
+
+
+# -- doing it, in a worker ---------------------------------------------------------------------------------------------
+
+
+def run_harvest(job: Job, heartbeat: jobs.Heartbeat) -> jobs.Store:
+    """Harvest; return what stores the result. Runner of jobs of kind "harvest"."""
+    harvest_job = HarvestJob.objects.select_related("relation", "language_model").get(pk=job.pk)
+    heartbeat(Progress("loading the LM", 0))
+    with heartbeat.kept_alive():
+        # Imported here because it imports torch, which must not be loaded in the process that forks.
+        from kgharvest.engine.harvest import harvest
+
+        lm = language_models.load(harvest_job.language_model, job.payload["device"], job.payload["dtype"])
+    result = harvest(_thawed(job.payload["spec"]), lm, heartbeat)
+    return lambda: store_result(harvest_job, result, lm.revision)
+
+
+def store_result(job: HarvestJob, result: HarvestResult, revision: str | None) -> None:
+    """Write prompts, tuples and summary of a job. Call it inside the transaction that ends the job."""
+    _store_prompts(job, result)
+    rows = [TupleRow(found.entities, found.surface, found.score, found.mtl) for found in result.tuples]
+    store_tuples(job, rows)
+    summary = {
+        "rejected": dict(result.rejected),
+        "stats": dict(result.stats),
+        "notice": result.notice,
+        "revision": revision,
+        "code_version": code_version(),
+    }
+    HarvestJob.objects.filter(pk=job.pk).update(n_tuples=len(rows), summary=summary)
+
+
+def _store_prompts(job: HarvestJob, result: HarvestResult) -> None:
+    relation = job.relation
+    origins = dict.fromkeys(relation.prompts, "ready") | dict.fromkeys(relation.initial_prompts, "initial")
+    texts = [prompt.text for prompt in result.prompts]
+    prompts = [Prompt(relation=relation, text=text, origin=origins.get(text, "created")) for text in texts]
+    Prompt.objects.bulk_create(prompts, ignore_conflicts=True)
+    ids = dict(Prompt.objects.filter(relation=relation, text__in=texts).values_list("text", "pk"))
+    JobPrompt.objects.bulk_create(
+        JobPrompt(job=job, prompt_id=ids[prompt.text], weight=prompt.weight, compatibility=prompt.compatibility)
+        for prompt in result.prompts
+    )
