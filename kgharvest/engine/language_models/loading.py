@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
+from kgharvest.engine.language_models import causal, infilling, masked
 from kgharvest.engine.language_models.base import LanguageModel
-from kgharvest.engine.language_models.masked import HEADS, MaskedLM
 from kgharvest.engine.types import EngineError, ModelNotFound, UnsupportedModel
 
+FAMILIES: list[tuple[Collection[str], Any, Callable[..., LanguageModel]]] = [
+    (masked.HEADS, AutoModelForMaskedLM, masked.MaskedLM),
+    (infilling.MODEL_TYPES, AutoModelForSeq2SeqLM, infilling.InfillingLM),
+    (causal.MODEL_TYPES, AutoModelForCausalLM, causal.CausalLM),
+]
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -51,11 +56,12 @@ def load_config(name: str, revision: str | None) -> Any:
 
 def family_of(config: Any, name: str) -> tuple[Any, Callable[..., LanguageModel]]:
     """Return the transformers class and our family for a model type. Raises UnsupportedModel."""
-    if config.model_type in HEADS:
-        return AutoModelForMaskedLM, MaskedLM
+    for model_types, auto_class, family in FAMILIES:
+        if config.model_type in model_types:
+            return auto_class, family
+    supported = ", ".join(model_type for model_types, _, _ in FAMILIES for model_type in model_types)
     raise UnsupportedModel(
-        f"The model {name!r} is of type {config.model_type}, which cannot fill in blanks here; "
-        f"use one of {', '.join(HEADS)}."
+        f"The model {name!r} is of type {config.model_type}, which cannot fill in blanks here; use one of {supported}."
     )
 
 

@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kgharvest.engine.language_models.base import EncodedPrompt, TokenIds
 from kgharvest.engine.prompts.template import PromptTemplate
-from kgharvest.engine.types import BadSeed
+from kgharvest.engine.types import BadPrompt, BadSeed
 
 # How vocabularies write the inside and the beginning of words.
 CONTINUATION = "##"  # WordPiece: "##ing" continues a word
 WORD_STARTS = ("Ġ", "▁")  # byte-level BPE and SentencePiece: "Ġdog" and "▁dog" begin one
+# Text put before other text to see it encoded mid-word: a private-use character, which merges with nothing.
+ANCHOR = "\ue000"
 
 
 class Tokens:
@@ -28,20 +31,48 @@ class Tokens:
         self._backend = tokenizer.backend_tokenizer
         pieces = tokenizer.convert_ids_to_tokens(range(min(len(tokenizer), vocab_size)))
         self._word_start = word_start_mark(pieces)
-        self._lead = " " if self._word_start and not self._starts_word("a") else ""
+        self._prepends_space = bool(self._word_start) and self._starts_word("a")
+        self._lead = " " if self._word_start and not self._prepends_space else ""
+        self._control_ids = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
         self.prefix, self.suffix = self._special_frame()
         self.starts_entity, self.continues_entity = self._admissible(pieces, vocab_size)
         self.is_cased = self._ids("Paris") != self._ids("paris")
 
-    def encode_prompt(self, prompt: PromptTemplate, prefix: TokenIds, suffix: TokenIds) -> EncodedPrompt:
-        """Encode the text around the slots; `prefix` and `suffix` join the first and the last segment."""
-        segments = [
-            self._segment(text, is_first=index == 0, is_last=index == len(prompt.slots))
-            for index, text in enumerate(prompt.segments)
-        ]
-        segments[0] = prefix + segments[0]
-        segments[-1] = segments[-1] + suffix
+    def encode_prompt(self, prompt: PromptTemplate) -> EncodedPrompt:
+        """Encode the text around the slots, special tokens included. Raises BadPrompt if the text holds some."""
+        self.check_text(prompt.text)
+        first, *others = prompt.segments
+        segments = [self.prefix + self._ids(first.strip()), *(self.continuing(text.rstrip()) for text in others)]
+        segments[-1] += self.suffix
         return EncodedPrompt(tuple(segments), prompt.slots)
+
+    def encode_instruction(self, instruction: str, answer: str) -> TokenIds:
+        """Encode an instruction and the beginning of its answer, as a chat where the LM has a template for it."""
+        if not self._tokenizer.chat_template:
+            return self.prefix + self._ids(instruction + answer)
+        chat = [{"role": "user", "content": instruction}]
+        text = self._tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+        return self._ids(text + answer)
+
+    def continuing(self, text: str) -> TokenIds:
+        """Return the ids of `text` right behind other text: a word begins only where `text` has a space."""
+        if not self._prepends_space or not text:
+            return self._ids(text)
+        return self._ids(ANCHOR + text)[len(self._ids(ANCHOR)) :]
+
+    def containing(self, text: str) -> NDArray[np.bool_]:
+        """Return bool (V,): the tokens in whose text `text` occurs."""
+        texts = self._backend.decode_batch([[index] for index in range(len(self.starts_entity))])
+        return np.array([text in token for token in texts])
+
+    def check_text(self, text: str) -> None:
+        """Raise BadPrompt if the tokenizer would read special tokens out of `text`."""
+        special = self._control_ids & set(self._ids(text))
+        if special:
+            token = self._tokenizer.convert_ids_to_tokens(min(special))
+            raise BadPrompt(
+                f"The prompt {text!r} contains {token}, which means something else to this LM; leave it out."
+            )
 
     def encode_entity(self, entity: str) -> TokenIds:
         """Return the ids of `entity` alone, space-prefixed where the vocabulary marks word starts.
@@ -49,13 +80,13 @@ class Tokens:
         Raises BadSeed if the vocabulary cannot write it.
         """
         ids = self._ids(self._lead + " ".join(entity.split()))
-        if not ids or self._tokenizer.unk_token_id in ids:
+        if not ids or set(ids) & (self._control_ids | {self._tokenizer.unk_token_id}):
             raise BadSeed(f"The entity {entity!r} cannot be written in this LM's vocabulary; use another one.")
         return ids
 
     def canonical_texts(self, sequences: Sequence[TokenIds]) -> list[str | None]:
         """Return the text of each sequence, or None where the tokenizer writes that text with other ids."""
-        texts = [text.strip() for text in self._backend.decode_batch([list(ids) for ids in sequences])]
+        texts = [" ".join(text.split()) for text in self._backend.decode_batch([list(ids) for ids in sequences])]
         encodings = self._backend.encode_batch_fast([self._lead + text for text in texts], add_special_tokens=False)
         return [
             text if text and tuple(encoding.ids) == ids else None
@@ -69,18 +100,13 @@ class Tokens:
         pieces = self._backend.encode(text, add_special_tokens=False).tokens
         return bool(pieces) and pieces[0].startswith(self._word_start)
 
-    def _segment(self, text: str, *, is_first: bool, is_last: bool) -> TokenIds:
-        # The space before a slot belongs to the entity; text glued to a slot stays tokens of its own.
-        text = text if is_last else text.rstrip()
-        return self._ids(text.lstrip() if is_first else text) if text.strip() else ()
-
     def _special_frame(self) -> tuple[TokenIds, TokenIds]:
         bare = self._ids("a")
         framed = tuple(self._tokenizer("a").input_ids)
         start = next(i for i in range(len(framed)) if framed[i : i + len(bare)] == bare)
         return framed[:start], framed[start + len(bare) :]
 
-    def _admissible(self, pieces: list[str], vocab_size: int) -> tuple[np.ndarray, np.ndarray]:
+    def _admissible(self, pieces: list[str], vocab_size: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         continues = np.zeros(vocab_size, dtype=bool)
         continues[: len(pieces)] = True
         continues[[i for i in self._special_ids() if i < vocab_size]] = False

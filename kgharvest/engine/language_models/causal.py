@@ -1,0 +1,75 @@
+"""Causal LMs (GPT-2, Llama, ...): an instruction shows the prompt with numbered blanks, the LM fills them line by line.
+
+Fill in the blanks so that the sentence is true.
+Sentence: (1) is the capital of (2) .
+(1): Paris
+(2): France
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from kgharvest.engine.language_models.base import EncodedPrompt, Pattern, Query, TokenIds
+from kgharvest.engine.language_models.pretrained import Head, PretrainedLM
+from kgharvest.engine.prompts.template import PromptTemplate
+from kgharvest.engine.types import UnsupportedModel
+
+# Those whose logits are the output embeddings applied to the last hidden state, and nothing else.
+MODEL_TYPES = ("gpt2", "gpt_neo", "gpt_neox", "gptj", "llama", "mistral", "qwen2", "qwen3", "olmo2", "phi3")
+
+
+def instruction(prompt: PromptTemplate) -> str:
+    sentence = prompt.fill([f"({number})" for number in range(1, prompt.arity + 1)])
+    return f"Fill in the blanks so that the sentence is true.\nSentence: {sentence}\n"
+
+
+def answer_label(slot: int) -> str:
+    """Return what stands before the entity of `slot` in its line."""
+    return f"({slot + 1}):"
+
+
+class CausalLM(PretrainedLM):
+    """A causal LM behind the `LanguageModel` protocol: `query` asks what follows all that is filled so far.
+
+    An LM with a chat template (one trained on instructions) gets the instruction as its user's message.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, name: str, revision: str | None) -> None:
+        super().__init__(model, tokenizer, name, revision, Head(torch.nn.Identity(), model.get_output_embeddings()))
+        self.entity_end = self.tokens.continuing("\n")
+        if not self.entity_end:
+            raise UnsupportedModel(
+                f"The tokenizer of {name!r} has no line break; choose a causal LM that writes lines."
+            )
+        line_breaks = self.tokens.containing("\n")
+        self.starts_entity &= ~line_breaks
+        self.continues_entity &= ~line_breaks
+
+    def encode_prompt(self, prompt: PromptTemplate) -> EncodedPrompt:
+        """Return the instruction with the first label, the other labels, and nothing after the last entity."""
+        self.tokens.check_text(prompt.text)
+        labels = [answer_label(slot) for slot in range(prompt.arity)]
+        first = self.tokens.encode_instruction(instruction(prompt), labels[0])
+        return EncodedPrompt((first, *map(self.tokens.continuing, labels[1:]), ()), tuple(range(prompt.arity)))
+
+    def query(self, prompt: EncodedPrompt, pattern: Pattern, filled: TokenIds) -> Query:
+        ids = written_so_far(prompt, [length + len(self.entity_end) for length in pattern], filled)
+        return self._ask(ids, len(ids) - 1)
+
+    def _hidden(self, ids: torch.Tensor) -> torch.Tensor:
+        hidden: torch.Tensor = self._network(input_ids=ids, use_cache=False).last_hidden_state
+        return hidden
+
+
+def written_so_far(prompt: EncodedPrompt, lines: list[int], filled: TokenIds) -> TokenIds:
+    """Return the instruction and the lines up to the next token. `lines`: length of each entity with its end."""
+    ids: TokenIds = ()
+    for label, length in zip(prompt.segments, lines, strict=False):
+        ids = ids + label + filled[:length]
+        if len(filled) < length:
+            break
+        filled = filled[length:]
+    return ids

@@ -1,0 +1,79 @@
+"""What the families share: a transformers model and its tokenizer, asked in batches, the LM head at one position."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from kgharvest.engine.language_models.base import Query, Tick, TokenIds
+from kgharvest.engine.language_models.batching import evaluate
+from kgharvest.engine.language_models.tokens import Tokens
+from kgharvest.engine.types import BadPrompt
+
+Layer = Callable[[torch.Tensor], torch.Tensor]
+
+
+class Head(NamedTuple):
+    """An LM head in two parts, so that it runs at one position only and projects averaged vectors.
+
+    transform: (B, d) -> (B, d'), all of the head but its projection.
+    projection: (B, d') -> (B, V), affine.
+    """
+
+    transform: Layer
+    projection: Layer
+
+
+class PretrainedLM(ABC):
+    """The half of the `LanguageModel` protocol in which the families agree."""
+
+    entity_end: TokenIds = ()
+
+    def __init__(self, model: Any, tokenizer: Any, name: str, revision: str | None, head: Head) -> None:
+        self.name, self.revision = name, revision
+        self.vocab_size: int = model.config.vocab_size
+        self.max_tokens = longest_sequence(model.config)
+        self.device, self.dtype = model.device, model.dtype
+        self.tokens = Tokens(tokenizer, self.vocab_size)
+        self.is_cased = self.tokens.is_cased
+        self.starts_entity, self.continues_entity = self.tokens.starts_entity, self.tokens.continues_entity
+        self._network = model.base_model
+        self._head = head
+
+    def encode_entity(self, entity: str) -> TokenIds:
+        return self.tokens.encode_entity(entity)
+
+    def canonical_texts(self, sequences: Sequence[TokenIds]) -> list[str | None]:
+        return self.tokens.canonical_texts(sequences)
+
+    @torch.inference_mode()
+    def vectors(self, queries: Sequence[Query], batch_size: int, tick: Tick) -> torch.Tensor:
+        return evaluate(queries, self._forward, self.device, batch_size, tick)
+
+    @torch.inference_mode()
+    def logits(self, vectors: torch.Tensor) -> torch.Tensor:
+        return self._head.projection(vectors.to(self.dtype)).float()
+
+    @abstractmethod
+    def _hidden(self, ids: torch.Tensor) -> torch.Tensor:
+        """Return (B, T, d), the last layer's output for `ids` (B, T)."""
+
+    def _forward(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        hidden = self._hidden(ids)  # (B, T, d)
+        return self._head.transform(hidden[torch.arange(len(ids), device=ids.device), positions])  # (B, d')
+
+    def _ask(self, ids: TokenIds, position: int) -> Query:
+        if len(ids) > self.max_tokens:
+            raise BadPrompt(
+                f"A prompt of {len(ids)} tokens exceeds the {self.max_tokens} that {self.name} takes; shorten it."
+            )
+        return Query(ids, position)
+
+
+def longest_sequence(config: Any) -> int:
+    """Return how many tokens the LM takes. RoBERTa numbers positions from pad_token_id + 1."""
+    offset = config.pad_token_id + 1 if config.model_type in {"roberta", "xlm-roberta"} else 0
+    return int(config.max_position_embeddings) - offset

@@ -1,0 +1,44 @@
+"""A tiny LM of every family, loaded once a session through the door that people use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from kgharvest.engine.language_models.base import LanguageModel
+from kgharvest.engine.language_models.loading import load
+from tests.engine import tiny_models
+
+MASKED = ("bert", "distilbert", "albert", "roberta", "xlm_roberta", "modernbert")
+FILLING = (*MASKED, "bart")
+CAUSAL = ("gpt2", "llama")
+
+
+@pytest.fixture(scope="session")
+def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Return the folder of a tiny LM of a family, e.g. `folder_of("bert")`."""
+
+    @cache
+    def build(family: str) -> Path:
+        return getattr(tiny_models, f"tiny_{family}")(tmp_path_factory.mktemp(family))
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def tiny(folder_of: Callable[[str], Path]) -> Callable[[str], LanguageModel]:
+    """Return the loaded tiny LM of a family."""
+    return cache(lambda family: load(str(folder_of(family))))
+
+
+@pytest.fixture(params=(*FILLING, *CAUSAL))
+def family(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def lm(family: str, tiny: Callable[[str], LanguageModel]) -> LanguageModel:
+    return tiny(family)
