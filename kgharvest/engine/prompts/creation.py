@@ -1,0 +1,89 @@
+"""Prompt creation: few initial prompts become many by paraphrasing (BertNet, section 3.1)."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
+
+from rapidfuzz.distance import Levenshtein
+
+from kgharvest.engine.prompts.paraphrase import Paraphraser
+from kgharvest.engine.prompts.recovery import as_prompt, as_sentence
+from kgharvest.engine.prompts.template import PromptTemplate
+from kgharvest.engine.types import OnProgress, Progress, ignore
+
+STAGE = "prompts"
+MAX_SIMILARITY = 0.75
+TRIES_PER_PROMPT = 3  # seed tuples that a prompt is filled with before it is given up
+TICK_S = 0.5
+
+
+def create_prompts(
+    initial: Sequence[PromptTemplate],
+    seed_tuples: Sequence[Sequence[str]],
+    paraphraser: Paraphraser,
+    rng: random.Random,
+    on_progress: OnProgress = ignore,
+    wanted: int = 10,
+) -> list[PromptTemplate]:
+    """Return `initial` followed by paraphrases of them, `wanted` in all, or fewer when nothing new comes any more.
+
+    Each prompt is filled with a random seed tuple and paraphrased; what differs enough from all those kept is kept and
+    paraphrased in its turn. The same `rng` state gives the same prompts if the paraphraser is deterministic.
+    `on_progress` hears of kept prompts every half second; what it raises ends the work.
+    """
+    kept = list(dict.fromkeys(initial))
+    pending = deque(kept)
+    pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="paraphraser")
+
+    def paraphrase(sentence: str, entities: Sequence[str]) -> list[str]:
+        future = pool.submit(paraphraser.paraphrase, sentence, entities)
+        return result_with_ticks(future, lambda: on_progress(Progress(STAGE, min(len(kept), wanted), wanted)))
+
+    try:
+        while pending and len(kept) < wanted:
+            new = new_prompts(pending.popleft(), seed_tuples, kept, paraphrase, rng)[: wanted - len(kept)]
+            kept += new
+            pending += new
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+    return kept
+
+
+def new_prompts(
+    prompt: PromptTemplate,
+    seed_tuples: Sequence[Sequence[str]],
+    kept: Sequence[PromptTemplate],
+    paraphrase: Callable[[str, Sequence[str]], list[str]],
+    rng: random.Random,
+) -> list[PromptTemplate]:
+    """Return the paraphrases of `prompt` that differ enough from `kept` and each other, for the first seed with any."""
+    for entities in rng.sample(list(seed_tuples), min(TRIES_PER_PROMPT, len(seed_tuples))):
+        new: list[PromptTemplate] = []
+        for sentence in paraphrase(as_sentence(prompt, entities), entities):
+            template = as_prompt(sentence, entities)
+            if template is not None and is_new(template, [*kept, *new]):
+                new.append(template)
+        if new:
+            return new
+    return []
+
+
+def is_new(prompt: PromptTemplate, kept: Sequence[PromptTemplate]) -> bool:
+    return all(similarity(prompt, other) < MAX_SIMILARITY for other in kept)
+
+
+def similarity(prompt: PromptTemplate, other: PromptTemplate) -> float:
+    """Return 1 - edit distance / longer length, in [0, 1]."""
+    return Levenshtein.normalized_similarity(prompt.text, other.text)
+
+
+def result_with_ticks(future: Future[list[str]], tick: Callable[[], None]) -> list[str]:
+    """Return the future's result; call `tick` at once and then every half second until it is there."""
+    tick()
+    while wait_for([future], timeout=TICK_S).not_done:
+        tick()
+    return future.result()

@@ -1,0 +1,159 @@
+"""New wordings from the LM itself: a word or two between the slots are blanked, and the LM fills them in otherwise.
+
+The blank is one more slot, so that every LM behind the `LanguageModel` protocol can be asked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from kgharvest.engine.filters import STOP_WORDS
+from kgharvest.engine.language_models.base import LanguageModel, Query, TokenIds
+from kgharvest.engine.prompts.paraphrasers.rewriting import capitalised
+from kgharvest.engine.prompts.template import SLOT, PromptTemplate
+
+BATCH_SIZE = 64
+FILLERS_OF_ONE_WORD = 8
+FILLERS_OF_TWO_WORDS = 4
+LEAST_OVERLAP = 0.5
+SHORTEST_FILLER = 3  # letters; what is shorter is a piece of a word
+NEGATIONS = frozenset({"never", "hardly", "rarely", "seldom", "unlikely", "impossible", "false", "wrong"})
+ENDINGS = ("ing", "ed", "s")
+
+_WORD = re.compile(r"(?<![\w<’'-])[A-Za-z][\w’'-]*(?![\w<])")
+
+
+class Blank(NamedTuple):
+    """A stretch of a prompt's text, of one or two words, to be filled otherwise."""
+
+    start: int
+    end: int
+    words: tuple[str, ...]
+
+    def fill(self, text: str, filler: str) -> str:
+        return text[: self.start] + filler + text[self.end :]
+
+
+class Filler(NamedTuple):
+    """What stands in a blank so far."""
+
+    blank: Blank
+    ids: TokenIds
+
+
+def refill(lm: LanguageModel, prompt: PromptTemplate, entities: Sequence[str]) -> list[PromptTemplate]:
+    """Return `prompt` with other words in one place each, the closest in meaning first; often none.
+
+    Closeness is the overlap of the LM's distributions for the last entity, given the others, before and after.
+    """
+    encoded = [lm.encode_entity(entity) for entity in entities]
+    fillers = likely_fillers(lm, prompt, encoded)
+    texts = lm.canonical_texts([filler.ids for filler in fillers])
+    variants = [
+        PromptTemplate.parse(capitalised(filler.blank.fill(prompt.text, text)))
+        for filler, text in zip(fillers, texts, strict=True)
+        if text is not None and is_apt(text, filler.blank.words)
+    ]
+    ranked = sorted(zip(tail_overlaps(lm, prompt, variants, encoded), variants, strict=True), key=lambda pair: -pair[0])
+    return [variant for overlap, variant in ranked if overlap >= LEAST_OVERLAP]
+
+
+def blanks(prompt: PromptTemplate) -> list[Blank]:
+    """Return the words that carry meaning, alone and with each neighbour in the same stretch of text."""
+    text = SLOT.sub(lambda slot: "<" * len(slot.group()), prompt.text)
+    words = [Blank(*match.span(), (match.group(),)) for match in _WORD.finditer(text)]
+    pairs = [
+        Blank(left.start, right.end, left.words + right.words)
+        for left, right in pairwise(words)
+        if text[left.end : right.start] == " "
+    ]
+    return [blank for blank in words + pairs if any(map(carries_meaning, blank.words))]
+
+
+def carries_meaning(word: str) -> bool:
+    return word.lower() not in STOP_WORDS
+
+
+def is_apt(text: str, words: Sequence[str]) -> bool:
+    """Say whether `text` can stand for `words`: word by word the same sort, no content word again, no negation."""
+    fillers = text.lower().split()
+    return len(fillers) == len(words) and all(
+        is_apt_word(filler, word.lower()) for filler, word in zip(fillers, words, strict=True)
+    )
+
+
+def is_apt_word(filler: str, word: str) -> bool:
+    if not carries_meaning(word):
+        return not carries_meaning(filler)
+    return (
+        carries_meaning(filler)
+        and filler.isalpha()
+        and len(filler) >= SHORTEST_FILLER
+        and filler not in NEGATIONS | {word}
+        and ending(filler) == ending(word)
+    )
+
+
+def ending(word: str) -> str:
+    return next((ending for ending in ENDINGS if word.endswith(ending)), "")
+
+
+def likely_fillers(lm: LanguageModel, prompt: PromptTemplate, encoded: Sequence[TokenIds]) -> list[Filler]:
+    """Return the LM's likeliest fillers of every blank, as many tokens each as the blank has words."""
+    begun = [Filler(blank, ()) for blank in blanks(prompt)]
+    one_word = [filler for filler in begun if len(filler.blank.words) == 1]
+    two_words = [filler for filler in begun if len(filler.blank.words) == 2]
+    first_words = extend(lm, prompt, encoded, two_words, FILLERS_OF_TWO_WORDS)
+    return [
+        *extend(lm, prompt, encoded, one_word, FILLERS_OF_ONE_WORD),
+        *extend(lm, prompt, encoded, first_words, 1),
+    ]
+
+
+def extend(
+    lm: LanguageModel, prompt: PromptTemplate, encoded: Sequence[TokenIds], fillers: Sequence[Filler], n_best: int
+) -> list[Filler]:
+    """Return every filler with each of its `n_best` likeliest next tokens."""
+    if not fillers:
+        return []
+    scores = logits(lm, [blank_query(lm, prompt, encoded, filler) for filler in fillers])  # (F, V)
+    allowed = np.stack([lm.continues_entity if filler.ids else lm.starts_entity for filler in fillers])  # (F, V)
+    best = scores.masked_fill(~torch.from_numpy(allowed), -torch.inf).topk(n_best).indices.tolist()  # (F, n)
+    return [
+        Filler(filler.blank, (*filler.ids, token))
+        for filler, tokens in zip(fillers, best, strict=True)
+        for token in tokens
+    ]
+
+
+def blank_query(lm: LanguageModel, prompt: PromptTemplate, encoded: Sequence[TokenIds], filler: Filler) -> Query:
+    blanked = PromptTemplate.parse(filler.blank.fill(prompt.text, f"<ENT{prompt.arity}>"))
+    pattern = (*map(len, encoded), len(filler.blank.words))
+    return lm.query(lm.encode_prompt(blanked), pattern, joined(lm, encoded) + filler.ids)
+
+
+def joined(lm: LanguageModel, encoded: Sequence[TokenIds]) -> TokenIds:
+    return tuple(token for ids in encoded for token in ids + lm.entity_end)
+
+
+def tail_overlaps(
+    lm: LanguageModel, prompt: PromptTemplate, variants: Sequence[PromptTemplate], encoded: Sequence[TokenIds]
+) -> list[float]:
+    """Return for each variant how alike it and `prompt` make the last entity's first token, in [0, 1].
+
+    The Bhattacharyya coefficient of the two distributions: sum over the vocabulary of sqrt(P * Q).
+    """
+    pattern, given = tuple(map(len, encoded)), joined(lm, encoded[:-1])
+    queries = [lm.query(lm.encode_prompt(template), pattern, given) for template in (prompt, *variants)]
+    roots = logits(lm, queries).log_softmax(dim=-1).div(2).exp()  # (1 + variants, V)
+    return (roots[1:] @ roots[0]).tolist()
+
+
+def logits(lm: LanguageModel, queries: Sequence[Query]) -> torch.Tensor:
+    return lm.logits(lm.vectors(queries, BATCH_SIZE, lambda: None)).cpu()

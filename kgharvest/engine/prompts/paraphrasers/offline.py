@@ -1,0 +1,79 @@
+"""The paraphraser that always works: syntactic rewrites, the LM's own in-filling, and frames around the sentence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import zip_longest
+
+from kgharvest.engine.language_models.base import LanguageModel, TokenIds
+from kgharvest.engine.prompts.paraphrasers.filling import refill
+from kgharvest.engine.prompts.paraphrasers.rewrites import FRAMES, REWRITES
+from kgharvest.engine.prompts.paraphrasers.rewriting import clause_of, prompt_of
+from kgharvest.engine.prompts.recovery import as_prompt, as_sentence
+from kgharvest.engine.prompts.template import PromptTemplate
+from kgharvest.engine.scoring import entity_logprobs
+from kgharvest.engine.types import BadPrompt
+
+BATCH_SIZE = 64
+
+
+class OfflineParaphraser:
+    """Rewrites by rule and asks no network. The LM proposes words and says which wordings it likes best."""
+
+    name = "offline"
+
+    def __init__(self, lm: LanguageModel) -> None:
+        self._lm = lm
+
+    def paraphrase(self, sentence: str, entities: Sequence[str]) -> list[str]:
+        """Return rewrites and fillings in turn, two of the former to one of the latter, then frames."""
+        prompt = as_prompt(sentence, entities)
+        if prompt is None or prompt.text.endswith(("?", "!")):
+            return []
+        rewrites = self._best_first(rewritten(prompt), entities)
+        fillings = refill(self._lm, prompt, entities)
+        pairs = zip_longest(rewrites[0::2], rewrites[1::2], fillings)
+        ordered = [template for triple in pairs for template in triple if template is not None]
+        frames = self._best_first(framed(prompt), entities)
+        return [as_sentence(template, entities) for template in ordered + frames]
+
+    def _best_first(self, templates: Sequence[PromptTemplate], entities: Sequence[str]) -> list[PromptTemplate]:
+        """Return the templates that the LM can take, those first in which it finds `entities` likeliest."""
+        encoded = tuple(self._lm.encode_entity(entity) for entity in entities)
+        fitting = [template for template in templates if self._takes(template, encoded)]
+        if not fitting:
+            return []
+        prompts = [self._lm.encode_prompt(template) for template in fitting]
+        logprobs = entity_logprobs(self._lm, prompts, [encoded], BATCH_SIZE, lambda: None).sum(axis=-1)  # (1, P)
+        ranked = sorted(zip(-logprobs.ravel(), range(len(fitting)), strict=True))
+        return [fitting[index] for _, index in ranked]
+
+    def _takes(self, template: PromptTemplate, encoded: Sequence[TokenIds]) -> bool:
+        try:
+            self._lm.query(self._lm.encode_prompt(template), tuple(map(len, encoded)), ())
+        except BadPrompt:  # too long
+            return False
+        return True
+
+
+def rewritten(prompt: PromptTemplate) -> list[PromptTemplate]:
+    """Return what the rules make of `prompt`, of a framed one without its frame; each wording once."""
+    clause = bare_clause(prompt)
+    texts = [text for rule in REWRITES for text in rule.apply(clause)]
+    return [prompt_of(text) for text in dict.fromkeys(texts) if text != clause]
+
+
+def framed(prompt: PromptTemplate) -> list[PromptTemplate]:
+    clause = bare_clause(prompt)
+    return [prompt_of(frame.format(clause=clause)) for frame in FRAMES]
+
+
+def bare_clause(prompt: PromptTemplate) -> str:
+    """Return the clause of `prompt` without the frame that it may stand in."""
+    clause = clause_of(prompt)
+    matches = (pattern.fullmatch(clause) for pattern in FRAME_PATTERNS)
+    return next((match["clause"] for match in matches if match), clause)
+
+
+FRAME_PATTERNS = [re.compile(re.escape(frame).replace(r"\{clause\}", "(?P<clause>.*)")) for frame in FRAMES]

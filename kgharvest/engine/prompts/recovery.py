@@ -1,0 +1,156 @@
+"""Slot recovery: from "A bird can fly." and ("bird", "fly") back to `A <ENT0> can <ENT1>.` (BertNet, section 3.1).
+
+Paraphrasers inflect: "exercise" comes back as "exercising", "virus" as "viruses", "the exam" as "exams". Entities are
+found as whole words in any of these forms.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from kgharvest.engine.prompts.template import SLOT, PromptTemplate
+
+ARTICLES = ("a", "an", "the")
+SUFFIXES = ("s", "es", "ing", "ed")
+VOWELS = "aeiouy"
+SHORTEST_BASE = 3  # "bus" is no plural of "bu", "king" no form of "k"
+BASE_ENDINGS = {
+    "ies": ("y",),
+    "ied": ("y",),
+    "ying": ("ie",),
+    "ing": ("", "e"),
+    "ed": ("", "e"),
+    "es": ("", "e"),
+    "s": ("",),
+}
+
+_SOME_ARTICLE = rf"(?:(?:{'|'.join(ARTICLES)})\s+)?"
+
+
+class Occurrence(NamedTuple):
+    """Where an entity stands in a sentence, and the suffix of it that stays outside the slot."""
+
+    slot: int
+    start: int
+    end: int
+    suffix: str
+    is_exact: bool
+
+    def overlaps(self, other: Occurrence) -> bool:
+        return self.start < other.end and other.start < self.end
+
+
+def recover_slots(sentence: str, entities: Sequence[str]) -> PromptTemplate | None:
+    """Return the template that `sentence` fills, or None unless each entity occurs exactly once as whole words.
+
+    A plain suffix (s, es, ing, ed) on an otherwise unchanged entity stays as text behind the slot: "viruses" becomes
+    `<ENT1>es`. Any other inflection ("swimming" for "swim", "pass an exam" for "pass exam") disappears into the slot.
+    Words of a longer entity of the tuple do not count for a shorter one: "fried rice" is no occurrence of "rice".
+    """
+    if SLOT.search(sentence):
+        return None
+    claimed = claim_words(sentence, entities)
+    if sorted(occurrence.slot for occurrence in claimed) != list(range(len(entities))):
+        return None
+    return PromptTemplate.parse(put_slots(sentence, claimed))
+
+
+def as_sentence(prompt: PromptTemplate, entities: Sequence[str]) -> str:
+    """Return the filled prompt as people write it: no space before its punctuation."""
+    return re.sub(r"\s+([.,;:?!])", r"\1", prompt.fill(entities))
+
+
+def as_prompt(sentence: str, entities: Sequence[str]) -> PromptTemplate | None:
+    """Return `sentence` with its slots put back and a space before its final mark, or None if slots are lost."""
+    text = re.sub(r"[\s.]+$", "", " ".join(sentence.split()))
+    ended = f"{text[:-1].rstrip()} {text[-1]}" if text.endswith(("?", "!")) else f"{text} ."
+    return recover_slots(ended, entities)
+
+
+def claim_words(sentence: str, entities: Sequence[str]) -> list[Occurrence]:
+    """Return the occurrences of all entities; where two overlap, the exact one stays, then the longer one."""
+    found = [occurrence for slot, entity in enumerate(entities) for occurrence in occurrences(sentence, slot, entity)]
+    claimed: list[Occurrence] = []
+    for occurrence in sorted(found, key=lambda found: (not found.is_exact, found.start - found.end, found.start)):
+        if not any(occurrence.overlaps(other) for other in claimed):
+            claimed.append(occurrence)
+    return claimed
+
+
+def occurrences(sentence: str, slot: int, entity: str) -> list[Occurrence]:
+    return [
+        Occurrence(slot, *match.span(), plain_suffix(match.group(), entity), same(match.group(), entity))
+        for match in entity_pattern(entity).finditer(sentence)
+    ]
+
+
+def put_slots(sentence: str, claimed: Sequence[Occurrence]) -> str:
+    for occurrence in sorted(claimed, key=lambda claimed: claimed.start, reverse=True):
+        tail = occurrence.suffix + sentence[occurrence.end :]
+        sentence = f"{sentence[: occurrence.start]}<ENT{occurrence.slot}>{tail}"
+    return sentence
+
+
+def same(words: str, entity: str) -> bool:
+    return words.casefold() == entity.casefold()
+
+
+def plain_suffix(words: str, entity: str) -> str:
+    return next((suffix for suffix in SUFFIXES if same(words, entity + suffix)), "")
+
+
+@lru_cache(maxsize=1024)
+def entity_pattern(entity: str) -> re.Pattern[str]:
+    """Return a pattern for `entity` as whole words: each word inflected, articles dropped or added before later words.
+
+    An article that the entity itself starts with may be dropped or exchanged; any other article before it stays text.
+    """
+    words = entity.split()
+    content = [word for word in words if word.lower() not in ARTICLES] or words
+    lead = _SOME_ARTICLE if content[0] != words[0] else ""
+    body = rf"\s+{_SOME_ARTICLE}".join(word_pattern(word) for word in content)
+    return re.compile(rf"(?<!\w){lead}{body}(?!\w)", re.IGNORECASE)
+
+
+def word_pattern(word: str) -> str:
+    forms = sorted(word_forms(word), key=lambda form: (-len(form), form))
+    return f"(?:{'|'.join(map(re.escape, forms))})"
+
+
+def word_forms(word: str) -> set[str]:
+    """Return `word`, its inflected forms, the words it may be a form of, and their forms."""
+    if not word[-1].isalpha():
+        return {word}
+    stems = {word, *bases(word)}
+    return stems | {form for stem in stems for form in inflections(stem)}
+
+
+def inflections(stem: str) -> set[str]:
+    """Return the regular -s, -ing and -ed forms, right and wrong ("studies" and "studys"), of `stem`."""
+    forms = {stem + suffix for suffix in SUFFIXES}
+    if stem.endswith("ie"):
+        forms |= {stem[:-2] + "ying", stem + "d"}
+    elif stem.endswith("e"):
+        forms |= {stem[:-1] + "ing", stem + "d"}
+    elif stem.endswith("y"):
+        forms |= {stem[:-1] + "ies", stem[:-1] + "ied"}
+    elif stem[-1] not in VOWELS:
+        forms |= {stem + stem[-1] + "ing", stem + stem[-1] + "ed"}
+    return forms
+
+
+def bases(word: str) -> set[str]:
+    """Return the words that `word` may be a form of, by its ending; not all of them exist."""
+    found: set[str] = set()
+    if word.endswith("ss"):
+        return found
+    for ending, endings_of_base in BASE_ENDINGS.items():
+        if word.endswith(ending):
+            stem = word[: -len(ending)]
+            found |= {stem + end for end in endings_of_base}
+            if ending in ("ing", "ed") and stem[-1:] == stem[-2:-1]:
+                found.add(stem[:-1])
+    return {base for base in found if len(base) >= SHORTEST_BASE and any(letter in VOWELS for letter in base)}
