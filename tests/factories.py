@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import count
+from uuid import uuid4
 
 from django.contrib.auth import get_user_model
 from django.utils import timezone
 
+from annotation.models import Annotator, Judgment, JudgmentTask, Label, Round
+from annotation.services.assignment import next_batch
+from annotation.services.joining import join_round
+from annotation.services.judgments import Answer, submit_judgment
+from annotation.services.rounds import open_round
 from kgharvest import access
 from kgharvest.models import (
     HarvestedTuple,
@@ -85,3 +91,33 @@ def make_harvest(tuples: Sequence[Sequence[str]], **fields) -> HarvestJob:
             job=job, knowledge_tuple=knowledge_tuple, rank=rank, score=-float(rank), surface=list(entities)
         )
     return job
+
+
+# -- annotation --------------------------------------------------------------------------------------------------------
+
+
+def make_round(tuples: int | Sequence[Sequence[str]] = 3, *, name: str | None = None, by=None, **spec) -> Round:
+    """Open a round on all of one harvest: on `tuples`, or on so many made-up ones."""
+    if isinstance(tuples, int):
+        tuples = [(f"head {number}", f"tail {number}") for number in range(tuples)]
+    job = make_harvest(tuples)
+    return open_round({"name": name or f"round-{next(_numbers)}", "cells": [{"job": job.pk, "n": None}], **spec}, by)
+
+
+def make_annotators(round: Round, n: int) -> list[Annotator]:
+    return [join_round(round, make_user()) for _ in range(n)]
+
+
+def judge(annotator: Annotator, task: JudgmentTask, label: str = Label.TRUE, **fields) -> Judgment:
+    """Give an answer of which only the label matters."""
+    return submit_judgment(annotator, Answer(task.pk, label, uuid4(), **fields), timezone.now())
+
+
+def judge_all(round: Round, *labels: Sequence[str]) -> list[Annotator]:
+    """Judge the round's tasks, in their order, with one sequence of labels per annotator."""
+    annotators = make_annotators(round, len(labels))
+    for annotator, theirs in zip(annotators, labels, strict=True):
+        while batch := next_batch(annotator, timezone.now()):
+            for task in batch:
+                judge(annotator, task, theirs[task.position])
+    return annotators

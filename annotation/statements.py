@@ -1,0 +1,26 @@
+"""The sentence that annotators judge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kgharvest.engine.prompts.template import SLOT
+
+
+class Statement(NamedTuple):
+    """spans: [start, end) of each entity in the text, in reading order."""
+
+    text: str
+    spans: list[list[int]]
+
+
+def freeze_statement(template: str, surface: Sequence[str]) -> Statement:
+    """Return `template` with the entities in its slots. Unlike a prompt, it may name a slot more than once."""
+    pieces = SLOT.split(template)  # text, slot, text, slot, ..., text
+    text, spans = pieces[0], []
+    for slot, following in zip(pieces[1::2], pieces[2::2], strict=True):
+        entity = surface[int(slot)]
+        spans.append([len(text), len(text) + len(entity)])
+        text += entity + following
+    return Statement(text, spans)

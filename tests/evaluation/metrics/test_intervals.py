@@ -1,0 +1,43 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+
+from evaluation.metrics.intervals import macro_average, rate, wilson_interval
+
+
+@given(st.integers(1, 2000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_wilson_interval_is_that_of_scipy(counts):
+    n_hits, n = counts
+
+    expected = binomtest(n_hits, n).proportion_ci(method="wilson")
+
+    assert wilson_interval(n_hits, n) == pytest.approx((expected.low, expected.high), abs=1e-9)
+
+
+def test_wilson_interval_of_newcombe():
+    # Newcombe (1998), Statistics in Medicine 17, 857-872, Table I, method 3: 81 of 263.
+    assert wilson_interval(81, 263) == pytest.approx((0.2553, 0.3662), abs=5e-5)
+
+
+def test_the_interval_of_no_hit_starts_at_zero():
+    low, high = wilson_interval(0, 20)
+
+    assert low == 0
+    assert high == pytest.approx(0.1611, abs=5e-5)  # Newcombe (1998), Table I, method 3: 0 of 20
+
+
+def test_the_interval_of_all_hits_ends_at_one():
+    assert wilson_interval(7, 7)[1] == 1
+
+
+def test_a_rate_of_nothing_is_not_known():
+    assert rate(0, 0) == (None, None, None)
+
+
+def test_the_macro_average_weighs_relations_alike_and_leaves_out_the_unknown():
+    assert macro_average([1.0, 0.5, None]) == pytest.approx(0.75)
+
+
+def test_the_macro_average_of_nothing_is_not_known():
+    assert macro_average([None]) is None
