@@ -15,7 +15,7 @@ import numpy as np
 from kgharvest.engine.filters import EntityFilter
 from kgharvest.engine.language_models.base import LanguageModel
 from kgharvest.engine.prompts.creation import create_prompts
-from kgharvest.engine.prompts.paraphrase import Paraphraser
+from kgharvest.engine.prompts.paraphrase import Paraphraser, default_paraphraser
 from kgharvest.engine.prompts.template import PromptTemplate, parse_prompts
 from kgharvest.engine.scoring import Encoded, compatibilities, consistency, prompt_weights
 from kgharvest.engine.search import Candidate, SearchResult, WeighedPrompt, search_tuples
@@ -107,8 +107,6 @@ def collect_prompts(
         return initial
     if spec.prompts:
         return parse_prompts(spec.prompts, arity)
-    from kgharvest.engine.prompts.paraphrase import default_paraphraser
-
     rng = random.Random(spec.params.seed)
     return create_prompts(initial, spec.seed_tuples, paraphraser or default_paraphraser(lm), rng, on_progress)
 

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from kgharvest.engine.language_models.base import EncodedPrompt, Pattern, Query, TokenIds
+from kgharvest.engine.language_models.last_layer import split_last_layer
 from kgharvest.engine.language_models.pretrained import Head, PretrainedLM
 from kgharvest.engine.prompts.template import PromptTemplate
 
@@ -54,6 +55,7 @@ class MaskedLM(PretrainedLM):
     def __init__(self, model: Any, tokenizer: Any, name: str, revision: str | None) -> None:
         super().__init__(model, tokenizer, name, revision, HEADS[model.config.model_type](model))
         self.mask_id: int = tokenizer.mask_token_id
+        self._last_layer = split_last_layer(model)
 
     def encode_prompt(self, prompt: PromptTemplate) -> EncodedPrompt:
         return self.tokens.encode_prompt(prompt)
@@ -64,6 +66,13 @@ class MaskedLM(PretrainedLM):
     def _hidden(self, ids: torch.Tensor) -> torch.Tensor:
         hidden: torch.Tensor = self._network(input_ids=ids).last_hidden_state
         return hidden
+
+    def _hidden_at(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        if self._last_layer is None:
+            return super()._hidden_at(ids, positions)
+        whole = self._hidden(ids)  # (B, T, d), all layers but the last
+        here = whole[torch.arange(len(ids), device=ids.device), positions, None]  # (B, 1, d)
+        return self._last_layer(whole, here)[:, 0]
 
 
 def fill_and_mask(prompt: EncodedPrompt, pattern: Pattern, filled: TokenIds, mask_id: int) -> tuple[TokenIds, int]:

@@ -61,9 +61,12 @@ class PretrainedLM(ABC):
     def _hidden(self, ids: torch.Tensor) -> torch.Tensor:
         """Return (B, T, d), the last layer's output for `ids` (B, T)."""
 
+    def _hidden_at(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """Return (B, d), the last layer's output at `positions` (B,)."""
+        return self._hidden(ids)[torch.arange(len(ids), device=ids.device), positions]
+
     def _forward(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        hidden = self._hidden(ids)  # (B, T, d)
-        return self._head.transform(hidden[torch.arange(len(ids), device=ids.device), positions])  # (B, d')
+        return self._head.transform(self._hidden_at(ids, positions))  # (B, d')
 
     def _ask(self, ids: TokenIds, position: int) -> Query:
         if len(ids) > self.max_tokens:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from tokenizers.pre_tokenizers import ByteLevel
 
 from kgharvest.engine.language_models.base import EncodedPrompt, TokenIds
 from kgharvest.engine.prompts.template import PromptTemplate
@@ -14,9 +16,8 @@ from kgharvest.engine.types import BadPrompt, BadSeed
 
 # How vocabularies write the inside and the beginning of words.
 CONTINUATION = "##"  # WordPiece: "##ing" continues a word
-WORD_STARTS = ("Ġ", "▁")  # byte-level BPE and SentencePiece: "Ġdog" and "▁dog" begin one
-# Text put before other text to see it encoded mid-word: a private-use character, which merges with nothing.
-ANCHOR = "\ue000"
+BYTE_LEVEL_SPACE, SENTENCEPIECE_SPACE = "Ġ", "▁"  # "Ġdog" and "▁dog" begin one
+SPACE = re.compile(r"\s+")
 
 
 class Tokens:
@@ -41,8 +42,9 @@ class Tokens:
     def encode_prompt(self, prompt: PromptTemplate) -> EncodedPrompt:
         """Encode the text around the slots, special tokens included. Raises BadPrompt if the text holds some."""
         self.check_text(prompt.text)
-        first, *others = prompt.segments
-        segments = [self.prefix + self._ids(first.strip()), *(self.continuing(text.rstrip()) for text in others)]
+        # The space before a slot belongs to the entity.
+        first, *others = (SPACE.sub(" ", text).rstrip() for text in prompt.segments)
+        segments = [self.prefix + self._ids(first.lstrip()), *map(self.continuing, others)]
         segments[-1] += self.suffix
         return EncodedPrompt(tuple(segments), prompt.slots)
 
@@ -56,9 +58,10 @@ class Tokens:
 
     def continuing(self, text: str) -> TokenIds:
         """Return the ids of `text` right behind other text: a word begins only where `text` has a space."""
-        if not self._prepends_space or not text:
+        if not self._prepends_space:
             return self._ids(text)
-        return self._ids(ANCHOR + text)[len(self._ids(ANCHOR)) :]
+        glued, _, rest = text.partition(" ")
+        return self._glued_ids(glued) + self._ids(rest)
 
     def containing(self, text: str) -> NDArray[np.bool_]:
         """Return bool (V,): the tokens in whose text `text` occurs."""
@@ -86,15 +89,25 @@ class Tokens:
 
     def canonical_texts(self, sequences: Sequence[TokenIds]) -> list[str | None]:
         """Return the text of each sequence, or None where the tokenizer writes that text with other ids."""
-        texts = [" ".join(text.split()) for text in self._backend.decode_batch([list(ids) for ids in sequences])]
-        encodings = self._backend.encode_batch_fast([self._lead + text for text in texts], add_special_tokens=False)
+        # One by one: batches of short texts cost more in thread pools than they save.
+        texts = [" ".join(self._backend.decode(list(ids)).split()) for ids in sequences]
         return [
-            text if text and tuple(encoding.ids) == ids else None
-            for text, encoding, ids in zip(texts, encodings, sequences, strict=True)
+            text if text and self._ids(self._lead + text) == ids else None
+            for text, ids in zip(texts, sequences, strict=True)
         ]
 
     def _ids(self, text: str) -> TokenIds:
         return tuple(self._backend.encode(text, add_special_tokens=False).ids)
+
+    def _glued_ids(self, text: str) -> TokenIds:
+        """Return the ids of `text` without the space that this tokenizer would prepend."""
+        normalizer, model = self._backend.normalizer, self._backend.model
+        if normalizer:
+            text = normalizer.normalize_str(text).removeprefix(self._word_start)
+        chunks = [text]
+        if self._word_start == BYTE_LEVEL_SPACE:
+            chunks = [chunk for chunk, _ in ByteLevel(add_prefix_space=False).pre_tokenize_str(text)]
+        return tuple(token.id for chunk in chunks for token in model.tokenize(chunk))
 
     def _starts_word(self, text: str) -> bool:
         pieces = self._backend.encode(text, add_special_tokens=False).tokens
@@ -126,6 +139,9 @@ class Tokens:
 
 def word_start_mark(pieces: Sequence[str]) -> str:
     """Return the mark that this vocabulary puts before words, or "" (WordPiece marks continuations instead)."""
-    counts = {mark: sum(piece.startswith(mark) for piece in pieces) for mark in (CONTINUATION, *WORD_STARTS)}
+    counts = {
+        mark: sum(piece.startswith(mark) for piece in pieces)
+        for mark in (CONTINUATION, BYTE_LEVEL_SPACE, SENTENCEPIECE_SPACE)
+    }
     most = max(counts, key=lambda mark: counts[mark])
     return most if counts[most] and most != CONTINUATION else ""
