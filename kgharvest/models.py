@@ -39,12 +39,13 @@ class RelationSet(models.Model):
 class Relation(models.Model):
     """What is asked of an LM.
 
-    statement: the sentence annotators judge, with slots. initial_prompts: at least one, written by a person.
-    prompts: ready ones, may be empty. seed_tuples: at least two lists of `arity` entities.
+    name: without "/", which separates it from its set. statement: the sentence annotators judge, with slots.
+    initial_prompts: at least one, written by a person. prompts: ready ones, may be empty. seed_tuples: lists of `arity`
+    entities; a harvest needs two or more.
     """
 
     relation_set = models.ForeignKey(RelationSet, on_delete=models.CASCADE, related_name="relations")
-    name = models.SlugField(max_length=100)
+    name = models.CharField(max_length=100)
     statement = models.TextField()
     explanation = models.TextField(blank=True)
     arity = models.PositiveSmallIntegerField()

@@ -44,7 +44,7 @@ class Migration(migrations.Migration):
             name='Relation',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.SlugField(max_length=100)),
+                ('name', models.CharField(max_length=100)),
                 ('statement', models.TextField()),
                 ('explanation', models.TextField(blank=True)),
                 ('arity', models.PositiveSmallIntegerField()),

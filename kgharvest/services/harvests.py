@@ -7,6 +7,8 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from django.db import transaction
+
 from kgharvest.engine.prompts.template import parse_prompts
 from kgharvest.engine.types import HarvestParams, HarvestResult, HarvestSpec, Progress
 from kgharvest.errors import DomainError
@@ -20,6 +22,10 @@ SETTINGS = ("human", "top1", "multi")
 
 class RelationNotReady(DomainError):
     """A relation that cannot be harvested as it is."""
+
+
+class HarvestFailed(DomainError):
+    """A harvest that somebody waits for and that cannot give its tuples."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,7 @@ class HarvestRequest:
 def create_harvest_job(request: HarvestRequest, by=None) -> HarvestJob:
     """Create a queued job with all it needs frozen in it. Raises RelationNotReady or BadPrompt.
 
-    The caller starts it: with `jobs.ring` in a worker or with `jobs.run_job` in this process.
+    `jobs.run_job` does it in this process; `queue_harvest` leaves it to a worker.
     """
     spec = _spec(request)
     _check(spec, request.relation)
@@ -52,6 +58,14 @@ def create_harvest_job(request: HarvestRequest, by=None) -> HarvestJob:
         fingerprint=fingerprint(payload, request.language_model),
         created_by=by,
     )
+
+
+@transaction.atomic
+def queue_harvest(request: HarvestRequest, by=None) -> HarvestJob:
+    """Create a job and tell the workers."""
+    job = create_harvest_job(request, by)
+    jobs.ring(job.pk)
+    return job
 
 
 def _spec(request: HarvestRequest) -> HarvestSpec:

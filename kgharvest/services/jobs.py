@@ -150,7 +150,7 @@ def run_job(job_id: int, watcher: OnProgress = ignore) -> None:
     except Cancelled as reason:
         logger.info("%s", reason)
     except (EngineError, DomainError) as error:
-        logger.warning("Job %s failed: %s", job_id, error, exc_info=True)
+        logger.warning("Job %s failed: %s", job_id, error)
         _end(job_id, token, Job.Status.FAILED, error=str(error))
     except Exception:
         logger.exception("Job %s failed unexpectedly.", job_id)

@@ -30,6 +30,11 @@ def get_language_model(name: str, revision: str = "") -> LanguageModel:
     return language_model
 
 
+def name_language_model(name: str) -> LanguageModel:
+    """Return the LM called `name` as the source of imported tuples; it need not exist here."""
+    return LanguageModel.objects.get_or_create(name=name, revision="")[0]
+
+
 def _folder_or_hub_id(name: str) -> str:
     folder = Path(name).expanduser()
     if (folder / "config.json").is_file():

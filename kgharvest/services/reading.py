@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 from kgharvest.errors import BadEntry, DomainError, ImportRefused
 
 LONGEST_ENTITY = 200  # characters; longer ones are not entities but text
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 class NoSuchFile(DomainError):
@@ -102,6 +104,6 @@ def fault_of_entities(entities: Any, arity: int) -> str | None:
             return "has an entity that is empty or no text"
         if len(entity) > LONGEST_ENTITY:
             return f"has an entity of more than {LONGEST_ENTITY} characters"
-        if not entity.isprintable():
+        if CONTROL.search(entity):
             return f"has an entity with a control character ({entity!r})"
     return None

@@ -17,7 +17,8 @@ from kgharvest.models import Relation, RelationSet
 from kgharvest.services.reading import Line, fault_of_entities, read_json, read_json_lines, read_text
 
 SHIPPED = Path(__file__).resolve().parent.parent / "relation_sets"
-SLUG = re.compile(r"[-\w]{1,100}", re.ASCII)
+SET_NAME = re.compile(r"[-\w]{1,100}", re.ASCII)
+RELATION_NAME = re.compile(r"[^\s/]{1,100}")
 SHAPES = (
     'expected {"name": ..., "relations": [...]}, the reference form {relation: {"init_prompts": ...}}, '
     'or JSON lines of {"relation": ..., "template": "[X] ... [Y]"}'
@@ -65,7 +66,7 @@ def import_relations(path: Path, set_name: str | None = None) -> RelationSet:
     file = read_relation_file(path)
     faults = [fault for entry in file.entries for fault in faults_of(entry)] + list(repeated_names(file.entries))
     name = set_name or file.name
-    if not SLUG.fullmatch(name):
+    if not SET_NAME.fullmatch(name):
         faults.append(BadEntry("set", f"{name!r} is no set name; use letters, digits, - and _, or give --set"))
     if not file.entries:
         faults.append(BadEntry("file", "has no relation"))
@@ -189,8 +190,8 @@ def _add_lama_line(entries: dict[str, RelationEntry], line: Line, default_name: 
 
 def faults_of(entry: RelationEntry) -> Iterator[BadEntry]:
     """Yield all that is wrong with one relation."""
-    if not isinstance(entry.name, str) or not SLUG.fullmatch(entry.name):
-        yield BadEntry(entry.where, f"{entry.name!r} is no relation name; use letters, digits, - and _")
+    if not isinstance(entry.name, str) or not RELATION_NAME.fullmatch(entry.name):
+        yield BadEntry(entry.where, f"{entry.name!r} is no relation name; use up to 100 characters without space and /")
     if not _are_texts(entry.initial_prompts) or not entry.initial_prompts:
         yield BadEntry(entry.where, "has no list of initial prompts")
         return
@@ -262,6 +263,15 @@ def resolve_relation(name: str, set_name: str | None = None) -> Relation:
         paths = ", ".join(relation.path for relation in own)
         raise AmbiguousRelation(f"Several sets have a relation {name!r} ({paths}); choose one with --set.")
     return own[0]
+
+
+def relations_of_set(name: str) -> list[Relation]:
+    """Return the relations of a set. Raises NotFound if there is no such set or it is empty."""
+    relations = list(Relation.objects.filter(relation_set__name=name).select_related("relation_set"))
+    if not relations:
+        names = ", ".join(RelationSet.objects.values_list("name", flat=True)) or "none yet"
+        raise NotFound(f"There is no set of relations {name!r}; the sets are: {names}.")
+    return relations
 
 
 def _named(name: str, set_name: str | None) -> str:

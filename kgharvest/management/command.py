@@ -1,0 +1,37 @@
+"""The base of this project's commands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db import OperationalError, ProgrammingError, connection
+from django.db.migrations.executor import MigrationExecutor
+
+from kgharvest.engine.types import EngineError
+from kgharvest.errors import DomainError
+
+
+class Error(CommandError):
+    """What Django prints on standard error as "Error: ..." before it exits with status 1."""
+
+
+class DomainCommand(BaseCommand):
+    """A command whose refusals are one sentence on standard error and exit status 1."""
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        try:
+            return super().execute(*args, **options)
+        except (DomainError, EngineError) as refusal:
+            raise Error(str(refusal)) from refusal
+        except (OperationalError, ProgrammingError):
+            if not has_pending_migrations():
+                raise
+            raise Error("The database is not set up; run python manage.py migrate first.") from None
+        except KeyboardInterrupt:
+            raise CommandError("interrupted", returncode=130) from None
+
+
+def has_pending_migrations() -> bool:
+    executor = MigrationExecutor(connection)
+    return bool(executor.migration_plan(executor.loader.graph.leaf_nodes()))

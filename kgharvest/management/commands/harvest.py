@@ -1,0 +1,146 @@
+"""`harvest --relation R --model M --setting multi ...`: create harvest jobs and, with --wait, do them here."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from kgharvest.engine.filters import FILTERS
+from kgharvest.engine.types import HarvestParams, Progress
+from kgharvest.management.command import DomainCommand
+from kgharvest.models import HarvestJob, Job, Relation
+from kgharvest.services import jobs
+from kgharvest.services.harvests import SETTINGS, HarvestFailed, HarvestRequest, create_harvest_job, queue_harvest
+from kgharvest.services.language_models import get_language_model
+from kgharvest.services.relations import relations_of_set, resolve_relation
+from kgharvest.services.tuples import export_tuples
+from kgharvest.services.writing import check_writable, write_atomically
+
+PARAMS = ("max_tuples", "candidates", "max_entity_tokens", "max_entity_repeats", "pattern_budget", "seed")
+
+
+class Command(DomainCommand):
+    help = "Harvest relations from an LM: queue jobs for a worker and print their numbers, or --wait for them here."
+
+    def add_arguments(self, parser):
+        defaults = HarvestParams()
+        what = parser.add_argument_group("what")
+        what.add_argument("--relation", action="append", default=[], help="name, or set/name; repeatable")
+        what.add_argument("--set", dest="set_name", metavar="NAME", help="set of the relations; alone: all of the set")
+        what.add_argument("--model", default="embedded", help="embedded, embedded-small, a folder or a hub id")
+        what.add_argument("--revision", default="", help="revision of the LM")
+        what.add_argument("--setting", choices=SETTINGS, default="multi")
+        what.add_argument("--prompt", action="append", default=[], help="use instead of the relation's; repeatable")
+        how = parser.add_argument_group("how")
+        how.add_argument("--max-tuples", type=positive, help="tuples kept after re-scoring (default: all)")
+        how.add_argument("--candidates", type=positive, help=f"tuples proposed by MTL ({defaults.candidates})")
+        how.add_argument("--max-entity-tokens", type=positive, help=f"per entity ({defaults.max_entity_tokens})")
+        how.add_argument(
+            "--max-entity-repeats", type=positive, help=f"tuples that share an entity ({defaults.max_entity_repeats})"
+        )
+        how.add_argument("--pattern-budget", choices=["each", "shared"], help=f"({defaults.pattern_budget})")
+        how.add_argument("--no-filters", action="store_true", help="reject no entity")
+        how.add_argument("--seed", type=int, help=f"of the random draws in prompt creation ({defaults.seed})")
+        how.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
+        how.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
+        where = parser.add_argument_group("where")
+        where.add_argument("--wait", action="store_true", help="do it in this process, with a progress bar")
+        where.add_argument("--output", type=Path, metavar="F.jsonl", help="with --wait: write the tuples there")
+
+    def handle(self, **options):
+        if options["output"] and not options["wait"]:
+            raise HarvestFailed(
+                "--output needs --wait; without it a worker harvests, and export_tuples writes the file."
+            )
+        requests = list(requests_of(options))
+        if not options["wait"]:
+            for request in requests:
+                job = queue_harvest(request)
+                self.stdout.write(f"{job.pk}\t{job}")
+            return
+        if options["output"]:
+            check_writable(options["output"])
+        done = [self.harvest_here(request) for request in requests]
+        if options["output"]:
+            write_atomically(options["output"], (line for job in done for line in export_tuples(job)))
+
+    def harvest_here(self, request: HarvestRequest) -> HarvestJob:
+        """Do the job in this process. Raises HarvestFailed unless it succeeds."""
+        job = create_harvest_job(request)
+        with ProgressBar(str(job), self.stderr) as bar:
+            run_to_the_end(job, bar)
+        job = HarvestJob.objects.with_cell().get(pk=job.pk)
+        if job.status != Job.Status.SUCCEEDED:
+            raise HarvestFailed(f"Job {job.pk}, {job}, {job.status}: {job.error or 'somebody cancelled it.'}")
+        took_s = (job.finished_at - job.started_at).total_seconds()
+        self.stdout.write(f"Job {job.pk}: {job.n_tuples} tuples of {job} in {took_s:.1f} s.")
+        if notice := job.summary["notice"]:
+            self.stderr.write(notice)
+        return job
+
+
+def positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+def requests_of(options: dict[str, Any]) -> Iterator[HarvestRequest]:
+    language_model = get_language_model(options["model"], options["revision"])
+    chosen = {name: options[name] for name in PARAMS if options[name] is not None}
+    disabled = frozenset(FILTERS) if options["no_filters"] else frozenset()
+    for relation in relations_of(options["relation"], options["set_name"]):
+        yield HarvestRequest(
+            relation=relation,
+            language_model=language_model,
+            setting=options["setting"],
+            params=HarvestParams(**chosen, disabled_filters=disabled),
+            prompts=tuple(options["prompt"]),
+            device=options["device"],
+            dtype=options["dtype"],
+        )
+
+
+def relations_of(names: list[str], set_name: str | None) -> list[Relation]:
+    if names:
+        return [resolve_relation(name, set_name) for name in names]
+    if set_name:
+        return relations_of_set(set_name)
+    raise HarvestFailed("No relation is named; give --relation, or --set for all relations of a set.")
+
+
+def run_to_the_end(job: HarvestJob, bar: ProgressBar) -> None:
+    logging.getLogger("kgharvest").setLevel(logging.ERROR)  # why a job fails is said once, by this command
+    try:
+        jobs.run_job(job.pk, bar)
+    except KeyboardInterrupt:
+        jobs.cancel(job)
+        raise
+
+
+class ProgressBar:
+    """Shows progress on standard error: one bar that starts anew with each stage."""
+
+    def __init__(self, label: str, stream):
+        self._label = label
+        self._bar = tqdm(desc=label, file=stream, disable=None, leave=False)
+        self._stage = ""
+
+    def __enter__(self) -> ProgressBar:
+        return self
+
+    def __exit__(self, *error) -> None:
+        self._bar.close()
+
+    def __call__(self, progress: Progress) -> None:
+        if progress.stage != self._stage:
+            self._stage = progress.stage
+            self._bar.reset(progress.total)
+            self._bar.set_description_str(f"{self._label}: {progress.stage}")
+        self._bar.total = progress.total
+        self._bar.update(progress.done - self._bar.n)

@@ -1,0 +1,27 @@
+"""`import_tuples FILE --relation R --model M --setting S [--format auto]`"""
+
+from pathlib import Path
+
+from kgharvest.management.command import DomainCommand
+from kgharvest.services.language_models import name_language_model
+from kgharvest.services.relations import resolve_relation
+from kgharvest.services.tuples import FORMATS, Cell, import_tuples
+
+
+class Command(DomainCommand):
+    help = "Import tuples as a finished harvest: this project's JSONL, CSV, or the reference code's ent_tuples.json."
+
+    def add_arguments(self, parser):
+        parser.add_argument("file", type=Path)
+        parser.add_argument("--relation", required=True, help="name, or set/name")
+        parser.add_argument("--set", dest="set_name", metavar="NAME", help="set of the relation")
+        parser.add_argument("--model", required=True, help="the LM that the tuples came from; any name")
+        parser.add_argument("--setting", required=True, help="how the prompts were obtained, e.g. human, top1, multi")
+        parser.add_argument("--format", dest="file_format", choices=["auto", *FORMATS], default="auto")
+
+    def handle(self, *, file, relation, set_name, model, setting, file_format, **options):
+        cell = Cell(resolve_relation(relation, set_name), name_language_model(model), setting)
+        job = import_tuples(file, cell, file_format)
+        left_out = job.summary["rows"] - job.n_tuples
+        repeats = f" ({left_out} repeated ones left out)" if left_out else ""
+        self.stdout.write(f"Job {job.pk}: {job.n_tuples} tuples of {job}{repeats}.")
