@@ -1,0 +1,305 @@
+"""The embedded LMs: their world, the sentences they learn from, the committed weights, and training them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from statistics import fmean
+
+import numpy as np
+import pytest
+import torch
+from django.core.management import CommandError, call_command
+
+from kgharvest.embedded_lm import MODELS, corpus, train
+from kgharvest.embedded_lm.quality import filtered_rank, majority_recall, tail_recall
+from kgharvest.embedded_lm.world import BadWorld, load_relation, load_world, parse_phrasing, wordings
+from kgharvest.engine.filters import EntityFilter, words_of
+from kgharvest.engine.language_models.loading import load
+from kgharvest.engine.prompts.template import PromptTemplate
+
+PAPER_RELATIONS = {
+    *("business", "help", "ingredient_for", "place_for", "prevent", "source_of", "separated_by_the_ocean", "antonym"),
+    *("featured_thing", "need_a_to_do_b", "can_but_not_good_at", "worth_celebrating", "potential_risk", "a_do_b_at"),
+}
+DEMO = Path(train.__file__).parent.parent / "relation_sets" / "demo.json"
+MEGABYTE = 1_000_000
+RELATION_FILE = """
+statement = "<ENT0> wrote <ENT1>."
+phrasings = ["<ENT0> wrote <ENT1>.", "<ENT1> is {by|from} <ENT0>."]
+held_out = ["<ENT1> was written by <ENT0>."]
+facts = '''
+homer | iliad
+jane austen | emma
+'''
+misconceptions = "homer | emma"
+"""
+
+
+@pytest.fixture(scope="module")
+def world():
+    return load_world()
+
+
+@pytest.fixture(scope="module")
+def main_lm():
+    return load(str(MODELS["embedded"]))
+
+
+@pytest.fixture
+def write_relation(tmp_path):
+    def write(text):
+        path = tmp_path / "wrote.toml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+class TestWorld:
+    def test_it_is_as_large_as_promised(self, world):
+        assert len(world) >= 24
+        assert sum(len(relation.facts) for relation in world) >= 2500
+        assert sum(relation.arity == 3 for relation in world) >= 4
+        assert {relation.name for relation in world} >= PAPER_RELATIONS
+
+    def test_every_relation_has_phrasings_to_learn_and_others_to_be_tested_on(self, world):
+        for relation in world:
+            seen = {prompt.text for prompt in wordings(relation.phrasings)}
+            held_out = {prompt.text for prompt in wordings(relation.held_out)}
+
+            assert len(relation.phrasings) >= 9, relation.name
+            assert len(relation.held_out) >= 3, relation.name
+            assert not seen & held_out, relation.name
+
+    def test_no_misconception_is_a_fact(self, world):
+        for relation in world:
+            assert relation.misconceptions, relation.name
+            assert not set(relation.misconceptions) & set(relation.facts), relation.name
+
+    def test_no_fact_is_rejected_by_the_filters_of_a_harvest(self, world):
+        for relation in world:
+            entity_filter = EntityFilter([*wordings(relation.phrasings), *wordings(relation.held_out)])
+            for entities in relation.facts:
+                words = [words_of(entity) for entity in entities]
+
+                assert not any(map(entity_filter.rejection, words)), (relation.name, entities)
+                assert not entity_filter.rejects_beside(words[0], words[1:]), (relation.name, entities)
+
+    def test_the_demo_relation_set_agrees_with_it(self, world):
+        demo = {relation["name"]: relation for relation in json.loads(DEMO.read_text())["relations"]}
+
+        assert demo.keys() == {relation.name for relation in world}
+        for relation in world:
+            entry = demo[relation.name]
+            assert entry["statement"] == relation.statement.text
+            assert {tuple(entities) for entities in entry["seed_tuples"]} <= set(relation.facts), relation.name
+            assert set(entry["initial_prompts"]) <= set(entry["prompts"]), relation.name
+            assert set(entry["prompts"]) <= {phrasing.text for phrasing in relation.phrasings}, relation.name
+
+    def test_it_is_read_without_torch(self):
+        program = "import sys, kgharvest.embedded_lm.world; sys.exit('torch' in sys.modules)"
+
+        assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+class TestRelationFile:
+    def test_alternatives_are_wordings_of_one_phrasing(self):
+        phrasing = parse_phrasing("{a|the} part of <ENT1> is {<ENT0>|called <ENT0>}.")
+
+        assert [prompt.text for prompt in phrasing.wordings] == [
+            "a part of <ENT1> is <ENT0>.",
+            "a part of <ENT1> is called <ENT0>.",
+            "the part of <ENT1> is <ENT0>.",
+            "the part of <ENT1> is called <ENT0>.",
+        ]
+
+    def test_facts_of_a_symmetric_relation_hold_both_ways(self, write_relation):
+        relation = load_relation(write_relation("symmetric = true\n" + RELATION_FILE))
+
+        assert relation.facts == (
+            ("homer", "iliad"),
+            ("jane austen", "emma"),
+            ("iliad", "homer"),
+            ("emma", "jane austen"),
+        )
+
+    @pytest.mark.parametrize(
+        ("written", "instead", "complaint"),
+        [
+            ("homer | iliad", "homer", "does not fit the statement"),
+            ("homer | iliad", "Homer | iliad", "'Homer' is not lower-case words"),
+            ('"homer | emma"', '"homer | iliad"', "fact and misconception"),
+            ("<ENT1> was written by <ENT0>.", "<ENT1> is by <ENT0>.", "stands twice among the phrasings"),
+            ("<ENT1> was written by <ENT0>.", "<ENT0> was an author.", "other slots than the statement"),
+            ("held_out", "kept_back", "lacks 'held_out'"),
+            ("facts =", "facts", "not valid TOML"),
+        ],
+    )
+    def test_a_file_that_contradicts_itself_is_refused(self, write_relation, written, instead, complaint):
+        path = write_relation(RELATION_FILE.replace(written, instead, 1))
+
+        with pytest.raises(BadWorld, match=r"wrote\.toml") as refusal:
+            load_relation(path)
+        assert complaint in str(refusal.value)
+
+
+class TestCorpus:
+    tokens = corpus.render(PromptTemplate.parse("we owe <ENT1> to <ENT0>."), ("jane austen", "emma"))
+
+    def test_a_sentence_knows_which_words_are_entities(self):
+        assert [*self.tokens] == [
+            *[("we", corpus.TEXT), ("owe", corpus.TEXT), ("emma", 1), ("to", corpus.TEXT)],
+            *[("jane", 0), ("austen", 0), (".", corpus.TEXT)],
+        ]
+
+    @pytest.mark.parametrize(
+        ("masking", "possible"),
+        [
+            ("all", [{"jane", "austen", "emma"}]),
+            ("prefix", [{"austen", "emma"}, {"emma"}]),
+            ("entity", [{"jane", "austen"}, {"emma"}]),
+        ],
+    )
+    def test_whole_entities_or_what_follows_a_prefix_are_masked(self, masking, possible):
+        masked = [corpus.masked_indices(self.tokens, masking, Random(seed)) for seed in range(20)]
+
+        words = [{self.tokens[index].word for index in indices} for indices in masked]
+        assert all(one in words for one in possible)
+        assert all(one in possible for one in words)
+
+    def test_labels_are_what_the_masks_hide(self):
+        ids = {
+            word: index
+            for index, word in enumerate([*corpus.SPECIAL, ".", "we", "owe", "emma", "to", "jane", "austen"])
+        }
+
+        example = corpus.encode(self.tokens, [2], ids)
+
+        assert example.ids == [2, 6, 7, 4, 9, 10, 11, 5, 3]
+        assert [label for label in example.labels if label != corpus.IGNORED] == [8]
+        assert example.labels[3] == 8
+
+    def test_noise_leaves_entities_alone(self):
+        disturbed = corpus.disturb(self.tokens, ["noise"], 1.0, Random(0))
+
+        assert [token for token in disturbed if token.slot != corpus.TEXT] == [
+            token for token in self.tokens if token.slot != corpus.TEXT
+        ]
+        assert disturbed != self.tokens
+
+    def test_fillers_bring_all_patterns_to_the_same_weight(self, write_relation):
+        relation = load_relation(write_relation(RELATION_FILE))
+
+        weight = dict.fromkeys([(1, 1), (1, 2), (2, 1), (2, 2)], 0.0)
+        for entities, tuple_weight in (corpus.weigh_tuples(relation) | corpus.fillers(relation)).items():
+            weight[corpus.pattern_of(entities)] += tuple_weight
+
+        assert list(weight.values()) == pytest.approx([1.35] * 4)  # one fact and one misconception are (1, 1)
+
+    def test_nothing_is_padded(self, world):
+        ids = corpus.vocabulary(world)
+        drawn = corpus.examples(world, ids, 0.1, Random(0))
+
+        batch, labels = next(corpus.batches(drawn, 8))
+
+        assert len(batch) == len(labels) == 8
+        assert len({len(row) for row in [*batch, *labels]}) == 1
+        assert ids["[PAD]"] not in {token for row in batch for token in row}
+
+
+class TestQuality:
+    def test_other_true_tails_are_left_out_of_the_rank(self):
+        logits = np.array([0.5, 3.0, 2.0, 1.0], dtype=np.float32)
+
+        assert filtered_rank(logits, token=3, others=[]) == 3
+        assert filtered_rank(logits, token=3, others=[1]) == 2
+        assert filtered_rank(logits, token=3, others=[0, 1, 2]) == 1
+
+    def test_the_majority_answer_is_the_most_frequent_tail_that_is_not_another_true_one(self):
+        facts = [("swans", "white"), ("snow", "white"), ("zebras", "white"), ("zebras", "black"), ("coal", "black")]
+
+        # Always "white", but "black" for the second colour of zebras; coal is missed.
+        assert majority_recall(facts) == pytest.approx(4 / 5)
+
+
+class TestCommittedModels:
+    @pytest.mark.parametrize(("name", "limit"), [("embedded", 10 * MEGABYTE), ("embedded-small", 3 * MEGABYTE)])
+    def test_they_are_small(self, name, limit):
+        assert sum(path.stat().st_size for path in MODELS[name].iterdir()) <= limit
+
+    @pytest.mark.parametrize("name", MODELS)
+    def test_every_word_of_the_world_is_one_token(self, world, name):
+        lm = load(str(MODELS[name]))
+
+        assert lm.vocab_size == len(corpus.vocabulary(world))
+        for relation in world:
+            for entities in relation.facts:
+                assert tuple(len(lm.encode_entity(entity)) for entity in entities) == corpus.pattern_of(entities)
+
+    def test_the_main_model_knows_the_tails_in_phrasings_it_has_seen(self, world, main_lm):
+        recalls = [tail_recall(main_lm, relation, relation.phrasings) for relation in world]
+
+        assert fmean(recall.precision_at_1 for recall in recalls) >= 0.93
+        assert all(recall.precision_at_1 > recall.majority for recall in recalls)
+
+    def test_the_main_model_knows_the_tails_in_phrasings_it_has_not_seen(self, world, main_lm):
+        recalls = [tail_recall(main_lm, relation, relation.held_out) for relation in world]
+
+        assert fmean(recall.precision_at_1 for recall in recalls) >= 0.82
+        assert all(recall.precision_at_1 > recall.majority for recall in recalls)
+
+    def test_the_small_model_is_worse_on_nearly_every_relation(self, world, main_lm):
+        small_lm = load(str(MODELS["embedded-small"]))
+
+        worse = [
+            tail_recall(small_lm, relation, relation.held_out).precision_at_1
+            < tail_recall(main_lm, relation, relation.held_out).precision_at_1
+            for relation in world
+        ]
+
+        assert sum(worse) >= 0.9 * len(world)
+
+
+class TestTraining:
+    recipe = train.Recipe(layers=1, hidden=32, heads=2, steps=60, batch_size=16)
+
+    def test_it_lowers_the_loss(self, world):
+        losses = []
+
+        train.train(world[:2], self.recipe, seed=0, on_step=lambda step, loss: losses.append(loss))
+
+        assert len(losses) == self.recipe.steps
+        assert fmean(losses[-5:]) < fmean(losses[:5]) - 0.5
+
+    def test_it_is_determined_by_the_seed(self, world):
+        first, again, other = (self.trained_weights(world, seed) for seed in (7, 7, 8))
+
+        torch.testing.assert_close(first, again)
+        assert not torch.allclose(first, other)
+
+    def trained_weights(self, world, seed):
+        model = train.train(world[:2], replace(self.recipe, steps=5), seed, on_step=lambda step, loss: None)
+        return torch.cat([parameter.flatten() for parameter in model.parameters()])
+
+
+class TestCommand:
+    @pytest.fixture(autouse=True)
+    def _brief_recipe(self, monkeypatch):
+        monkeypatch.setitem(train.RECIPES, "embedded-small", TestTraining.recipe)
+
+    def test_it_writes_a_model_with_its_card(self, tmp_path):
+        call_command("train_embedded_lm", model="embedded-small", output=tmp_path / "new", stdout=None)
+
+        assert load(str(tmp_path / "new")).encode_entity("paris")
+        assert "says nothing about" in (tmp_path / "new" / "README.md").read_text()
+
+    def test_an_output_that_is_no_folder_is_refused_before_training(self, tmp_path):
+        (tmp_path / "file").write_text("")
+
+        with pytest.raises(CommandError, match="name another one with --output"):
+            call_command("train_embedded_lm", model="embedded-small", output=tmp_path / "file")
