@@ -55,7 +55,9 @@ def repeats_a_word(entity: Words) -> bool:
 
 def occurs_in(part: Words, whole: Words) -> bool:
     """Return whether `part` stands in `whole` as consecutive whole words."""
-    return any(whole[start : start + len(part)] == part for start in range(len(whole) - len(part) + 1))
+    return part[0] in whole and any(
+        whole[start : start + len(part)] == part for start in range(len(whole) - len(part) + 1)
+    )
 
 
 def overlaps_another(entity: Words, others: Sequence[Words]) -> bool:

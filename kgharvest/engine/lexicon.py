@@ -12,14 +12,11 @@ MOST_REMEMBERED = 1_000_000
 
 
 class Entity(NamedTuple):
-    """A complete entity: as the LM writes it, and its case-folded words."""
+    """A complete entity: as the LM writes it, case-folded, and its case-folded words."""
 
     surface: str
+    folded: str
     words: Words
-
-    @property
-    def folded(self) -> str:
-        return " ".join(self.words)
 
 
 class Rejection(NamedTuple):
@@ -51,4 +48,4 @@ class Lexicon:
             return Rejection(None)
         words = words_of(text)
         rule = self._filter.rejection(words)
-        return Rejection(rule) if rule else Entity(text, words)
+        return Rejection(rule) if rule else Entity(text, " ".join(words), words)

@@ -168,6 +168,7 @@ class BestFirstSearch:
         self._rejections: list[tuple[Costs, str, tuple[Entity, ...]]] = []
         self._seen: set[tuple[str, ...]] = set()
         self._repeats: Counter[str] = Counter()
+        self._saturated: set[str] = set()
         self._n_wanted = self._params.candidates
         for pattern in patterns:
             self._push(Candidate(pattern))
@@ -194,17 +195,19 @@ class BestFirstSearch:
             self.rejected[DUPLICATE] += 1
             return
         self._seen.add(candidate.folded)
-        self._repeats.update(set(candidate.folded))
+        for entity in set(candidate.folded):
+            self._repeats[entity] += 1
+            if self._repeats[entity] == self._params.max_entity_repeats:
+                self._saturated.add(entity)
         self.found.append(candidate)
         self._n_wanted -= 1
 
     def _has_saturated(self, entities: Sequence[Entity]) -> bool:
-        cap = self._params.max_entity_repeats
-        return cap is not None and any(self._repeats[entity.folded] >= cap for entity in entities)
+        return bool(self._saturated) and any(entity.folded in self._saturated for entity in entities)
 
     def _take_unevaluated(self) -> list[Candidate]:
         """Take the next best candidates that wait for the LM, as many as make a batch without much in vain."""
-        limit = min(self._params.batch_size, max(8, self.n_states // 2)) - 1
+        limit = min(self._params.batch_size, max(8, self.n_states // 6)) - 1
         waiting: list[Candidate] = []
         complete: list[Candidate] = []
         while self._queue and len(waiting) < limit and len(complete) < self._n_wanted:

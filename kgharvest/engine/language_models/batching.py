@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
@@ -20,8 +21,13 @@ def evaluate(
     distinct = list(dict.fromkeys(queries))
     row_of = {query: row for row, query in enumerate(distinct)}
     vectors: torch.Tensor | None = None
-    for rows in same_length_batches(distinct, batch_size):
+    waiting = deque(same_length_batches(distinct, batch_size))
+    while waiting:
+        rows = waiting.popleft()
         batch = evaluate_batch([distinct[row] for row in rows], forward, device)
+        if batch is None:
+            waiting = halve([rows, *waiting])
+            continue
         if vectors is None:
             vectors = torch.empty(len(distinct), batch.shape[1], device=device)
         vectors[rows] = batch
@@ -34,23 +40,37 @@ def same_length_batches(queries: Sequence[Query], batch_size: int) -> Iterator[l
     """Yield indices of queries, at most `batch_size` and of one length at a time, so that nothing is padded."""
     by_length = sorted(range(len(queries)), key=lambda index: len(queries[index].ids))
     for _, group in groupby(by_length, key=lambda index: len(queries[index].ids)):
-        rows = list(group)
-        yield from (rows[start : start + batch_size] for start in range(0, len(rows), batch_size))
+        yield from chunks(list(group), batch_size)
 
 
-def evaluate_batch(batch: Sequence[Query], forward: Forward, device: torch.device) -> torch.Tensor:
-    """Return (B, d) float32; halve the batch while memory runs out. Raises BrokenModel on NaN."""
-    ids = torch.tensor([query.ids for query in batch], device=device)  # (B, T)
-    positions = torch.tensor([query.position for query in batch], device=device)  # (B,)
+def chunks(rows: Sequence[int], size: int) -> Iterator[list[int]]:
+    return (list(rows[start : start + size]) for start in range(0, len(rows), size))
+
+
+def halve(batches: Sequence[list[int]]) -> deque[list[int]]:
+    """Split `batches` so that none is longer than half of the first, for which memory ran out."""
+    size = len(batches[0]) // 2
+    if not size:
+        raise BrokenModel("The LM does not fit into memory even one sequence at a time; use a smaller one.")
+    return deque(chunk for batch in batches for chunk in chunks(batch, size))
+
+
+def evaluate_batch(batch: Sequence[Query], forward: Forward, device: torch.device) -> torch.Tensor | None:
+    """Return (B, d) float32, or None if memory runs out. Raises BrokenModel on NaN."""
     try:
+        ids = torch.tensor([query.ids for query in batch], device=device)  # (B, T)
+        positions = torch.tensor([query.position for query in batch], device=device)  # (B,)
         vectors = forward(ids, positions).float()
-    except torch.OutOfMemoryError:
-        if len(batch) == 1:
-            raise BrokenModel(
-                "The LM does not fit into memory even one sequence at a time; use a smaller one."
-            ) from None
-        half = len(batch) // 2
-        return torch.cat([evaluate_batch(part, forward, device) for part in (batch[:half], batch[half:])])
+    except RuntimeError as error:
+        # Leave this block before trying again: its traceback keeps the tensors of the failed forward alive.
+        if is_out_of_memory(error):
+            return None
+        raise
     if torch.isnan(vectors).any():
         raise BrokenModel("The LM answers with NaN; its weights are damaged or overflow in this dtype (try float32).")
     return vectors
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """CUDA has a class for it, the CPU's allocator only a message."""
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)

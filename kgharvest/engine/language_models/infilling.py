@@ -19,7 +19,7 @@ class InfillingLM(PretrainedLM):
 
     def __init__(self, model: Any, tokenizer: Any, name: str, revision: str | None) -> None:
         super().__init__(model, tokenizer, name, revision, bart_head(model))
-        self.mask_id: int = tokenizer.mask_token_id
+        self.mask_id = self.tokens.mask_id
         self._start_id: int = model.config.decoder_start_token_id
 
     def encode_prompt(self, prompt: PromptTemplate) -> EncodedPrompt:

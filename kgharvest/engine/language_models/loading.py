@@ -7,12 +7,23 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM, AutoTokenizer
+from safetensors import SafetensorError
+from transformers import (
+    CONFIG_MAPPING,
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    PreTrainedConfig,
+)
+from transformers.utils import CONFIG_NAME
 from transformers.utils import logging as transformers_logging
+from transformers.utils.hub import cached_file, extract_commit_hash
 
 from kgharvest.engine.language_models import causal, infilling, masked
 from kgharvest.engine.language_models.base import LanguageModel
-from kgharvest.engine.types import EngineError, ModelNotFound, UnsupportedModel
+from kgharvest.engine.types import BrokenModel, EngineError, ModelNotFound, UnsupportedModel
 
 FAMILIES: list[tuple[Collection[str], Any, Callable[..., LanguageModel]]] = [
     (masked.HEADS, AutoModelForMaskedLM, masked.MaskedLM),
@@ -25,33 +36,57 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 def load(name: str, revision: str | None = None, device: str = "cpu", dtype: str = "float32") -> LanguageModel:
     """Return the LM `name` (a hub id or a local folder) at `revision`, ready to be asked.
 
-    Raises ModelNotFound, UnsupportedModel, or EngineError for a device or dtype that is not there.
+    Raises ModelNotFound, UnsupportedModel, BrokenModel if it does not fit on the device, or EngineError for a device or
+    dtype that is not there.
     """
     check_device(device)
     if dtype not in DTYPES:
         raise EngineError(f"Unknown dtype {dtype!r}; choose one of {', '.join(DTYPES)}.")
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
+    transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     config = load_config(name, revision)
     auto_class, family = family_of(config, name)
-    tokenizer = AutoTokenizer.from_pretrained(name, revision=revision)
-    model, report = auto_class.from_pretrained(name, revision=revision, dtype=DTYPES[dtype], output_loading_info=True)
+    commit = resolve(name, revision)
+    tokenizer = load_part(AutoTokenizer, name, commit)
+    check_tokenizer(name, tokenizer)
+    model, report = load_part(auto_class, name, commit, dtype=DTYPES[dtype], output_loading_info=True)
     check_complete(name, report)
-    return family(model.eval().requires_grad_(False).to(device), tokenizer, name, recorded_revision(config, revision))
+    return family(move(model.eval().requires_grad_(False), device, name), tokenizer, name, commit)
 
 
 def load_config(name: str, revision: str | None) -> Any:
-    if Path(name).is_dir() and not (Path(name) / "config.json").exists():
-        raise ModelNotFound(
-            f"The folder {name} holds no model (no config.json); name a folder made by save_pretrained."
-        )
+    """Return the transformers config. Raises ModelNotFound, or UnsupportedModel for a type unknown to transformers."""
     try:
-        return AutoConfig.from_pretrained(name, revision=revision)
+        fields, _ = PreTrainedConfig.get_config_dict(name, revision=revision)
     except (OSError, ValueError) as error:
-        raise ModelNotFound(
-            f"The model {name!r} is neither a local folder nor a model that the hub gives out here; "
-            "check the name and the network, or download it and name its folder."
-        ) from error
+        raise not_found(name) from error
+    if not fields:
+        raise not_found(name)
+    if fields.get("model_type") not in CONFIG_MAPPING:
+        raise UnsupportedModel(
+            f"The config.json of {name!r} has no model_type that transformers knows; use a model of a known type."
+        )
+    return AutoConfig.from_pretrained(name, revision=revision)
+
+
+def load_part(auto_class: Any, name: str, revision: str | None, **options: Any) -> Any:
+    """Read a tokenizer or a model. Raises ModelNotFound where files lack or are damaged."""
+    try:
+        return auto_class.from_pretrained(name, revision=revision, **options)
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise not_found(name) from error
+
+
+def not_found(name: str) -> ModelNotFound:
+    if name and Path(name).is_dir():
+        return ModelNotFound(
+            f"The folder {name} holds no whole model; "
+            "name one made by save_pretrained, with config.json, tokenizer files and undamaged weights."
+        )
+    return ModelNotFound(
+        f"The model {name!r} is neither a local folder nor a model that the hub gives out here; "
+        "check the name, the revision and the network, or download it and name its folder."
+    )
 
 
 def family_of(config: Any, name: str) -> tuple[Any, Callable[..., LanguageModel]]:
@@ -66,8 +101,29 @@ def family_of(config: Any, name: str) -> tuple[Any, Callable[..., LanguageModel]
 
 
 def check_device(device: str) -> None:
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise EngineError(f"The device {device} is not there: this machine shows no CUDA device; use --device cpu.")
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # AssertionError: a torch without CUDA
+        raise EngineError(f"The device {device!r} is not there; use cpu, or cuda on a machine with a GPU.") from error
+
+
+def check_tokenizer(name: str, tokenizer: Any) -> None:
+    """Raise unless the tokenizer can be asked. Where its files lack, transformers makes one of special tokens only."""
+    if not getattr(tokenizer, "is_fast", False):
+        raise UnsupportedModel(
+            f"The tokenizer of {name!r} has no fast version (tokenizer.json); use a model that has one."
+        )
+    if len(tokenizer) <= len(tokenizer.all_special_ids):
+        raise not_found(name)
+
+
+def move(model: Any, device: str, name: str) -> Any:
+    try:
+        return model.to(device)
+    except torch.OutOfMemoryError as error:
+        raise BrokenModel(
+            f"The model {name!r} does not fit into the memory of {device}; use a smaller one, bfloat16, or cpu."
+        ) from error
 
 
 def check_complete(name: str, report: dict[str, Any]) -> None:
@@ -79,6 +135,9 @@ def check_complete(name: str, report: dict[str, Any]) -> None:
         )
 
 
-def recorded_revision(config: Any, revision: str | None) -> str | None:
-    """Return the hub's commit where there is one, so that a harvest names exactly what it asked."""
-    return getattr(config, "_commit_hash", None) or revision
+def resolve(name: str, revision: str | None) -> str | None:
+    """Return the hub's commit that `revision` is now, so that all files are of one state and a harvest can name it.
+
+    A local folder has no commit; what the caller says of it stands.
+    """
+    return extract_commit_hash(cached_file(name, CONFIG_NAME, revision=revision), None) or revision

@@ -54,7 +54,7 @@ class MaskedLM(PretrainedLM):
 
     def __init__(self, model: Any, tokenizer: Any, name: str, revision: str | None) -> None:
         super().__init__(model, tokenizer, name, revision, HEADS[model.config.model_type](model))
-        self.mask_id: int = tokenizer.mask_token_id
+        self.mask_id = self.tokens.mask_id
         self._last_layer = split_last_layer(model)
 
     def encode_prompt(self, prompt: PromptTemplate) -> EncodedPrompt:

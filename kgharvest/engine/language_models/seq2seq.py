@@ -1,4 +1,4 @@
-"""Encoder-decoder models that rewrite a text: T5, BART, PEGASUS and the like. Used for paraphrasing, not for harvesting."""
+"""Encoder-decoder models that rewrite a text (T5, BART, PEGASUS): for paraphrasing, not for harvesting."""
 
 from __future__ import annotations
 

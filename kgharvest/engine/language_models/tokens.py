@@ -12,7 +12,7 @@ from tokenizers.pre_tokenizers import ByteLevel
 
 from kgharvest.engine.language_models.base import EncodedPrompt, TokenIds
 from kgharvest.engine.prompts.template import PromptTemplate
-from kgharvest.engine.types import BadPrompt, BadSeed
+from kgharvest.engine.types import BadPrompt, BadSeed, UnsupportedModel
 
 # How vocabularies write the inside and the beginning of words.
 CONTINUATION = "##"  # WordPiece: "##ing" continues a word
@@ -30,6 +30,9 @@ class Tokens:
     def __init__(self, tokenizer: Any, vocab_size: int) -> None:
         self._tokenizer = tokenizer
         self._backend = tokenizer.backend_tokenizer
+        # tokenizer.json may carry the padding and truncation of somebody's training run.
+        self._backend.no_padding()
+        self._backend.no_truncation()
         pieces = tokenizer.convert_ids_to_tokens(range(min(len(tokenizer), vocab_size)))
         self._word_start = word_start_mark(pieces)
         self._prepends_space = bool(self._word_start) and self._starts_word("a")
@@ -38,6 +41,14 @@ class Tokens:
         self.prefix, self.suffix = self._special_frame()
         self.starts_entity, self.continues_entity = self._admissible(pieces, vocab_size)
         self.is_cased = self._ids("Paris") != self._ids("paris")
+
+    @property
+    def mask_id(self) -> int:
+        """Raises UnsupportedModel if there is no mask token."""
+        mask_id: int | None = self._tokenizer.mask_token_id
+        if mask_id is None:
+            raise UnsupportedModel("The LM's tokenizer has no mask token; use the tokenizer that it was trained with.")
+        return mask_id
 
     def encode_prompt(self, prompt: PromptTemplate) -> EncodedPrompt:
         """Encode the text around the slots, special tokens included. Raises BadPrompt if the text holds some."""

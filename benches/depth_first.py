@@ -1,0 +1,83 @@
+"""The baseline of the benches: Algorithm 1 of the BertNet paper, depth first, one forward per prompt and state.
+
+Straightforward PyTorch: batch size 1, the full LM head at every position, a sorted vocabulary at every state. With an
+entity cap it is not exact (the cap is applied in visiting order, as the reference code does); without one it is.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+
+import numpy as np
+import torch
+
+
+class DepthFirstSearch:
+    """`ask(prompt_index, pattern, filled)` gives the ids and the position of the next token to fill."""
+
+    def __init__(self, model, ask, weights, is_entity, starts, wanted, cap=None):
+        self.model, self.ask, self.weights = model, ask, weights
+        self.is_entity, self.starts = is_entity, starts
+        self.wanted, self.cap = wanted, cap
+        self.heap: list[tuple[float, tuple[int, ...]]] = []
+        self.repeats: Counter[int] = Counter()
+        self.n_forwards = 0
+
+    def run(self, arity):
+        """Return the tuples (one token an entity) with the largest MTL, best first: [(mtl, tokens)]."""
+        self.pattern = (1,) * arity
+        self.visit((), 0.0)
+        return sorted(self.heap, reverse=True)
+
+    @torch.no_grad()
+    def logprobs(self, filled):
+        mean = 0
+        for index, weight in enumerate(self.weights):
+            ids, position = self.ask(index, self.pattern, filled)
+            mean = mean + weight * self.model(torch.tensor([ids])).logits[0, position]
+            self.n_forwards += 1
+        return torch.log_softmax(mean, dim=-1).numpy()
+
+    def visit(self, filled, mtl):
+        if len(filled) == len(self.pattern):
+            self.push(filled, mtl)
+            return
+        logprobs = self.logprobs(filled)
+        for token in np.argsort(-logprobs):
+            value = min(mtl, float(logprobs[token]))
+            if len(self.heap) == self.wanted and value < self.heap[0][0]:
+                return
+            if self.starts[token] and not self.is_saturated((*filled, token)) and self.is_entity(filled, int(token)):
+                self.visit((*filled, int(token)), value)
+
+    def push(self, filled, mtl):
+        if self.is_saturated(filled):
+            return
+        heapq.heappush(self.heap, (mtl, filled))
+        self.repeats.update(filled)
+        if len(self.heap) > self.wanted:
+            self.repeats.subtract(heapq.heappop(self.heap)[1])
+
+    def is_saturated(self, filled):
+        return self.cap is not None and any(self.repeats[token] >= self.cap for token in filled)
+
+
+@torch.no_grad()
+def compatibility(model, ask, n_prompts, weights, ids, alpha=2 / 3):
+    """Return the consistency of one tuple of token ids, one forward per prompt and token."""
+    pattern = tuple(len(entity) for entity in ids)
+    total = 0.0
+    for index in range(n_prompts):
+        filled: tuple[int, ...] = ()
+        logprobs = []
+        for entity in ids:
+            logprob = 0.0
+            for token in entity:
+                query, position = ask(index, pattern, filled)
+                logits = model(torch.tensor([query])).logits[0, position]
+                logprob += torch.log_softmax(logits, dim=-1)[token].item()
+                filled = (*filled, token)
+            logprobs.append(logprob)
+        total += weights[index] * (alpha * sum(logprobs) + (1 - alpha) * min(logprobs))
+    return total

@@ -1,0 +1,170 @@
+"""How much faster the engine is than one forward per prompt and state: CPU seconds in one run, one thread.
+
+    python benches/search.py [--model FOLDER_OR_ID] [--relation prevent] [--ternary a_do_b_at]
+
+Prints a row for every size: CPU seconds of both, their ratio, states, sequences, and how many tuples agree. Without an
+entity cap both are exact and must return the same tuples; with the cap the baseline, like the reference code, is not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benches.depth_first import DepthFirstSearch
+from benches.depth_first import compatibility as plain_consistency
+from kgharvest.embedded_lm import MODELS
+from kgharvest.engine import harvest as pipeline
+from kgharvest.engine.filters import EntityFilter, words_of
+from kgharvest.engine.language_models.loading import load
+from kgharvest.engine.lexicon import Entity, Lexicon
+from kgharvest.engine.prompts.template import PromptTemplate
+from kgharvest.engine.search import BestFirstSearch, WeighedPrompt
+from kgharvest.engine.types import HarvestParams, ignore
+
+N_PROMPTS = 6
+RELATION_SETS = Path(__file__).resolve().parent.parent / "kgharvest" / "relation_sets"
+
+
+@dataclass
+class Setup:
+    """An LM with the weighed prompts of a relation, and the plain model behind it."""
+
+    lm: object
+    plain: object
+    weighted: list[pipeline.Weighted]
+
+    @property
+    def prompts(self):
+        return [WeighedPrompt(self.lm.encode_prompt(prompt.template), prompt.weight) for prompt in self.weighted]
+
+    def ask(self, index, pattern, filled):
+        return self.lm.query(self.prompts_once[index], pattern, filled)
+
+    def __post_init__(self):
+        self.prompts_once = [prompt.prompt for prompt in self.prompts]
+
+
+def cpu_seconds(work):
+    start = time.process_time()
+    result = work()
+    return time.process_time() - start, result
+
+
+def set_up(lm, plain, relation):
+    templates = [PromptTemplate.parse(text) for text in relation["prompts"][:N_PROMPTS]]
+    seeds = pipeline.encode_seeds(relation["seed_tuples"], lm)
+    return Setup(lm, plain, pipeline.weigh_prompts(lm, templates, seeds, HarvestParams(), ignore))
+
+
+def compare_search(setup, wanted, cap):
+    arity = setup.weighted[0].template.arity
+    params = HarvestParams(candidates=wanted, max_entity_repeats=cap)
+    entity_filter = EntityFilter([prompt.template for prompt in setup.weighted])
+    search = BestFirstSearch(setup.lm, setup.prompts, entity_filter, params, lambda n_found: None)
+    ours, _ = cpu_seconds(lambda: search.run([(1,) * arity]))
+
+    lexicon = Lexicon(setup.lm, entity_filter)
+    words = {}
+
+    def is_entity(filled, token):
+        if token not in words:
+            entity = lexicon.look_up([(token,)])[0]
+            words[token] = entity.words if isinstance(entity, Entity) else None
+        return words[token] is not None and not entity_filter.rejects_beside(
+            words[token], [words[other] for other in filled]
+        )
+
+    weights = [prompt.weight for prompt in setup.weighted]
+    baseline = DepthFirstSearch(setup.plain, setup.ask, weights, is_entity, setup.lm.starts_entity, wanted, cap)
+    theirs, tuples = cpu_seconds(lambda: baseline.run(arity))
+    same = {one.tokens for one in search.found} & {tokens for _, tokens in tuples}
+    return ours, theirs, search.n_states, baseline.n_forwards, len(search.found), len(tuples), len(same)
+
+
+def compare_rescoring(setup, wanted):
+    arity = setup.weighted[0].template.arity
+    params = HarvestParams(candidates=wanted)
+    entity_filter = EntityFilter([prompt.template for prompt in setup.weighted])
+    search = BestFirstSearch(setup.lm, setup.prompts, entity_filter, params, lambda n_found: None)
+    search.run([(1,) * arity, (2,) + (1,) * (arity - 1)])
+    ours, scored = cpu_seconds(lambda: pipeline.rescore(setup.lm, setup.weighted, search.found, params, ignore))
+    weights = [prompt.weight for prompt in setup.weighted]
+
+    def one_by_one():
+        return [
+            max(
+                plain_consistency(setup.plain, setup.ask, len(weights), weights, ids)
+                for _, ids in pipeline.casings(setup.lm, candidate)
+            )
+            for candidate in search.found
+        ]
+
+    theirs, plain_scores = cpu_seconds(one_by_one)
+    worst = max(abs(one.score - score) for one, score in zip(scored, plain_scores, strict=True))
+    return ours, theirs, worst
+
+
+def compare_with_bare_forward(lm, setup, n_sequences=64):
+    """CPU seconds of the engine's vectors + logits against the bare batched encoder forward of the same sequences."""
+    words = [i for i in np.flatnonzero(lm.starts_entity)[:n_sequences]]
+    queries = [setup.ask(0, (1, 1), (int(word),)) for word in words]
+    ids = torch.tensor([query.ids for query in queries])
+    with torch.inference_mode():
+        setup.plain.base_model(input_ids=ids[:8])
+        bare = min(cpu_seconds(lambda: setup.plain.base_model(input_ids=ids))[0] for _ in range(5))
+    ours = min(cpu_seconds(lambda: lm.logits(lm.vectors(queries, 256, lambda: None)))[0] for _ in range(5))
+    return ours, bare
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", default="embedded")
+    parser.add_argument("--set", default="demo")
+    parser.add_argument("--relation", default="prevent")
+    parser.add_argument("--ternary", default="a_do_b_at")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    from transformers import AutoModelForMaskedLM
+
+    folder = str(MODELS.get(arguments.model, arguments.model))
+    lm, plain = load(folder), AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float32).eval()
+    relations = json.loads((RELATION_SETS / f"{arguments.set}.json").read_text())["relations"]
+    by_name = {relation["name"]: relation for relation in relations}
+    print(f"{arguments.model}: {sum(p.numel() for p in plain.parameters()):,} parameters, vocabulary {lm.vocab_size:,}")
+    print("search                       ours s  plain s  ratio  states  forwards  ours/plain tuples  same")
+    for name, wanted, cap in [
+        (arguments.relation, 100, 10),
+        (arguments.relation, 100, None),
+        (arguments.relation, 1000, 10),
+        (arguments.relation, 1000, None),
+        (arguments.ternary, 100, 10),
+        (arguments.ternary, 100, None),
+    ]:
+        setup = set_up(lm, plain, by_name[name])
+        ours, theirs, states, forwards, n_ours, n_theirs, same = compare_search(setup, wanted, cap)
+        label = f"{name} N={wanted} cap={cap}"
+        print(
+            f"{label:28} {ours:6.2f} {theirs:8.2f} {theirs / ours:6.1f} {states:7} {forwards:9} "
+            f"{n_ours:9}/{n_theirs:<8} {same:5}"
+        )
+    for name in (arguments.relation, arguments.ternary):
+        setup = set_up(lm, plain, by_name[name])
+        ours, theirs, worst = compare_rescoring(setup, 100)
+        print(
+            f"re-scoring {name}: ours {ours:.2f} s, plain {theirs:.2f} s, ratio {theirs / ours:.1f}, "
+            f"largest difference {worst:.1e} nats"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""An LM whose distributions are written down in the test."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+
+from kgharvest.engine.language_models.base import EncodedPrompt, Query
+
+MASK = -1
+
+
+class FakeLM:
+    """Every word is one token; `probabilities[filled words]` is the distribution of the next one, the rest is rare.
+
+    The prompt makes no difference, except that `by_prompt` may give one prompt text distributions of its own.
+    """
+
+    name, revision, is_cased, max_tokens, entity_end = "fake", None, False, 64, ()
+
+    def __init__(self, words: list[str], probabilities: Mapping, by_prompt: Mapping = {}):
+        self.words = words
+        self.vocab_size = len(words)
+        self.probabilities, self.by_prompt = probabilities, by_prompt
+        self.starts_entity = self.continues_entity = np.ones(len(words), dtype=bool)
+        self.asked: list[Query] = []
+        self._texts: list[str] = []
+
+    def encode_prompt(self, prompt):
+        self._texts.append(prompt.text)
+        return EncodedPrompt(((len(self._texts) - 1,), *((),) * prompt.arity), prompt.slots)
+
+    def encode_entity(self, entity):
+        return tuple(self.words.index(word) for word in entity.split())
+
+    def canonical_texts(self, sequences):
+        return [" ".join(self.words[token] for token in ids) for ids in sequences]
+
+    def query(self, prompt, pattern, filled):
+        return Query((prompt.segments[0][0], *filled, *(MASK,) * (sum(pattern) - len(filled))), len(filled))
+
+    def vectors(self, queries, batch_size, tick):
+        self.asked += queries
+        tick()
+        return torch.tensor([self._logprobs(query) for query in queries])
+
+    def logits(self, vectors):
+        return vectors
+
+    def _logprobs(self, query):
+        text = self._texts[query.ids[0]]
+        filled = tuple(self.words[token] for token in query.ids[1:] if token != MASK)
+        table = self.by_prompt.get(text, self.probabilities).get(filled, {})
+        rest = (1 - sum(table.values())) / (self.vocab_size - len(table)) if len(table) < self.vocab_size else 0
+        return [math.log(table.get(word, rest)) if table.get(word, rest) else -1e9 for word in self.words]
