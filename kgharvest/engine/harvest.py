@@ -6,6 +6,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import product
 from string import capwords
 from typing import NamedTuple
@@ -168,14 +169,8 @@ def rescore(
             for candidate in candidates[start : start + RESCORED_AT_ONCE]
             for surface, ids in casings(lm, candidate)
         ]
-        fits = compatibilities(
-            lm,
-            prompts,
-            [ids for _, _, ids in variants],
-            params.alpha,
-            params.batch_size,
-            lambda done=start: report(done),
-        )
+        ids = [ids for _, _, ids in variants]
+        fits = compatibilities(lm, prompts, ids, params.alpha, params.batch_size, partial(report, start))  # (E, P)
         scores = consistency(fits, weights)
         scored += best_casings([(candidate, surface) for candidate, surface, _ in variants], scores.tolist())
         report(min(start + RESCORED_AT_ONCE, len(candidates)))

@@ -20,13 +20,14 @@ def compatibility(entity_logprobs: NDArray[np.float64], alpha: float) -> NDArray
 
     alpha * sum of the entities' log-probabilities + (1 - alpha) * their minimum.
     """
-    return alpha * entity_logprobs.sum(axis=-1) + (1 - alpha) * entity_logprobs.min(axis=-1)
+    joint: NDArray[np.float64] = entity_logprobs.sum(axis=-1)
+    return alpha * joint + (1 - alpha) * entity_logprobs.min(axis=-1)
 
 
 def prompt_weights(mean_compatibilities: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the softmax over a relation's prompts of their mean compatibility with the seed tuples."""
-    shifted = np.exp(mean_compatibilities - mean_compatibilities.max())
-    return shifted / shifted.sum()
+    shifted: NDArray[np.float64] = np.exp(mean_compatibilities - mean_compatibilities.max())
+    return shifted / np.sum(shifted)
 
 
 def consistency(compatibilities: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
