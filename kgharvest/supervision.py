@@ -35,14 +35,15 @@ class Program:
                 f"and ends with: {last_line(self.log)}"
             )
 
-    def signal_group(self, number: signal.Signals) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, number)
-
     def wait(self) -> None:
         """Wait for the program to end, but no longer than its grace."""
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(GRACE_S)
+
+    def kill_group(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
 
 
 @dataclass
@@ -83,16 +84,18 @@ class Supervisor:
             program.check()
 
     def stop(self) -> None:
-        """Ask all programs to end and kill what is left after the grace, or at once on a second Ctrl-C."""
+        """Ask all programs to end and kill what is left of their groups after the grace, or at once on a second Ctrl-C.
+
+        Only a program itself is asked: a Celery worker whose children are told to end as well loses the job in hand.
+        """
         for program in self.programs:
-            program.signal_group(signal.SIGTERM)
+            program.process.terminate()
         try:
             for program in self.programs:
                 program.wait()
         finally:
             for program in self.programs:
-                program.signal_group(signal.SIGKILL)
-                program.process.wait()
+                program.kill_group()
             self.programs.clear()
 
 
