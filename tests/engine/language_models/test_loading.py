@@ -1,0 +1,203 @@
+"""Loading: what is found and recorded, and one sentence for everything that cannot be loaded."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import huggingface_hub.constants
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import (
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    BertModel,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+
+from kgharvest.engine.language_models.causal import CausalLM
+from kgharvest.engine.language_models.infilling import InfillingLM
+from kgharvest.engine.language_models.loading import load
+from kgharvest.engine.language_models.masked import MaskedLM
+from kgharvest.engine.types import BrokenModel, EngineError, ModelNotFound, UnsupportedModel
+from tests.engine.tiny_models import tiny_bert
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tiny_bert(tmp_path / "tiny")
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An offline hub whose cache has the tiny LM `lab/tiny` at COMMIT, its branch `main`."""
+    repository = tmp_path / "cache" / "models--lab--tiny"
+    tiny_bert(repository / "snapshots" / COMMIT)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(COMMIT)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    return repository
+
+
+def set_config(folder: Path, **fields: object) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+
+
+@pytest.mark.parametrize(
+    ("family", "kind"), [("bert", MaskedLM), ("bart", InfillingLM), ("gpt2", CausalLM), ("llama", CausalLM)]
+)
+def test_the_family_follows_from_the_config(family, kind, tiny):
+    assert isinstance(tiny(family), kind)
+
+
+def test_name_and_revision_are_recorded(folder):
+    lm = load(str(folder), revision="v1")
+
+    assert (lm.name, lm.revision) == (str(folder), "v1")
+
+
+def test_a_folder_without_revision_has_none(folder):
+    assert load(str(folder)).revision is None
+
+
+@pytest.mark.parametrize("revision", [None, "main", COMMIT])
+def test_a_hub_model_records_the_commit_it_was_loaded_from(hub, revision):
+    assert load("lab/tiny", revision=revision).revision == COMMIT
+
+
+def test_a_revision_that_the_hub_does_not_have_is_said(hub):
+    with pytest.raises(ModelNotFound, match=r"'lab/tiny' is neither .* check the name, the revision and the network"):
+        load("lab/tiny", revision="v9")
+
+
+@pytest.mark.parametrize("name", ["nobody/nothing", "nothing", "no/such/folder", "", "a b/../c"])
+def test_what_is_neither_folder_nor_hub_model_is_not_found(hub, name):
+    with pytest.raises(ModelNotFound, match="download it and name its folder"):
+        load(name)
+
+
+def test_an_empty_folder_holds_no_model(tmp_path):
+    with pytest.raises(ModelNotFound, match=r"holds no whole model; name one made by save_pretrained"):
+        load(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "missing", [["config.json"], ["model.safetensors"], ["tokenizer.json", "tokenizer_config.json"]]
+)
+def test_a_folder_that_lacks_a_file_holds_no_whole_model(folder, missing):
+    for file in missing:
+        (folder / file).unlink()
+
+    with pytest.raises(ModelNotFound, match="holds no whole model"):
+        load(str(folder))
+
+
+@pytest.mark.parametrize("damage", [lambda content: content[: len(content) // 2], lambda content: b"junk" * 100])
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors"])
+def test_a_damaged_file_is_said(folder, file, damage):
+    path = folder / file
+    path.write_bytes(damage(path.read_bytes()))
+
+    with pytest.raises(ModelNotFound, match="holds no whole model"):
+        load(str(folder))
+
+
+def test_weights_of_another_shape_than_the_config_says_are_said(folder):
+    set_config(folder, hidden_size=48)
+
+    with pytest.raises(ModelNotFound, match="holds no whole model"):
+        load(str(folder))
+
+
+@pytest.mark.parametrize("model_type", ["wonder", None])
+def test_a_type_unknown_to_transformers_is_unsupported(folder, model_type):
+    set_config(folder, model_type=model_type)
+
+    with pytest.raises(UnsupportedModel, match="no model_type that transformers knows"):
+        load(str(folder))
+
+
+def test_a_model_of_another_kind_is_unsupported(folder):
+    config = T5Config(vocab_size=60, d_model=32, d_kv=8, d_ff=32, num_layers=1, num_heads=2)
+    T5ForConditionalGeneration(config).save_pretrained(folder)
+
+    with pytest.raises(
+        UnsupportedModel, match=r"of type t5, which cannot fill in blanks here; use one of bert, .*gpt2"
+    ):
+        load(str(folder))
+
+
+@pytest.mark.parametrize("kind", [BertModel, AutoModelForSequenceClassification])
+def test_a_checkpoint_without_its_lm_head_is_unsupported(folder, kind):
+    kind.from_pretrained(folder).save_pretrained(folder)
+
+    with pytest.raises(UnsupportedModel, match=r"lacks .* weights .* pretrained to fill in blanks"):
+        load(str(folder))
+
+
+def test_a_tokenizer_without_a_mask_is_unsupported(folder):
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.mask_token = None
+    tokenizer.save_pretrained(folder)
+
+    with pytest.raises(UnsupportedModel, match="no mask token"):
+        load(str(folder))
+
+
+def test_weights_saved_as_a_pickle_are_read_too(folder):
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    torch.save(weights, folder / "pytorch_model.bin")
+
+    assert load(str(folder)).vocab_size == len(AutoTokenizer.from_pretrained(folder))
+
+
+@pytest.mark.parametrize("device", ["cuda:99", "tpu", "nonsense"])
+def test_a_device_that_is_not_there_is_said(folder, device):
+    with pytest.raises(EngineError, match=f"device '{device}' is not there; use cpu"):
+        load(str(folder), device=device)
+
+
+def test_an_unknown_dtype_is_said(folder):
+    with pytest.raises(EngineError, match="Unknown dtype 'int8'; choose one of float32, bfloat16"):
+        load(str(folder), dtype="int8")
+
+
+def test_a_model_too_large_for_the_device_is_said(folder, monkeypatch):
+    def run_out(*args: object, **kwargs: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(torch.nn.Module, "to", run_out)
+
+    with pytest.raises(BrokenModel, match="does not fit into the memory of cpu; use a smaller one"):
+        load(str(folder))
+
+
+def test_padding_and_truncation_left_in_the_tokenizer_file_do_not_reach_the_ids(folder, tmp_path):
+    words = "dog cat fish"
+    expected = load(str(folder)).encode_entity(words)
+    trained = Path(shutil.copytree(folder, tmp_path / "trained"))
+    tokenizer = AutoTokenizer.from_pretrained(trained)
+    tokenizer.backend_tokenizer.enable_padding(length=8)
+    tokenizer.backend_tokenizer.enable_truncation(2)
+    tokenizer.save_pretrained(trained)
+
+    lm = load(str(trained))
+
+    assert lm.encode_entity(words) == expected
+    assert lm.canonical_texts([expected]) == [words]
+
+
+def test_loading_leaves_torch_s_random_state_alone(folder):
+    state = torch.get_rng_state()
+
+    load(str(folder))
+
+    assert torch.equal(torch.get_rng_state(), state)
