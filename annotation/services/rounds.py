@@ -19,6 +19,7 @@ from kgharvest.errors import DomainError, NotFound
 from kgharvest.models import HarvestedTuple, HarvestJob, Job
 from kgharvest.services.cuts import parse_cut
 from kgharvest.services.relations import resolve_relation
+from kgharvest.services.tuples import kept_size
 
 ROWS_AT_ONCE = 2000
 
@@ -88,12 +89,21 @@ def _study(name: str, by) -> Study:
     return study
 
 
+def find_round(name: str) -> Round:
+    """Return the round of this name. Raises NotFound with the names there are."""
+    round = Round.objects.filter(name=name).first()
+    if round is None:
+        names = ", ".join(Round.objects.values_list("name", flat=True)[:10]) or "none; open one first"
+        raise NotFound(f"There is no round named {name!r}; the newest are: {names}.")
+    return round
+
+
 # -- samples -----------------------------------------------------------------------------------------------------------
 
 
 def _stratum(round: Round, cell: CellSpec, where: str) -> Stratum:
     job = _job(cell, where)
-    population = _population(job, cell)
+    population = kept_size(job, parse_cut(cell.cut) if cell.cut else None)
     if population == 0:
         left = "after the cut " + cell.cut if cell.cut else "in its harvest"
         raise NothingToSample(f"There is no tuple {left} for {where} ({job}, job {job.pk}); choose another cut or job.")
@@ -136,13 +146,6 @@ def _newest_of_cell(jobs, cell: CellSpec) -> HarvestJob | None:
 
 def _in_words(cell: CellSpec) -> str:
     return f"job {cell.job}" if cell.job else f"{cell.relation} × {cell.model} × {cell.setting}"
-
-
-def _population(job: HarvestJob, cell: CellSpec) -> int:
-    """Return how many tuples the cut keeps: those of rank 1 .. this."""
-    if not cell.cut:
-        return job.tuples.count()
-    return parse_cut(cell.cut).size(list(job.tuples.order_by("rank").values_list("score", flat=True)))
 
 
 def _sample(stratum: Stratum, rng: np.random.Generator) -> Iterator[HarvestedTuple]:

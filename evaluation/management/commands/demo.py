@@ -1,0 +1,130 @@
+"""`demo [--once]`: set up and run everything on this machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+from django.conf import settings
+from django.core.management import call_command
+from django.urls import reverse
+
+from annotation.models import Round
+from evaluation.models import Report
+from evaluation.reports.writers import write_markdown
+from evaluation.services import demo
+from evaluation.services.demo import Login
+from kgharvest.errors import DomainError
+from kgharvest.management.command import DomainCommand
+from kgharvest.models import HarvestJob, Job
+from kgharvest.supervision import Supervisor
+
+HOST = "127.0.0.1"
+LOOK_EVERY_S = 0.3
+MOST_WORKERS = 4
+
+
+class HarvestFailed(DomainError):
+    """A harvest of the demo that did not succeed."""
+
+
+class Command(DomainCommand):
+    help = "Set up and run everything on this machine: pages, a worker, example harvests, a round to judge, a report."
+
+    def add_arguments(self, parser):
+        parser.add_argument("--once", action="store_true", help="serve no pages; print the report as a table and exit")
+
+    def handle(self, *, once, **options):
+        self.started = time.monotonic()
+        end_like_ctrl_c_on(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        self.say(f"Preparing the database in {settings.DATA_DIR}")
+        call_command("migrate", interactive=False, verbosity=0)
+        with Supervisor(settings.DATA_DIR / "logs") as programs:
+            programs.start("worker", worker_command(), OMP_NUM_THREADS="1")
+            if not once:
+                programs.start("web", web_command())
+            self.show(programs, once)
+
+    def show(self, programs: Supervisor, once: bool) -> None:
+        demo.load_shipped_relations()
+        logins = demo.create_logins()
+        jobs = self.harvest(programs)
+        round = demo.open_people_round(jobs)
+        self.say("Opening a round that a simulation judges, not people")
+        report = demo.report_on(demo.open_simulated_round(jobs))
+        self.say("Ready")
+        self.print_logins(logins)
+        if once:
+            self.stdout.write("\n" + write_markdown(report.document))
+        else:
+            self.print_addresses(round, report)
+            self.serve(programs)
+
+    def harvest(self, programs: Supervisor) -> list[HarvestJob]:
+        """Wait until the worker has done every harvest of the demo; return the jobs."""
+        waiting = [job.pk for job in demo.queue_missing_harvests()]
+        done: list[HarvestJob] = []
+        self.say(f"Harvesting {len(demo.RELATIONS)} relations in {len(demo.SETTINGS)} settings with the embedded LM")
+        while len(done) < len(waiting):
+            programs.check()
+            done += self.newly_done(waiting, done)
+            time.sleep(LOOK_EVERY_S)
+        return sorted(done, key=lambda job: job.pk)
+
+    def newly_done(self, waiting: Sequence[int], done: Sequence[HarvestJob]) -> list[HarvestJob]:
+        others = HarvestJob.objects.with_cell().filter(pk__in=waiting).exclude(pk__in=[job.pk for job in done])
+        over = list(others.exclude(status__in=[Job.Status.QUEUED, Job.Status.RUNNING]))
+        for job in over:
+            if job.status != Job.Status.SUCCEEDED:
+                raise HarvestFailed(f"The harvest {job} (job {job.pk}) {job.status}: {job.error or 'start it again'}")
+            self.say(f"  {job}: {job.n_tuples} tuples in {(job.finished_at - job.started_at).total_seconds():.1f} s")
+        return over
+
+    def serve(self, programs: Supervisor) -> None:
+        with suppress(KeyboardInterrupt):
+            while True:
+                programs.check()
+                time.sleep(LOOK_EVERY_S)
+        self.say("Stopping; this takes a few seconds")
+
+    def print_logins(self, logins: Sequence[Login]) -> None:
+        self.stdout.write("")
+        if all(login.password is None for login in logins):
+            self.stdout.write("The logins are those of the first demo; their passwords were printed then.")
+            self.stdout.write(f"A new password: {sys.executable} manage.py changepassword {demo.RESEARCHER}")
+        for login in logins:
+            self.stdout.write(f"  {login.username:<12} {login.password or '(password as before)'}")
+
+    def print_addresses(self, round: Round, report: Report) -> None:
+        base = f"http://{HOST}:{os.environ.get('PORT', '8000')}"
+        self.stdout.write("")
+        self.stdout.write(f"  Start          {base}/")
+        self.stdout.write(f"  Round          {base}{round.get_absolute_url()}")
+        self.stdout.write(f"  Join it        {base}{reverse('annotation:join', args=[round.join_token])}")
+        self.stdout.write(f"  Report         {base}{report.get_absolute_url()}  (simulated, not people)")
+        self.stdout.write("\nLog in at the start page. Ctrl-C stops everything.")
+
+    def say(self, text: str) -> None:
+        self.stdout.write(f"{time.monotonic() - self.started:5.1f} s  {text}")
+        self.stdout.flush()
+
+
+def end_like_ctrl_c_on(*signals: signal.Signals) -> None:
+    """Let each signal raise KeyboardInterrupt, also where a shell started this in the background, deaf to Ctrl-C."""
+    for number in signals:
+        signal.signal(number, signal.default_int_handler)
+
+
+def worker_command() -> list[str]:
+    concurrency = min(os.cpu_count() or 1, MOST_WORKERS)
+    options = ["--loglevel", "INFO", "--concurrency", str(concurrency)]
+    return [sys.executable, "-m", "celery", "--app", "kgharvest", "worker", *options]
+
+
+def web_command() -> list[str]:
+    options = ["--bind", f"{HOST}:{os.environ.get('PORT', '8000')}", "--threads", "8", "--no-control-socket"]
+    return [sys.executable, "-m", "gunicorn", *options, "kgharvest.wsgi"]

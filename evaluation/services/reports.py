@@ -1,0 +1,83 @@
+"""Freeze what a round says at one moment."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+from django.db.models import Count
+from django.utils import timezone
+
+from annotation.models import Draw, Judgment, Label, Round
+from evaluation.documents import METHOD, CellKey, Evidence, Pattern, VerdictCounts, build_document
+from evaluation.models import Report
+from kgharvest.models import HarvestJob, LanguageModel, Relation
+from kgharvest.version import code_version
+
+
+def create_report(round: Round, by=None) -> Report:
+    """Compute and store a report on the round as it is now: a function of its judgments and seed, but for the date."""
+    now, version = timezone.now(), code_version()
+    document = build_document(gather_evidence(round))
+    stamp = {"created_at": now.isoformat(timespec="seconds"), "code_version": version, "method": METHOD}
+    return Report.objects.create(
+        round=round, document=document | stamp, method=METHOD, code_version=version, created_by=by, created_at=now
+    )
+
+
+def gather_evidence(round: Round) -> Evidence:
+    tasks = round.tasks.without_gold()
+    patterns = _patterns(tasks)
+    return Evidence(
+        round=round.name,
+        source=round.source,
+        seed=round.seed,
+        n_tasks=tasks.count(),
+        n_complete=tasks.complete().count(),
+        n_judgments=sum(sum(pattern[:3]) * pattern.n_tasks for pattern in patterns),
+        cells=_cells(round),
+        patterns=patterns,
+        annotators=_annotators(round),
+        demonstrators=_demonstrators(round),
+    )
+
+
+def _patterns(tasks) -> list[Pattern]:
+    counters = ("n_true", "n_false", "n_unjudgeable")
+    counted = tasks.order_by(*counters).values_list(*counters).annotate(n_tasks=Count("pk"))
+    return [Pattern(*row) for row in counted]
+
+
+def _cells(round: Round) -> dict[CellKey, VerdictCounts]:
+    """Return the verdicts of each cell's own draws, sorted by LM, setting and relation."""
+    job = "stratum__job__"
+    columns = (f"{job}relation", f"{job}language_model", f"{job}setting", "task__verdict")
+    rows = Draw.objects.filter(stratum__round=round).order_by().values_list(*columns).annotate(n=Count("pk"))
+    relations = _relation_names(row[0] for row in rows)
+    models = {model.pk: str(model) for model in LanguageModel.objects.filter(pk__in={row[1] for row in rows})}
+    cells: defaultdict[CellKey, VerdictCounts] = defaultdict(VerdictCounts)
+    for relation, model, setting, verdict, n in rows:
+        setattr(cells[CellKey(relations[relation], models[model], setting)], verdict or "incomplete", n)
+    return dict(sorted(cells.items(), key=lambda cell: (cell[0].model, cell[0].setting, cell[0].relation)))
+
+
+def _relation_names(ids: Iterable[int]) -> dict[int, str]:
+    """Return the names of relations; set/name where two sets of one round use the same name."""
+    relations = Relation.objects.filter(pk__in=set(ids)).select_related("relation_set")
+    n_bearers = Counter(relation.name for relation in relations)
+    return {relation.pk: relation.name if n_bearers[relation.name] == 1 else relation.path for relation in relations}
+
+
+def _annotators(round: Round) -> dict[str, dict[str, int]]:
+    counted = Judgment.objects.counted().filter(task__round=round, task__is_gold=False)
+    rows = counted.order_by().values_list("annotator__code", "label").annotate(n=Count("pk"))
+    labels: defaultdict[str, dict[str, int]] = defaultdict(lambda: {"n_judgments": 0} | dict.fromkeys(Label.values, 0))
+    for code, label, n in rows:
+        labels[code][label] = n
+        labels[code]["n_judgments"] += n
+    return dict(labels)
+
+
+def _demonstrators(round: Round) -> list[str]:
+    jobs = HarvestJob.objects.filter(strata__round=round, language_model__is_demonstrator=True)
+    return sorted({str(job.language_model) for job in jobs.select_related("language_model")})

@@ -1,0 +1,105 @@
+import csv
+import io
+import json
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from annotation.models import Round
+from tests.factories import judge_all, make_harvest, make_researcher, make_round
+
+pytestmark = pytest.mark.django_db
+
+
+def output_of(*arguments) -> str:
+    out = io.StringIO()
+    call_command(*map(str, arguments), stdout=out)
+    return out.getvalue()
+
+
+def spec_file(tmp_path, content) -> str:
+    path = tmp_path / "spec.json"
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return str(path)
+
+
+def test_open_round_prints_number_and_join_link(tmp_path):
+    job = make_harvest([("dog", "swim"), ("cat", "climb")])
+
+    printed = output_of("open_round", spec_file(tmp_path, {"name": "pilot", "cells": [{"job": job.pk, "n": 1}]}))
+
+    round = Round.objects.get()
+    assert f"round {round.pk}: pilot, 1 statements" in printed
+    assert f"/join/{round.join_token}/" in printed
+
+
+def test_open_round_can_name_the_owner(tmp_path):
+    job, ada = make_harvest([("dog", "swim")]), make_researcher("ada")
+    spec = {"name": "pilot", "study": "Animals", "cells": [{"job": job.pk, "n": 1}]}
+
+    output_of("open_round", spec_file(tmp_path, spec), "--by", "ada")
+
+    assert Round.objects.managed_by(ada).exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"name": ', r"spec\.json: .*line 1, column 10"),
+        ({"name": "pilot"}, "'cells' is missing"),
+        ({"name": "pilot", "cells": [{"job": 5, "n": 1}]}, "no finished harvest for cell 1"),
+    ],
+)
+def test_open_round_refuses_in_one_sentence(tmp_path, content, message):
+    with pytest.raises(CommandError, match=message):
+        output_of("open_round", spec_file(tmp_path, content))
+
+
+def test_open_round_on_an_empty_harvest_says_so(tmp_path):
+    job = make_harvest([])
+
+    with pytest.raises(CommandError, match="There is no tuple in its harvest for cell 1"):
+        output_of("open_round", spec_file(tmp_path, {"name": "pilot", "cells": [{"job": job.pk, "n": 5}]}))
+
+
+def test_export_has_one_row_per_judgment_and_no_names():
+    round = make_round(2, name="pilot")
+    annotators = judge_all(round, ["true", "false"], ["true", "unjudgeable"])
+
+    rows = list(csv.DictReader(io.StringIO(output_of("export_judgments", "--round", "pilot"))))
+
+    assert len(rows) == 4
+    assert {row["annotator"] for row in rows} == {annotator.code for annotator in annotators}
+    assert [row["label"] for row in rows[:2]] == ["True", "True"]
+    assert json.loads(rows[0]["entities"])
+    assert not any(annotator.user.username in str(rows) for annotator in annotators)
+
+
+def test_export_as_json_lines():
+    judge_all(make_round(1, name="pilot"), ["true"])
+
+    [line] = output_of("export_judgments", "--round", "pilot", "--format", "jsonl").splitlines()
+
+    assert json.loads(line)["label"] == "True"
+
+
+def test_no_exported_cell_starts_a_formula():
+    round = make_round([("=1+1", "@x")], name="pilot")
+    judge_all(round, ["true"])
+
+    [row] = csv.DictReader(io.StringIO(output_of("export_judgments", "--round", "pilot")))
+
+    assert row["statement"].startswith("'=1+1")
+
+
+def test_an_empty_round_exports_its_heading():
+    make_round(1, name="pilot")
+
+    assert output_of("export_judgments", "--round", "pilot").startswith("source,relation,entities")
+
+
+def test_export_of_an_unknown_round_names_those_there_are():
+    make_round(1, name="pilot")
+
+    with pytest.raises(CommandError, match="no round named 'pilto'; the newest are: pilot"):
+        output_of("export_judgments", "--round", "pilto")
