@@ -100,6 +100,7 @@ INSTALLED_APPS = [
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.humanize",
+    "django.forms",
     "django.contrib.messages",
     "django.contrib.sessions",
     "whitenoise.runserver_nostatic",
@@ -124,6 +125,7 @@ MIDDLEWARE = [
 ]
 
 ROOT_URLCONF = "kgharvest.urls"
+FORM_RENDERER = "django.forms.renderers.TemplatesSetting"  # widgets of our own live among our templates
 WSGI_APPLICATION = "kgharvest.wsgi.application"
 TEMPLATES = [
     {
@@ -213,6 +215,8 @@ REST_FRAMEWORK = {
     "EXCEPTION_HANDLER": "kgharvest.api.error_response",
 }
 SPECTACULAR_SETTINGS = {"TITLE": "kgharvest", "VERSION": "0.1.0", "SERVE_INCLUDE_SCHEMA": False}
+
+HOME_CONTEXT: list[str] = []  # functions of other apps: request -> what they add to the start page
 
 # Jobs. The broker only rings the bell: what a job is and who works on it is in the database (kgharvest.services.jobs).
 JOB_RUNNERS = {"harvest": "kgharvest.services.harvests.run_harvest"}

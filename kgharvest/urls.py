@@ -3,7 +3,25 @@
 from django.contrib import admin
 from django.urls import include, path
 
+from kgharvest import api, views
+from kgharvest.services import jobs
+
+harvesting = [
+    path("relations/", views.relation_list, name="relation_list"),
+    path("relations/<int:pk>/", views.relation_detail, name="relation_detail"),
+    path("harvests/", views.harvest_list, name="harvest_list"),
+    path("harvests/new/", views.harvest_new, name="harvest_new"),
+    path("harvests/<int:pk>/", views.harvest_detail, name="harvest_detail"),
+    path("harvests/<int:pk>/cancel/", views.harvest_change, {"change": jobs.cancel}, name="harvest_cancel"),
+    path("harvests/<int:pk>/retry/", views.harvest_change, {"change": jobs.retry}, name="harvest_retry"),
+    path("harvests/<int:pk>/tuples.jsonl", views.harvest_export, {"file_format": "jsonl"}, name="harvest_jsonl"),
+    path("harvests/<int:pk>/tuples.csv", views.harvest_export, {"file_format": "csv"}, name="harvest_csv"),
+    path("api/harvests/<int:pk>/", api.HarvestDetail.as_view(), name="harvest_api"),
+]
+
 urlpatterns = [
+    path("", views.home, name="home"),
+    path("", include((harvesting, "kgharvest"))),
     path("accounts/", include("django.contrib.auth.urls")),
     path("admin/", admin.site.urls),
 ]

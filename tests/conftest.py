@@ -45,3 +45,14 @@ def researcher(db):
 def researcher_client(client, researcher):
     client.force_login(researcher)
     return client
+
+
+@pytest.fixture
+def rung(monkeypatch) -> list[int]:
+    """The jobs that workers were told about; nothing goes to a broker."""
+    from kgharvest.services import jobs
+
+    sent: list[int] = []
+    monkeypatch.setattr(jobs, "_send", sent.append)
+    monkeypatch.setattr(jobs.transaction, "on_commit", lambda call: call())
+    return sent

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -66,6 +67,12 @@ def queue_harvest(request: HarvestRequest, by=None) -> HarvestJob:
     job = create_harvest_job(request, by)
     jobs.ring(job.pk)
     return job
+
+
+@transaction.atomic
+def queue_harvests(requests: Iterable[HarvestRequest], by=None) -> list[HarvestJob]:
+    """Queue all of `requests` or, if one is refused, none."""
+    return [queue_harvest(request, by) for request in requests]
 
 
 def _spec(request: HarvestRequest) -> HarvestSpec:

@@ -265,6 +265,9 @@ def find_harvest_job(name: str) -> HarvestJob:
     return job
 
 
+EXPORT_FORMATS = {"jsonl": "application/jsonl; charset=utf-8", "csv": "text/csv; charset=utf-8"}  # media types
+
+
 class NothingToExport(DomainError):
     """A job that has not succeeded."""
 

@@ -2,7 +2,7 @@
 
 from kgharvest.management.command import DomainCommand
 from kgharvest.services.cuts import parse_cut
-from kgharvest.services.tuples import export_tuples, find_harvest_job
+from kgharvest.services.tuples import EXPORT_FORMATS, export_tuples, find_harvest_job
 
 
 class Command(DomainCommand):
@@ -11,7 +11,7 @@ class Command(DomainCommand):
     def add_arguments(self, parser):
         parser.add_argument("--job", required=True, help="number of the job, or the fingerprint that files name it by")
         parser.add_argument("--cut", help="keep the best part: top:100, share:0.5, base:10 or score:-12.5")
-        parser.add_argument("--format", dest="file_format", choices=["jsonl", "csv"], default="jsonl")
+        parser.add_argument("--format", dest="file_format", choices=EXPORT_FORMATS, default="jsonl")
 
     def handle(self, *, job, cut, file_format, **options):
         lines = export_tuples(find_harvest_job(job), parse_cut(cut) if cut else None, file_format)

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import os
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from tqdm import tqdm
+
+from kgharvest.embedded_lm import MODELS
+from kgharvest.embedded_lm.card import model_card
+from kgharvest.embedded_lm.train import RECIPES, save, train
+from kgharvest.embedded_lm.world import BadWorld, load_world
+from kgharvest.engine.language_models.loading import load
+
+
+class Command(BaseCommand):
+    help = "Train an embedded language model on the project's world of facts and write it in Hugging Face format."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--model", choices=MODELS, default="embedded")
+        parser.add_argument("--output", type=Path, help="folder to write to; default: the model that the project ships")
+        parser.add_argument("--seed", type=int, default=0)
+
+    def handle(self, *, model: str, output: Path | None, seed: int, **options: Any) -> None:
+        folder = writable_folder(output or MODELS[model])
+        recipe = RECIPES[model]
+        try:
+            relations = load_world()
+        except BadWorld as error:
+            raise CommandError(str(error)) from error
+        with tqdm(total=recipe.steps, desc=model, unit="step") as bar:
+            trained = train(relations, recipe, seed, lambda step, loss: show(bar, loss))
+        save(trained, relations, folder)
+        card = model_card(model, recipe, seed, relations, load(str(folder)))
+        (folder / "README.md").write_text(card, encoding="utf-8")
+        self.stdout.write(f"{model} is in {folder}")
+
+
+def writable_folder(folder: Path) -> Path:
+    """Return `folder`, made if it is not there. Raises CommandError before any time is spent on training."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CommandError(
+            f"Cannot make the folder {folder} ({error.strerror}); name another one with --output."
+        ) from error
+    if not os.access(folder, os.W_OK):
+        raise CommandError(f"The folder {folder} cannot be written to; name another one with --output.")
+    return folder
+
+
+def show(bar: tqdm, loss: float) -> None:
+    bar.set_postfix(loss=f"{loss:.2f}", refresh=False)
+    bar.update()

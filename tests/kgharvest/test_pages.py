@@ -1,0 +1,182 @@
+"""Researchers' pages: what they show, what they cost, who may see them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from django.urls import reverse
+from django.utils import timezone
+
+from kgharvest.models import HarvestJob, Job
+from kgharvest.services import jobs
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+PAIRS = [["seat belt", "injury"], ["Vaccine", "measles"]]
+
+
+def harvest_page(job: HarvestJob) -> str:
+    return reverse("kgharvest:harvest_detail", args=[job.pk])
+
+
+@pytest.mark.parametrize("name", ["relation_list", "harvest_list", "harvest_new"])
+def test_annotators_may_not_see_researchers_pages(client, name):
+    client.force_login(factories.make_user())
+
+    response = client.get(reverse(f"kgharvest:{name}"))
+
+    assert response.status_code == 403
+    assert "for researchers" in response.content.decode()
+
+
+def test_annotators_learn_nothing_about_a_harvest_from_the_api(client):
+    job = factories.make_harvest(PAIRS)
+    client.force_login(factories.make_user())
+
+    response = client.get(reverse("kgharvest:harvest_api", args=[job.pk]))
+
+    assert response.status_code == 403
+    assert response.json()["error"]["code"] == "PermissionDenied"
+
+
+def test_visitors_are_sent_to_the_login(client):
+    response = client.get(reverse("kgharvest:harvest_list"))
+
+    assert response.url == "/accounts/login/?next=/harvests/"
+
+
+def test_the_relation_list_costs_the_same_for_any_number_of_relations(researcher_client, django_assert_num_queries):
+    for _ in range(20):
+        factories.make_harvest_job()
+
+    with django_assert_num_queries(6):  # session, user, group; count, relations, sets
+        response = researcher_client.get(reverse("kgharvest:relation_list"))
+
+    assert len(response.context["page_obj"]) == 20
+
+
+def test_relations_are_found_by_name_and_statement(researcher_client):
+    factories.make_relation("prevents")
+    factories.make_relation("other", statement="<ENT0> prevents <ENT1>.", initial_prompts=["<ENT0> x <ENT1>"])
+    factories.make_relation("helps")
+
+    response = researcher_client.get(reverse("kgharvest:relation_list"), {"q": "PREVENT", "sort": "-name"})
+
+    assert [relation.name for relation in response.context["page_obj"]] == ["prevents", "other"]
+
+
+def test_the_harvest_list_costs_the_same_for_any_number_of_harvests(researcher_client, django_assert_num_queries):
+    for _ in range(20):
+        factories.make_harvest(PAIRS)
+
+    with django_assert_num_queries(8):  # session, user, group; count, harvests, LMs, settings, a queued job
+        response = researcher_client.get(reverse("kgharvest:harvest_list"))
+
+    assert len(response.context["page_obj"]) == 20
+
+
+def test_harvests_are_filtered_by_cell_and_status(researcher_client):
+    failed = factories.make_harvest_job(Job.Status.FAILED)
+    factories.make_harvest_job()
+
+    response = researcher_client.get(reverse("kgharvest:harvest_list"), {"status": "failed", "setting": "multi"})
+
+    assert list(response.context["page_obj"]) == [failed]
+
+
+def test_a_harvest_shows_its_tuples_within_a_query_budget(researcher_client, django_assert_num_queries):
+    job = factories.make_harvest(PAIRS)
+
+    with django_assert_num_queries(7):  # session, user, group; job, prompts, count, tuples
+        page = researcher_client.get(harvest_page(job)).content.decode()
+
+    assert "<b>Vaccine</b><b>measles</b>" in page
+
+
+def test_waiting_harvests_without_a_worker_are_explained(researcher_client):
+    job = factories.make_harvest_job()
+
+    assert "No worker is running" in researcher_client.get(harvest_page(job)).content.decode()
+    jobs.sign_in("worker@here", timezone.now())
+    assert "No worker is running" not in researcher_client.get(harvest_page(job)).content.decode()
+
+
+def test_the_api_tells_how_far_a_harvest_is(researcher_client):
+    job = factories.make_harvest_job(stage="search", done=3, total=10)
+
+    answer = researcher_client.get(reverse("kgharvest:harvest_api", args=[job.pk])).json()
+
+    assert (answer["stage"], answer["done"], answer["total"], answer["is_unfinished"]) == ("search", 3, 10, True)
+
+
+def test_one_harvest_is_queued_for_each_relation_and_setting(researcher_client, researcher, rung):
+    relations = [factories.make_relation(), factories.make_relation()]
+    form = {
+        "relations": [relation.pk for relation in relations],
+        "settings": ["human", "multi"],
+        "model": "embedded",
+        "candidates": 50,
+        "max_entity_tokens": 1,
+    }
+
+    response = researcher_client.post(reverse("kgharvest:harvest_new"), form)
+
+    assert response.url == reverse("kgharvest:harvest_list")
+    queued = HarvestJob.objects.filter(status="queued", created_by=researcher)
+    cells = set(queued.values_list("relation", "setting"))
+    assert cells == {(relation.pk, setting) for relation in relations for setting in ("human", "multi")}
+    assert sorted(rung) == sorted(queued.values_list("pk", flat=True))
+
+
+def test_an_unknown_model_folder_is_refused_beside_the_form(researcher_client, rung):
+    form = {"relations": [factories.make_relation().pk], "settings": ["human"], "model": "/no/such/folder"}
+
+    response = researcher_client.post(
+        reverse("kgharvest:harvest_new"), {**form, "candidates": 5, "max_entity_tokens": 1}
+    )
+
+    assert "There is no model folder /no/such/folder" in response.content.decode()
+    assert not HarvestJob.objects.exists()
+    assert rung == []
+
+
+def test_cancelling_is_one_button(researcher_client):
+    job = factories.make_harvest_job()
+
+    researcher_client.post(reverse("kgharvest:harvest_cancel", args=[job.pk]))
+
+    job.refresh_from_db()
+    assert job.status == Job.Status.CANCELLED
+
+
+def test_cancelling_twice_is_explained(researcher_client):
+    job = factories.make_harvest_job(Job.Status.CANCELLED)
+
+    page = researcher_client.post(reverse("kgharvest:harvest_cancel", args=[job.pk]), follow=True).content.decode()
+
+    assert "already over; there is nothing to cancel" in page
+
+
+def test_a_harvest_is_not_cancelled_by_a_link(researcher_client):
+    job = factories.make_harvest_job()
+
+    assert researcher_client.get(reverse("kgharvest:harvest_cancel", args=[job.pk])).status_code == 405
+
+
+def test_tuples_are_downloaded_best_first(researcher_client):
+    job = factories.make_harvest(PAIRS)
+
+    response = researcher_client.get(reverse("kgharvest:harvest_jsonl", args=[job.pk]), {"cut": "top:1"})
+
+    assert [json.loads(line)["entities"] for line in response.getvalue().splitlines()] == [["seat belt", "injury"]]
+
+
+def test_text_from_imported_files_is_escaped(researcher_client):
+    relation = factories.make_relation(statement="<script>alert(1)</script> <ENT0> x <ENT1>")
+
+    page = researcher_client.get(reverse("kgharvest:relation_detail", args=[relation.pk])).content.decode()
+
+    assert "<script>alert" not in page
+    assert '<code class="slot">&lt;ENT0&gt;</code>' in page
