@@ -21,7 +21,8 @@ def compatibility(entity_logprobs: NDArray[np.float64], alpha: float) -> NDArray
     alpha * sum of the entities' log-probabilities + (1 - alpha) * their minimum.
     """
     joint: NDArray[np.float64] = entity_logprobs.sum(axis=-1)
-    return alpha * joint + (1 - alpha) * entity_logprobs.min(axis=-1)
+    least: NDArray[np.float64] = entity_logprobs.min(axis=-1)
+    return alpha * joint + (1 - alpha) * least
 
 
 def prompt_weights(mean_compatibilities: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
@@ -14,14 +15,29 @@ from kgharvest.engine.types import BrokenModel
 Forward = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # ids (B, T), positions (B,) -> vectors (B, d)
 
 
+# A processor does this many floating-point operations well within a second, so that progress and cancellation, which
+# come between two forwards, come soon enough. An accelerator gets as much at once as the batch size allows.
+CPU_OPERATIONS_AT_ONCE = 30e9
+
+
+def tokens_at_once(device: torch.device, n_parameters: int) -> int:
+    """Return how many tokens a forward may hold, at two operations a parameter and token."""
+    return max(1, int(CPU_OPERATIONS_AT_ONCE / (2 * n_parameters))) if device.type == "cpu" else sys.maxsize
+
+
 def evaluate(
-    queries: Sequence[Query], forward: Forward, device: torch.device, batch_size: int, tick: Tick
+    queries: Sequence[Query],
+    forward: Forward,
+    device: torch.device,
+    batch_size: int,
+    tick: Tick,
+    n_tokens: int = sys.maxsize,
 ) -> torch.Tensor:
-    """Return (Q, d) float32, on `device`, in the order of `queries`."""
+    """Return (Q, d) float32, on `device`, in the order of `queries`; a forward holds at most `n_tokens`."""
     distinct = list(dict.fromkeys(queries))
     row_of = {query: row for row, query in enumerate(distinct)}
     vectors: torch.Tensor | None = None
-    waiting = deque(same_length_batches(distinct, batch_size))
+    waiting = deque(same_length_batches(distinct, batch_size, n_tokens))
     while waiting:
         rows = waiting.popleft()
         batch = evaluate_batch([distinct[row] for row in rows], forward, device)
@@ -36,11 +52,11 @@ def evaluate(
     return vectors if len(distinct) == len(queries) else vectors[[row_of[query] for query in queries]]
 
 
-def same_length_batches(queries: Sequence[Query], batch_size: int) -> Iterator[list[int]]:
-    """Yield indices of queries, at most `batch_size` and of one length at a time, so that nothing is padded."""
+def same_length_batches(queries: Sequence[Query], batch_size: int, n_tokens: int) -> Iterator[list[int]]:
+    """Yield indices of queries, within the limits and of one length at a time, so that nothing is padded."""
     by_length = sorted(range(len(queries)), key=lambda index: len(queries[index].ids))
-    for _, group in groupby(by_length, key=lambda index: len(queries[index].ids)):
-        yield from chunks(list(group), batch_size)
+    for length, group in groupby(by_length, key=lambda index: len(queries[index].ids)):
+        yield from chunks(list(group), min(batch_size, max(1, n_tokens // length)))
 
 
 def chunks(rows: Sequence[int], size: int) -> Iterator[list[int]]:

@@ -22,7 +22,8 @@ MODEL_TYPES = ("gpt2", "gpt_neo", "gpt_neox", "gptj", "llama", "mistral", "qwen2
 
 
 def instruction(prompt: PromptTemplate) -> str:
-    sentence = prompt.fill([f"({number})" for number in range(1, prompt.arity + 1)])
+    blanks = [f"({number})" for number in range(1, prompt.arity + 1)]
+    sentence = " ".join(prompt.fill(blanks).split())
     return f"Fill in the blanks so that the sentence is true.\nSentence: {sentence}\n"
 
 
@@ -40,11 +41,11 @@ class CausalLM(PretrainedLM):
     def __init__(self, model: Any, tokenizer: Any, name: str, revision: str | None) -> None:
         super().__init__(model, tokenizer, name, revision, Head(torch.nn.Identity(), model.get_output_embeddings()))
         self.entity_end = self.tokens.continuing("\n")
-        if not self.entity_end:
+        line_breaks = self.tokens.containing("\n")
+        if not self.entity_end or not line_breaks[list(self.entity_end)].all():
             raise UnsupportedModel(
                 f"The tokenizer of {name!r} has no line break; choose a causal LM that writes lines."
             )
-        line_breaks = self.tokens.containing("\n")
         self.starts_entity &= ~line_breaks
         self.continues_entity &= ~line_breaks
 

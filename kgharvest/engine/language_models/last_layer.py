@@ -67,5 +67,5 @@ def split_last_layer(model: Any) -> LastLayer | None:
 
 def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, n_heads: int) -> torch.Tensor:
     """Return (B, Q, d): multi-head attention of `query` (B, Q, d) to `key` and `value` (B, T, d)."""
-    heads = [states.view(*states.shape[:2], n_heads, -1).transpose(1, 2) for states in (query, key, value)]
-    return scaled_dot_product_attention(*heads).transpose(1, 2).flatten(-2)  # from (B, H, Q, d / H)
+    q, k, v = (states.view(*states.shape[:2], n_heads, -1).transpose(1, 2) for states in (query, key, value))
+    return scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(-2)  # from (B, H, Q, d / H)

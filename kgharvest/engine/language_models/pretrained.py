@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from kgharvest.engine.language_models.base import Query, Tick, TokenIds
-from kgharvest.engine.language_models.batching import evaluate
+from kgharvest.engine.language_models.batching import evaluate, tokens_at_once
 from kgharvest.engine.language_models.tokens import Tokens
 from kgharvest.engine.types import BadPrompt
 
@@ -41,6 +41,8 @@ class PretrainedLM(ABC):
         self.is_cased = self.tokens.is_cased
         self.starts_entity, self.continues_entity = self.tokens.starts_entity, self.tokens.continues_entity
         self._network = model.base_model
+        n_embedded = model.get_input_embeddings().weight.numel()
+        self._tokens_at_once = tokens_at_once(self.device, self._network.num_parameters() - n_embedded)
         self._head = head
 
     def encode_entity(self, entity: str) -> TokenIds:
@@ -51,7 +53,7 @@ class PretrainedLM(ABC):
 
     @torch.inference_mode()
     def vectors(self, queries: Sequence[Query], batch_size: int, tick: Tick) -> torch.Tensor:
-        return evaluate(queries, self._forward, self.device, batch_size, tick)
+        return evaluate(queries, self._forward, self.device, batch_size, tick, self._tokens_at_once)
 
     @torch.inference_mode()
     def logits(self, vectors: torch.Tensor) -> torch.Tensor:
