@@ -1,0 +1,141 @@
+"""Causal LMs: the instruction, one line per entity, and the line's end as part of an entity."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from kgharvest.engine.language_models.causal import MODEL_TYPES, CausalLM, instruction
+from kgharvest.engine.language_models.loading import load
+from kgharvest.engine.prompts.template import PromptTemplate
+from kgharvest.engine.types import UnsupportedModel
+from tests.engine.tiny_models import tiny_gpt2, tiny_llama
+
+CAPITAL = PromptTemplate.parse("<ENT1>s capital is <ENT0> .")
+FILLED = """Fill in the blanks so that the sentence is true.
+Sentence: (2)s capital is (1) .
+(1): rome
+(2): italy
+"""
+CHAT = (
+    "{{ bos_token }}{% for message in messages %}({{ message.role }}) {{ message.content }}{% endfor %}"
+    "{% if add_generation_prompt %}(assistant) {% endif %}"
+)
+
+
+@pytest.fixture(params=["gpt2", "llama"])
+def family(request):
+    return request.param
+
+
+@pytest.fixture
+def rome_italy(lm):
+    return tuple(token for entity in ("rome", "italy") for token in lm.encode_entity(entity) + lm.entity_end)
+
+
+def test_the_instruction_shows_numbered_blanks_where_the_slots_are():
+    assert instruction(CAPITAL) == "\n".join(FILLED.split("\n")[:2]) + "\n"
+
+
+def test_instruction_and_lines_are_what_the_tokenizer_makes_of_the_text(family, lm, folder_of, rome_italy):
+    tokenizer = AutoTokenizer.from_pretrained(folder_of(family))
+
+    query = lm.query(lm.encode_prompt(CAPITAL), (1, 1), rome_italy)
+
+    assert list(query.ids) == tokenizer(FILLED).input_ids
+
+
+@pytest.mark.parametrize(
+    ("filled", "text"),
+    [
+        (0, "(1):"),
+        (1, "(1): rome"),
+        (2, "(1): rome\n(2):"),
+        (3, "(1): rome\n(2): italy"),
+    ],
+)
+def test_a_question_is_what_comes_next_after_all_that_is_written(family, lm, folder_of, rome_italy, filled, text):
+    tokenizer = AutoTokenizer.from_pretrained(folder_of(family))
+
+    query = lm.query(lm.encode_prompt(CAPITAL), (1, 1), rome_italy[:filled])
+
+    assert list(query.ids) == tokenizer(instruction(CAPITAL) + text).input_ids
+    assert query.position == len(query.ids) - 1
+
+
+def test_patterns_that_agree_so_far_ask_the_same_question(lm, rome_italy):
+    encoded = lm.encode_prompt(CAPITAL)
+
+    assert lm.query(encoded, (1, 1), rome_italy[:2]) == lm.query(encoded, (1, 2), rome_italy[:2])
+    assert lm.query(encoded, (1, 1), ()) == lm.query(encoded, (2, 2), ())
+
+
+def test_an_entity_ends_with_the_line(family, lm, folder_of):
+    tokenizer = AutoTokenizer.from_pretrained(folder_of(family))
+
+    assert tokenizer.decode(lm.entity_end) == "\n"
+    assert not lm.continues_entity[list(lm.entity_end)].any()
+    assert not lm.starts_entity[list(lm.entity_end)].any()
+
+
+def test_a_line_s_probability_is_that_of_its_tokens_with_its_end(family, lm, folder_of, rome_italy):
+    """Sum of next-token log-probabilities along the written text, from one plain forward over all of it."""
+    model = AutoModelForCausalLM.from_pretrained(folder_of(family)).eval()
+    encoded = lm.encode_prompt(CAPITAL)
+    ids = lm.query(encoded, (1, 1), rome_italy).ids
+    with torch.no_grad():
+        logprobs = torch.log_softmax(model(torch.tensor([ids])).logits[0], dim=-1)
+    start = len(encoded.segments[0])
+    expected = logprobs[start - 1, ids[start]] + logprobs[start, ids[start + 1]]  # " rome", "\n"
+
+    queries = [lm.query(encoded, (1, 1), rome_italy[:filled]) for filled in (0, 1)]
+    answers = torch.log_softmax(lm.logits(lm.vectors(queries, 8, lambda: None)), dim=-1)
+
+    torch.testing.assert_close(answers[0, rome_italy[0]] + answers[1, rome_italy[1]], expected, atol=1e-4, rtol=1e-5)
+
+
+@pytest.mark.parametrize("make", [tiny_gpt2, tiny_llama])
+def test_an_lm_with_a_chat_template_gets_the_instruction_as_its_user_s_message(make, tmp_path):
+    tokenizer = AutoTokenizer.from_pretrained(make(tmp_path))
+    tokenizer.chat_template = CHAT
+    tokenizer.save_pretrained(tmp_path)
+    lm = load(str(tmp_path))
+
+    query = lm.query(lm.encode_prompt(CAPITAL), (1, 1), ())
+
+    text = f"{tokenizer.bos_token}(user) {instruction(CAPITAL)}(assistant) (1):"
+    assert list(query.ids) == tokenizer(text, add_special_tokens=False).input_ids
+    assert query.ids.count(tokenizer.bos_token_id) == 1
+
+
+def test_a_tokenizer_that_drops_line_breaks_is_unsupported(tmp_path, folder_of):
+    model = AutoModelForCausalLM.from_pretrained(folder_of("gpt2"))
+    tokenizer = AutoTokenizer.from_pretrained(folder_of("xlm_roberta"))
+
+    with pytest.raises(UnsupportedModel, match="no line break; choose a causal LM that writes lines"):
+        CausalLM(model, tokenizer, "tiny", None)
+
+
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+def test_logits_of_every_listed_type_are_its_output_embeddings_of_the_last_hidden_state(model_type):
+    model = AutoModelForCausalLM.from_config(tiny_config(model_type)).eval()
+    ids = torch.arange(12)[None]
+
+    with torch.no_grad():
+        hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
+        logits = model.get_output_embeddings()(hidden)
+
+    torch.testing.assert_close(logits, model(ids).logits, atol=1e-5, rtol=1e-5)
+
+
+def tiny_config(model_type):
+    make = partial(AutoConfig.for_model, model_type, vocab_size=50)
+    if model_type in {"gpt2", "gptj"}:
+        return make(n_embd=32, n_layer=2, n_head=2, rotary_dim=8)
+    if model_type == "gpt_neo":
+        return make(hidden_size=32, num_layers=2, num_heads=2, attention_types=[[["global", "local"], 1]])
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
+    return make(**sizes, num_key_value_heads=2, head_dim=16, pad_token_id=0)
