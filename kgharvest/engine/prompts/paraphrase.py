@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from kgharvest.engine.language_models.base import LanguageModel
+from kgharvest.engine.prompts.paraphrasers.chat import ChatEndpoint, ChatParaphraser
 from kgharvest.engine.prompts.paraphrasers.offline import OfflineParaphraser
+from kgharvest.engine.prompts.paraphrasers.seq2seq import Seq2SeqParaphraser
+from kgharvest.engine.types import EngineError
 
 
 class Paraphraser(Protocol):
@@ -24,3 +28,48 @@ class Paraphraser(Protocol):
 def default_paraphraser(lm: LanguageModel) -> Paraphraser:
     """Return the paraphraser that needs nothing but the harvest's own LM."""
     return OfflineParaphraser(lm)
+
+
+@dataclass(frozen=True)
+class ParaphraserSettings:
+    """Which paraphraser creates prompts.
+
+    kind: "offline", "chat" or "seq2seq".
+    model: the chat model's name, or the seq2seq model's hub id or folder.
+    base_url: of the chat endpoint, as in `https://api.openai.com/v1`; its key is in KGHARVEST_PARAPHRASER_API_KEY.
+    max_calls, max_tokens: the chat endpoint's spend cap per harvest.
+    prefix, seed: see Seq2SeqParaphraser.
+    """
+
+    kind: str = "offline"
+    model: str = ""
+    base_url: str = ""
+    max_calls: int = 100
+    max_tokens: int = 100_000
+    prefix: str = ""
+    seed: int | None = None
+
+
+def from_settings(settings: ParaphraserSettings, lm: LanguageModel) -> Paraphraser:
+    """Return the paraphraser that `settings` describe. Raises EngineError for an unknown kind or a missing model."""
+    if settings.kind not in MAKERS:
+        raise EngineError(f"There is no paraphraser {settings.kind!r}; choose one of {', '.join(MAKERS)}.")
+    if settings.kind != "offline" and not settings.model:
+        raise EngineError(f"The {settings.kind} paraphraser needs a model; name one in its settings.")
+    return MAKERS[settings.kind](settings, lm)
+
+
+def chat_paraphraser(settings: ParaphraserSettings, lm: LanguageModel) -> Paraphraser:
+    limits = {"max_calls": settings.max_calls, "max_tokens": settings.max_tokens}
+    return ChatParaphraser(ChatEndpoint(settings.base_url, settings.model, **limits))
+
+
+def seq2seq_paraphraser(settings: ParaphraserSettings, lm: LanguageModel) -> Paraphraser:
+    return Seq2SeqParaphraser(settings.model, prefix=settings.prefix, seed=settings.seed)
+
+
+MAKERS: dict[str, Callable[[ParaphraserSettings, LanguageModel], Paraphraser]] = {
+    "offline": lambda settings, lm: default_paraphraser(lm),
+    "chat": chat_paraphraser,
+    "seq2seq": seq2seq_paraphraser,
+}

@@ -81,6 +81,8 @@ def claim_words(sentence: str, entities: Sequence[str]) -> list[Occurrence]:
 
 
 def occurrences(sentence: str, slot: int, entity: str) -> list[Occurrence]:
+    if not entity.strip():
+        return []
     return [
         Occurrence(slot, *match.span(), plain_suffix(match.group(), entity), same(match.group(), entity))
         for match in entity_pattern(entity).finditer(sentence)
@@ -123,7 +125,7 @@ def word_pattern(word: str) -> str:
 def word_forms(word: str) -> set[str]:
     """Return `word`, its inflected forms, the words it may be a form of, and their forms."""
     if not word[-1].isalpha():
-        return {word}
+        return {word + suffix for suffix in ("", *SUFFIXES)}
     stems = {word, *bases(word)}
     return stems | {form for stem in stems for form in inflections(stem)}
 

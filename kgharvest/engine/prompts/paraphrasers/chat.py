@@ -48,10 +48,7 @@ class ChatEndpoint:
 
 
 class ChatParaphraser:
-    """Asks a chat model. The key comes from the environment variable KGHARVEST_PARAPHRASER_API_KEY; without one, none is sent.
-
-    Raises ParaphraserFailed.
-    """
+    """Asks a chat model. The key is read from KGHARVEST_PARAPHRASER_API_KEY; without one, none is sent."""
 
     def __init__(
         self, endpoint: ChatEndpoint, transport: httpx.BaseTransport | None = None, sleep: Sleep = time.sleep
@@ -73,9 +70,8 @@ class ChatParaphraser:
             response = self._post(question)
         if response.is_error or response.is_redirect:
             raise ParaphraserFailed(self._refusal(response))
-        reply = self._reply(response)
-        answer = content_of(reply)
-        self.n_tokens += tokens_used(reply, question + answer)
+        answer, n_tokens = self._read(response)
+        self.n_tokens += n_tokens or len(question + answer) // CHARACTERS_PER_TOKEN
         return sentences_of(answer)
 
     def _post(self, question: str) -> httpx.Response:
@@ -137,15 +133,16 @@ class ChatParaphraser:
             )
         return f"The paraphraser at {self._host} refuses the request (status {status}); check its address and model."
 
-    def _reply(self, response: httpx.Response) -> Any:
+    def _read(self, response: httpx.Response) -> tuple[str, int]:
+        """Return the answer and how many tokens the endpoint counted, 0 where it did not."""
         try:
             reply = response.json()
-            reply["choices"][0]["message"]
-        except (ValueError, LookupError, TypeError):
+            answer = str.strip(reply["choices"][0]["message"]["content"] or "")
+            return answer, int((reply.get("usage") or {}).get("total_tokens", 0))
+        except (ValueError, LookupError, TypeError, AttributeError):
             raise ParaphraserFailed(
-                f"The paraphraser at {self._host} answered with something else than a chat completion; check its address."
+                f"The paraphraser at {self._host} answers, but not with a chat completion; check its address."
             ) from None
-        return reply
 
     @property
     def _host(self) -> str:
@@ -180,16 +177,6 @@ def instruction(sentence: str, entities: Sequence[str]) -> str:
         "Write one paraphrase a line and nothing else: no numbers, no quotation marks, no comments.\n\n"
         f"Sentence: {sentence}"
     )
-
-
-def content_of(reply: Any) -> str:
-    return reply["choices"][0]["message"].get("content") or ""
-
-
-def tokens_used(reply: Any, text: str) -> int:
-    """Return the tokens that the endpoint counted or, where it did not, an estimate from the length of `text`."""
-    counted = (reply.get("usage") or {}).get("total_tokens")
-    return counted if isinstance(counted, int) else len(text) // CHARACTERS_PER_TOKEN
 
 
 def sentences_of(answer: str) -> list[str]:

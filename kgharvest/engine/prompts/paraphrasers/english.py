@@ -83,6 +83,7 @@ IRREGULAR = {
     "win": ("won", "won"),
     "write": ("wrote", "written"),
 }
+IRREGULAR_PASTS = {form for forms in IRREGULAR.values() for form in forms} - set(IRREGULAR)
 BASE_OF_PARTICIPLE = {participle: base for base, (_, participle) in IRREGULAR.items()}
 STRESSED_AT_END = {
     "admit",
@@ -169,8 +170,10 @@ def base_of_participle(word: str) -> str:
     if word in BASE_OF_PARTICIPLE:
         return BASE_OF_PARTICIPLE[word]
     if word.endswith("ied"):
-        return word[:-3] + "y"
+        return word[:-3] + "y" if len(word) > 4 else word[:-1]
     stem = word[:-2]
+    if stem[:-1] in STRESSED_AT_END:
+        return stem[:-1]
     if re.search(rf"({CONSONANT})\1$", stem) and not stem.endswith(("ss", "ll", "zz", "ff", "dd")):
         return stem[:-1]
     return stem + "e" if lost_an_e(stem) else stem

@@ -15,6 +15,7 @@ import torch
 
 from kgharvest.engine.filters import STOP_WORDS
 from kgharvest.engine.language_models.base import LanguageModel, Query, TokenIds
+from kgharvest.engine.prompts.paraphrasers.english import IRREGULAR_PASTS
 from kgharvest.engine.prompts.paraphrasers.rewriting import capitalised
 from kgharvest.engine.prompts.template import SLOT, PromptTemplate
 
@@ -101,6 +102,9 @@ def is_apt_word(filler: str, word: str) -> bool:
 
 
 def ending(word: str) -> str:
+    """Return the inflection that `word` shows; "written" counts as one of -ed."""
+    if word in IRREGULAR_PASTS:
+        return "ed"
     return next((ending for ending in ENDINGS if word.endswith(ending)), "")
 
 

@@ -364,8 +364,8 @@ REWRITES = (
     ),
     Rewrite(
         "fronted place",
-        "(?P<clause>{A} (?!(?:is|are) (?:an?|the|rich) ).*) in {B}",
-        ("it is in {B} that {clause}", "in {B}, {clause}"),
+        "{A} (?P<event>(?!(?:is|are) (?:an?|the|rich) ).*) in {B}",
+        ("it is in {B} that {A} {event}", "in {B}, {A} {event}"),
     ),
     Rewrite(
         "symmetry",

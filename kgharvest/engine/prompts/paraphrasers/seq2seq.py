@@ -5,8 +5,10 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from kgharvest.engine.language_models.seq2seq import Seq2SeqModel, load_seq2seq
+if TYPE_CHECKING:
+    from kgharvest.engine.language_models.seq2seq import Seq2SeqModel
 
 PARAPHRASES_PER_CALL = 10
 
@@ -40,4 +42,7 @@ class Seq2SeqParaphraser:
 
     @cached_property
     def _model(self) -> Seq2SeqModel:
+        # Imported here because transformers takes seconds to load and the other paraphrasers do without it.
+        from kgharvest.engine.language_models.seq2seq import load_seq2seq
+
         return load_seq2seq(self._model_name, self._revision, self._device)

@@ -1,0 +1,176 @@
+"""The loop that makes many prompts of few."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from kgharvest.engine.prompts.creation import create_prompts, similarity
+from kgharvest.engine.prompts.template import PromptTemplate, parse_prompts
+from kgharvest.engine.types import Cancelled, EngineError, Progress
+
+SEEDS = [("mask", "virus"), ("vaccine", "disease"), ("umbrella", "rain")]
+INITIAL = parse_prompts(["<ENT0> prevents <ENT1> ."], arity=2)
+WORDINGS = [
+    "{1} is stopped by {0}.",
+    "Because of {0}, there is no {1}.",
+    "A good {0} keeps every {1} away.",
+    "Whoever fears {1} should get a {0}.",
+    "What helps against {1}? Surely {0}!",
+    "To be safe from {1}, people trust in {0}.",
+    "Without {0}, there would be much more {1}.",
+    "Doctors recommend {0} to all who want to avoid {1}.",
+    "The {0} was invented to put an end to {1} once and for all.",
+    "My neighbours have never seen {1} since they bought {0}.",
+    "Nothing is as good as {0} when there is a lot of {1}.",
+]
+
+
+class ScriptedParaphraser:
+    """Answers by a function of the call's number and the entities, and remembers what it was asked."""
+
+    name = "scripted"
+
+    def __init__(self, answer: Callable[[int, Sequence[str]], list[str]]) -> None:
+        self._answer = answer
+        self.sentences: list[str] = []
+
+    def paraphrase(self, sentence: str, entities: Sequence[str]) -> list[str]:
+        self.sentences.append(sentence)
+        return self._answer(len(self.sentences) - 1, entities)
+
+
+def one_a_call() -> ScriptedParaphraser:
+    return ScriptedParaphraser(lambda call, entities: [WORDINGS[call % len(WORDINGS)].format(*entities)])
+
+
+def all_at_once() -> ScriptedParaphraser:
+    return ScriptedParaphraser(lambda call, entities: [wording.format(*entities) for wording in WORDINGS])
+
+
+def texts(prompts: Sequence[PromptTemplate]) -> list[str]:
+    return [prompt.text for prompt in prompts]
+
+
+def test_ten_prompts_the_initial_one_first_then_as_they_came() -> None:
+    prompts = create_prompts(INITIAL, SEEDS, all_at_once(), random.Random(0))
+
+    assert len(prompts) == 10
+    assert texts(prompts)[:3] == [
+        "<ENT0> prevents <ENT1> .",
+        "<ENT1> is stopped by <ENT0> .",
+        "Because of <ENT0>, there is no <ENT1> .",
+    ]
+
+
+def test_new_prompts_are_paraphrased_in_their_turn() -> None:
+    paraphraser = one_a_call()
+
+    prompts = create_prompts(INITIAL, SEEDS[:1], paraphraser, random.Random(0))
+
+    assert len(prompts) == 10
+    assert paraphraser.sentences[:3] == [
+        "mask prevents virus.",
+        "virus is stopped by mask.",
+        "Because of mask, there is no virus.",
+    ]
+
+
+def test_prompts_differ_by_more_than_a_quarter_from_each_other() -> None:
+    prompts = create_prompts(INITIAL, SEEDS, all_at_once(), random.Random(0))
+
+    assert all(similarity(one, other) < 0.75 for one, other in itertools.combinations(prompts, 2))
+
+
+def test_similarity_is_one_minus_edits_by_the_longer_length() -> None:
+    # prevents -> stops: of eight letters the last stays, three go and the other four become "stop".
+    one, other = parse_prompts(["<ENT0> prevents <ENT1> .", "<ENT0> stops <ENT1> ."], arity=2)
+
+    assert similarity(one, other) == pytest.approx(1 - 7 / 24)
+
+
+def test_what_is_too_similar_or_lost_a_slot_is_dropped() -> None:
+    answers = ["{0} prevent {1}.", "{0} prevents it.", "{0} prevents {1} and {1}.", "{1} is stopped by {0}."]
+    paraphraser = ScriptedParaphraser(lambda call, entities: [answer.format(*entities) for answer in answers])
+
+    prompts = create_prompts(INITIAL, SEEDS, paraphraser, random.Random(0))
+
+    assert texts(prompts) == ["<ENT0> prevents <ENT1> .", "<ENT1> is stopped by <ENT0> ."]
+
+
+def test_other_seed_tuples_are_tried_where_one_gives_nothing_new() -> None:
+    paraphraser = ScriptedParaphraser(
+        lambda call, entities: ["{1} is stopped by {0}.".format(*entities)] if entities[0] == "umbrella" else []
+    )
+
+    prompts = create_prompts(INITIAL, SEEDS, paraphraser, random.Random(0))
+
+    assert len(prompts) == 2
+
+
+def test_it_ends_when_nothing_new_comes() -> None:
+    paraphraser = ScriptedParaphraser(lambda call, entities: [])
+
+    prompts = create_prompts(INITIAL, SEEDS, paraphraser, random.Random(0))
+
+    assert prompts == INITIAL
+    assert sorted(paraphraser.sentences) == [
+        "mask prevents virus.",
+        "umbrella prevents rain.",
+        "vaccine prevents disease.",
+    ]
+
+
+def test_initial_prompts_are_all_kept_and_enough_of_them_ask_for_no_paraphrase() -> None:
+    initial = parse_prompts([f"<ENT0> prevents <ENT1> {number} ." for number in range(12)], arity=2)
+    paraphraser = all_at_once()
+
+    assert create_prompts(initial, SEEDS, paraphraser, random.Random(0)) == initial
+    assert paraphraser.sentences == []
+
+
+def test_the_same_random_state_gives_the_same_prompts() -> None:
+    runs = [create_prompts(INITIAL, SEEDS, one_a_call(), random.Random(7)) for _ in range(2)]
+
+    assert runs[0] == runs[1]
+
+
+def test_progress_counts_kept_prompts() -> None:
+    heard: list[Progress] = []
+
+    create_prompts(INITIAL, SEEDS, one_a_call(), random.Random(0), heard.append)
+
+    assert [progress.done for progress in heard] == list(range(1, 10))
+    assert {(progress.stage, progress.total) for progress in heard} == {("prompts", 10)}
+
+
+def test_a_slow_paraphraser_does_not_keep_cancellation_waiting() -> None:
+    answer_may_come = threading.Event()
+    paraphraser = ScriptedParaphraser(lambda call, entities: [str(answer_may_come.wait(timeout=30))])
+    heard: list[Progress] = []
+
+    def cancel_at_the_third_report(progress: Progress) -> None:
+        heard.append(progress)
+        if len(heard) == 3:
+            raise Cancelled("Cancelled.")
+
+    started_at = time.monotonic()
+    with pytest.raises(Cancelled):
+        create_prompts(INITIAL, SEEDS, paraphraser, random.Random(0), cancel_at_the_third_report)
+    took_s = time.monotonic() - started_at
+    answer_may_come.set()
+
+    assert took_s < 3
+
+
+def test_the_paraphrasers_error_reaches_the_caller() -> None:
+    def fail(call: int, entities: Sequence[str]) -> list[str]:
+        raise EngineError("The paraphraser is out of paper.")
+
+    with pytest.raises(EngineError, match="out of paper"):
+        create_prompts(INITIAL, SEEDS, ScriptedParaphraser(fail), random.Random(0))

@@ -1,0 +1,96 @@
+"""The paraphraser that always works: enough prompts for ordinary relations, whatever the LM's taste."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from kgharvest.engine.language_models.loading import load
+from kgharvest.engine.prompts.creation import create_prompts
+from kgharvest.engine.prompts.paraphrase import default_paraphraser
+from kgharvest.engine.prompts.paraphrasers.offline import OfflineParaphraser
+from kgharvest.engine.prompts.template import PromptTemplate
+from tests.engine.prompts.fake_lm import FakeLM
+from tests.engine.tiny_models import tiny_bert
+
+ENTITIES = ("mask", "virus", "paper", "queen", "silk")
+
+
+def test_rewrites_come_first_in_the_order_of_the_lms_liking() -> None:
+    answers = {"Because of mask , there is less _ .": {"virus": 9}, "What mask prevents is _ .": {"virus": 8}}
+    lm = FakeLM(["mask", "virus"], answers)
+
+    sentences = OfflineParaphraser(lm).paraphrase("mask prevents virus.", ["mask", "virus"])
+
+    assert sentences[:2] == ["Because of mask, there is less virus.", "What mask prevents is virus."]
+
+
+def test_every_third_wording_is_the_lms_own_and_frames_come_last() -> None:
+    lm = FakeLM(["mask", "virus", "stops", "prevents"], {"mask _ virus .": {"stops": 9}})
+
+    sentences = OfflineParaphraser(lm).paraphrase("mask prevents virus.", ["mask", "virus"])
+
+    assert sentences[2] == "mask stops virus."
+    assert all("mask prevents virus" in sentence for sentence in sentences[-10:])
+
+
+def test_wordings_that_the_lm_cannot_take_are_left_out() -> None:
+    lm = FakeLM(["mask", "virus"], max_tokens=8)
+
+    sentences = OfflineParaphraser(lm).paraphrase("mask prevents virus.", ["mask", "virus"])
+
+    assert sentences
+    assert all(len(sentence.replace(".", " .").split()) <= 8 for sentence in sentences)
+
+
+@pytest.mark.parametrize("sentence", ["Does a mask prevent a virus?", "A mask prevents it.", "mask mask virus."])
+def test_questions_and_sentences_without_the_entities_are_left_alone(sentence: str) -> None:
+    assert OfflineParaphraser(FakeLM(["mask", "virus"])).paraphrase(sentence, ["mask", "virus"]) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<ENT0> prevents <ENT1> .",
+        "<ENT0> can <ENT1> in <ENT2> .",
+        "<ENT0> is the capital of <ENT1> .",
+        "The capital of <ENT0> is <ENT1> .",
+        "<ENT0> is a <ENT1> .",
+        "<ENT0> and <ENT1> are twin cities .",
+        "<ENT0> was born in <ENT1> .",
+        "<ENT0> gives <ENT1> to <ENT2> because of <ENT3> .",
+        "<ENT0> <ENT1> .",
+    ],
+)
+def test_rules_and_frames_alone_give_ten_prompts(text: str) -> None:
+    prompt = PromptTemplate.parse(text)
+    lm = FakeLM(ENTITIES)  # likes nothing better than anything else
+
+    prompts = create_prompts([prompt], [ENTITIES[: prompt.arity]], default_paraphraser(lm), random.Random(0))
+
+    assert len(prompts) == 10
+    assert prompts[0] == prompt
+
+
+def test_the_published_initial_prompts_get_ten_prompts_each(public_data: Path, tmp_path: Path) -> None:
+    relations = json.loads((public_data / "bertnet" / "relation_info" / "human.json").read_text())
+    lm = load(str(tiny_bert(tmp_path, words=ENTITIES, max_tokens=120)))
+
+    for relation in relations.values():
+        initial = [PromptTemplate.parse(text) for text in relation["init_prompts"]]
+        seeds = [ENTITIES[:arity] for arity in {prompt.arity for prompt in initial}]
+        prompts = create_prompts(initial, seeds, default_paraphraser(lm), random.Random(0))
+        assert len(prompts) == 10
+
+
+def test_the_same_lm_and_random_state_give_the_same_prompts(tmp_path: Path) -> None:
+    folder = str(tiny_bert(tmp_path, max_tokens=120))
+    initial = [PromptTemplate.parse("<ENT0> is the capital of <ENT1> .")]
+    seeds = [("paris", "france"), ("rome", "italy")]
+
+    runs = [create_prompts(initial, seeds, default_paraphraser(load(folder)), random.Random(3)) for _ in range(2)]
+
+    assert runs[0] == runs[1]

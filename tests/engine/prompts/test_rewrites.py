@@ -1,0 +1,102 @@
+"""The rewrite rules: what they make of ordinary prompts, and that no rule can lose a slot."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from string import Formatter
+
+import pytest
+
+from kgharvest.engine.prompts.paraphrasers.offline import bare_clause, framed, rewritten
+from kgharvest.engine.prompts.paraphrasers.rewrites import FRAMES, REWRITES
+from kgharvest.engine.prompts.paraphrasers.rewriting import PARTS, Rewrite
+from kgharvest.engine.prompts.template import SLOT, PromptTemplate
+
+# Parts that may hold a slot, so that a rewrite has to say them exactly once.
+HOLDS_SLOTS = {"A", "B", "C", "agent", "rest", "first", "event", "effect", "whole"}
+
+
+def rewrites_of(text: str) -> set[str]:
+    return {prompt.text for prompt in rewritten(PromptTemplate.parse(text))}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "said"),
+    [
+        ("<ENT0> prevents <ENT1> .", "<ENT1> is prevented by <ENT0> ."),
+        ("<ENT0> guides <ENT1> .", "Guiding <ENT1> is what <ENT0> does ."),
+        ("<ENT0>s carry a <ENT1> .", "A <ENT1> is carried by <ENT0>s ."),
+        ("<ENT0> is produced by <ENT1> .", "<ENT1> produces <ENT0> ."),
+        ("<ENT0> was written by <ENT1> .", "<ENT1> wrote <ENT0> ."),
+        ("<ENT1>s can be carved by <ENT0> .", "<ENT0> can carve <ENT1>s ."),
+        ("<ENT0> can help <ENT1> .", "<ENT1> can be helped by <ENT0> ."),
+        ("<ENT0> can <ENT1> in <ENT2> .", "<ENT0> is able to <ENT1> in <ENT2> ."),
+        ("<ENT0> can <ENT1> in <ENT2> .", "In <ENT2>, <ENT0> can <ENT1> ."),
+        ("<ENT0> is the capital of <ENT1> .", "The capital of <ENT1> is <ENT0> ."),
+        ("<ENT0> is the capital of <ENT1> .", "<ENT0> is <ENT1>'s capital ."),
+        ("The capital of <ENT0> is <ENT1> .", "<ENT1> is the capital of <ENT0> ."),
+        ("A potential risk of <ENT0> is <ENT1> .", "<ENT1> is a potential risk of <ENT0> ."),
+        ("<ENT0> works for <ENT1> .", "It is <ENT1> that <ENT0> works for ."),
+        ("<ENT0> is part of <ENT1> .", "<ENT1> includes <ENT0> ."),
+        ("<ENT0> needs <ENT1> to <ENT2> .", "Without <ENT1>, <ENT0> cannot <ENT2> ."),
+        ("<ENT0> is a very <ENT1> <ENT2> .", "As a <ENT2>, <ENT0> is very <ENT1> ."),
+        ("<ENT0> happens because of <ENT1> .", "Because of <ENT1>, <ENT0> happens ."),
+        ("If you <ENT0>, you will <ENT1> .", "You will <ENT1> if you <ENT0> ."),
+        ("<ENT1> and <ENT0> are separated by the ocean .", "The ocean separates <ENT1> from <ENT0> ."),
+        ("It’s worth celebrating for a <ENT0> to <ENT1> .", "For a <ENT0> to <ENT1> is worth celebrating ."),
+        ("A <ENT0> is taught by a <ENT1> .", "A <ENT1> teaches a <ENT0> ."),
+        ("<ENT0> is the raw material of <ENT1>s .", "<ENT1>s have <ENT0> as its raw material ."),
+    ],
+)
+def test_a_rule_says_it_otherwise(prompt: str, said: str) -> None:
+    assert said in rewrites_of(prompt)
+
+
+@pytest.mark.parametrize("rule", REWRITES, ids=lambda rule: rule.name)
+def test_every_wording_says_every_slot_once(rule: Rewrite) -> None:
+    parts = set(rule.regex.groupindex)
+
+    for says in rule.says:
+        said = [name for _, name, _, _ in Formatter().parse(says) if name]
+        assert set(said) <= parts
+        assert sorted(name for name in said if name in HOLDS_SLOTS) == sorted(parts & HOLDS_SLOTS)
+
+
+def test_the_parts_that_hold_slots_are_known() -> None:
+    own = {name for rule in REWRITES for name in rule.regex.groupindex} - set(PARTS)
+    holding = {name for name, pattern in PARTS.items() if re.fullmatch(pattern, "<ENT0>")}
+
+    assert own | holding == HOLDS_SLOTS
+
+
+def test_rules_and_frames_have_names_and_wordings_of_their_own() -> None:
+    assert len({rule.name for rule in REWRITES}) == len(REWRITES)
+    assert len(set(FRAMES)) == len(FRAMES)
+
+
+def test_a_frame_goes_around_the_clause_and_comes_off_again() -> None:
+    prompt = PromptTemplate.parse("The capital of <ENT0> is <ENT1> .")
+
+    frames = framed(prompt)
+
+    assert "It is well known that the capital of <ENT0> is <ENT1> ." in {frame.text for frame in frames}
+    assert {bare_clause(frame) for frame in frames} == {"the capital of <ENT0> is <ENT1>"}
+
+
+@pytest.mark.parametrize("text", ["USB ports connect <ENT0> and <ENT1> .", "I give <ENT0> to <ENT1> ."])
+def test_acronyms_keep_their_case_inside_a_frame(text: str) -> None:
+    assert f"In general, {text}" in {frame.text for frame in framed(PromptTemplate.parse(text))}
+
+
+def test_all_public_initial_prompts_keep_their_slots(public_data: Path) -> None:
+    for name in ("human", "lama", "ekar_aggr"):
+        relations = json.loads((public_data / "bertnet" / "relation_info" / f"{name}.json").read_text())
+        for text in {text for relation in relations.values() for text in relation["init_prompts"]}:
+            slots = sorted(SLOT.findall(text))
+            if slots != ["0", "1", "2"][: len(slots)]:
+                continue  # a few of the published prompts have slots twice
+            prompt = PromptTemplate.parse(text)
+            for variant in rewritten(prompt) + framed(prompt):
+                assert sorted(SLOT.findall(variant.text)) == slots
