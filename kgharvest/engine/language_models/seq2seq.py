@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-from kgharvest.engine.language_models.loading import check_device, load_config
+from kgharvest.engine.language_models.loading import check_device, load_config, load_part, move
 from kgharvest.engine.types import UnsupportedModel
 
 SPARE_TOKENS = 20  # how much longer than twice the input an output may be
@@ -45,7 +45,8 @@ class Seq2SeqModel:
 def load_seq2seq(name: str, revision: str | None = None, device: str = "cpu") -> Seq2SeqModel:
     """Return the text-to-text model `name` (a hub id or a local folder).
 
-    Raises ModelNotFound, UnsupportedModel, or EngineError for a device that is not there.
+    Raises ModelNotFound, UnsupportedModel, BrokenModel if it does not fit on the device, or EngineError for a device
+    that is not there.
     """
     check_device(device)
     config = load_config(name, revision)
@@ -54,6 +55,6 @@ def load_seq2seq(name: str, revision: str | None = None, device: str = "cpu") ->
             f"The model {name!r} is of type {config.model_type}, which does not rewrite texts; "
             "name an encoder-decoder model trained to paraphrase (T5, BART, PEGASUS)."
         )
-    tokenizer = AutoTokenizer.from_pretrained(name, revision=revision)
-    model = AutoModelForSeq2SeqLM.from_pretrained(name, revision=revision)
-    return Seq2SeqModel(model.eval().requires_grad_(False).to(device), tokenizer, name)
+    tokenizer = load_part(AutoTokenizer, name, revision)
+    model = load_part(AutoModelForSeq2SeqLM, name, revision)
+    return Seq2SeqModel(move(model.eval().requires_grad_(False), device, name), tokenizer, name)

@@ -1,0 +1,273 @@
+"""The chat paraphraser against scripted answers and against a real server on the loopback interface."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import httpx
+import pytest
+
+from kgharvest.engine.prompts.paraphrasers.chat import (
+    API_KEY_VARIABLE,
+    ChatEndpoint,
+    ChatParaphraser,
+    ParaphraserFailed,
+    retry_after_s,
+    sentences_of,
+)
+
+KEY = "sk-very-secret-123"
+URL = "https://llm.example.org/v1"
+ENTITIES = ["mask", "virus"]
+ANSWER = "A mask keeps a virus away.\nThanks to a mask, no virus spreads."
+SENTENCES = ANSWER.splitlines()
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(API_KEY_VARIABLE, KEY)
+
+
+def completion(answer: str | None = ANSWER, **more: object) -> httpx.Response:
+    return httpx.Response(200, json={"choices": [{"message": {"role": "assistant", "content": answer}}], **more})
+
+
+class Script:
+    """A transport that gives one reply after the other, the last one for ever; exceptions are raised."""
+
+    def __init__(self, *replies: httpx.Response | Exception) -> None:
+        self._replies = list(replies)
+        self.requests: list[httpx.Request] = []
+        self.slept_s: list[float] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        reply = self._replies.pop(0) if len(self._replies) > 1 else self._replies[0]
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    def paraphraser(self, url: str = URL, **limits: int) -> ChatParaphraser:
+        return ChatParaphraser(ChatEndpoint(url, "gpt-x", **limits), httpx.MockTransport(self), self.slept_s.append)
+
+    def paraphrase(self, **limits: int) -> list[str]:
+        return self.paraphraser(**limits).paraphrase("A mask prevents a virus.", ENTITIES)
+
+
+def test_the_request_names_model_sentence_and_entities_and_carries_the_key() -> None:
+    script = Script(completion())
+
+    assert script.paraphrase() == SENTENCES
+
+    (request,) = script.requests
+    body = json.loads(request.content)
+    assert str(request.url) == f"{URL}/chat/completions"
+    assert request.headers["Authorization"] == f"Bearer {KEY}"
+    assert body["model"] == "gpt-x"
+    assert body["max_tokens"] > 0
+    assert 'exactly once, unchanged: "mask", "virus"' in body["messages"][0]["content"]
+    assert "Sentence: A mask prevents a virus." in body["messages"][0]["content"]
+
+
+def test_without_a_key_none_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(API_KEY_VARIABLE)
+    script = Script(completion())
+
+    script.paraphrase()
+
+    assert "Authorization" not in script.requests[0].headers
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        httpx.Response(429),
+        httpx.Response(500),
+        httpx.Response(503),
+        httpx.ReadTimeout("slow"),
+        httpx.ConnectError("nobody there"),
+    ],
+    ids=["429", "500", "503", "timeout", "no connection"],
+)
+def test_passing_trouble_is_tried_again_with_growing_waits(trouble: httpx.Response | Exception) -> None:
+    script = Script(trouble, trouble, trouble, completion())
+
+    assert script.paraphrase() == SENTENCES
+    assert script.slept_s == [1, 2, 4]
+
+
+def test_retry_after_is_honoured() -> None:
+    script = Script(httpx.Response(429, headers={"Retry-After": "7"}), completion())
+
+    script.paraphrase()
+
+    assert script.slept_s == [7]
+
+
+def test_a_wait_of_hours_is_refused() -> None:
+    script = Script(httpx.Response(429, headers={"Retry-After": "7200"}))
+
+    with pytest.raises(ParaphraserFailed, match="asks to wait 7200 s; try again after that time"):
+        script.paraphrase()
+    assert len(script.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("header", "wait_s"),
+    [
+        ("30", 30.0),
+        ("Sat, 21 Nov 2026 10:00:30 GMT", 30.0),
+        ("Sat, 21 Nov 2026 09:00:00 GMT", 0.0),
+        ("soon", None),
+        ("", None),
+    ],
+)
+def test_retry_after_is_given_in_seconds_or_as_a_date(header: str, wait_s: float | None) -> None:
+    assert retry_after_s(header, now=datetime(2026, 11, 21, 10, 0, 0, tzinfo=UTC)) == wait_s
+
+
+@pytest.mark.parametrize(
+    ("reply", "says"),
+    [
+        (httpx.Response(500), "answered with status 500, 5 times in a row"),
+        (httpx.ReadTimeout("slow"), "gave no answer within 60 s, 5 times in a row"),
+        (httpx.ConnectError("nobody"), r"cannot be reached \(ConnectError\), 5 times in a row"),
+        (httpx.Response(401, json={"error": {"message": f"Incorrect API key {KEY}"}}), "refuses the key"),
+        (httpx.Response(404), "knows no model 'gpt-x'"),
+        (httpx.Response(400, text="no such field"), r"refuses the request \(status 400\)"),
+        (httpx.Response(302, headers={"Location": "https://elsewhere.example"}), r"status 302"),
+        (httpx.Response(200, text="<html>Welcome</html>"), "not with a chat completion"),
+        (httpx.Response(200, json={"choices": []}), "not with a chat completion"),
+        (httpx.Response(200, json=["hello"]), "not with a chat completion"),
+        (httpx.Response(200, json={"choices": [{"message": {"content": ["a", "b"]}}]}), "not with a chat completion"),
+    ],
+)
+def test_failures_are_one_sentence_without_the_key(
+    reply: httpx.Response | Exception, says: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+
+    with pytest.raises(ParaphraserFailed, match=says) as caught:
+        Script(reply).paraphrase()
+
+    sentence = str(caught.value)
+    assert sentence.endswith(".")
+    assert "\n" not in sentence
+    assert KEY not in sentence + caplog.text + repr(caught.value.__cause__)
+
+
+def test_the_cap_on_calls_counts_every_request() -> None:
+    script = Script(httpx.Response(500), httpx.Response(500), completion())
+    paraphraser = script.paraphraser(max_calls=3)
+
+    paraphraser.paraphrase("A mask prevents a virus.", ENTITIES)
+    with pytest.raises(ParaphraserFailed, match=r"has used 3 of 3 calls .* raise its spend cap"):
+        paraphraser.paraphrase("A mask prevents a virus.", ENTITIES)
+
+    assert len(script.requests) == 3
+
+
+def test_the_cap_on_tokens_leaves_room_for_the_answer() -> None:
+    script = Script(completion(usage={"total_tokens": 700}))
+    paraphraser = script.paraphraser(max_tokens=2000)
+
+    for _ in range(2):  # 0 and 700 used: a reply of at most 1000 fits in; 1400: it does not
+        paraphraser.paraphrase("A mask prevents a virus.", ENTITIES)
+    with pytest.raises(ParaphraserFailed, match="1400 of 2000 tokens"):
+        paraphraser.paraphrase("A mask prevents a virus.", ENTITIES)
+
+
+def test_tokens_are_estimated_where_the_endpoint_does_not_count() -> None:
+    paraphraser = Script(completion(answer="x" * 4000)).paraphraser()
+
+    paraphraser.paraphrase("A mask prevents a virus.", ENTITIES)
+
+    assert 1000 <= paraphraser.n_tokens < 1300
+
+
+def test_models_that_name_the_limit_otherwise_are_asked_again() -> None:
+    refusal = {"error": {"message": "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."}}
+    script = Script(httpx.Response(400, json=refusal), completion())
+
+    assert script.paraphrase() == SENTENCES
+    assert "max_completion_tokens" in json.loads(script.requests[1].content)
+
+
+@pytest.mark.parametrize("url", ["", "llm.example.org/v1", "ftp://llm.example.org", "https://", "http://a:b"])
+def test_the_address_must_be_a_web_address(url: str) -> None:
+    with pytest.raises(ParaphraserFailed, match="no http"):
+        Script(completion()).paraphraser(url)
+
+
+def test_a_password_in_the_address_is_refused_and_not_repeated() -> None:
+    with pytest.raises(ParaphraserFailed, match=API_KEY_VARIABLE) as caught:
+        Script(completion()).paraphraser("https://me:hunter2@llm.example.org/v1")
+
+    assert "hunter2" not in str(caught.value)
+
+
+def test_answers_are_cleaned_of_marks_and_thoughts() -> None:
+    answer = (
+        '<think>\nFirst, a mask ...\n</think>\n\n1. A mask stops it.\n- "It stops."\n  2) “Stop it.”\n' + "so " * 61
+    )
+
+    assert sentences_of(answer) == ["A mask stops it.", "It stops.", "Stop it."]
+
+
+def test_an_empty_answer_is_no_paraphrase() -> None:
+    assert Script(completion(answer=None)).paraphrase() == []
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Is busy once, then answers; remembers what it was asked."""
+
+    asked: list[tuple[str, str | None, dict]] = []
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.asked.append((self.path, self.headers["Authorization"], body))
+        is_busy = len(self.asked) == 1
+        self.send_response(503 if is_busy else 200)
+        self.send_header("Retry-After", "0")
+        self.end_headers()
+        if not is_busy:
+            self.wfile.write(completion().content)
+
+    def log_message(self, *args: object) -> None:
+        """Keep quiet."""
+
+
+@pytest.fixture
+def server() -> Iterator[ThreadingHTTPServer]:
+    Handler.asked.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def test_a_real_server_is_asked_again_when_it_was_busy(server: ThreadingHTTPServer) -> None:
+    url = f"http://127.0.0.1:{server.server_port}/v1"
+
+    sentences = ChatParaphraser(ChatEndpoint(url, "gpt-x")).paraphrase("A mask prevents a virus.", ENTITIES)
+
+    assert sentences == SENTENCES
+    assert [(path, key) for path, key, _ in Handler.asked] == [("/v1/chat/completions", f"Bearer {KEY}")] * 2
+
+
+def test_a_server_that_is_gone_is_reported(free_port: int) -> None:
+    endpoint = ChatEndpoint(f"http://127.0.0.1:{free_port}/v1", "gpt-x", max_attempts=2)
+
+    with pytest.raises(ParaphraserFailed, match=r"127\.0\.0\.1 cannot be reached \(ConnectError\), 2 times in a row"):
+        ChatParaphraser(endpoint, sleep=lambda seconds: None).paraphrase("A mask prevents a virus.", ENTITIES)
+
+
+@pytest.fixture
+def free_port() -> int:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        return server.server_port

@@ -1,0 +1,81 @@
+"""The seq2seq paraphraser with a tiny T5 and a tiny BART."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration
+
+from kgharvest.engine.prompts.paraphrasers.seq2seq import Seq2SeqParaphraser
+from kgharvest.engine.types import ModelNotFound, UnsupportedModel
+from tests.engine.tiny_models import tiny_bart, tiny_bert
+
+SENTENCE = "paris is the capital of france ."
+ENTITIES = ["paris", "france"]
+
+
+def tiny_t5(folder: Path) -> Path:
+    """Save a T5 with random weights that writes up to 40 of the sentence's words."""
+    vocabulary = ["<pad>", "</s>", "<unk>", "paraphrase:", *sorted(set(SENTENCE.split()))]
+    backend = Tokenizer(models.WordLevel({word: index for index, word in enumerate(vocabulary)}, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    backend.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend, pad_token="<pad>", eos_token="</s>", unk_token="<unk>"
+    )
+    torch.manual_seed(0)
+    config = T5Config(
+        vocab_size=len(vocabulary), d_model=16, d_kv=8, d_ff=32, num_layers=1, num_heads=2, decoder_start_token_id=0
+    )
+    T5ForConditionalGeneration(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def t5(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(tiny_t5(tmp_path_factory.mktemp("t5")))
+
+
+def test_beams_are_distinct_and_the_same_every_time(t5: str) -> None:
+    runs = [Seq2SeqParaphraser(t5).paraphrase(SENTENCE, ENTITIES) for _ in range(2)]
+
+    assert runs[0] == runs[1]
+    assert len(runs[0]) == len(set(runs[0])) > 1
+    assert SENTENCE not in runs[0]
+
+
+def test_samples_depend_on_the_seed_and_leave_torchs_random_state_alone(t5: str) -> None:
+    before = torch.random.get_rng_state()
+
+    first, again, other = (Seq2SeqParaphraser(t5, seed=seed).paraphrase(SENTENCE, ENTITIES) for seed in (1, 1, 2))
+
+    assert first == again != other
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_the_prefix_reaches_the_model(t5: str) -> None:
+    with_prefix = Seq2SeqParaphraser(t5, prefix="paraphrase: ").paraphrase(SENTENCE, ENTITIES)
+
+    assert with_prefix != Seq2SeqParaphraser(t5).paraphrase(SENTENCE, ENTITIES)
+
+
+def test_a_bart_paraphrases_too(tmp_path: Path) -> None:
+    assert Seq2SeqParaphraser(str(tiny_bart(tmp_path)), seed=0).paraphrase(SENTENCE, ENTITIES)
+
+
+def test_the_name_is_that_of_the_model_and_loading_waits_for_the_first_call() -> None:
+    assert Seq2SeqParaphraser("somebody/paraphraser").name == "seq2seq:somebody/paraphraser"
+
+
+def test_a_folder_without_a_model_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(ModelNotFound, match="holds no whole model"):
+        Seq2SeqParaphraser(str(tmp_path)).paraphrase(SENTENCE, ENTITIES)
+
+
+def test_a_model_that_rewrites_nothing_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedModel, match="does not rewrite texts"):
+        Seq2SeqParaphraser(str(tiny_bert(tmp_path))).paraphrase(SENTENCE, ENTITIES)
