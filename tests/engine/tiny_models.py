@@ -178,7 +178,8 @@ def spread(name: str, weight: torch.Tensor) -> float:
 
 
 def letters(words: Iterable[str]) -> list[str]:
-    return sorted(set("".join(words)) | set(PUNCTUATION))
+    """Return the words' letters; every tokenizer knows the letter a."""
+    return sorted({*"".join(words), *PUNCTUATION, "a"})
 
 
 def number(tokens: Iterable[str]) -> dict[str, int]:

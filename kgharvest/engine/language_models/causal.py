@@ -8,11 +8,12 @@ Sentence: (1) is the capital of (2) .
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from kgharvest.engine.language_models.base import EncodedPrompt, Pattern, Query, TokenIds
+from kgharvest.engine.language_models.base import EncodedPrompt, Pattern, Query, Tick, TokenIds
 from kgharvest.engine.language_models.pretrained import Head, PretrainedLM
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import UnsupportedModel
@@ -60,9 +61,27 @@ class CausalLM(PretrainedLM):
         ids = written_so_far(prompt, [length + len(self.entity_end) for length in pattern], filled)
         return self._ask(ids, len(ids) - 1)
 
+    def vectors(self, queries: Sequence[Query], batch_size: int, tick: Tick) -> torch.Tensor:
+        # In this order, questions about one prompt meet in one batch and share what they have read.
+        order = sorted(range(len(queries)), key=lambda index: queries[index].ids)
+        vectors = super().vectors([queries[index] for index in order], batch_size, tick)
+        return torch.empty_like(vectors).index_copy_(0, torch.tensor(order, device=vectors.device), vectors)
+
     def _hidden(self, ids: torch.Tensor) -> torch.Tensor:
         hidden: torch.Tensor = self._network(input_ids=ids, use_cache=False).last_hidden_state
         return hidden
+
+    def _hidden_at(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        return torch.cat([self._last_hidden(rows, n_shared) for rows, n_shared in runs_that_share(ids)])
+
+    def _last_hidden(self, ids: torch.Tensor, n_shared: int) -> torch.Tensor:
+        """Return (B, d), the output at the last of `ids` (B, T); the first `n_shared` are the same and read once."""
+        if not n_shared:
+            return self._hidden(ids)[:, -1]
+        read = self._network(input_ids=ids[:1, :n_shared], use_cache=True).past_key_values
+        read.batch_repeat_interleave(len(ids))
+        hidden: torch.Tensor = self._network(input_ids=ids[:, n_shared:], past_key_values=read).last_hidden_state
+        return hidden[:, -1]
 
 
 def written_so_far(prompt: EncodedPrompt, lines: list[int], filled: TokenIds) -> TokenIds:
@@ -74,3 +93,15 @@ def written_so_far(prompt: EncodedPrompt, lines: list[int], filled: TokenIds) ->
             break
         filled = filled[length:]
     return ids
+
+
+def runs_that_share(ids: torch.Tensor) -> list[tuple[torch.Tensor, int]]:
+    """Split sorted `ids` (B, T) into runs of rows that begin alike, with the number of tokens that each run shares.
+
+    Rows that share less than half go apart; a row alone shares nothing.
+    """
+    length = ids.shape[1]
+    shared = (ids[1:] == ids[:-1]).cumprod(dim=1).sum(dim=1).clamp(max=length - 1)  # (B - 1,), with the row before
+    ends = [row + 1 for row, n_shared in enumerate(shared.tolist()) if 2 * n_shared < length]
+    runs = zip([0, *ends], [*ends, len(ids)], strict=True)
+    return [(ids[start:end], int(shared[start : end - 1].min()) if end - start > 1 else 0) for start, end in runs]

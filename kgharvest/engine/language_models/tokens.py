@@ -18,6 +18,8 @@ from kgharvest.engine.types import BadPrompt, BadSeed, UnsupportedModel
 CONTINUATION = "##"  # WordPiece: "##ing" continues a word
 BYTE_LEVEL_SPACE, SENTENCEPIECE_SPACE = "Ġ", "▁"  # "Ġdog" and "▁dog" begin one
 SPACE = re.compile(r"\s+")
+# Llama's templates write today's date otherwise, and Qwen's leave room for thoughts; others ignore these.
+CHAT_OPTIONS = {"date_string": "1 Jan 2025", "enable_thinking": False}
 
 
 class Tokens:
@@ -64,7 +66,7 @@ class Tokens:
         if not self._tokenizer.chat_template:
             return self.prefix + self._ids(instruction + answer)
         chat = [{"role": "user", "content": instruction}]
-        text = self._tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+        text = self._tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True, **CHAT_OPTIONS)
         return self._ids(text + answer)
 
     def continuing(self, text: str) -> TokenIds:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from kgharvest.engine.language_models.causal import MODEL_TYPES, CausalLM, instruction
+from kgharvest.engine.language_models.causal import MODEL_TYPES, CausalLM, instruction, runs_that_share
 from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import UnsupportedModel
@@ -111,12 +111,64 @@ def test_an_lm_with_a_chat_template_gets_the_instruction_as_its_user_s_message(m
     assert query.ids.count(tokenizer.bos_token_id) == 1
 
 
+def test_a_chat_template_that_writes_the_date_gets_the_same_date_every_day(tmp_path):
+    tokenizer = AutoTokenizer.from_pretrained(tiny_gpt2(tmp_path))
+    tokenizer.chat_template = "{% if not date_string %}{% set date_string = strftime_now('%d') %}{% endif %}" + (
+        "date: {{ date_string }}. " + CHAT
+    )
+    tokenizer.save_pretrained(tmp_path)
+    lm = load(str(tmp_path))
+
+    text = tokenizer.decode(lm.encode_prompt(CAPITAL).segments[0])
+
+    assert text.startswith("date: 1 Jan 2025. ")
+
+
 def test_a_tokenizer_that_drops_line_breaks_is_unsupported(tmp_path, folder_of):
     model = AutoModelForCausalLM.from_pretrained(folder_of("gpt2"))
     tokenizer = AutoTokenizer.from_pretrained(folder_of("xlm_roberta"))
 
     with pytest.raises(UnsupportedModel, match="no line break; choose a causal LM that writes lines"):
         CausalLM(model, tokenizer, "tiny", None)
+
+
+def test_prompts_whose_questions_are_mixed_are_answered_like_each_alone(lm, rome_italy):
+    prompts = [lm.encode_prompt(PromptTemplate.parse(f"<ENT1> {middle} <ENT0> .")) for middle in ("is", "in", "is a")]
+    queries = [lm.query(prompt, (1, 1), rome_italy[:filled]) for filled in (0, 1, 2, 3) for prompt in prompts]
+
+    vectors = lm.vectors(queries, 256, lambda: None)
+
+    alone = torch.cat([lm.vectors([query], 1, lambda: None) for query in queries])
+    torch.testing.assert_close(vectors, alone, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([[1, 2, 3, 4]], [(1, 0)]),
+        ([[1, 2, 3, 4], [1, 2, 3, 5]], [(2, 3)]),
+        ([[1, 2, 3, 4], [1, 2, 3, 4]], [(2, 3)]),  # the last token is always read, for its output is asked
+        ([[1, 2, 3, 4], [1, 2, 3, 5], [1, 2, 9, 9]], [(3, 2)]),
+        ([[1, 2, 3, 4], [1, 2, 3, 5], [1, 8, 9, 9]], [(2, 3), (1, 0)]),
+        ([[1, 2, 3, 4], [7, 7, 7, 7], [7, 7, 8, 8]], [(1, 0), (2, 2)]),
+    ],
+)
+def test_rows_that_share_at_least_half_are_one_run(rows, expected):
+    assert [(len(run), n_shared) for run, n_shared in runs_that_share(torch.tensor(rows))] == expected
+
+
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+def test_reading_a_shared_beginning_once_changes_no_answer(model_type):
+    model = AutoModelForCausalLM.from_config(tiny_config(model_type)).eval()
+    ids = torch.tensor([[*range(9), 20, 21], [*range(9), 22, 23], [*range(9), 24, 25]])
+
+    with torch.no_grad():
+        read = model.base_model(input_ids=ids[:1, :9], use_cache=True).past_key_values
+        read.batch_repeat_interleave(3)
+        hidden = model.base_model(input_ids=ids[:, 9:], past_key_values=read).last_hidden_state[:, -1]
+        expected = model.base_model(input_ids=ids).last_hidden_state[:, -1]
+
+    torch.testing.assert_close(hidden, expected, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
