@@ -22,6 +22,8 @@ harvesting = [
 urlpatterns = [
     path("", views.home, name="home"),
     path("", include((harvesting, "kgharvest"))),
+    path("", include("annotation.urls")),
+    path("", include("evaluation.urls")),
     path("accounts/", include("django.contrib.auth.urls")),
     path("admin/", admin.site.urls),
 ]
