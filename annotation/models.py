@@ -12,7 +12,8 @@ import secrets
 from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
-from django.db.models import Exists, F, OuterRef, Q
+from django.db.models import Count, Exists, F, OuterRef, Q, Sum
+from django.db.models.functions import Coalesce
 from django.urls import reverse
 
 from annotation.verdicts import Verdict
@@ -185,6 +186,12 @@ class JudgmentTaskQuerySet(models.QuerySet):
         """Leave out what the annotator has judged or holds."""
         taken = Assignment.objects.filter(task=OuterRef("pk"), annotator=annotator).taken()
         return self.filter(~Exists(taken))
+
+    def tally(self) -> dict[str, int]:
+        """Return in one query how far the tasks are: judgments, leases and verdicts."""
+        verdicts = {verdict.value: Count("pk", filter=Q(verdict=verdict.value)) for verdict in Verdict}
+        sums = {name: Coalesce(Sum(name), 0) for name in ("n_judgments", "n_wanted", "n_leased")}
+        return self.aggregate(n_tasks=Count("pk"), incomplete=Count("pk", filter=Q(verdict="")), **verdicts, **sums)
 
     def without_gold(self):
         return self.filter(is_gold=False)

@@ -11,6 +11,7 @@ from annotation.models import Round
 from kgharvest.errors import DomainError
 
 NAME = re.compile(r"[-\w]{1,100}", re.ASCII)
+RESERVED = {"new"}  # addresses of pages
 LARGEST_SEED = 2**63 - 1
 LONGEST_INSTRUCTIONS = 20_000  # characters
 
@@ -69,7 +70,7 @@ def parse_round_spec(document: Any) -> RoundSpec:
 
 def _check_round(fields: Mapping[str, Any]) -> None:
     name = fields["name"]
-    if not isinstance(name, str) or not NAME.fullmatch(name):
+    if not isinstance(name, str) or not NAME.fullmatch(name) or name in RESERVED:
         raise BadRoundSpec(f"{name!r} is no name for a round; use up to 100 letters, digits, - and _.")
     if not isinstance(fields["cells"], list) or not fields["cells"]:
         raise BadRoundSpec('\'cells\' of the round must be a list with at least one cell, such as {"job": 3, "n": 50}.')

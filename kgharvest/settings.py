@@ -216,7 +216,8 @@ REST_FRAMEWORK = {
 }
 SPECTACULAR_SETTINGS = {"TITLE": "kgharvest", "VERSION": "0.1.0", "SERVE_INCLUDE_SCHEMA": False}
 
-HOME_CONTEXT: list[str] = []  # functions of other apps: request -> what they add to the start page
+# What other apps add to the start page: functions of the request.
+HOME_CONTEXT = ["annotation.views.home_context", "evaluation.views.home_context"]
 
 # Jobs. The broker only rings the bell: what a job is and who works on it is in the database (kgharvest.services.jobs).
 JOB_RUNNERS = {"harvest": "kgharvest.services.harvests.run_harvest"}
@@ -256,5 +257,9 @@ LOGGING = {
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": "INFO"},
-    "loggers": {"django": {"handlers": ["console"], "level": "INFO", "propagate": False}, "axes": {"level": "WARNING"}},
+    "loggers": {
+        "django": {"handlers": ["console"], "level": "INFO", "propagate": False},
+        "axes": {"level": "WARNING"},
+        "kombu.connection": {"level": "ERROR"},  # it warns that the filesystem broker has no host name
+    },
 }

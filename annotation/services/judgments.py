@@ -65,6 +65,12 @@ def submit_judgment(annotator: Annotator, answer: Answer, now: datetime) -> Judg
         raise
 
 
+def recent_judgments(annotator: Annotator, n: int) -> list[Judgment]:
+    """Return the annotator's last words on the tasks judged last, newest first."""
+    current = Judgment.objects.current().filter(annotator=annotator).select_related("task")
+    return list(current.order_by("-judged_at")[:n])
+
+
 def _check(answer: Answer) -> None:
     if answer.label not in Label.values:
         raise BadAnswer(f"{answer.label!r:.40} is no label; use one of {', '.join(Label.values)}.")

@@ -1,0 +1,78 @@
+"""What researchers fill in to open a round, and what annotators send."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+
+from annotation.models import Label, Round
+from annotation.services.judgments import Answer
+from kgharvest.models import HarvestJob
+
+DEFAULT_INSTRUCTIONS = """\
+Read the statement and say whether it is true in general.
+
+True: it holds as a rule, for a typical case.
+False: it does not hold, or makes no sense of the things it names.
+Unjudgeable: you cannot tell, even after looking it up, or you do not understand it."""
+
+
+class JobChoices(forms.ModelMultipleChoiceField):
+    def label_from_instance(self, job: HarvestJob) -> str:
+        cell = f"{job.relation.path} × {job.language_model.short_name} × {job.setting}"
+        return f"{cell}: {job.n_tuples} tuples (job {job.pk})"
+
+
+class RoundForm(forms.Form):
+    """A round on several harvests, sampled alike."""
+
+    name = forms.SlugField(
+        max_length=100, help_text="Letters, digits, - and _. Annotators see it: name no LM and no setting."
+    )
+    study = forms.CharField(max_length=100, initial="Default", help_text="Its members see the round and its reports.")
+    jobs = JobChoices(
+        HarvestJob.objects.with_cell().succeeded().filter(n_tuples__gt=0).order_by("-pk"),
+        label="Harvests",
+        help_text="Finished ones, each cell once. Hold Ctrl to choose several.",
+    )
+    n = forms.IntegerField(
+        label="Statements per harvest", min_value=1, required=False, initial=20, help_text="Empty takes all of the cut."
+    )
+    cut = forms.CharField(
+        max_length=50,
+        required=False,
+        help_text="Sample from the best part only: top:100, share:0.5, base:10, score:-9.",
+    )
+    judgments_per_task = forms.IntegerField(label="Judgments per statement", min_value=1, max_value=99, initial=3)
+    batch_size = forms.IntegerField(
+        label="Statements in hand",
+        min_value=1,
+        max_value=100,
+        initial=10,
+        help_text="Reserved for one annotator at a time.",
+    )
+    seed = forms.IntegerField(min_value=0, initial=0, help_text="The same seed draws the same sample.")
+    instructions = forms.CharField(
+        max_length=20_000, required=False, initial=DEFAULT_INSTRUCTIONS, widget=forms.Textarea(attrs={"rows": 7})
+    )
+
+    def document(self) -> dict[str, Any]:
+        """Return what `open_round` takes, once the form is valid."""
+        asked = self.cleaned_data
+        cells = [{"job": job.pk, "n": asked["n"], "cut": asked["cut"]} for job in asked["jobs"]]
+        same = ("name", "study", "judgments_per_task", "batch_size", "seed", "instructions")
+        return {name: asked[name] for name in same} | {"cells": cells, "source": str(Round.Source.PEOPLE)}
+
+
+class AnswerForm(forms.Form):
+    """One answer. seconds: how long the statement was in sight, if the page could tell."""
+
+    task = forms.IntegerField(min_value=1)
+    label = forms.ChoiceField(choices=Label.choices)
+    client_uuid = forms.UUIDField()
+    seconds = forms.FloatField(min_value=0, max_value=24 * 3600, required=False)
+
+    def answer(self) -> Answer:
+        asked = self.cleaned_data
+        return Answer(asked["task"], asked["label"], asked["client_uuid"], asked["seconds"])
