@@ -1,7 +1,9 @@
 """The baseline of the benches: Algorithm 1 of the BertNet paper, depth first, one forward per prompt and state.
 
-Straightforward PyTorch: batch size 1, the full LM head at every position, a sorted vocabulary at every state. With an
-entity cap it is not exact (the cap is applied in visiting order, as the reference code does); without one it is.
+Straightforward PyTorch: batch size 1, the full LM head at every position, a sorted vocabulary at every state. As
+printed, Algorithm 1 prunes below the first entity only, so every first entity costs a state; like the reference code this stops
+at the N best of them. `prunes_first` prunes there, too. With an entity cap it is not exact (the cap is applied in
+visiting order, as the reference code does); without one and with `prunes_first` it is.
 """
 
 from __future__ import annotations
@@ -16,13 +18,14 @@ import torch
 class DepthFirstSearch:
     """`ask(prompt_index, pattern, filled)` gives the ids and the position of the next token to fill."""
 
-    def __init__(self, model, ask, weights, is_entity, starts, wanted, cap=None):
+    def __init__(self, model, ask, weights, is_entity, starts, wanted, cap=None, prunes_first=False):
         self.model, self.ask, self.weights = model, ask, weights
         self.is_entity, self.starts = is_entity, starts
-        self.wanted, self.cap = wanted, cap
+        self.wanted, self.cap, self.prunes_first = wanted, cap, prunes_first
         self.heap: list[tuple[float, tuple[int, ...]]] = []
         self.repeats: Counter[int] = Counter()
         self.n_forwards = 0
+        self.n_first = 0  # first entities visited
 
     def run(self, arity):
         """Return the tuples (one token an entity) with the largest MTL, best first: [(mtl, tokens)]."""
@@ -46,9 +49,13 @@ class DepthFirstSearch:
         logprobs = self.logprobs(filled)
         for token in np.argsort(-logprobs):
             value = min(mtl, float(logprobs[token]))
-            if len(self.heap) == self.wanted and value < self.heap[0][0]:
+            is_hopeless = len(self.heap) == self.wanted and value < self.heap[0][0]
+            if is_hopeless and (filled or self.prunes_first):
                 return
             if self.starts[token] and not self.is_saturated((*filled, token)) and self.is_entity(filled, int(token)):
+                if not filled and self.n_first == self.wanted:
+                    return
+                self.n_first += not filled
                 self.visit((*filled, int(token)), value)
 
     def push(self, filled, mtl):

@@ -13,18 +13,22 @@ import json
 import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from transformers import AutoModelForMaskedLM, AutoTokenizer, BertConfig, BertForMaskedLM
 
 from benches.depth_first import DepthFirstSearch
 from benches.depth_first import compatibility as plain_consistency
 from kgharvest.embedded_lm import MODELS
 from kgharvest.engine import harvest as pipeline
-from kgharvest.engine.filters import EntityFilter, words_of
+from kgharvest.engine.filters import EntityFilter
+from kgharvest.engine.language_models.batching import same_length_batches
 from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.lexicon import Entity, Lexicon
 from kgharvest.engine.prompts.template import PromptTemplate
@@ -32,6 +36,7 @@ from kgharvest.engine.search import BestFirstSearch, WeighedPrompt
 from kgharvest.engine.types import HarvestParams, ignore
 
 N_PROMPTS = 6
+BARE_TOKENS = 1024  # tokens a bare forward holds: neither too few to be efficient nor too many for the caches
 RELATION_SETS = Path(__file__).resolve().parent.parent / "kgharvest" / "relation_sets"
 
 
@@ -85,10 +90,15 @@ def compare_search(setup, wanted, cap):
         )
 
     weights = [prompt.weight for prompt in setup.weighted]
-    baseline = DepthFirstSearch(setup.plain, setup.ask, weights, is_entity, setup.lm.starts_entity, wanted, cap)
-    theirs, tuples = cpu_seconds(lambda: baseline.run(arity))
-    same = {one.tokens for one in search.found} & {tokens for _, tokens in tuples}
-    return ours, theirs, search.n_states, baseline.n_forwards, len(search.found), len(tuples), len(same)
+    found = {one.tokens for one in search.found}
+    rows = []
+    for prunes_first in (False, True):
+        plain = DepthFirstSearch(
+            setup.plain, setup.ask, weights, is_entity, setup.lm.starts_entity, wanted, cap, prunes_first
+        )
+        seconds, tuples = cpu_seconds(partial(plain.run, arity))
+        rows.append((seconds, plain.n_forwards, len(found & {tokens for _, tokens in tuples})))
+    return ours, search.n_states, len(found), rows
 
 
 def compare_rescoring(setup, wanted):
@@ -114,16 +124,37 @@ def compare_rescoring(setup, wanted):
     return ours, theirs, worst
 
 
-def compare_with_bare_forward(lm, setup, n_sequences=64):
-    """CPU seconds of the engine's vectors + logits against the bare batched encoder forward of the same sequences."""
-    words = [i for i in np.flatnonzero(lm.starts_entity)[:n_sequences]]
-    queries = [setup.ask(0, (1, 1), (int(word),)) for word in words]
-    ids = torch.tensor([query.ids for query in queries])
-    with torch.inference_mode():
-        setup.plain.base_model(input_ids=ids[:8])
-        bare = min(cpu_seconds(lambda: setup.plain.base_model(input_ids=ids))[0] for _ in range(5))
-    ours = min(cpu_seconds(lambda: lm.logits(lm.vectors(queries, 256, lambda: None)))[0] for _ in range(5))
-    return ours, bare
+def compare_with_bare_forward(setup, n_states):
+    """Return CPU seconds of a search of `n_states` states, and of bare forwards of the same sequences, batched."""
+    asked = []
+    vectors = setup.lm.vectors
+
+    def spy(queries, batch_size, tick):
+        asked.append(list(dict.fromkeys(queries)))
+        return vectors(queries, batch_size, tick)
+
+    setup.lm.vectors = spy
+    params = HarvestParams(state_budget=n_states)
+    entity_filter = EntityFilter([prompt.template for prompt in setup.weighted])
+    search = BestFirstSearch(setup.lm, setup.prompts, entity_filter, params, lambda n_found: None)
+    ours, _ = cpu_seconds(lambda: search.run([(1,) * setup.weighted[0].template.arity]))
+
+    @torch.inference_mode()
+    def bare():
+        for queries in asked:
+            for rows in same_length_batches(queries, params.batch_size, BARE_TOKENS):
+                setup.plain.base_model(input_ids=torch.tensor([queries[row].ids for row in rows]))
+
+    return ours, cpu_seconds(bare)[0], sum(map(len, asked))
+
+
+def base_sized(tokenizer_folder, folder):
+    """Save a BERT of base size with random weights and the vocabulary of another LM."""
+    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
+    torch.manual_seed(0)
+    BertForMaskedLM(BertConfig(vocab_size=len(tokenizer), initializer_range=0.05)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
 
 
 def main():
@@ -134,14 +165,13 @@ def main():
     parser.add_argument("--ternary", default="a_do_b_at")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    from transformers import AutoModelForMaskedLM
-
     folder = str(MODELS.get(arguments.model, arguments.model))
     lm, plain = load(folder), AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float32).eval()
     relations = json.loads((RELATION_SETS / f"{arguments.set}.json").read_text())["relations"]
     by_name = {relation["name"]: relation for relation in relations}
     print(f"{arguments.model}: {sum(p.numel() for p in plain.parameters()):,} parameters, vocabulary {lm.vocab_size:,}")
-    print("search                       ours s  plain s  ratio  states  forwards  ours/plain tuples  same")
+    print("plain: Algorithm 1 as printed, at the N best first entities; pruned: at the first entity, too")
+    print(f"{'search':28} ours s  states  found | plain s  ratio forwards  same | pruned  ratio forwards  same")
     for name, wanted, cap in [
         (arguments.relation, 100, 10),
         (arguments.relation, 100, None),
@@ -151,12 +181,11 @@ def main():
         (arguments.ternary, 100, None),
     ]:
         setup = set_up(lm, plain, by_name[name])
-        ours, theirs, states, forwards, n_ours, n_theirs, same = compare_search(setup, wanted, cap)
-        label = f"{name} N={wanted} cap={cap}"
-        print(
-            f"{label:28} {ours:6.2f} {theirs:8.2f} {theirs / ours:6.1f} {states:7} {forwards:9} "
-            f"{n_ours:9}/{n_theirs:<8} {same:5}"
+        ours, states, n_found, rows = compare_search(setup, wanted, cap)
+        columns = " | ".join(
+            f"{seconds:7.2f} {seconds / ours:6.1f} {forwards:8} {same:5}" for seconds, forwards, same in rows
         )
+        print(f"{f'{name} N={wanted} cap={cap}':28} {ours:6.3f} {states:7} {n_found:6} | {columns}", flush=True)
     for name in (arguments.relation, arguments.ternary):
         setup = set_up(lm, plain, by_name[name])
         ours, theirs, worst = compare_rescoring(setup, 100)
@@ -164,6 +193,11 @@ def main():
             f"re-scoring {name}: ours {ours:.2f} s, plain {theirs:.2f} s, ratio {theirs / ours:.1f}, "
             f"largest difference {worst:.1e} nats"
         )
+    with TemporaryDirectory() as big:
+        base_sized(folder, big)
+        setup = set_up(load(big), AutoModelForMaskedLM.from_pretrained(big).eval(), by_name[arguments.relation])
+        ours, bare, n_sequences = compare_with_bare_forward(setup, 40)
+        print(f"BERT-base size, {n_sequences} sequences: ours {ours:.1f} s, bare {bare:.1f} s, ratio {ours / bare:.2f}")
 
 
 if __name__ == "__main__":

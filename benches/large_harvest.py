@@ -1,0 +1,77 @@
+"""A harvest of the paper's largest size: 50,000 candidates of each token-count pattern, entities of up to two tokens.
+
+    python benches/large_harvest.py [--model embedded] [--relation prevent] [--candidates 50000]
+
+Prints seconds of the stages, the peak of memory above that of the loaded LM, and the longest silence between two
+reports of progress, which bounds how long a cancellation takes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from kgharvest.embedded_lm import MODELS
+from kgharvest.engine.harvest import harvest
+from kgharvest.engine.language_models.loading import load
+from kgharvest.engine.types import HarvestParams, HarvestSpec
+
+RELATION_SETS = Path(__file__).resolve().parent.parent / "kgharvest" / "relation_sets"
+
+
+class Watch:
+    """Notes when each stage reports, and the longest time without a report."""
+
+    def __init__(self):
+        self.seconds: dict[str, float] = {}
+        self.longest_silence = 0.0
+        self.last = time.monotonic()
+
+    def __call__(self, progress):
+        silence = time.monotonic() - self.last
+        self.last += silence
+        self.longest_silence = max(self.longest_silence, silence)
+        self.seconds[progress.stage] = self.seconds.get(progress.stage, 0.0) + silence
+
+
+def peak_mb():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", default="embedded")
+    parser.add_argument("--relation", default="prevent")
+    parser.add_argument("--candidates", type=int, default=50_000)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    relations = json.loads((RELATION_SETS / "demo.json").read_text())["relations"]
+    relation = next(relation for relation in relations if relation["name"] == arguments.relation)
+    lm = load(str(MODELS.get(arguments.model, arguments.model)))
+    spec = HarvestSpec(
+        relation=relation["name"],
+        initial_prompts=tuple(relation["initial_prompts"]),
+        seed_tuples=tuple(map(tuple, relation["seed_tuples"])),
+        setting="multi",
+        prompts=tuple(relation["prompts"]),
+        params=HarvestParams(candidates=arguments.candidates),
+    )
+    loaded, watch = peak_mb(), Watch()
+    start = time.monotonic()
+    result = harvest(spec, lm, watch)
+    stages = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in watch.seconds.items())
+    print(f"{time.monotonic() - start:.1f} s ({stages}); longest silence {watch.longest_silence:.2f} s")
+    print(f"peak memory {peak_mb():.0f} MB, {peak_mb() - loaded:.0f} MB above the loaded LM")
+    print(f"{result.stats}, rejected {dict(result.rejected)}, notice {result.notice}")
+
+
+if __name__ == "__main__":
+    main()
