@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.core.exceptions import BadRequest
+from django.core.exceptions import BadRequest, ValidationError
 from django.db.models import Count, Q
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -242,7 +242,9 @@ def answered_statement(judgment: Judgment) -> dict[str, Any]:
 
 
 def earlier_judgment(annotator: Annotator, task_id: str) -> Judgment:
-    if not task_id.isdecimal():
-        raise Http404("That is no statement.")
+    try:
+        pk = AnswerForm.base_fields["task"].clean(task_id)
+    except ValidationError:
+        raise Http404("That is no statement.") from None
     mine = Judgment.objects.current().filter(annotator=annotator).select_related("task")
-    return get_object_or_404(mine, task=int(task_id))
+    return get_object_or_404(mine, task=pk)

@@ -1,0 +1,121 @@
+"""Pages of reports."""
+
+import pytest
+
+from annotation.models import Round
+from evaluation.models import Report
+from evaluation.services.reports import create_report
+from tests.factories import judge_all, make_researcher, make_round, make_user
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def report(researcher):
+    round = make_round(4, name="pilot", study="Animals", by=researcher)
+    judge_all(round, ["true", "true", "true", "false"], ["true", "true", "false", "false"], ["true"] * 4)
+    return create_report(round, by=researcher)
+
+
+def test_the_list_shows_reports_of_ones_studies(researcher_client, report):
+    create_report(make_round(name="secret", study="Others", by=make_researcher()))
+
+    page = researcher_client.get("/reports/").text
+
+    assert "pilot" in page
+    assert "secret" not in page
+
+
+def test_the_empty_list_says_what_to_do_first(researcher_client):
+    assert "No reports yet" in researcher_client.get("/reports/").text
+
+
+def test_the_list_can_be_searched(researcher_client, report):
+    assert "No report matches" in researcher_client.get("/reports/", {"q": "nothing like it"}).text
+
+
+def test_the_list_takes_the_same_queries_for_more_reports(researcher_client, report, django_assert_max_num_queries):
+    for _ in range(5):
+        create_report(report.round)
+
+    with django_assert_max_num_queries(7):
+        researcher_client.get("/reports/")
+
+
+def test_a_report_shows_the_table_with_intervals(researcher_client, report):
+    page = researcher_client.get(f"/reports/{report.pk}/").text
+
+    assert '<span class="acc-value">.75</span> / <span class="rej-value">.25</span>' in page
+    assert "acc-8" in page  # .75 is shaded as eight tenths
+    assert ".30 to .95, n = 4" in page  # Wilson for 3 of 4
+
+
+def test_a_report_of_a_simulated_round_says_so_beside_its_numbers(researcher_client, researcher):
+    round = make_round(1, study="Animals", by=researcher, source="simulated")
+    report = create_report(round)
+
+    page = researcher_client.get(f"/reports/{report.pk}/").text
+
+    assert page.count("simulated, not people") >= 3
+    assert "simulated, not people" in researcher_client.get("/reports/").text
+
+
+def test_an_empty_report_says_why_there_is_no_alpha(researcher_client, researcher):
+    report = create_report(make_round(1, study="Animals", by=researcher))
+
+    assert "not defined: No statement has two judgments" in researcher_client.get(f"/reports/{report.pk}/").text
+
+
+def test_names_are_escaped(researcher_client, researcher, report):
+    report.document["cells"][0]["model"] = report.document["totals"][0]["model"] = "<script>alert(1)</script>"
+    report.save()
+
+    assert "<script>alert" not in researcher_client.get(f"/reports/{report.pk}/").text
+
+
+def test_a_report_is_made_from_the_rounds_page(researcher_client, report):
+    response = researcher_client.post("/rounds/pilot/report/")
+
+    newest = Report.objects.first()
+    assert newest != report
+    assert response.url == f"/reports/{newest.pk}/"
+
+
+def test_a_report_of_another_study_is_not_there(researcher_client):
+    round = make_round(name="secret", study="Others", by=make_researcher())
+    report = create_report(round)
+
+    assert researcher_client.get(f"/reports/{report.pk}/").status_code == 404
+    assert researcher_client.get(f"/reports/{report.pk}/report.csv").status_code == 404
+    assert researcher_client.post("/rounds/secret/report/").status_code == 404
+    assert Report.objects.count() == 1
+
+
+def test_reports_are_closed_to_annotators(client, report):
+    client.force_login(make_user())
+
+    assert client.get("/reports/").status_code == 403
+    assert client.get(f"/reports/{report.pk}/").status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("file_format", "content_type"),
+    [("json", "application/json"), ("csv", "text/csv"), ("md", "text/markdown"), ("tex", "application/x-tex")],
+)
+def test_a_report_is_downloaded_under_the_rounds_name(researcher_client, report, file_format, content_type):
+    response = researcher_client.get(f"/reports/{report.pk}/report.{file_format}")
+
+    assert response["Content-Type"].startswith(content_type)
+    assert f'filename="pilot-report.{file_format}"' in response["Content-Disposition"]
+    assert b".75" in response.content
+
+
+def test_an_unknown_format_is_not_there(researcher_client, report):
+    assert researcher_client.get(f"/reports/{report.pk}/report.exe").status_code == 404
+
+
+def test_a_superuser_sees_every_study(client, report, django_user_model):
+    client.force_login(django_user_model.objects.create_superuser("root"))
+
+    assert client.get(f"/reports/{report.pk}/").status_code == 200
+    assert Round.objects.visible_to(report.created_by).count() == 1
