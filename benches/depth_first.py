@@ -1,9 +1,9 @@
 """The baseline of the benches: Algorithm 1 of the BertNet paper, depth first, one forward per prompt and state.
 
 Straightforward PyTorch: batch size 1, the full LM head at every position, a sorted vocabulary at every state. As
-printed, Algorithm 1 prunes below the first entity only, so every first entity costs a state; like the reference code this stops
-at the N best of them. `prunes_first` prunes there, too. With an entity cap it is not exact (the cap is applied in
-visiting order, as the reference code does); without one and with `prunes_first` it is.
+printed, Algorithm 1 prunes below the first entity only, so every first entity costs a state; like the reference code,
+this stops at the N best of them. `prunes_first` prunes there, too. With an entity cap it is not exact (the cap is
+applied in visiting order, as the reference code does); without one and with `prunes_first` it is, up to ties.
 """
 
 from __future__ import annotations
