@@ -69,7 +69,7 @@ class HarvestParams:
     """
 
     alpha: float = 2 / 3
-    candidates: int = 1000
+    candidates: int = 300
     max_tuples: int | None = None
     max_entity_tokens: int = 2
     max_entity_repeats: int | None = 10
