@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kgharvest.engine.language_models.loading import load
-from kgharvest.engine.prompts.paraphrasers.filling import Blank, blanks, is_apt, refill, tail_overlaps
+from kgharvest.engine.prompts.paraphrasers.filling import Blank, blanks, is_apt, meaning_overlaps, refill
 from kgharvest.engine.prompts.template import PromptTemplate
 from tests.engine.prompts.fake_lm import FakeLM
 from tests.engine.tiny_models import tiny_bart, tiny_bert, tiny_gpt2, tiny_roberta
@@ -48,13 +48,9 @@ def test_likely_fillers_that_keep_the_meaning_are_taken() -> None:
     ]
 
 
-def test_fillers_that_change_what_the_last_entity_can_be_are_dropped() -> None:
-    answers = {
-        "mask _ virus .": {"stops": 9, "beats": 8},
-        "mask prevents _ .": {"virus": 20},
-        "mask stops _ .": {"virus": 20},
-        "mask beats _ .": {"rain": 20},
-    }
+@pytest.mark.parametrize("text", ["mask beats _ .", "_ beats virus ."])
+def test_fillers_that_change_what_an_entity_can_be_are_dropped(text: str) -> None:
+    answers = {"mask _ virus .": {"stops": 9, "beats": 8}, text: {"rain": 20}}
 
     assert [prompt.text for prompt in refill(FakeLM(WORDS, answers), PROMPT, ["mask", "virus"])] == [
         "<ENT0> stops <ENT1> ."
@@ -95,15 +91,29 @@ def test_a_filler_is_of_the_same_sort_word_by_word(filler: str, words: list[str]
 
 
 def test_overlap_is_the_bhattacharyya_coefficient() -> None:
-    # P = (1/2, 1/2, 0 ..) and Q = (1/2, 0, 1/2, 0 ..): sqrt(1/2 * 1/2) = 1/2.
+    # For the second entity P = (1/2, 1/2, 0 ..) and Q = (1/2, 0, 1/2, 0 ..), so sqrt(1/2 * 1/2) = 1/2; for the first
+    # one both are flat, so 1. The least counts.
     answers = {"mask prevents _ .": {"virus": 50, "rain": 50}, "mask stops _ .": {"virus": 50, "snow": 50}}
     lm = FakeLM(["mask", "virus", "rain", "snow"], answers)
     variants = [PROMPT, PromptTemplate.parse("<ENT0> stops <ENT1> .")]
-    encoded = [lm.encode_entity("mask"), lm.encode_entity("virus")]
 
-    overlaps = tail_overlaps(lm, PROMPT, variants, encoded)
+    overlaps = meaning_overlaps(lm, PROMPT, variants, ["mask", "virus"])
 
     assert overlaps == pytest.approx([1.0, 0.5], abs=1e-6)
+
+
+def test_no_word_is_said_twice() -> None:
+    prompt = PromptTemplate.parse("The usual colour of <ENT0> is <ENT1> .")
+    lm = FakeLM(["milk", "white", "colour", "common"], {"The _ colour of milk is white .": {"colour": 9, "common": 8}})
+
+    assert texts(refill(lm, prompt, ["milk", "white"])) == ["The common colour of <ENT0> is <ENT1> ."]
+
+
+def test_the_article_suits_the_filler() -> None:
+    blank = Blank(12, 18, ("symbol",))
+
+    assert blank.fill("<ENT0> is a symbol of <ENT1> .", "emblem") == "<ENT0> is an emblem of <ENT1> ."
+    assert blank.fill("<ENT0> is a symbol of <ENT1> .", "sign") == "<ENT0> is a sign of <ENT1> ."
 
 
 @pytest.mark.parametrize("build", [tiny_bert, tiny_roberta, tiny_bart, tiny_gpt2])

@@ -44,6 +44,7 @@ def rewrites_of(text: str) -> set[str]:
         ("<ENT0> is a very <ENT1> <ENT2> .", "As a <ENT2>, <ENT0> is very <ENT1> ."),
         ("<ENT0> happens because of <ENT1> .", "Because of <ENT1>, <ENT0> happens ."),
         ("If you <ENT0>, you will <ENT1> .", "You will <ENT1> if you <ENT0> ."),
+        ("It is good when a <ENT0> <ENT1>s .", "When a <ENT0> <ENT1>s, it is good ."),
         ("<ENT1> and <ENT0> are separated by the ocean .", "The ocean separates <ENT1> from <ENT0> ."),
         ("It’s worth celebrating for a <ENT0> to <ENT1> .", "For a <ENT0> to <ENT1> is worth celebrating ."),
         ("A <ENT0> is taught by a <ENT1> .", "A <ENT1> teaches a <ENT0> ."),

@@ -22,9 +22,10 @@ from kgharvest.engine.prompts.template import SLOT, PromptTemplate
 BATCH_SIZE = 64
 FILLERS_OF_ONE_WORD = 8
 FILLERS_OF_TWO_WORDS = 4
-LEAST_OVERLAP = 0.5
+LEAST_OVERLAP = 0.95
+MOST_VARIANTS = 4
 SHORTEST_FILLER = 3  # letters; what is shorter is a piece of a word
-NEGATIONS = frozenset({"never", "hardly", "rarely", "seldom", "unlikely", "impossible", "false", "wrong"})
+NEGATIONS = frozenset({"no", "not", "nor", "neither", "never", "hardly", "rarely", "seldom", "without", "cannot"})
 ENDINGS = ("ing", "ed", "s")
 
 _WORD = re.compile(r"(?<![\w<’'-])[A-Za-z][\w’'-]*(?![\w<])")
@@ -38,7 +39,9 @@ class Blank(NamedTuple):
     words: tuple[str, ...]
 
     def fill(self, text: str, filler: str) -> str:
-        return text[: self.start] + filler + text[self.end :]
+        """Return `text` with `filler` in the blank, and "a" or "an" before it as it needs."""
+        right_article = r"\1n " if filler[0] in "aeiou" else r"\1 "
+        return re.sub(r"\b([Aa])n? $", right_article, text[: self.start]) + filler + text[self.end :]
 
 
 class Filler(NamedTuple):
@@ -49,9 +52,9 @@ class Filler(NamedTuple):
 
 
 def refill(lm: LanguageModel, prompt: PromptTemplate, entities: Sequence[str]) -> list[PromptTemplate]:
-    """Return `prompt` with other words in one place each, the closest in meaning first; often none.
+    """Return `prompt` with other words in one place each, the closest few in meaning first; often none.
 
-    Closeness is the overlap of the LM's distributions for the last entity, given the others, before and after.
+    Closeness is the overlap of the LM's distributions for an entity, given the others, before and after.
     """
     encoded = [lm.encode_entity(entity) for entity in entities]
     fillers = likely_fillers(lm, prompt, encoded)
@@ -59,10 +62,12 @@ def refill(lm: LanguageModel, prompt: PromptTemplate, entities: Sequence[str]) -
     variants = [
         PromptTemplate.parse(capitalised(filler.blank.fill(prompt.text, text)))
         for filler, text in zip(fillers, texts, strict=True)
-        if text is not None and is_apt(text, filler.blank.words)
+        if text is not None and is_apt(text, filler.blank.words) and not repeats(text, prompt)
     ]
-    ranked = sorted(zip(tail_overlaps(lm, prompt, variants, encoded), variants, strict=True), key=lambda pair: -pair[0])
-    return [variant for overlap, variant in ranked if overlap >= LEAST_OVERLAP]
+    ranked = sorted(
+        zip(meaning_overlaps(lm, prompt, variants, entities), variants, strict=True), key=lambda pair: -pair[0]
+    )
+    return [variant for overlap, variant in ranked if overlap >= LEAST_OVERLAP][:MOST_VARIANTS]
 
 
 def blanks(prompt: PromptTemplate) -> list[Blank]:
@@ -90,15 +95,17 @@ def is_apt(text: str, words: Sequence[str]) -> bool:
 
 
 def is_apt_word(filler: str, word: str) -> bool:
-    if not carries_meaning(word):
-        return not carries_meaning(filler)
-    return (
-        carries_meaning(filler)
-        and filler.isalpha()
-        and len(filler) >= SHORTEST_FILLER
-        and filler not in NEGATIONS | {word}
-        and ending(filler) == ending(word)
+    if filler in NEGATIONS or carries_meaning(filler) != carries_meaning(word):
+        return False
+    return not carries_meaning(word) or (
+        filler != word and filler.isalpha() and len(filler) >= SHORTEST_FILLER and ending(filler) == ending(word)
     )
+
+
+def repeats(filler: str, prompt: PromptTemplate) -> bool:
+    """Say whether `filler` would say a word of the prompt twice, "the colour colour"."""
+    said = {word.lower() for word in _WORD.findall(prompt.text)}
+    return any(word in said and carries_meaning(word) for word in filler.lower().split())
 
 
 def ending(word: str) -> str:
@@ -146,17 +153,32 @@ def joined(lm: LanguageModel, encoded: Sequence[TokenIds]) -> TokenIds:
     return tuple(token for ids in encoded for token in ids + lm.entity_end)
 
 
-def tail_overlaps(
-    lm: LanguageModel, prompt: PromptTemplate, variants: Sequence[PromptTemplate], encoded: Sequence[TokenIds]
+def meaning_overlaps(
+    lm: LanguageModel, prompt: PromptTemplate, variants: Sequence[PromptTemplate], entities: Sequence[str]
 ) -> list[float]:
-    """Return for each variant how alike it and `prompt` make the last entity's first token, in [0, 1].
+    """Return for each variant how alike it and `prompt` make each entity, given the others: the least, in [0, 1].
 
-    The Bhattacharyya coefficient of the two distributions: sum over the vocabulary of sqrt(P * Q).
+    Likeness is the Bhattacharyya coefficient of two distributions of the entity's first token: the sum over the
+    vocabulary of sqrt(P * Q). A capital is not told from a currency by its country, but the country's by the relation.
     """
-    pattern, given = tuple(map(len, encoded)), joined(lm, encoded[:-1])
-    queries = [lm.query(lm.encode_prompt(template), pattern, given) for template in (prompt, *variants)]
-    roots = logits(lm, queries).log_softmax(dim=-1).div(2).exp()  # (1 + variants, V)
+    overlaps = [slot_overlaps(lm, [prompt, *variants], slot, entities) for slot in range(prompt.arity)]
+    return [min(of_variant) for of_variant in zip(*overlaps, strict=True)]
+
+
+def slot_overlaps(
+    lm: LanguageModel, templates: Sequence[PromptTemplate], slot: int, entities: Sequence[str]
+) -> list[float]:
+    """Return for each template but the first how alike it and the first make the entity of `slot`, given the others."""
+    pattern = (len(lm.encode_entity(entities[slot])),)
+    given = [with_one_slot(template, slot, entities) for template in templates]
+    queries = [lm.query(lm.encode_prompt(template), pattern, ()) for template in given]
+    roots = logits(lm, queries).log_softmax(dim=-1).div(2).exp()  # (T, V)
     return (roots[1:] @ roots[0]).tolist()
+
+
+def with_one_slot(template: PromptTemplate, slot: int, entities: Sequence[str]) -> PromptTemplate:
+    """Return `template` with all entities in their places but that of `slot`, which is a template of arity 1."""
+    return PromptTemplate.parse(template.fill([*entities[:slot], "<ENT0>", *entities[slot + 1 :]]))
 
 
 def logits(lm: LanguageModel, queries: Sequence[Query]) -> torch.Tensor:

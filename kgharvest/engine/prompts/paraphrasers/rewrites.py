@@ -412,7 +412,8 @@ REWRITES = (
     Rewrite(
         "cause", "(?P<effect>.*<ENT.*) because of {B}", ("because of {B}, {effect}", "the reason why {effect} is {B}")
     ),
-    Rewrite("clause order", "{conjunction} {first}, (?:then )?{rest}", ("{rest} {conjunction} {first}",)),
+    Rewrite("main clause first", "{conjunction} {first}, (?:then )?{rest}", ("{rest} {conjunction} {first}",)),
+    Rewrite("main clause last", "{first} {conjunction} {rest}", ("{conjunction} {rest}, {first}",)),
     Rewrite("purpose first", "to {first}, {rest}", ("{rest} in order to {first}",)),
 )
 
