@@ -208,12 +208,15 @@ def byte_fallback_bpe(words: Sequence[str]) -> tuple[dict[str, int], list[tuple[
     """Like Llama's: `▁` for the space, tokens for bytes (here those of a newline and of e with acute accent)."""
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.Metaspace(split=True)
-    vocab, merges = train_bpe(bpe, [*words, *sorted(set(PRINTABLE) - {"\n"})])
+    vocab, merges = train_bpe(bpe, words, alphabet=sorted(set(PRINTABLE) - {"\n"}))
     return number(["<unk>", "<s>", "</s>", "<0x0A>", "<0xC3>", "<0xA9>", *vocab]), merges
 
 
-def train_bpe(bpe: Tokenizer, corpus: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
-    bpe.train_from_iterator(corpus, trainers.BpeTrainer(vocab_size=100_000, show_progress=False))
+def train_bpe(
+    bpe: Tokenizer, corpus: Sequence[str], alphabet: Sequence[str] = ()
+) -> tuple[list[str], list[tuple[str, str]]]:
+    trainer = trainers.BpeTrainer(vocab_size=100_000, initial_alphabet=list(alphabet), show_progress=False)
+    bpe.train_from_iterator(corpus, trainer)
     trained = json.loads(bpe.to_str())["model"]
     vocab = sorted(trained["vocab"], key=trained["vocab"].get)
     return vocab, [tuple(merge) for merge in trained["merges"]]
