@@ -10,7 +10,7 @@
   const ahead = read("statements"); // [0] is in sight
   const behind = read("earlier"); // answered, oldest first
   const known = new Set(ahead.map((each) => each.task));
-  let [unsaved, saving, fetching, seconds, since] = [0, Promise.resolve(), false, 0, 0];
+  let [unsaved, saving, refilling, seconds, since] = [0, Promise.resolve(), null, 0, 0];
 
   const uuid = () => "10000000-1000-4000-8000-100000000000".replace(/[018]/g, (digit) =>
     (digit ^ (crypto.getRandomValues(new Uint8Array(1))[0] & (15 >> (digit / 4)))).toString(16));
@@ -32,22 +32,22 @@
     since = document.hidden ? 0 : Date.now();
   };
 
-  const show = () => {
+  const show = async () => {
     part("recent").replaceChildren(...behind.slice(-5).reverse().map(row));
-    if (!ahead.length) return saving.then(() => location.assign(form.action));
+    if (ahead.length < 4) refilling ??= refill();
+    if (!ahead.length) part("statement").replaceChildren("One moment …");
+    if (!ahead.length) await Promise.all([refilling, saving]); // never leave before all is saved
+    if (!ahead.length) return location.assign(form.action); // nothing is left; the server says so
     part("statement").replaceChildren(...marked(ahead[0].parts));
     part("given").hidden = !ahead[0].label;
     if (ahead[0].label) part("given").querySelector(".label").replaceWith(label(ahead[0]));
-    [seconds, since] = [0, document.hidden ? 0 : Date.now()];
-    if (ahead.length < 4 && !fetching) refill();
+    return ([seconds, since] = [0, document.hidden ? 0 : Date.now()]);
   };
   const refill = async () => {
-    fetching = true; // and stays so once nothing more comes: the page is loaded anew when all is answered
     const get = () => fetch(form.action, { headers: { Accept: "application/json" } });
     const { tasks } = await saving.then(get).then((response) => response.json()).catch(() => ({ tasks: [] }));
-    const fresh = tasks.filter((each) => !known.has(each.task));
-    for (const each of fresh) known.add(each.task) && ahead.push(each);
-    fetching = !fresh.length;
+    for (const each of tasks.filter((one) => !known.has(one.task))) known.add(each.task) && ahead.push(each);
+    refilling = null;
   };
   const backTo = (each) => {
     ahead.unshift(...behind.splice(behind.indexOf(each), 1));
