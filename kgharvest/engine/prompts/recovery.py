@@ -118,8 +118,9 @@ def entity_pattern(entity: str) -> re.Pattern[str]:
 
 
 def word_pattern(word: str) -> str:
+    """Return a pattern for the forms of `word`, straight and curly apostrophes alike."""
     forms = sorted(word_forms(word), key=lambda form: (-len(form), form))
-    return f"(?:{'|'.join(map(re.escape, forms))})"
+    return f"(?:{'|'.join(map(re.escape, forms))})".replace("'", "['’]")
 
 
 def word_forms(word: str) -> set[str]:

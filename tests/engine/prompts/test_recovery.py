@@ -101,6 +101,10 @@ def test_no_form_is_made_by_cutting_what_is_no_ending(word: str) -> None:
     assert min(map(len, word_forms(word))) == len(word)
 
 
+def test_apostrophes_may_be_straight_or_curly() -> None:
+    assert recovered("Chang’e-2 flew to the moon .", "Chang'e-2", "moon") == "<ENT0> flew to the <ENT1> ."
+
+
 def test_patterns_in_entities_are_plain_text() -> None:
     assert recovered("C++ beats a.b (sometimes) .", "C++", "a.b") == "<ENT0> beats <ENT1> (sometimes) ."
 

@@ -9,8 +9,9 @@ from string import Formatter
 
 import pytest
 
-from kgharvest.engine.prompts.paraphrasers.offline import bare_clause, framed, rewritten
-from kgharvest.engine.prompts.paraphrasers.rewrites import FRAMES, REWRITES
+from kgharvest.engine.prompts.paraphrasers.frames import FRAMES, bare_clause, framed
+from kgharvest.engine.prompts.paraphrasers.offline import rewritten
+from kgharvest.engine.prompts.paraphrasers.rewrites import REWRITES
 from kgharvest.engine.prompts.paraphrasers.rewriting import PARTS, Rewrite
 from kgharvest.engine.prompts.template import SLOT, PromptTemplate
 

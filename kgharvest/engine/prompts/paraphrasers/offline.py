@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from itertools import zip_longest
 
 from kgharvest.engine.language_models.base import LanguageModel, TokenIds
 from kgharvest.engine.prompts.paraphrasers.filling import refill
-from kgharvest.engine.prompts.paraphrasers.rewrites import FRAMES, REWRITES
-from kgharvest.engine.prompts.paraphrasers.rewriting import clause_of, prompt_of
+from kgharvest.engine.prompts.paraphrasers.frames import bare_clause, framed
+from kgharvest.engine.prompts.paraphrasers.rewrites import REWRITES
+from kgharvest.engine.prompts.paraphrasers.rewriting import prompt_of
 from kgharvest.engine.prompts.recovery import as_prompt, as_sentence
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.scoring import entity_logprobs
@@ -62,18 +62,3 @@ def rewritten(prompt: PromptTemplate) -> list[PromptTemplate]:
     clause = bare_clause(prompt)
     texts = [text for rule in REWRITES for text in rule.apply(clause)]
     return [prompt_of(text) for text in dict.fromkeys(texts) if text != clause]
-
-
-def framed(prompt: PromptTemplate) -> list[PromptTemplate]:
-    clause = bare_clause(prompt)
-    return [prompt_of(frame.format(clause=clause)) for frame in FRAMES]
-
-
-def bare_clause(prompt: PromptTemplate) -> str:
-    """Return the clause of `prompt` without the frame that it may stand in."""
-    clause = clause_of(prompt)
-    matches = (pattern.fullmatch(clause) for pattern in FRAME_PATTERNS)
-    return next((match["clause"] for match in matches if match), clause)
-
-
-FRAME_PATTERNS = [re.compile(re.escape(frame).replace(r"\{clause\}", "(?P<clause>.*)")) for frame in FRAMES]

@@ -56,9 +56,7 @@ REWRITES = (
         ("{A} helps to avoid {B}", "{A} protects people from {B}", "because of {A}, there is less {B}"),
     ),
     Rewrite(
-        "help",
-        "{A} can help {B}",
-        ("{B} gets help from {A}", "{A} is helpful to {B}", "{A} gives support to {B}"),
+        "help", "{A} can help {B}", ("{B} gets help from {A}", "{A} is helpful to {B}", "{A} gives support to {B}")
     ),
     Rewrite(
         "risk",
@@ -302,9 +300,7 @@ REWRITES = (
         ),
     ),
     Rewrite(
-        "possessive",
-        "the {noun} of {A} is {rest}",
-        ("{A}'s {noun} is {rest}", "as for {A}, its {noun} is {rest}"),
+        "possessive", "the {noun} of {A} is {rest}", ("{A}'s {noun} is {rest}", "as for {A}, its {noun} is {rest}")
     ),
     Rewrite(
         "one of several",
@@ -339,12 +335,7 @@ REWRITES = (
     Rewrite(
         "class",
         "{A} is {B}",
-        (
-            "{A} is an example of {B}",
-            "{B} is what {A} is",
-            "people speak of {A} as {B}",
-            "{A} can be called {B}",
-        ),
+        ("{A} is an example of {B}", "{B} is what {A} is", "people speak of {A} as {B}", "{A} can be called {B}"),
     ),
     Rewrite(
         "state",
@@ -392,21 +383,13 @@ REWRITES = (
         "(?P<whole>.*<ENT.*) includes? {B}",
         ("{B} is among {whole}", "among {whole} is {B}", "{whole}, for example {B}"),
     ),
-    Rewrite(
-        "belonging",
-        "{A} belongs? to {B}",
-        ("{A} is part of {B}", "{B} has {A}", "{A} is owned by {B}"),
-    ),
+    Rewrite("belonging", "{A} belongs? to {B}", ("{A} is part of {B}", "{B} has {A}", "{A} is owned by {B}")),
     Rewrite(
         "possession",
         "{A} ha(?:s|ve) {B}",
         ("there is {B} in {A}", "{B} is something that {A} has", "{A} comes with {B}", "what {A} has is {B}"),
     ),
-    Rewrite(
-        "attribute",
-        "{A} ha(?:s|ve) the {noun} of {B}",
-        ("the {noun} of {A} is {B}", "{B} is the {noun} of {A}"),
-    ),
+    Rewrite("attribute", "{A} ha(?:s|ve) the {noun} of {B}", ("the {noun} of {A} is {B}", "{B} is the {noun} of {A}")),
     Rewrite("negated verb", "{A} (?:doesn['’]t|does not) {rest}", ("it is not the case that {A} does {rest}",)),
     Rewrite("past habit", "{A} used to {rest}", ("there was a time when {A} used to {rest}",)),
     Rewrite(
@@ -415,20 +398,4 @@ REWRITES = (
     Rewrite("main clause first", "{conjunction} {first}, (?:then )?{rest}", ("{rest} {conjunction} {first}",)),
     Rewrite("main clause last", "{first} {conjunction} {rest}", ("{conjunction} {rest}, {first}",)),
     Rewrite("purpose first", "to {first}, {rest}", ("{rest} in order to {first}",)),
-)
-
-FRAMES = (
-    "it is well known that {clause}",
-    "in general, {clause}",
-    "people often say that {clause}",
-    "as everybody can see, {clause}",
-    "there is no doubt about it: {clause}",
-    "most of us would agree that {clause}",
-    "{clause}, according to the experts",
-    "children learn at school that {clause}",
-    "one of the things to remember is that {clause}",
-    "{clause}, which hardly surprises anybody",
-    "if I remember this correctly, {clause}",
-    "{clause}, as has been found out again and again",
-    "it took scientists a long time to discover that {clause}",
 )
