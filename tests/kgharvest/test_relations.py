@@ -1,0 +1,202 @@
+"""Relations from files, and by name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kgharvest.errors import ImportRefused, NotFound
+from kgharvest.models import Relation, RelationSet
+from kgharvest.services import relations
+from kgharvest.services.relations import AmbiguousRelation, SetIsShipped, import_relations, resolve_relation
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+PREVENT = {
+    "name": "prevent",
+    "statement": "<ENT0> prevents <ENT1>.",
+    "initial_prompts": ["<ENT0> prevents <ENT1> ."],
+    "seed_tuples": [["vaccine", "measles"], ["seat belt", "injury"]],
+}
+
+
+def write(folder: Path, content, name: str = "mine.json") -> Path:
+    path = folder / name
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return path
+
+
+def own_file(folder: Path, *entries: dict) -> Path:
+    return write(folder, {"name": "mine", "description": "Two of them.", "relations": list(entries)})
+
+
+def test_a_file_of_this_project_is_imported(tmp_path):
+    relation_set = import_relations(own_file(tmp_path, PREVENT))
+
+    relation = relation_set.relations.get()
+    assert (relation_set.name, relation_set.description, relation_set.is_shipped) == ("mine", "Two of them.", False)
+    assert (relation.path, relation.arity, relation.statement) == ("mine/prevent", 2, "<ENT0> prevents <ENT1>.")
+    assert relation.seed_tuples == PREVENT["seed_tuples"]
+
+
+def test_importing_again_updates(tmp_path):
+    import_relations(own_file(tmp_path, PREVENT))
+    before = Relation.objects.get().pk
+
+    import_relations(own_file(tmp_path, {**PREVENT, "statement": "<ENT0> keeps <ENT1> away."}))
+
+    relation = Relation.objects.get()
+    assert (relation.pk, relation.statement) == (before, "<ENT0> keeps <ENT1> away.")
+
+
+def test_the_reference_form_is_named_after_its_file(tmp_path):
+    reference = {
+        "can": {
+            "init_prompts": ["<ENT0> can <ENT1> in <ENT2> ."],
+            "seed_ent_tuples": [["bird", "fly", "sky"], ["fish", "swim", "sea"]],
+            "prompts": ["In <ENT2>, <ENT0> can <ENT1> ."],
+        }
+    }
+
+    relation = import_relations(write(tmp_path, reference, "human.json")).relations.get()
+
+    assert (relation.path, relation.arity) == ("human/can", 3)
+    assert relation.statement == "<ENT0> can <ENT1> in <ENT2> ."
+    assert relation.prompts == ["In <ENT2>, <ENT0> can <ENT1> ."]
+
+
+def test_lama_lines_of_one_relation_are_its_initial_prompts(tmp_path):
+    lines = [
+        {"relation": "P19", "template": "[X] was born in [Y] ."},
+        {"relation": "P19", "template": "[Y] is where [X] was born ."},
+        {"relation": "P36", "template": "The capital of [X] is [Y] ."},
+    ]
+    path = write(tmp_path, "\n".join(map(json.dumps, lines)), "lama.jsonl")
+
+    relation_set = import_relations(path, "lama-mine")
+
+    assert relation_set.relations.get(name="P19").initial_prompts == [
+        "<ENT0> was born in <ENT1> .",
+        "<ENT1> is where <ENT0> was born .",
+    ]
+    assert relation_set.relations.count() == 2
+
+
+@pytest.mark.parametrize(("name", "n_relations"), [("human", 14), ("lama", 41), ("ekar_aggr", 487)])
+def test_the_published_relation_sets_are_imported(public_data, name, n_relations):
+    relation_set = import_relations(public_data / "bertnet" / "relation_info" / f"{name}.json")
+
+    assert relation_set.relations.count() == n_relations
+
+
+def test_all_that_is_wrong_is_said_at_once_and_nothing_stored(tmp_path):
+    path = own_file(
+        tmp_path,
+        PREVENT,
+        {**PREVENT, "name": "has space"},
+        {**PREVENT, "name": "one-slot", "initial_prompts": ["<ENT0> prevents"]},
+        {**PREVENT, "name": "twice", "initial_prompts": ["<ENT0> prevents <ENT0>"]},
+        {**PREVENT, "name": "seeds", "seed_tuples": [["a", "b"], ["c"], ["d", " "]]},
+        {**PREVENT, "name": "none", "initial_prompts": []},
+        PREVENT,
+    )
+
+    with pytest.raises(ImportRefused) as refusal:
+        import_relations(path)
+
+    said = {entry.where for entry in refusal.value.entries}
+    assert said >= {
+        "relation 2 ('has space')",
+        "relation 3 ('one-slot')",
+        "relation 4 ('twice')",
+        "relation 5 ('seeds'), seed tuple 2",
+        "relation 5 ('seeds'), seed tuple 3",
+        "relation 6 ('none')",
+        "relation 7 ('prevent')",
+    }
+    assert not RelationSet.objects.exists()
+
+
+def test_broken_json_is_located(tmp_path):
+    with pytest.raises(ImportRefused, match=r"mine.json: nothing was imported because of line 2, column 15"):
+        import_relations(write(tmp_path, '{"name": "x",\n "relations": }'))
+
+
+def test_a_file_in_another_encoding_is_located(tmp_path):
+    path = tmp_path / "mine.json"
+    path.write_bytes(b'{"name":\n"caf\xe9"}')
+
+    with pytest.raises(ImportRefused, match="line 2: is not UTF-8"):
+        import_relations(path)
+
+
+def test_a_shipped_set_is_not_overwritten(tmp_path):
+    RelationSet.objects.create(name="mine", is_shipped=True)
+
+    with pytest.raises(SetIsShipped, match="comes with the project"):
+        import_relations(own_file(tmp_path, PREVENT))
+
+
+def test_files_among_the_projects_own_are_shipped(tmp_path, monkeypatch):
+    monkeypatch.setattr(relations, "SHIPPED", tmp_path)
+
+    assert import_relations(own_file(tmp_path, PREVENT)).is_shipped
+
+
+def test_every_set_that_comes_with_the_project_can_be_imported():
+    files = sorted(relations.SHIPPED.glob("*.json"))
+
+    assert files
+    assert all(import_relations(file).is_shipped for file in files)
+
+
+def test_the_arity_of_a_harvested_relation_stays(tmp_path):
+    import_relations(own_file(tmp_path, PREVENT))
+    factories.make_harvest_job(relation=Relation.objects.get())
+    ternary = {
+        "name": "prevent",
+        "initial_prompts": ["<ENT0> prevents <ENT1> in <ENT2> ."],
+        "seed_tuples": [["a", "b", "c"], ["d", "e", "f"]],
+    }
+
+    with pytest.raises(ImportRefused, match="has 3 slots, but its harvests have another number"):
+        import_relations(own_file(tmp_path, ternary))
+
+    assert Relation.objects.get().arity == 2
+
+
+# -- finding -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_bare_name_means_the_users_own_relation_before_a_shipped_one():
+    shipped = factories.make_relation_set(is_shipped=True)
+    factories.make_relation("prevent", relation_set=shipped)
+    own = factories.make_relation("prevent")
+
+    assert resolve_relation("prevent") == own
+    assert resolve_relation(f"{shipped.name}/prevent").relation_set == shipped
+    assert resolve_relation("prevent", shipped.name).relation_set == shipped
+
+
+def test_a_shipped_relation_is_found_when_there_is_no_other():
+    relation = factories.make_relation("prevent", relation_set=factories.make_relation_set(is_shipped=True))
+
+    assert resolve_relation("prevent") == relation
+
+
+def test_a_name_in_several_own_sets_asks_for_the_set():
+    for name in ("a", "b"):
+        factories.make_relation("prevent", relation_set=factories.make_relation_set(name))
+
+    with pytest.raises(AmbiguousRelation, match=r"\(a/prevent, b/prevent\); choose one with --set"):
+        resolve_relation("prevent")
+
+
+def test_an_unknown_relation_is_answered_with_the_known_ones():
+    factories.make_relation("prevent")
+
+    with pytest.raises(NotFound, match="There is no relation 'preventt'; choose one of prevent"):
+        resolve_relation("preventt")
