@@ -48,7 +48,11 @@ def visit(chromium, live_server) -> Iterator[Callable[..., Visitor]]:
     contexts = []
 
     def open_browser(user=None, width=1280, **options) -> Visitor:
-        defaults = {"base_url": live_server.url, "reduced_motion": "reduce", "viewport": {"width": width, "height": 800}}
+        defaults = {
+            "base_url": live_server.url,
+            "reduced_motion": "reduce",
+            "viewport": {"width": width, "height": 800},
+        }
         context = chromium.new_context(**defaults, **options)
         context.set_default_timeout(10_000)
         contexts.append(context)
