@@ -1,0 +1,148 @@
+"""Commands as other programs call them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from kgharvest.models import HarvestJob, Job
+from kgharvest.services import jobs
+from tests import factories
+from tests.kgharvest import slow_runner
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def quick_harvest(settings, monkeypatch) -> None:
+    """Harvest three fixed tuples without an LM."""
+    settings.JOB_RUNNERS = {"harvest": "tests.kgharvest.slow_runner.run"}
+
+    def run(job: Job, heartbeat: jobs.Heartbeat) -> jobs.Store:
+        return lambda: slow_runner.harvests.store_result(job.harvestjob, slow_runner.three_tuples(), None)
+
+    monkeypatch.setattr(slow_runner, "run", run)
+
+
+def test_harvest_queues_and_prints_the_numbers(capsys, rung):
+    factories.make_relation("prevent")
+
+    call_command("harvest", relation=["prevent"], model="embedded", setting="human")
+
+    job = HarvestJob.objects.get()
+    assert capsys.readouterr().out == f"{job.pk}\tprevent × embedded × human\n"
+    assert rung == [job.pk]
+
+
+def test_harvest_takes_all_relations_of_a_set(rung):
+    relation_set = factories.make_relation_set("demo")
+    for _ in range(3):
+        factories.make_relation(relation_set=relation_set)
+
+    call_command("harvest", set_name="demo")
+
+    assert HarvestJob.objects.count() == len(rung) == 3
+
+
+def test_harvest_waits_and_writes_the_tuples(quick_harvest, tmp_path, capsys):
+    factories.make_relation("prevent")
+
+    call_command("harvest", relation=["prevent"], wait=True, output=tmp_path / "out.jsonl")
+
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [row["entities"] for row in rows] == [["dog", "swim"], ["bird", "fly"], ["cat", "climb"]]
+    assert list(rows[0]) == ["relation", "model", "setting", "rank", "entities", "surface", "score", "mtl", "job"]
+    assert "3 tuples of prevent × embedded × multi" in capsys.readouterr().out
+
+
+def test_the_same_harvest_twice_writes_the_same_bytes(quick_harvest, tmp_path):
+    factories.make_relation("prevent")
+
+    for name in ("first", "second"):
+        call_command("harvest", relation=["prevent"], wait=True, output=tmp_path / name)
+
+    assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
+
+
+def test_a_harvest_that_fails_leaves_the_old_file(tmp_path, settings, monkeypatch):
+    settings.JOB_RUNNERS = {"harvest": "tests.kgharvest.slow_runner.run"}
+
+    def refuse(job, heartbeat):
+        raise slow_runner.harvests.RelationNotReady("The LM is not at home; come back later.")
+
+    monkeypatch.setattr(slow_runner, "run", refuse)
+    factories.make_relation("prevent")
+    (tmp_path / "out.jsonl").write_text("old")
+
+    with pytest.raises(CommandError, match="failed: The LM is not at home; come back later"):
+        call_command("harvest", relation=["prevent"], wait=True, output=tmp_path / "out.jsonl")
+
+    assert [path.name for path in tmp_path.iterdir()] == ["out.jsonl"]
+    assert (tmp_path / "out.jsonl").read_text() == "old"
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({}, "No relation is named; give --relation"),
+        ({"relation": ["nope"]}, "There is no relation 'nope'"),
+        ({"set_name": "nope"}, "There is no set of relations 'nope'; the sets are: demo"),
+        ({"relation": ["prevent"], "model": "./nowhere/model"}, "There is no model folder ./nowhere/model"),
+        ({"relation": ["prevent"], "output": "x.jsonl"}, "--output needs --wait"),
+        ({"relation": ["prevent"], "prompt": ["<ENT0> only"]}, "has 1 slots but the seed tuples have 2"),
+        ({"relation": ["prevent"], "prompt": ["<ENT0> <ENT1> <ENT1>"]}, "has the slot <ENT1> twice"),
+    ],
+)
+def test_harvest_refuses_in_one_sentence(options, sentence, rung):
+    factories.make_relation("prevent", relation_set=factories.make_relation_set("demo"))
+
+    with pytest.raises(CommandError, match=sentence):
+        call_command("harvest", **options)
+
+    assert not HarvestJob.objects.exists()
+
+
+def test_tuples_go_out_and_in_again(tmp_path, capsys):
+    job = factories.make_harvest([["Dam", "flood"], ["mud", "fire"]])
+    call_command("export_tuples", job=str(job.pk), cut="top:1")
+    (tmp_path / "tuples.jsonl").write_text(capsys.readouterr().out)
+
+    call_command(
+        "import_tuples", tmp_path / "tuples.jsonl", relation=job.relation.path, model="elsewhere", setting="multi"
+    )
+
+    assert "1 tuples of" in capsys.readouterr().out
+    assert HarvestJob.objects.get(origin="imported").tuples.get().surface == ["Dam", "flood"]
+
+
+def test_a_malformed_tuple_file_names_the_line(tmp_path):
+    relation = factories.make_relation()
+    (tmp_path / "bad.jsonl").write_text('{"entities": ["a", "b"], "score": -1}\n{"entities": ["a"], "score": -1}\n')
+
+    with pytest.raises(CommandError, match=r"bad\.jsonl: nothing was imported because of line 2: has no list of 2"):
+        call_command("import_tuples", tmp_path / "bad.jsonl", relation=relation.path, model="x", setting="multi")
+
+
+def test_import_relations_says_what_the_set_holds(tmp_path, capsys):
+    lines = '{"relation": "P36", "template": "The capital of [X] is [Y] ."}\n'
+    (tmp_path / "capitals.jsonl").write_text(lines)
+
+    call_command("import_relations", tmp_path / "capitals.jsonl")
+
+    assert capsys.readouterr().out == "The set capitals has 1 relations.\n"
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(CommandError, match="cannot be read"):
+        call_command("import_relations", tmp_path / "none.json")
+
+
+def test_doctor_says_what_to_do_when_no_worker_runs(capsys):
+    with pytest.raises(CommandError, match="worker"):
+        call_command("doctor")
+
+    output = capsys.readouterr().out
+    assert "ok  database" in output
+    assert "BAD worker: none was heard of for a minute and 0 jobs wait; start one with ./run worker" in output

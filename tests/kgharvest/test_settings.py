@@ -1,0 +1,124 @@
+"""Settings from the environment, each in a Python of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PRODUCTION = {
+    "DATABASE_URL": "postgres://kg:p%40ss@db.example.org:5433/harvest?sslmode=require",
+    "BROKER_URL": "amqp://broker.example.org//",
+    "SECRET_KEY": "long-and-random-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEFGH",
+    "ALLOWED_HOSTS": "kg.example.org, .lab.example.org",
+}
+VARIABLES = [*PRODUCTION, "DEBUG"]
+
+
+def run_python(tmp_path: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess:
+    clean = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+    environment = {**clean, "KGHARVEST_DATA_DIR": str(tmp_path), "DJANGO_SETTINGS_MODULE": "kgharvest.settings"}
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env={**environment, **variables},
+        capture_output=True,
+        text=True,
+    )
+
+
+def settings_with(tmp_path: Path, *names: str, **variables: str) -> dict:
+    code = (
+        "import json; from django.conf import settings as s; "
+        f"print(json.dumps({{name: getattr(s, name) for name in {names!r}}}, default=str))"
+    )
+    done = run_python(tmp_path, "-c", code, **variables)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_with_nothing_set_it_runs_here_alone(tmp_path):
+    names = ("ALLOWED_HOSTS", "DEBUG", "DATABASES", "CELERY_BROKER_URL", "SESSION_COOKIE_SECURE", "SECRET_KEY")
+    found = settings_with(tmp_path, *names)
+
+    assert found["ALLOWED_HOSTS"] == ["localhost", "127.0.0.1", "[::1]"]
+    assert found["DEBUG"] is False
+    assert found["DATABASES"]["default"]["NAME"] == str(tmp_path / "kgharvest.sqlite3")
+    assert found["CELERY_BROKER_URL"] == "filesystem://"
+    assert found["SESSION_COOKIE_SECURE"] is False
+
+
+def test_the_generated_secret_stays_and_is_its_owners_alone(tmp_path):
+    first = settings_with(tmp_path, "SECRET_KEY")
+    again = settings_with(tmp_path, "SECRET_KEY")
+
+    assert first == again
+    assert len(first["SECRET_KEY"]) >= 50
+    assert (tmp_path / "secret_key").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_postgres_url_is_taken_apart(tmp_path):
+    database = settings_with(tmp_path, "DATABASES", **PRODUCTION)["DATABASES"]["default"]
+
+    assert {name: database[name] for name in ("NAME", "USER", "PASSWORD", "HOST", "PORT", "OPTIONS")} == {
+        "NAME": "harvest",
+        "USER": "kg",
+        "PASSWORD": "p@ss",
+        "HOST": "db.example.org",
+        "PORT": 5433,
+        "OPTIONS": {"sslmode": "require"},
+    }
+
+
+@pytest.mark.parametrize(("url", "name"), [("sqlite:////tmp/a.sqlite3", "/tmp/a.sqlite3"), ("sqlite:///b.db", "b.db")])
+def test_a_sqlite_url_names_a_file(tmp_path, url, name):
+    found = settings_with(tmp_path, "DATABASES", DATABASE_URL=url, DEBUG="1")
+
+    assert found["DATABASES"]["default"]["NAME"] == name
+
+
+@pytest.mark.parametrize("missing", ["SECRET_KEY", "ALLOWED_HOSTS"])
+def test_production_does_not_start_without_a_secret_and_hosts(tmp_path, missing):
+    variables = {name: value for name, value in PRODUCTION.items() if name != missing}
+
+    done = run_python(tmp_path, "manage.py", "check", **variables)
+
+    assert done.returncode != 0
+    assert f"{missing} is not set; in production" in done.stderr
+
+
+def test_an_unknown_database_is_refused(tmp_path):
+    done = run_python(tmp_path, "manage.py", "check", **{**PRODUCTION, "DATABASE_URL": "mysql://x/y"})
+
+    assert "DATABASE_URL starts with 'mysql'; use sqlite:///path or postgres://" in done.stderr
+
+
+def test_production_passes_djangos_deployment_checks(tmp_path):
+    done = run_python(tmp_path, "manage.py", "check", "--deploy", "--fail-level", "WARNING", **PRODUCTION)
+
+    assert done.returncode == 0, done.stderr
+    assert "no issues (0 silenced)" in done.stdout
+
+
+@pytest.mark.django_db
+def test_pages_forbid_inline_code_and_foreign_frames(client):
+    policy = client.get("/accounts/login/")["Content-Security-Policy"]
+
+    assert "default-src 'none'" in policy
+    assert "script-src 'self'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+
+
+@pytest.mark.django_db
+def test_guessing_passwords_is_slowed_down(client, settings):
+    settings.AXES_FAILURE_LIMIT = 3  # each guess costs a password hash
+    for _ in range(3):
+        response = client.post("/accounts/login/", {"username": "someone", "password": "guess"})
+
+    assert response.status_code == 429
