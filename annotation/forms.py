@@ -30,7 +30,9 @@ class RoundForm(forms.Form):
     name = forms.SlugField(
         max_length=100, help_text="Letters, digits, - and _. Annotators see it: name no LM and no setting."
     )
-    study = forms.CharField(max_length=100, initial="Default", help_text="Its members see the round and its reports.")
+    study = forms.CharField(
+        max_length=100, help_text="Its members see the round and its reports. A new name makes a study of your own."
+    )
     jobs = JobChoices(
         HarvestJob.objects.with_cell().succeeded().filter(n_tuples__gt=0).order_by("-pk"),
         label="Harvests",

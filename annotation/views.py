@@ -19,7 +19,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from annotation.exports import FORMATS, judgment_rows
 from annotation.forms import DEFAULT_INSTRUCTIONS, AnswerForm, RoundForm
-from annotation.models import Annotator, Judgment, JudgmentTask, Label, Round
+from annotation.models import Annotator, Judgment, JudgmentTask, Label, Round, StudyMember
 from annotation.services.assignment import RoundNotOpen, next_batch
 from annotation.services.joining import join_round
 from annotation.services.judgments import recent_judgments, submit_judgment
@@ -85,7 +85,8 @@ def round_list(request: HttpRequest) -> HttpResponse:
 
 @researcher_required
 def round_new(request: HttpRequest) -> HttpResponse:
-    form = RoundForm(request.POST or None, initial={"jobs": request.GET.getlist("job")})
+    initial = {"jobs": request.GET.getlist("job"), "study": usual_study(request.user)}
+    form = RoundForm(request.POST or None, initial=initial)
     if form.is_valid():
         try:
             round = open_round(form.document(), request.user)
@@ -95,6 +96,12 @@ def round_new(request: HttpRequest) -> HttpResponse:
             messages.success(request, f"The round {round.name} is open with {round.n_tasks} statements.")
             return redirect(round)
     return render(request, "annotation/round_new.html", {"form": form})
+
+
+def usual_study(user) -> str:
+    """Return the name of the study that the user last joined as one who opens rounds, else of one of their own."""
+    managed = StudyMember.objects.filter(user=user, role__in=StudyMember.MANAGING).order_by("pk").last()
+    return managed.study.name if managed else user.get_username()
 
 
 @researcher_required

@@ -129,6 +129,17 @@ def test_a_round_is_opened_by_the_form(researcher_client):
     assert Round.objects.get().n_tasks == 1
 
 
+def test_the_form_suggests_ones_own_study(researcher_client, researcher, own_round):
+    assert 'value="Animals"' in researcher_client.get("/rounds/new/").text
+
+
+def test_the_form_suggests_a_new_study_to_whom_has_none(client):
+    make_round(study="Others", by=make_researcher())
+    client.force_login(make_researcher("ada"))
+
+    assert 'value="ada"' in client.get("/rounds/new/").text
+
+
 def test_the_form_shows_what_the_service_refuses(researcher_client):
     job = make_harvest([("dog", "swim")])
     asked = {"name": "new-one", "study": "Animals", "jobs": [job.pk], "n": 5, "judgments_per_task": 3}

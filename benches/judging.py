@@ -1,0 +1,117 @@
+"""What one judgment costs on the server's side: next_batch + submit_judgment, in rounds of 10,000 and 1,000,000 tasks,
+for a newcomer and for an annotator with 20,000 judgments behind them.
+
+    python benches/judging.py             on a SQLite file in a temporary folder
+    DATABASE_URL=postgres://... DEBUG=1 python benches/judging.py    on an empty PostgreSQL database
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from uuid import uuid4
+
+ROOT = Path(__file__).resolve().parent.parent
+SIZES = (10_000, 1_000_000)
+BEHIND = 20_000
+MEASURED = 1000
+BATCH = 10
+
+sys.path.insert(0, str(ROOT))
+os.environ["DJANGO_SETTINGS_MODULE"] = "kgharvest.settings"
+os.environ["KGHARVEST_DATA_DIR"] = tempfile.mkdtemp(prefix="kgharvest-bench-")
+
+import django  # noqa: E402
+
+django.setup()
+
+from django.core.management import call_command  # noqa: E402
+from django.db import connection  # noqa: E402
+from django.utils import timezone  # noqa: E402
+
+from annotation.models import Annotator, Assignment, Judgment, JudgmentTask, Label, Round, Study  # noqa: E402
+from annotation.services.assignment import next_batch  # noqa: E402
+from annotation.services.judgments import Answer, submit_judgment  # noqa: E402
+from evaluation.services.reports import create_report  # noqa: E402
+from kgharvest.models import KnowledgeTuple, Relation, RelationSet  # noqa: E402
+
+
+def make_round(n_tasks: int) -> Round:
+    """Make a round without harvest: what is measured does not look at where tasks come from."""
+    relation_set = RelationSet.objects.create(name=f"set-{n_tasks}")
+    relation = Relation.objects.create(
+        relation_set=relation_set, name="r", statement="<ENT0> <ENT1>", arity=2, initial_prompts=[], seed_tuples=[]
+    )
+    study, _ = Study.objects.get_or_create(name="bench")
+    round = Round.objects.create(
+        study=study, name=f"bench-{n_tasks}", status=Round.Status.OPEN, batch_size=BATCH, n_tasks=n_tasks
+    )
+    numbers = range(n_tasks)
+    known = KnowledgeTuple.objects.bulk_create(
+        (KnowledgeTuple(relation=relation, entities=[str(n)], key=str(n)) for n in numbers), batch_size=5000
+    )
+    tasks = (
+        JudgmentTask(
+            round=round,
+            knowledge_tuple=known[n],
+            statement=f"statement {n}",
+            entities=[],
+            spans=[],
+            position=n,
+            n_wanted=3,
+        )
+        for n in numbers
+    )
+    JudgmentTask.objects.bulk_create(tasks, batch_size=5000)
+    return round
+
+
+def give_a_past(annotator: Annotator, n: int) -> None:
+    """Let the annotator have judged the `n` tasks up to the place where they are; all of these stay open."""
+    behind = annotator.round.tasks.filter(position__lt=annotator.next_position).order_by("-position")[:n]
+    tasks = list(behind)
+    now = timezone.now()
+    Assignment.objects.bulk_create(
+        (Assignment(task=task, annotator=annotator, status="done", expires_at=now) for task in tasks), batch_size=5000
+    )
+    Judgment.objects.bulk_create(
+        (Judgment(client_uuid=uuid4(), task=task, annotator=annotator, label="true", judged_at=now) for task in tasks),
+        batch_size=5000,
+    )
+    JudgmentTask.objects.filter(pk__gte=min(task.pk for task in tasks), pk__lte=max(task.pk for task in tasks)).update(
+        n_judgments=1, n_true=1
+    )
+
+
+def cost_of_judging(annotator: Annotator) -> tuple[float, float]:
+    """Return wall and CPU seconds of this process per judgment, the statement asked for each time as it is needed."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    for _ in range(MEASURED):
+        task = next_batch(annotator, timezone.now())[0]
+        submit_judgment(annotator, Answer(task.pk, Label.TRUE, uuid4()), timezone.now())
+    return (time.perf_counter() - wall) / MEASURED, (time.process_time() - cpu) / MEASURED
+
+
+def main() -> None:
+    call_command("migrate", verbosity=0)
+    print(f"{connection.vendor}; milliseconds per judgment (next_batch + submit_judgment)")
+    for n_tasks in SIZES:
+        round = make_round(n_tasks)
+        middle = n_tasks // 2
+        for name, n_behind in (("newcomer", 0), (f"{BEHIND:,} behind", BEHIND)):
+            n_behind = min(n_behind, middle - BATCH)
+            annotator = Annotator.objects.create(round=round, code=name, next_position=middle, n_judged=n_behind)
+            if n_behind:
+                give_a_past(annotator, n_behind)
+            wall, cpu = cost_of_judging(annotator)
+            print(f"{n_tasks:>9,} tasks, {name:<14} wall {1000 * wall:6.2f}  CPU {1000 * cpu:6.2f}", flush=True)
+        begin = time.perf_counter()
+        create_report(round)
+        print(f"{n_tasks:>9,} tasks, report          {time.perf_counter() - begin:.2f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
