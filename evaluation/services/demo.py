@@ -28,9 +28,9 @@ from kgharvest.services.language_models import get_language_model
 from kgharvest.services.relations import SHIPPED, import_relations, resolve_relation
 
 MODEL = "embedded"
-RELATIONS = ("capital_of", "help", "place_for", "prevent", "a_do_b_at", "need_a_to_do_b")  # the last two are 3-ary
+RELATIONS = ("a_do_b_at", "need_a_to_do_b", "capital_of", "help", "place_for", "prevent")  # 3-ary, slow ones first
 SETTINGS = ("human", "multi")
-PARAMS = HarvestParams(candidates=150, max_tuples=100)
+PARAMS = HarvestParams(candidates=50, max_tuples=60)
 
 RESEARCHER = "researcher"
 ANNOTATORS = ("annotator-1", "annotator-2", "annotator-3")

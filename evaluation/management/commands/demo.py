@@ -54,9 +54,8 @@ class Command(DomainCommand):
         logins = demo.create_logins()
         jobs = self.harvest(programs)
         round = demo.open_people_round(jobs)
-        self.say("Opening a round that a simulation judges, not people")
         report = demo.report_on(demo.open_simulated_round(jobs))
-        self.say("Ready")
+        self.say(f"Ready: a round for people, {round}, and one judged by a simulation, not people, {report.round}")
         self.print_logins(logins)
         if once:
             self.stdout.write("\n" + write_markdown(report.document))
@@ -65,19 +64,18 @@ class Command(DomainCommand):
             self.serve(programs)
 
     def harvest(self, programs: Supervisor) -> list[HarvestJob]:
-        """Wait until the worker has done every harvest of the demo; return the jobs."""
-        waiting = [job.pk for job in demo.queue_missing_harvests()]
-        done: list[HarvestJob] = []
-        self.say(f"Harvesting {len(demo.RELATIONS)} relations in {len(demo.SETTINGS)} settings with the embedded LM")
-        while len(done) < len(waiting):
+        """Wait until the worker has done every harvest of the demo; return the jobs, in their order."""
+        jobs = demo.queue_missing_harvests()
+        waiting = {job.pk for job in jobs if job.is_unfinished}
+        self.say(f"{len(jobs) - len(waiting)} of {len(jobs)} harvests are there; the embedded LM does the others")
+        while waiting:
             programs.check()
-            done += self.newly_done(waiting, done)
+            waiting -= {job.pk for job in self.newly_done(waiting)}
             time.sleep(LOOK_EVERY_S)
-        return sorted(done, key=lambda job: job.pk)
+        return list(HarvestJob.objects.filter(pk__in=[job.pk for job in jobs]).order_by("pk"))
 
-    def newly_done(self, waiting: Sequence[int], done: Sequence[HarvestJob]) -> list[HarvestJob]:
-        others = HarvestJob.objects.with_cell().filter(pk__in=waiting).exclude(pk__in=[job.pk for job in done])
-        over = list(others.exclude(status__in=[Job.Status.QUEUED, Job.Status.RUNNING]))
+    def newly_done(self, waiting: set[int]) -> list[HarvestJob]:
+        over = list(HarvestJob.objects.with_cell().filter(pk__in=waiting).exclude(pk__in=Job.objects.unfinished()))
         for job in over:
             if job.status != Job.Status.SUCCEEDED:
                 raise HarvestFailed(f"The harvest {job} (job {job.pk}) {job.status}: {job.error or 'start it again'}")

@@ -1,0 +1,178 @@
+"""The demo's steps on finished harvests, and its processes as a person starts and stops them."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from django.contrib.auth import get_user_model
+
+from annotation.models import Judgment, Round
+from evaluation.models import Report
+from evaluation.services import demo
+from kgharvest.access import is_researcher
+from kgharvest.embedded_lm.world import load_world
+from kgharvest.models import HarvestJob, Job
+from tests.factories import make_harvest
+
+ROOT = Path(__file__).parents[2]
+WORLD = {relation.name: relation for relation in load_world()}
+
+
+@pytest.fixture
+def shipped(db):
+    demo.load_shipped_relations()
+
+
+@pytest.fixture
+def logins(db, settings):
+    settings.PASSWORD_HASHERS = [
+        "django.contrib.auth.hashers.MD5PasswordHasher"
+    ]  # four slow hashes a test are too many
+    return demo.create_logins()
+
+
+def finish(job: HarvestJob, n_facts: int, n_others: int) -> HarvestJob:
+    """Replace a queued job by a finished one that found facts of the world and made-up tuples."""
+    relation = WORLD[job.relation.name]
+    others = [[f"{slot} of {number}" for slot in range(relation.arity)] for number in range(n_others)]
+    cell = {"relation": job.relation, "language_model": job.language_model, "setting": job.setting}
+    job.delete()
+    return make_harvest([*relation.facts[:n_facts], *others], **cell)
+
+
+@pytest.fixture
+def harvests(shipped, logins, rung, monkeypatch) -> list[HarvestJob]:
+    monkeypatch.setattr(demo, "SIMULATED_N", 10)
+    return [finish(job, n_facts=20, n_others=10) for job in demo.queue_missing_harvests()]
+
+
+def test_the_demo_harvests_six_relations_two_of_them_ternary_in_two_settings(shipped, logins, rung):
+    jobs = demo.queue_missing_harvests()
+
+    assert sorted({job.relation.arity for job in jobs}) == [2, 3]
+    assert len({job.relation for job in jobs if job.relation.arity == 3}) == 2
+    assert {(job.relation.name, job.setting) for job in jobs} == {
+        (relation, setting) for relation in demo.RELATIONS for setting in ("human", "multi")
+    }
+    assert rung == [job.pk for job in jobs]
+
+
+def test_harvests_that_are_there_or_under_way_are_not_queued_again(shipped, logins, rung):
+    first, second, *others = demo.queue_missing_harvests()
+    Job.objects.filter(pk=first.pk).update(status=Job.Status.SUCCEEDED)
+    Job.objects.filter(pk=second.pk).update(status=Job.Status.FAILED)
+
+    again = demo.queue_missing_harvests()
+
+    assert again[0] == first
+    assert again[1].pk not in {job.pk for job in [first, second, *others]}
+    assert again[2:] == others
+
+
+def test_new_logins_work_with_the_passwords_printed(logins):
+    people = [get_user_model().objects.get(username=login.username) for login in logins]
+
+    assert all(person.check_password(login.password) for person, login in zip(people, logins, strict=True))
+    assert [is_researcher(person) for person in people] == [True, False, False, False]
+    assert len({login.password for login in logins}) == 4
+
+
+def test_a_second_demo_leaves_passwords_as_they_are(logins):
+    again = demo.create_logins()
+
+    assert [login.password for login in again] == [None] * 4
+    assert get_user_model().objects.get(username=logins[0].username).check_password(logins[0].password)
+
+
+def test_the_round_for_people_has_the_annotators_and_no_judgments(harvests):
+    round = demo.open_people_round(harvests)
+
+    assert round.source == Round.Source.PEOPLE
+    assert [annotator.user.username for annotator in round.annotators.order_by("user__username")] == list(
+        demo.ANNOTATORS
+    )
+    assert not Judgment.objects.exists()
+
+
+def test_the_simulated_round_is_complete_and_its_report_says_what_it_is(harvests):
+    report = demo.report_on(demo.open_simulated_round(harvests))
+
+    assert report.document["source"] == "simulated"
+    assert report.document["n_complete"] == report.document["n_tasks"] > 0
+    assert "The judgments are simulated, not people: they say nothing about what is true." in report.document["notes"]
+    assert len(report.document["cells"]) == 12
+
+
+def test_the_simulation_mostly_accepts_facts_and_rejects_the_rest(harvests):
+    round = demo.open_simulated_round(harvests)
+
+    right = 0
+    for task in round.tasks.select_related("knowledge_tuple__relation"):
+        is_fact = tuple(task.knowledge_tuple.entities) in WORLD[task.knowledge_tuple.relation.name].facts
+        right += task.verdict == ("accepted" if is_fact else "rejected")
+    # Of three annotators who are right with .97 * .9 or .97 * .85, two or more agree with the fact in >= .91 of tasks.
+    assert right / round.n_tasks > 0.8
+
+
+def test_running_the_steps_again_makes_nothing_new(harvests):
+    def run_steps() -> tuple[int, int, int, int]:
+        jobs = demo.queue_missing_harvests()
+        demo.open_people_round(jobs)
+        demo.report_on(demo.open_simulated_round(jobs))
+        return tuple(model.objects.count() for model in (HarvestJob, Round, Judgment, Report))
+
+    assert run_steps() == run_steps()
+
+
+def test_a_short_harvest_is_sampled_whole(shipped, logins, rung):
+    jobs = [finish(job, n_facts=2, n_others=0) for job in demo.queue_missing_harvests()]
+
+    round = demo.open_people_round(jobs)
+
+    assert {stratum.sample_size for stratum in round.strata.all()} == {2}
+
+
+# -- processes ---------------------------------------------------------------------------------------------------------
+
+
+def processes_with(data_dir: Path) -> list[str]:
+    """The command lines of all living processes that were started for `data_dir`."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended in the meantime, or is not ours to see
+            if f"KGHARVEST_DATA_DIR={data_dir}".encode() in (process / "environ").read_bytes().split(b"\0"):
+                found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+    return found
+
+
+def wait_until(condition, timeout_s: float = 60) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc to see other processes")
+def test_ctrl_c_stops_web_worker_and_their_children(tmp_path):
+    data_dir = tmp_path / "var"
+    environment = os.environ | {"KGHARVEST_DATA_DIR": str(data_dir), "PORT": "0"}
+    program = subprocess.Popen(
+        [sys.executable, "manage.py", "demo"], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL
+    )
+    try:
+        wait_until(lambda: sum("gunicorn" in process for process in processes_with(data_dir)) == 2)
+        wait_until(lambda: sum("celery" in process for process in processes_with(data_dir)) >= 2)
+
+        program.send_signal(signal.SIGINT)
+
+        wait_until(lambda: program.poll() is not None)
+        assert processes_with(data_dir) == []
+    finally:
+        program.terminate()
+        program.wait(60)
