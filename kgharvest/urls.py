@@ -24,8 +24,6 @@ urlpatterns = [
     path("", include((harvesting, "kgharvest"))),
     path("", include("annotation.urls")),
     path("", include("evaluation.urls")),
-    path("", include("annotation.urls")),
-    path("", include("evaluation.urls")),
     path("accounts/", include("django.contrib.auth.urls")),
     path("admin/", admin.site.urls),
 ]
