@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 
 from rapidfuzz.distance import Levenshtein
@@ -37,19 +38,18 @@ def create_prompts(
     """
     kept = list(dict.fromkeys(initial))
     pending = deque(kept)
-    pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="paraphraser")
+
+    def report() -> None:
+        on_progress(Progress(STAGE, min(len(kept), wanted), wanted))
 
     def paraphrase(sentence: str, entities: Sequence[str]) -> list[str]:
-        future = pool.submit(paraphraser.paraphrase, sentence, entities)
-        return result_with_ticks(future, lambda: on_progress(Progress(STAGE, min(len(kept), wanted), wanted)))
+        return result_with_ticks(in_background(paraphraser, sentence, entities), report)
 
-    try:
-        while pending and len(kept) < wanted:
-            new = new_prompts(pending.popleft(), seed_tuples, kept, paraphrase, rng)[: wanted - len(kept)]
-            kept += new
-            pending += new
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+    while pending and len(kept) < wanted:
+        new = new_prompts(pending.popleft(), seed_tuples, kept, paraphrase, rng)[: wanted - len(kept)]
+        kept += new
+        pending += new
+    report()
     return kept
 
 
@@ -79,6 +79,20 @@ def is_new(prompt: PromptTemplate, kept: Sequence[PromptTemplate]) -> bool:
 def similarity(prompt: PromptTemplate, other: PromptTemplate) -> float:
     """Return 1 - edit distance / longer length, in [0, 1]."""
     return Levenshtein.normalized_similarity(prompt.text, other.text)
+
+
+def in_background(paraphraser: Paraphraser, sentence: str, entities: Sequence[str]) -> Future[list[str]]:
+    """Paraphrase in a daemon thread: an endpoint that does not answer holds up neither cancellation nor exit."""
+    future: Future[list[str]] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(paraphraser.paraphrase(sentence, entities))
+        except BaseException as error:  # raised again where the result is awaited
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="paraphraser", daemon=True).start()
+    return future
 
 
 def result_with_ticks(future: Future[list[str]], tick: Callable[[], None]) -> list[str]:

@@ -65,7 +65,7 @@ def as_sentence(prompt: PromptTemplate, entities: Sequence[str]) -> str:
 
 def as_prompt(sentence: str, entities: Sequence[str]) -> PromptTemplate | None:
     """Return `sentence` with its slots put back and a space before its final mark, or None if slots are lost."""
-    text = re.sub(r"[\s.]+$", "", " ".join(sentence.split()))
+    text = re.sub(r"\s*(?:\.|\.{3})$", "", " ".join(sentence.split()))
     ended = f"{text[:-1].rstrip()} {text[-1]}" if text.endswith(("?", "!")) else f"{text} ."
     return recover_slots(ended, entities)
 

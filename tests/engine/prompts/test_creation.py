@@ -145,11 +145,11 @@ def test_progress_counts_kept_prompts() -> None:
 
     create_prompts(INITIAL, SEEDS, one_a_call(), random.Random(0), heard.append)
 
-    assert [progress.done for progress in heard] == list(range(1, 10))
+    assert [progress.done for progress in heard] == list(range(1, 11))
     assert {(progress.stage, progress.total) for progress in heard} == {("prompts", 10)}
 
 
-def test_a_slow_paraphraser_does_not_keep_cancellation_waiting() -> None:
+def test_a_slow_paraphraser_holds_up_neither_cancellation_nor_exit() -> None:
     answer_may_come = threading.Event()
     paraphraser = ScriptedParaphraser(lambda call, entities: [str(answer_may_come.wait(timeout=30))])
     heard: list[Progress] = []
@@ -163,9 +163,11 @@ def test_a_slow_paraphraser_does_not_keep_cancellation_waiting() -> None:
     with pytest.raises(Cancelled):
         create_prompts(INITIAL, SEEDS, paraphraser, random.Random(0), cancel_at_the_third_report)
     took_s = time.monotonic() - started_at
+    still_waiting = [thread for thread in threading.enumerate() if thread.name == "paraphraser"]
     answer_may_come.set()
 
     assert took_s < 3
+    assert all(thread.daemon for thread in still_waiting)  # so the process could exit
 
 
 def test_the_paraphrasers_error_reaches_the_caller() -> None:

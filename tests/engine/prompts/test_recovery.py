@@ -153,6 +153,12 @@ def test_sentences_are_written_without_space_before_punctuation() -> None:
     assert as_sentence(prompt, ["run", "win"]) == "If you run, you win."
 
 
+def test_an_entity_keeps_the_full_stop_that_is_its_own() -> None:
+    prompt = PromptTemplate.parse("<ENT0> is part of the <ENT1> .")
+
+    assert as_prompt(as_sentence(prompt, ["Texas", "U.S."]), ["Texas", "U.S."]) == prompt
+
+
 @pytest.mark.parametrize(
     ("sentence", "text"),
     [
@@ -160,6 +166,7 @@ def test_sentences_are_written_without_space_before_punctuation() -> None:
         ("  A bird\n can  fly ", "A <ENT0> can <ENT1> ."),
         ("A bird can fly!", "A <ENT0> can <ENT1> !"),
         ("A bird can fly...", "A <ENT0> can <ENT1> ."),
+        ("A bird can fly .", "A <ENT0> can <ENT1> ."),
     ],
 )
 def test_prompts_end_with_one_separate_mark(sentence: str, text: str) -> None:
