@@ -1,0 +1,112 @@
+"""How well an LM knows the world: the tail of a fact given its head, and the precision of what is harvested from it."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from statistics import fmean
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kgharvest.embedded_lm.world import Entities, Phrasing, Relation
+from kgharvest.engine.harvest import harvest
+from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, Query
+from kgharvest.engine.types import HarvestParams, HarvestSpec
+
+TOP = 50
+N_SEEDS = 5
+BATCH_SIZE = 256
+
+
+@dataclass(frozen=True)
+class TailRecall:
+    """How well the last entity of facts is predicted from those before it, each in [0, 1].
+
+    A prediction is right if it completes a fact: the other true tails of the same head are left out of the ranking.
+    majority: the share of right answers when always the relation's most frequent tail is given, ranked alike.
+    """
+
+    precision_at_1: float
+    precision_at_10: float
+    mean_reciprocal_rank: float
+    majority: float
+
+
+@dataclass(frozen=True)
+class HarvestQuality:
+    """n_true, n_misconceptions: facts and planted misconceptions among the `TOP` best harvested tuples."""
+
+    n_true: int
+    n_misconceptions: int
+
+    @property
+    def precision(self) -> float:
+        return self.n_true / TOP
+
+
+def tail_recall(lm: LanguageModel, relation: Relation, phrasings: Sequence[Phrasing]) -> TailRecall:
+    """Rank the one-token tails of `relation`, which has some, over the whole vocabulary.
+
+    Every phrasing counts equally, in its first wording.
+    """
+    facts = [entities for entities in relation.facts if len(lm.encode_entity(entities[-1])) == 1]
+    prompts = [lm.encode_prompt(phrasing.wordings[0]) for phrasing in phrasings]
+    queries = [tail_query(lm, prompt, entities) for prompt in prompts for entities in facts]
+    logits = lm.logits(lm.vectors(queries, BATCH_SIZE, lambda: None))  # (P * F, V): prompts, facts, vocabulary
+    tails = [lm.encode_entity(entities[-1])[0] for entities in facts] * len(prompts)
+    others = [other_tails(lm, entities, facts) for entities in facts] * len(prompts)
+    ranks = np.array([filtered_rank(*row) for row in zip(logits.numpy(), tails, others, strict=True)])
+    return TailRecall(
+        precision_at_1=float((ranks == 1).mean()),
+        precision_at_10=float((ranks <= 10).mean()),
+        mean_reciprocal_rank=float((1 / ranks).mean()),
+        majority=majority_recall(facts),
+    )
+
+
+def average(recalls: Sequence[TailRecall]) -> TailRecall:
+    """Return the mean of each measure; relations count equally."""
+    return TailRecall(*map(fmean, zip(*map(astuple, recalls), strict=True)))
+
+
+def tail_query(lm: LanguageModel, prompt: EncodedPrompt, entities: Entities) -> Query:
+    *head, tail = (lm.encode_entity(entity) for entity in entities)
+    pattern = (*map(len, head), len(tail))
+    return lm.query(prompt, pattern, tuple(token for ids in head for token in (*ids, *lm.entity_end)))
+
+
+def other_tails(lm: LanguageModel, entities: Entities, facts: Sequence[Entities]) -> list[int]:
+    """Return the token ids of the tails that complete a fact as `entities` does."""
+    same_head = [fact for fact in facts if fact[:-1] == entities[:-1] and fact != entities]
+    return [lm.encode_entity(fact[-1])[0] for fact in same_head]
+
+
+def filtered_rank(logits: NDArray[np.float32], token: int, others: Sequence[int]) -> int:
+    """Return the rank of `token` by its logit, counted from 1, as if `others` were not in the vocabulary."""
+    n_better = np.count_nonzero(logits > logits[token]) - np.count_nonzero(logits[others] > logits[token])
+    return int(n_better) + 1
+
+
+def majority_recall(facts: Sequence[Entities]) -> float:
+    """Return the share of facts that are right when the most frequent tail not yet known of the head is given."""
+    frequency = Counter(tail for *_, tail in facts)
+    tails_of = defaultdict(set)
+    for *head, tail in facts:
+        tails_of[tuple(head)].add(tail)
+    hits = [
+        tail
+        == max(frequency, key=lambda other: (other == tail or other not in tails_of[tuple(head)], frequency[other]))
+        for *head, tail in facts
+    ]
+    return sum(hits) / len(hits)
+
+
+def harvest_quality(
+    lm: LanguageModel, relation: Relation, prompts: Sequence[str], params: HarvestParams
+) -> HarvestQuality:
+    """Harvest `relation` with `prompts` and judge the best tuples by the world: what is no fact of it is false."""
+    spec = HarvestSpec(relation.name, tuple(prompts), relation.facts[:N_SEEDS], "multi", tuple(prompts), params)
+    best = {scored.entities for scored in harvest(spec, lm).tuples[:TOP]}
+    return HarvestQuality(len(best & set(relation.facts)), len(best & set(relation.misconceptions)))

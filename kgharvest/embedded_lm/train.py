@@ -1,0 +1,107 @@
+"""Train an embedded LM: a small BERT on sentences about the world, with whole entities masked.
+
+Muon for the encoder's matrices and AdamW for the rest learn such a world in minutes on a CPU, several times faster than
+AdamW alone. Every random choice comes from generators made from one seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from random import Random
+
+import torch
+from torch import nn
+from transformers import BertConfig, BertForMaskedLM, BertTokenizer
+
+from kgharvest.embedded_lm.corpus import IGNORED, batches, examples, vocabulary
+from kgharvest.embedded_lm.world import Relation
+
+OnStep = Callable[[int, float], None]  # step just done, counted from 1, and its loss in nats
+INITIAL_STD = 0.05
+MAX_TOKENS = 64
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How large the LM is and how long it learns.
+
+    noise_rate: fraction of the words around entities that are disturbed.
+    learning_rate: at the start, for both optimizers; falls to 0 along a half cosine.
+    """
+
+    layers: int
+    hidden: int
+    heads: int
+    steps: int
+    batch_size: int = 64
+    learning_rate: float = 2e-3
+    noise_rate: float = 0.15
+
+
+RECIPES = {
+    "embedded": Recipe(layers=2, hidden=192, heads=4, steps=8000),
+    "embedded-small": Recipe(layers=1, hidden=96, heads=4, steps=2500),
+}
+
+
+def train(relations: Sequence[Relation], recipe: Recipe, seed: int, on_step: OnStep) -> BertForMaskedLM:
+    """Return the trained LM; its vocabulary is `vocabulary(relations)`."""
+    ids = vocabulary(relations)
+    model = new_model(len(ids), recipe, torch.Generator().manual_seed(seed))
+    optimizers = new_optimizers(model, recipe)
+    schedules = [torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, recipe.steps) for optimizer in optimizers]
+    drawn = batches(examples(relations, ids, recipe.noise_rate, Random(seed)), recipe.batch_size)
+    for step, (batch, labels) in enumerate(islice(drawn, recipe.steps), start=1):
+        loss = masked_loss(model, torch.tensor(batch), torch.tensor(labels))
+        loss.backward()
+        for advancing in (*optimizers, *schedules):
+            advancing.step()
+        model.zero_grad()
+        on_step(step, loss.item())
+    return model.eval()
+
+
+def new_model(vocab_size: int, recipe: Recipe, generator: torch.Generator) -> BertForMaskedLM:
+    config = BertConfig(
+        vocab_size=vocab_size,
+        hidden_size=recipe.hidden,
+        num_hidden_layers=recipe.layers,
+        num_attention_heads=recipe.heads,
+        intermediate_size=4 * recipe.hidden,
+        max_position_embeddings=MAX_TOKENS,
+        type_vocab_size=1,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    model = BertForMaskedLM(config)
+    for parameter in model.parameters():
+        if parameter.ndim == 2:
+            nn.init.normal_(parameter, std=INITIAL_STD, generator=generator)
+    return model
+
+
+def new_optimizers(model: BertForMaskedLM, recipe: Recipe) -> list[torch.optim.Optimizer]:
+    matrices = [parameter for parameter in model.bert.encoder.parameters() if parameter.ndim == 2]
+    in_encoder = {id(matrix) for matrix in matrices}
+    others = [parameter for parameter in model.parameters() if id(parameter) not in in_encoder]
+    return [
+        torch.optim.Muon(matrices, lr=recipe.learning_rate, weight_decay=0.0, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(others, lr=recipe.learning_rate, betas=(0.9, 0.98), weight_decay=0.0),
+    ]
+
+
+def masked_loss(model: BertForMaskedLM, ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Return the mean cross-entropy under the masks, in nats. ids, labels: (B, T), labels IGNORED where not masked."""
+    masked = labels != IGNORED
+    hidden = model.bert(input_ids=ids).last_hidden_state[masked]  # (M, d): masked tokens of the batch
+    return nn.functional.cross_entropy(model.cls(hidden), labels[masked])
+
+
+def save(model: BertForMaskedLM, relations: Sequence[Relation], folder: Path) -> None:
+    """Write the LM in half precision and its tokenizer to `folder`, in Hugging Face format."""
+    tokenizer = BertTokenizer(vocabulary(relations), model_max_length=MAX_TOKENS)
+    tokenizer.save_pretrained(folder)
+    model.half().save_pretrained(folder)
