@@ -83,6 +83,16 @@ def test_without_a_key_none_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Authorization" not in script.requests[0].headers
 
 
+@pytest.mark.parametrize("key", ["sk one two", "clé", "sk-1\nHost: elsewhere.example"])
+def test_a_key_that_cannot_be_one_is_refused_and_not_repeated(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(API_KEY_VARIABLE, key)
+
+    with pytest.raises(ParaphraserFailed, match="set it to the key alone") as caught:
+        Script(completion()).paraphraser()
+
+    assert key not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     "trouble",
     [

@@ -86,7 +86,7 @@ class ChatParaphraser:
                 response = self._client.post("/chat/completions", json=self._body(question))
             except httpx.TimeoutException:
                 trouble = f"gave no answer within {self._endpoint.timeout_s:g} s"
-            except httpx.TransportError as error:
+            except httpx.RequestError as error:
                 trouble = f"cannot be reached ({type(error).__name__})"
             else:
                 if response.status_code not in WORTH_A_RETRY:
@@ -165,6 +165,10 @@ def check_url(base_url: str) -> None:
 
 def authorization() -> dict[str, str]:
     key = os.environ.get(API_KEY_VARIABLE, "").strip()
+    if not re.fullmatch(r"[!-~]*", key):
+        raise ParaphraserFailed(
+            f"{API_KEY_VARIABLE} holds spaces or characters that no key has; set it to the key alone."
+        )
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
