@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub.utils import logging as hub_logging
 from safetensors import SafetensorError
 from transformers import (
     CONFIG_MAPPING,
@@ -44,14 +45,28 @@ def load(name: str, revision: str | None = None, device: str = "cpu", dtype: str
         raise EngineError(f"Unknown dtype {dtype!r}; choose one of {', '.join(DTYPES)}.")
     transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    config = load_config(name, revision)
-    auto_class, family = family_of(config, name)
+    hub_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     commit = resolve(name, revision)
+    config = load_config(name, commit)
+    auto_class, family = family_of(config, name)
     tokenizer = load_part(AutoTokenizer, name, commit)
     check_tokenizer(name, tokenizer)
     model, report = load_part(auto_class, name, commit, dtype=DTYPES[dtype], output_loading_info=True)
     check_complete(name, report)
     return family(move(model.eval().requires_grad_(False), device, name), tokenizer, name, commit)
+
+
+def resolve(name: str, revision: str | None) -> str | None:
+    """Return the hub's commit that `revision` is now, so that all files are of one state and a harvest can name it.
+
+    A local folder has no commit; what the caller says of it stands. Without a network the cache answers, but only after
+    some retries: what is asked for by its commit needs no network. Raises ModelNotFound.
+    """
+    try:
+        config_file = cached_file(name, CONFIG_NAME, revision=revision)
+    except (OSError, ValueError) as error:
+        raise not_found(name) from error
+    return extract_commit_hash(config_file, None) or revision
 
 
 def load_config(name: str, revision: str | None) -> Any:
@@ -133,11 +148,3 @@ def check_complete(name: str, report: dict[str, Any]) -> None:
             f"The model {name!r} lacks {len(missing)} of its weights (first: {missing[0]}), probably its LM head; "
             "use the checkpoint that was pretrained to fill in blanks."
         )
-
-
-def resolve(name: str, revision: str | None) -> str | None:
-    """Return the hub's commit that `revision` is now, so that all files are of one state and a harvest can name it.
-
-    A local folder has no commit; what the caller says of it stands.
-    """
-    return extract_commit_hash(cached_file(name, CONFIG_NAME, revision=revision), None) or revision
