@@ -2,13 +2,18 @@
 
 import os
 
-from celery import Celery, bootsteps
+from celery import Celery, bootsteps, signals
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kgharvest.settings")
 
 app = Celery("kgharvest")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
+
+
+@signals.setup_logging.connect
+def keep_logging(**kwargs):
+    """Log as settings.LOGGING says: Celery sets up its own logging unless somebody answers this signal."""
 
 
 class Reaper(bootsteps.StartStopStep):

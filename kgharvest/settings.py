@@ -234,7 +234,6 @@ CELERY_TASK_TIME_LIMIT = 24 * 3600
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 # One child does the work, so that torch loads there and never in the process that forks; more with `--concurrency`.
 CELERY_WORKER_CONCURRENCY = 1
-CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 if CELERY_BROKER_URL.startswith("filesystem:"):
     BROKER_DIR = DATA_DIR / "broker"
     for folder in ("messages", "control"):

@@ -164,6 +164,7 @@ def harvest_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "can_retry": job.status in (Job.Status.FAILED, Job.Status.CANCELLED),
         "lacks_worker": job.is_unfinished and lacks_worker(),
         "params": job.payload.get("spec", {}).get("params", {}),
+        "rejected": [(name.replace("_", " "), n) for name, n in job.summary.get("rejected", {}).items()],
     }
     return render(request, "kgharvest/harvest_detail.html", context)
 

@@ -16,7 +16,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 from django.db.models import F, Q
 from django.utils import timezone
 from django.utils.module_loading import import_string
@@ -104,7 +104,11 @@ class Heartbeat:
         if progress.stage == self._stage and monotonic() < self._due:
             return
         self._stage, self._due = progress.stage, monotonic() + REPORT_EVERY_S
-        self._renew(stage=progress.stage[:60], done=progress.done, total=progress.total)
+        try:
+            self._renew(stage=progress.stage[:60], done=progress.done, total=progress.total)
+        except OperationalError as error:  # locked or away for a while; the lease bears some missed reports
+            logger.warning("Job %s could not report: %s", self._job_id, error)
+            connection.close_if_unusable_or_obsolete()
 
     def _renew(self, **report: Any) -> None:
         lease_end = _lease_end(timezone.now())
@@ -127,7 +131,7 @@ class Heartbeat:
         try:
             while not over.wait(settings.JOB_LEASE_S / 3):
                 self._renew()
-        except Cancelled:
+        except (Cancelled, OperationalError):
             pass  # the job's own thread finds out with its next report
         finally:
             connection.close()

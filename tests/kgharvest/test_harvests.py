@@ -109,7 +109,7 @@ def test_a_folder_is_named_by_its_full_path(tmp_path, monkeypatch):
     assert language_models.get_language_model("model").name == str(tmp_path / "model")
 
 
-@pytest.mark.parametrize(("name", "why"), [("folder", "holds no model"), ("./folder/none", "There is no model folder")])
+@pytest.mark.parametrize(("name", "why"), [("folder", "holds no model"), ("./none", "There is no model folder")])
 def test_a_folder_without_a_model_is_refused(tmp_path, monkeypatch, name, why):
     (tmp_path / "folder").mkdir()
     monkeypatch.chdir(tmp_path)

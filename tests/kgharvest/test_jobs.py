@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import pytest
 from django.db import IntegrityError, transaction
+from django.db import OperationalError as DatabaseIsLocked
 from django.utils import timezone
 from kombu.exceptions import OperationalError
 
@@ -134,6 +135,23 @@ def test_reports_of_one_stage_are_throttled(monkeypatch, django_assert_num_queri
     with django_assert_num_queries(10):  # 40 reports, one in four is stored
         for done in range(40):
             heartbeat(Progress("search", done, 40))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_report_that_the_database_refuses_is_no_end(monkeypatch):
+    def refuse(**report):
+        raise DatabaseIsLocked("database is locked")
+
+    job = factories.make_harvest_job()
+    heartbeat = jobs.Heartbeat(job.pk, jobs.claim(job.pk, timezone.now()))
+    monkeypatch.setattr(heartbeat, "_renew", refuse)
+    heartbeat(Progress("search", 1, 10))
+    monkeypatch.undo()
+
+    heartbeat(Progress("rescore", 2, 10))
+
+    job.refresh_from_db()
+    assert (job.stage, job.done) == ("rescore", 2)
 
 
 def test_a_cancelled_job_stops_within_two_seconds_of_its_clock(settings, monkeypatch):

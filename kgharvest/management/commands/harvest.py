@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ class Command(DomainCommand):
     def harvest_here(self, request: HarvestRequest) -> HarvestJob:
         """Do the job in this process. Raises HarvestFailed unless it succeeds."""
         job = create_harvest_job(request)
-        with ProgressBar(str(job), self.stderr) as bar:
+        with ProgressBar(str(job), self.stderr) as bar, warnings_unlogged():
             run_to_the_end(job, bar)
         job = HarvestJob.objects.with_cell().get(pk=job.pk)
         if job.status != Job.Status.SUCCEEDED:
@@ -114,8 +115,19 @@ def relations_of(names: list[str], set_name: str | None) -> list[Relation]:
     raise HarvestFailed("No relation is named; give --relation, or --set for all relations of a set.")
 
 
+@contextmanager
+def warnings_unlogged() -> Iterator[None]:
+    """Why a job fails is said once, by this command."""
+    logger = logging.getLogger("kgharvest")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
 def run_to_the_end(job: HarvestJob, bar: ProgressBar) -> None:
-    logging.getLogger("kgharvest").setLevel(logging.ERROR)  # why a job fails is said once, by this command
     try:
         jobs.run_job(job.pk, bar)
     except KeyboardInterrupt:
