@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,8 @@ def load(name: str, revision: str | None = None, device: str = "cpu", dtype: str
     check_tokenizer(name, tokenizer)
     model, report = load_part(auto_class, name, commit, dtype=DTYPES[dtype], output_loading_info=True)
     check_complete(name, report)
-    return family(move(model.eval().requires_grad_(False), device, name), tokenizer, name, commit)
+    recorded = commit or fingerprint(Path(name))
+    return family(move(model.eval().requires_grad_(False), device, name), tokenizer, name, recorded)
 
 
 def resolve(name: str, revision: str | None) -> str | None:
@@ -67,6 +69,15 @@ def resolve(name: str, revision: str | None) -> str | None:
     except (OSError, ValueError) as error:
         raise not_found(name) from error
     return extract_commit_hash(config_file, None) or revision
+
+
+def fingerprint(folder: Path) -> str:
+    """Return what names the weights in a local folder, which has no commit: the start of their SHA-256."""
+    digest = hashlib.sha256()
+    for file in sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")]):
+        with file.open("rb") as weights:
+            digest.update(hashlib.file_digest(weights, "sha256").digest())
+    return f"sha256:{digest.hexdigest()[:12]}"
 
 
 def load_config(name: str, revision: str | None) -> Any:

@@ -41,8 +41,7 @@ class PretrainedLM(ABC):
         self.is_cased = self.tokens.is_cased
         self.starts_entity, self.continues_entity = self.tokens.starts_entity, self.tokens.continues_entity
         self._network = model.base_model
-        n_embedded = model.get_input_embeddings().weight.numel()
-        self._tokens_at_once = tokens_at_once(self.device, self._network.num_parameters() - n_embedded)
+        self._tokens_at_once = tokens_at_once(self.device, weights_per_token(model))
         self._head = head
 
     def encode_entity(self, entity: str) -> TokenIds:
@@ -76,6 +75,12 @@ class PretrainedLM(ABC):
                 f"A prompt of {len(ids)} tokens exceeds the {self.max_tokens} that {self.name} takes; shorten it."
             )
         return Query(ids, position)
+
+
+def weights_per_token(model: Any) -> int:
+    """Return about how many weights of the network a token is multiplied with. ALBERT goes through one layer often."""
+    n_inner = model.base_model.num_parameters() - model.get_input_embeddings().weight.numel()
+    return int(n_inner * (model.config.num_hidden_layers if model.config.model_type == "albert" else 1))
 
 
 def longest_sequence(config: Any) -> int:

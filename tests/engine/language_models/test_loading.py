@@ -63,8 +63,12 @@ def test_name_and_revision_are_recorded(folder):
     assert (lm.name, lm.revision) == (str(folder), "v1")
 
 
-def test_a_folder_without_revision_has_none(folder):
-    assert load(str(folder)).revision is None
+def test_a_folder_without_revision_is_named_by_its_weights(folder, tmp_path):
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    other = tiny_bert(tmp_path / "other", seed=1)
+
+    assert load(str(folder)).revision == load(str(copy)).revision != load(str(other)).revision
+    assert load(str(folder)).revision.startswith("sha256:")
 
 
 @pytest.mark.parametrize("revision", [None, "main", COMMIT])
