@@ -17,7 +17,7 @@ from django.db.models.functions import Coalesce
 from django.urls import reverse
 
 from annotation.verdicts import Verdict
-from kgharvest.models import HarvestedTuple, HarvestJob, KnowledgeTuple
+from kgharvest.models import HarvestedTuple, HarvestJob, KnowledgeTuple, LanguageModel, Relation
 
 
 class Study(models.Model):
@@ -147,26 +147,39 @@ class Round(models.Model):
 
 
 class Stratum(models.Model):
-    """A stretch of a job's ranking from which a simple random sample was drawn: `sample_size` of `population` tuples.
+    """A part of a cell (relation x LM x setting) from which a simple random sample was drawn.
 
-    cut: which part of the harvest was sampled, e.g. "top:100"; empty for all of it. Ranks are 1-based and inclusive.
+    With a job: `sample_size` of the `population` tuples of rank `rank_from` .. `rank_to`, 1-based and inclusive. cut:
+    which part of the harvest this is, e.g. "top:100"; empty for all of it. Without a job: statements that came with
+    imported judgments, from a population nobody knows; language_model None and setting empty where they name none.
     """
 
     round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="strata")
-    job = models.ForeignKey(HarvestJob, on_delete=models.PROTECT, related_name="strata")
+    relation = models.ForeignKey(Relation, on_delete=models.PROTECT, related_name="strata")
+    language_model = models.ForeignKey(
+        LanguageModel, on_delete=models.PROTECT, null=True, blank=True, related_name="strata"
+    )
+    setting = models.CharField(max_length=30, blank=True)
+    job = models.ForeignKey(HarvestJob, on_delete=models.PROTECT, null=True, blank=True, related_name="strata")
     cut = models.CharField(max_length=50, blank=True)
     rank_from = models.PositiveIntegerField(default=1)
-    rank_to = models.PositiveIntegerField()
-    population = models.PositiveIntegerField()
+    rank_to = models.PositiveIntegerField(null=True, blank=True)
+    population = models.PositiveIntegerField(null=True, blank=True)
     sample_size = models.PositiveIntegerField()
 
     class Meta:
         ordering = ["pk"]
         verbose_name_plural = "strata"
         constraints = [
-            models.UniqueConstraint(fields=["round", "job", "rank_from"], name="stratum_round_job_rank_unique"),
+            models.UniqueConstraint(
+                fields=["round", "relation", "language_model", "setting", "rank_from"], name="stratum_cell_rank_unique"
+            ),
+            models.UniqueConstraint(
+                fields=["round", "relation", "setting"], condition=Q(language_model=None), name="stratum_unnamed_unique"
+            ),
             models.CheckConstraint(
-                condition=Q(sample_size__gte=1, sample_size__lte=F("population")), name="stratum_sample_in_population"
+                condition=Q(job=None) | Q(population__gte=F("sample_size"), rank_to__gte=F("rank_from")),
+                name="stratum_sample_in_population",
             ),
         ]
 
@@ -272,12 +285,17 @@ class JudgmentTask(models.Model):
 
 
 class Draw(models.Model):
-    """That a stratum's sample contains a task. A cell's rate rests on its own draws only; gold has none."""
+    """That a stratum's sample contains a task. A cell's rate rests on its own draws only; gold has none.
+
+    harvested_tuple, inclusion_probability: None where the judgments were imported without a harvest.
+    """
 
     stratum = models.ForeignKey(Stratum, on_delete=models.CASCADE, related_name="draws")
     task = models.ForeignKey(JudgmentTask, on_delete=models.CASCADE, related_name="draws")
-    harvested_tuple = models.ForeignKey(HarvestedTuple, on_delete=models.PROTECT, related_name="draws")
-    inclusion_probability = models.FloatField()
+    harvested_tuple = models.ForeignKey(
+        HarvestedTuple, on_delete=models.PROTECT, null=True, blank=True, related_name="draws"
+    )
+    inclusion_probability = models.FloatField(null=True, blank=True)
 
     class Meta:
         constraints = [

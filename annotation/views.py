@@ -107,7 +107,7 @@ def usual_study(user) -> str:
 @researcher_required
 def round_detail(request: HttpRequest, name: str) -> HttpResponse:
     round = get_object_or_404(Round.objects.visible_to(request.user).select_related("study", "created_by"), name=name)
-    strata = round.strata.select_related("job__relation", "job__language_model")
+    strata = round.strata.select_related("relation", "language_model", "job__relation", "job__language_model")
     context = {
         "round": round,
         "tally": round.tasks.tally(),

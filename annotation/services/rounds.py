@@ -114,7 +114,15 @@ def _stratum(round: Round, cell: CellSpec, where: str) -> Stratum:
             "use a smaller n, or null for all."
         )
     return Stratum(
-        round=round, job=job, cut=cell.cut, rank_to=population, population=population, sample_size=sample_size
+        round=round,
+        relation=job.relation,
+        language_model=job.language_model,
+        setting=job.setting,
+        job=job,
+        cut=cell.cut,
+        rank_to=population,
+        population=population,
+        sample_size=sample_size,
     )
 
 
@@ -122,7 +130,7 @@ def _check_cells_differ(strata: Sequence[Stratum]) -> None:
     """A tuple drawn twice for one cell would count twice in its rate."""
     seen: dict[tuple, int] = {}
     for number, stratum in enumerate(strata, start=1):
-        cell = (stratum.job.relation_id, stratum.job.language_model_id, stratum.job.setting)
+        cell = (stratum.relation_id, stratum.language_model_id, stratum.setting)
         if cell in seen:
             raise BadRoundSpec(f"Cells {seen[cell]} and {number} are both {stratum.job}; take each cell once.")
         seen[cell] = number
@@ -174,7 +182,7 @@ def _tasks(
     """Return one unsaved task for each knowledge tuple, worded as the first cell that drew it has it."""
     tasks: dict[int, JudgmentTask] = {}
     for stratum, sample in zip(strata, samples, strict=True):
-        template = stratum.job.relation.statement
+        template = stratum.relation.statement
         for harvested in sample:
             if harvested.knowledge_tuple_id not in tasks:
                 tasks[harvested.knowledge_tuple_id] = _task(round, template, harvested)

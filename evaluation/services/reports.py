@@ -11,7 +11,7 @@ from django.utils import timezone
 from annotation.models import Draw, Judgment, Label, Round
 from evaluation.documents import METHOD, CellKey, Evidence, Pattern, VerdictCounts, build_document
 from evaluation.models import Report
-from kgharvest.models import HarvestJob, LanguageModel, Relation
+from kgharvest.models import LanguageModel, Relation
 from kgharvest.version import code_version
 
 
@@ -50,15 +50,15 @@ def _patterns(tasks) -> list[Pattern]:
 
 def _cells(round: Round) -> dict[CellKey, VerdictCounts]:
     """Return the verdicts of each cell's own draws, sorted by LM, setting and relation."""
-    job = "stratum__job__"
-    columns = (f"{job}relation", f"{job}language_model", f"{job}setting", "task__verdict")
+    columns = ("stratum__relation", "stratum__language_model", "stratum__setting", "task__verdict")
     rows = Draw.objects.filter(stratum__round=round).order_by().values_list(*columns).annotate(n=Count("pk"))
     relations = _relation_names(row[0] for row in rows)
     models = {model.pk: str(model) for model in LanguageModel.objects.filter(pk__in={row[1] for row in rows})}
     cells: defaultdict[CellKey, VerdictCounts] = defaultdict(VerdictCounts)
     for relation, model, setting, verdict, n in rows:
-        setattr(cells[CellKey(relations[relation], models[model], setting)], verdict or "incomplete", n)
-    return dict(sorted(cells.items(), key=lambda cell: (cell[0].model, cell[0].setting, cell[0].relation)))
+        key = CellKey(relations[relation], models.get(model), setting or None)
+        setattr(cells[key], verdict or "incomplete", n)
+    return dict(sorted(cells.items(), key=lambda cell: (cell[0].model or "", cell[0].setting or "", cell[0].relation)))
 
 
 def _relation_names(ids: Iterable[int]) -> dict[int, str]:
@@ -79,5 +79,5 @@ def _annotators(round: Round) -> dict[str, dict[str, int]]:
 
 
 def _demonstrators(round: Round) -> list[str]:
-    jobs = HarvestJob.objects.filter(strata__round=round, language_model__is_demonstrator=True)
-    return sorted({str(job.language_model) for job in jobs.select_related("language_model")})
+    used = LanguageModel.objects.filter(strata__round=round, is_demonstrator=True).distinct()
+    return sorted(map(str, used))
