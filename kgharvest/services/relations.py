@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -257,7 +258,7 @@ def resolve_relation(name: str, set_name: str | None = None) -> Relation:
     if set_name is not None:
         found = [relation for relation in found if relation.relation_set.name == set_name]
     if not found:
-        raise NotFound(f"There is no relation {_named(name, set_name)}; {_known_relations(set_name)}")
+        raise NotFound(f"There is no relation {_named(name, set_name)}; {_known_relations(name, set_name)}")
     own = [relation for relation in found if not relation.relation_set.is_shipped] or found
     if len(own) > 1:
         paths = ", ".join(relation.path for relation in own)
@@ -278,10 +279,10 @@ def _named(name: str, set_name: str | None) -> str:
     return f"{name!r} in the set {set_name!r}" if set_name else repr(name)
 
 
-def _known_relations(set_name: str | None) -> str:
+def _known_relations(name: str, set_name: str | None) -> str:
     relations = Relation.objects.filter(relation_set__name=set_name) if set_name else Relation.objects.all()
     names = sorted(set(relations.values_list("name", flat=True)))
     if not names:
         return "import some with import_relations first."
-    shown = ", ".join(names[:20])
-    return f"choose one of {shown}{' and others' if len(names) > 20 else ''}."
+    shown = get_close_matches(name, names, n=5) or names[:10]
+    return f"choose one of {', '.join(shown)}{' and others' if len(names) > len(shown) else ''}."

@@ -72,7 +72,7 @@ class Command(DomainCommand):
     def harvest_here(self, request: HarvestRequest) -> HarvestJob:
         """Do the job in this process. Raises HarvestFailed unless it succeeds."""
         job = create_harvest_job(request)
-        with ProgressBar(str(job), self.stderr) as bar, warnings_unlogged():
+        with ProgressBar(str(job)) as bar, warnings_unlogged():
             run_to_the_end(job, bar)
         job = HarvestJob.objects.with_cell().get(pk=job.pk)
         if job.status != Job.Status.SUCCEEDED:
@@ -138,9 +138,9 @@ def run_to_the_end(job: HarvestJob, bar: ProgressBar) -> None:
 class ProgressBar:
     """Shows progress on standard error: one bar that starts anew with each stage."""
 
-    def __init__(self, label: str, stream):
+    def __init__(self, label: str):
         self._label = label
-        self._bar = tqdm(desc=label, file=stream, disable=None, leave=False)
+        self._bar = tqdm(desc=label, disable=None, leave=False)
         self._stage = ""
 
     def __enter__(self) -> ProgressBar:
