@@ -221,7 +221,7 @@ HOME_CONTEXT = ["annotation.views.home_context", "evaluation.views.home_context"
 
 # Jobs. The broker only rings the bell: what a job is and who works on it is in the database (kgharvest.services.jobs).
 JOB_RUNNERS = {"harvest": "kgharvest.services.harvests.run_harvest"}
-JOB_LEASE_S = 60  # a running job whose worker is silent for so long counts as lost
+JOB_LEASE_S = 30  # a running job whose worker is silent for so long counts as lost
 JOB_RING_AGAIN_S = 30  # a job that nobody has taken is rung for again after so long
 JOB_REAP_EVERY_S = 5
 

@@ -11,7 +11,7 @@ from typing import Any
 from django.db import transaction
 
 from kgharvest.engine.prompts.template import parse_prompts
-from kgharvest.engine.types import HarvestParams, HarvestResult, HarvestSpec, Progress
+from kgharvest.engine.types import HarvestParams, HarvestResult, HarvestSpec, ParaphraserSettings, Progress
 from kgharvest.errors import DomainError
 from kgharvest.models import HarvestJob, Job, JobPrompt, LanguageModel, Prompt, Relation
 from kgharvest.services import jobs, language_models
@@ -38,6 +38,7 @@ class HarvestRequest:
     setting: str
     params: HarvestParams = field(default_factory=HarvestParams)
     prompts: tuple[str, ...] = ()
+    paraphraser: ParaphraserSettings = field(default_factory=ParaphraserSettings)
     device: str = "cpu"
     dtype: str = "float32"
 
@@ -84,6 +85,7 @@ def _spec(request: HarvestRequest) -> HarvestSpec:
         seed_tuples=tuple(tuple(entities) for entities in relation.seed_tuples),
         setting=request.setting,
         params=request.params,
+        paraphraser=request.paraphraser,
     )
 
 
@@ -114,6 +116,7 @@ def _thawed(frozen: dict[str, Any]) -> HarvestSpec:
         seed_tuples=tuple(tuple(entities) for entities in frozen["seed_tuples"]),
         setting=frozen["setting"],
         params=HarvestParams(**params),
+        paraphraser=ParaphraserSettings(**frozen["paraphraser"]),
     )
 
 

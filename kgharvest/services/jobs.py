@@ -30,7 +30,7 @@ from kgharvest.models import Job, Worker
 logger = logging.getLogger(__name__)
 
 REPORT_EVERY_S = 0.4  # between two reports of one stage; a cancelled job notices with the next
-RINGS_AT_ONCE = 100
+RINGS_AT_ONCE = 4  # bounds the messages that pile up while all workers are busy
 WORKER_SILENT_S = 60
 GAVE_UP = (
     "The worker died during this job as often as it was tried, perhaps for lack of memory; "

@@ -24,15 +24,17 @@ def get_language_model(name: str, revision: str = "") -> LanguageModel:
     """
     if name not in MODELS:
         name = _folder_or_hub_id(name)
-    language_model, _ = LanguageModel.objects.get_or_create(
-        name=name, revision=revision, defaults={"is_demonstrator": name in MODELS}
-    )
-    return language_model
+    return _named(name, revision)
+
+
+def _named(name: str, revision: str) -> LanguageModel:
+    is_demonstrator = {"is_demonstrator": name in MODELS}
+    return LanguageModel.objects.get_or_create(name=name, revision=revision, defaults=is_demonstrator)[0]
 
 
 def name_language_model(name: str) -> LanguageModel:
     """Return the LM called `name` as the source of imported tuples; it need not exist here."""
-    return LanguageModel.objects.get_or_create(name=name, revision="")[0]
+    return _named(name, "")
 
 
 def _folder_or_hub_id(name: str) -> str:

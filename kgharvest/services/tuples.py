@@ -99,32 +99,33 @@ def import_tuples(path: Path, cell: Cell, file_format: str = "auto", by=None) ->
     if not found.rows:
         raise ImportRefused(path.name, [BadEntry("file", "has no tuples")])
     rows = best_first(found.rows)
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    summary = {"source": path.name, "rows": len(found.rows), "code_version": code_version()}
-    return _store_import(cell, rows, found.score_scale, {"sha256": digest, "summary": summary, "by": by})
-
-
-@transaction.atomic
-def _store_import(
-    cell: Cell, rows: Sequence[TupleRow], score_scale: HarvestJob.ScoreScale, origin: dict[str, Any]
-) -> HarvestJob:
     now = timezone.now()
-    asked = json.dumps([origin["sha256"], cell.relation.path, str(cell.language_model), cell.setting])
-    job = HarvestJob.objects.create(
+    job = HarvestJob(
         kind="import",
         status=Job.Status.SUCCEEDED,
         relation=cell.relation,
         language_model=cell.language_model,
         setting=cell.setting,
         origin=HarvestJob.Origin.IMPORTED,
-        score_scale=score_scale,
-        summary=origin["summary"],
+        score_scale=found.score_scale,
+        summary={"source": path.name, "rows": len(found.rows), "code_version": code_version()},
         n_tuples=len(rows),
-        fingerprint=hashlib.sha256(asked.encode()).hexdigest()[:16],
-        created_by=origin["by"],
+        fingerprint=_fingerprint(text, cell),
+        created_by=by,
         started_at=now,
         finished_at=now,
     )
+    return _store_import(job, rows)
+
+
+def _fingerprint(text: str, cell: Cell) -> str:
+    imported = json.dumps([text, cell.relation.path, str(cell.language_model), cell.setting])
+    return hashlib.sha256(imported.encode()).hexdigest()[:16]
+
+
+@transaction.atomic
+def _store_import(job: HarvestJob, rows: Sequence[TupleRow]) -> HarvestJob:
+    job.save()
     store_tuples(job, rows)
     return job
 

@@ -1,0 +1,49 @@
+"""From the command to the file with the LM that comes with the project."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from django.core.management import call_command
+
+from kgharvest.embedded_lm import MODELS
+from kgharvest.models import HarvestJob, JobPrompt
+from tests import factories
+
+pytestmark = [
+    pytest.mark.django_db,
+    pytest.mark.skipif(not (MODELS["embedded"] / "config.json").is_file(), reason="the embedded LM is not there"),
+]
+
+CAPITALS = {("paris", "france"), ("rome", "italy"), ("oslo", "norway"), ("vienna", "austria"), ("madrid", "spain")}
+
+
+@pytest.fixture
+def capital_of():
+    return factories.make_relation(
+        "capital_of",
+        statement="<ENT0> is the capital of <ENT1>.",
+        initial_prompts=["<ENT0> is the capital of <ENT1>.", "the capital of <ENT1> is <ENT0>."],
+        seed_tuples=[["lisbon", "portugal"], ["berlin", "germany"]],
+    )
+
+
+def harvest_capitals(path) -> list[dict]:
+    chosen = {"model": "embedded", "setting": "human", "candidates": 100, "max_entity_tokens": 1}
+    call_command("harvest", relation=["capital_of"], wait=True, output=path, **chosen)
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.mark.slow
+def test_the_embedded_lm_knows_capitals_and_says_so_twice_alike(capital_of, tmp_path):
+    rows = harvest_capitals(tmp_path / "first.jsonl")
+    harvest_capitals(tmp_path / "second.jsonl")
+
+    assert (tmp_path / "first.jsonl").read_bytes() == (tmp_path / "second.jsonl").read_bytes()
+    assert {tuple(row["entities"]) for row in rows} >= CAPITALS
+    scores = [row["score"] for row in rows]
+    assert scores == sorted(scores, reverse=True)
+    assert all(row["mtl"] < 0 for row in rows)
+    weights = JobPrompt.objects.filter(job=HarvestJob.objects.first()).values_list("weight", flat=True)
+    assert sum(weights) == pytest.approx(1)
