@@ -122,3 +122,4 @@ def test_guessing_passwords_is_slowed_down(client, settings):
         response = client.post("/accounts/login/", {"username": "someone", "password": "guess"})
 
     assert response.status_code == 429
+    assert "Wait a quarter of an hour" in response.content.decode()
