@@ -28,7 +28,7 @@ from kgharvest.services.language_models import get_language_model
 from kgharvest.services.relations import SHIPPED, import_relations, resolve_relation
 
 MODEL = "embedded"
-RELATIONS = ("a_do_b_at", "need_a_to_do_b", "capital_of", "help", "place_for", "prevent")  # 3-ary, slow ones first
+RELATIONS = ("capital_of", "a_do_b_at", "need_a_to_do_b", "help", "place_for", "prevent")  # a_... and need_...: 3-ary
 SETTINGS = ("human", "multi")
 PARAMS = HarvestParams(candidates=50, max_tuples=60)
 
