@@ -16,7 +16,7 @@ import numpy as np
 from kgharvest.engine.filters import EntityFilter
 from kgharvest.engine.language_models.base import LanguageModel
 from kgharvest.engine.prompts.creation import create_prompts
-from kgharvest.engine.prompts.paraphrase import Paraphraser, default_paraphraser
+from kgharvest.engine.prompts.paraphrase import Paraphraser, from_settings
 from kgharvest.engine.prompts.template import PromptTemplate, parse_prompts
 from kgharvest.engine.scoring import Encoded, compatibilities, consistency, prompt_weights
 from kgharvest.engine.search import Candidate, SearchResult, WeighedPrompt, search_tuples
@@ -44,7 +44,7 @@ def harvest(
     """Return the tuples of `spec.relation` that `lm` holds to be true, best first.
 
     `on_progress` is called at least once a second while forwards last less than that; what it raises ends the harvest.
-    Without a `paraphraser`, prompts are created offline. Raises an EngineError with a sentence for people.
+    `paraphraser` takes the place of the one that the spec describes. Raises an EngineError with a sentence for people.
     """
     seeds = encode_seeds(spec.seed_tuples, lm)
     templates = collect_prompts(spec, lm, paraphraser, on_progress)
@@ -109,7 +109,8 @@ def collect_prompts(
     if spec.prompts:
         return parse_prompts(spec.prompts, arity)
     rng = random.Random(spec.params.seed)
-    return create_prompts(initial, spec.seed_tuples, paraphraser or default_paraphraser(lm), rng, on_progress)
+    paraphraser = paraphraser or from_settings(spec.paraphraser, lm)
+    return create_prompts(initial, spec.seed_tuples, paraphraser, rng, on_progress)
 
 
 def weigh_prompts(

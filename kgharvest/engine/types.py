@@ -82,6 +82,26 @@ class HarvestParams:
 
 
 @dataclass(frozen=True)
+class ParaphraserSettings:
+    """Which paraphraser creates prompts.
+
+    kind: "offline", "chat" or "seq2seq".
+    model: the chat model's name, or the seq2seq model's hub id or folder.
+    base_url: of the chat endpoint, as in `https://api.openai.com/v1`; its key is in KGHARVEST_PARAPHRASER_API_KEY.
+    max_calls, max_tokens: the chat endpoint's spend cap per harvest.
+    prefix, seed: what a seq2seq model expects before a sentence; draws samples instead of the best of a beam search.
+    """
+
+    kind: str = "offline"
+    model: str = ""
+    base_url: str = ""
+    max_calls: int = 100
+    max_tokens: int = 100_000
+    prefix: str = ""
+    seed: int | None = None
+
+
+@dataclass(frozen=True)
 class HarvestSpec:
     """A relation and how to ask for it.
 
@@ -96,6 +116,7 @@ class HarvestSpec:
     setting: str
     prompts: tuple[str, ...] = ()
     params: HarvestParams = field(default_factory=HarvestParams)
+    paraphraser: ParaphraserSettings = field(default_factory=ParaphraserSettings)
 
 
 @dataclass(frozen=True)

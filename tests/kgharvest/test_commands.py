@@ -91,6 +91,11 @@ def test_a_harvest_that_fails_leaves_the_old_file(tmp_path, settings, monkeypatc
         ({"set_name": "nope"}, "There is no set of relations 'nope'; the sets are: demo"),
         ({"relation": ["prevent"], "model": "./nowhere/model"}, "There is no model folder ./nowhere/model"),
         ({"relation": ["prevent"], "output": "x.jsonl"}, "--output needs --wait"),
+        ({"relation": ["prevent"], "paraphraser": "chat"}, "chat paraphraser needs a model; name it with"),
+        (
+            {"relation": ["prevent"], "paraphraser": "chat", "paraphraser_model": "m"},
+            "needs an address; give it with --paraphraser-url",
+        ),
         ({"relation": ["prevent"], "prompt": ["<ENT0> only"]}, "has 1 slots but the seed tuples have 2"),
         ({"relation": ["prevent"], "prompt": ["<ENT0> <ENT1> <ENT1>"]}, "has the slot <ENT1> twice"),
     ],

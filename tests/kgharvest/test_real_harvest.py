@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
 
 import pytest
 from django.core.management import call_command
@@ -47,3 +49,38 @@ def test_the_embedded_lm_knows_capitals_and_says_so_twice_alike(capital_of, tmp_
     assert all(row["mtl"] < 0 for row in rows)
     weights = JobPrompt.objects.filter(job=HarvestJob.objects.first()).values_list("weight", flat=True)
     assert sum(weights) == pytest.approx(1)
+
+
+class ChatEndpoint(BaseHTTPRequestHandler):
+    """An OpenAI-compatible endpoint that answers every question with the same two paraphrases."""
+
+    def do_POST(self):
+        sentences = "Of {1}, {0} is the seat of government.\nThe city of {0} governs the country {1}."
+        question = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        pair = ("lisbon", "portugal") if "lisbon" in question else ("berlin", "germany")
+        body = json.dumps({"choices": [{"message": {"content": sentences.format(*pair)}}]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.mark.slow
+def test_prompts_may_come_from_a_chat_endpoint(capital_of):
+    server = HTTPServer(("127.0.0.1", 0), ChatEndpoint)
+    Thread(target=server.serve_forever, daemon=True).start()
+    chat = {
+        "paraphraser": "chat",
+        "paraphraser_model": "m",
+        "paraphraser_url": f"http://127.0.0.1:{server.server_port}",
+    }
+
+    call_command("harvest", relation=["capital_of"], wait=True, candidates=5, max_entity_tokens=1, **chat)
+
+    server.shutdown()
+    assert "The city of <ENT0> governs the country <ENT1> ." in {
+        prompt.prompt.text for prompt in JobPrompt.objects.all()
+    }

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from kgharvest.engine.language_models.base import LanguageModel
 from kgharvest.engine.prompts.paraphrasers.chat import ChatEndpoint, ChatParaphraser
 from kgharvest.engine.prompts.paraphrasers.offline import OfflineParaphraser
 from kgharvest.engine.prompts.paraphrasers.seq2seq import Seq2SeqParaphraser
-from kgharvest.engine.types import EngineError
+from kgharvest.engine.types import EngineError, ParaphraserSettings
 
 
 class Paraphraser(Protocol):
@@ -28,26 +27,6 @@ class Paraphraser(Protocol):
 def default_paraphraser(lm: LanguageModel) -> Paraphraser:
     """Return the paraphraser that needs nothing but the harvest's own LM."""
     return OfflineParaphraser(lm)
-
-
-@dataclass(frozen=True)
-class ParaphraserSettings:
-    """Which paraphraser creates prompts.
-
-    kind: "offline", "chat" or "seq2seq".
-    model: the chat model's name, or the seq2seq model's hub id or folder.
-    base_url: of the chat endpoint, as in `https://api.openai.com/v1`; its key is in KGHARVEST_PARAPHRASER_API_KEY.
-    max_calls, max_tokens: the chat endpoint's spend cap per harvest.
-    prefix, seed: see Seq2SeqParaphraser.
-    """
-
-    kind: str = "offline"
-    model: str = ""
-    base_url: str = ""
-    max_calls: int = 100
-    max_tokens: int = 100_000
-    prefix: str = ""
-    seed: int | None = None
 
 
 def from_settings(settings: ParaphraserSettings, lm: LanguageModel) -> Paraphraser:

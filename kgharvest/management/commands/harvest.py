@@ -11,7 +11,7 @@ from typing import Any
 from tqdm import tqdm
 
 from kgharvest.engine.filters import FILTERS
-from kgharvest.engine.types import HarvestParams, Progress
+from kgharvest.engine.types import HarvestParams, ParaphraserSettings, Progress
 from kgharvest.management.command import DomainCommand
 from kgharvest.models import HarvestJob, Job, Relation
 from kgharvest.services import jobs
@@ -48,6 +48,12 @@ class Command(DomainCommand):
         how.add_argument("--seed", type=int, help=f"of the random draws in prompt creation ({defaults.seed})")
         how.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
         how.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
+        words = parser.add_argument_group("prompt creation, where a relation has no ready prompts")
+        words.add_argument("--paraphraser", choices=["offline", "chat", "seq2seq"], default="offline")
+        words.add_argument("--paraphraser-model", default="", help="chat model, or hub id or folder of a seq2seq model")
+        words.add_argument(
+            "--paraphraser-url", default="", help="of the chat endpoint, such as http://127.0.0.1:8080/v1"
+        )
         where = parser.add_argument_group("where")
         where.add_argument("--wait", action="store_true", help="do it in this process, with a progress bar")
         where.add_argument("--output", type=Path, metavar="F.jsonl", help="with --wait: write the tuples there")
@@ -102,9 +108,19 @@ def requests_of(options: dict[str, Any]) -> Iterator[HarvestRequest]:
             setting=options["setting"],
             params=HarvestParams(**chosen, disabled_filters=disabled),
             prompts=tuple(options["prompt"]),
+            paraphraser=paraphraser_of(options),
             device=options["device"],
             dtype=options["dtype"],
         )
+
+
+def paraphraser_of(options: dict[str, Any]) -> ParaphraserSettings:
+    kind, model, url = (options[name] for name in ("paraphraser", "paraphraser_model", "paraphraser_url"))
+    if kind != "offline" and not model:
+        raise HarvestFailed(f"The {kind} paraphraser needs a model; name it with --paraphraser-model.")
+    if kind == "chat" and not url:
+        raise HarvestFailed("The chat paraphraser needs an address; give it with --paraphraser-url.")
+    return ParaphraserSettings(kind=kind, model=model, base_url=url)
 
 
 def relations_of(names: list[str], set_name: str | None) -> list[Relation]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kgharvest.engine.prompts.paraphrase import ParaphraserSettings, default_paraphraser, from_settings
-from kgharvest.engine.types import EngineError
+from kgharvest.engine.prompts.paraphrase import default_paraphraser, from_settings
+from kgharvest.engine.types import EngineError, ParaphraserSettings
 from tests.engine.prompts.fake_lm import FakeLM
 
 LM = FakeLM(["mask", "virus"])
