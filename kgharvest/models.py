@@ -195,8 +195,8 @@ class HarvestJob(Job):
 
     setting: how the prompts were obtained; an open set ("human", "top1", "multi", "autoprompt", ...).
     score_scale: "nats" is the consistency; "log_share" is ln of a share of an imported list, comparable within it only.
-    summary: rejected, stats, notice, model revision, code version. fingerprint: equal for jobs that ask the same in the
-    same way, and so find the same; files name a job by it, because numbers differ between databases.
+    summary: rejected, stats, notice, model revision, code version. fingerprint: of a job that has succeeded, equal for
+    jobs that asked the same in the same way, and so found the same; files name a job by it, because numbers differ.
     """
 
     class Origin(models.TextChoices):

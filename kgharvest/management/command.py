@@ -29,7 +29,7 @@ class DomainCommand(BaseCommand):
                 raise
             raise Error("The database is not set up; run python manage.py migrate first.") from None
         except KeyboardInterrupt:
-            raise CommandError("interrupted", returncode=130) from None
+            raise Error("interrupted", returncode=130) from None
 
 
 def has_pending_migrations() -> bool:

@@ -57,7 +57,6 @@ def create_harvest_job(request: HarvestRequest, by=None) -> HarvestJob:
         language_model=request.language_model,
         setting=request.setting,
         payload=payload,
-        fingerprint=fingerprint(payload, request.language_model),
         created_by=by,
     )
 
@@ -120,12 +119,6 @@ def _thawed(frozen: dict[str, Any]) -> HarvestSpec:
     )
 
 
-def fingerprint(payload: dict[str, Any], language_model: LanguageModel) -> str:
-    """Return 16 hex digits, equal for jobs that ask the same LM the same in the same way."""
-    asked = json.dumps([payload, language_model.name, language_model.revision], sort_keys=True)
-    return hashlib.sha256(asked.encode()).hexdigest()[:16]
-
-
 # -- doing it, in a worker ---------------------------------------------------------------------------------------------
 
 
@@ -154,7 +147,15 @@ def store_result(job: HarvestJob, result: HarvestResult, revision: str | None) -
         "revision": revision,
         "code_version": code_version(),
     }
-    HarvestJob.objects.filter(pk=job.pk).update(n_tuples=len(rows), summary=summary)
+    HarvestJob.objects.filter(pk=job.pk).update(
+        n_tuples=len(rows), summary=summary, fingerprint=fingerprint(job, revision)
+    )
+
+
+def fingerprint(job: HarvestJob, revision: str | None) -> str:
+    """Return 16 hex digits, equal for jobs that asked the same revision of an LM the same in the same way."""
+    asked = json.dumps([job.payload, job.language_model.name, revision], sort_keys=True)
+    return hashlib.sha256(asked.encode()).hexdigest()[:16]
 
 
 def _store_prompts(job: HarvestJob, result: HarvestResult) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kgharvest.embedded_lm import MODELS
@@ -56,14 +58,18 @@ def test_prompts_of_ones_own_replace_those_of_the_relation():
     assert spec.initial_prompts == spec.prompts == ("<ENT0> likes <ENT1>",)
 
 
+def fingerprint_of(request: HarvestRequest, revision: str) -> str:
+    job = create_harvest_job(request)
+    harvests.store_result(job, slow_runner.three_tuples(), revision)
+    return HarvestJob.objects.get(pk=job.pk).fingerprint
+
+
 def test_the_same_request_has_the_same_fingerprint_and_another_another():
     request = make_request()
-    other = HarvestRequest(request.relation, request.language_model, "multi", HarvestParams(seed=1))
+    other = replace(request, params=HarvestParams(seed=1))
 
-    first, again = create_harvest_job(request), create_harvest_job(request)
-
-    assert first.fingerprint == again.fingerprint
-    assert create_harvest_job(other).fingerprint != first.fingerprint
+    assert fingerprint_of(request, "abc") == fingerprint_of(request, "abc")
+    assert len({fingerprint_of(request, "abc"), fingerprint_of(other, "abc"), fingerprint_of(request, "def")}) == 3
 
 
 def test_a_relation_without_seeds_is_not_harvested():
