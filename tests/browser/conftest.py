@@ -21,6 +21,7 @@ CHROMIUM_ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+PATIENCE_MS = 20_000  # with a slow machine
 
 
 def chromium_path() -> str | None:
@@ -37,6 +38,7 @@ def chromium() -> Iterator:
     with pytest.MonkeyPatch.context() as environment, sync_api.sync_playwright() as playwright:
         # Playwright's sync interface keeps an event loop in this thread, beside which the ORM would refuse to work.
         environment.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
+        sync_api.expect.set_options(timeout=PATIENCE_MS)
         browser = playwright.chromium.launch(executable_path=path, args=CHROMIUM_ARGUMENTS)
         yield browser
         browser.close()
@@ -54,7 +56,7 @@ def visit(chromium, live_server) -> Iterator[Callable[..., Visitor]]:
             "viewport": {"width": width, "height": 800},
         }
         context = chromium.new_context(**defaults, **options)
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(PATIENCE_MS)
         contexts.append(context)
         if user is not None:
             context.add_cookies([session_cookie(user, live_server.url)])
