@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from evaluation.comparisons import METHOD_OF_COMPARISONS, Side, compare_sides
 from evaluation.metrics.agreement import krippendorff_alpha, percent_agreement
 from evaluation.metrics.intervals import macro_average, rate
 
@@ -17,7 +18,8 @@ METHOD = (
     "Accuracy and rejection: shares of a cell's own draws that have a verdict, with 95 % Wilson intervals. "
     "Macro averages: mean over relations. "
     "Agreement: Krippendorff's alpha, nominal, over statements with two or more judgments; interval: 2.5 % and 97.5 % "
-    "quantiles of 5,000 bootstrap resamples of statements. Percent agreement: share of agreeing pairs of judgments."
+    "quantiles of 5,000 bootstrap resamples of statements. Percent agreement: share of agreeing pairs of judgments. "
+    f"{METHOD_OF_COMPARISONS}"
 )
 
 
@@ -59,7 +61,8 @@ class Evidence:
     """Everything a report rests on.
 
     cells: in the order of the report. patterns: sorted, gold left out. annotators: counts of labels by code.
-    demonstrators: LMs of the round whose quality says nothing about others.
+    n_shared: statements with a verdict that two sides drew. demonstrators: LMs of the round whose quality says nothing
+    about others.
     """
 
     round: str
@@ -69,6 +72,7 @@ class Evidence:
     n_complete: int
     n_judgments: int
     cells: dict[CellKey, VerdictCounts]
+    n_shared: Mapping[frozenset[Side], int]
     patterns: Sequence[Pattern]
     annotators: dict[str, dict[str, int]]
     demonstrators: Sequence[str]
@@ -78,6 +82,7 @@ def build_document(evidence: Evidence) -> dict[str, Any]:
     """Return the report's JSON. The same evidence gives the same document: the bootstrap is seeded by the round."""
     patterns = np.array([pattern[:3] for pattern in evidence.patterns], dtype=np.int64).reshape(-1, 3)  # (P, 3)
     n_tasks = np.array([pattern.n_tasks for pattern in evidence.patterns], dtype=np.int64)  # (P,)
+    accuracies = {key: rate(counts.accepted, counts.n).value for key, counts in evidence.cells.items()}
     return {
         "round": evidence.round,
         "source": evidence.source,
@@ -90,7 +95,7 @@ def build_document(evidence: Evidence) -> dict[str, Any]:
         "percent_agreement": percent_agreement(patterns, n_tasks),
         "cells": [{**key._asdict(), **_rates(counts)} for key, counts in evidence.cells.items()],
         "totals": list(_totals(evidence.cells)),
-        "comparisons": [],
+        "comparisons": compare_sides(accuracies, evidence.n_shared, evidence.seed),
         "annotators": [{"annotator": code, **labels} for code, labels in sorted(evidence.annotators.items())],
         "notes": list(_notes(evidence)),
     }

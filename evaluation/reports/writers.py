@@ -65,7 +65,16 @@ def write_markdown(document: Document) -> str:
     lines = [_markdown_row(head), _markdown_row(["---", *["---:"] * len(table.columns)])]
     lines += [_markdown_row(row) for row in _body(table)]
     notes = [f"{number}. {_markdown_text(note)}" for number, note in enumerate(footnotes(document), start=1)]
-    return "\n".join([f"# {_markdown_text(document['round'])}", "", *lines, "", *notes, ""])
+    title = f"# {_markdown_text(document['round'])}"
+    return "\n".join([title, "", *lines, "", *notes, "", *_markdown_comparisons(document)])
+
+
+def _markdown_comparisons(document: Document) -> list[str]:
+    if not document["comparisons"]:
+        return []
+    simulated = " (simulated, not people)" if document["source"] == "simulated" else ""
+    sentences = [f"- {_markdown_text(comparison['sentence'])}" for comparison in document["comparisons"]]
+    return [f"## Comparisons{simulated}", "", *sentences, ""]
 
 
 def _markdown_row(values: list[str]) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from django.db.models import Count
+from django.db.models import Count, F
 from django.utils import timezone
 
 from annotation.models import Draw, Judgment, Label, Round
+from evaluation.comparisons import Side
 from evaluation.documents import METHOD, CellKey, Evidence, Pattern, VerdictCounts, build_document
 from evaluation.models import Report
 from kgharvest.models import LanguageModel, Relation
@@ -27,7 +28,7 @@ def create_report(round: Round, by=None) -> Report:
 
 def gather_evidence(round: Round) -> Evidence:
     tasks = round.tasks.without_gold()
-    patterns = _patterns(tasks)
+    patterns, models = _patterns(tasks), _model_names(round)
     return Evidence(
         round=round.name,
         source=round.source,
@@ -35,7 +36,8 @@ def gather_evidence(round: Round) -> Evidence:
         n_tasks=tasks.count(),
         n_complete=tasks.complete().count(),
         n_judgments=sum(sum(pattern[:3]) * pattern.n_tasks for pattern in patterns),
-        cells=_cells(round),
+        cells=_cells(round, models),
+        n_shared=_shared(round, models),
         patterns=patterns,
         annotators=_annotators(round),
         demonstrators=_demonstrators(round),
@@ -48,17 +50,33 @@ def _patterns(tasks) -> list[Pattern]:
     return [Pattern(*row) for row in counted]
 
 
-def _cells(round: Round) -> dict[CellKey, VerdictCounts]:
+def _model_names(round: Round) -> dict[int, str]:
+    return {model.pk: str(model) for model in LanguageModel.objects.filter(strata__round=round).distinct()}
+
+
+def _cells(round: Round, models: Mapping[int, str]) -> dict[CellKey, VerdictCounts]:
     """Return the verdicts of each cell's own draws, sorted by LM, setting and relation."""
     columns = ("stratum__relation", "stratum__language_model", "stratum__setting", "task__verdict")
     rows = Draw.objects.filter(stratum__round=round).order_by().values_list(*columns).annotate(n=Count("pk"))
     relations = _relation_names(row[0] for row in rows)
-    models = {model.pk: str(model) for model in LanguageModel.objects.filter(pk__in={row[1] for row in rows})}
     cells: defaultdict[CellKey, VerdictCounts] = defaultdict(VerdictCounts)
     for relation, model, setting, verdict, n in rows:
         key = CellKey(relations[relation], models.get(model), setting or None)
         setattr(cells[key], verdict or "incomplete", n)
     return dict(sorted(cells.items(), key=lambda cell: (cell[0].model or "", cell[0].setting or "", cell[0].relation)))
+
+
+def _shared(round: Round, models: Mapping[int, str]) -> dict[frozenset[Side], int]:
+    """Return how many statements with a verdict two sides have both drawn, for each two that have."""
+    one, other = "stratum__", "task__draws__stratum__"
+    columns = (f"{one}language_model", f"{one}setting", f"{other}language_model", f"{other}setting")
+    twice = Draw.objects.filter(stratum__round=round, task__draws__stratum__gt=F("stratum")).exclude(task__verdict="")
+    rows = twice.order_by().values_list(*columns).annotate(n=Count("task", distinct=True))
+    shared: Counter[frozenset[Side]] = Counter()
+    for model, setting, other_model, other_setting, n in rows:
+        sides = Side(models.get(model), setting or None), Side(models.get(other_model), other_setting or None)
+        shared[frozenset(sides)] += n
+    return dict(shared)
 
 
 def _relation_names(ids: Iterable[int]) -> dict[int, str]:

@@ -28,6 +28,7 @@ def make_document(cells=None, **fields) -> dict:
             CellKey("can_do", "big", "multi"): VerdictCounts(8, 2),
             CellKey("capital", "small", "multi"): VerdictCounts(10),
         },
+        "n_shared": {},
         "patterns": [Pattern(3, 0, 0, 15), Pattern(1, 2, 0, 5)],
         "annotators": {},
         "demonstrators": [],
