@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
@@ -28,6 +30,9 @@ class DomainCommand(BaseCommand):
             if not has_pending_migrations():
                 raise
             raise Error("The database is not set up; run python manage.py migrate first.") from None
+        except BrokenPipeError:  # whoever reads, such as `head`, has enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return None
         except KeyboardInterrupt:
             raise Error("interrupted", returncode=130) from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import redirect_stdout
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -151,3 +152,16 @@ def test_doctor_says_what_to_do_when_no_worker_runs(capsys):
     output = capsys.readouterr().out
     assert "ok  database" in output
     assert "BAD worker: none was heard of for a minute and 0 jobs wait; start one with ./run worker" in output
+
+
+def test_a_reader_that_has_enough_is_no_error(tmp_path):
+    job = factories.make_harvest([["a", "b"]])
+
+    class Closed:
+        def write(self, text: str) -> None:
+            raise BrokenPipeError
+
+    with (tmp_path / "stdout").open("w") as stdout, redirect_stdout(stdout):
+        call_command("export_tuples", job=str(job.pk), stdout=Closed())
+
+    assert (tmp_path / "stdout").read_text() == ""
