@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,10 @@ from kgharvest.errors import BadEntry, DomainError, ImportRefused, NotFound
 from kgharvest.models import Relation, RelationSet
 from kgharvest.services.reading import Line, fault_of_entities, read_json, read_json_lines, read_text
 
+logger = logging.getLogger(__name__)
+
 SHIPPED = Path(__file__).resolve().parent.parent / "relation_sets"
+DEMO_SET = "demo"  # what the embedded LM, the default model, was trained on
 SET_NAME = re.compile(r"[-\w]{1,100}", re.ASCII)
 RELATION_NAME = re.compile(r"[^\s/]{1,100}")
 SHAPES = (
@@ -248,9 +252,10 @@ def repeated_names(entries: Sequence[RelationEntry]) -> Iterator[BadEntry]:
 
 
 def resolve_relation(name: str, set_name: str | None = None) -> Relation:
-    """Return the relation that `name` or "set/name" means: the user's own before a shipped one.
+    """Return the relation that `name` or "set/name" means: the user's own, else the demo's, else another shipped one.
 
-    Raises NotFound, or AmbiguousRelation if several of the user's own sets have it.
+    Logs which set was taken if others have the name too; a command's log is on standard error. Raises NotFound, or
+    AmbiguousRelation if several sets of the same rank have it.
     """
     if set_name is None and "/" in name:
         set_name, _, name = name.partition("/")
@@ -259,11 +264,21 @@ def resolve_relation(name: str, set_name: str | None = None) -> Relation:
         found = [relation for relation in found if relation.relation_set.name == set_name]
     if not found:
         raise NotFound(f"There is no relation {_named(name, set_name)}; {_known_relations(name, set_name)}")
-    own = [relation for relation in found if not relation.relation_set.is_shipped] or found
-    if len(own) > 1:
-        paths = ", ".join(relation.path for relation in own)
-        raise AmbiguousRelation(f"Several sets have a relation {name!r} ({paths}); choose one with --set.")
-    return own[0]
+    first = _of_first_rank(found)
+    if len(first) > 1:
+        raise AmbiguousRelation(f"Several sets have a relation {name!r} ({_paths(first)}); choose one with --set.")
+    if others := [relation for relation in found if relation not in first]:
+        logger.warning("%r is taken to mean %s, not %s; name the set for another.", name, _paths(first), _paths(others))
+    return first[0]
+
+
+def _of_first_rank(found: Sequence[Relation]) -> Sequence[Relation]:
+    own = [relation for relation in found if not relation.relation_set.is_shipped]
+    return own or [relation for relation in found if relation.relation_set.name == DEMO_SET] or found
+
+
+def _paths(relations: Sequence[Relation]) -> str:
+    return ", ".join(relation.path for relation in relations)
 
 
 def relations_of_set(name: str) -> list[Relation]:

@@ -187,6 +187,32 @@ def test_a_shipped_relation_is_found_when_there_is_no_other():
     assert resolve_relation("prevent") == relation
 
 
+def test_of_shipped_relations_the_demos_is_meant_and_the_choice_is_said(caplog):
+    for name in ("another", "demo"):
+        factories.make_relation("prevent", relation_set=factories.make_relation_set(name, is_shipped=True))
+
+    assert resolve_relation("prevent").path == "demo/prevent"
+    assert caplog.messages == [
+        "'prevent' is taken to mean demo/prevent, not another/prevent; name the set for another."
+    ]
+
+
+def test_a_relation_named_with_its_set_is_taken_without_a_word(caplog):
+    for name in ("another", "demo"):
+        factories.make_relation("prevent", relation_set=factories.make_relation_set(name, is_shipped=True))
+
+    assert resolve_relation("another/prevent").path == "another/prevent"
+    assert caplog.messages == []
+
+
+def test_a_name_in_several_shipped_sets_without_the_demos_asks_for_the_set():
+    for name in ("a", "b"):
+        factories.make_relation("prevent", relation_set=factories.make_relation_set(name, is_shipped=True))
+
+    with pytest.raises(AmbiguousRelation, match=r"\(a/prevent, b/prevent\); choose one with --set"):
+        resolve_relation("prevent")
+
+
 def test_a_name_in_several_own_sets_asks_for_the_set():
     for name in ("a", "b"):
         factories.make_relation("prevent", relation_set=factories.make_relation_set(name))
