@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evaluation.comparisons import METHOD_OF_COMPARISONS, Side, compare_sides
-from evaluation.metrics.agreement import krippendorff_alpha, percent_agreement
+from evaluation.metrics.agreement import fleiss_kappa, krippendorff_alpha, percent_agreement
 from evaluation.metrics.intervals import macro_average, rate
 
 METHOD = (
@@ -19,6 +19,7 @@ METHOD = (
     "Macro averages: mean over relations. "
     "Agreement: Krippendorff's alpha, nominal, over statements with two or more judgments; interval: 2.5 % and 97.5 % "
     "quantiles of 5,000 bootstrap resamples of statements. Percent agreement: share of agreeing pairs of judgments. "
+    "Fleiss' kappa: over all statements, where each has the same number of judgments. "
     f"{METHOD_OF_COMPARISONS}"
 )
 
@@ -56,11 +57,21 @@ class Pattern(NamedTuple):
     n_tasks: int
 
 
+class AnnotatorPair(NamedTuple):
+    """On how many of the statements that two annotators both judged they gave the same label."""
+
+    a: str
+    b: str
+    n_shared: int
+    n_agreeing: int
+
+
 @dataclass(frozen=True)
 class Evidence:
     """Everything a report rests on.
 
     cells: in the order of the report. patterns: sorted, gold left out. annotators: counts of labels by code.
+    annotator_pairs: those who share a statement, a before b, sorted.
     n_shared: statements with a verdict that two sides drew. demonstrators: LMs of the round whose quality says nothing
     about others.
     """
@@ -75,6 +86,7 @@ class Evidence:
     n_shared: Mapping[frozenset[Side], int]
     patterns: Sequence[Pattern]
     annotators: dict[str, dict[str, int]]
+    annotator_pairs: Sequence[AnnotatorPair]
     demonstrators: Sequence[str]
 
 
@@ -93,10 +105,15 @@ def build_document(evidence: Evidence) -> dict[str, Any]:
         # Unjudgeable as missing: the column is left out, so those judgments pair with nothing.
         "alpha_without_unjudgeable": _alpha(patterns[:, :2], n_tasks, evidence.seed),
         "percent_agreement": percent_agreement(patterns, n_tasks),
+        "fleiss_kappa": fleiss_kappa(patterns, n_tasks)._asdict(),
         "cells": [{**key._asdict(), **_rates(counts)} for key, counts in evidence.cells.items()],
         "totals": list(_totals(evidence.cells)),
         "comparisons": compare_sides(accuracies, evidence.n_shared, evidence.seed),
         "annotators": [{"annotator": code, **labels} for code, labels in sorted(evidence.annotators.items())],
+        "annotator_pairs": [
+            {"a": pair.a, "b": pair.b, "n_shared": pair.n_shared, "agreement": pair.n_agreeing / pair.n_shared}
+            for pair in evidence.annotator_pairs
+        ],
         "notes": list(_notes(evidence)),
     }
 

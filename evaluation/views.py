@@ -10,7 +10,7 @@ from django.views.decorators.http import require_POST
 
 from annotation.models import Round
 from evaluation.models import Report
-from evaluation.reports.tables import agreement_in_words, cell_table, footnotes
+from evaluation.reports.tables import agreement_in_words, agreement_matrix, cell_table, footnotes
 from evaluation.reports.writers import FORMATS
 from evaluation.services.reports import create_report
 from kgharvest.access import is_researcher, researcher_required
@@ -56,6 +56,7 @@ def report_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "footnotes": footnotes(document),
         "alpha": agreement_in_words(document["alpha"]),
         "alpha_without_unjudgeable": agreement_in_words(document["alpha_without_unjudgeable"]),
+        "agreement_matrix": agreement_matrix(document),
         "formats": FORMATS,
     }
     return render(request, "evaluation/report_detail.html", context)

@@ -17,6 +17,7 @@ Counts = NDArray[np.int64]
 
 NOTHING_PAIRED = "No statement has two judgments, so there is nothing to compare."
 ALL_ALIKE = "All judgments are alike, so agreement cannot be told from chance."
+UNEQUAL = "Fleiss' kappa needs equally many judgments of every statement."
 REPLICATES_ALIKE = "The interval is not defined: in most resamples all judgments are alike."
 
 
@@ -30,6 +31,13 @@ class Alpha(NamedTuple):
     low: float | None
     high: float | None
     n_units: int
+    reason: str | None
+
+
+class Kappa(NamedTuple):
+    """A kappa; `reason` says why there is none."""
+
+    value: float | None
     reason: str | None
 
 
@@ -99,3 +107,22 @@ def percent_agreement(patterns: Counts, n_tasks: Counts) -> float | None:
     if n_pairs == 0:
         return None
     return float(n_tasks @ (patterns * (patterns - 1)).sum(axis=1) / n_pairs)
+
+
+def fleiss_kappa(patterns: Counts, n_tasks: Counts) -> Kappa:
+    """Return Fleiss' kappa over all tasks, each with the same number of judgments, two or more.
+
+    (P - P_e) / (1 - P_e), with P the share of agreeing pairs and P_e the sum of the squared shares of the labels.
+    Fleiss (1971), Measuring nominal scale agreement among many raters; worked example there: .430.
+    """
+    shown = patterns[n_tasks > 0]
+    n_per_pattern = set(shown.sum(axis=1).tolist())
+    if not n_per_pattern or max(n_per_pattern) < 2:
+        return Kappa(None, NOTHING_PAIRED)
+    if len(n_per_pattern) > 1:
+        return Kappa(None, UNEQUAL)
+    if np.count_nonzero(shown.sum(axis=0)) < 2:
+        return Kappa(None, ALL_ALIKE)
+    n_per_label = n_tasks @ patterns  # (C,)
+    by_chance = float(((n_per_label / n_per_label.sum()) ** 2).sum())
+    return Kappa((percent_agreement(patterns, n_tasks) - by_chance) / (1 - by_chance), None)

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 Document = Mapping[str, Any]
 
+MOST_ANNOTATORS_IN_MATRIX = 20  # as many columns as a page can hold
+
 
 class ColumnGroup(NamedTuple):
     """An LM and the settings under it."""
@@ -66,6 +68,18 @@ def agreement_in_words(alpha: Mapping[str, Any]) -> str:
         return f"not defined: {alpha['reason']}"
     interval = f" ({short(alpha['low'])} to {short(alpha['high'])})" if alpha["low"] is not None else ""
     return f"{short(alpha['value'])}{interval} over {alpha['n_units']} statements"
+
+
+def agreement_matrix(document: Document) -> list[tuple[str, list[Mapping[str, Any] | None]]]:
+    """Return annotators as rows and, in the same order, as columns; None where two share no statement.
+
+    Empty if nobody shares one, or if there are too many annotators for a page.
+    """
+    codes = [annotator["annotator"] for annotator in document["annotators"]]
+    if len(codes) > MOST_ANNOTATORS_IN_MATRIX or not document["annotator_pairs"]:
+        return []
+    pairs = {frozenset((pair["a"], pair["b"])): pair for pair in document["annotator_pairs"]}
+    return [(code, [pairs.get(frozenset((code, other))) for other in codes]) for code in codes]
 
 
 def footnotes(document: Document) -> list[str]:

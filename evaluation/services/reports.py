@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
-from django.db.models import Count, F
+from django.db.models import Count, F, Q
 from django.utils import timezone
 
 from annotation.models import Draw, Judgment, Label, Round
 from evaluation.comparisons import Side
-from evaluation.documents import METHOD, CellKey, Evidence, Pattern, VerdictCounts, build_document
+from evaluation.documents import METHOD, AnnotatorPair, CellKey, Evidence, Pattern, VerdictCounts, build_document
 from evaluation.models import Report
 from kgharvest.models import LanguageModel, Relation
 from kgharvest.version import code_version
@@ -40,6 +40,7 @@ def gather_evidence(round: Round) -> Evidence:
         n_shared=_shared(round, models),
         patterns=patterns,
         annotators=_annotators(round),
+        annotator_pairs=_annotator_pairs(round),
         demonstrators=_demonstrators(round),
     )
 
@@ -94,6 +95,22 @@ def _annotators(round: Round) -> dict[str, dict[str, int]]:
         labels[code][label] = n
         labels[code]["n_judgments"] += n
     return dict(labels)
+
+
+def _annotator_pairs(round: Round) -> list[AnnotatorPair]:
+    counted = Judgment.objects.counted().filter(task__round=round, task__is_gold=False)
+    other = "task__judgments__"
+    shared = counted.filter(
+        **{
+            f"{other}annotator__code__gt": F("annotator__code"),
+            f"{other}superseded_by": None,
+            f"{other}is_counted": True,
+        }
+    )
+    n_agreeing = Count("pk", filter=Q(label=F(f"{other}label")))
+    columns = ("annotator__code", f"{other}annotator__code")
+    rows = shared.order_by(*columns).values_list(*columns).annotate(n=Count("pk"), n_agreeing=n_agreeing)
+    return [AnnotatorPair(*row) for row in rows]
 
 
 def _demonstrators(round: Round) -> list[str]:

@@ -50,6 +50,25 @@ def test_a_report_shows_the_table_with_intervals(researcher_client, report):
     assert ".30 to .95, n = 4" in page  # Wilson for 3 of 4
 
 
+def test_a_report_shows_how_often_annotators_agree(researcher_client, report):
+    page = researcher_client.get(f"/reports/{report.pk}/").text
+
+    # By hand: three annotators on four statements; the first and the second agree on three of them.
+    assert page.count('title="4 statements judged by both"') == 6
+    assert 'judged by both">.75</td>' in page
+    assert "Fleiss' kappa" in page
+
+
+def test_a_report_shows_no_matrix_of_more_annotators_than_fit(researcher_client, report):
+    report.document["annotators"] *= 10
+    report.save()
+
+    page = researcher_client.get(f"/reports/{report.pk}/").text
+
+    assert "judged by both" not in page
+    assert "there are too many for a table" in page
+
+
 def test_a_report_of_a_simulated_round_says_so_beside_its_numbers(researcher_client, researcher):
     round = make_round(1, study="Animals", by=researcher, source="simulated")
     report = create_report(round)

@@ -8,6 +8,7 @@ from annotation.services.rounds import open_round
 from evaluation.reports.writers import FORMATS
 from evaluation.services.reports import create_report
 from tests.factories import (
+    judge,
     judge_all,
     make_harvest,
     make_language_model,
@@ -174,6 +175,38 @@ def test_annotators_are_codes_with_their_labels():
     ]
 
 
+def test_annotators_are_compared_on_what_both_judged():
+    round = make_round(3)
+    first, second, third = judge_all(round, [T, T, F], [T, F, F], [F, F, F])
+    judge(third, round.tasks.get(position=2), U)  # replaces the answer before
+
+    pairs = document_of(round)["annotator_pairs"]
+
+    agreement = {frozenset((pair["a"], pair["b"])): (pair["n_shared"], pair["agreement"]) for pair in pairs}
+    assert agreement == {
+        frozenset((first.code, second.code)): (3, pytest.approx(2 / 3)),
+        frozenset((first.code, third.code)): (3, 0),
+        frozenset((second.code, third.code)): (3, pytest.approx(1 / 3)),
+    }
+
+
+def test_annotators_who_share_no_statement_are_no_pair():
+    round = make_round(2, judgments_per_task=1, batch_size=1)
+    judge_all(round, [T, T], [T, T])
+
+    assert document_of(round)["annotator_pairs"] == []
+
+
+def test_fleiss_kappa_needs_a_complete_round():
+    round = make_round(2, judgments_per_task=2)
+    judge_all(round, [T, F])
+    assert document_of(round)["fleiss_kappa"]["value"] is None
+
+    judge_all(round, [T, F])
+
+    assert document_of(round)["fleiss_kappa"] == {"value": 1.0, "reason": None}
+
+
 def test_a_simulated_round_is_called_so():
     assert "simulated, not people" in document_of(make_round(1, source="simulated"))["notes"][0]
 
@@ -209,5 +242,5 @@ def test_a_report_takes_the_same_queries_for_more_relations(django_assert_max_nu
     jobs = [make_harvest([("a", "b")]) for _ in range(6)]
     round = open_round({"name": "pilot", "cells": [{"job": job.pk, "n": 1} for job in jobs]})
 
-    with django_assert_max_num_queries(11):
+    with django_assert_max_num_queries(12):
         create_report(round)

@@ -31,6 +31,7 @@ def make_document(cells=None, **fields) -> dict:
         "n_shared": {},
         "patterns": [Pattern(3, 0, 0, 15), Pattern(1, 2, 0, 5)],
         "annotators": {},
+        "annotator_pairs": [],
         "demonstrators": [],
     }
     return build_document(Evidence(**{**values, **fields}))

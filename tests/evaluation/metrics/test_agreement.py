@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from evaluation.metrics.agreement import (
     ALL_ALIKE,
     NOTHING_PAIRED,
+    UNEQUAL,
     alpha_of_counts,
+    fleiss_kappa,
     krippendorff_alpha,
     percent_agreement,
 )
@@ -146,3 +148,45 @@ def test_percent_agreement_counts_pairs():
 
 def test_percent_agreement_without_pairs_is_not_known():
     assert percent_agreement(np.array([[1, 0]]), np.array([5])) is None
+
+
+# Fleiss (1971), Psychological Bulletin 76, 378-382, Table 1: six psychiatrists, thirty patients, five diagnoses.
+DIAGNOSES = """
+00060 03003 01401 00006 03030 20400 00402 20310 20040 00006
+10050 11040 03300 10050 02031 00501 30012 51000 02040 10203
+00006 01050 02013 20040 10041 05010 40002 02040 10500 00006
+"""
+
+
+def diagnoses():
+    return np.array([[int(count) for count in patient] for patient in DIAGNOSES.split()]), np.ones(30, dtype=int)
+
+
+def test_the_shares_of_the_diagnoses_are_the_printed_ones():
+    patterns, _ = diagnoses()
+
+    assert patterns.sum(axis=0) / 180 == pytest.approx([0.144, 0.144, 0.167, 0.306, 0.239], abs=6e-4)
+
+
+def test_kappa_of_fleiss():
+    assert fleiss_kappa(*diagnoses()).value == pytest.approx(0.430, abs=5e-4)
+
+
+def test_kappa_is_alpha_but_for_its_correction_for_small_samples():
+    # With equally many judgments of each of N units, n in all: 1 - alpha = (1 - kappa) * (n - 1) / n.
+    kappa, alpha = fleiss_kappa(*diagnoses()).value, krippendorff_alpha(*diagnoses(), rng()).value
+
+    assert 1 - alpha == pytest.approx((1 - kappa) * 179 / 180, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "reason"),
+    [([[3, 0], [1, 1]], UNEQUAL), ([[1, 0], [0, 1]], NOTHING_PAIRED), ([[3, 0], [3, 0]], ALL_ALIKE)],
+    ids=["2 and 3 judgments", "one judgment", "unanimous"],
+)
+def test_kappa_is_not_defined(patterns, reason):
+    assert fleiss_kappa(np.array(patterns), np.array([1, 1])) == (None, reason)
+
+
+def test_kappa_of_nothing_is_not_defined():
+    assert fleiss_kappa(np.empty((0, 3), dtype=int), np.empty(0, dtype=int)) == (None, NOTHING_PAIRED)
