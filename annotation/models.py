@@ -408,8 +408,9 @@ class Judgment(models.Model):
     seconds = models.FloatField(null=True, blank=True)
     comment = models.TextField(blank=True)
     judged_at = models.DateTimeField()
-    superseded_by = models.OneToOneField(
-        "self", on_delete=models.PROTECT, null=True, blank=True, related_name="supersedes"
+    # Its index leaves out NULL: SQLite would search among all current judgments with it.
+    superseded_by = models.ForeignKey(
+        "self", on_delete=models.PROTECT, null=True, blank=True, related_name="superseded", db_index=False
     )
 
     objects = JudgmentQuerySet.as_manager()
@@ -419,6 +420,9 @@ class Judgment(models.Model):
         constraints = [
             models.UniqueConstraint(
                 fields=["task", "annotator"], condition=Q(superseded_by=None), name="judgment_one_current"
+            ),
+            models.UniqueConstraint(
+                fields=["superseded_by"], condition=Q(superseded_by__isnull=False), name="judgment_supersedes_one"
             ),
             models.CheckConstraint(
                 condition=Q(label__in=["true", "false", "unjudgeable"]), name="judgment_label_known"

@@ -28,7 +28,7 @@ EXAMPLE = """\
   "seed": 0,
   "study": "Default",                   who sees the round; made if there is none of this name
   "instructions": "",
-  "source": "people"                    "simulated" for rounds that a program fills
+  "source": "people"                    or "imported" for import_judgments, "simulated" for a program
 }"""
 
 
@@ -79,8 +79,10 @@ def _check_round(fields: Mapping[str, Any]) -> None:
     _check_whole(fields, "the round", "seed", 0, LARGEST_SEED)
     _check_text(fields, "the round", "study", 100)
     _check_text(fields, "the round", "instructions", LONGEST_INSTRUCTIONS)
-    if fields.get("source", "people") not in (Round.Source.PEOPLE, Round.Source.SIMULATED):
-        raise BadRoundSpec(f'\'source\' of the round is {fields["source"]!r}; use "people" or "simulated".')
+    if fields.get("source", "people") not in Round.Source.values:
+        raise BadRoundSpec(
+            f"'source' of the round is {fields['source']!r}; use one of {', '.join(Round.Source.values)}."
+        )
 
 
 def _parse_cell(document: Any, where: str) -> CellSpec:

@@ -62,7 +62,7 @@ def _create_round(spec: RoundSpec, by) -> Round:
     try:
         with transaction.atomic():
             return Round.objects.create(
-                study=_study(spec.study, by),
+                study=find_study(spec.study, by),
                 name=spec.name,
                 status=Round.Status.OPEN,
                 source=spec.source,
@@ -78,7 +78,8 @@ def _create_round(spec: RoundSpec, by) -> Round:
         raise NameTaken(f"There is already a round named {spec.name!r}; choose another name.") from None
 
 
-def _study(name: str, by) -> Study:
+def find_study(name: str, by) -> Study:
+    """Return the study of this name, made if there is none; raise NotInStudy if `by` may not open rounds in it."""
     study, is_new = Study.objects.get_or_create(name=name)
     if by is None or by.is_superuser:
         return study

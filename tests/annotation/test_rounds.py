@@ -187,7 +187,7 @@ def test_a_name_is_used_once():
         ({"name": "a", "cells": [{"job": 1, "n": 1}], "judgments_per_task": 0}, "from 1 to 99"),
         ({"name": "a", "cells": [{"job": 1, "n": 1}], "judgments_per_task": True}, "from 1 to 99"),
         ({"name": "a", "cells": [{"job": 1, "n": 1}], "seed": -1}, "'seed' of the round is -1"),
-        ({"name": "a", "cells": [{"job": 1, "n": 1}], "source": "imported"}, "'source' of the round"),
+        ({"name": "a", "cells": [{"job": 1, "n": 1}], "source": "guessed"}, "'source' of the round"),
         ({"name": "a", "cells": [{"job": 1}]}, "'n' is missing in cell 1"),
         ({"name": "a", "cells": [{"job": 1, "n": 0}]}, "'n' of cell 1 is 0"),
         ({"name": "a", "cells": [{"job": "1", "n": 1}]}, "'job' of cell 1 is '1'"),

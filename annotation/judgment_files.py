@@ -1,0 +1,143 @@
+"""Read judgments from CSV. Pure: rows come out, or everything that is wrong with the file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from annotation.models import Label
+from kgharvest.errors import BadEntry
+from kgharvest.services.reading import fault_of_entities
+
+REQUIRED = ("relation", "entities", "annotator", "label")
+OPTIONAL = ("model", "setting", "seconds", "judged_at")
+LABELS = {label.casefold(): label for label in Label.values} | {
+    "t": Label.TRUE,
+    "f": Label.FALSE,
+    "u": Label.UNJUDGEABLE,
+}
+LONGEST_NAME = 200  # characters of an annotator's name
+MOST_ENTITIES = 9
+
+
+class JudgmentRow(NamedTuple):
+    """One line of the file. model and setting are empty where the line names none; seconds and judged_at None."""
+
+    line: int
+    relation: str
+    entities: tuple[str, ...]
+    annotator: str
+    label: str
+    model: str
+    setting: str
+    seconds: float | None
+    judged_at: datetime | None
+
+
+class BadValue(ValueError):
+    """What is wrong with one value."""
+
+
+def read_judgments(text: str) -> Iterator[JudgmentRow | BadEntry]:
+    """Yield the rows of a CSV file with commas, semicolons or tabs and any line ends, or what is wrong with each."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text))
+    header = [name.strip().casefold() for name in next(reader, [])]
+    missing = [name for name in REQUIRED if name not in header]
+    if missing:
+        yield BadEntry("line 1", f"has no column {' or '.join(missing)}")
+        return
+    try:
+        for values in reader:
+            if values:
+                yield _row(reader.line_num, header, values)
+    except csv.Error as error:
+        yield BadEntry(f"line {reader.line_num}", f"is not CSV ({error})")
+
+
+def _delimiter(text: str) -> str:
+    """Return the separator that the heading uses most; names of columns contain none of them."""
+    heading = text.partition("\n")[0]
+    return max(",;\t", key=heading.count)
+
+
+def _row(line: int, header: list[str], values: list[str]) -> JudgmentRow | BadEntry:
+    if len(values) != len(header):
+        return BadEntry(f"line {line}", f"has {len(values)} values but the heading has {len(header)}")
+    fields = {name: value.strip() for name, value in zip(header, values, strict=True)}
+    read: dict[str, Any] = {}
+    for name, reader in READERS.items():
+        try:
+            read[name] = reader(fields.get(name, ""))
+        except BadValue as fault:
+            return BadEntry(f"line {line}, {name}", str(fault))
+    return JudgmentRow(line, **read)
+
+
+def _name(longest: int) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if not 0 < len(text) <= longest:
+            raise BadValue(f"must have 1 to {longest} characters")
+        return text
+
+    return read
+
+
+def _optional_name(text: str) -> str:
+    return _name(500)(text) if text else ""
+
+
+def _entities(text: str) -> tuple[str, ...]:
+    try:
+        entities = json.loads(text)
+    except json.JSONDecodeError:
+        raise BadValue(f'is {text!r:.60}, not a JSON list such as ["dog", "swim"]') from None
+    arity = len(entities) if isinstance(entities, list) and 2 <= len(entities) <= MOST_ENTITIES else 2
+    if fault := fault_of_entities(entities, arity):
+        raise BadValue(fault)
+    return tuple(entities)
+
+
+def _label(text: str) -> str:
+    if text.casefold() not in LABELS:
+        raise BadValue(f"is {text!r:.40}; use True, False or Unjudgeable")
+    return LABELS[text.casefold()]
+
+
+def _seconds(text: str) -> float | None:
+    if not text:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds <= 24 * 3600:
+        raise BadValue(f"is {text!r:.40}; give seconds, at most a day, or leave it empty")
+    return seconds
+
+
+def _moment(text: str) -> datetime | None:
+    """Return an ISO 8601 time; UTC where it names no zone."""
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise BadValue(f"is {text!r:.40}; give an ISO time such as 2026-03-01T12:00:00Z, or leave it empty") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+READERS: dict[str, Callable[[str], Any]] = {
+    "relation": _name(200),
+    "entities": _entities,
+    "annotator": _name(LONGEST_NAME),
+    "label": _label,
+    "model": _optional_name,
+    "setting": _optional_name,
+    "seconds": _seconds,
+    "judged_at": _moment,
+}

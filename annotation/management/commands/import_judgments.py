@@ -1,0 +1,28 @@
+"""`import_judgments FILE.csv --round NAME [--create] [--duplicates error/first/last]`"""
+
+from pathlib import Path
+
+from annotation.services.imports import DUPLICATES, import_judgments
+from kgharvest.management.command import DomainCommand
+
+
+class Command(DomainCommand):
+    help = (
+        "Add judgments from a CSV file with the columns relation, entities (a JSON list), annotator and label (True, "
+        "False or Unjudgeable), and if you have them model, setting, seconds and judged_at."
+    )
+
+    def add_arguments(self, parser):
+        parser.add_argument("file", type=Path, metavar="FILE.csv")
+        parser.add_argument("--round", required=True, metavar="NAME", help="a round for imports")
+        parser.add_argument(
+            "--create", action="store_true", help="make what is missing: round, relations, tuples, tasks"
+        )
+        parser.add_argument(
+            "--duplicates", choices=DUPLICATES, default="error", help="second judgments of an annotator on a tuple"
+        )
+
+    def handle(self, *, file, round, create, duplicates, **options):
+        done = import_judgments(file, round, create=create, duplicates=duplicates)
+        repeats = f", {done.n_repeats} repeats" if done.n_repeats else ""
+        self.stdout.write(f"round {done.round.pk}: {done.round.name}, {done.n_judgments} judgments{repeats}")

@@ -1,0 +1,371 @@
+"""Store judgments that were collected elsewhere, with or without a harvest behind them."""
+
+from __future__ import annotations
+
+import hmac
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+from uuid import UUID, uuid4
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Count, F, OuterRef, Subquery
+from django.db.models.functions import Coalesce, NullIf
+from django.utils import timezone
+
+from annotation.judgment_files import JudgmentRow, read_judgments
+from annotation.models import Annotator, Draw, Judgment, JudgmentTask, Label, Round, Stratum
+from annotation.round_specs import NAME
+from annotation.services.judgments import IMPORTED_QUORUM
+from annotation.services.rounds import find_round, find_study
+from annotation.statements import freeze_statement
+from annotation.verdicts import majority
+from kgharvest.errors import BadEntry, DomainError, ImportRefused, NotFound
+from kgharvest.models import KnowledgeTuple, LanguageModel, Relation, RelationSet, tuple_key
+from kgharvest.services.reading import read_text
+from kgharvest.services.relations import resolve_relation
+
+ROWS_AT_ONCE = 5000
+DUPLICATES = ("error", "first", "last")
+
+
+class NotForImports(DomainError):
+    """Importing into a round whose judgments come from people or a program."""
+
+
+class Imported(NamedTuple):
+    """n_repeats: rows that the policy for repeats left out or let take another's place."""
+
+    round: Round
+    n_judgments: int
+    n_repeats: int
+
+
+class Claim(NamedTuple):
+    """What a row is about: a tuple, under the name that the file gives its relation."""
+
+    relation: str
+    key: str
+
+    @classmethod
+    def of(cls, row: JudgmentRow) -> Claim:
+        return cls(row.relation, tuple_key(row.entities))
+
+
+def import_judgments(
+    path: Path, round_name: str, *, create: bool = False, duplicates: str = "error", by=None
+) -> Imported:
+    """Add the judgments of a CSV file (judgment_files) to a round for imports.
+
+    create: make the round, relations, tuples and tasks that are missing; otherwise they are faults. duplicates: what a
+    second judgment of one annotator on one tuple means: an "error", or that the "first" or the "last" counts; the same
+    label for another cell is no repeat but one judgment that counts for both. A task's k becomes the number of
+    judgments it has. Raises ImportRefused with all faults, NotFound, NotForImports; then nothing is stored.
+    """
+    rows = _read(path)
+    with transaction.atomic():
+        work = _Import(_round(round_name, create, by), create, duplicates)
+        n_judgments = work.store(rows)
+        if work.faults:
+            raise ImportRefused(path.name, work.faults)
+        recount(work.round)
+        return Imported(work.round, n_judgments, work.n_repeats)
+
+
+def _read(path: Path) -> list[JudgmentRow]:
+    entries = list(read_judgments(read_text(path)))
+    if faults := [entry for entry in entries if isinstance(entry, BadEntry)]:
+        raise ImportRefused(path.name, faults)
+    if not entries:
+        raise ImportRefused(path.name, [BadEntry("file", "has no judgments")])
+    return entries
+
+
+def _round(name: str, create: bool, by) -> Round:
+    if create and not Round.objects.filter(name=name).exists():
+        return _create_round(name, by)
+    round = find_round(name)
+    if round.source != Round.Source.IMPORTED:
+        raise NotForImports(f"The judgments of the round {name} are those of {round.source}; import into another one.")
+    return round
+
+
+def _create_round(name: str, by) -> Round:
+    if not NAME.fullmatch(name):
+        raise NotFound(f"{name!r} is no name for a round; use up to 100 letters, digits, - and _.")
+    return Round.objects.create(
+        study=find_study("Default", by),
+        name=name,
+        status=Round.Status.CLOSED,
+        source=Round.Source.IMPORTED,
+        created_by=by,
+        closed_at=timezone.now(),
+    )
+
+
+class _Import:
+    """One file on its way into a round. Each step looks at all rows and notes all faults before the next begins."""
+
+    def __init__(self, round: Round, create: bool, duplicates: str):
+        self.round = round
+        self.create = create
+        self.duplicates = duplicates
+        self.faults: list[BadEntry] = []
+        self.n_repeats = 0
+
+    def store(self, rows: Sequence[JudgmentRow]) -> int:
+        """Store what the rows say; return how many judgments that are. Stores nothing useful if there are faults."""
+        relations = self._relations(rows)
+        tasks = {} if self.faults else self._tasks(rows, relations)
+        kept = {} if self.faults else self._without_repeats(rows, tasks)
+        if not self.faults:
+            self._draw(rows, tasks, relations)
+        if not self.faults:
+            self._store_judgments(kept)
+        return len(kept)
+
+    def _fault(self, row: JudgmentRow, reason: str) -> None:
+        self.faults.append(BadEntry(f"line {row.line}", reason))
+
+    # -- what is judged
+
+    def _relations(self, rows: Sequence[JudgmentRow]) -> dict[str, Relation]:
+        """Return the relations by the names that the file uses."""
+        firsts = {row.relation: row for row in reversed(rows)}
+        relations = {name: relation for name, row in firsts.items() if (relation := self._relation(row))}
+        for row in rows:
+            relation = relations.get(row.relation)
+            if relation and relation.arity != len(row.entities):
+                self._fault(row, f"has {len(row.entities)} entities but {relation.name} has {relation.arity}")
+        return relations
+
+    def _relation(self, row: JudgmentRow) -> Relation | None:
+        try:
+            return resolve_relation(row.relation)
+        except NotFound as refusal:
+            if self.create and NAME.fullmatch(row.relation):
+                return self._create_relation(row)
+            self._fault(row, f"{refusal} Or import with --create.")
+        except DomainError as refusal:
+            self._fault(row, str(refusal))
+        return None
+
+    def _create_relation(self, row: JudgmentRow) -> Relation:
+        """Make a relation of which only the name is known; its statement just lists the entities."""
+        relation_set, _ = RelationSet.objects.get_or_create(name=self.round.name)
+        slots = ", ".join(f"<ENT{slot}>" for slot in range(len(row.entities)))
+        return Relation.objects.create(
+            relation_set=relation_set,
+            name=row.relation,
+            arity=len(row.entities),
+            statement=f"{row.relation}: {slots}",
+            initial_prompts=[],
+            seed_tuples=[],
+        )
+
+    def _tasks(self, rows: Sequence[JudgmentRow], relations: dict[str, Relation]) -> dict[Claim, int]:
+        """Return the ids of the tasks; make those that are missing, if that is wanted."""
+        names = {relation.pk: name for name, relation in relations.items()}
+        existing = self.round.tasks.without_gold().filter(knowledge_tuple__relation__in=list(names))
+        columns = existing.values_list("knowledge_tuple__relation", "knowledge_tuple__key", "pk")
+        tasks = {Claim(names[relation], key): pk for relation, key, pk in columns.iterator()}
+        missing = {claim: row for row in reversed(rows) if (claim := Claim.of(row)) not in tasks}
+        if self.create:
+            return tasks | self._create_tasks(dict(reversed(missing.items())), relations)
+        for row in reversed(missing.values()):
+            self._fault(row, f"{list(row.entities)} is not in the round; import with --create to put it there")
+        return tasks
+
+    def _create_tasks(self, missing: dict[Claim, JudgmentRow], relations: dict[str, Relation]) -> dict[Claim, int]:
+        known = _knowledge_tuples(missing, relations)
+        tasks = [
+            self._task(relations[claim.relation].statement, row, known[claim], position)
+            for position, (claim, row) in enumerate(missing.items(), start=self.round.n_tasks)
+        ]
+        JudgmentTask.objects.bulk_create(tasks, batch_size=ROWS_AT_ONCE)
+        self.round.n_tasks += len(tasks)
+        self.round.save(update_fields=["n_tasks"])
+        return {claim: task.pk for claim, task in zip(missing, tasks, strict=True)}
+
+    def _task(self, template: str, row: JudgmentRow, knowledge_tuple_id: int, position: int) -> JudgmentTask:
+        statement = freeze_statement(template, row.entities)
+        return JudgmentTask(
+            round=self.round,
+            knowledge_tuple_id=knowledge_tuple_id,
+            statement=statement.text,
+            spans=statement.spans,
+            entities=row.entities,
+            position=position,
+            n_wanted=self.round.judgments_per_task,
+        )
+
+    # -- who judged it
+
+    def _without_repeats(
+        self, rows: Sequence[JudgmentRow], tasks: dict[Claim, int]
+    ) -> dict[tuple[str, int], JudgmentRow]:
+        """Return one row per annotator's code and task, by the policy for repeats."""
+        stored = Judgment.objects.current().filter(task__round=self.round).values_list("annotator__code", "task")
+        before = set(stored.iterator())
+        codes = {name: pseudonym(self.round, name) for name in {row.annotator for row in rows}}
+        kept: dict[tuple[str, int], JudgmentRow] = {}
+        for row in rows:
+            place = (codes[row.annotator], tasks[Claim.of(row)])
+            earlier = kept.get(place)
+            if earlier is None and place not in before:
+                kept[place] = row
+            elif earlier is None or not _is_same_for_another_cell(earlier, row):
+                self._repeat(row, earlier)
+                if self.duplicates == "last":
+                    kept[place] = row
+        return kept
+
+    def _repeat(self, row: JudgmentRow, earlier: JudgmentRow | None) -> None:
+        self.n_repeats += 1
+        if self.duplicates == "error":
+            where = f"in line {earlier.line}" if earlier else "in this round"
+            judged = f"{row.annotator} judged {list(row.entities)} already {where}"
+            self._fault(row, f"{judged}; import with --duplicates first or last")
+
+    def _store_judgments(self, kept: dict[tuple[str, int], JudgmentRow]) -> None:
+        annotators = self._annotators({code for code, _ in kept})
+        now = timezone.now()
+        judgments = [
+            Judgment(
+                client_uuid=uuid4(),
+                task_id=task_id,
+                annotator_id=annotators[code],
+                label=row.label,
+                seconds=row.seconds,
+                judged_at=row.judged_at or now,
+            )
+            for (code, task_id), row in kept.items()
+        ]
+        self._supersede(judgments)
+        Judgment.objects.bulk_create(judgments, batch_size=ROWS_AT_ONCE)
+
+    def _annotators(self, codes: set[str]) -> dict[str, int]:
+        Annotator.objects.bulk_create(
+            (Annotator(round=self.round, code=code) for code in sorted(codes)), ignore_conflicts=True
+        )
+        return dict(self.round.annotators.values_list("code", "pk"))
+
+    def _supersede(self, judgments: Sequence[Judgment]) -> None:
+        """Let the new judgments take the place of the stored ones of the same annotator and task."""
+        columns = ("annotator", "task", "pk")
+        stored = Judgment.objects.current().filter(task__round=self.round).values_list(*columns)
+        before: dict[tuple[int, int], UUID] = {(who, task): pk for who, task, pk in stored.iterator()}
+        for judgment in judgments:
+            if last := before.get((judgment.annotator_id, judgment.task_id)):
+                Judgment.objects.filter(pk=last).update(superseded_by=judgment.pk)
+
+    # -- for which cells it counts
+
+    def _draw(self, rows: Sequence[JudgmentRow], tasks: dict[Claim, int], relations: dict[str, Relation]) -> None:
+        """Note the cells that rows name, or for tasks of no cell an unnamed one."""
+        drawn = defaultdict(set)
+        for task, stratum in Draw.objects.filter(stratum__round=self.round).values_list("task", "stratum").iterator():
+            drawn[task].add(stratum)
+        strata: dict[tuple[str, str, str], Stratum | None] = {}
+        draws: dict[tuple[int, int], None] = {}
+        for row in rows:
+            task = tasks[Claim.of(row)]
+            if not (row.model or row.setting or not drawn[task]):
+                continue
+            cell = (row.relation, row.model, row.setting)
+            if cell not in strata:
+                strata[cell] = self._stratum(row, relations[row.relation])
+            stratum = strata[cell]
+            if stratum is not None and stratum.pk not in drawn[task]:
+                draws[stratum.pk, task] = None
+                if stratum.job_id:
+                    self._fault(row, f"{list(row.entities)} was not drawn for {stratum.job}; leave the cell out")
+        Draw.objects.bulk_create((Draw(stratum_id=stratum, task_id=task) for stratum, task in draws), ROWS_AT_ONCE)
+        _count_draws(self.round)
+
+    def _stratum(self, row: JudgmentRow, relation: Relation) -> Stratum | None:
+        language_model = self._language_model(row)
+        if row.model and language_model is None:
+            return None
+        stratum, _ = Stratum.objects.get_or_create(
+            round=self.round,
+            relation=relation,
+            language_model=language_model,
+            setting=row.setting,
+            defaults={"sample_size": 0},
+        )
+        return stratum
+
+    def _language_model(self, row: JudgmentRow) -> LanguageModel | None:
+        if not row.model:
+            return None
+        if self.create:
+            return LanguageModel.objects.get_or_create(name=row.model, revision="")[0]
+        language_model = LanguageModel.objects.filter(name=row.model).first()
+        if language_model is None:
+            self._fault(row, f"there is no LM {row.model!r}; import with --create to note it")
+        return language_model
+
+
+def _is_same_for_another_cell(earlier: JudgmentRow, row: JudgmentRow) -> bool:
+    return earlier.label == row.label and (earlier.model, earlier.setting) != (row.model, row.setting)
+
+
+def _knowledge_tuples(missing: dict[Claim, JudgmentRow], relations: dict[str, Relation]) -> dict[Claim, int]:
+    """Return the ids of the tuples; make those that are new."""
+    KnowledgeTuple.objects.bulk_create(
+        (
+            KnowledgeTuple(
+                relation=relations[claim.relation],
+                key=claim.key,
+                entities=[entity.casefold() for entity in row.entities],
+            )
+            for claim, row in missing.items()
+        ),
+        batch_size=ROWS_AT_ONCE,
+        ignore_conflicts=True,
+    )
+    names = {relation.pk: name for name, relation in relations.items()}
+    known = KnowledgeTuple.objects.filter(relation__in=list(names)).values_list("relation", "key", "pk")
+    return {Claim(names[relation], key): pk for relation, key, pk in known.iterator()}
+
+
+def pseudonym(round: Round, annotator: str) -> str:
+    """Return the code of somebody in a file: the same in every import, and nobody can tell from it who they are."""
+    digest = hmac.new(settings.SECRET_KEY.encode(), f"{round.pk}:{annotator}".encode(), "sha256")
+    return f"i-{digest.hexdigest()[:12]}"
+
+
+# -- counting ----------------------------------------------------------------------------------------------------------
+
+
+def _count_draws(round: Round) -> None:
+    for stratum in round.strata.filter(job=None).annotate(n_draws=Count("draws")):
+        Stratum.objects.filter(pk=stratum.pk).update(sample_size=stratum.n_draws)
+
+
+def recount(round: Round) -> None:
+    """Set all counters and verdicts of an imported round from its judgments; a task's k is how many it has."""
+    counted = {label: Coalesce(Subquery(_n_counted(OuterRef("pk"), label=label)), 0) for label in Label.values}
+    total = Coalesce(Subquery(_n_counted(OuterRef("pk"))), 0)
+    round.tasks.update(
+        verdict="",
+        n_judgments=total,
+        n_wanted=Coalesce(NullIf(total, 0), round.judgments_per_task),
+        **{f"n_{label}": n for label, n in counted.items()},
+    )
+    patterns = round.tasks.filter(n_judgments__gt=0).order_by().values_list("n_true", "n_false", "n_judgments")
+    for n_true, n_false, n in patterns.distinct():
+        alike = round.tasks.filter(n_true=n_true, n_false=n_false, n_judgments=n)
+        alike.update(verdict=majority(n_true, n_false, n, IMPORTED_QUORUM))
+    judged = Judgment.objects.current().filter(annotator=OuterRef("pk")).order_by().values("annotator")
+    n_judged = Subquery(judged.annotate(n=Count("pk")).values("n"))
+    round.annotators.update(n_judged=Coalesce(n_judged, F("n_judged")))
+
+
+def _n_counted(task: OuterRef, **fields: str):
+    """Return the subquery that counts a task's judgments."""
+    counted = Judgment.objects.counted().filter(task=task, **fields).order_by().values("task")
+    return counted.annotate(n=Count("pk")).values("n")
