@@ -1,6 +1,7 @@
 """Judgments from files."""
 
 import io
+from time import process_time
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -244,19 +245,16 @@ def test_the_command(round, tmp_path):
         call_command("import_judgments", str(path), "--round", "paper")
 
 
-@pytest.mark.slow
-def test_three_hundred_thousand_judgments_are_no_trouble(db, tmp_path):
-    from time import perf_counter
-
+def test_the_time_of_an_import_grows_with_its_size_only(db, tmp_path):
     lines = [
         f'can,"[""head {n}"", ""tail {n % 7}""]",w{who},{"True" if (n + who) % 3 else "False"}'
-        for n in range(100_000)
+        for n in range(7_000)
         for who in range(3)
     ]
     path = csv_file(tmp_path, *lines)
 
-    begin = perf_counter()
+    begin = process_time()
     done = import_judgments(path, "new", create=True)
 
-    assert done.n_judgments == 300_000
-    assert perf_counter() - begin < 120  # 20 s on an idle machine
+    assert done.n_judgments == 21_000
+    assert process_time() - begin < 15  # 2 s on an idle core; a search among all judgments for each takes minutes
