@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -171,7 +172,8 @@ def _create_tasks(round: Round, strata: Sequence[Stratum]) -> None:
     positions = random_order(len(tasks), rng)
     for task, position in zip(tasks.values(), positions, strict=True):
         task.position = position
-    JudgmentTask.objects.bulk_create(tasks.values(), batch_size=ROWS_AT_ONCE)
+    # In the order of their positions, since annotators see ids: made cell by cell, ids would tell cell and rank.
+    JudgmentTask.objects.bulk_create(sorted(tasks.values(), key=attrgetter("position")), batch_size=ROWS_AT_ONCE)
     Draw.objects.bulk_create(_draws(strata, samples, tasks), batch_size=ROWS_AT_ONCE)
     round.n_tasks = len(tasks)
     round.save(update_fields=["n_tasks"])

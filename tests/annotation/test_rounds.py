@@ -73,6 +73,14 @@ def test_the_order_of_tasks_tells_nothing_about_ranks():
     assert [positions[rank] for rank in sorted(positions)] != sorted(positions.values())
 
 
+def test_the_ids_of_tasks_tell_nothing_about_cells_and_ranks():
+    round = open_round(spec(make_harvest(HUNDRED), make_harvest(HUNDRED)))
+
+    ids = list(round.tasks.order_by("position").values_list("pk", flat=True))
+
+    assert ids == sorted(ids)
+
+
 def test_a_tuple_of_several_cells_is_one_task_with_several_draws():
     relation = make_relation()
     human = make_harvest([("Dog", "swim"), ("cat", "climb")], relation=relation, setting="human")
