@@ -45,7 +45,7 @@
   };
   const refill = async () => {
     const get = () => fetch(form.action, { headers: { Accept: "application/json" } });
-    const { tasks } = await saving.then(get).then((response) => response.json()).catch(() => ({ tasks: [] }));
+    const { tasks = [] } = await saving.then(get).then((response) => response.json()).catch(() => ({}));
     for (const each of tasks.filter((one) => !known.has(one.task))) known.add(each.task) && ahead.push(each);
     refilling = null;
   };

@@ -1,8 +1,7 @@
-"""Rounds, what was drawn into them, and what people said.
+"""Rounds and what was drawn into them.
 
-Assignments (leases on a task) and judgments (append-only evidence) are apart, so that imported judgments need no
-assignment. A task counts its judgments and leases itself; a CHECK constraint holds that they never exceed what is
-wanted, whoever writes them.
+A task counts its judgments and leases itself; a CHECK constraint holds that they never exceed what is wanted, whoever
+writes them.
 """
 
 from __future__ import annotations
@@ -16,47 +15,9 @@ from django.db.models import Count, Exists, F, OuterRef, Q, Sum
 from django.db.models.functions import Coalesce
 from django.urls import reverse
 
+from annotation.models.studies import Study, StudyMember
 from annotation.verdicts import Verdict
 from kgharvest.models import HarvestedTuple, HarvestJob, KnowledgeTuple, LanguageModel, Relation
-
-
-class Study(models.Model):
-    """The people who share rounds and reports."""
-
-    name = models.CharField(max_length=100, unique=True)
-    created_at = models.DateTimeField(auto_now_add=True)
-
-    class Meta:
-        ordering = ["name"]
-        verbose_name_plural = "studies"
-
-    def __str__(self) -> str:
-        return self.name
-
-
-class StudyMember(models.Model):
-    class Role(models.TextChoices):
-        OWNER = "owner"
-        RESEARCHER = "researcher"
-        ADJUDICATOR = "adjudicator"
-        VIEWER = "viewer"
-
-    MANAGING = (Role.OWNER, Role.RESEARCHER)  # who may open and close rounds
-
-    study = models.ForeignKey(Study, on_delete=models.CASCADE, related_name="members")
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="study_members")
-    role = models.CharField(max_length=12, choices=Role)
-
-    class Meta:
-        constraints = [
-            models.UniqueConstraint(fields=["study", "user"], name="study_member_unique"),
-            models.CheckConstraint(
-                condition=Q(role__in=["owner", "researcher", "adjudicator", "viewer"]), name="study_member_role_known"
-            ),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.user} ({self.role}) in {self.study}"
 
 
 def new_join_token() -> str:
@@ -197,8 +158,7 @@ class JudgmentTaskQuerySet(models.QuerySet):
 
     def untouched_by(self, annotator):
         """Leave out what the annotator has judged or holds."""
-        taken = Assignment.objects.filter(task=OuterRef("pk"), annotator=annotator).taken()
-        return self.filter(~Exists(taken))
+        return self.filter(~Exists(annotator.assignments.taken().filter(task=OuterRef("pk"))))
 
     def tally(self) -> dict[str, int]:
         """Return in one query how far the tasks are: judgments, leases and verdicts."""
@@ -308,127 +268,3 @@ class Draw(models.Model):
 
     def __str__(self) -> str:
         return f"{self.task_id} from stratum {self.stratum_id}"
-
-
-class Annotator(models.Model):
-    """One person in one round, under a code that tells nothing about them.
-
-    next_position: where in the round's cyclic order of tasks the next ones are looked for. n_judged: tasks judged.
-    """
-
-    round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="annotators")
-    user = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="annotators"
-    )
-    code = models.CharField(max_length=30)
-    next_position = models.PositiveIntegerField(default=0)
-    n_judged = models.PositiveIntegerField(default=0)
-    joined_at = models.DateTimeField(auto_now_add=True)
-
-    class Meta:
-        ordering = ["code"]
-        constraints = [
-            models.UniqueConstraint(fields=["round", "code"], name="annotator_round_code_unique"),
-            models.UniqueConstraint(fields=["round", "user"], name="annotator_round_user_unique"),
-        ]
-
-    def __str__(self) -> str:
-        return self.code
-
-
-class AssignmentQuerySet(models.QuerySet):
-    def taken(self):
-        """Return what keeps a task from being handed to the same annotator: in hand or done."""
-        return self.filter(status__in=[Assignment.Status.LEASED, Assignment.Status.DONE])
-
-    def expired(self, now):
-        return self.filter(status=Assignment.Status.LEASED, expires_at__lt=now)
-
-
-class Assignment(models.Model):
-    """A lease: the annotator has one slot of the task in hand until `expires_at`, then it may go to somebody else."""
-
-    class Status(models.TextChoices):
-        LEASED = "leased"
-        DONE = "done"
-        EXPIRED = "expired"
-
-    task = models.ForeignKey(JudgmentTask, on_delete=models.CASCADE, related_name="assignments")
-    annotator = models.ForeignKey(Annotator, on_delete=models.CASCADE, related_name="assignments")
-    status = models.CharField(max_length=8, choices=Status, default=Status.LEASED)
-    expires_at = models.DateTimeField()
-
-    objects = AssignmentQuerySet.as_manager()
-
-    class Meta:
-        constraints = [
-            models.UniqueConstraint(fields=["task", "annotator"], name="assignment_task_annotator_unique"),
-            models.CheckConstraint(
-                condition=Q(status__in=["leased", "done", "expired"]), name="assignment_status_known"
-            ),
-        ]
-        indexes = [
-            models.Index(fields=["status", "expires_at"], name="assignment_status_expires_at"),
-            models.Index(fields=["annotator", "status"], name="assignment_annotator_status"),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.task_id} for {self.annotator_id}: {self.status}"
-
-
-class Label(models.TextChoices):
-    TRUE = "true"
-    FALSE = "false"
-    UNJUDGEABLE = "unjudgeable"
-
-
-class JudgmentQuerySet(models.QuerySet):
-    def current(self):
-        """Return each annotator's last word on each task."""
-        return self.filter(superseded_by=None)
-
-    def counted(self):
-        """Return the judgments that verdicts and agreement rest on: exactly k of a complete task."""
-        return self.current().filter(is_counted=True)
-
-
-class Judgment(models.Model):
-    """What one annotator said about one task. Append-only: changing one's mind adds a judgment that supersedes.
-
-    client_uuid: made where the answer was given, so that the same answer sent twice is one judgment.
-    is_counted: False for an answer that came after its lease had gone to somebody else; kept, but not of the k.
-    seconds: active time spent, None where nobody measured.
-    """
-
-    client_uuid = models.UUIDField(primary_key=True)
-    task = models.ForeignKey(JudgmentTask, on_delete=models.CASCADE, related_name="judgments")
-    annotator = models.ForeignKey(Annotator, on_delete=models.PROTECT, related_name="judgments")
-    label = models.CharField(max_length=11, choices=Label)
-    is_counted = models.BooleanField(default=True)
-    seconds = models.FloatField(null=True, blank=True)
-    comment = models.TextField(blank=True)
-    judged_at = models.DateTimeField()
-    # Its index leaves out NULL: SQLite would search among all current judgments with it.
-    superseded_by = models.ForeignKey(
-        "self", on_delete=models.PROTECT, null=True, blank=True, related_name="superseded", db_index=False
-    )
-
-    objects = JudgmentQuerySet.as_manager()
-
-    class Meta:
-        ordering = ["judged_at", "client_uuid"]
-        constraints = [
-            models.UniqueConstraint(
-                fields=["task", "annotator"], condition=Q(superseded_by=None), name="judgment_one_current"
-            ),
-            models.UniqueConstraint(
-                fields=["superseded_by"], condition=Q(superseded_by__isnull=False), name="judgment_supersedes_one"
-            ),
-            models.CheckConstraint(
-                condition=Q(label__in=["true", "false", "unjudgeable"]), name="judgment_label_known"
-            ),
-        ]
-        indexes = [models.Index(fields=["annotator", "judged_at"], name="judgment_annotator_judged_at")]
-
-    def __str__(self) -> str:
-        return f"{self.get_label_display()} by {self.annotator_id} on {self.task_id}"

@@ -1,0 +1,137 @@
+"""Who judges, what they have in hand, and what they said.
+
+Assignments (leases on a task) and judgments (append-only evidence) are apart, so that imported judgments need no
+assignment.
+"""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+from annotation.models.rounds import JudgmentTask, Round
+
+
+class Annotator(models.Model):
+    """One person in one round, under a code that tells nothing about them.
+
+    next_position: where in the round's cyclic order of tasks the next ones are looked for. n_judged: tasks judged.
+    """
+
+    round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="annotators")
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="annotators"
+    )
+    code = models.CharField(max_length=30)
+    next_position = models.PositiveIntegerField(default=0)
+    n_judged = models.PositiveIntegerField(default=0)
+    joined_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["code"]
+        constraints = [
+            models.UniqueConstraint(fields=["round", "code"], name="annotator_round_code_unique"),
+            models.UniqueConstraint(fields=["round", "user"], name="annotator_round_user_unique"),
+        ]
+
+    def __str__(self) -> str:
+        return self.code
+
+
+class AssignmentQuerySet(models.QuerySet):
+    def taken(self):
+        """Return what keeps a task from being handed to the same annotator: in hand or done."""
+        return self.filter(status__in=[Assignment.Status.LEASED, Assignment.Status.DONE])
+
+    def expired(self, now):
+        return self.filter(status=Assignment.Status.LEASED, expires_at__lt=now)
+
+
+class Assignment(models.Model):
+    """A lease: the annotator has one slot of the task in hand until `expires_at`, then it may go to somebody else."""
+
+    class Status(models.TextChoices):
+        LEASED = "leased"
+        DONE = "done"
+        EXPIRED = "expired"
+
+    task = models.ForeignKey(JudgmentTask, on_delete=models.CASCADE, related_name="assignments")
+    annotator = models.ForeignKey(Annotator, on_delete=models.CASCADE, related_name="assignments")
+    status = models.CharField(max_length=8, choices=Status, default=Status.LEASED)
+    expires_at = models.DateTimeField()
+
+    objects = AssignmentQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["task", "annotator"], name="assignment_task_annotator_unique"),
+            models.CheckConstraint(
+                condition=Q(status__in=["leased", "done", "expired"]), name="assignment_status_known"
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["status", "expires_at"], name="assignment_status_expires_at"),
+            models.Index(fields=["annotator", "status"], name="assignment_annotator_status"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.task_id} for {self.annotator_id}: {self.status}"
+
+
+class Label(models.TextChoices):
+    TRUE = "true"
+    FALSE = "false"
+    UNJUDGEABLE = "unjudgeable"
+
+
+class JudgmentQuerySet(models.QuerySet):
+    def current(self):
+        """Return each annotator's last word on each task."""
+        return self.filter(superseded_by=None)
+
+    def counted(self):
+        """Return the judgments that verdicts and agreement rest on: exactly k of a complete task."""
+        return self.current().filter(is_counted=True)
+
+
+class Judgment(models.Model):
+    """What one annotator said about one task. Append-only: changing one's mind adds a judgment that supersedes.
+
+    client_uuid: made where the answer was given, so that the same answer sent twice is one judgment.
+    is_counted: False for an answer that came after its lease had gone to somebody else; kept, but not of the k.
+    seconds: active time spent, None where nobody measured.
+    """
+
+    client_uuid = models.UUIDField(primary_key=True)
+    task = models.ForeignKey(JudgmentTask, on_delete=models.CASCADE, related_name="judgments")
+    annotator = models.ForeignKey(Annotator, on_delete=models.PROTECT, related_name="judgments")
+    label = models.CharField(max_length=11, choices=Label)
+    is_counted = models.BooleanField(default=True)
+    seconds = models.FloatField(null=True, blank=True)
+    comment = models.TextField(blank=True)
+    judged_at = models.DateTimeField()
+    # Its index leaves out NULL: SQLite would search among all current judgments with it.
+    superseded_by = models.ForeignKey(
+        "self", on_delete=models.PROTECT, null=True, blank=True, related_name="superseded", db_index=False
+    )
+
+    objects = JudgmentQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["judged_at", "client_uuid"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["task", "annotator"], condition=Q(superseded_by=None), name="judgment_one_current"
+            ),
+            models.UniqueConstraint(
+                fields=["superseded_by"], condition=Q(superseded_by__isnull=False), name="judgment_supersedes_one"
+            ),
+            models.CheckConstraint(
+                condition=Q(label__in=["true", "false", "unjudgeable"]), name="judgment_label_known"
+            ),
+        ]
+        indexes = [models.Index(fields=["annotator", "judged_at"], name="judgment_annotator_judged_at")]
+
+    def __str__(self) -> str:
+        return f"{self.get_label_display()} by {self.annotator_id} on {self.task_id}"
