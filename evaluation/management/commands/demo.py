@@ -105,6 +105,7 @@ class Command(DomainCommand):
         self.stdout.write(f"  Join it        {base}{reverse('annotation:join', args=[round.join_token])}")
         self.stdout.write(f"  Report         {base}{report.get_absolute_url()}  (simulated, not people)")
         self.stdout.write("\nLog in at the start page. Ctrl-C stops everything.")
+        self.stdout.flush()
 
     def say(self, text: str) -> None:
         self.stdout.write(f"{time.monotonic() - self.started:5.1f} s  {text}")
