@@ -17,7 +17,7 @@ PRODUCTION = {
     "SECRET_KEY": "long-and-random-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEFGH",
     "ALLOWED_HOSTS": "kg.example.org, .lab.example.org",
 }
-VARIABLES = [*PRODUCTION, "DEBUG"]
+VARIABLES = [*PRODUCTION, "DEBUG", "DJANGO_ALLOW_ASYNC_UNSAFE"]  # the last is left by the browser tests
 
 
 def run_python(tmp_path: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess:
