@@ -22,7 +22,8 @@ BATCH = 10
 
 sys.path.insert(0, str(ROOT))
 os.environ["DJANGO_SETTINGS_MODULE"] = "kgharvest.settings"
-os.environ["KGHARVEST_DATA_DIR"] = tempfile.mkdtemp(prefix="kgharvest-bench-")
+folder = tempfile.TemporaryDirectory(prefix="kgharvest-bench-")
+os.environ["KGHARVEST_DATA_DIR"] = folder.name
 
 import django  # noqa: E402
 
