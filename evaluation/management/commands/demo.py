@@ -67,7 +67,8 @@ class Command(DomainCommand):
         """Wait until the worker has done every harvest of the demo; return the jobs, in their order."""
         jobs = demo.queue_missing_harvests()
         waiting = {job.pk for job in jobs if job.is_unfinished}
-        self.say(f"{len(jobs) - len(waiting)} of {len(jobs)} harvests are there; the embedded LM does the others")
+        rest = "; the embedded LM does the others" if waiting else ""
+        self.say(f"{len(jobs) - len(waiting)} of {len(jobs)} harvests are there{rest}")
         while waiting:
             programs.check()
             waiting -= {job.pk for job in self.newly_done(waiting)}
