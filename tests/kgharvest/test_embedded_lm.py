@@ -21,6 +21,7 @@ from kgharvest.embedded_lm.world import BadWorld, load_relation, load_world, par
 from kgharvest.engine.filters import EntityFilter, words_of
 from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.prompts.template import PromptTemplate
+from kgharvest.management.commands import train_embedded_lm
 
 PAPER_RELATIONS = {
     *("business", "help", "ingredient_for", "place_for", "prevent", "source_of", "separated_by_the_ocean", "antonym"),
@@ -40,6 +41,15 @@ misconceptions = "homer | emma"
 """
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread():
+    """Small models on busy cores are slower with several threads."""
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(n_threads)
+
+
 @pytest.fixture(scope="module")
 def world():
     return load_world()
@@ -48,6 +58,11 @@ def world():
 @pytest.fixture(scope="module")
 def main_lm():
     return load(str(MODELS["embedded"]))
+
+
+@pytest.fixture(scope="module")
+def held_out_recalls(world, main_lm):
+    return [tail_recall(main_lm, relation, relation.held_out) for relation in world]
 
 
 @pytest.fixture
@@ -242,31 +257,28 @@ class TestCommittedModels:
                 assert tuple(len(lm.encode_entity(entity)) for entity in entities) == corpus.pattern_of(entities)
 
     def test_the_main_model_knows_the_tails_in_phrasings_it_has_seen(self, world, main_lm):
-        recalls = [tail_recall(main_lm, relation, relation.phrasings) for relation in world]
+        recalls = [tail_recall(main_lm, relation, relation.phrasings[:4]) for relation in world]
 
         assert fmean(recall.precision_at_1 for recall in recalls) >= 0.93
         assert all(recall.precision_at_1 > recall.majority for recall in recalls)
 
-    def test_the_main_model_knows_the_tails_in_phrasings_it_has_not_seen(self, world, main_lm):
-        recalls = [tail_recall(main_lm, relation, relation.held_out) for relation in world]
+    def test_the_main_model_knows_the_tails_in_phrasings_it_has_not_seen(self, held_out_recalls):
+        assert fmean(recall.precision_at_1 for recall in held_out_recalls) >= 0.82
+        assert all(recall.precision_at_1 > recall.majority for recall in held_out_recalls)
 
-        assert fmean(recall.precision_at_1 for recall in recalls) >= 0.82
-        assert all(recall.precision_at_1 > recall.majority for recall in recalls)
-
-    def test_the_small_model_is_worse_on_nearly_every_relation(self, world, main_lm):
+    def test_the_small_model_is_worse_on_nearly_every_relation(self, world, held_out_recalls):
         small_lm = load(str(MODELS["embedded-small"]))
 
         worse = [
-            tail_recall(small_lm, relation, relation.held_out).precision_at_1
-            < tail_recall(main_lm, relation, relation.held_out).precision_at_1
-            for relation in world
+            tail_recall(small_lm, relation, relation.held_out).precision_at_1 < main_recall.precision_at_1
+            for relation, main_recall in zip(world, held_out_recalls, strict=True)
         ]
 
         assert sum(worse) >= 0.9 * len(world)
 
 
 class TestTraining:
-    recipe = train.Recipe(layers=1, hidden=32, heads=2, steps=60, batch_size=16)
+    recipe = train.Recipe(layers=1, hidden=32, heads=2, steps=40, batch_size=16)
 
     def test_it_lowers_the_loss(self, world):
         losses = []
@@ -274,7 +286,7 @@ class TestTraining:
         train.train(world[:2], self.recipe, seed=0, on_step=lambda step, loss: losses.append(loss))
 
         assert len(losses) == self.recipe.steps
-        assert fmean(losses[-5:]) < fmean(losses[:5]) - 0.5
+        assert fmean(losses[-5:]) < fmean(losses[:5]) - 0.3
 
     def test_it_is_determined_by_the_seed(self, world):
         first, again, other = (self.trained_weights(world, seed) for seed in (7, 7, 8))
@@ -289,13 +301,14 @@ class TestTraining:
 
 class TestCommand:
     @pytest.fixture(autouse=True)
-    def _brief_recipe(self, monkeypatch):
+    def _brief(self, monkeypatch, world):
         monkeypatch.setitem(train.RECIPES, "embedded-small", TestTraining.recipe)
+        monkeypatch.setattr(train_embedded_lm, "load_world", lambda: world[:2])
 
     def test_it_writes_a_model_with_its_card(self, tmp_path):
         call_command("train_embedded_lm", model="embedded-small", output=tmp_path / "new", stdout=None)
 
-        assert load(str(tmp_path / "new")).encode_entity("paris")
+        assert load(str(tmp_path / "new")).encode_entity("student")
         assert "says nothing about" in (tmp_path / "new" / "README.md").read_text()
 
     def test_an_output_that_is_no_folder_is_refused_before_training(self, tmp_path):
