@@ -32,8 +32,8 @@ from kgharvest.engine.language_models.batching import same_length_batches
 from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.lexicon import Entity, Lexicon
 from kgharvest.engine.prompts.template import PromptTemplate
-from kgharvest.engine.search import BestFirstSearch, WeighedPrompt
-from kgharvest.engine.types import HarvestParams, ignore
+from kgharvest.engine.search import BestFirstSearch
+from kgharvest.engine.types import HarvestParams, WeightedPrompt, ignore
 
 N_PROMPTS = 6
 BARE_TOKENS = 1024  # tokens a bare forward holds: neither too few to be efficient nor too many for the caches
@@ -46,17 +46,22 @@ class Setup:
 
     lm: object
     plain: object
-    weighted: list[pipeline.Weighted]
-
-    @property
-    def prompts(self):
-        return [WeighedPrompt(self.lm.encode_prompt(prompt.template), prompt.weight) for prompt in self.weighted]
-
-    def ask(self, index, pattern, filled):
-        return self.lm.query(self.prompts_once[index], pattern, filled)
+    weighted: list[WeightedPrompt]
 
     def __post_init__(self):
-        self.prompts_once = [prompt.prompt for prompt in self.prompts]
+        self.prompts = pipeline.encode_prompts(self.lm, self.weighted)
+        self.weights = [prompt.weight for prompt in self.weighted]
+        self.templates = [PromptTemplate.parse(prompt.text) for prompt in self.weighted]
+        self.arity = self.templates[0].arity
+
+    def ask(self, index, pattern, filled):
+        return self.lm.query(self.prompts[index], pattern, filled)
+
+    def start(self, params):
+        """Return a search, and what counts its states."""
+        ranker = pipeline.make_ranker(self.lm, self.weighted, params)
+        lexicon = Lexicon(self.lm, EntityFilter(self.templates))
+        return BestFirstSearch(ranker, lexicon, params, lambda n_found: None), ranker
 
 
 def cpu_seconds(work):
@@ -72,56 +77,44 @@ def set_up(lm, plain, relation):
 
 
 def compare_search(setup, wanted, cap):
-    arity = setup.weighted[0].template.arity
-    params = HarvestParams(candidates=wanted, max_entity_repeats=cap)
-    entity_filter = EntityFilter([prompt.template for prompt in setup.weighted])
-    search = BestFirstSearch(setup.lm, setup.prompts, entity_filter, params, lambda n_found: None)
-    ours, _ = cpu_seconds(lambda: search.run([(1,) * arity]))
+    search, ranker = setup.start(HarvestParams(candidates=wanted, max_entity_repeats=cap))
+    ours, _ = cpu_seconds(lambda: search.run([(1,) * setup.arity]))
 
-    lexicon = Lexicon(setup.lm, entity_filter)
-    words = {}
+    lexicon = Lexicon(setup.lm, EntityFilter(setup.templates))
 
     def is_entity(filled, token):
-        if token not in words:
-            entity = lexicon.look_up([(token,)])[0]
-            words[token] = entity.words if isinstance(entity, Entity) else None
-        return words[token] is not None and not entity_filter.rejects_beside(
-            words[token], [words[other] for other in filled]
-        )
+        entity = lexicon.look_up((token,))
+        others = [lexicon.look_up((other,)) for other in filled]
+        return isinstance(entity, Entity) and not lexicon.rejects_beside(entity, others)
 
-    weights = [prompt.weight for prompt in setup.weighted]
     found = {one.tokens for one in search.found}
     rows = []
     for prunes_first in (False, True):
         plain = DepthFirstSearch(
-            setup.plain, setup.ask, weights, is_entity, setup.lm.starts_entity, wanted, cap, prunes_first
+            setup.plain, setup.ask, setup.weights, is_entity, setup.lm.starts_entity, wanted, cap, prunes_first
         )
-        seconds, tuples = cpu_seconds(partial(plain.run, arity))
+        seconds, tuples = cpu_seconds(partial(plain.run, setup.arity))
         rows.append((seconds, plain.n_forwards, len(found & {tokens for _, tokens in tuples})))
-    return ours, search.n_states, len(found), rows
+    return ours, ranker.n_states, len(found), rows
 
 
 def compare_rescoring(setup, wanted):
-    arity = setup.weighted[0].template.arity
     params = HarvestParams(candidates=wanted)
-    entity_filter = EntityFilter([prompt.template for prompt in setup.weighted])
-    search = BestFirstSearch(setup.lm, setup.prompts, entity_filter, params, lambda n_found: None)
-    search.run([(1,) * arity, (2,) + (1,) * (arity - 1)])
+    search, _ = setup.start(params)
+    search.run([(1,) * setup.arity, (2,) + (1,) * (setup.arity - 1)])
     ours, scored = cpu_seconds(lambda: pipeline.rescore(setup.lm, setup.weighted, search.found, params, ignore))
-    weights = [prompt.weight for prompt in setup.weighted]
 
     def one_by_one():
-        return [
-            max(
-                plain_consistency(setup.plain, setup.ask, len(weights), weights, ids)
-                for _, ids in pipeline.casings(setup.lm, candidate)
+        return {
+            candidate.folded: max(
+                plain_consistency(setup.plain, setup.ask, len(setup.weights), setup.weights, ids)
+                for _, ids in pipeline.casings(setup.lm, setup.prompts, candidate)
             )
             for candidate in search.found
-        ]
+        }
 
     theirs, plain_scores = cpu_seconds(one_by_one)
-    worst = max(abs(one.score - score) for one, score in zip(scored, plain_scores, strict=True))
-    return ours, theirs, worst
+    return ours, theirs, max(abs(one.score - plain_scores[one.entities]) for one in scored)
 
 
 def compare_with_bare_forward(setup, n_states):
@@ -135,9 +128,8 @@ def compare_with_bare_forward(setup, n_states):
 
     setup.lm.vectors = spy
     params = HarvestParams(state_budget=n_states)
-    entity_filter = EntityFilter([prompt.template for prompt in setup.weighted])
-    search = BestFirstSearch(setup.lm, setup.prompts, entity_filter, params, lambda n_found: None)
-    ours, _ = cpu_seconds(lambda: search.run([(1,) * setup.weighted[0].template.arity]))
+    search, _ = setup.start(params)
+    ours, _ = cpu_seconds(lambda: search.run([(1,) * setup.arity]))
 
     @torch.inference_mode()
     def bare():

@@ -46,7 +46,7 @@ def is_short(entity: Words) -> bool:
 
 
 def has_one_letter_word(entity: Words) -> bool:
-    return any(len(word) == 1 for word in entity)
+    return any(len(word) == 1 and word.isalpha() for word in entity)
 
 
 def repeats_a_word(entity: Words) -> bool:
@@ -79,7 +79,6 @@ ENTITY_FILTERS: dict[str, Callable[[Words], bool]] = {
 IN_PROMPT = "in_prompt"
 OVERLAP = "overlap"
 DUPLICATE = "duplicate"  # equal after case-folding to a better tuple; this one cannot be switched off
-FILTERS: tuple[str, ...] = (*ENTITY_FILTERS, IN_PROMPT, OVERLAP)
 
 
 class EntityFilter:

@@ -5,22 +5,25 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from itertools import product
+from itertools import groupby, islice, product
 from string import capwords
-from typing import NamedTuple
 
 import numpy as np
 
 from kgharvest.engine.filters import EntityFilter
-from kgharvest.engine.language_models.base import LanguageModel
+from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel
+from kgharvest.engine.lexicon import Lexicon
 from kgharvest.engine.prompts.creation import create_prompts
 from kgharvest.engine.prompts.paraphrase import Paraphraser, from_settings
 from kgharvest.engine.prompts.template import PromptTemplate, parse_prompts
+from kgharvest.engine.ranking import TokenRanker
 from kgharvest.engine.scoring import Encoded, compatibilities, consistency, prompt_weights
-from kgharvest.engine.search import Candidate, SearchResult, WeighedPrompt, search_tuples
+from kgharvest.engine.search import Candidate, SearchResult, search_tuples
 from kgharvest.engine.types import (
+    BadPrompt,
     BadSeed,
     EngineError,
     HarvestParams,
@@ -35,7 +38,7 @@ from kgharvest.engine.types import (
 
 SETTINGS = ("human", "top1", "multi")
 SECONDS_BETWEEN_REPORTS = 0.2
-RESCORED_AT_ONCE = 1000  # tuples; bounds the memory that re-scoring takes
+QUESTIONS_AT_ONCE = 20_000  # that re-scoring puts together at most; bounds its memory
 
 
 def harvest(
@@ -49,23 +52,16 @@ def harvest(
     seeds = encode_seeds(spec.seed_tuples, lm)
     templates = collect_prompts(spec, lm, paraphraser, on_progress)
     weighted = choose_prompts(spec.setting, weigh_prompts(lm, templates, seeds, spec.params, on_progress))
-    found = search(lm, weighted, spec.params, on_progress)
+    ranker = make_ranker(lm, weighted, spec.params)
+    found = search(ranker, weighted, spec.params, on_progress)
     tuples = rank(rescore(lm, weighted, found.candidates, spec.params, on_progress), spec.params)
     return HarvestResult(
-        prompts=tuple(WeightedPrompt(prompt.template.text, prompt.compatibility, prompt.weight) for prompt in weighted),
+        prompts=tuple(weighted),
         tuples=tuple(tuples),
         rejected=dict(sorted(found.rejected.items())),
-        stats={"states": found.n_states, "candidates": len(found.candidates), "tuples": len(tuples)},
+        stats={"states": ranker.n_states, "candidates": len(found.candidates), "tuples": len(tuples)},
         notice=found.notice,
     )
-
-
-class Weighted(NamedTuple):
-    """A prompt with its mean compatibility over the seed tuples (nats) and its weight."""
-
-    template: PromptTemplate
-    compatibility: float
-    weight: float
 
 
 class Reporter:
@@ -99,18 +95,38 @@ def encode_seeds(seed_tuples: Sequence[Sequence[str]], lm: LanguageModel) -> lis
 def collect_prompts(
     spec: HarvestSpec, lm: LanguageModel, paraphraser: Paraphraser | None, on_progress: OnProgress
 ) -> list[PromptTemplate]:
-    """Return the prompts of the setting: the initial ones, the ready ones, or paraphrases of the initial ones."""
+    """Return the prompts of the setting: the initial ones, the ready ones, or paraphrases of the initial ones.
+
+    A given prompt that the LM cannot take raises BadPrompt; a paraphrase that it cannot take is left out.
+    """
     if spec.setting not in SETTINGS:
         raise EngineError(f"There is no setting {spec.setting!r}; choose one of {', '.join(SETTINGS)}.")
     arity = len(spec.seed_tuples[0])
-    initial = parse_prompts(spec.initial_prompts, arity)
-    if spec.setting == "human":
-        return initial
-    if spec.prompts:
-        return parse_prompts(spec.prompts, arity)
+    is_ready = spec.setting != "human" and bool(spec.prompts)
+    given = parse_prompts(spec.prompts if is_ready else spec.initial_prompts, arity)
+    for template in given:
+        check_fits(lm, lm.encode_prompt(template), spec.params.max_entity_tokens)
+    if is_ready or spec.setting == "human":
+        return given
     rng = random.Random(spec.params.seed)
     paraphraser = paraphraser or from_settings(spec.paraphraser, lm)
-    return create_prompts(initial, spec.seed_tuples, paraphraser, rng, on_progress)
+    created = create_prompts(given, spec.seed_tuples, paraphraser, rng, on_progress)
+    return [template for template in created if fits(lm, template, spec.params.max_entity_tokens)]
+
+
+def check_fits(lm: LanguageModel, prompt: EncodedPrompt, n_tokens: int) -> None:
+    """Raise BadPrompt if `lm` cannot take `prompt` with `n_tokens` in every entity."""
+    pattern = (n_tokens,) * len(prompt.slots)
+    all_but_the_last = sum(pattern) + len(pattern) * len(lm.entity_end) - 1
+    lm.query(prompt, pattern, (0,) * all_but_the_last)
+
+
+def fits(lm: LanguageModel, template: PromptTemplate, n_tokens: int) -> bool:
+    try:
+        check_fits(lm, lm.encode_prompt(template), n_tokens)
+    except BadPrompt:
+        return False
+    return True
 
 
 def weigh_prompts(
@@ -119,92 +135,112 @@ def weigh_prompts(
     seeds: Sequence[Encoded],
     params: HarvestParams,
     on_progress: OnProgress,
-) -> list[Weighted]:
+) -> list[WeightedPrompt]:
     """Return the prompts with their weights: the softmax of their mean compatibility with the seed tuples."""
     report = Reporter(on_progress, "weights", len(templates))
     prompts = [lm.encode_prompt(template) for template in templates]
-    scores = compatibilities(lm, prompts, seeds, params.alpha, params.batch_size, lambda: report(0)).mean(
-        axis=0
-    )  # (P,)
+    tick = partial(report, 0)
+    scores = compatibilities(lm, prompts, seeds, params.alpha, params.batch_size, tick).mean(axis=0)  # (P,)
     report(len(templates))
     return [
-        Weighted(template, float(score), float(weight))
+        WeightedPrompt(template.text, float(score), float(weight))
         for template, score, weight in zip(templates, scores, prompt_weights(scores), strict=True)
     ]
 
 
-def choose_prompts(setting: str, weighted: list[Weighted]) -> list[Weighted]:
+def choose_prompts(setting: str, weighted: list[WeightedPrompt]) -> list[WeightedPrompt]:
     """Return all prompts, or for the setting `top1` the one with the largest weight."""
     if setting != "top1":
         return weighted
     best = max(weighted, key=lambda prompt: prompt.weight)
-    return [best._replace(weight=1.0)]
+    return [replace(best, weight=1.0)]
+
+
+def encode_prompts(lm: LanguageModel, weighted: Sequence[WeightedPrompt]) -> list[EncodedPrompt]:
+    return [lm.encode_prompt(PromptTemplate.parse(prompt.text)) for prompt in weighted]
+
+
+def make_ranker(lm: LanguageModel, weighted: Sequence[WeightedPrompt], params: HarvestParams) -> TokenRanker:
+    weights = [prompt.weight for prompt in weighted]
+    return TokenRanker(lm, encode_prompts(lm, weighted), weights, params.batch_size)
 
 
 def search(
-    lm: LanguageModel, weighted: Sequence[Weighted], params: HarvestParams, on_progress: OnProgress
+    ranker: TokenRanker, weighted: Sequence[WeightedPrompt], params: HarvestParams, on_progress: OnProgress
 ) -> SearchResult:
     """Return the candidate tuples, best by MTL."""
-    n_patterns = 1 if params.pattern_budget == "shared" else params.max_entity_tokens ** weighted[0].template.arity
+    n_patterns = 1 if params.pattern_budget == "shared" else params.max_entity_tokens**ranker.arity
     report = Reporter(on_progress, "search", params.candidates * n_patterns)
-    prompts = [WeighedPrompt(lm.encode_prompt(prompt.template), prompt.weight) for prompt in weighted]
-    entity_filter = EntityFilter([prompt.template for prompt in weighted], params.disabled_filters)
-    return search_tuples(lm, prompts, entity_filter, params, report)
+    templates = [PromptTemplate.parse(prompt.text) for prompt in weighted]
+    lexicon = Lexicon(ranker.lm, EntityFilter(templates, params.disabled_filters))
+    return search_tuples(ranker, lexicon, params, report)
 
 
 def rescore(
     lm: LanguageModel,
-    weighted: Sequence[Weighted],
+    weighted: Sequence[WeightedPrompt],
     candidates: Sequence[Candidate],
     params: HarvestParams,
     on_progress: OnProgress,
 ) -> list[ScoredTuple]:
-    """Return the candidates with their consistency, each in its most consistent casing."""
+    """Return the candidates with their consistency, each in its most consistent casing, in no particular order."""
     report = Reporter(on_progress, "rescore", len(candidates))
-    prompts = [lm.encode_prompt(prompt.template) for prompt in weighted]
+    prompts = encode_prompts(lm, weighted)
     weights = np.array([prompt.weight for prompt in weighted])
+    # Neighbours share beginnings, which are asked once within a chunk.
+    waiting = iter(sorted(candidates, key=lambda one: (one.pattern, one.folded)))
     scored: list[ScoredTuple] = []
-    for start in range(0, len(candidates), RESCORED_AT_ONCE):
-        variants = [
-            (candidate, surface, ids)
-            for candidate in candidates[start : start + RESCORED_AT_ONCE]
-            for surface, ids in casings(lm, candidate)
-        ]
+    while chunk := list(islice(waiting, rescored_at_once(lm, prompts, params))):
+        tick = partial(report, len(scored))
+        variants = [(one, surface, ids) for one in chunk for surface, ids in casings(lm, prompts, one)]
         ids = [ids for _, _, ids in variants]
-        fits = compatibilities(lm, prompts, ids, params.alpha, params.batch_size, partial(report, start))  # (E, P)
-        scores = consistency(fits, weights)
-        scored += best_casings([(candidate, surface) for candidate, surface, _ in variants], scores.tolist())
-        report(min(start + RESCORED_AT_ONCE, len(candidates)))
+        fits = compatibilities(lm, prompts, ids, params.alpha, params.batch_size, tick)  # (E, P)
+        scores = consistency(fits, weights).tolist()
+        scored += best_casings([(one, surface) for one, surface, _ in variants], scores)
+        report(len(scored))
     return scored
 
 
-def casings(lm: LanguageModel, candidate: Candidate) -> list[tuple[tuple[str, ...], Encoded]]:
+def rescored_at_once(lm: LanguageModel, prompts: Sequence[EncodedPrompt], params: HarvestParams) -> int:
+    """Return how many tuples to re-score together."""
+    arity = len(prompts[0].slots)
+    n_variants = 2**arity if lm.is_cased else 1
+    n_tokens = arity * (params.max_entity_tokens + len(lm.entity_end))
+    return max(1, QUESTIONS_AT_ONCE // (len(prompts) * n_variants * n_tokens))
+
+
+def casings(
+    lm: LanguageModel, prompts: Sequence[EncodedPrompt], candidate: Candidate
+) -> list[tuple[tuple[str, ...], Encoded]]:
     """Return the ways that `lm` can write the tuple, each entity in lower or title case; as found if there is none."""
     if lm.is_cased:
         options = [dict.fromkeys((entity.lower(), capwords(entity))) for entity in candidate.surface]
-        written = [(surface, try_encode(lm, surface)) for surface in product(*options)]
+        written = [(surface, try_encode(lm, prompts, surface)) for surface in product(*options)]
         encoded = [(surface, ids) for surface, ids in written if ids is not None]
         if encoded:
             return encoded
     return [(candidate.surface, tuple(lm.encode_entity(entity) for entity in candidate.surface))]
 
 
-def try_encode(lm: LanguageModel, surface: Sequence[str]) -> Encoded | None:
+def try_encode(lm: LanguageModel, prompts: Sequence[EncodedPrompt], surface: Sequence[str]) -> Encoded | None:
+    """Return the ids of the entities, or None if `lm` cannot write them or cannot take them in every prompt."""
     try:
-        return tuple(lm.encode_entity(entity) for entity in surface)
-    except BadSeed:
+        encoded = tuple(lm.encode_entity(entity) for entity in surface)
+        for prompt in prompts:
+            check_fits(lm, prompt, max(map(len, encoded)))
+    except (BadSeed, BadPrompt):
         return None
+    return encoded
 
 
 def best_casings(
     variants: Sequence[tuple[Candidate, tuple[str, ...]]], scores: Sequence[float]
-) -> Iterable[ScoredTuple]:
-    """Return one scored tuple a candidate: its casing with the largest score, the first one of equals."""
-    best: dict[int, ScoredTuple] = {}
-    for (candidate, surface), score in zip(variants, scores, strict=True):
-        if id(candidate) not in best or score > best[id(candidate)].score:
-            best[id(candidate)] = ScoredTuple(candidate.folded, surface, score, candidate.mtl)
-    return best.values()
+) -> Iterator[ScoredTuple]:
+    """Yield one scored tuple a candidate: its casing with the largest score, the first one of equals."""
+    pairs = zip(variants, scores, strict=True)
+    for _, group in groupby(pairs, key=lambda pair: id(pair[0][0])):
+        (candidate, surface), score = max(group, key=lambda pair: pair[1])
+        yield ScoredTuple(candidate.folded, surface, score, candidate.mtl)
 
 
 def rank(scored: Iterable[ScoredTuple], params: HarvestParams) -> list[ScoredTuple]:

@@ -19,8 +19,8 @@ class Entity(NamedTuple):
     words: Words
 
 
-class Rejection(NamedTuple):
-    """The rule that rejects an entity, or None for ids that the tokenizer would never write."""
+class NoEntity(NamedTuple):
+    """A token sequence that is none: the rule that rejects it, or None if the tokenizer would never write it."""
 
     rule: str | None
 
@@ -31,21 +31,26 @@ class Lexicon:
     def __init__(self, lm: LanguageModel, entity_filter: EntityFilter) -> None:
         self._lm = lm
         self._filter = entity_filter
-        self._known: dict[TokenIds, Entity | Rejection] = {}
+        self._known: dict[TokenIds, Entity | NoEntity] = {}
 
-    def look_up(self, sequences: Sequence[TokenIds]) -> list[Entity | Rejection]:
-        unknown = [ids for ids in sequences if ids not in self._known]
-        if unknown:
-            if len(self._known) > MOST_REMEMBERED:
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def look_up(self, ids: TokenIds) -> Entity | NoEntity:
+        known = self._known.get(ids)
+        if known is None:
+            if len(self._known) >= MOST_REMEMBERED:
                 self._known.clear()
-                unknown = list(sequences)
-            texts = self._lm.canonical_texts(unknown)
-            self._known.update((ids, self._judge(text)) for ids, text in zip(unknown, texts, strict=True))
-        return [self._known[ids] for ids in sequences]
+            known = self._known[ids] = self._judge(self._lm.canonical_texts([ids])[0])
+        return known
 
-    def _judge(self, text: str | None) -> Entity | Rejection:
+    def rejects_beside(self, entity: Entity, others: Sequence[Entity]) -> bool:
+        """Return whether `entity` overlaps with another one of its tuple."""
+        return self._filter.rejects_beside(entity.words, [other.words for other in others])
+
+    def _judge(self, text: str | None) -> Entity | NoEntity:
         if text is None:
-            return Rejection(None)
+            return NoEntity(None)
         words = words_of(text)
         rule = self._filter.rejection(words)
-        return Rejection(rule) if rule else Entity(text, " ".join(words), words)
+        return NoEntity(rule) if rule else Entity(text, " ".join(words), words)

@@ -10,8 +10,10 @@ import torch
 from numpy.typing import NDArray
 
 from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, Pattern, Query, Tick, TokenIds
+from kgharvest.engine.language_models.batching import in_halves
+from kgharvest.engine.ranking import rows_at_once
+from kgharvest.engine.types import BrokenModel
 
-LOGITS_AT_ONCE = 1 << 25  # 128 MiB
 Encoded = tuple[TokenIds, ...]  # the token ids of a tuple's entities
 
 
@@ -58,6 +60,7 @@ def entity_logprobs(
     questions = Questions(lm, prompts)
     for entities in tuples:
         questions.add(entities)
+        tick()
     token_logprobs = questions.answer(batch_size, tick)  # one after the other, in the order in which they were added
     lengths = [
         len(ids) + len(lm.entity_end) for entities in tuples for _ in prompts for ids in entities
@@ -98,26 +101,25 @@ class Questions:
         """Return the log-probability of each target token, in nats, in the order in which they were added."""
         if not self._queries:
             return np.zeros(0)
-        vectors = self._lm.vectors(self._queries, batch_size, tick)  # (Q, d)
-        rows, targets = np.array(self._rows), np.array(self._targets)
-        by_row = np.argsort(rows, kind="stable")
-        values = np.empty(len(rows))
-        for part in self._parts(rows[by_row]):
-            asked = by_row[part]
-            values[asked] = self._target_logprobs(vectors, rows[asked], targets[asked])
+        self._vectors = self._lm.vectors(self._queries, batch_size, tick)  # (Q, d)
+        rows, targets = torch.tensor(self._rows), torch.tensor(self._targets)
+        by_row = torch.argsort(rows, stable=True)
+        values = torch.empty(len(rows), dtype=torch.float64)
+        for asked in self._parts(by_row, rows):
+            values[asked] = in_halves(self._target_logprobs, rows[asked], targets[asked])
             tick()
-        return values
+        if not values.isfinite().all():
+            raise BrokenModel("The LM gives a token no probability at all; its weights are damaged or overflow.")
+        return values.numpy()
 
-    def _parts(self, sorted_rows: NDArray[np.int64]) -> Iterator[slice]:
-        """Yield stretches of the askers that need few enough rows of logits at a time."""
-        rows_at_once = max(1, LOGITS_AT_ONCE // self._lm.vocab_size)
-        edges = np.searchsorted(sorted_rows, np.arange(0, len(self._queries) + rows_at_once, rows_at_once))
-        yield from (slice(start, end) for start, end in pairwise(edges.tolist()) if end > start)
+    def _parts(self, by_row: torch.Tensor, rows: torch.Tensor) -> Iterator[torch.Tensor]:
+        """Yield indices of askers, by the row that they ask, for as few rows as are projected at a time."""
+        at_once = rows_at_once(self._lm, self._vectors)
+        edges = torch.searchsorted(rows[by_row], torch.arange(0, len(self._queries) + at_once, at_once))
+        yield from (by_row[start:end] for start, end in pairwise(edges.tolist()))
 
-    def _target_logprobs(
-        self, vectors: torch.Tensor, rows: NDArray[np.int64], targets: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
+    def _target_logprobs(self, rows: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Return (A,) float64 on the CPU; `rows` in ascending order."""
         first, last = int(rows[0]), int(rows[-1])
-        logprobs = torch.log_softmax(self._lm.logits(vectors[first : last + 1]), dim=-1)  # (R, V)
-        picked = logprobs[torch.from_numpy(rows - first), torch.from_numpy(targets)]
-        return picked.double().cpu().numpy()
+        logprobs = torch.log_softmax(self._lm.logits(self._vectors[first : last + 1]), dim=-1)  # (R, V)
+        return logprobs[(rows - first).to(logprobs.device), targets.to(logprobs.device)].double().cpu()

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 PatternBudget = Literal["each", "shared"]
-Device = str  # "cpu", "cuda" or "cuda:N"
+
+# Names of the rules in `filters`, in the order in which they are tried.
+FILTERS = (
+    "stop_word",
+    "no_letter_or_punctuation",
+    "short",
+    "one_letter_word",
+    "repeated_word",
+    "in_prompt",
+    "overlap",
+)
 
 
 class EngineError(Exception):
@@ -62,7 +72,7 @@ class HarvestParams:
     max_tuples: tuples kept after re-scoring; None keeps all.
     max_entity_tokens: longest entity, in tokens of the LM.
     max_entity_repeats: kept tuples that may share an entity; None is no cap.
-    disabled_filters: names from `filters.FILTERS` that do not apply.
+    disabled_filters: names from FILTERS that do not apply.
     batch_size: sequences per forward at most; changes speed and memory, never the result.
     seed: of the random draws in prompt creation.
     state_budget, memory_budget_mb: the search stops with what is proved when it would need more.
@@ -79,6 +89,17 @@ class HarvestParams:
     state_budget: int = 5_000_000
     memory_budget_mb: int = 4096
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("candidates", "max_tuples", "max_entity_tokens", "max_entity_repeats", "batch_size"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise EngineError(f"{name} is {value}; it has to be 1 or more.")
+        if self.pattern_budget not in get_args(PatternBudget):
+            raise EngineError(f"There is no pattern budget {self.pattern_budget!r}; choose each or shared.")
+        unknown = sorted(self.disabled_filters - set(FILTERS))
+        if unknown:
+            raise EngineError(f"There is no filter {unknown[0]!r} to switch off; the filters are {', '.join(FILTERS)}.")
 
 
 @dataclass(frozen=True)

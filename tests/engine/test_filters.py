@@ -1,7 +1,8 @@
 import pytest
 
-from kgharvest.engine.filters import FILTERS, IN_PROMPT, EntityFilter, words_of
+from kgharvest.engine.filters import ENTITY_FILTERS, IN_PROMPT, OVERLAP, EntityFilter, words_of
 from kgharvest.engine.prompts.template import PromptTemplate
+from kgharvest.engine.types import FILTERS
 
 PROMPTS = [
     PromptTemplate.parse("<ENT0> is the place for <ENT1>, isn't it?"),
@@ -20,6 +21,7 @@ PROMPTS = [
         ("don't", "stop_word"),
         ("rock'n", "no_letter_or_punctuation"),
         ("c3po", None),
+        ("apollo 8", None),
         ("ox", "short"),
         ("a1b2", "short"),
         ("plan b", "one_letter_word"),
@@ -65,5 +67,4 @@ def test_every_rule_can_be_switched_off():
     for rule, entity in examples.items():
         assert EntityFilter(PROMPTS, frozenset({rule})).rejection(words_of(entity)) is None
     assert not EntityFilter([], frozenset({"overlap"})).rejects_beside(("cat",), [("cat",)])
-    assert set(FILTERS) == {*examples, "overlap"}
-    assert IN_PROMPT in FILTERS
+    assert set(FILTERS) == {*examples, "overlap"} == {*ENTITY_FILTERS, IN_PROMPT, OVERLAP}

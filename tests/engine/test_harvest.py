@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 import pytest
+import torch
 
-from kgharvest.engine.harvest import harvest
+from kgharvest.engine.harvest import harvest, rank
 from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.types import (
     BadPrompt,
@@ -144,13 +145,98 @@ def test_a_prompt_longer_than_the_lm_takes_gets_a_sentence(tmp_path):
         harvest(spec, load(str(tiny_bert(tmp_path))))
 
 
-def test_logits_that_are_nan_get_a_sentence():
+def test_a_prompt_that_is_too_long_only_with_long_entities_is_refused_before_any_search(tmp_path):
+    # 40 tokens with one-token entities, 42 with two-token ones.
+    prompt = "<ENT0> is the " + "capital " * 33 + "<ENT1>"
+    asked = []
+    spec = replace(SPEC, initial_prompts=(prompt,), params=HarvestParams(candidates=3))
+    lm = load(str(tiny_bert(tmp_path)))
+
+    with pytest.raises(BadPrompt, match="exceeds the 40"):
+        harvest(spec, lm, asked.append)
+
+    assert asked == []
+
+
+def test_the_same_prompt_twice_counts_once():
+    spec = replace(SPEC, initial_prompts=SPEC.initial_prompts * 2)
+
+    assert [prompt.weight for prompt in harvest(spec, FakeLM(WORDS, KNOWN)).prompts] == [1.0]
+
+
+def test_memory_that_runs_out_in_the_head_halves_the_rows(monkeypatch):
+    class SmallMemory(FakeLM):
+        def logits(self, vectors):
+            if len(vectors) > 1:
+                raise torch.OutOfMemoryError
+            return vectors
+
+    assert harvest(SPEC, SmallMemory(WORDS, KNOWN)) == harvest(SPEC, FakeLM(WORDS, KNOWN))
+
+
+def test_a_head_that_never_fits_into_memory_gets_a_sentence():
+    class NoMemory(FakeLM):
+        def logits(self, vectors):
+            raise torch.OutOfMemoryError
+
+    with pytest.raises(BrokenModel, match="head does not fit into memory"):
+        harvest(SPEC, NoMemory(WORDS, KNOWN))
+
+
+@pytest.mark.parametrize("stage", ["prompts", "weights", "search", "rescore"])
+def test_every_stage_can_be_cancelled(tmp_path, stage):
+    def cancel(progress):
+        if progress.stage == stage:
+            raise Cancelled("The harvest was cancelled.")
+
+    lm = load(str(tiny_bert(tmp_path)))
+
+    with pytest.raises(Cancelled):
+        harvest(replace(SPEC, setting="multi", params=HarvestParams(candidates=3)), lm, cancel)
+
+
+def scored(*entities, score):
+    return ScoredTuple(entities, entities, score, score)
+
+
+def test_ranking_keeps_each_tuple_once_within_the_cap():
+    found = [
+        scored("a", "b", score=-3.0),
+        scored("a", "c", score=-1.0),
+        scored("a", "b", score=-2.0),  # the same from another pattern
+        scored("a", "d", score=-4.0),
+        scored("e", "f", score=-5.0),
+    ]
+
+    kept = rank(found, HarvestParams(max_entity_repeats=2))
+
+    assert [(one.entities, one.score) for one in kept] == [(("a", "c"), -1.0), (("a", "b"), -2.0), (("e", "f"), -5.0)]
+
+
+@pytest.mark.parametrize(
+    ("params", "sentence"),
+    [
+        ({"candidates": 0}, "candidates is 0"),
+        ({"max_entity_tokens": 0}, "max_entity_tokens is 0"),
+        ({"max_entity_repeats": -1}, "max_entity_repeats is -1"),
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"pattern_budget": "Shared"}, "no pattern budget 'Shared'"),
+        ({"disabled_filters": frozenset({"stopword"})}, "no filter 'stopword'"),
+    ],
+)
+def test_parameters_that_cannot_be_get_a_sentence(params, sentence):
+    with pytest.raises(EngineError, match=sentence):
+        HarvestParams(**params)
+
+
+@pytest.mark.parametrize("setting", ["human", "top1"])
+def test_logits_that_are_nan_get_a_sentence(setting):
     class NaNLM(FakeLM):
         def logits(self, vectors):
             return vectors * float("nan")
 
-    with pytest.raises(BrokenModel, match="NaN"):
-        harvest(SPEC, NaNLM(WORDS, KNOWN))
+    with pytest.raises(BrokenModel, match="weights are damaged"):
+        harvest(replace(SPEC, setting=setting, prompts=SPEC.initial_prompts), NaNLM(WORDS, KNOWN))
 
 
 def test_scores_are_nats_and_never_normalised():

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
+from math import exp
 
 import pytest
 import torch
 
 from kgharvest.engine import harvest as pipeline
-from kgharvest.engine.filters import FILTERS, EntityFilter
+from kgharvest.engine import ranking
+from kgharvest.engine.filters import EntityFilter
 from kgharvest.engine.language_models.loading import load
+from kgharvest.engine.lexicon import Lexicon
 from kgharvest.engine.prompts.template import PromptTemplate
-from kgharvest.engine.search import BestFirstSearch, WeighedPrompt, search_tuples
-from kgharvest.engine.types import Cancelled, HarvestParams
+from kgharvest.engine.ranking import TokenRanker
+from kgharvest.engine.search import BestFirstSearch, search_tuples
+from kgharvest.engine.types import FILTERS, Cancelled, HarvestParams, WeightedPrompt
 from tests.engine.brute_force import BruteForce
+from tests.engine.fakes import FakeLM
 from tests.engine.tiny_models import tiny_bert, tiny_roberta
 
 TOLERANCE = 1e-4  # nats; what is closer than this may swap places
@@ -34,16 +39,17 @@ class Case:
         self.weights = WEIGHTS[len(prompts)]
         self.brute_force = BruteForce(folder, prompts, self.weights, lead)
 
-    def start(self, params, order=None, report=lambda n_found: None):
-        """Return a search over the prompts in `order`."""
-        weighed = list(zip(map(PromptTemplate.parse, self.prompts), self.weights, strict=True))
-        weighed = [weighed[index] for index in order or range(len(weighed))]
-        prompts = [WeighedPrompt(self.lm.encode_prompt(template), weight) for template, weight in weighed]
-        entity_filter = EntityFilter([template for template, _ in weighed], params.disabled_filters)
-        return BestFirstSearch(self.lm, prompts, entity_filter, params, report)
+    def parts(self, params, order=None):
+        """Return what asks through the prompts in `order`, and what knows their entities."""
+        order = order or range(len(self.prompts))
+        templates = [PromptTemplate.parse(self.prompts[index]) for index in order]
+        weights = [self.weights[index] for index in order]
+        encoded = [self.lm.encode_prompt(template) for template in templates]
+        lexicon = Lexicon(self.lm, EntityFilter(templates, params.disabled_filters))
+        return TokenRanker(self.lm, encoded, weights, params.batch_size), lexicon
 
-    def search(self, params, patterns, **options):
-        search = self.start(params, **options)
+    def search(self, params, patterns, order=None, report=lambda n_found: None):
+        search = BestFirstSearch(*self.parts(params, order), params, report)
         search.run(patterns)
         return search
 
@@ -94,7 +100,7 @@ def assert_same_tuples(found, expected):
     ],
     ids=str,
 )
-def test_search_equals_brute_force(cases, family, prompts, patterns, disabled, cap):
+def test_search_equals_brute_force(cases, monkeypatch, family, prompts, patterns, disabled, cap):
     case = cases(family, prompts)
     params = HarvestParams(candidates=60, max_entity_repeats=cap, disabled_filters=disabled)
     expected = case.expected(params, patterns)
@@ -102,6 +108,9 @@ def test_search_equals_brute_force(cases, family, prompts, patterns, disabled, c
     first = case.search(params, patterns)
 
     assert_same_tuples(first.found, expected)
+    # Small enough that tokens are ranked again and again, and logits come in parts.
+    monkeypatch.setattr(ranking, "TOP_K", 3)
+    monkeypatch.setattr(ranking, "LOGITS_AT_ONCE", 1)
     for batch_size in (1, 7):
         again = case.search(replace(params, batch_size=batch_size), patterns, order=range(len(prompts))[::-1])
         assert_same_tuples(again.found, expected)
@@ -112,13 +121,10 @@ def test_each_pattern_has_its_own_candidates_unless_the_budget_is_shared(cases):
     case = cases("wordpiece", BINARY)
     each = HarvestParams(candidates=20, max_entity_repeats=3, disabled_filters=LETTERS_ALLOWED)
     patterns = [(1, 1), (1, 2), (2, 1), (2, 2)]
-    prompts = case.start(each).prompts
-    entity_filter = EntityFilter(list(map(PromptTemplate.parse, case.prompts)), LETTERS_ALLOWED)
+    shared_budget = replace(each, pattern_budget="shared")
 
-    found = search_tuples(case.lm, prompts, entity_filter, each, lambda n_found: None)
-    shared = search_tuples(
-        case.lm, prompts, entity_filter, replace(each, pattern_budget="shared"), lambda n_found: None
-    )
+    found = search_tuples(*case.parts(each), each, lambda n_found: None)
+    shared = search_tuples(*case.parts(each), shared_budget, lambda n_found: None)
 
     assert_same_tuples(found.candidates, [one for pattern in patterns for one in case.expected(each, [pattern])])
     assert_same_tuples(shared.candidates, case.expected(each, patterns))
@@ -138,13 +144,15 @@ def test_only_states_that_can_matter_are_evaluated(cases):
     case = cases("wordpiece", BINARY)
     params = HarvestParams(candidates=5, disabled_filters=LETTERS_ALLOWED, batch_size=1)
 
-    search = case.search(params, [(1, 1)])
+    ranker, lexicon = case.parts(params)
+    search = BestFirstSearch(ranker, lexicon, params, lambda n_found: None)
+    search.run([(1, 1)])
 
     # Best-first at batch size 1: the root, and the heads whose own log-probability reaches the worst tuple kept.
     heads = case.brute_force.token_logprobs([[case.lm.mask_id]] * 2, 0, 0)
     worst = search.found[-1].mtl
     admissible = [token for token in range(len(heads)) if case.lm.starts_entity[token]]
-    assert search.n_states <= 1 + sum(heads[token].item() >= worst - TOLERANCE for token in admissible)
+    assert ranker.n_states <= 1 + sum(heads[token].item() >= worst - TOLERANCE for token in admissible)
 
 
 def test_a_state_budget_ends_with_a_sentence_and_the_tuples_proved(cases):
@@ -172,20 +180,89 @@ def test_what_the_report_raises_ends_the_search(cases):
         cases("wordpiece", BINARY).search(HarvestParams(), [(1, 1)], report=cancel)
 
 
-def test_scores_equal_brute_force(cases):
-    case = cases("byte-level bpe", BINARY)
+@pytest.mark.parametrize(
+    ("family", "prompts", "patterns"),
+    [
+        ("byte-level bpe", BINARY, [(1, 1), (2, 1), (1, 2)]),
+        ("wordpiece", BINARY, [(1, 1), (1, 2)]),
+        ("wordpiece", TERNARY, [(1, 1, 2)]),
+    ],
+    ids=str,
+)
+def test_scores_equal_brute_force(cases, family, prompts, patterns):
+    case = cases(family, prompts)
     params = HarvestParams(candidates=15, disabled_filters=LETTERS_ALLOWED)
-    weighted = [
-        pipeline.Weighted(PromptTemplate.parse(text), 0.0, weight)
-        for text, weight in zip(case.prompts, case.weights, strict=True)
-    ]
-    found = case.search(params, [(1, 1), (2, 1)]).found
+    weighted = [WeightedPrompt(text, 0.0, weight) for text, weight in zip(case.prompts, case.weights, strict=True)]
+    found = {candidate.folded: candidate for candidate in case.search(params, patterns).found}
 
-    scored = pipeline.rescore(case.lm, weighted, found, params, lambda progress: None)
+    scored = pipeline.rescore(case.lm, weighted, list(found.values()), params, lambda progress: None)
 
-    for candidate, scored_tuple in zip(found, scored, strict=True):
-        surfaces = product(*[(text.lower(), text.capitalize()) for text in candidate.folded])
-        spellable = [surface for surface in surfaces if pipeline.try_encode(case.lm, surface)]
-        best = max(case.brute_force.consistency(surface) for surface in spellable or [candidate.surface])
-        assert scored_tuple.entities == candidate.folded
+    assert {one.entities for one in scored} == set(found)
+    for scored_tuple in scored:
+        surfaces = product(*[dict.fromkeys((text.lower(), text.capitalize())) for text in scored_tuple.entities])
+        surfaces = list(surfaces) if case.lm.is_cased else [found[scored_tuple.entities].surface]
+        best = max(case.brute_force.consistency(surface) for surface in surfaces)
         assert scored_tuple.score == pytest.approx(best, abs=TOLERANCE)
+
+
+def test_prompt_weights_equal_brute_force(cases):
+    case = cases("wordpiece", BINARY)
+    seeds = [("cab", "bad"), ("dab dab", "a cab")]
+    templates = list(map(PromptTemplate.parse, case.prompts))
+    encoded = pipeline.encode_seeds(seeds, case.lm)
+
+    weighted = pipeline.weigh_prompts(case.lm, templates, encoded, HarvestParams(), lambda progress: None)
+
+    means = [sum(case.brute_force.compatibility(text, seed) for seed in seeds) / 2 for text in case.prompts]
+    assert [prompt.compatibility for prompt in weighted] == pytest.approx(means, abs=TOLERANCE)
+    total = sum(map(exp, means))
+    assert [prompt.weight for prompt in weighted] == pytest.approx([exp(mean) / total for mean in means], abs=TOLERANCE)
+
+
+# -- order, worked out by hand -----------------------------------------------------------------------------------------
+
+
+def search_fake(words, probabilities, wanted, **params):
+    params = HarvestParams(candidates=wanted, disabled_filters=NO_FILTERS, **params)
+    lm = FakeLM(words, probabilities)
+    template = PromptTemplate.parse("<ENT0> of <ENT1>")
+    ranker = TokenRanker(lm, [lm.encode_prompt(template)], [1.0], params.batch_size)
+    search = BestFirstSearch(ranker, Lexicon(lm, EntityFilter([], NO_FILTERS)), params, lambda n_found: None)
+    search.run([(1, 1)])
+    return [candidate.folded for candidate in search.found]
+
+
+def test_equal_mtl_is_decided_by_the_next_smallest_log_probability():
+    # All three have the MTL of their head, log .25; the tails are .5, .4 and .3.
+    facts = {(): {"rome": 0.25, "oslo": 0.25}, ("rome",): {"italy": 0.4, "lazio": 0.3}, ("oslo",): {"norway": 0.5}}
+
+    found = search_fake(["rome", "oslo", "italy", "lazio", "norway"], facts, 3)
+
+    assert found == [("oslo", "norway"), ("rome", "italy"), ("rome", "lazio")]
+
+
+def test_equal_log_probabilities_are_decided_by_the_entity_strings():
+    words = ["zagreb", "bern", "athens", "land"]
+    facts = {(): {"zagreb": 0.25, "bern": 0.25, "athens": 0.25}} | {(word,): {"land": 0.5} for word in words}
+
+    assert search_fake(words, facts, 2) == [("athens", "land"), ("bern", "land")]
+
+
+def test_a_tuple_waits_for_an_equal_one_that_the_lm_has_yet_to_be_asked_about():
+    # Tails of probability 1 cost nothing: a head that waits for the LM stands level with what is complete.
+    facts = {(): {"b": 0.5, "a": 0.5}, ("b",): {"x": 1.0}, ("a",): {"x": 1.0}}
+
+    assert search_fake(["b", "a", "x"], facts, 1, batch_size=1) == [("a", "x")]
+
+
+def test_reports_go_on_while_the_lm_is_not_asked(cases):
+    case = cases("wordpiece", BINARY)
+    asked, reports = [], []
+    ranker, lexicon = case.parts(HarvestParams(disabled_filters=NO_FILTERS))
+    rank = ranker.rank
+    ranker.rank = lambda states, tick: asked.append(len(reports)) or rank(states, tick)
+    params = HarvestParams(candidates=10**6, max_entity_repeats=None)
+
+    BestFirstSearch(ranker, lexicon, params, reports.append).run([(1, 1)])
+
+    assert len(reports) > asked[-1] + 10  # the last forward is not the last report

@@ -87,6 +87,20 @@ def evaluate_batch(batch: Sequence[Query], forward: Forward, device: torch.devic
     return vectors
 
 
+def in_halves(work: Callable[..., torch.Tensor], rows: torch.Tensor, others: torch.Tensor, *rest: int) -> torch.Tensor:
+    """Return `work(rows, others, *rest)`, one output row for each row; in halves if memory runs out."""
+    try:
+        return work(rows, others, *rest)
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+    if len(rows) == 1:
+        raise BrokenModel("The LM head does not fit into memory even for one position at a time; use a smaller LM.")
+    half = len(rows) // 2
+    parts = [(rows[:half], others[:half]), (rows[half:], others[half:])]
+    return torch.cat([in_halves(work, part, other, *rest) for part, other in parts])
+
+
 def is_out_of_memory(error: RuntimeError) -> bool:
     """CUDA has a class for it, the CPU's allocator only a message."""
     return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)

@@ -54,12 +54,12 @@ def check_slots(text: str, slots: Sequence[int]) -> None:
 
 
 def parse_prompts(texts: Sequence[str], arity: int) -> list[PromptTemplate]:
-    """Parse `texts`; raise BadPrompt if there is none or one has other than `arity` slots."""
+    """Parse `texts`, each once; raise BadPrompt if there is none or one has other than `arity` slots."""
     if not texts:
         raise BadPrompt(
             "The relation has no initial prompt; give at least one, such as '<ENT0> is the place for <ENT1> .'"
         )
-    templates = [PromptTemplate.parse(text) for text in texts]
+    templates = [PromptTemplate.parse(text) for text in dict.fromkeys(texts)]
     for template in templates:
         if template.arity != arity:
             raise BadPrompt(

@@ -10,8 +10,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from kgharvest.engine.filters import FILTERS
-from kgharvest.engine.types import HarvestParams, ParaphraserSettings, Progress
+from kgharvest.engine.types import FILTERS, HarvestParams, ParaphraserSettings, Progress
 from kgharvest.management.command import DomainCommand
 from kgharvest.models import HarvestJob, Job, Relation
 from kgharvest.services import jobs

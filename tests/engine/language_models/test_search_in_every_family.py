@@ -6,10 +6,12 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
-from kgharvest.engine.filters import FILTERS, EntityFilter
+from kgharvest.engine.filters import EntityFilter
+from kgharvest.engine.lexicon import Lexicon
 from kgharvest.engine.prompts.template import PromptTemplate
-from kgharvest.engine.search import BestFirstSearch, WeighedPrompt
-from kgharvest.engine.types import HarvestParams
+from kgharvest.engine.ranking import TokenRanker
+from kgharvest.engine.search import BestFirstSearch
+from kgharvest.engine.types import FILTERS, HarvestParams
 
 PROMPTS = {"the <ENT0> is in <ENT1> .": 0.6, "in a <ENT1> the <ENT0> can swim": 0.4}
 PARAMS = HarvestParams(candidates=80, max_entity_repeats=None, disabled_filters=frozenset(FILTERS), batch_size=64)
@@ -92,10 +94,9 @@ def plain(family, folder):
 def test_the_search_finds_the_best_pairs_of_one_token_words(family, lm, folder_of):
     every = {pair: sorted(logprobs) for pair, logprobs in plain(family, folder_of(family)).tuples()}
     templates = {PromptTemplate.parse(text): weight for text, weight in PROMPTS.items()}
-    prompts = [WeighedPrompt(lm.encode_prompt(template), weight) for template, weight in templates.items()]
-    search = BestFirstSearch(
-        lm, prompts, EntityFilter(list(templates), PARAMS.disabled_filters), PARAMS, lambda n: None
-    )
+    ranker = TokenRanker(lm, list(map(lm.encode_prompt, templates)), list(templates.values()), PARAMS.batch_size)
+    lexicon = Lexicon(lm, EntityFilter(list(templates), PARAMS.disabled_filters))
+    search = BestFirstSearch(ranker, lexicon, PARAMS, lambda n: None)
 
     search.run([(1, 1)])
 

@@ -10,17 +10,17 @@ from kgharvest.engine.prompts.template import PromptTemplate
 FRAMES = (
     "it is well known that {clause}",
     "in general, {clause}",
-    "people often say that {clause}",
+    "it is often said that {clause}",
     "as everybody can see, {clause}",
     "there is no doubt about it: {clause}",
     "most of us would agree that {clause}",
-    "{clause}, according to the experts",
-    "children learn at school that {clause}",
-    "one of the things to remember is that {clause}",
-    "{clause}, which hardly surprises anybody",
+    "{clause}, or so it is said",
+    "as it happens, {clause}",
+    "it should not be forgotten that {clause}",
+    "{clause}, which is hardly surprising",
     "if I remember this correctly, {clause}",
     "{clause}, as has been found out again and again",
-    "it took scientists a long time to discover that {clause}",
+    "only later was it found out that {clause}",
 )
 FRAME_PATTERNS = [re.compile(re.escape(frame).replace(r"\{clause\}", "(?P<clause>.*)")) for frame in FRAMES]
 

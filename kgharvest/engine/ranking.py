@@ -1,0 +1,124 @@
+"""Which tokens may come next, best first, after the weighted mean of the prompts' distributions (SPEC, search)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+
+from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, Pattern, Tick, TokenIds
+from kgharvest.engine.language_models.batching import CPU_OPERATIONS_AT_ONCE, in_halves
+from kgharvest.engine.types import BrokenModel
+
+TOP_K = 64  # tokens ranked at first, four times as many at each refill
+LOGITS_AT_ONCE = 1 << 25  # 128 MiB
+
+RankedToken = tuple[int, float]  # token, cost: -log p over the whole vocabulary, in nats
+
+
+class Step(NamedTuple):
+    """What the next token of a candidate is to be. n_before: tokens of the entity there already.
+
+    forced: a token of `entity_end`, which every entity of this LM ends with.
+    """
+
+    starts_entity: bool
+    n_before: int
+    ends_entity: bool
+    forced: int | None = None
+
+
+def layout(pattern: Pattern, entity_end: TokenIds) -> list[Step]:
+    """Return the steps that fill `pattern`: the tokens of each entity, then the tokens that end it."""
+    steps: list[Step] = []
+    for n_tokens in pattern:
+        steps += [Step(n == 0, n, n == n_tokens - 1) for n in range(n_tokens)]
+        steps += [Step(False, 0, False, token) for token in entity_end]
+    return steps
+
+
+class State(NamedTuple):
+    """A question for the LM: what may take `step` after `filled`."""
+
+    pattern: Pattern
+    filled: TokenIds
+    step: Step
+
+
+class TokenRanker:
+    """An LM asked through weighted prompts; the weights add up to 1."""
+
+    def __init__(
+        self, lm: LanguageModel, prompts: Sequence[EncodedPrompt], weights: Sequence[float], batch_size: int
+    ) -> None:
+        self.lm = lm
+        self.arity = len(prompts[0].slots)
+        self.n_states = 0
+        self.vector_bytes = 0  # of a state, once one is known
+        self._prompts, self._batch_size = prompts, batch_size
+        self._weights = torch.tensor(weights, dtype=torch.float32)  # (P,)
+        self._starts = torch.from_numpy(lm.starts_entity)  # (V,)
+        self._continues = torch.from_numpy(lm.continues_entity)  # (V,)
+
+    def rank(self, states: Sequence[State], tick: Tick) -> list[Iterator[RankedToken]]:
+        """Return, for each state, its admissible tokens, best first, ranked lazily."""
+        self.n_states += len(states)
+        means = self._mean_vectors(states, tick)
+        self.vector_bytes = means.shape[1] * means.element_size()
+        steps = [state.step for state in states]
+        best = self._best(means, steps, TOP_K)
+        # A view of one row would keep the vectors of the whole batch alive.
+        return [
+            self._all_ranked(step, mean.clone(), ranked) for step, mean, ranked in zip(steps, means, best, strict=True)
+        ]
+
+    def _mean_vectors(self, states: Sequence[State], tick: Tick) -> torch.Tensor:
+        """Return (S, d). The LM head is affine: projecting the mean vector gives the mean of the prompts' logits."""
+        queries = [self.lm.query(prompt, state.pattern, state.filled) for state in states for prompt in self._prompts]
+        vectors = self.lm.vectors(queries, self._batch_size, tick).view(len(states), len(self._prompts), -1)
+        return torch.einsum("spd,p->sd", vectors, self._weights.to(vectors.device))
+
+    def _best(self, means: torch.Tensor, steps: Sequence[Step], k: int) -> Iterator[list[RankedToken]]:
+        """Yield, for each row of `means`, its k best admissible tokens."""
+        k = min(k, self.lm.vocab_size)
+        rows = rows_at_once(self.lm, means)
+        for start in range(0, len(steps), rows):
+            admissible = torch.stack([self._admissible(step) for step in steps[start : start + rows]])
+            best = in_halves(self._top_logprobs, means[start : start + rows], admissible.to(means.device), k)
+            for values, tokens in zip(best[..., 0].tolist(), best[..., 1].long().tolist(), strict=True):
+                yield [(token, -value) for token, value in zip(tokens, values, strict=True) if value > -torch.inf]
+
+    def _top_logprobs(self, means: torch.Tensor, admissible: torch.Tensor, k: int) -> torch.Tensor:
+        """Return (R, k, 2) float64: log-probabilities, largest first, and their tokens."""
+        logprobs = torch.log_softmax(self.lm.logits(means), dim=-1).masked_fill(~admissible, -torch.inf)  # (R, V)
+        best = logprobs.topk(k)
+        if best.values.isnan().any():
+            raise BrokenModel("The LM's logits are NaN; its weights are damaged or overflow in this dtype.")
+        return torch.stack([best.values.double(), best.indices.double()], dim=-1)
+
+    def _admissible(self, step: Step) -> torch.Tensor:
+        if step.forced is not None:
+            return torch.arange(self.lm.vocab_size) == step.forced
+        return self._starts if step.starts_entity else self._continues
+
+    def _all_ranked(self, step: Step, mean: torch.Tensor, ranked: list[RankedToken]) -> Iterator[RankedToken]:
+        """Yield every admissible token, best first; rank more of them only when those at hand are used up."""
+        drawn: set[int] = set()
+        k = TOP_K
+        while True:
+            # Ranking again may reorder what is equal up to rounding, so tokens count as drawn by id, not by place.
+            yield from (pair for pair in ranked if pair[0] not in drawn)
+            if len(ranked) < k:
+                return
+            drawn.update(token for token, _ in ranked)
+            k = 4 * k
+            ranked = next(self._best(mean[None], [step], k))
+
+
+def rows_at_once(lm: LanguageModel, vectors: torch.Tensor) -> int:
+    """Return how many of `vectors` (Q, d) to project at a time: within memory and, on a processor, within a second."""
+    rows = LOGITS_AT_ONCE // lm.vocab_size
+    if vectors.device.type == "cpu":
+        rows = min(rows, int(CPU_OPERATIONS_AT_ONCE) // (2 * vectors.shape[1] * lm.vocab_size))
+    return max(1, rows)
