@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from kgharvest.engine.prompts.template import SLOT
+
+# Prompts are written "<ENT0> prevents <ENT1> ."; people read no such space.
+SPACE_BEFORE_END = re.compile(r"\s+(?=[.?!]$)")
 
 
 class Statement(NamedTuple):
@@ -17,7 +21,7 @@ class Statement(NamedTuple):
 
 def freeze_statement(template: str, surface: Sequence[str]) -> Statement:
     """Return `template` with the entities in its slots. Unlike a prompt, it may name a slot more than once."""
-    pieces = SLOT.split(template)  # text, slot, text, slot, ..., text
+    pieces = SLOT.split(SPACE_BEFORE_END.sub("", template.strip()))  # text, slot, text, slot, ..., text
     text, spans = pieces[0], []
     for slot, following in zip(pieces[1::2], pieces[2::2], strict=True):
         entity = surface[int(slot)]

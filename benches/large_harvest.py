@@ -1,6 +1,6 @@
-"""A harvest of the paper's largest size: 50,000 candidates of each token-count pattern, entities of up to two tokens.
+"""A harvest of the paper's largest size: 50,000 candidates, entities of up to two tokens.
 
-    python benches/large_harvest.py [--model embedded] [--relation prevent] [--candidates 50000]
+    python benches/large_harvest.py [--model M] [--relation R] [--candidates 50000] [--pattern-budget shared]
 
 Prints seconds of the stages, the peak of memory above that of the loaded LM, and the longest silence between two
 reports of progress, which bounds how long a cancellation takes.
@@ -51,6 +51,7 @@ def main():
     parser.add_argument("--model", default="embedded")
     parser.add_argument("--relation", default="prevent")
     parser.add_argument("--candidates", type=int, default=50_000)
+    parser.add_argument("--pattern-budget", choices=["each", "shared"], default="shared")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     relations = json.loads((RELATION_SETS / "demo.json").read_text())["relations"]
@@ -62,7 +63,7 @@ def main():
         seed_tuples=tuple(map(tuple, relation["seed_tuples"])),
         setting="multi",
         prompts=tuple(relation["prompts"]),
-        params=HarvestParams(candidates=arguments.candidates),
+        params=HarvestParams(candidates=arguments.candidates, pattern_budget=arguments.pattern_budget),
     )
     loaded, watch = peak_mb(), Watch()
     start = time.monotonic()

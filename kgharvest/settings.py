@@ -203,6 +203,10 @@ SECURE_SSL_REDIRECT = PRODUCTION
 SECURE_HSTS_SECONDS = 365 * 24 * 3600 if PRODUCTION else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = PRODUCTION
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if PRODUCTION else None
+# Where people reach this server, for links that a command prints.
+BASE_URL = f"http://127.0.0.1:{os.environ.get('PORT', '8000')}"
+if PRODUCTION:
+    BASE_URL = f"https://{ALLOWED_HOSTS[0].lstrip('.')}"
 CSRF_TRUSTED_ORIGINS = [f"https://{'*' * host.startswith('.')}{host}" for host in ALLOWED_HOSTS]
 
 
@@ -215,7 +219,12 @@ REST_FRAMEWORK = {
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "EXCEPTION_HANDLER": "kgharvest.api.error_response",
 }
-SPECTACULAR_SETTINGS = {"TITLE": "kgharvest", "VERSION": "0.1.0", "SERVE_INCLUDE_SCHEMA": False}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "kgharvest",
+    "VERSION": "0.1.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_PERMISSIONS": ["kgharvest.access.IsResearcher"],
+}
 
 # What other apps add to the start page: functions of the request.
 HOME_CONTEXT = ["annotation.views.home_context", "evaluation.views.home_context"]

@@ -1,7 +1,9 @@
 """The addresses of the whole product; each app names its own."""
 
 from django.contrib import admin
+from django.contrib.auth import views as auth
 from django.urls import include, path
+from drf_spectacular.views import SpectacularAPIView
 
 from kgharvest import api, views
 from kgharvest.services import jobs
@@ -19,11 +21,19 @@ harvesting = [
     path("api/harvests/<int:pk>/", api.HarvestDetail.as_view(), name="harvest_api"),
 ]
 
+accounts = [
+    path("login/", auth.LoginView.as_view(), name="login"),
+    path("logout/", auth.LogoutView.as_view(), name="logout"),
+    path("password_change/", auth.PasswordChangeView.as_view(), name="password_change"),
+    path("password_change/done/", auth.PasswordChangeDoneView.as_view(), name="password_change_done"),
+]
+
 urlpatterns = [
     path("", views.home, name="home"),
     path("", include((harvesting, "kgharvest"))),
     path("", include("annotation.urls")),
     path("", include("evaluation.urls")),
-    path("accounts/", include("django.contrib.auth.urls")),
+    path("api/schema/", SpectacularAPIView.as_view(), name="api_schema"),
+    path("accounts/", include(accounts)),
     path("admin/", admin.site.urls),
 ]

@@ -15,6 +15,8 @@ from evaluation.models import Report
 from kgharvest.models import LanguageModel, Relation
 from kgharvest.version import code_version
 
+PAPER_ORDER = ["human", "autoprompt", "top1", "multi"]  # of the settings in Table 5
+
 
 def create_report(round: Round, by=None) -> Report:
     """Compute and store a report on the round as it is now: a function of its judgments and seed, but for the date."""
@@ -64,7 +66,13 @@ def _cells(round: Round, models: Mapping[int, str]) -> dict[CellKey, VerdictCoun
     for relation, model, setting, verdict, n in rows:
         key = CellKey(relations[relation], models.get(model), setting or None)
         setattr(cells[key], verdict or "incomplete", n)
-    return dict(sorted(cells.items(), key=lambda cell: (cell[0].model or "", cell[0].setting or "", cell[0].relation)))
+    return dict(sorted(cells.items(), key=lambda cell: _place(cell[0])))
+
+
+def _place(key: CellKey) -> tuple[str, int, str, str]:
+    """Sort settings as the paper's tables do, others after them by name."""
+    place = PAPER_ORDER.index(key.setting) if key.setting in PAPER_ORDER else len(PAPER_ORDER)
+    return key.model or "", place, key.setting or "", key.relation
 
 
 def _shared(round: Round, models: Mapping[int, str]) -> dict[frozenset[Side], int]:

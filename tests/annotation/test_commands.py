@@ -30,7 +30,7 @@ def test_open_round_prints_number_and_join_link(tmp_path):
 
     round = Round.objects.get()
     assert f"round {round.pk}: pilot, 1 statements" in printed
-    assert f"/join/{round.join_token}/" in printed
+    assert f"http://127.0.0.1:8000/join/{round.join_token}/" in printed
 
 
 def test_open_round_can_name_the_owner(tmp_path):

@@ -14,6 +14,7 @@ from annotation.services.rounds import (
     pause_round,
     reopen_round,
 )
+from annotation.statements import freeze_statement
 from kgharvest.errors import DomainError
 from kgharvest.models import Job
 from tests.factories import make_harvest, make_harvest_job, make_relation, make_researcher, make_round
@@ -90,6 +91,13 @@ def test_a_tuple_of_several_cells_is_one_task_with_several_draws():
 
     assert round.n_tasks == round.tasks.count() == 3
     assert sorted(task.draws.count() for task in round.tasks.all()) == [1, 1, 2]
+
+
+def test_a_statement_in_the_manner_of_prompts_loses_the_space_before_its_full_stop():
+    statement = freeze_statement(" <ENT0> prevents <ENT1> .", ["mask", "St. Vitus ' dance"])
+
+    assert statement.text == "mask prevents St. Vitus ' dance."
+    assert [statement.text[start:end] for start, end in statement.spans] == ["mask", "St. Vitus ' dance"]
 
 
 def test_the_statement_stays_as_it_was_when_the_relation_changes():

@@ -141,7 +141,7 @@ def test_a_report_compares_and_counts_shared_statements(pilot):
     assert [
         (each["a"], each["b"], each["n_relations"], each["difference"], each["n_shared_tuples"])
         for each in document["comparisons"]
-    ] == [("human", "multi", 3, -0.5, 3), ("human", "top1", 3, -0.5, 3), ("multi", "top1", 3, 0, 6)]
+    ] == [("human", "top1", 3, -0.5, 3), ("human", "multi", 3, -0.5, 3), ("top1", "multi", 3, 0, 6)]
 
 
 def test_shared_statements_tell_nothing_and_the_report_says_why(pilot):
@@ -165,7 +165,7 @@ def test_comparisons_are_on_the_page_and_in_markdown_with_the_simulations_name(p
     page = researcher_client.get(report.get_absolute_url()).text
     text = FORMATS["md"].write(report.document)
 
-    sentence = "With lm, human and multi are not distinguishable: 50.0 points in favour of multi over 3 relations"
+    sentence = "With lm, human and top1 are not distinguishable: 50.0 points in favour of top1 over 3 relations"
     assert f"<li>{sentence}" in page
     assert '<h2>Comparisons <strong class="simulated">simulated, not people</strong>' in page
     assert f"## Comparisons (simulated, not people)\n\n- {sentence}" in text

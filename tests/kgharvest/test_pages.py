@@ -21,6 +21,16 @@ def harvest_page(job: HarvestJob) -> str:
     return reverse("kgharvest:harvest_detail", args=[job.pk])
 
 
+def test_the_api_describes_itself_to_researchers(client):
+    client.force_login(factories.make_researcher())
+
+    assert "/api/harvests/{id}/" in client.get(reverse("api_schema")).content.decode()
+
+
+def test_passwords_are_not_reset_by_mail(client):
+    assert client.get("/accounts/password_reset/").status_code == 404
+
+
 @pytest.mark.parametrize("name", ["relation_list", "harvest_list", "harvest_new"])
 def test_annotators_may_not_see_researchers_pages(client, name):
     client.force_login(factories.make_user())

@@ -3,6 +3,7 @@
 from argparse import RawDescriptionHelpFormatter
 from pathlib import Path
 
+from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.urls import reverse
 
@@ -26,7 +27,7 @@ class Command(DomainCommand):
     def handle(self, *, spec, by, **options):
         round = open_round(read_json(read_text(spec), spec.name), by and find_user(by))
         self.stdout.write(f"round {round.pk}: {round.name}, {round.n_tasks} statements")
-        self.stdout.write(f"join link: {reverse('annotation:join', args=[round.join_token])}")
+        self.stdout.write(f"join link: {settings.BASE_URL}{reverse('annotation:join', args=[round.join_token])}")
 
 
 def find_user(username: str):
