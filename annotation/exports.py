@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from annotation.models import Judgment, Label, Round
+from kgharvest.services.writing import csv_lines
 
 ROWS_AT_ONCE = 2000
 COLUMNS = (
     "source", "relation", "entities", "statement", "annotator", "label", "is_counted", "seconds", "comment",
     "judged_at",
 )  # fmt: skip
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 Row = dict[str, Any]
 
@@ -49,21 +47,7 @@ def as_jsonl(rows: Iterable[Row]) -> Iterator[str]:
 
 
 def as_csv(rows: Iterable[Row]) -> Iterator[str]:
-    buffer = io.StringIO(newline="")
-    writer = csv.DictWriter(buffer, COLUMNS)
-    writer.writeheader()
-    for row in rows:
-        entities = json.dumps(row["entities"], ensure_ascii=False)
-        writer.writerow({column: inert(value) for column, value in {**row, "entities": entities}.items()})
-        yield buffer.getvalue()
-        buffer.seek(0)
-        buffer.truncate()
-    yield buffer.getvalue()
-
-
-def inert(value: Any) -> Any:
-    """Return `value` so that no spreadsheet takes a text for a formula: with an apostrophe before its first sign."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA_STARTS) else value
+    return csv_lines(COLUMNS, (row | {"entities": json.dumps(row["entities"], ensure_ascii=False)} for row in rows))
 
 
 FORMATS: dict[str, Callable[[Iterable[Row]], Iterator[str]]] = {"csv": as_csv, "jsonl": as_jsonl}

@@ -46,12 +46,11 @@ class BadValue(ValueError):
 def read_judgments(text: str) -> Iterator[JudgmentRow | BadEntry]:
     """Yield the rows of a CSV file with commas, semicolons or tabs and any line ends, or what is wrong with each."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text))
-    header = [name.strip().casefold() for name in next(reader, [])]
-    missing = [name for name in REQUIRED if name not in header]
-    if missing:
-        yield BadEntry("line 1", f"has no column {' or '.join(missing)}")
-        return
     try:
+        header = [name.strip().casefold() for name in next(reader, [])]
+        if missing := [name for name in REQUIRED if name not in header]:
+            yield BadEntry("line 1", f"has no column {' or '.join(missing)}")
+            return
         for values in reader:
             if values:
                 yield _row(reader.line_num, header, values)
@@ -87,8 +86,8 @@ def _name(longest: int) -> Callable[[str], str]:
     return read
 
 
-def _optional_name(text: str) -> str:
-    return _name(500)(text) if text else ""
+def _optional_name(longest: int) -> Callable[[str], str]:
+    return lambda text: _name(longest)(text) if text else ""
 
 
 def _entities(text: str) -> tuple[str, ...]:
@@ -99,7 +98,7 @@ def _entities(text: str) -> tuple[str, ...]:
     arity = len(entities) if isinstance(entities, list) and 2 <= len(entities) <= MOST_ENTITIES else 2
     if fault := fault_of_entities(entities, arity):
         raise BadValue(fault)
-    return tuple(entities)
+    return tuple(entity.strip() for entity in entities)
 
 
 def _label(text: str) -> str:
@@ -136,8 +135,8 @@ READERS: dict[str, Callable[[str], Any]] = {
     "entities": _entities,
     "annotator": _name(LONGEST_NAME),
     "label": _label,
-    "model": _optional_name,
-    "setting": _optional_name,
+    "model": _optional_name(500),
+    "setting": _optional_name(30),
     "seconds": _seconds,
     "judged_at": _moment,
 }

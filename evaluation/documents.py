@@ -16,7 +16,8 @@ METHOD = (
     "Verdict: accepted if more than half of a statement's judgments are True, rejected if more than half are False, "
     "else undecided; incomplete statements are left out. "
     "Accuracy and rejection: shares of a cell's own draws that have a verdict, with 95 % Wilson intervals. "
-    "Macro averages: mean over relations. "
+    "Macro averages: mean over relations. All statements together: not weighted by the sizes of the harvests that "
+    "they were drawn from, and therefore without an interval. "
     "Agreement: Krippendorff's alpha, nominal, over statements with two or more judgments; interval: 2.5 % and 97.5 % "
     "quantiles of 5,000 bootstrap resamples of statements. Percent agreement: share of agreeing pairs of judgments. "
     "Fleiss' kappa: over all statements, where each has the same number of judgments. "
@@ -137,6 +138,12 @@ def _rates(counts: VerdictCounts) -> dict[str, Any]:
     }
 
 
+def _pooled(cells: list[VerdictCounts]) -> dict[str, Any]:
+    """Return the rates of all statements together; no interval for several cells, which are sampled unequally."""
+    rates = _rates(sum(cells, VerdictCounts()))
+    return rates if len(cells) == 1 else rates | {"accuracy_low": None, "accuracy_high": None}
+
+
 def _totals(cells: dict[CellKey, VerdictCounts]) -> Iterable[dict[str, Any]]:
     """Yield one total per model and setting, in the order in which they first appear."""
     for model, setting in dict.fromkeys((key.model, key.setting) for key in cells):
@@ -145,7 +152,7 @@ def _totals(cells: dict[CellKey, VerdictCounts]) -> Iterable[dict[str, Any]]:
         yield {
             "model": model,
             "setting": setting,
-            **_rates(sum(own, VerdictCounts())),
+            **_pooled(own),
             "macro_accuracy": macro_average(each["accuracy"] for each in rates),
             "macro_rejection": macro_average(each["rejection"] for each in rates),
             "n_relations": sum(each["accuracy"] is not None for each in rates),

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID, uuid4
 
-from django.conf import settings
 from django.db import transaction
 from django.db.models import Count, F, OuterRef, Subquery
 from django.db.models.functions import Coalesce, NullIf
@@ -24,6 +23,7 @@ from annotation.statements import freeze_statement
 from annotation.verdicts import majority
 from kgharvest.errors import BadEntry, DomainError, ImportRefused, NotFound
 from kgharvest.models import KnowledgeTuple, LanguageModel, Relation, RelationSet, tuple_key
+from kgharvest.services.language_models import name_language_model
 from kgharvest.services.reading import read_text
 from kgharvest.services.relations import resolve_relation
 
@@ -44,14 +44,10 @@ class Imported(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """What a row is about: a tuple, under the name that the file gives its relation."""
+    """What a row is about: a tuple of a relation, whichever of its names the file uses."""
 
-    relation: str
+    relation_id: int
     key: str
-
-    @classmethod
-    def of(cls, row: JudgmentRow) -> Claim:
-        return cls(row.relation, tuple_key(row.entities))
 
 
 def import_judgments(
@@ -86,7 +82,8 @@ def _read(path: Path) -> list[JudgmentRow]:
 def _round(name: str, create: bool, by) -> Round:
     if create and not Round.objects.filter(name=name).exists():
         return _create_round(name, by)
-    round = find_round(name)
+    # Locked, so that two imports count one after the other.
+    round = Round.objects.select_for_update(of=("self",)).get(pk=find_round(name).pk)
     if round.source != Round.Source.IMPORTED:
         raise NotForImports(f"The judgments of the round {name} are those of {round.source}; import into another one.")
     return round
@@ -119,7 +116,7 @@ class _Import:
         """Store what the rows say; return how many judgments that are. Stores nothing useful if there are faults."""
         relations = self._relations(rows)
         tasks = {} if self.faults else self._tasks(rows, relations)
-        kept = {} if self.faults else self._without_repeats(rows, tasks)
+        kept = {} if self.faults else self._without_repeats(rows, tasks, relations)
         if not self.faults:
             self._draw(rows, tasks, relations)
         if not self.faults:
@@ -167,11 +164,10 @@ class _Import:
 
     def _tasks(self, rows: Sequence[JudgmentRow], relations: dict[str, Relation]) -> dict[Claim, int]:
         """Return the ids of the tasks; make those that are missing, if that is wanted."""
-        names = {relation.pk: name for name, relation in relations.items()}
-        existing = self.round.tasks.without_gold().filter(knowledge_tuple__relation__in=list(names))
+        existing = self.round.tasks.without_gold().filter(knowledge_tuple__relation__in=relations.values())
         columns = existing.values_list("knowledge_tuple__relation", "knowledge_tuple__key", "pk")
-        tasks = {Claim(names[relation], key): pk for relation, key, pk in columns.iterator()}
-        missing = {claim: row for row in reversed(rows) if (claim := Claim.of(row)) not in tasks}
+        tasks = {Claim(relation, key): pk for relation, key, pk in columns.iterator()}
+        missing = {claim: row for row in reversed(rows) if (claim := _claim(row, relations)) not in tasks}
         if self.create:
             return tasks | self._create_tasks(dict(reversed(missing.items())), relations)
         for row in reversed(missing.values()):
@@ -179,9 +175,9 @@ class _Import:
         return tasks
 
     def _create_tasks(self, missing: dict[Claim, JudgmentRow], relations: dict[str, Relation]) -> dict[Claim, int]:
-        known = _knowledge_tuples(missing, relations)
+        known = _knowledge_tuples(missing)
         tasks = [
-            self._task(relations[claim.relation].statement, row, known[claim], position)
+            self._task(relations[row.relation].statement, row, known[claim], position)
             for position, (claim, row) in enumerate(missing.items(), start=self.round.n_tasks)
         ]
         JudgmentTask.objects.bulk_create(tasks, batch_size=ROWS_AT_ONCE)
@@ -204,7 +200,7 @@ class _Import:
     # -- who judged it
 
     def _without_repeats(
-        self, rows: Sequence[JudgmentRow], tasks: dict[Claim, int]
+        self, rows: Sequence[JudgmentRow], tasks: dict[Claim, int], relations: dict[str, Relation]
     ) -> dict[tuple[str, int], JudgmentRow]:
         """Return one row per annotator's code and task, by the policy for repeats."""
         stored = Judgment.objects.current().filter(task__round=self.round).values_list("annotator__code", "task")
@@ -212,7 +208,7 @@ class _Import:
         codes = {name: pseudonym(self.round, name) for name in {row.annotator for row in rows}}
         kept: dict[tuple[str, int], JudgmentRow] = {}
         for row in rows:
-            place = (codes[row.annotator], tasks[Claim.of(row)])
+            place = (codes[row.annotator], tasks[_claim(row, relations)])
             earlier = kept.get(place)
             if earlier is None and place not in before:
                 kept[place] = row
@@ -268,13 +264,13 @@ class _Import:
         drawn = defaultdict(set)
         for task, stratum in Draw.objects.filter(stratum__round=self.round).values_list("task", "stratum").iterator():
             drawn[task].add(stratum)
-        strata: dict[tuple[str, str, str], Stratum | None] = {}
+        strata: dict[tuple[int, str, str], Stratum | None] = {}
         draws: dict[tuple[int, int], None] = {}
         for row in rows:
-            task = tasks[Claim.of(row)]
+            task = tasks[_claim(row, relations)]
             if not (row.model or row.setting or not drawn[task]):
                 continue
-            cell = (row.relation, row.model, row.setting)
+            cell = (relations[row.relation].pk, row.model, row.setting)
             if cell not in strata:
                 strata[cell] = self._stratum(row, relations[row.relation])
             stratum = strata[cell]
@@ -302,7 +298,7 @@ class _Import:
         if not row.model:
             return None
         if self.create:
-            return LanguageModel.objects.get_or_create(name=row.model, revision="")[0]
+            return name_language_model(row.model)
         language_model = LanguageModel.objects.filter(name=row.model).first()
         if language_model is None:
             self._fault(row, f"there is no LM {row.model!r}; import with --create to note it")
@@ -313,12 +309,16 @@ def _is_same_for_another_cell(earlier: JudgmentRow, row: JudgmentRow) -> bool:
     return earlier.label == row.label and (earlier.model, earlier.setting) != (row.model, row.setting)
 
 
-def _knowledge_tuples(missing: dict[Claim, JudgmentRow], relations: dict[str, Relation]) -> dict[Claim, int]:
+def _claim(row: JudgmentRow, relations: dict[str, Relation]) -> Claim:
+    return Claim(relations[row.relation].pk, tuple_key(row.entities))
+
+
+def _knowledge_tuples(missing: dict[Claim, JudgmentRow]) -> dict[Claim, int]:
     """Return the ids of the tuples; make those that are new."""
     KnowledgeTuple.objects.bulk_create(
         (
             KnowledgeTuple(
-                relation=relations[claim.relation],
+                relation_id=claim.relation_id,
                 key=claim.key,
                 entities=[entity.casefold() for entity in row.entities],
             )
@@ -327,14 +327,14 @@ def _knowledge_tuples(missing: dict[Claim, JudgmentRow], relations: dict[str, Re
         batch_size=ROWS_AT_ONCE,
         ignore_conflicts=True,
     )
-    names = {relation.pk: name for name, relation in relations.items()}
-    known = KnowledgeTuple.objects.filter(relation__in=list(names)).values_list("relation", "key", "pk")
-    return {Claim(names[relation], key): pk for relation, key, pk in known.iterator()}
+    relations = {claim.relation_id for claim in missing}
+    known = KnowledgeTuple.objects.filter(relation__in=relations).values_list("relation", "key", "pk")
+    return {Claim(relation, key): pk for relation, key, pk in known.iterator()}
 
 
 def pseudonym(round: Round, annotator: str) -> str:
     """Return the code of somebody in a file: the same in every import, and nobody can tell from it who they are."""
-    digest = hmac.new(settings.SECRET_KEY.encode(), f"{round.pk}:{annotator}".encode(), "sha256")
+    digest = hmac.new(round.join_token.encode(), annotator.encode(), "sha256")
     return f"i-{digest.hexdigest()[:12]}"
 
 

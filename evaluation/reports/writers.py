@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from annotation.exports import inert
 from evaluation.reports.tables import CellTable, Document, cell_table, footnotes, short
+from kgharvest.services.writing import inert
 
 CSV_COLUMNS = (
     "source", "relation", "model", "setting", "n", "accepted", "rejected", "undecided", "incomplete",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
+from django.db import connection, transaction
 from django.db.models import Count, F, Q
 from django.utils import timezone
 
@@ -21,11 +23,23 @@ PAPER_ORDER = ["human", "autoprompt", "top1", "multi"]  # of the settings in Tab
 def create_report(round: Round, by=None) -> Report:
     """Compute and store a report on the round as it is now: a function of its judgments and seed, but for the date."""
     now, version = timezone.now(), code_version()
-    document = build_document(gather_evidence(round))
+    with one_moment():
+        evidence = gather_evidence(round)
+    document = build_document(evidence)
     stamp = {"created_at": now.isoformat(timespec="seconds"), "code_version": version, "method": METHOD}
     return Report.objects.create(
         round=round, document=document | stamp, method=METHOD, code_version=version, created_by=by, created_at=now
     )
+
+
+@contextmanager
+def one_moment() -> Iterator[None]:
+    """Let all queries inside see the database as it is at one moment, while people go on judging."""
+    with transaction.atomic():
+        if connection.vendor == "postgresql":
+            with connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        yield
 
 
 def gather_evidence(round: Round) -> Evidence:

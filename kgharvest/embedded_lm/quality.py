@@ -106,7 +106,11 @@ def majority_recall(facts: Sequence[Entities]) -> float:
 def harvest_quality(
     lm: LanguageModel, relation: Relation, prompts: Sequence[str], params: HarvestParams
 ) -> HarvestQuality:
-    """Harvest `relation` with `prompts` and judge the best tuples by the world: what is no fact of it is false."""
-    spec = HarvestSpec(relation.name, tuple(prompts), relation.facts[:N_SEEDS], "multi", tuple(prompts), params)
+    """Harvest `relation` with `prompts` and judge the best tuples by the world: what is no fact of it is false.
+
+    The seed tuples are facts from all over the relation's file.
+    """
+    seeds = relation.facts[:: len(relation.facts) // N_SEEDS][:N_SEEDS]
+    spec = HarvestSpec(relation.name, tuple(prompts), seeds, "multi", tuple(prompts), params)
     best = {scored.entities for scored in harvest(spec, lm).tuples[:TOP]}
     return HarvestQuality(len(best & set(relation.facts)), len(best & set(relation.misconceptions)))

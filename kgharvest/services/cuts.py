@@ -35,7 +35,7 @@ class Cut:
             case "top":
                 return min(int(self.value), len(scores))
             case "share":
-                return ceil(self.value * len(scores))
+                return ceil(round(self.value * len(scores), 9))  # 0.55 of 100 is 55
             case "base":
                 return _at_least(scores, self._base_score(scores) + log(0.1))
             case _:

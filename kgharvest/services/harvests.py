@@ -75,6 +75,11 @@ def queue_harvests(requests: Iterable[HarvestRequest], by=None) -> list[HarvestJ
     return [queue_harvest(request, by) for request in requests]
 
 
+def check_harvest(request: HarvestRequest) -> None:
+    """Raise RelationNotReady or BadPrompt if `create_harvest_job` would."""
+    _check(_spec(request), request.relation)
+
+
 def _spec(request: HarvestRequest) -> HarvestSpec:
     relation = request.relation
     return HarvestSpec(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from time import monotonic
 from typing import Any
@@ -130,8 +130,9 @@ class Heartbeat:
     def _renew_until(self, over: threading.Event) -> None:
         try:
             while not over.wait(settings.JOB_LEASE_S / 3):
-                self._renew()
-        except (Cancelled, OperationalError):
+                with suppress(OperationalError):  # a database that is away for a moment
+                    self._renew()
+        except Cancelled:
             pass  # the job's own thread finds out with its next report
         finally:
             connection.close()

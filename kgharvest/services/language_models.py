@@ -38,10 +38,14 @@ def name_language_model(name: str) -> LanguageModel:
 
 
 def _folder_or_hub_id(name: str) -> str:
-    folder = Path(name).expanduser()
-    if (folder / "config.json").is_file():
+    try:
+        folder = Path(name).expanduser()
+        holds_model, is_folder = (folder / "config.json").is_file(), folder.is_dir()
+    except (OSError, RuntimeError):  # too long, no such user, not to be entered
+        raise NotFound(f"The model {name!r:.80} cannot be looked up; name a folder that you can read.") from None
+    if holds_model:
         return str(folder.resolve())  # the worker may run in another directory
-    if folder.is_dir():
+    if is_folder:
         raise NotFound(f"The folder {name} holds no model (no config.json); name a folder made by save_pretrained.")
     if not HUB_ID.fullmatch(name):
         raise NotFound(

@@ -19,6 +19,7 @@ from kgharvest.errors import BadEntry, DomainError, ImportRefused, NotFound
 from kgharvest.models import HarvestedTuple, HarvestJob, Job, KnowledgeTuple, LanguageModel, Relation, tuple_key
 from kgharvest.services.cuts import Cut
 from kgharvest.services.reading import Line, fault_of_entities, read_json_array, read_json_lines, read_text
+from kgharvest.services.writing import csv_lines
 from kgharvest.version import code_version
 
 ROWS_AT_ONCE = 2000
@@ -225,20 +226,26 @@ def _number(value: Any, name: str) -> float:
 
 def _csv_lines(text: str) -> Iterator[Line | BadEntry]:
     reader = csv.DictReader(io.StringIO(text, newline=""))
-    missing = {"entities", "score"} - set(reader.fieldnames or ())
-    if missing:
-        yield BadEntry("line 1", f"has no column {' or '.join(sorted(missing))}")
-        return
-    for fields in reader:
-        try:
-            yield Line(reader.line_num, _typed(fields))
-        except ValueError as error:
-            yield BadEntry(f"line {reader.line_num}", str(error))
+    try:
+        if missing := {"entities", "score"} - set(reader.fieldnames or ()):
+            yield BadEntry("line 1", f"has no column {' or '.join(sorted(missing))}")
+            return
+        for fields in reader:
+            yield _csv_line(reader.line_num, fields)
+    except csv.Error as error:
+        yield BadEntry(f"line {reader.line_num}", f"is not CSV ({error})")
+
+
+def _csv_line(number: int, fields: dict[str, str]) -> Line | BadEntry:
+    try:
+        return Line(number, _typed(fields))
+    except ValueError as error:
+        return BadEntry(f"line {number}", str(error))
 
 
 def _typed(fields: dict[str, str]) -> dict[str, Any]:
     """Return the cells of a CSV row as the values that JSONL would have. Raises ValueError with the column."""
-    typed: dict[str, Any] = {"relation": fields.get("relation")}
+    typed: dict[str, Any] = {"relation": (fields.get("relation") or "").removeprefix("'") or None}
     for column in ("entities", "surface", "score", "mtl"):
         cell = fields.get(column)
         try:
@@ -303,12 +310,8 @@ def _as_jsonl(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
 
 
 def _as_csv(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
-    buffer = io.StringIO(newline="")
-    writer = csv.DictWriter(buffer, COLUMNS)
-    writer.writeheader()
-    for row in rows:
-        lists = {column: json.dumps(row[column], ensure_ascii=False) for column in ("entities", "surface")}
-        writer.writerow({**row, **lists})
-        yield buffer.getvalue()
-        buffer.seek(0)
-        buffer.truncate()
+    return csv_lines(COLUMNS, map(_with_json_lists, rows))
+
+
+def _with_json_lists(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {column: json.dumps(row[column], ensure_ascii=False) for column in ("entities", "surface")}

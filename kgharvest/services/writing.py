@@ -1,12 +1,17 @@
-"""Write files all at once or not at all."""
+"""Write files all at once or not at all, and tables that no spreadsheet runs."""
 
 from __future__ import annotations
 
+import csv
+import io
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from kgharvest.errors import DomainError
+
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 class NotWritable(DomainError):
@@ -33,3 +38,21 @@ def write_atomically(path: Path, lines: Iterable[str]) -> None:
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def csv_lines(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a CSV table, heading first, a piece at a time; its texts are inert."""
+    buffer = io.StringIO(newline="")
+    writer = csv.DictWriter(buffer, columns)
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({column: inert(value) for column, value in row.items()})
+        yield buffer.getvalue()
+        buffer.seek(0)
+        buffer.truncate()
+    yield buffer.getvalue()
+
+
+def inert(value: Any) -> Any:
+    """Return `value` so that no spreadsheet takes a text for a formula: with an apostrophe before its first sign."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA_STARTS) else value

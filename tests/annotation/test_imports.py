@@ -258,3 +258,53 @@ def test_the_time_of_an_import_grows_with_its_size_only(db, tmp_path):
 
     assert done.n_judgments == 21_000
     assert process_time() - begin < 15  # 2 s on an idle core; a search among all judgments for each takes minutes
+
+
+# -- one thing under several names -------------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db
+def test_the_same_person_keeps_their_code_when_the_secret_key_changes(tmp_path, settings):
+    path = csv_file(tmp_path, f"can,{DOG},ann,True")
+    import_judgments(path, "pilot", create=True)
+    settings.SECRET_KEY = "another"
+
+    with pytest.raises(ImportRefused, match=r"ann judged .* already in this round"):
+        import_judgments(path, "pilot", create=True)
+
+
+@pytest.mark.django_db
+def test_space_around_an_entity_makes_no_other_tuple(tmp_path):
+    path = csv_file(tmp_path, f"can,{DOG},ann,True", 'can,"[""dog "", "" swim""]",bob,True')
+
+    imported = import_judgments(path, "pilot", create=True).round
+
+    assert verdicts(imported) == {"dog\x1fswim": "accepted"}
+
+
+@pytest.mark.django_db
+def test_a_relation_may_be_named_with_and_without_its_set(tmp_path):
+    relation = make_relation("can")
+    path = csv_file(tmp_path, f"can,{DOG},ann,True", f"{relation.path},{DOG},bob,True")
+
+    imported = import_judgments(path, "pilot", create=True).round
+
+    assert list(verdicts(imported).values()) == ["accepted"]
+
+
+@pytest.mark.django_db
+def test_judgments_of_a_demonstrator_say_so(tmp_path):
+    path = csv_file(tmp_path, f"can,{DOG},ann,True,embedded", heading=f"{HEADING},model")
+
+    import_judgments(path, "pilot", create=True)
+
+    assert LanguageModel.objects.get(name="embedded").is_demonstrator
+
+
+def test_a_quote_that_never_closes_is_named():
+    text = f'{HEADING}\ncan,"' + "x" * 200_000
+
+    [fault] = read_judgments(text)
+
+    assert isinstance(fault, BadEntry)
+    assert "is not CSV" in fault.reason

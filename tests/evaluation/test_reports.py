@@ -1,11 +1,13 @@
 """Reports from judgments in the database. Numbers are worked by hand."""
 
 import json
+from contextlib import nullcontext
 
 import pytest
 
 from annotation.services.rounds import open_round
 from evaluation.reports.writers import FORMATS
+from evaluation.services import reports
 from evaluation.services.reports import create_report
 from tests.factories import (
     judge,
@@ -242,5 +244,26 @@ def test_a_report_takes_the_same_queries_for_more_relations(django_assert_max_nu
     jobs = [make_harvest([("a", "b")]) for _ in range(6)]
     round = open_round({"name": "pilot", "cells": [{"job": job.pk, "n": 1} for job in jobs]})
 
-    with django_assert_max_num_queries(12):
+    with django_assert_max_num_queries(14):
         create_report(round)
+
+
+def test_a_report_sees_one_moment_of_the_round(monkeypatch):
+    seen = []
+    round = make_round(2)
+    monkeypatch.setattr(reports, "one_moment", lambda: seen.append("once") or nullcontext())
+
+    create_report(round)
+
+    assert seen == ["once"]
+
+
+def test_statements_of_several_cells_together_have_no_interval(researcher):
+    language_model = make_language_model()
+    jobs = [make_harvest([("a", name)], relation=make_relation(name), language_model=language_model) for name in "xy"]
+    round = open_round({"name": "r", "study": "S", "cells": [{"job": job.pk, "n": None} for job in jobs]}, researcher)
+    judge_all(round, [T, T], [T, T], [T, F])
+
+    [total] = document_of(round)["totals"]
+
+    assert (total["accuracy"], total["accuracy_low"], total["accuracy_high"]) == (1.0, None, None)

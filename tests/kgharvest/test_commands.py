@@ -165,3 +165,30 @@ def test_a_reader_that_has_enough_is_no_error(tmp_path):
         call_command("export_tuples", job=str(job.pk), stdout=Closed())
 
     assert (tmp_path / "stdout").read_text() == ""
+
+
+def test_of_several_harvests_all_are_queued_or_none(rung):
+    factories.make_relation("prevent")
+    factories.make_relation("seedless", seed_tuples=[])
+
+    with pytest.raises(CommandError, match="has 0 seed tuples"):
+        call_command("harvest", relation=["prevent", "seedless"])
+
+    assert not HarvestJob.objects.exists()
+
+
+@pytest.mark.parametrize("model", ["x" * 300, "~nosuchuser/model"])
+def test_a_model_name_that_no_folder_can_have_gets_a_sentence(model):
+    factories.make_relation("prevent")
+
+    with pytest.raises(CommandError, match="cannot be looked up"):
+        call_command("harvest", relation=["prevent"], model=model)
+
+
+def test_a_tuple_file_with_an_open_quote_names_the_line(tmp_path):
+    factories.make_relation("prevent")
+    path = tmp_path / "tuples.csv"
+    path.write_text('entities,score\n"' + "x" * 200_000)
+
+    with pytest.raises(CommandError, match=r"line \d+: is not CSV"):
+        call_command("import_tuples", path, relation="prevent", model="m", setting="multi")

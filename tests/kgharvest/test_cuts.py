@@ -26,6 +26,10 @@ def test_a_cut_keeps_the_best_part(cut, kept):
     assert parse_cut(cut).size(SCORES) == kept
 
 
+def test_a_share_is_not_rounded_up_for_want_of_binary_fractions():
+    assert [parse_cut(f"share:{share}").size([0.0] * 100) for share in (0.55, 0.07, 0.29)] == [55, 7, 29]
+
+
 NO_CUTS = ["", "top", "top:0", "top:1.5", "top:inf", "share:0", "share:1.1", "base:-3", "score:nan", "best:3"]
 
 

@@ -14,7 +14,14 @@ from kgharvest.engine.types import FILTERS, HarvestParams, ParaphraserSettings, 
 from kgharvest.management.command import DomainCommand
 from kgharvest.models import HarvestJob, Job, Relation
 from kgharvest.services import jobs
-from kgharvest.services.harvests import SETTINGS, HarvestFailed, HarvestRequest, create_harvest_job, queue_harvest
+from kgharvest.services.harvests import (
+    SETTINGS,
+    HarvestFailed,
+    HarvestRequest,
+    check_harvest,
+    create_harvest_job,
+    queue_harvests,
+)
 from kgharvest.services.language_models import get_language_model
 from kgharvest.services.relations import relations_of_set, resolve_relation
 from kgharvest.services.tuples import export_tuples
@@ -64,10 +71,11 @@ class Command(DomainCommand):
             )
         requests = list(requests_of(options))
         if not options["wait"]:
-            for request in requests:
-                job = queue_harvest(request)
+            for job in queue_harvests(requests):
                 self.stdout.write(f"{job.pk}\t{job}")
             return
+        for request in requests:
+            check_harvest(request)
         if options["output"]:
             check_writable(options["output"])
         done = [self.harvest_here(request) for request in requests]
