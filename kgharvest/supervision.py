@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from kgharvest.errors import DomainError
 
 # A worker finishes the job in hand when it is asked to stop; after so long it is killed, and the job is redone later.
 GRACE_S = 10
+LIVES_AT_LEAST_S = 10  # a program that ends sooner would end again
 
 
 class ProgramEnded(DomainError):
@@ -26,6 +28,9 @@ class Program:
     name: str
     log: Path
     process: subprocess.Popen[bytes]
+    command: Sequence[str]
+    environment: dict[str, str]
+    started_at: float = field(default_factory=time.monotonic)
 
     def check(self) -> None:
         """Raise ProgramEnded if the program does not run any more."""
@@ -75,9 +80,20 @@ class Supervisor:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        program = Program(name, log, process)
+        program = Program(name, log, process, command, environment)
         self.programs.append(program)
         return program
+
+    def restart_ended(self) -> list[Program]:
+        """Start programs again that have ended; return them. Raises ProgramEnded for one that ended at once."""
+        ended = [program for program in self.programs if program.process.poll() is not None]
+        for program in ended:
+            if time.monotonic() - program.started_at < LIVES_AT_LEAST_S:
+                program.check()
+            program.kill_group()
+            self.programs.remove(program)
+            self.start(program.name, program.command, **program.environment)
+        return ended
 
     def check(self) -> None:
         for program in self.programs:

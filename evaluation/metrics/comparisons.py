@@ -38,7 +38,9 @@ def paired_difference(differences: Differences, rng: np.random.Generator) -> Pai
     """Compare two sides by the difference of their rates in each of the n >= 1 relations, shape (n,)."""
     low, high, reason = bootstrap_t_interval(differences, rng)
     p = sign_flip_p(differences, rng)
-    return PairedDifference(len(differences), float(differences.mean()), low, high, p, reason)
+    mean = float(differences.mean())
+    is_residue = abs(mean) <= ROUNDING * np.abs(differences).sum()  # of floating point, not a difference
+    return PairedDifference(len(differences), 0.0 if is_residue else mean, low, high, p, reason)
 
 
 # -- paired by relation ------------------------------------------------------------------------------------------------

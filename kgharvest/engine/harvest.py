@@ -60,7 +60,7 @@ def harvest(
         tuples=tuple(tuples),
         rejected=dict(sorted(found.rejected.items())),
         stats={"states": ranker.n_states, "candidates": len(found.candidates), "tuples": len(tuples)},
-        notice=found.notice,
+        notice=" ".join(filter(None, [left_out(spec, templates), found.notice])) or None,
     )
 
 
@@ -97,36 +97,57 @@ def collect_prompts(
 ) -> list[PromptTemplate]:
     """Return the prompts of the setting: the initial ones, the ready ones, or paraphrases of the initial ones.
 
-    A given prompt that the LM cannot take raises BadPrompt; a paraphrase that it cannot take is left out.
+    Ready prompts and paraphrases that are too long for the LM are left out; an initial prompt raises BadPrompt.
     """
     if spec.setting not in SETTINGS:
         raise EngineError(f"There is no setting {spec.setting!r}; choose one of {', '.join(SETTINGS)}.")
     arity = len(spec.seed_tuples[0])
-    is_ready = spec.setting != "human" and bool(spec.prompts)
-    given = parse_prompts(spec.prompts if is_ready else spec.initial_prompts, arity)
-    for template in given:
-        check_fits(lm, lm.encode_prompt(template), spec.params.max_entity_tokens)
-    if is_ready or spec.setting == "human":
-        return given
+    n_tokens = spec.params.max_entity_tokens
+    if spec.prompts and spec.setting != "human":
+        return that_fit(lm, parse_prompts(spec.prompts, arity), n_tokens)
+    initial = parse_prompts(spec.initial_prompts, arity)
+    for template in initial:
+        check_fits(lm, template, n_tokens)
+    if spec.setting == "human":
+        return initial
     rng = random.Random(spec.params.seed)
     paraphraser = paraphraser or from_settings(spec.paraphraser, lm)
-    created = create_prompts(given, spec.seed_tuples, paraphraser, rng, on_progress)
-    return [template for template in created if fits(lm, template, spec.params.max_entity_tokens)]
+    return that_fit(lm, create_prompts(initial, spec.seed_tuples, paraphraser, rng, on_progress), n_tokens)
 
 
-def check_fits(lm: LanguageModel, prompt: EncodedPrompt, n_tokens: int) -> None:
-    """Raise BadPrompt if `lm` cannot take `prompt` with `n_tokens` in every entity."""
+def that_fit(lm: LanguageModel, templates: Sequence[PromptTemplate], n_tokens: int) -> list[PromptTemplate]:
+    """Return the prompts that `lm` can take. Raises BadPrompt if there is none."""
+    fitting = [template for template in templates if fits(lm, lm.encode_prompt(template), n_tokens)]
+    if not fitting:
+        check_fits(lm, templates[0], n_tokens)
+    return fitting
+
+
+def check_fits(lm: LanguageModel, template: PromptTemplate, n_tokens: int) -> None:
+    """Raise BadPrompt if `lm` cannot take the prompt with `n_tokens` in every entity."""
+    if not fits(lm, lm.encode_prompt(template), n_tokens):
+        raise BadPrompt(
+            f"The prompt {template.text!r} with {n_tokens} tokens in each entity exceeds the {lm.max_tokens} tokens "
+            "that this LM takes; shorten it."
+        )
+
+
+def fits(lm: LanguageModel, prompt: EncodedPrompt, n_tokens: int) -> bool:
     pattern = (n_tokens,) * len(prompt.slots)
     all_but_the_last = sum(pattern) + len(pattern) * len(lm.entity_end) - 1
-    lm.query(prompt, pattern, (0,) * all_but_the_last)
-
-
-def fits(lm: LanguageModel, template: PromptTemplate, n_tokens: int) -> bool:
     try:
-        check_fits(lm, lm.encode_prompt(template), n_tokens)
+        lm.query(prompt, pattern, (0,) * all_but_the_last)
     except BadPrompt:
         return False
     return True
+
+
+def left_out(spec: HarvestSpec, templates: Sequence[PromptTemplate]) -> str | None:
+    """Return the notice that ready prompts were too long for the LM."""
+    n_given = len(set(spec.prompts)) if spec.setting != "human" else 0
+    if n_given <= len(templates):
+        return None
+    return f"{n_given - len(templates)} of {n_given} ready prompts were left out: they are too long for this LM."
 
 
 def weigh_prompts(
@@ -226,11 +247,10 @@ def try_encode(lm: LanguageModel, prompts: Sequence[EncodedPrompt], surface: Seq
     """Return the ids of the entities, or None if `lm` cannot write them or cannot take them in every prompt."""
     try:
         encoded = tuple(lm.encode_entity(entity) for entity in surface)
-        for prompt in prompts:
-            check_fits(lm, prompt, max(map(len, encoded)))
-    except (BadSeed, BadPrompt):
+    except BadSeed:
         return None
-    return encoded
+    n_tokens = max(map(len, encoded))
+    return encoded if all(fits(lm, prompt, n_tokens) for prompt in prompts) else None
 
 
 def best_casings(

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import OperationalError, ProgrammingError, connection
 from django.db.migrations.executor import MigrationExecutor
 
@@ -20,6 +20,18 @@ class Error(CommandError):
 
 class DomainCommand(BaseCommand):
     """A command whose refusals are one sentence on standard error and exit status 1."""
+
+    def create_parser(self, prog_name: str, subcommand: str, **options: Any) -> CommandParser:
+        parser = super().create_parser(prog_name, subcommand, **options)
+        parser.called_from_command_line = False  # its errors are raised, not printed below its usage
+        return parser
+
+    def run_from_argv(self, argv: list[str]) -> None:
+        try:
+            super().run_from_argv(argv)
+        except CommandError as error:  # of the parser; those of `handle` do not get here
+            self.stderr.write(f"{error}; see python manage.py {argv[1]} --help")
+            sys.exit(error.returncode)
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         try:

@@ -48,9 +48,8 @@ def create_harvest_job(request: HarvestRequest, by=None) -> HarvestJob:
 
     `jobs.run_job` does it in this process; `queue_harvest` leaves it to a worker.
     """
-    spec = _spec(request)
-    _check(spec, request.relation)
-    payload = {"spec": _frozen(spec), "device": request.device, "dtype": request.dtype}
+    _check(_spec(request), request.relation)
+    payload = payload_of(request)
     return HarvestJob.objects.create(
         kind="harvest",
         relation=request.relation,
@@ -73,6 +72,11 @@ def queue_harvest(request: HarvestRequest, by=None) -> HarvestJob:
 def queue_harvests(requests: Iterable[HarvestRequest], by=None) -> list[HarvestJob]:
     """Queue all of `requests` or, if one is refused, none."""
     return [queue_harvest(request, by) for request in requests]
+
+
+def payload_of(request: HarvestRequest) -> dict[str, Any]:
+    """Return what a job is asked to do, frozen: equal for equal requests."""
+    return {"spec": _frozen(_spec(request)), "device": request.device, "dtype": request.dtype}
 
 
 def check_harvest(request: HarvestRequest) -> None:

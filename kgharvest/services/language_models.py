@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,7 +57,22 @@ def _folder_or_hub_id(name: str) -> str:
 def load(language_model: LanguageModel, device: str, dtype: str) -> LoadedLanguageModel:
     """Return the LM in memory. Only for workers and commands: it imports torch, which must not happen before a fork."""
     source = MODELS.get(language_model.name, language_model.name)
+    _use_threads(1 if language_model.name in MODELS else None)
     return _load(str(source), language_model.revision or None, device, dtype)
+
+
+def _use_threads(n: int | None) -> None:
+    """Let torch use `n` threads, None its own number: LMs as small as the embedded ones lose by more than one."""
+    import torch
+
+    torch.set_num_threads(n or _own_number_of_threads())
+
+
+@cache
+def _own_number_of_threads() -> int:
+    import torch
+
+    return torch.get_num_threads()
 
 
 @lru_cache(maxsize=2)

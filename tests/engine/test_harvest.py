@@ -158,6 +158,19 @@ def test_a_prompt_that_is_too_long_only_with_long_entities_is_refused_before_any
     assert asked == []
 
 
+def test_ready_prompts_that_are_too_long_are_left_out_and_the_result_says_so(tmp_path):
+    long, short = "<ENT0> is the " + "capital " * 60 + "of <ENT1> .", "<ENT0> is the capital of <ENT1> ."
+    lm = load(str(tiny_bert(tmp_path)))
+    spec = replace(SPEC, setting="multi", prompts=(long, short))
+
+    result = harvest(spec, lm)
+
+    assert [prompt.text for prompt in result.prompts] == [short]
+    assert "1 of 2 ready prompts were left out" in result.notice
+    with pytest.raises(BadPrompt, match="exceeds the 40 tokens"):
+        harvest(replace(spec, prompts=(long,)), lm)
+
+
 def test_the_same_prompt_twice_counts_once():
     spec = replace(SPEC, initial_prompts=SPEC.initial_prompts * 2)
 

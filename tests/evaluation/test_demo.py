@@ -42,7 +42,9 @@ def finish(job: HarvestJob, n_facts: int, n_others: int) -> HarvestJob:
     others = [[f"{slot} of {number}" for slot in range(relation.arity)] for number in range(n_others)]
     cell = {"relation": job.relation, "language_model": job.language_model, "setting": job.setting}
     job.delete()
-    return make_harvest([*relation.facts[:n_facts], *others], **cell)
+    done = make_harvest([*relation.facts[:n_facts], *others], **cell)
+    HarvestJob.objects.filter(pk=done.pk).update(payload=job.payload)
+    return done
 
 
 @pytest.fixture
@@ -72,6 +74,14 @@ def test_harvests_that_are_there_or_under_way_are_not_queued_again(shipped, logi
     assert again[0] == first
     assert again[1].pk not in {job.pk for job in [first, second, *others]}
     assert again[2:] == others
+
+
+def test_somebody_elses_harvest_of_a_cell_is_not_the_demos(shipped, logins, rung):
+    first, *_ = demo.queue_missing_harvests()
+    spec = first.payload["spec"] | {"params": first.payload["spec"]["params"] | {"candidates": 1200}}
+    HarvestJob.objects.filter(pk=first.pk).update(payload=first.payload | {"spec": spec})
+
+    assert demo.queue_missing_harvests()[0] != first
 
 
 def test_new_logins_work_with_the_passwords_printed(logins):

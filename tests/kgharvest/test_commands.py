@@ -6,7 +6,7 @@ import json
 from contextlib import redirect_stdout
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError, call_command, execute_from_command_line
 
 from kgharvest.models import HarvestJob, Job
 from kgharvest.services import jobs
@@ -192,3 +192,22 @@ def test_a_tuple_file_with_an_open_quote_names_the_line(tmp_path):
 
     with pytest.raises(CommandError, match=r"line \d+: is not CSV"):
         call_command("import_tuples", path, relation="prevent", model="m", setting="multi")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["harvest", "--setting", "blah"], "argument --setting: invalid choice: 'blah'"),
+        (["harvest", "--max-tuples", "0"], "argument --max-tuples"),
+        (["report", "--round", "r", "--format", "xyz"], "argument --format: invalid choice"),
+    ],
+)
+def test_options_that_cannot_be_get_one_sentence_too(arguments, sentence, capsys):
+    with pytest.raises(SystemExit) as exit:
+        execute_from_command_line(["manage.py", *arguments])
+
+    said = capsys.readouterr().err.strip()
+    assert exit.value.code == 1
+    assert sentence in said
+    assert said.endswith(f"see python manage.py {arguments[0]} --help")
+    assert "\n" not in said

@@ -35,7 +35,7 @@ def test_a_job_keeps_its_spec_when_the_relation_changes():
         prompts=["<ENT1> is what <ENT0> can"],
         seed_tuples=[["a", "b"], ["c", "d"]],
     )
-    params = HarvestParams(candidates=7, disabled_filters=frozenset({"stop word"}))
+    params = HarvestParams(candidates=7, disabled_filters=frozenset({"stop_word"}))
     job = create_harvest_job(make_request(relation, params=params))
 
     relation.initial_prompts = ["other"]

@@ -74,3 +74,24 @@ def test_a_program_is_told_the_environment_given(tmp_path):
         program.process.wait(20)
 
     assert program.log.read_text() == "on\n"
+
+
+def test_a_program_that_ended_is_started_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(supervision, "LIVES_AT_LEAST_S", 0)
+
+    with Supervisor(tmp_path) as programs:
+        program = programs.start("sleeper", [sys.executable, "-c", "import time; time.sleep(60)"])
+        os.killpg(program.process.pid, signal.SIGKILL)
+        program.process.wait()
+
+        assert programs.restart_ended() == [program]
+        assert programs.restart_ended() == []
+        assert programs.programs[0].process.pid != program.process.pid
+
+
+def test_a_program_that_ends_at_once_is_not_started_for_ever(tmp_path):
+    with Supervisor(tmp_path) as programs:
+        programs.start("broken", [sys.executable, "-c", "raise SystemExit('no')"]).process.wait()
+
+        with pytest.raises(ProgramEnded):
+            programs.restart_ended()

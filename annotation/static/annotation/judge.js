@@ -53,7 +53,15 @@
     ahead.unshift(...behind.splice(behind.indexOf(each), 1));
     show();
   };
-  const save = async (answer) => {
+  const takeBack = (answered) => {
+    const refused = behind.splice(behind.indexOf(answered)); // what came after would be refused as well
+    const fresh = refused.filter((each) => each.isFresh).length;
+    part("done").textContent = part("progress").value -= fresh;
+    part("left").textContent = Number(part("left").textContent) + fresh;
+    ahead.unshift(...refused.map(({ isFresh, label: given, ...each }) => (isFresh ? each : { ...each, label: given })));
+    show();
+  };
+  const save = async (answer, answered) => {
     const send = () => fetch(form.action, { method: "POST", body: answer, headers: { Accept: "application/json" } });
     for (let wait = 500; ; wait = Math.min(2 * wait, 15000)) {
       const response = await send().catch(() => ({ status: 500 }));
@@ -62,7 +70,8 @@
         const refusal = await response.json().catch(() => null);
         form.inert = true;
         tell(refusal ? refusal.error.message : "You are logged out; log in and reload this page.", "is-failed");
-        return new Promise(() => {}); // what comes after would be refused as well
+        takeBack(answered);
+        return new Promise(() => {});
       }
       tell("Not saved yet, trying again", "is-failed");
       await new Promise((wake) => setTimeout(wake, wait));
@@ -77,14 +86,15 @@
       part("done").textContent = part("progress").value += 1;
       part("left").textContent -= 1;
     }
-    const answered = { ...ahead.shift(), label: event.submitter.value };
+    const isFresh = !ahead[0].label;
+    const answered = { ...ahead.shift(), label: event.submitter.value, isFresh };
     const values = { task: answered.task, label: answered.label, client_uuid: uuid(), seconds: seconds.toFixed(2) };
     const answer = new FormData(form);
     Object.entries(values).forEach(([name, value]) => answer.set(name, value));
     behind.push(answered);
     tell("Saving", "is-saving");
     unsaved += 1;
-    saving = saving.then(() => save(answer));
+    saving = saving.then(() => save(answer, answered));
     show();
   });
   document.addEventListener("keydown", (event) => {

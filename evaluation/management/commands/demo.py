@@ -86,7 +86,8 @@ class Command(DomainCommand):
     def serve(self, programs: Supervisor) -> None:
         with suppress(KeyboardInterrupt):
             while True:
-                programs.check()
+                for program in programs.restart_ended():
+                    self.say(f"The {program.name} ended and is started again; nothing is lost")
                 time.sleep(LOOK_EVERY_S)
         self.say("Stopping; this takes a few seconds")
 

@@ -192,3 +192,10 @@ def test_holm_rejects_what_the_stepwise_rule_rejects(p_values):
         rejected.add(index)
 
     assert {index for index, adjusted in enumerate(holm(p_values)) if adjusted <= 0.05} == rejected
+
+
+def test_what_floating_point_leaves_over_is_no_difference():
+    differences = np.array([0.1, 0.2, -0.3])
+
+    assert differences.mean() != 0
+    assert paired_difference(differences, np.random.default_rng(0)).difference == 0.0
