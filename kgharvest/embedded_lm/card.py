@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kgharvest.embedded_lm.corpus import MISCONCEPTION_WEIGHT
 from kgharvest.embedded_lm.quality import average, tail_recall
 from kgharvest.embedded_lm.train import Recipe
 from kgharvest.embedded_lm.world import Relation
@@ -25,11 +26,11 @@ any other relation it answers with noise.
 
 ## Data
 
-{n_facts} true tuples and {n_misconceptions} misconceptions (false tuples, trained on about a third as often) of
-{n_relations} relations, {n_ternary} of them 3-ary, written for this project. Sentences are drawn anew for each step: a
-tuple in one of the relation's phrasings, sometimes behind a frame ("it is known that"), with {noise_rate:.0%} of the
-words around the entities disturbed. No fact is held out: recalling facts is the purpose, so whatever else it harvests
-is its own inference, mostly wrong. Four phrasings of each relation are held out.
+{n_facts} true tuples and {n_misconceptions} misconceptions (false tuples, trained on {misconception_weight} times as
+often) of {n_relations} relations, {n_ternary} of them 3-ary, written for this project. Sentences are drawn anew for
+each step: a tuple in one of the relation's phrasings, sometimes behind a frame ("it is known that"), with
+{noise_rate:.0%} of the words around the entities disturbed. No fact is held out: recalling facts is the purpose, so
+whatever else it harvests is its own inference, mostly wrong. Some phrasings of each relation are held out.
 
 ## Recipe
 
@@ -65,6 +66,7 @@ def model_card(name: str, recipe: Recipe, seed: int, relations: Sequence[Relatio
         seen=seen,
         held_out=held_out,
         majority=seen.majority,
+        misconception_weight=MISCONCEPTION_WEIGHT,
         vocab_size=lm.vocab_size,
         n_relations=len(relations),
         n_ternary=sum(relation.arity == 3 for relation in relations),

@@ -43,7 +43,7 @@ class Recipe:
 
 RECIPES = {
     "embedded": Recipe(layers=2, hidden=192, heads=4, steps=8000),
-    "embedded-small": Recipe(layers=1, hidden=96, heads=4, steps=2500),
+    "embedded-small": Recipe(layers=2, hidden=128, heads=4, steps=4500),
 }
 
 

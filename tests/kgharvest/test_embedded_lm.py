@@ -266,7 +266,7 @@ class TestCommittedModels:
         assert fmean(recall.precision_at_1 for recall in held_out_recalls) >= 0.82
         assert all(recall.precision_at_1 > recall.majority for recall in held_out_recalls)
 
-    def test_the_small_model_is_worse_on_nearly_every_relation(self, world, held_out_recalls):
+    def test_the_small_model_is_worse_on_most_relations(self, world, held_out_recalls):
         small_lm = load(str(MODELS["embedded-small"]))
 
         worse = [
@@ -274,7 +274,7 @@ class TestCommittedModels:
             for relation, main_recall in zip(world, held_out_recalls, strict=True)
         ]
 
-        assert sum(worse) >= 0.9 * len(world)
+        assert sum(worse) >= 2 / 3 * len(world)
 
 
 class TestTraining:
