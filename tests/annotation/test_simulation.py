@@ -26,8 +26,8 @@ def test_verdicts_follow_the_truth():
     )
 
     assert set(round.tasks.values_list("statement", "verdict")) == {
-        ("dog goes with swim .", "accepted"),
-        ("stone goes with swim .", "rejected"),
+        ("dog goes with swim.", "accepted"),
+        ("stone goes with swim.", "rejected"),
     }
 
 
