@@ -10,6 +10,7 @@ import pytest
 from django.core.management import call_command
 
 from kgharvest.embedded_lm import MODELS
+from kgharvest.embedded_lm.world import load_world
 from kgharvest.models import HarvestJob, JobPrompt
 from tests import factories
 
@@ -18,7 +19,7 @@ pytestmark = [
     pytest.mark.skipif(not (MODELS["embedded"] / "config.json").is_file(), reason="the embedded LM is not there"),
 ]
 
-CAPITALS = {("paris", "france"), ("rome", "italy"), ("oslo", "norway"), ("vienna", "austria"), ("madrid", "spain")}
+[CAPITALS] = [relation.facts for relation in load_world() if relation.name == "capital_of"]
 
 
 @pytest.fixture
@@ -43,8 +44,8 @@ def test_the_embedded_lm_knows_capitals_and_says_so_twice_alike(capital_of, tmp_
     harvest_capitals(tmp_path / "second.jsonl")
 
     assert (tmp_path / "first.jsonl").read_bytes() == (tmp_path / "second.jsonl").read_bytes()
-    # An LM of a few megabytes forgets one now and then.
-    assert len(CAPITALS & {tuple(row["entities"]) for row in rows}) >= 4
+    n_true = sum(tuple(row["entities"]) in CAPITALS for row in rows[:20])
+    assert n_true >= 10, f"{n_true} of the best 20 are facts of its world"
     scores = [row["score"] for row in rows]
     assert scores == sorted(scores, reverse=True)
     assert all(row["mtl"] < 0 for row in rows)
