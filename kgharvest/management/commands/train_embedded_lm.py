@@ -5,6 +5,7 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
+import torch
 from django.core.management.base import BaseCommand, CommandError
 from tqdm import tqdm
 
@@ -30,6 +31,7 @@ class Command(BaseCommand):
             relations = load_world()
         except BadWorld as error:
             raise CommandError(str(error)) from error
+        torch.set_num_threads(1)  # so small a model gains little from more, and loses much when the cores are busy
         with tqdm(total=recipe.steps, desc=model, unit="step") as bar:
             trained = train(relations, recipe, seed, lambda step, loss: show(bar, loss))
         save(trained, relations, folder)

@@ -1,0 +1,174 @@
+"""How good the embedded LMs are: python benches/embedded_lm.py
+
+Tail given head: the last entity of a fact, where it is one token, ranked over the whole vocabulary without the other
+true tails of the same head. Harvest: the product's own search, the 50 best tuples after re-scoring judged by the facts
+of the world, so a true tuple that it does not list counts as wrong. Seen prompts are those of the relation set `demo`.
+Seconds are CPU-seconds on one thread, of the harvest with all seen prompts.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from kgharvest.embedded_lm import MODELS
+from kgharvest.embedded_lm.quality import TOP, HarvestQuality, TailRecall, average, harvest_quality, tail_recall
+from kgharvest.embedded_lm.world import Relation, load_world
+from kgharvest.engine.language_models.base import LanguageModel
+from kgharvest.engine.language_models.loading import load
+from kgharvest.engine.types import HarvestParams
+
+ROOT = Path(__file__).resolve().parent.parent
+DEMO = json.loads((ROOT / "kgharvest" / "relation_sets" / "demo.json").read_text(encoding="utf-8"))
+SEEN_PROMPTS = {relation["name"]: relation["prompts"] for relation in DEMO["relations"]}
+# Most of the eight patterns of a 3-ary relation hold no fact, so there the candidates are not divided among patterns.
+PARAMS = {
+    2: HarvestParams(candidates=150, pattern_budget="each"),
+    3: HarvestParams(candidates=400, pattern_budget="shared"),
+}
+LOADINGS = 3
+
+
+@dataclass(frozen=True)
+class Quality:
+    """What one LM shows on one relation. single: with each of the seen prompts alone."""
+
+    relation: Relation
+    tail_seen: TailRecall
+    tail_held_out: TailRecall
+    seen: HarvestQuality
+    held_out: HarvestQuality
+    single: tuple[HarvestQuality, ...]
+    seconds: float
+
+    @property
+    def mean_single(self) -> float:
+        return fmean(quality.precision for quality in self.single)
+
+    @property
+    def gain_of_multi(self) -> int:
+        """Return how many more true tuples all prompts find together than alone, summed over the single prompts."""
+        return sum(self.seen.n_true - quality.n_true for quality in self.single)
+
+
+def measure(lm: LanguageModel, relation: Relation) -> Quality:
+    prompts = SEEN_PROMPTS[relation.name]
+    params = PARAMS[relation.arity]
+    start = time.process_time()
+    seen = harvest_quality(lm, relation, prompts, params)
+    seconds = time.process_time() - start
+    return Quality(
+        relation=relation,
+        tail_seen=tail_recall(lm, relation, relation.phrasings),
+        tail_held_out=tail_recall(lm, relation, relation.held_out),
+        seen=seen,
+        held_out=harvest_quality(lm, relation, [phrasing.text for phrasing in relation.held_out], params),
+        single=tuple(harvest_quality(lm, relation, [prompt], params) for prompt in prompts),
+        seconds=seconds,
+    )
+
+
+def loading_seconds(folder: Path) -> float:
+    """Return the wall time of a new process that loads the LM, imports included; the shortest of a few."""
+    program = f"from kgharvest.engine.language_models.loading import load; load({str(folder)!r})"
+    durations = []
+    for _ in range(LOADINGS):
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
+        durations.append(time.perf_counter() - start)
+    return min(durations)
+
+
+def sign_flip_p(differences: Sequence[int]) -> float:
+    """Return the exact two-sided p-value of the sum of paired `differences` under all 2^n changes of sign."""
+    ways = np.ones(1)  # ways[i]: sign patterns whose sum is i - sum(|differences| so far)
+    for difference in differences:
+        either_sign = np.zeros(2 * abs(difference) + 1)
+        either_sign[0] += 1
+        either_sign[-1] += 1
+        ways = np.convolve(ways, either_sign)
+    reach = len(ways) // 2
+    sums = np.abs(np.arange(-reach, reach + 1))
+    return float(ways[sums >= abs(sum(differences))].sum() / ways.sum())
+
+
+def print_relations(qualities: Sequence[Quality]) -> None:
+    print(f"\n{'relation':24} {'tail P@1':>14} {'':8} {f'harvest P@{TOP}':>22} {'false':>6} {'CPU-s':>6}")
+    print(f"{'':24} {'seen':>6} {'held':>7} {'major':>8} {'seen':>8} {'single':>6} {'held':>6} {'bel.':>6}")
+    for quality in qualities:
+        print(
+            f"{quality.relation.name:24} {quality.tail_seen.precision_at_1:6.3f} "
+            f"{quality.tail_held_out.precision_at_1:7.3f} {quality.tail_seen.majority:8.3f} "
+            f"{quality.seen.precision:8.2f} {quality.mean_single:6.2f} {quality.held_out.precision:6.2f} "
+            f"{quality.seen.n_misconceptions:6} {quality.seconds:6.1f}"
+        )
+
+
+def print_summary(qualities: Sequence[Quality]) -> None:
+    for phrasings, recalls in (
+        ("seen", [quality.tail_seen for quality in qualities]),
+        ("held-out", [quality.tail_held_out for quality in qualities]),
+    ):
+        mean = average(recalls)
+        print(
+            f"tail, {phrasings} phrasings: P@1 {mean.precision_at_1:.3f}  P@10 {mean.precision_at_10:.3f}  "
+            f"MRR {mean.mean_reciprocal_rank:.3f}  majority {mean.majority:.3f}"
+        )
+    for arity in sorted({quality.relation.arity for quality in qualities}):
+        of_arity = [quality for quality in qualities if quality.relation.arity == arity]
+        print(
+            f"harvest, arity {arity} ({len(of_arity)} relations): P@{TOP} seen "
+            f"{fmean(quality.seen.precision for quality in of_arity):.3f}  held-out "
+            f"{fmean(quality.held_out.precision for quality in of_arity):.3f}  single prompt "
+            f"{fmean(quality.mean_single for quality in of_arity):.3f}"
+        )
+    gains = [quality.gain_of_multi for quality in qualities]
+    print(f"all prompts against the mean single one: {describe(gains)}")
+    deceived = sum(quality.seen.n_misconceptions > 0 for quality in qualities)
+    print(f"misconceptions among the best {TOP}: in {deceived} of {len(qualities)} relations")
+    print(f"seconds per relation: mean {fmean(quality.seconds for quality in qualities):.1f}", end="  ")
+    print(f"slowest {max(quality.seconds for quality in qualities):.1f}")
+
+
+def print_comparison(first: Sequence[Quality], second: Sequence[Quality]) -> None:
+    differences = [one.seen.n_true - other.seen.n_true for one, other in zip(first, second, strict=True)]
+    print(
+        f"\n{' - '.join(MODELS)}, harvest P@{TOP} with seen prompts, paired by relation: "
+        f"mean {fmean(differences) / TOP:+.3f}, {describe(differences)}"
+    )
+
+
+def describe(differences: Sequence[int]) -> str:
+    better, worse = (sum(sign * difference > 0 for difference in differences) for sign in (1, -1))
+    p = sign_flip_p(differences)
+    return f"better on {better}, worse on {worse} of {len(differences)}, exact sign-flip p = {p:.2g}"
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    relations = load_world()
+    measured = []
+    for name, folder in MODELS.items():
+        lm = load(str(folder))
+        measured.append([measure(lm, relation) for relation in tqdm(relations, desc=name, leave=False)])
+        print(f"\n== {name}: loaded in {loading_seconds(folder):.1f} s with imports")
+        print_relations(measured[-1])
+        print()
+        print_summary(measured[-1])
+    print_comparison(*measured)
+
+
+if __name__ == "__main__":
+    main()
