@@ -92,7 +92,10 @@ def loading_seconds(folder: Path) -> float:
 
 
 def sign_flip_p(differences: Sequence[int]) -> float:
-    """Return the exact two-sided p-value of the sum of paired `differences` under all 2^n changes of sign."""
+    """Return the two-sided p of the sum of paired `differences` under all 2^n changes of sign.
+
+    Exact for any n: of whole numbers, the sign patterns that lead to a sum can be counted by convolution.
+    """
     ways = np.ones(1)  # ways[i]: sign patterns whose sum is i - sum(|differences| so far)
     for difference in differences:
         either_sign = np.zeros(2 * abs(difference) + 1)
