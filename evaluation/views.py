@@ -14,7 +14,7 @@ from evaluation.reports.tables import agreement_in_words, agreement_matrix, cell
 from evaluation.reports.writers import FORMATS
 from evaluation.services.reports import create_report
 from kgharvest.access import is_researcher, researcher_required
-from kgharvest.views import page_of, sort_key, sorted_by
+from kgharvest.views.lists import page_of, sort_key, sorted_by
 
 REPORT_COLUMNS = {"round": "round__name", "study": "round__study__name", "made": "created_at"}
 

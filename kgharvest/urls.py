@@ -5,19 +5,20 @@ from django.contrib.auth import views as auth
 from django.urls import include, path
 from drf_spectacular.views import SpectacularAPIView
 
-from kgharvest import api, views
+from kgharvest import api
 from kgharvest.services import jobs
+from kgharvest.views import harvests, home, relations
 
 harvesting = [
-    path("relations/", views.relation_list, name="relation_list"),
-    path("relations/<int:pk>/", views.relation_detail, name="relation_detail"),
-    path("harvests/", views.harvest_list, name="harvest_list"),
-    path("harvests/new/", views.harvest_new, name="harvest_new"),
-    path("harvests/<int:pk>/", views.harvest_detail, name="harvest_detail"),
-    path("harvests/<int:pk>/cancel/", views.harvest_change, {"change": jobs.cancel}, name="harvest_cancel"),
-    path("harvests/<int:pk>/retry/", views.harvest_change, {"change": jobs.retry}, name="harvest_retry"),
-    path("harvests/<int:pk>/tuples.jsonl", views.harvest_export, {"file_format": "jsonl"}, name="harvest_jsonl"),
-    path("harvests/<int:pk>/tuples.csv", views.harvest_export, {"file_format": "csv"}, name="harvest_csv"),
+    path("relations/", relations.relation_list, name="relation_list"),
+    path("relations/<int:pk>/", relations.relation_detail, name="relation_detail"),
+    path("harvests/", harvests.harvest_list, name="harvest_list"),
+    path("harvests/new/", harvests.harvest_new, name="harvest_new"),
+    path("harvests/<int:pk>/", harvests.harvest_detail, name="harvest_detail"),
+    path("harvests/<int:pk>/cancel/", harvests.harvest_change, {"change": jobs.cancel}, name="harvest_cancel"),
+    path("harvests/<int:pk>/retry/", harvests.harvest_change, {"change": jobs.retry}, name="harvest_retry"),
+    path("harvests/<int:pk>/tuples.jsonl", harvests.harvest_export, {"file_format": "jsonl"}, name="harvest_jsonl"),
+    path("harvests/<int:pk>/tuples.csv", harvests.harvest_export, {"file_format": "csv"}, name="harvest_csv"),
     path("api/harvests/<int:pk>/", api.HarvestDetail.as_view(), name="harvest_api"),
 ]
 
@@ -29,7 +30,7 @@ accounts = [
 ]
 
 urlpatterns = [
-    path("", views.home, name="home"),
+    path("", home.home, name="home"),
     path("", include((harvesting, "kgharvest"))),
     path("", include("annotation.urls")),
     path("", include("evaluation.urls")),

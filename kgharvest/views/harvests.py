@@ -1,102 +1,26 @@
-"""Pages of researchers: relations and harvests; and the start page of everybody."""
+"""Pages of harvests."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from django.conf import settings
 from django.contrib import messages
-from django.core.paginator import Page, Paginator
-from django.db.models import Count, Q, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
-from django.utils.module_loading import import_string
 from django.views.decorators.http import require_POST
 
-from kgharvest.access import is_researcher, researcher_required
+from kgharvest.access import researcher_required
 from kgharvest.engine.types import EngineError
 from kgharvest.errors import DomainError
 from kgharvest.forms import HarvestForm
-from kgharvest.models import HarvestJob, Job, LanguageModel, Relation, RelationSet
+from kgharvest.models import HarvestJob, Job, LanguageModel, Relation
 from kgharvest.services import jobs
 from kgharvest.services.cuts import parse_cut
 from kgharvest.services.harvests import queue_harvests
 from kgharvest.services.tuples import EXPORT_FORMATS, export_tuples
-
-ROWS_PER_PAGE = 50
-
-
-def home(request: HttpRequest) -> HttpResponse:
-    """The start page of each role. The apps to the right of this one in settings.HOME_CONTEXT add what is theirs."""
-    context: dict[str, Any] = {}
-    if is_researcher(request.user):
-        context = {
-            "n_relations": Relation.objects.count(),
-            "n_harvests": HarvestJob.objects.count(),
-            "unfinished_jobs": HarvestJob.objects.with_cell().unfinished()[:5],
-        }
-    for path in settings.HOME_CONTEXT:
-        context |= import_string(path)(request)
-    return render(request, "kgharvest/home.html", context)
-
-
-# -- lists -------------------------------------------------------------------------------------------------------------
-
-
-def sort_key(request: HttpRequest, sortable: dict[str, str], default: str) -> str:
-    """Return the key of `sortable`, perhaps with a minus, that the address asks to sort by."""
-    asked = request.GET.get("sort", default)
-    return asked if asked.removeprefix("-") in sortable else default
-
-
-def sorted_by(queryset: QuerySet, key: str, sortable: dict[str, str]) -> QuerySet:
-    sign = "-" if key.startswith("-") else ""
-    return queryset.order_by(sign + sortable[key.removeprefix("-")], "-pk")
-
-
-def page_of(request: HttpRequest, queryset: QuerySet) -> Page:
-    return Paginator(queryset, ROWS_PER_PAGE).get_page(request.GET.get("page"))
-
-
-# -- relations ---------------------------------------------------------------------------------------------------------
-
-RELATION_COLUMNS = {"name": "name", "set": "relation_set__name", "arity": "arity", "harvests": "n_harvests"}
-
-
-@researcher_required
-def relation_list(request: HttpRequest) -> HttpResponse:
-    asked = request.GET.get("q", "").strip()
-    set_name = request.GET.get("set", "")
-    relations = Relation.objects.select_related("relation_set").annotate(n_harvests=Count("jobs"))
-    if asked:
-        relations = relations.filter(Q(name__icontains=asked) | Q(statement__icontains=asked))
-    if set_name:
-        relations = relations.filter(relation_set__name=set_name)
-    sort = sort_key(request, RELATION_COLUMNS, "name")
-    context = {
-        "page_obj": page_of(request, sorted_by(relations, sort, RELATION_COLUMNS)),
-        "sets": RelationSet.objects.values_list("name", flat=True),
-        "asked": asked,
-        "set_name": set_name,
-        "sort": sort,
-    }
-    return render(request, "kgharvest/relation_list.html", context)
-
-
-@researcher_required
-def relation_detail(request: HttpRequest, pk: int) -> HttpResponse:
-    relation = get_object_or_404(Relation.objects.select_related("relation_set"), pk=pk)
-    context = {
-        "relation": relation,
-        "page_obj": page_of(request, HarvestJob.objects.with_cell().filter(relation=relation).order_by("-pk")),
-        "can_harvest": len(relation.seed_tuples) >= 2,
-    }
-    return render(request, "kgharvest/relation_detail.html", context)
-
-
-# -- harvests ----------------------------------------------------------------------------------------------------------
+from kgharvest.views.lists import page_of, sort_key, sorted_by
 
 HARVEST_COLUMNS = {
     "relation": "relation__name",

@@ -1,0 +1,120 @@
+"""Researchers' pages of rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from django.contrib import messages
+from django.db.models import Count, Q
+from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_POST
+
+from annotation.exports import FORMATS, judgment_rows
+from annotation.forms import RoundForm
+from annotation.models import Judgment, Round, StudyMember
+from annotation.services.rounds import close_round, open_round
+from kgharvest.access import researcher_required
+from kgharvest.errors import DomainError
+from kgharvest.models import HarvestJob
+from kgharvest.views.lists import page_of, sort_key, sorted_by
+
+ROUND_COLUMNS = {
+    "name": "name",
+    "study": "study__name",
+    "status": "status",
+    "statements": "n_tasks",
+    "opened": "opened_at",
+}
+
+
+@researcher_required
+def round_list(request: HttpRequest) -> HttpResponse:
+    asked = {name: request.GET.get(name, "").strip() for name in ("q", "status")}
+    rounds = Round.objects.visible_to(request.user).select_related("study")
+    rounds = rounds.annotate(n_annotators=Count("annotators", distinct=True))
+    if asked["q"]:
+        rounds = rounds.filter(Q(name__icontains=asked["q"]) | Q(study__name__icontains=asked["q"]))
+    if asked["status"]:
+        rounds = rounds.filter(status=asked["status"])
+    sort = sort_key(request, ROUND_COLUMNS, "-opened")
+    context = {
+        "page_obj": page_of(request, sorted_by(rounds, sort, ROUND_COLUMNS)),
+        "asked": asked,
+        "is_filtered": any(asked.values()),
+        "statuses": Round.Status.choices,
+        "sort": sort,
+        "has_harvests": HarvestJob.objects.succeeded().filter(n_tuples__gt=0).exists(),
+    }
+    return render(request, "annotation/round_list.html", context)
+
+
+@researcher_required
+def round_new(request: HttpRequest) -> HttpResponse:
+    initial = {"jobs": request.GET.getlist("job"), "study": usual_study(request.user)}
+    form = RoundForm(request.POST or None, initial=initial)
+    if form.is_valid():
+        try:
+            round = open_round(form.document(), request.user)
+        except DomainError as refusal:
+            form.add_error(None, str(refusal))
+        else:
+            messages.success(request, f"The round {round.name} is open with {round.n_tasks} statements.")
+            return redirect(round)
+    return render(request, "annotation/round_new.html", {"form": form})
+
+
+def usual_study(user) -> str:
+    """Return the name of the study that the user last joined as one who opens rounds, else of one of their own."""
+    managed = StudyMember.objects.filter(user=user, role__in=StudyMember.MANAGING).order_by("pk").last()
+    return managed.study.name if managed else user.get_username()
+
+
+@researcher_required
+def round_detail(request: HttpRequest, name: str) -> HttpResponse:
+    round = get_object_or_404(Round.objects.visible_to(request.user).select_related("study", "created_by"), name=name)
+    strata = round.strata.select_related("relation", "language_model", "job__relation", "job__language_model")
+    context = {
+        "round": round,
+        "tally": round.tasks.tally(),
+        "strata": strata,
+        "annotators": round.annotators.order_by("-n_judged", "code"),
+        "n_uncounted": Judgment.objects.current().filter(task__round=round, is_counted=False).count(),
+        "can_manage": Round.objects.managed_by(request.user).filter(pk=round.pk).exists(),
+        "join_url": request.build_absolute_uri(reverse("annotation:join", args=[round.join_token])),
+        "export_formats": list(FORMATS),
+    }
+    return render(request, "annotation/round_detail.html", context)
+
+
+@researcher_required
+@require_POST
+def round_change(request: HttpRequest, name: str, change: Callable[[Round], None]) -> HttpResponse:
+    """Pause or reopen: `change` is the service's function."""
+    round = get_object_or_404(Round.objects.managed_by(request.user), name=name)
+    try:
+        change(round)
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+    return redirect(round)
+
+
+@researcher_required
+def round_close(request: HttpRequest, name: str) -> HttpResponse:
+    """Ask first: what is still open stays incomplete."""
+    round = get_object_or_404(Round.objects.managed_by(request.user), name=name)
+    if request.method == "POST":
+        return round_change(request, name, close_round)
+    return render(request, "annotation/round_close.html", {"round": round, "tally": round.tasks.tally()})
+
+
+@researcher_required
+def round_export(request: HttpRequest, name: str, file_format: str) -> HttpResponse:
+    round = get_object_or_404(Round.objects.visible_to(request.user), name=name)
+    if file_format not in FORMATS:
+        raise Http404(f"Judgments come as {', '.join(FORMATS)}.")
+    lines = FORMATS[file_format](judgment_rows(round))
+    response = StreamingHttpResponse(lines, content_type="text/plain; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="{round.name}-judgments.{file_format}"'
+    return response
