@@ -1,12 +1,6 @@
-"""Relations, LMs, jobs and the tuples they found.
-
-Two identities carry the design: a KnowledgeTuple is (relation, case-folded entities) and belongs to no job, so that
-people judge it once whoever found it; a HarvestedTuple is that tuple as one job scored it.
-"""
+"""The ledger of long work, and the harvests in it."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from django.conf import settings
 from django.db import models
@@ -14,83 +8,7 @@ from django.db.models import F, Q
 from django.urls import reverse
 from django.utils import timezone
 
-KEY_SEPARATOR = "\x1f"
-
-
-def tuple_key(entities: Sequence[str]) -> str:
-    """Return what makes a tuple of one relation unique: its case-folded entities, joined."""
-    return KEY_SEPARATOR.join(entity.casefold() for entity in entities)
-
-
-class RelationSet(models.Model):
-    """A named collection of relations: one that the project ships, or one that somebody imported."""
-
-    name = models.SlugField(max_length=100, unique=True)
-    description = models.TextField(blank=True)
-    is_shipped = models.BooleanField(default=False)
-
-    class Meta:
-        ordering = ["name"]
-
-    def __str__(self) -> str:
-        return self.name
-
-
-class Relation(models.Model):
-    """What is asked of an LM.
-
-    name: without "/", which separates it from its set. statement: the sentence annotators judge, with slots.
-    initial_prompts: at least one, written by a person. prompts: ready ones, may be empty. seed_tuples: lists of `arity`
-    entities; a harvest needs two or more.
-    """
-
-    relation_set = models.ForeignKey(RelationSet, on_delete=models.CASCADE, related_name="relations")
-    name = models.CharField(max_length=100)
-    statement = models.TextField()
-    explanation = models.TextField(blank=True)
-    arity = models.PositiveSmallIntegerField()
-    initial_prompts = models.JSONField()
-    prompts = models.JSONField(default=list, blank=True)
-    seed_tuples = models.JSONField()
-    created_at = models.DateTimeField(auto_now_add=True)
-
-    class Meta:
-        ordering = ["relation_set", "name"]
-        constraints = [
-            models.UniqueConstraint(fields=["relation_set", "name"], name="relation_set_name_unique"),
-            models.CheckConstraint(condition=Q(arity__gte=2), name="relation_arity_at_least_two"),
-        ]
-
-    def __str__(self) -> str:
-        return self.name
-
-    def get_absolute_url(self) -> str:
-        return reverse("kgharvest:relation_detail", args=[self.pk])
-
-    @property
-    def path(self) -> str:
-        """The name that is never ambiguous: set/name."""
-        return f"{self.relation_set.name}/{self.name}"
-
-
-class LanguageModel(models.Model):
-    """A pretrained LM: name of an embedded one, hub id or local folder. A demonstrator says nothing about other LMs."""
-
-    name = models.CharField(max_length=500)
-    revision = models.CharField(max_length=100, blank=True)
-    is_demonstrator = models.BooleanField(default=False)
-
-    class Meta:
-        ordering = ["name", "revision"]
-        constraints = [models.UniqueConstraint(fields=["name", "revision"], name="language_model_name_revision_unique")]
-
-    def __str__(self) -> str:
-        return f"{self.name}@{self.revision}" if self.revision else self.name
-
-    @property
-    def short_name(self) -> str:
-        """The last part of a folder or hub id, for narrow columns."""
-        return self.name.rstrip("/").rsplit("/", 1)[-1]
+from kgharvest.models.relations import LanguageModel, Relation
 
 
 class JobQuerySet(models.QuerySet):
@@ -259,40 +177,3 @@ class JobPrompt(models.Model):
 
     def __str__(self) -> str:
         return f"{self.weight:.3f} {self.prompt_id}"
-
-
-class KnowledgeTuple(models.Model):
-    """A claim: ordered, case-folded `entities` of a relation, whoever found it. `key` is `tuple_key(entities)`."""
-
-    relation = models.ForeignKey(Relation, on_delete=models.PROTECT, related_name="knowledge_tuples")
-    entities = models.JSONField()
-    key = models.TextField()
-
-    class Meta:
-        constraints = [models.UniqueConstraint(fields=["relation", "key"], name="knowledge_tuple_relation_key_unique")]
-
-    def __str__(self) -> str:
-        return " · ".join(self.entities)
-
-
-class HarvestedTuple(models.Model):
-    """A knowledge tuple as one job scored it. rank: 1 is best; mtl: nats, None where unknown; surface: as written."""
-
-    job = models.ForeignKey(HarvestJob, on_delete=models.CASCADE, related_name="tuples")
-    knowledge_tuple = models.ForeignKey(KnowledgeTuple, on_delete=models.PROTECT, related_name="harvested_tuples")
-    rank = models.PositiveIntegerField()
-    score = models.FloatField()
-    mtl = models.FloatField(null=True, blank=True)
-    surface = models.JSONField()
-
-    class Meta:
-        ordering = ["job", "rank"]
-        constraints = [
-            models.UniqueConstraint(fields=["job", "knowledge_tuple"], name="harvested_tuple_job_tuple_unique"),
-            models.UniqueConstraint(fields=["job", "rank"], name="harvested_tuple_job_rank_unique"),
-            # Ranks are 1-based: annotators and the paper say "top 1", strata use rank_from=1.
-            models.CheckConstraint(condition=Q(rank__gte=1), name="harvested_tuple_rank_from_one"),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.rank}. {' · '.join(self.surface)}"
