@@ -6,7 +6,7 @@ from typing import Any
 
 from django import forms
 
-from annotation.models import Label, Round
+from annotation.models import Label, Layout, Round
 from annotation.services.judgments import Answer
 from kgharvest.models import HarvestJob
 
@@ -59,12 +59,28 @@ class RoundForm(forms.Form):
         max_length=20_000, required=False, initial=DEFAULT_INSTRUCTIONS, widget=forms.Textarea(attrs={"rows": 7})
     )
 
+    layout = forms.ChoiceField(
+        choices=Layout.choices, required=False, initial=Layout.ONE, help_text="Annotators may switch."
+    )
+    takes_guests = forms.BooleanField(
+        label="The join link works without an account",
+        required=False,
+        help_text="Whoever has it gives a name or code. Links for one person each are made once the round is open.",
+    )
+    consent = forms.CharField(
+        max_length=20_000,
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 4}),
+        help_text="What annotators must agree to before they join; the time and the text are recorded.",
+    )
+
     def document(self) -> dict[str, Any]:
         """Return what `open_round` takes, once the form is valid."""
         asked = self.cleaned_data
         cells = [{"job": job.pk, "n": asked["n"], "cut": asked["cut"]} for job in asked["jobs"]]
-        same = ("name", "study", "judgments_per_task", "batch_size", "seed", "instructions")
-        return {name: asked[name] for name in same} | {"cells": cells, "source": str(Round.Source.PEOPLE)}
+        same = ("name", "study", "judgments_per_task", "batch_size", "seed", "instructions", "takes_guests", "consent")
+        chosen = {"cells": cells, "layout": asked["layout"] or str(Layout.ONE), "source": str(Round.Source.PEOPLE)}
+        return {name: asked[name] for name in same} | chosen
 
 
 class AnswerForm(forms.Form):

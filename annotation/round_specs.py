@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from annotation.models import Round
+from annotation.models import Layout, Round
 from kgharvest.errors import DomainError
 
 NAME = re.compile(r"[-\w]{1,100}", re.ASCII)
@@ -28,6 +28,9 @@ EXAMPLE = """\
   "seed": 0,
   "study": "Default",                   who sees the round; made if there is none of this name
   "instructions": "",
+  "layout": "one",                      how statements first show: "one" at a time, or a "page" of them
+  "consent": "",                        what annotators must agree to before they join
+  "takes_guests": false,                true: the join link lets in people without an account
   "source": "people"                    or "imported" for import_judgments, "simulated" for a program
 }"""
 
@@ -57,6 +60,9 @@ class RoundSpec:
     seed: int = 0
     study: str = "Default"
     instructions: str = ""
+    layout: str = Layout.ONE
+    consent: str = ""
+    takes_guests: bool = False
     source: str = Round.Source.PEOPLE
 
 
@@ -79,6 +85,11 @@ def _check_round(fields: Mapping[str, Any]) -> None:
     _check_whole(fields, "the round", "seed", 0, LARGEST_SEED)
     _check_text(fields, "the round", "study", 100)
     _check_text(fields, "the round", "instructions", LONGEST_INSTRUCTIONS)
+    _check_text(fields, "the round", "consent", LONGEST_INSTRUCTIONS)
+    if fields.get("layout", Layout.ONE) not in Layout.values:
+        raise BadRoundSpec(f"'layout' of the round is {fields['layout']!r}; use one of {', '.join(Layout.values)}.")
+    if type(fields.get("takes_guests", False)) is not bool:
+        raise BadRoundSpec("'takes_guests' of the round must be true or false.")
     if fields.get("source", "people") not in Round.Source.values:
         raise BadRoundSpec(
             f"'source' of the round is {fields['source']!r}; use one of {', '.join(Round.Source.values)}."

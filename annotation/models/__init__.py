@@ -1,17 +1,21 @@
 """Studies, rounds with their samples, and what people said."""
 
-from annotation.models.judging import Annotator, Assignment, Judgment, Label
-from annotation.models.rounds import Draw, JudgmentTask, Round, Stratum
+from annotation.models.invites import Invite
+from annotation.models.judging import Annotator, Assignment, Judgment, Label, StatementReport
+from annotation.models.rounds import Draw, JudgmentTask, Layout, Round, Stratum
 from annotation.models.studies import Study, StudyMember
 
 __all__ = [
     "Annotator",
     "Assignment",
     "Draw",
+    "Invite",
     "Judgment",
     "JudgmentTask",
     "Label",
+    "Layout",
     "Round",
+    "StatementReport",
     "Stratum",
     "Study",
     "StudyMember",

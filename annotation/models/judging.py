@@ -9,14 +9,18 @@ from __future__ import annotations
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Lower
 
-from annotation.models.rounds import JudgmentTask, Round
+from annotation.models.rounds import JudgmentTask, Layout, Round
 
 
 class Annotator(models.Model):
     """One person in one round, under a code that tells nothing about them.
 
-    next_position: where in the round's cyclic order of tasks the next ones are looked for. n_judged: tasks judged.
+    user: None for a guest, who has no account. name: what a guest called themselves, for the researchers' eyes only.
+    layout: how they like to judge; empty follows the round. consented_at, consent_sha256: when they agreed and to
+    which text. next_position: where in the round's cyclic order of tasks the next ones are looked for. n_judged: tasks
+    judged.
     """
 
     round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="annotators")
@@ -24,6 +28,10 @@ class Annotator(models.Model):
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="annotators"
     )
     code = models.CharField(max_length=30)
+    name = models.CharField(max_length=100, blank=True)
+    layout = models.CharField(max_length=4, choices=Layout, blank=True)
+    consented_at = models.DateTimeField(null=True, blank=True)
+    consent_sha256 = models.CharField(max_length=64, blank=True)
     next_position = models.PositiveIntegerField(default=0)
     n_judged = models.PositiveIntegerField(default=0)
     joined_at = models.DateTimeField(auto_now_add=True)
@@ -33,6 +41,8 @@ class Annotator(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["round", "code"], name="annotator_round_code_unique"),
             models.UniqueConstraint(fields=["round", "user"], name="annotator_round_user_unique"),
+            models.UniqueConstraint("round", Lower("name"), condition=~Q(name=""), name="annotator_round_name_unique"),
+            models.CheckConstraint(condition=Q(layout__in=["", "one", "page"]), name="annotator_layout_known"),
         ]
 
     def __str__(self) -> str:
@@ -41,8 +51,11 @@ class Annotator(models.Model):
 
 class AssignmentQuerySet(models.QuerySet):
     def taken(self):
-        """Return what keeps a task from being handed to the same annotator: in hand or done."""
-        return self.filter(status__in=[Assignment.Status.LEASED, Assignment.Status.DONE])
+        """Return what keeps a task from being handed to the same annotator: in hand, done or skipped."""
+        return self.filter(status__in=[Assignment.Status.LEASED, Assignment.Status.DONE, Assignment.Status.SKIPPED])
+
+    def skipped(self):
+        return self.filter(status=Assignment.Status.SKIPPED)
 
     def expired(self, now):
         return self.filter(status=Assignment.Status.LEASED, expires_at__lt=now)
@@ -55,6 +68,7 @@ class Assignment(models.Model):
         LEASED = "leased"
         DONE = "done"
         EXPIRED = "expired"
+        SKIPPED = "skipped"
 
     task = models.ForeignKey(JudgmentTask, on_delete=models.CASCADE, related_name="assignments")
     annotator = models.ForeignKey(Annotator, on_delete=models.CASCADE, related_name="assignments")
@@ -67,7 +81,7 @@ class Assignment(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["task", "annotator"], name="assignment_task_annotator_unique"),
             models.CheckConstraint(
-                condition=Q(status__in=["leased", "done", "expired"]), name="assignment_status_known"
+                condition=Q(status__in=["leased", "done", "expired", "skipped"]), name="assignment_status_known"
             ),
         ]
         indexes = [
@@ -135,3 +149,30 @@ class Judgment(models.Model):
 
     def __str__(self) -> str:
         return f"{self.get_label_display()} by {self.annotator_id} on {self.task_id}"
+
+
+class StatementReport(models.Model):
+    """That an annotator finds a statement itself broken. It is no judgment; reporting again replaces it."""
+
+    class Reason(models.TextChoices):
+        UNREADABLE = "unreadable", "It is not a readable sentence"
+        OFFENSIVE = "offensive", "It is offensive or about a private person"
+        OTHER = "other", "Something else"
+
+    task = models.ForeignKey(JudgmentTask, on_delete=models.CASCADE, related_name="reports")
+    annotator = models.ForeignKey(Annotator, on_delete=models.CASCADE, related_name="reports")
+    reason = models.CharField(max_length=10, choices=Reason)
+    comment = models.TextField(blank=True)
+    reported_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["-reported_at", "-pk"]
+        constraints = [
+            models.UniqueConstraint(fields=["task", "annotator"], name="statement_report_task_annotator_unique"),
+            models.CheckConstraint(
+                condition=Q(reason__in=["unreadable", "offensive", "other"]), name="statement_report_reason_known"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.get_reason_display()}: {self.task_id} by {self.annotator_id}"

@@ -24,6 +24,13 @@ def new_join_token() -> str:
     return secrets.token_urlsafe(16)
 
 
+class Layout(models.TextChoices):
+    """How statements come before people."""
+
+    ONE = "one", "One at a time"
+    PAGE = "page", "Page of statements"
+
+
 class RoundQuerySet(models.QuerySet):
     def visible_to(self, user):
         """Return the rounds of the user's studies; all of them for a superuser."""
@@ -44,7 +51,9 @@ class Round(models.Model):
 
     source: where the judgments come from; simulated ones are named so wherever they show.
     spec: the JSON it was opened with. n_tasks: how many statements it has, gold included.
-    batch_size: statements in one annotator's hands at a time. judgments_per_task: k.
+    batch_size: statements in one annotator's hands at a time. judgments_per_task: k. layout: how annotators see
+    statements until they choose otherwise. consent: what they must agree to before they join, empty for nothing.
+    takes_guests: whether the join link lets in people without an account.
     """
 
     class Status(models.TextChoices):
@@ -67,6 +76,9 @@ class Round(models.Model):
         default=3, validators=[MinValueValidator(1), MaxValueValidator(99)]
     )
     batch_size = models.PositiveSmallIntegerField(default=10, validators=[MinValueValidator(1), MaxValueValidator(100)])
+    layout = models.CharField(max_length=4, choices=Layout, default=Layout.ONE)
+    consent = models.TextField(blank=True)
+    takes_guests = models.BooleanField(default=False)
     seed = models.PositiveBigIntegerField(default=0)
     spec = models.JSONField(default=dict, blank=True)
     n_tasks = models.PositiveIntegerField(default=0)
@@ -90,6 +102,7 @@ class Round(models.Model):
                 condition=Q(source__in=["people", "simulated", "imported"]), name="round_source_known"
             ),
             models.CheckConstraint(condition=Q(judgments_per_task__gte=1), name="round_judgments_per_task_positive"),
+            models.CheckConstraint(condition=Q(layout__in=["one", "page"]), name="round_layout_known"),
         ]
 
     def __str__(self) -> str:
