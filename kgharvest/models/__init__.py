@@ -1,6 +1,6 @@
 """Relations, LMs, jobs and the tuples they found."""
 
-from kgharvest.models.jobs import HarvestJob, Job, JobPrompt, Prompt, Worker
+from kgharvest.models.jobs import HarvestJob, Job, JobPrompt, Launch, Prompt, Worker
 from kgharvest.models.knowledge import HarvestedTuple, KnowledgeTuple, tuple_key
 from kgharvest.models.relations import LanguageModel, Relation, RelationSet
 
@@ -11,6 +11,7 @@ __all__ = [
     "JobPrompt",
     "KnowledgeTuple",
     "LanguageModel",
+    "Launch",
     "Prompt",
     "Relation",
     "RelationSet",

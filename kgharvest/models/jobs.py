@@ -99,6 +99,24 @@ class Worker(models.Model):
         return self.name
 
 
+class Launch(models.Model):
+    """Harvests that were asked for together: relations x LMs x settings, with the same parameters."""
+
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-pk"]
+
+    def __str__(self) -> str:
+        return f"Launch {self.pk}"
+
+    def get_absolute_url(self) -> str:
+        return reverse("kgharvest:launch_detail", args=[self.pk])
+
+
 class HarvestJobQuerySet(JobQuerySet):
     def with_cell(self):
         """Join what a row of a list shows: relation, its set and LM."""
@@ -130,6 +148,7 @@ class HarvestJob(Job):
     setting = models.CharField(max_length=30)
     origin = models.CharField(max_length=10, choices=Origin, default=Origin.HARVESTED)
     score_scale = models.CharField(max_length=10, choices=ScoreScale, default=ScoreScale.NATS)
+    launch = models.ForeignKey(Launch, on_delete=models.SET_NULL, null=True, blank=True, related_name="jobs")
     summary = models.JSONField(default=dict, blank=True)
     n_tuples = models.PositiveIntegerField(default=0)
     fingerprint = models.CharField(max_length=16, db_index=True, editable=False)
