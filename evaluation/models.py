@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from django.conf import settings
 from django.db import models
 from django.urls import reverse
@@ -9,20 +12,28 @@ from django.urls import reverse
 from annotation.models import Round
 
 
+HEADLINE = ("n_tasks", "n_complete", "n_judgments")
+
+
 class ReportQuerySet(models.QuerySet):
     def visible_to(self, user):
         """Return the reports on rounds of the user's studies; all of them for a superuser."""
         return self.filter(round__in=Round.objects.visible_to(user))
 
+    def for_list(self):
+        """Leave the documents, which may hold megabytes, in the database."""
+        return self.defer("document", "method").select_related("round__study", "created_by")
+
 
 class Report(models.Model):
     """What was true of a round when it was reported. `document` is the report's JSON; pages and files only render it.
 
-    method: how verdicts, intervals and agreement were computed, in plain sentences.
+    headline: what lists show of the document. method: how verdicts, intervals and agreement were computed, in plain sentences.
     """
 
     round = models.ForeignKey(Round, on_delete=models.PROTECT, related_name="reports")
     document = models.JSONField()
+    headline = models.JSONField(default=dict)
     method = models.TextField()
     code_version = models.CharField(max_length=100)
     created_by = models.ForeignKey(
@@ -36,7 +47,15 @@ class Report(models.Model):
         ordering = ["-pk"]
 
     def __str__(self) -> str:
-        return f"{self.document['round']}, {self.created_at:%Y-%m-%d %H:%M}"
+        return f"{self.round}, {self.created_at:%Y-%m-%d %H:%M}"
+
+    def save(self, *args, **kwargs) -> None:
+        self.headline = headline_of(self.document)
+        super().save(*args, **kwargs)
 
     def get_absolute_url(self) -> str:
         return reverse("evaluation:report", args=[self.pk])
+
+
+def headline_of(document: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: document[name] for name in HEADLINE} | {"alpha": document["alpha"]["value"]}

@@ -2,13 +2,13 @@
 
 from django.urls import path
 
-from evaluation import views
+from evaluation.views import reports
 
 app_name = "evaluation"
 
 urlpatterns = [
-    path("rounds/<slug:name>/report/", views.report_new, name="report_new"),
-    path("reports/", views.report_list, name="report_list"),
-    path("reports/<int:pk>/", views.report_detail, name="report"),
-    path("reports/<int:pk>/report.<slug:file_format>", views.report_file, name="report_file"),
+    path("rounds/<slug:name>/report/", reports.report_new, name="report_new"),
+    path("reports/", reports.report_list, name="report_list"),
+    path("reports/<int:pk>/", reports.report_detail, name="report"),
+    path("reports/<int:pk>/report.<slug:file_format>", reports.report_file, name="report_file"),
 ]

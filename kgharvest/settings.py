@@ -227,7 +227,7 @@ SPECTACULAR_SETTINGS = {
 }
 
 # What other apps add to the start page: functions of the request.
-HOME_CONTEXT = ["annotation.views.home.home_context", "evaluation.views.home_context"]
+HOME_CONTEXT = ["annotation.views.home.home_context", "evaluation.views.home.home_context"]
 
 # Jobs. The broker only rings the bell: what a job is and who works on it is in the database (kgharvest.services.jobs).
 JOB_RUNNERS = {"harvest": "kgharvest.services.harvests.run_harvest"}

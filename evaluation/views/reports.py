@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST
@@ -13,23 +11,16 @@ from evaluation.models import Report
 from evaluation.reports.tables import agreement_in_words, agreement_matrix, cell_table, footnotes
 from evaluation.reports.writers import FORMATS
 from evaluation.services.reports import create_report
-from kgharvest.access import is_researcher, researcher_required
+from kgharvest.access import researcher_required
 from kgharvest.views.lists import page_of, sort_key, sorted_by
 
 REPORT_COLUMNS = {"round": "round__name", "study": "round__study__name", "made": "created_at"}
 
 
-def home_context(request: HttpRequest) -> dict[str, Any]:
-    """Return what reports add to the start page."""
-    if not is_researcher(request.user):
-        return {}
-    return {"n_reports": Report.objects.visible_to(request.user).count()}
-
-
 @researcher_required
 def report_list(request: HttpRequest) -> HttpResponse:
     asked = request.GET.get("q", "").strip()
-    reports = Report.objects.visible_to(request.user).select_related("round__study", "created_by")
+    reports = Report.objects.visible_to(request.user).for_list()
     if asked:
         reports = reports.filter(round__name__icontains=asked)
     sort = sort_key(request, REPORT_COLUMNS, "-made")
