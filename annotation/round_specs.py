@@ -63,6 +63,13 @@ class RoundSpec:
     layout: str = Layout.ONE
     consent: str = ""
     takes_guests: bool = False
+    third_only_if_split: bool = False
+    gold_share: float = 0.0
+    training_size: int = 0
+    max_per_annotator: int | None = None
+    dominance_cap: float | None = None
+    closes_when: str = Round.ClosesWhen.MANUAL
+    closes_at: str | None = None
     source: str = Round.Source.PEOPLE
 
 

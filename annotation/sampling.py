@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from math import ceil
 
 import numpy as np
 
@@ -20,5 +21,27 @@ def random_order(n: int, rng: np.random.Generator) -> list[int]:
 
 def start_position(seed: int, code: str, n: int) -> int:
     """Return where in a cycle of `n` tasks the annotator `code` begins: anywhere, but fixed by seed and code."""
-    digest = hashlib.sha256(f"{seed}:{code}".encode()).digest()
-    return int.from_bytes(digest[:8], "big") % n
+    return _digest(f"{seed}:{code}") % n
+
+
+def gold_places(seed: int, code: str, gold_share: float, first: int, n: int) -> list[int]:
+    """Return which of the next `n` statements of the annotator `code` are gold: offsets from `first`, ascending.
+
+    first: how many they were handed out before. Their statements fall into stretches of 1/gold_share; each stretch has
+    one gold statement at a place of its own, fixed by seed and code, so that gold is spread evenly and nobody can tell
+    where.
+    """
+    if not gold_share:
+        return []
+    stretches = range(max(int(first * gold_share) - 1, 0), int((first + n) * gold_share) + 1)
+    places = (_gold_place(seed, code, gold_share, stretch) for stretch in stretches)
+    return [place - first for place in places if first <= place < first + n]
+
+
+def _gold_place(seed: int, code: str, gold_share: float, stretch: int) -> int:
+    begin, end = ceil(stretch / gold_share), ceil((stretch + 1) / gold_share)
+    return begin + _digest(f"{seed}:{code}:gold:{stretch}") % (end - begin)
+
+
+def _digest(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")

@@ -28,3 +28,12 @@ def freeze_statement(template: str, surface: Sequence[str]) -> Statement:
         spans.append([len(text), len(text) + len(entity)])
         text += entity + following
     return Statement(text, spans)
+
+
+def statement_parts(text: str, spans: Sequence[Sequence[int]]) -> list[tuple[str, bool]]:
+    """Return a frozen statement in stretches of text, each with whether it is an entity; none is empty."""
+    parts, reached = [], 0
+    for start, end in spans:
+        parts += [(text[reached:start], False), (text[start:end], True)]
+        reached = end
+    return [part for part in [*parts, (text[reached:], False)] if part[0]]

@@ -1,14 +1,17 @@
 """Studies, rounds with their samples, and what people said."""
 
+from annotation.models.gold import GoldDecision
 from annotation.models.invites import Invite
 from annotation.models.judging import Annotator, Assignment, Judgment, Label, StatementReport
 from annotation.models.rounds import Draw, JudgmentTask, Layout, Round, Stratum
 from annotation.models.studies import Study, StudyMember
+from annotation.models.training import Training, TrainingStatement
 
 __all__ = [
     "Annotator",
     "Assignment",
     "Draw",
+    "GoldDecision",
     "Invite",
     "Judgment",
     "JudgmentTask",
@@ -19,4 +22,6 @@ __all__ = [
     "Stratum",
     "Study",
     "StudyMember",
+    "Training",
+    "TrainingStatement",
 ]

@@ -19,8 +19,8 @@ class Annotator(models.Model):
 
     user: None for a guest, who has no account. name: what a guest called themselves, for the researchers' eyes only.
     layout: how they like to judge; empty follows the round. consented_at, consent_sha256: when they agreed and to
-    which text. next_position: where in the round's cyclic order of tasks the next ones are looked for. n_judged: tasks
-    judged.
+    which text. next_position: where in the round's cyclic order of tasks the next ones are looked for. n_handed_out,
+    n_judged: how many they were given and judged, gold included. trained_at: when they first finished the training.
     """
 
     round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="annotators")
@@ -33,7 +33,9 @@ class Annotator(models.Model):
     consented_at = models.DateTimeField(null=True, blank=True)
     consent_sha256 = models.CharField(max_length=64, blank=True)
     next_position = models.PositiveIntegerField(default=0)
+    n_handed_out = models.PositiveIntegerField(default=0)
     n_judged = models.PositiveIntegerField(default=0)
+    trained_at = models.DateTimeField(null=True, blank=True)
     joined_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

@@ -16,6 +16,7 @@ from django.db.models.functions import Coalesce
 from django.urls import reverse
 
 from annotation.models.studies import Study, StudyMember
+from annotation.statements import statement_parts
 from annotation.verdicts import Verdict
 from kgharvest.models import HarvestedTuple, HarvestJob, KnowledgeTuple, LanguageModel, Relation
 
@@ -54,6 +55,10 @@ class Round(models.Model):
     batch_size: statements in one annotator's hands at a time. judgments_per_task: k. layout: how annotators see
     statements until they choose otherwise. consent: what they must agree to before they join, empty for nothing.
     takes_guests: whether the join link lets in people without an account.
+    third_only_if_split: each task asks two people, and a third only when they differ; k is 3. gold_share: of what an
+    annotator sees; training_size: statements with known answers to get right or learn from first.
+    max_per_annotator, dominance_cap: how many statements, and which share of the round's judgments, one annotator may
+    give; None for no limit. closes_when: what ends judging besides a person's word.
     """
 
     class Status(models.TextChoices):
@@ -67,6 +72,11 @@ class Round(models.Model):
         SIMULATED = "simulated", "simulated, not people"
         IMPORTED = "imported"
 
+    class ClosesWhen(models.TextChoices):
+        MANUAL = "manual", "somebody closes it"
+        COMPLETE = "complete", "every statement has its judgments"
+        DATE = "date", "a date has come"
+
     study = models.ForeignKey(Study, on_delete=models.PROTECT, related_name="rounds")
     name = models.SlugField(max_length=100, unique=True)
     status = models.CharField(max_length=6, choices=Status, default=Status.DRAFT)
@@ -79,6 +89,13 @@ class Round(models.Model):
     layout = models.CharField(max_length=4, choices=Layout, default=Layout.ONE)
     consent = models.TextField(blank=True)
     takes_guests = models.BooleanField(default=False)
+    third_only_if_split = models.BooleanField(default=False)
+    gold_share = models.FloatField(default=0, validators=[MinValueValidator(0), MaxValueValidator(0.5)])
+    training_size = models.PositiveSmallIntegerField(default=0, validators=[MaxValueValidator(20)])
+    max_per_annotator = models.PositiveIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
+    dominance_cap = models.FloatField(null=True, blank=True, validators=[MinValueValidator(0), MaxValueValidator(1)])
+    closes_when = models.CharField(max_length=8, choices=ClosesWhen, default=ClosesWhen.MANUAL)
+    closes_at = models.DateTimeField(null=True, blank=True)
     seed = models.PositiveBigIntegerField(default=0)
     spec = models.JSONField(default=dict, blank=True)
     n_tasks = models.PositiveIntegerField(default=0)
@@ -103,6 +120,24 @@ class Round(models.Model):
             ),
             models.CheckConstraint(condition=Q(judgments_per_task__gte=1), name="round_judgments_per_task_positive"),
             models.CheckConstraint(condition=Q(layout__in=["one", "page"]), name="round_layout_known"),
+            models.CheckConstraint(
+                condition=Q(third_only_if_split=False) | Q(judgments_per_task=3), name="round_third_of_three"
+            ),
+            models.CheckConstraint(
+                condition=Q(gold_share__gte=0, gold_share__lte=0.5), name="round_gold_share_in_range"
+            ),
+            models.CheckConstraint(
+                condition=Q(max_per_annotator=None) | Q(max_per_annotator__gte=1), name="round_quota_positive"
+            ),
+            models.CheckConstraint(
+                condition=Q(dominance_cap=None) | Q(dominance_cap__gt=0, dominance_cap__lte=1),
+                name="round_dominance_cap_in_range",
+            ),
+            models.CheckConstraint(
+                condition=Q(closes_when__in=["manual", "complete"], closes_at=None)
+                | Q(closes_when="date", closes_at__isnull=False),
+                name="round_closes_at_a_date",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -174,10 +209,15 @@ class JudgmentTaskQuerySet(models.QuerySet):
         return self.filter(~Exists(annotator.assignments.taken().filter(task=OuterRef("pk"))))
 
     def tally(self) -> dict[str, int]:
-        """Return in one query how far the tasks are: judgments, leases and verdicts."""
+        """Return in one query how far the tasks are, gold left out: judgments, leases and verdicts."""
         verdicts = {verdict.value: Count("pk", filter=Q(verdict=verdict.value)) for verdict in Verdict}
         sums = {name: Coalesce(Sum(name), 0) for name in ("n_judgments", "n_wanted", "n_leased")}
-        return self.aggregate(n_tasks=Count("pk"), incomplete=Count("pk", filter=Q(verdict="")), **verdicts, **sums)
+        return self.without_gold().aggregate(
+            n_tasks=Count("pk"), incomplete=Count("pk", filter=Q(verdict="")), **verdicts, **sums
+        )
+
+    def gold(self):
+        return self.filter(is_gold=True)
 
     def without_gold(self):
         return self.filter(is_gold=False)
@@ -190,7 +230,8 @@ class JudgmentTask(models.Model):
     """One statement of a round, judged once whichever cells drew its tuple.
 
     statement: frozen text; entities: their surface, by slot; spans: [start, end) of each entity in the statement, in
-    reading order. position: place in the round's random order, from 0. n_wanted: k of this task.
+    reading order. position: place in the round's random order, from 0. n_wanted: k of this task; 0 for gold, which
+    everybody may judge and which counts nothing: its counters stay 0 and its judgments are not counted ones.
     n_leased: judgments that somebody has in hand. verdict: empty until `n_wanted` judgments are counted.
     """
 
@@ -239,9 +280,11 @@ class JudgmentTask(models.Model):
                 condition=Q(is_gold=True, gold_label__in=["true", "false"]) | Q(is_gold=False, gold_label=""),
                 name="judgment_task_gold_has_label",
             ),
+            models.CheckConstraint(condition=Q(is_gold=False) | Q(n_wanted=0), name="judgment_task_gold_wants_none"),
         ]
         indexes = [
             models.Index(fields=["round", "position"], condition=JudgmentTaskQuerySet.OPEN, name="judgment_task_open"),
+            models.Index(fields=["round", "position"], condition=Q(is_gold=True), name="judgment_task_gold"),
         ]
 
     def __str__(self) -> str:
@@ -250,11 +293,7 @@ class JudgmentTask(models.Model):
     @property
     def parts(self) -> list[tuple[str, bool]]:
         """The statement in stretches of text, each with whether it is an entity."""
-        parts, reached = [], 0
-        for start, end in self.spans:
-            parts += [(self.statement[reached:start], False), (self.statement[start:end], True)]
-            reached = end
-        return [part for part in [*parts, (self.statement[reached:], False)] if part[0]]
+        return statement_parts(self.statement, self.spans)
 
 
 class Draw(models.Model):

@@ -18,6 +18,7 @@ from django.db import transaction
 from django.db.models import F
 
 from annotation.models import Annotator, Assignment, JudgmentTask, Round
+from annotation.sampling import gold_places
 from kgharvest.errors import DomainError
 
 LEASE = timedelta(minutes=30)
@@ -28,14 +29,20 @@ class RoundNotOpen(DomainError):
     """Judging in a round that is not open."""
 
 
+class TrainingFirst(DomainError):
+    """Judging before the training of the round."""
+
+
 def next_batch(annotator: Annotator, now: datetime) -> list[JudgmentTask]:
     """Return the tasks the annotator has in hand, oldest first, topped up to the round's batch size.
 
-    Each is leased to them until LEASE from now. Empty when nothing is left for them. Raises RoundNotOpen.
+    Each is leased to them until LEASE from now. Empty when nothing is left for them. Raises RoundNotOpen and
+    TrainingFirst.
     """
     with transaction.atomic():
         annotator = lock(annotator)
         check_open(annotator.round)
+        check_trained(annotator)
         n_held = Assignment.objects.filter(annotator=annotator, status=Assignment.Status.LEASED).update(
             expires_at=now + LEASE
         )
@@ -55,28 +62,58 @@ def check_open(round: Round) -> None:
         raise RoundNotOpen(f"The round {round.name} is {round.status}; judgments are taken only while it is open.")
 
 
+def check_trained(annotator: Annotator) -> None:
+    if annotator.round.training_size and annotator.trained_at is None:
+        raise TrainingFirst(
+            f"Judging in the round {annotator.round.name} begins with a short training; finish it first."
+        )
+
+
 def _lease_more(annotator: Annotator, n: int, now: datetime) -> None:
     tasks = _take(annotator, n) if n > 0 else []
     if not tasks:
         return
-    JudgmentTask.objects.filter(pk__in=[task.pk for task in tasks]).update(n_leased=F("n_leased") + 1)
+    tasks = _with_gold(annotator, tasks)
+    counting = JudgmentTask.objects.without_gold()
+    counting.filter(pk__in=[task.pk for task in tasks]).update(n_leased=F("n_leased") + 1)
     Assignment.objects.bulk_create(
         [Assignment(task=task, annotator=annotator, expires_at=now + LEASE) for task in tasks],
         update_conflicts=True,  # a lease of theirs that expired before is leased anew
         unique_fields=["task", "annotator"],
         update_fields=["status", "expires_at"],
     )
-    Annotator.objects.filter(pk=annotator.pk).update(next_position=tasks[-1].position + 1)
+    counted = [task.position for task in tasks if not task.is_gold]
+    Annotator.objects.filter(pk=annotator.pk).update(
+        next_position=counted[-1] + 1 if counted else F("next_position"), n_handed_out=F("n_handed_out") + len(tasks)
+    )
 
 
 def _take(annotator: Annotator, n: int) -> list[JudgmentTask]:
     """Return and lock the next `n` open tasks in the annotator's cycle; fewer if there are no more."""
-    untouched = annotator.round.tasks.with_open_slot().untouched_by(annotator).order_by("position")
-    unlocked = untouched.select_for_update(skip_locked=True, of=("self",), no_key=True)
-    ahead = list(unlocked.filter(position__gte=annotator.next_position)[:n])
+    untouched = annotator.round.tasks.with_open_slot().untouched_by(annotator)
+    return _next_in_cycle(annotator, untouched.select_for_update(skip_locked=True, of=("self",), no_key=True), n)
+
+
+def _with_gold(annotator: Annotator, tasks: list[JudgmentTask]) -> list[JudgmentTask]:
+    """Return as many tasks, gold ones at the annotator's own places, as long as there is gold they have not seen.
+
+    Gold has no slots that could run out: nothing is locked, and nobody waits for it.
+    """
+    round = annotator.round
+    places = gold_places(round.seed, annotator.code, round.gold_share, annotator.n_handed_out, len(tasks))
+    gold = _next_in_cycle(annotator, round.tasks.gold().untouched_by(annotator), len(places)) if places else []
+    mixed = tasks[: len(tasks) - len(gold)]
+    for place, task in zip(places, gold, strict=False):
+        mixed.insert(place, task)
+    return mixed
+
+
+def _next_in_cycle(annotator: Annotator, tasks, n: int) -> list[JudgmentTask]:
+    tasks = tasks.order_by("position")
+    ahead = list(tasks.filter(position__gte=annotator.next_position)[:n])
     if len(ahead) == n:
         return ahead
-    return ahead + list(unlocked.filter(position__lt=annotator.next_position)[: n - len(ahead)])
+    return ahead + list(tasks.filter(position__lt=annotator.next_position)[: n - len(ahead)])
 
 
 def release_expired(now: datetime) -> None:
@@ -91,4 +128,4 @@ def release_expired(now: datetime) -> None:
 def _release(leases: Sequence[Assignment]) -> None:
     Assignment.objects.filter(pk__in=[lease.pk for lease in leases]).update(status=Assignment.Status.EXPIRED)
     for task_id, n in Counter(lease.task_id for lease in leases).items():
-        JudgmentTask.objects.filter(pk=task_id).update(n_leased=F("n_leased") - n)
+        JudgmentTask.objects.without_gold().filter(pk=task_id).update(n_leased=F("n_leased") - n)

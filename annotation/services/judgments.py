@@ -126,8 +126,11 @@ def _supersede(judgment: Judgment) -> None:
 
 
 def _fill_slot(assignment: Assignment, label: str) -> bool:
-    """Count a first answer in the slot that was leased for it, or in a free one; return whether there was one."""
-    task = JudgmentTask.objects.filter(pk=assignment.task_id)
+    """Count a first answer in the slot that was leased for it, or in a free one; return whether there was one.
+
+    Gold has no slots: what is said about it is kept and counts nowhere.
+    """
+    task = JudgmentTask.objects.without_gold().filter(pk=assignment.task_id)
     leased = Assignment.objects.filter(pk=assignment.pk, status=Assignment.Status.LEASED)
     if leased.update(status=Assignment.Status.DONE):
         return _count(task, leased=-1, judgments=1, **{label: 1})

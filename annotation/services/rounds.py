@@ -71,6 +71,12 @@ def _create_round(spec: RoundSpec, by) -> Round:
                 layout=spec.layout,
                 consent=spec.consent,
                 takes_guests=spec.takes_guests,
+                third_only_if_split=spec.third_only_if_split,
+                gold_share=spec.gold_share,
+                training_size=spec.training_size,
+                max_per_annotator=spec.max_per_annotator,
+                dominance_cap=spec.dominance_cap,
+                closes_when=spec.closes_when,
                 judgments_per_task=spec.judgments_per_task,
                 batch_size=spec.batch_size,
                 seed=spec.seed,
@@ -203,7 +209,7 @@ def _task(round: Round, template: str, harvested: HarvestedTuple) -> JudgmentTas
         statement=statement.text,
         spans=statement.spans,
         entities=harvested.surface,
-        n_wanted=round.judgments_per_task,
+        n_wanted=2 if round.third_only_if_split else round.judgments_per_task,
     )
 
 

@@ -80,7 +80,9 @@ def round_detail(request: HttpRequest, name: str) -> HttpResponse:
         "tally": round.tasks.tally(),
         "strata": strata,
         "annotators": round.annotators.order_by("-n_judged", "code"),
-        "n_uncounted": Judgment.objects.current().filter(task__round=round, is_counted=False).count(),
+        "n_uncounted": Judgment.objects.current()
+        .filter(task__round=round, task__is_gold=False, is_counted=False)
+        .count(),
         "can_manage": Round.objects.managed_by(request.user).filter(pk=round.pk).exists(),
         "join_url": request.build_absolute_uri(reverse("annotation:join", args=[round.join_token])),
         "export_formats": list(FORMATS),

@@ -1,4 +1,4 @@
-"""What researchers fill in to open a round, and what annotators send."""
+"""What researchers fill in to open a round."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import Any
 
 from django import forms
 
-from annotation.models import Label, Layout, Round
-from annotation.services.judgments import Answer
+from annotation.models import Layout, Round
 from kgharvest.models import HarvestJob
 
 DEFAULT_INSTRUCTIONS = """\
@@ -81,16 +80,3 @@ class RoundForm(forms.Form):
         same = ("name", "study", "judgments_per_task", "batch_size", "seed", "instructions", "takes_guests", "consent")
         chosen = {"cells": cells, "layout": asked["layout"] or str(Layout.ONE), "source": str(Round.Source.PEOPLE)}
         return {name: asked[name] for name in same} | chosen
-
-
-class AnswerForm(forms.Form):
-    """One answer. seconds: how long the statement was in sight, if the page could tell."""
-
-    task = forms.IntegerField(min_value=1, max_value=2**63 - 1)
-    label = forms.ChoiceField(choices=Label.choices)
-    client_uuid = forms.UUIDField()
-    seconds = forms.FloatField(min_value=0, max_value=24 * 3600, required=False)
-
-    def answer(self) -> Answer:
-        asked = self.cleaned_data
-        return Answer(asked["task"], asked["label"], asked["client_uuid"], asked["seconds"])
