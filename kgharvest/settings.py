@@ -230,7 +230,10 @@ SPECTACULAR_SETTINGS = {
 HOME_CONTEXT = ["annotation.views.home.home_context", "evaluation.views.home.home_context"]
 
 # Jobs. The broker only rings the bell: what a job is and who works on it is in the database (kgharvest.services.jobs).
-JOB_RUNNERS = {"harvest": "kgharvest.services.harvests.run_harvest"}
+JOB_RUNNERS = {
+    "harvest": "kgharvest.services.harvests.run_harvest",
+    "mark_sensitive": "kgharvest.services.sensitive_words.mark_sensitive",
+}
 JOB_LEASE_S = 30  # a running job whose worker is silent for so long counts as lost
 JOB_RING_AGAIN_S = 30  # a job that nobody has taken is rung for again after so long
 JOB_REAP_EVERY_S = 5

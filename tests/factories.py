@@ -7,6 +7,7 @@ from itertools import count
 from uuid import uuid4
 
 from django.contrib.auth import get_user_model
+from django.db import transaction
 from django.utils import timezone
 
 from annotation.models import Annotator, Judgment, JudgmentTask, Label, Round
@@ -16,15 +17,13 @@ from annotation.services.judgments import Answer, submit_judgment
 from annotation.services.rounds import open_round
 from kgharvest import access
 from kgharvest.models import (
-    HarvestedTuple,
     HarvestJob,
     Job,
-    KnowledgeTuple,
     LanguageModel,
     Relation,
     RelationSet,
-    tuple_key,
 )
+from kgharvest.services.knowledge import TupleRow, store_tuples
 
 _numbers = count(1)
 
@@ -82,14 +81,12 @@ def make_harvest_job(status: str = Job.Status.QUEUED, **fields) -> HarvestJob:
 def make_harvest(tuples: Sequence[Sequence[str]], **fields) -> HarvestJob:
     """Make a finished job with `tuples`, best first, scored -1.0, -2.0, ..."""
     job = make_harvest_job(Job.Status.SUCCEEDED, finished_at=timezone.now(), n_tuples=len(tuples), **fields)
-    for rank, entities in enumerate(tuples, start=1):
-        folded = [entity.casefold() for entity in entities]
-        knowledge_tuple, _ = KnowledgeTuple.objects.get_or_create(
-            relation=job.relation, key=tuple_key(entities), defaults={"entities": folded}
-        )
-        HarvestedTuple.objects.create(
-            job=job, knowledge_tuple=knowledge_tuple, rank=rank, score=-float(rank), surface=list(entities)
-        )
+    rows = [
+        TupleRow(tuple(entity.casefold() for entity in entities), tuple(entities), -float(rank), None)
+        for rank, entities in enumerate(tuples, start=1)
+    ]
+    with transaction.atomic():
+        store_tuples(job, rows)
     return job
 
 

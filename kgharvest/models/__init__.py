@@ -1,10 +1,19 @@
 """Relations, LMs, jobs and the tuples they found."""
 
 from kgharvest.models.jobs import HarvestJob, Job, JobPrompt, Launch, Prompt, Worker
-from kgharvest.models.knowledge import HarvestedTuple, KnowledgeTuple, tuple_key
+from kgharvest.models.knowledge import (
+    Curation,
+    EntityOccurrence,
+    HarvestedTuple,
+    KnowledgeTuple,
+    SensitiveWord,
+    tuple_key,
+)
 from kgharvest.models.relations import LanguageModel, Relation, RelationSet
 
 __all__ = [
+    "Curation",
+    "EntityOccurrence",
     "HarvestJob",
     "HarvestedTuple",
     "Job",
@@ -15,6 +24,7 @@ __all__ = [
     "Prompt",
     "Relation",
     "RelationSet",
+    "SensitiveWord",
     "Worker",
     "tuple_key",
 ]

@@ -1,15 +1,18 @@
 """What the jobs found.
 
 Two identities carry the design: a KnowledgeTuple is (relation, case-folded entities) and belongs to no job, so that
-people judge it once whoever found it; a HarvestedTuple is that tuple as one job scored it.
+people judge it once whoever found it; a HarvestedTuple is that tuple as one job scored it. What lists sort by stands on
+the knowledge tuple itself, so that a page costs the same among a thousand tuples and among a million.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from django.db import models
-from django.db.models import Q
+from django.conf import settings
+from django.db import connection, models
+from django.db.models import Exists, OuterRef, Q
+from django.urls import reverse
 
 from kgharvest.models.jobs import HarvestJob
 from kgharvest.models.relations import Relation
@@ -22,18 +25,125 @@ def tuple_key(entities: Sequence[str]) -> str:
     return KEY_SEPARATOR.join(entity.casefold() for entity in entities)
 
 
-class KnowledgeTuple(models.Model):
-    """A claim: ordered, case-folded `entities` of a relation, whoever found it. `key` is `tuple_key(entities)`."""
+class KnowledgeTupleQuerySet(models.QuerySet):
+    FEW = 5000  # rows that are sorted sooner than the sorted tuples are searched for them
 
-    relation = models.ForeignKey(Relation, on_delete=models.PROTECT, related_name="knowledge_tuples")
+    def found(self):
+        """Leave out what no harvest found, such as tuples that came with imported judgments."""
+        return self.filter(best_score__isnull=False)
+
+    def named_by(self, rows: models.QuerySet):
+        """Return the tuples that `rows`, of a model with a `knowledge_tuple`, name.
+
+        Few rows are looked up and sorted; with many, tuples are taken in their order and each is asked whether it is
+        named, until the page is full. Either way the cost is bounded by the page, not by the table.
+        """
+        if rows.order_by().values("pk")[: self.FEW + 1].count() <= self.FEW:
+            return self.filter(pk__in=rows.order_by().values("knowledge_tuple"))
+        return self.filter(Exists(rows.filter(knowledge_tuple=OuterRef("pk"))))
+
+
+class KnowledgeTuple(models.Model):
+    """A claim: ordered, case-folded `entities` of a relation, whoever found it. `key` is `tuple_key(entities)`.
+
+    n_harvests: jobs that found it; best_score: the largest score among them, None if there is none.
+    is_sensitive: an entity has a word of the installation's list. curation: what researchers decided about it, None if
+    nothing; corrected_entities: as written, of a corrected one. Its entities stay what the LM said.
+    """
+
+    class Curation(models.TextChoices):
+        HIDDEN = "hidden"
+        CORRECTED = "corrected"
+
+    relation = models.ForeignKey(
+        Relation, on_delete=models.PROTECT, related_name="knowledge_tuples", db_index=False
+    )  # the unique constraint has the index
     entities = models.JSONField()
     key = models.TextField()
+    n_harvests = models.PositiveIntegerField(default=0)
+    best_score = models.FloatField(null=True, blank=True)
+    is_sensitive = models.BooleanField(default=False)
+    # NULL and not "": partial indexes by IS NOT NULL are used for any value that is asked for.
+    curation = models.CharField(max_length=9, null=True, blank=True, choices=Curation)  # noqa: DJ001
+    corrected_entities = models.JSONField(null=True, blank=True)
+
+    objects = KnowledgeTupleQuerySet.as_manager()
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["relation", "key"], name="knowledge_tuple_relation_key_unique")]
+        constraints = [
+            models.UniqueConstraint(fields=["relation", "key"], name="knowledge_tuple_relation_key_unique"),
+            models.CheckConstraint(
+                condition=Q(curation__isnull=True) | Q(curation__in=["hidden", "corrected"]),
+                name="knowledge_tuple_curation_known",
+            ),
+            models.CheckConstraint(
+                # A CHECK holds where it is NULL, as a comparison with NULL is: hence the tests for it.
+                condition=Q(curation__isnull=False, curation="corrected", corrected_entities__isnull=False)
+                | Q(corrected_entities__isnull=True) & (Q(curation__isnull=True) | Q(curation="hidden")),
+                name="knowledge_tuple_correction_has_entities",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["best_score"], name="knowledge_tuple_best_score"),
+            models.Index(fields=["relation", "best_score"], name="knowledge_tuple_relation_score"),
+            models.Index(fields=["n_harvests"], name="knowledge_tuple_n_harvests"),
+            models.Index(fields=["curation"], condition=Q(curation__isnull=False), name="knowledge_tuple_curated"),
+            models.Index(fields=["is_sensitive"], condition=Q(is_sensitive=True), name="knowledge_tuple_sensitive"),
+        ]
 
     def __str__(self) -> str:
         return " · ".join(self.entities)
+
+    def get_absolute_url(self) -> str:
+        return reverse("kgharvest:tuple_detail", args=[self.pk])
+
+
+class EntityOccurrenceQuerySet(models.QuerySet):
+    def of(self, entity: str):
+        return self.filter(entity=entity.casefold())
+
+    def starting_with(self, prefix: str):
+        """Return occurrences of entities that start with `prefix`, by an index in every database."""
+        folded = prefix.casefold()
+        if connection.vendor == "postgresql":
+            return self.filter(entity__startswith=folded)
+        return self.filter(entity__gte=folded, entity__lt=folded + "\U0010ffff")
+
+
+class EntityOccurrence(models.Model):
+    """That a knowledge tuple has the case-folded `entity` in a slot: the index by which entities are found."""
+
+    entity = models.TextField()
+    knowledge_tuple = models.ForeignKey(
+        KnowledgeTuple, on_delete=models.CASCADE, related_name="occurrences", db_index=False
+    )
+    relation = models.ForeignKey(Relation, on_delete=models.PROTECT, related_name="+", db_index=False)
+    slot = models.PositiveSmallIntegerField()
+
+    objects = EntityOccurrenceQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["knowledge_tuple", "slot"], name="entity_occurrence_tuple_slot_unique")
+        ]
+        indexes = [
+            # text_pattern_ops: PostgreSQL finds prefixes with it whatever the collation.
+            models.Index(
+                fields=["entity", "relation", "slot"],
+                opclasses=["text_pattern_ops", "int8_ops", "int2_ops"],
+                name="entity_occurrence_entity",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.entity
+
+
+class HarvestedTupleQuerySet(models.QuerySet):
+    def presentable(self, include_hidden: bool = False, include_sensitive: bool = False):
+        """Return what rounds and exports take: neither hidden by a curation nor, unless asked for, sensitive."""
+        kept = self if include_hidden else self.exclude(knowledge_tuple__curation=KnowledgeTuple.Curation.HIDDEN)
+        return kept if include_sensitive else kept.filter(knowledge_tuple__is_sensitive=False)
 
 
 class HarvestedTuple(models.Model):
@@ -46,6 +156,8 @@ class HarvestedTuple(models.Model):
     mtl = models.FloatField(null=True, blank=True)
     surface = models.JSONField()
 
+    objects = HarvestedTupleQuerySet.as_manager()
+
     class Meta:
         ordering = ["job", "rank"]
         constraints = [
@@ -57,3 +169,50 @@ class HarvestedTuple(models.Model):
 
     def __str__(self) -> str:
         return f"{self.rank}. {' · '.join(self.surface)}"
+
+
+class Curation(models.Model):
+    """A decision of a researcher about a knowledge tuple. Append-only: the last one holds, going back is another one.
+
+    entities: what a correction puts in the place of what the LM said, as written; None for other decisions.
+    """
+
+    class Decision(models.TextChoices):
+        HIDE = "hide", "hidden"
+        CORRECT = "correct", "corrected"
+        RESTORE = "restore", "restored"
+
+    knowledge_tuple = models.ForeignKey(KnowledgeTuple, on_delete=models.PROTECT, related_name="curations")
+    decision = models.CharField(max_length=7, choices=Decision)
+    entities = models.JSONField(null=True, blank=True)
+    reason = models.TextField()
+    decided_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
+    )
+    decided_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-pk"]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(decision="correct", entities__isnull=False)
+                | Q(decision__in=["hide", "restore"], entities__isnull=True),
+                name="curation_decision_known",
+            ),
+            models.CheckConstraint(condition=~Q(reason=""), name="curation_has_reason"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.decision} {self.knowledge_tuple_id}"
+
+
+class SensitiveWord(models.Model):
+    """A case-folded word or phrase of this installation's list."""
+
+    word = models.CharField(max_length=100, unique=True)
+
+    class Meta:
+        ordering = ["word"]
+
+    def __str__(self) -> str:
+        return self.word

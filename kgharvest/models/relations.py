@@ -21,6 +21,12 @@ class RelationSet(models.Model):
         return self.name
 
 
+class RelationQuerySet(models.QuerySet):
+    def lock(self, relation_id: int) -> None:
+        """Let nobody else store or mark tuples of the relation until this transaction ends."""
+        self.select_for_update(no_key=True).get(pk=relation_id)
+
+
 class Relation(models.Model):
     """What is asked of an LM.
 
@@ -38,6 +44,8 @@ class Relation(models.Model):
     prompts = models.JSONField(default=list, blank=True)
     seed_tuples = models.JSONField()
     created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = RelationQuerySet.as_manager()
 
     class Meta:
         ordering = ["relation_set", "name"]

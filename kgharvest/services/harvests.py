@@ -15,7 +15,7 @@ from kgharvest.engine.types import HarvestParams, HarvestResult, HarvestSpec, Pa
 from kgharvest.errors import DomainError
 from kgharvest.models import HarvestJob, Job, JobPrompt, LanguageModel, Prompt, Relation
 from kgharvest.services import jobs, language_models
-from kgharvest.services.tuples import TupleRow, store_tuples
+from kgharvest.services.knowledge import TupleRow, store_tuples
 from kgharvest.version import code_version
 
 SETTINGS = ("human", "top1", "multi")

@@ -1,4 +1,4 @@
-"""Store the tuples of a job; read them from files; write them to files."""
+"""Tuples from files and to files."""
 
 from __future__ import annotations
 
@@ -16,23 +16,14 @@ from django.db import transaction
 from django.utils import timezone
 
 from kgharvest.errors import BadEntry, DomainError, ImportRefused, NotFound
-from kgharvest.models import HarvestedTuple, HarvestJob, Job, KnowledgeTuple, LanguageModel, Relation, tuple_key
+from kgharvest.models import HarvestJob, Job, LanguageModel, Relation
 from kgharvest.services.cuts import Cut
+from kgharvest.services.knowledge import ROWS_AT_ONCE, TupleRow, store_tuples
 from kgharvest.services.reading import Line, fault_of_entities, read_json_array, read_json_lines, read_text
 from kgharvest.services.writing import csv_lines
 from kgharvest.version import code_version
 
-ROWS_AT_ONCE = 2000
 COLUMNS = ("relation", "model", "setting", "rank", "entities", "surface", "score", "mtl", "job")
-
-
-class TupleRow(NamedTuple):
-    """A tuple of a job: case-folded `entities`, `surface` as written, `score` and `mtl` in nats (None if unknown)."""
-
-    entities: tuple[str, ...]
-    surface: tuple[str, ...]
-    score: float
-    mtl: float | None
 
 
 @dataclass(frozen=True)
@@ -42,38 +33,6 @@ class Cell:
     relation: Relation
     language_model: LanguageModel
     setting: str
-
-
-# -- storing -----------------------------------------------------------------------------------------------------------
-
-
-def store_tuples(job: HarvestJob, rows: Sequence[TupleRow]) -> None:
-    """Write the tuples of a job, best first. Call it inside the transaction that ends the job."""
-    for start in range(0, len(rows), ROWS_AT_ONCE):
-        chunk = rows[start : start + ROWS_AT_ONCE]
-        ids = _knowledge_tuple_ids(job.relation_id, chunk)
-        HarvestedTuple.objects.bulk_create(
-            HarvestedTuple(
-                job_id=job.pk,
-                knowledge_tuple_id=ids[tuple_key(row.entities)],
-                rank=rank,
-                score=row.score,
-                mtl=row.mtl,
-                surface=row.surface,
-            )
-            for rank, row in enumerate(chunk, start=start + 1)
-        )
-
-
-def _knowledge_tuple_ids(relation_id: int, rows: Sequence[TupleRow]) -> dict[str, int]:
-    """Return the ids of the rows' knowledge tuples by key; make those that are new."""
-    entities = {tuple_key(row.entities): row.entities for row in rows}
-    KnowledgeTuple.objects.bulk_create(
-        (KnowledgeTuple(relation_id=relation_id, entities=folded, key=key) for key, folded in entities.items()),
-        ignore_conflicts=True,
-    )
-    known = KnowledgeTuple.objects.filter(relation_id=relation_id, key__in=list(entities))
-    return dict(known.values_list("key", "pk"))
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
