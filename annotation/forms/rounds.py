@@ -6,15 +6,9 @@ from typing import Any
 
 from django import forms
 
+from annotation.instructions import DEFAULT_INSTRUCTIONS
 from annotation.models import Layout, Round
 from kgharvest.models import HarvestJob
-
-DEFAULT_INSTRUCTIONS = """\
-Read the statement and say whether it is true in general.
-
-True: it holds as a rule, for a typical case.
-False: it does not hold, or makes no sense of the things it names.
-Unjudgeable: you cannot tell, even after looking it up, or you do not understand it."""
 
 
 class JobChoices(forms.ModelMultipleChoiceField):

@@ -52,6 +52,7 @@ class Round(models.Model):
 
     source: where the judgments come from; simulated ones are named so wherever they show.
     spec: the JSON it was opened with. n_tasks: how many statements it has, gold included.
+    instructions, relation_instructions: Markdown, the second by the relation's id and frozen when the round opens.
     batch_size: statements in one annotator's hands at a time. judgments_per_task: k. layout: how annotators see
     statements until they choose otherwise. consent: what they must agree to before they join, empty for nothing.
     takes_guests: whether the join link lets in people without an account.
@@ -82,6 +83,7 @@ class Round(models.Model):
     status = models.CharField(max_length=6, choices=Status, default=Status.DRAFT)
     source = models.CharField(max_length=9, choices=Source, default=Source.PEOPLE)
     instructions = models.TextField(blank=True)
+    relation_instructions = models.JSONField(default=dict, blank=True)
     judgments_per_task = models.PositiveSmallIntegerField(
         default=3, validators=[MinValueValidator(1), MaxValueValidator(99)]
     )

@@ -1,0 +1,65 @@
+"""What annotators are told, and that it cannot do anything else."""
+
+import pytest
+
+from annotation.instructions import escape, instructions_html, markdown_html, relation_guide
+from annotation.models import Round
+from kgharvest.models import Relation
+
+CAPITAL_OF = Relation(pk=7, statement="<ENT0> is the capital of <ENT1>.", explanation="Of a state of today.")
+
+
+def test_markdown_becomes_html():
+    assert markdown_html("**True**: it *holds*.") == "<p><strong>True</strong>: it <em>holds</em>.</p>\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<script>alert(1)</script>",
+        "<img src=x onerror=alert(1)>",
+        "![x](https://example.org/pixel.png)",
+        "[x](javascript:alert(1))",
+        "[x](data:text/html;base64,PHNjcmlwdD4=)",
+        "[x](//example.org)",
+        "<javascript:alert(1)>",
+        '[x](https://example.org "\\" onclick=\\"alert(1)")',
+    ],
+)
+def test_nothing_in_markdown_runs_or_loads(text):
+    html = markdown_html(text)
+
+    assert not any(tag in html for tag in ("<script", "<img", 'href="java', 'href="data', 'href="//', '" onclick'))
+
+
+def test_links_open_apart_and_tell_nobody_where_from():
+    html = markdown_html("[map](https://example.org)")
+
+    assert 'href="https://example.org" rel="noopener noreferrer nofollow" target="_blank"' in html
+
+
+def test_headings_stand_below_those_of_the_page():
+    assert markdown_html("# One\n\n##### Five") == "<h3>One</h3>\n<h6>Five</h6>\n"
+
+
+def test_escaped_text_shows_as_it_is():
+    assert markdown_html(escape("*a* [b](c) <i> 1. #d `e` & \\")) == (
+        "<p>*a* [b](c) &lt;i&gt; 1. #d `e` &amp; \\</p>\n"
+    )
+
+
+def test_a_round_without_instructions_has_the_usual_ones():
+    assert "<strong>Unjudgeable</strong>" in instructions_html(Round())
+
+
+def test_instructions_end_with_what_the_round_says_about_the_relation():
+    guide = relation_guide(CAPITAL_OF, ["Rome", "Italy"], ["Rome", "Peru"])
+    round = Round(instructions="Judge.", relation_instructions={"7": guide})
+
+    assert instructions_html(round) == "<p>Judge.</p>\n"
+    assert instructions_html(round, CAPITAL_OF) == (
+        "<p>Judge.</p>\n<p>Of a state of today.</p>\n<ul>\n"
+        "<li><strong>True</strong>, for example: Rome is the capital of Italy.</li>\n"
+        "<li><strong>False</strong>, for example: Rome is the capital of Peru.</li>\n</ul>\n"
+    )
+    assert instructions_html(round, Relation(pk=8)) == "<p>Judge.</p>\n"
