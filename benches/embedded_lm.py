@@ -27,7 +27,7 @@ from kgharvest.embedded_lm import MODELS
 from kgharvest.embedded_lm.quality import TOP, HarvestQuality, TailRecall, average, harvest_quality, tail_recall
 from kgharvest.embedded_lm.world import Relation, load_world
 from kgharvest.engine.language_models.base import LanguageModel
-from kgharvest.engine.language_models.loading import load
+from kgharvest.engine.language_models.compact import load_compact
 from kgharvest.engine.types import HarvestParams
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -82,7 +82,10 @@ def measure(lm: LanguageModel, relation: Relation) -> Quality:
 
 def loading_seconds(folder: Path) -> float:
     """Return the wall time of a new process that loads the LM, imports included; the shortest of a few."""
-    program = f"from kgharvest.engine.language_models.loading import load; load({str(folder)!r})"
+    program = (
+        "from pathlib import Path; from kgharvest.engine.language_models.compact import load_compact; "
+        f"load_compact(Path({str(folder)!r}))"
+    )
     durations = []
     for _ in range(LOADINGS):
         start = time.perf_counter()
@@ -164,7 +167,7 @@ def main() -> None:
     relations = load_world()
     measured = []
     for name, folder in MODELS.items():
-        lm = load(str(folder))
+        lm = load_compact(folder)
         measured.append([measure(lm, relation) for relation in tqdm(relations, desc=name, leave=False)])
         print(f"\n== {name}: loaded in {loading_seconds(folder):.1f} s with imports")
         print_relations(measured[-1])

@@ -56,9 +56,8 @@ def _folder_or_hub_id(name: str) -> str:
 
 def load(language_model: LanguageModel, device: str, dtype: str) -> LoadedLanguageModel:
     """Return the LM in memory. Only for workers and commands: it imports torch, which must not happen before a fork."""
-    source = MODELS.get(language_model.name, language_model.name)
     _use_threads(1 if language_model.name in MODELS else None)
-    return _load(str(source), language_model.revision or None, device, dtype)
+    return _load(language_model.name, language_model.revision or None, device, dtype)
 
 
 def _use_threads(n: int | None) -> None:
@@ -76,7 +75,11 @@ def _own_number_of_threads() -> int:
 
 
 @lru_cache(maxsize=2)
-def _load(source: str, revision: str | None, device: str, dtype: str) -> LoadedLanguageModel:
+def _load(name: str, revision: str | None, device: str, dtype: str) -> LoadedLanguageModel:
+    if name in MODELS:
+        from kgharvest.engine.language_models.compact import load_compact
+
+        return load_compact(MODELS[name], device, dtype)
     from kgharvest.engine.language_models import loading
 
-    return loading.load(source, revision, device, dtype)
+    return loading.load(name, revision, device, dtype)

@@ -19,7 +19,7 @@ from kgharvest.embedded_lm import MODELS, corpus, train
 from kgharvest.embedded_lm.quality import filtered_rank, majority_recall, tail_recall
 from kgharvest.embedded_lm.world import BadWorld, load_relation, load_world, parse_phrasing, wordings
 from kgharvest.engine.filters import EntityFilter, words_of
-from kgharvest.engine.language_models.loading import load
+from kgharvest.engine.language_models.compact import load_compact
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.management.commands import train_embedded_lm
 
@@ -57,7 +57,7 @@ def world():
 
 @pytest.fixture(scope="module")
 def main_lm():
-    return load(str(MODELS["embedded"]))
+    return load_compact(MODELS["embedded"])
 
 
 @pytest.fixture(scope="module")
@@ -249,7 +249,7 @@ class TestCommittedModels:
 
     @pytest.mark.parametrize("name", MODELS)
     def test_every_word_of_the_world_is_one_token(self, world, name):
-        lm = load(str(MODELS[name]))
+        lm = load_compact(MODELS[name])
 
         assert lm.vocab_size == len(corpus.vocabulary(world))
         for relation in world:
@@ -267,7 +267,7 @@ class TestCommittedModels:
         assert all(recall.precision_at_1 > recall.majority for recall in held_out_recalls)
 
     def test_the_small_model_is_worse_on_most_relations(self, world, held_out_recalls):
-        small_lm = load(str(MODELS["embedded-small"]))
+        small_lm = load_compact(MODELS["embedded-small"])
 
         worse = [
             tail_recall(small_lm, relation, relation.held_out).precision_at_1 < main_recall.precision_at_1
@@ -308,7 +308,7 @@ class TestCommand:
     def test_it_writes_a_model_with_its_card(self, tmp_path):
         call_command("train_embedded_lm", model="embedded-small", output=tmp_path / "new", stdout=None)
 
-        assert load(str(tmp_path / "new")).encode_entity("student")
+        assert load_compact(tmp_path / "new").encode_entity("student")
         assert "says nothing about" in (tmp_path / "new" / "README.md").read_text()
 
     def test_an_output_that_is_no_folder_is_refused_before_training(self, tmp_path):

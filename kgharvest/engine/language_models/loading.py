@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-import torch
 from huggingface_hub.utils import logging as hub_logging
 from safetensors import SafetensorError
 from transformers import (
@@ -25,14 +23,14 @@ from transformers.utils.hub import cached_file, extract_commit_hash
 
 from kgharvest.engine.language_models import causal, infilling, masked
 from kgharvest.engine.language_models.base import LanguageModel
-from kgharvest.engine.types import BrokenModel, EngineError, ModelNotFound, UnsupportedModel
+from kgharvest.engine.language_models.placing import check_device, dtype_named, fingerprint, move
+from kgharvest.engine.types import ModelNotFound, UnsupportedModel
 
 FAMILIES: list[tuple[Collection[str], Any, Callable[..., LanguageModel]]] = [
     (masked.HEADS, AutoModelForMaskedLM, masked.MaskedLM),
     (infilling.MODEL_TYPES, AutoModelForSeq2SeqLM, infilling.InfillingLM),
     (causal.MODEL_TYPES, AutoModelForCausalLM, causal.CausalLM),
 ]
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def load(name: str, revision: str | None = None, device: str = "cpu", dtype: str = "float32") -> LanguageModel:
@@ -42,8 +40,7 @@ def load(name: str, revision: str | None = None, device: str = "cpu", dtype: str
     dtype that is not there.
     """
     check_device(device)
-    if dtype not in DTYPES:
-        raise EngineError(f"Unknown dtype {dtype!r}; choose one of {', '.join(DTYPES)}.")
+    torch_dtype = dtype_named(dtype)
     transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     hub_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
@@ -52,7 +49,7 @@ def load(name: str, revision: str | None = None, device: str = "cpu", dtype: str
     auto_class, family = family_of(config, name)
     tokenizer = load_part(AutoTokenizer, name, commit)
     check_tokenizer(name, tokenizer)
-    model, report = load_part(auto_class, name, commit, dtype=DTYPES[dtype], output_loading_info=True)
+    model, report = load_part(auto_class, name, commit, dtype=torch_dtype, output_loading_info=True)
     check_complete(name, report)
     recorded = commit or fingerprint(Path(name))
     return family(move(model.eval().requires_grad_(False), device, name), tokenizer, name, recorded)
@@ -69,15 +66,6 @@ def resolve(name: str, revision: str | None) -> str | None:
     except (OSError, ValueError) as error:
         raise not_found(name) from error
     return extract_commit_hash(config_file, None) or revision
-
-
-def fingerprint(folder: Path) -> str:
-    """Return what names the weights in a local folder, which has no commit: the start of their SHA-256."""
-    digest = hashlib.sha256()
-    for file in sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")]):
-        with file.open("rb") as weights:
-            digest.update(hashlib.file_digest(weights, "sha256").digest())
-    return f"sha256:{digest.hexdigest()[:12]}"
 
 
 def load_config(name: str, revision: str | None) -> Any:
@@ -126,13 +114,6 @@ def family_of(config: Any, name: str) -> tuple[Any, Callable[..., LanguageModel]
     )
 
 
-def check_device(device: str) -> None:
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:  # AssertionError: a torch without CUDA
-        raise EngineError(f"The device {device!r} is not there; use cpu, or cuda on a machine with a GPU.") from error
-
-
 def check_tokenizer(name: str, tokenizer: Any) -> None:
     """Raise unless the tokenizer can be asked. Where its files lack, transformers makes one of special tokens only."""
     if not getattr(tokenizer, "is_fast", False):
@@ -141,15 +122,6 @@ def check_tokenizer(name: str, tokenizer: Any) -> None:
         )
     if len(tokenizer) <= len(tokenizer.all_special_ids):
         raise not_found(name)
-
-
-def move(model: Any, device: str, name: str) -> Any:
-    try:
-        return model.to(device)
-    except torch.OutOfMemoryError as error:
-        raise BrokenModel(
-            f"The model {name!r} does not fit into the memory of {device}; use a smaller one, bfloat16, or cpu."
-        ) from error
 
 
 def check_complete(name: str, report: dict[str, Any]) -> None:

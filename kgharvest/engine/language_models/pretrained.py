@@ -79,7 +79,8 @@ class PretrainedLM(ABC):
 
 def weights_per_token(model: Any) -> int:
     """Return about how many weights of the network a token is multiplied with. ALBERT goes through one layer often."""
-    n_inner = model.base_model.num_parameters() - model.get_input_embeddings().weight.numel()
+    n_all = sum(weights.numel() for weights in model.base_model.parameters())
+    n_inner = n_all - model.get_input_embeddings().weight.numel()
     return int(n_inner * (model.config.num_hidden_layers if model.config.model_type == "albert" else 1))
 
 

@@ -13,7 +13,7 @@ from kgharvest.embedded_lm import MODELS
 from kgharvest.embedded_lm.card import model_card
 from kgharvest.embedded_lm.train import RECIPES, save, train
 from kgharvest.embedded_lm.world import BadWorld, load_world
-from kgharvest.engine.language_models.loading import load
+from kgharvest.engine.language_models.compact import load_compact
 
 
 class Command(BaseCommand):
@@ -35,7 +35,7 @@ class Command(BaseCommand):
         with tqdm(total=recipe.steps, desc=model, unit="step") as bar:
             trained = train(relations, recipe, seed, lambda step, loss: show(bar, loss))
         save(trained, relations, folder)
-        card = model_card(model, recipe, seed, relations, load(str(folder)))
+        card = model_card(model, recipe, seed, relations, load_compact(folder))
         (folder / "README.md").write_text(card, encoding="utf-8")
         self.stdout.write(f"{model} is in {folder}")
 

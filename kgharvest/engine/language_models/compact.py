@@ -1,0 +1,246 @@
+"""Small BERTs without transformers, whose import alone takes longer than their whole harvest.
+
+The network has the names of transformers' BertForMaskedLM, so that its weights load as they are and the masked family
+takes it for one. Only for what `train_embedded_lm` writes: one segment, no dropout, a WordPiece tokenizer.json.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from safetensors.torch import load_file
+from tokenizers import Tokenizer
+from torch import nn
+from torch.nn.functional import gelu
+
+from kgharvest.engine.language_models.last_layer import attend
+from kgharvest.engine.language_models.masked import MaskedLM
+from kgharvest.engine.language_models.placing import check_device, dtype_named, fingerprint, move
+
+
+def load_compact(folder: Path, device: str = "cpu", dtype: str = "float32") -> MaskedLM:
+    """Return what `loading.load` returns for the embedded LM in `folder`, sooner.
+
+    Raises EngineError for a device or dtype that is not there.
+    """
+    check_device(device)
+    model = CompactBert(read_config(folder)).to(dtype_named(dtype))
+    model.load_state_dict(read_weights(folder))
+    placed = move(model.eval().requires_grad_(False), device, folder.name)
+    return MaskedLM(placed, CompactTokenizer(folder), str(folder), fingerprint(folder))
+
+
+@dataclass(frozen=True)
+class Config:
+    """What config.json says of the network, under transformers' names."""
+
+    model_type: str
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_attention_heads: int
+    num_hidden_layers: int
+    max_position_embeddings: int
+    layer_norm_eps: float
+
+
+def read_config(folder: Path) -> Config:
+    written = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    return Config(**{field.name: written[field.name] for field in fields(Config)})
+
+
+def read_weights(folder: Path) -> dict[str, torch.Tensor]:
+    """Return the weights by name. The projection to the vocabulary is the word embeddings, stored once."""
+    weights: dict[str, torch.Tensor] = load_file(folder / "model.safetensors")
+    weights["cls.predictions.decoder.weight"] = weights["bert.embeddings.word_embeddings.weight"]
+    weights["cls.predictions.decoder.bias"] = weights.pop("cls.predictions.bias")
+    return weights
+
+
+class CompactTokenizer:
+    """The little of a transformers tokenizer that `Tokens` asks for."""
+
+    chat_template = None
+
+    def __init__(self, folder: Path) -> None:
+        self.backend_tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self.added_tokens_decoder = self.backend_tokenizer.get_added_tokens_decoder()
+        special = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+        self.unk_token_id = self._id(special["unk_token"])
+        self.mask_token_id = self._id(special["mask_token"])
+        self.all_special_ids = [self._id(token) for name, token in special.items() if name.endswith("_token")]
+
+    def __len__(self) -> int:
+        return int(self.backend_tokenizer.get_vocab_size())
+
+    def __call__(self, text: str) -> NamedIds:
+        return NamedIds(self.backend_tokenizer.encode(text).ids)
+
+    def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str | None]:
+        return [self.backend_tokenizer.id_to_token(index) for index in ids]
+
+    def _id(self, token: str) -> int:
+        return self.backend_tokenizer.get_vocab()[token]
+
+
+class NamedIds(NamedTuple):
+    input_ids: list[int]
+
+
+# -- the network -------------------------------------------------------------------------------------------------------
+
+
+class Encoded(NamedTuple):
+    last_hidden_state: torch.Tensor  # (B, T, d)
+
+
+class CompactBert(nn.Module):
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.bert = Bert(config)
+        self.cls = Head(config)
+
+    @property
+    def base_model(self) -> Bert:
+        return self.bert
+
+    @property
+    def device(self) -> torch.device:
+        return self.get_input_embeddings().weight.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.get_input_embeddings().weight.dtype
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        return self.bert.embeddings.word_embeddings
+
+
+class Bert(nn.Module):
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.embeddings = Embeddings(config)
+        self.encoder = Encoder(config)
+
+    def forward(self, input_ids: torch.Tensor) -> Encoded:
+        return Encoded(self.encoder(self.embeddings(input_ids)))
+
+
+class Embeddings(nn.Module):
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.position_embeddings = nn.Embedding(config.max_position_embeddings, config.hidden_size)
+        self.token_type_embeddings = nn.Embedding(1, config.hidden_size)
+        self.LayerNorm = layer_norm(config)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """Return (B, T, d) for `ids` (B, T)."""
+        place = self.position_embeddings.weight[: ids.shape[1]] + self.token_type_embeddings.weight[0]  # (T, d)
+        embedded: torch.Tensor = self.LayerNorm(self.word_embeddings(ids) + place)
+        return embedded
+
+
+class Encoder(nn.Module):
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.layer = nn.ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        for layer in self.layer:
+            hidden = layer(hidden)
+        return hidden
+
+
+class Layer(nn.Module):
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.attention = Attention(config)
+        self.intermediate = Intermediate(config)
+        self.output = AddAndNorm(config.intermediate_size, config)
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        return self.feed_forward_chunk(self.attention(hidden))
+
+    def feed_forward_chunk(self, attended: torch.Tensor) -> torch.Tensor:
+        output: torch.Tensor = self.output(self.intermediate(attended), attended)
+        return output
+
+
+class Attention(nn.Module):
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.self = SelfAttention(config)
+        self.output = AddAndNorm(config.hidden_size, config)
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        attended: torch.Tensor = self.output(self.self(hidden), hidden)
+        return attended
+
+
+class Intermediate(nn.Module):
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.intermediate_size)
+
+    def forward(self, attended: torch.Tensor) -> torch.Tensor:
+        return gelu(self.dense(attended))
+
+
+class SelfAttention(nn.Module):
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.num_attention_heads = config.num_attention_heads
+        self.query, self.key, self.value = (nn.Linear(config.hidden_size, config.hidden_size) for _ in range(3))
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        return attend(self.query(hidden), self.key(hidden), self.value(hidden), self.num_attention_heads)
+
+
+class AddAndNorm(nn.Module):
+    """The end of either half of a layer."""
+
+    def __init__(self, n_inner: int, config: Config) -> None:
+        super().__init__()
+        self.dense = nn.Linear(n_inner, config.hidden_size)
+        self.LayerNorm = layer_norm(config)
+
+    def forward(self, inner: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
+        normed: torch.Tensor = self.LayerNorm(self.dense(inner) + residual)
+        return normed
+
+
+class Head(nn.Module):
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.predictions = Predictions(config)
+
+
+class Predictions(nn.Module):
+    """The LM head: its transform, and the projection to the vocabulary."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.transform = HeadTransform(config)
+        self.decoder = nn.Linear(config.hidden_size, config.vocab_size)
+
+
+class HeadTransform(nn.Module):
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.LayerNorm = layer_norm(config)
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        transformed: torch.Tensor = self.LayerNorm(gelu(self.dense(hidden)))
+        return transformed
+
+
+def layer_norm(config: Config) -> nn.LayerNorm:
+    return nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)

@@ -1,0 +1,75 @@
+"""The embedded LMs answer without transformers what they answer with it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from kgharvest.embedded_lm import MODELS
+from kgharvest.engine.language_models.compact import load_compact
+from kgharvest.engine.language_models.loading import load
+from kgharvest.engine.prompts.template import PromptTemplate
+from kgharvest.engine.types import EngineError
+
+PROMPTS = [
+    PromptTemplate.parse("<ENT0> is the capital of <ENT1> ."),
+    PromptTemplate.parse("in <ENT1>, people pay with <ENT0>"),
+]
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def both(request):
+    folder = MODELS[request.param]
+    return load_compact(folder), load(str(folder))
+
+
+def questions(lm):
+    entities = [lm.encode_entity(entity) for entity in ("paris", "south africa")]
+    pattern, tokens = tuple(map(len, entities)), sum(entities, ())
+    encoded = [lm.encode_prompt(prompt) for prompt in PROMPTS]
+    return [lm.query(prompt, pattern, tokens[:filled]) for prompt in encoded for filled in range(len(tokens))]
+
+
+def test_questions_and_answers_are_those_of_transformers(both):
+    queries, expected_queries = map(questions, both)
+    logits, expected = (lm.logits(lm.vectors(queries, 3, lambda: None)) for lm in both)
+
+    assert queries == expected_queries
+    torch.testing.assert_close(logits, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_the_same_tokens_may_stand_in_an_entity(both):
+    compact, whole = both
+
+    assert np.array_equal(compact.starts_entity, whole.starts_entity)
+    assert np.array_equal(compact.continues_entity, whole.continues_entity)
+    assert compact.canonical_texts([(5, 6), (200,)]) == whole.canonical_texts([(5, 6), (200,)])
+
+
+def test_a_harvest_records_the_same_lm(both):
+    compact, whole = both
+    facts = ("name", "revision", "is_cased", "vocab_size", "max_tokens", "entity_end", "mask_id")
+
+    assert [getattr(compact, fact) for fact in facts] == [getattr(whole, fact) for fact in facts]
+
+
+@pytest.mark.parametrize("place", [{"device": "abacus"}, {"dtype": "float12"}])
+def test_an_impossible_place_for_the_weights_is_refused(place):
+    with pytest.raises(EngineError):
+        load_compact(MODELS["embedded"], **place)
+
+
+def test_harvesting_from_an_embedded_lm_needs_no_transformers():
+    program = (
+        "import sys; from kgharvest.embedded_lm import MODELS; import kgharvest.engine.harvest;"
+        "from kgharvest.engine.language_models.compact import load_compact; load_compact(MODELS['embedded']);"
+        "print(sorted({'transformers', 'torch._dynamo', 'scipy'} & set(sys.modules)))"
+    )
+
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+
+    assert loaded.strip() == "[]"
