@@ -21,7 +21,13 @@ class Annotator(models.Model):
     layout: how they like to judge; empty follows the round. consented_at, consent_sha256: when they agreed and to
     which text. next_position: where in the round's cyclic order of tasks the next ones are looked for. n_handed_out,
     n_judged: how many they were given and judged, gold included. trained_at: when they first finished the training.
+    status: paused gets nothing new, excluded counts no more. status_since: None while they were always active.
     """
+
+    class Status(models.TextChoices):
+        ACTIVE = "active"
+        PAUSED = "paused"
+        EXCLUDED = "excluded"
 
     round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="annotators")
     user = models.ForeignKey(
@@ -37,10 +43,15 @@ class Annotator(models.Model):
     n_judged = models.PositiveIntegerField(default=0)
     trained_at = models.DateTimeField(null=True, blank=True)
     joined_at = models.DateTimeField(auto_now_add=True)
+    status = models.CharField(max_length=8, choices=Status, default=Status.ACTIVE)
+    status_since = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         ordering = ["code"]
         constraints = [
+            models.CheckConstraint(
+                condition=Q(status__in=["active", "paused", "excluded"]), name="annotator_status_known"
+            ),
             models.UniqueConstraint(fields=["round", "code"], name="annotator_round_code_unique"),
             models.UniqueConstraint(fields=["round", "user"], name="annotator_round_user_unique"),
             models.UniqueConstraint("round", Lower("name"), condition=~Q(name=""), name="annotator_round_name_unique"),
@@ -115,7 +126,8 @@ class Judgment(models.Model):
     """What one annotator said about one task. Append-only: changing one's mind adds a judgment that supersedes.
 
     client_uuid: made where the answer was given, so that the same answer sent twice is one judgment.
-    is_counted: False for an answer that came after its lease had gone to somebody else; kept, but not of the k.
+    is_counted: False for an answer that came after its lease had gone to somebody else, or of an annotator who is
+    excluded; kept, but not of the k. is_excluded: it counted until its annotator was excluded.
     seconds: active time spent, None where nobody measured.
     """
 
@@ -124,6 +136,7 @@ class Judgment(models.Model):
     annotator = models.ForeignKey(Annotator, on_delete=models.PROTECT, related_name="judgments")
     label = models.CharField(max_length=11, choices=Label)
     is_counted = models.BooleanField(default=True)
+    is_excluded = models.BooleanField(default=False)
     seconds = models.FloatField(null=True, blank=True)
     comment = models.TextField(blank=True)
     judged_at = models.DateTimeField()
@@ -145,6 +158,9 @@ class Judgment(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(label__in=["true", "false", "unjudgeable"]), name="judgment_label_known"
+            ),
+            models.CheckConstraint(
+                condition=Q(is_counted=False) | Q(is_excluded=False), name="judgment_excluded_is_not_counted"
             ),
         ]
         indexes = [models.Index(fields=["annotator", "judged_at"], name="judgment_annotator_judged_at")]

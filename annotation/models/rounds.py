@@ -43,6 +43,12 @@ class RoundQuerySet(models.QuerySet):
             return self
         return self.filter(study__members__user=user, study__members__role__in=StudyMember.MANAGING)
 
+    def adjudicated_by(self, user):
+        """Return the rounds in which the user may say what is right where annotators differ."""
+        if user.is_superuser:
+            return self
+        return self.filter(study__members__user=user, study__members__role__in=StudyMember.ADJUDICATING)
+
     def joined_by(self, user):
         return self.filter(annotators__user=user)
 
@@ -201,10 +207,16 @@ class Stratum(models.Model):
 class JudgmentTaskQuerySet(models.QuerySet):
     # The partial index judgment_task_open has the same condition, without parameters, so that every database sees it.
     OPEN = Q(n_wanted__gt=F("n_judgments") + F("n_leased"))
+    # Likewise judgment_task_contested.
+    CONTESTED = Q(n_judgments__gt=F("n_true")) & Q(n_judgments__gt=F("n_false"))
 
     def with_open_slot(self):
         """Return tasks that want more judgments than they have, those in somebody's hands included."""
         return self.filter(self.OPEN)
+
+    def contested(self):
+        """Return tasks about which the judgments so far are neither all True nor all False."""
+        return self.filter(self.CONTESTED)
 
     def untouched_by(self, annotator):
         """Leave out what the annotator has judged or holds."""
@@ -287,6 +299,11 @@ class JudgmentTask(models.Model):
         indexes = [
             models.Index(fields=["round", "position"], condition=JudgmentTaskQuerySet.OPEN, name="judgment_task_open"),
             models.Index(fields=["round", "position"], condition=Q(is_gold=True), name="judgment_task_gold"),
+            models.Index(
+                fields=["round", "n_true", "n_false", "n_unjudgeable"],
+                condition=JudgmentTaskQuerySet.CONTESTED,
+                name="judgment_task_contested",
+            ),
         ]
 
     def __str__(self) -> str:

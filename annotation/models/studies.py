@@ -29,6 +29,7 @@ class StudyMember(models.Model):
         VIEWER = "viewer"
 
     MANAGING = (Role.OWNER, Role.RESEARCHER)  # who may open and close rounds
+    ADJUDICATING = (*MANAGING, Role.ADJUDICATOR)
 
     study = models.ForeignKey(Study, on_delete=models.CASCADE, related_name="members")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="study_members")

@@ -33,15 +33,20 @@ class TrainingFirst(DomainError):
     """Judging before the training of the round."""
 
 
+class AnnotatorNotActive(RoundNotOpen):
+    """Asking for work while one is paused or excluded; the sentence does not say why."""
+
+
 def next_batch(annotator: Annotator, now: datetime) -> list[JudgmentTask]:
     """Return the tasks the annotator has in hand, oldest first, topped up to the round's batch size.
 
-    Each is leased to them until LEASE from now. Empty when nothing is left for them. Raises RoundNotOpen and
-    TrainingFirst.
+    Each is leased to them until LEASE from now. Empty when nothing is left for them. Raises RoundNotOpen,
+    AnnotatorNotActive and TrainingFirst.
     """
     with transaction.atomic():
         annotator = lock(annotator)
         check_open(annotator.round)
+        check_active(annotator)
         check_trained(annotator)
         n_held = Assignment.objects.filter(annotator=annotator, status=Assignment.Status.LEASED).update(
             expires_at=now + LEASE
@@ -66,6 +71,14 @@ def check_trained(annotator: Annotator) -> None:
     if annotator.round.training_size and annotator.trained_at is None:
         raise TrainingFirst(
             f"Judging in the round {annotator.round.name} begins with a short training; finish it first."
+        )
+
+
+def check_active(annotator: Annotator) -> None:
+    if annotator.status != Annotator.Status.ACTIVE:
+        raise AnnotatorNotActive(
+            f"Your part in the round {annotator.round.name} is paused and your answers are stored. The people who run "
+            "the round have been told and will look at it; you need not do anything."
         )
 
 

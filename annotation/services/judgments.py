@@ -14,7 +14,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import F
 
 from annotation.models import Annotator, Assignment, Judgment, JudgmentTask, Label, Round
-from annotation.services.assignment import check_open, lock
+from annotation.services.assignment import check_active, check_open, lock
 from annotation.verdicts import majority
 from kgharvest.errors import DomainError
 
@@ -92,6 +92,8 @@ def _uuid_reused(answer: Answer) -> UuidReused:
 
 def _store(annotator: Annotator, answer: Answer, now: datetime) -> Judgment:
     check_open(annotator.round)
+    if annotator.status != Annotator.Status.PAUSED:  # what they had in hand when they were paused is still taken
+        check_active(annotator)
     assignment = Assignment.objects.filter(annotator=annotator, task_id=answer.task_id).first()
     if assignment is None:
         raise NotAssigned(f"Statement {answer.task_id} was not given to you; reload the page for your statements.")

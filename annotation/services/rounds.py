@@ -15,6 +15,7 @@ from django.utils import timezone
 from annotation.models import Draw, JudgmentTask, Round, Stratum, Study, StudyMember
 from annotation.round_specs import BadRoundSpec, CellSpec, RoundSpec, parse_round_spec
 from annotation.sampling import draw_ranks, random_order
+from annotation.services.events import record_event
 from annotation.statements import freeze_statement
 from kgharvest.errors import DomainError, NotFound
 from kgharvest.models import HarvestedTuple, HarvestJob, Job
@@ -56,6 +57,7 @@ def open_round(document: dict[str, Any], by=None) -> Round:
         _check_cells_differ(strata)
         Stratum.objects.bulk_create(strata)
         _create_tasks(round, strata)
+        record_event(round, "opened", by=by, n_tasks=round.n_tasks)
         return round
 
 
@@ -229,18 +231,24 @@ def _draws(
 # -- a round's life ----------------------------------------------------------------------------------------------------
 
 
-def pause_round(round: Round) -> None:
+@transaction.atomic
+def pause_round(round: Round, by=None) -> None:
     """Stop handing out and taking judgments until the round is reopened."""
     _move(round, [Round.Status.OPEN], Round.Status.PAUSED)
+    record_event(round, "paused", by=by)
 
 
-def reopen_round(round: Round) -> None:
+@transaction.atomic
+def reopen_round(round: Round, by=None) -> None:
     _move(round, [Round.Status.PAUSED, Round.Status.CLOSED], Round.Status.OPEN, closed_at=None)
+    record_event(round, "reopened", by=by)
 
 
-def close_round(round: Round) -> None:
+@transaction.atomic
+def close_round(round: Round, by=None) -> None:
     """End judging. Tasks that are still open stay incomplete."""
     _move(round, [Round.Status.OPEN, Round.Status.PAUSED], Round.Status.CLOSED, closed_at=timezone.now())
+    record_event(round, "closed", by=by, n_incomplete=round.tasks.filter(verdict="").count())
 
 
 def _move(round: Round, sources: Sequence[str], target: str, **fields: Any) -> None:

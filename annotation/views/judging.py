@@ -35,7 +35,8 @@ def judge(request: HttpRequest, name: str) -> HttpResponse:
     except RoundNotOpen as refusal:
         if wants_json(request):
             return refused(refusal)
-        return render(request, "annotation/not_open.html", {"round": annotator.round}, status=409)
+        context = {"round": annotator.round, "refusal": refusal}
+        return render(request, "annotation/not_open.html", context, status=409)
     except DomainError as refusal:
         if wants_json(request):
             return refused(refusal)

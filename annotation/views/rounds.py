@@ -92,11 +92,11 @@ def round_detail(request: HttpRequest, name: str) -> HttpResponse:
 
 @researcher_required
 @require_POST
-def round_change(request: HttpRequest, name: str, change: Callable[[Round], None]) -> HttpResponse:
+def round_change(request: HttpRequest, name: str, change: Callable[..., None]) -> HttpResponse:
     """Pause or reopen: `change` is the service's function."""
     round = get_object_or_404(Round.objects.managed_by(request.user), name=name)
     try:
-        change(round)
+        change(round, by=request.user)
     except DomainError as refusal:
         messages.error(request, str(refusal))
     return redirect(round)
