@@ -31,6 +31,7 @@ EXAMPLE = """\
   "layout": "one",                      how statements first show: "one" at a time, or a "page" of them
   "consent": "",                        what annotators must agree to before they join
   "takes_guests": false,                true: the join link lets in people without an account
+  "include_sensitive": false,           true: draw tuples with sensitive words too
   "source": "people"                    or "imported" for import_judgments, "simulated" for a program
 }"""
 
@@ -63,6 +64,7 @@ class RoundSpec:
     layout: str = Layout.ONE
     consent: str = ""
     takes_guests: bool = False
+    include_sensitive: bool = False
     third_only_if_split: bool = False
     gold_share: float = 0.0
     training_size: int = 0
@@ -95,8 +97,9 @@ def _check_round(fields: Mapping[str, Any]) -> None:
     _check_text(fields, "the round", "consent", LONGEST_INSTRUCTIONS)
     if fields.get("layout", Layout.ONE) not in Layout.values:
         raise BadRoundSpec(f"'layout' of the round is {fields['layout']!r}; use one of {', '.join(Layout.values)}.")
-    if type(fields.get("takes_guests", False)) is not bool:
-        raise BadRoundSpec("'takes_guests' of the round must be true or false.")
+    for key in ("takes_guests", "include_sensitive"):
+        if type(fields.get(key, False)) is not bool:
+            raise BadRoundSpec(f"{key!r} of the round must be true or false.")
     if fields.get("source", "people") not in Round.Source.values:
         raise BadRoundSpec(
             f"'source' of the round is {fields['source']!r}; use one of {', '.join(Round.Source.values)}."

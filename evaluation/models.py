@@ -11,7 +11,6 @@ from django.urls import reverse
 
 from annotation.models import Round
 
-
 HEADLINE = ("n_tasks", "n_complete", "n_judgments")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from django.db import IntegrityError, transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from annotation.models import Draw, JudgmentTask, Round, Stratum, Study, StudyMember
@@ -116,7 +116,8 @@ def find_round(name: str) -> Round:
 
 def _stratum(round: Round, cell: CellSpec, where: str) -> Stratum:
     job = _job(cell, where)
-    population = kept_size(job, parse_cut(cell.cut) if cell.cut else None)
+    rank_to = kept_size(job, parse_cut(cell.cut) if cell.cut else None)
+    population = _presentable(round, job).filter(rank__lte=rank_to).count()
     if population == 0:
         left = "after the cut " + cell.cut if cell.cut else "in its harvest"
         raise NothingToSample(f"There is no tuple {left} for {where} ({job}, job {job.pk}); choose another cut or job.")
@@ -133,7 +134,7 @@ def _stratum(round: Round, cell: CellSpec, where: str) -> Stratum:
         setting=job.setting,
         job=job,
         cut=cell.cut,
-        rank_to=population,
+        rank_to=rank_to,
         population=population,
         sample_size=sample_size,
     )
@@ -171,9 +172,15 @@ def _in_words(cell: CellSpec) -> str:
 
 def _sample(stratum: Stratum, rng: np.random.Generator) -> Iterator[HarvestedTuple]:
     """Yield the tuples drawn from a stratum, best first."""
-    ranks = draw_ranks(stratum.rank_from, stratum.rank_to, stratum.sample_size, rng)
-    ranked = stratum.job.tuples.filter(rank__gte=stratum.rank_from, rank__lte=stratum.rank_to).order_by("rank")
-    return (harvested for harvested in ranked.iterator(ROWS_AT_ONCE) if harvested.rank in ranks)
+    places = draw_ranks(1, stratum.population, stratum.sample_size, rng)
+    ranks = {"rank__gte": stratum.rank_from, "rank__lte": stratum.rank_to}
+    ranked = _presentable(stratum.round, stratum.job).filter(**ranks).order_by("rank").iterator(ROWS_AT_ONCE)
+    return (harvested for place, harvested in enumerate(ranked, start=1) if place in places)
+
+
+def _presentable(round: Round, job: HarvestJob) -> QuerySet:
+    """Return what the round may draw of a job: no hidden tuples, and sensitive ones if its spec says so."""
+    return job.tuples.presentable(include_sensitive=round.spec["include_sensitive"])
 
 
 def _create_tasks(round: Round, strata: Sequence[Stratum]) -> None:

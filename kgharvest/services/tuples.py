@@ -23,7 +23,7 @@ from kgharvest.services.reading import Line, fault_of_entities, read_json_array,
 from kgharvest.services.writing import csv_lines
 from kgharvest.version import code_version
 
-COLUMNS = ("relation", "model", "setting", "rank", "entities", "surface", "score", "mtl", "job")
+COLUMNS = ("relation", "model", "setting", "rank", "entities", "surface", "score", "mtl", "job", "original")
 
 
 @dataclass(frozen=True)
@@ -239,11 +239,24 @@ class NothingToExport(DomainError):
     """A job that has not succeeded."""
 
 
-def export_tuples(job: HarvestJob, cut: Cut | None = None, file_format: str = "jsonl") -> Iterator[str]:
-    """Yield the lines of an export, best first; `cut` keeps the best part. Raises NothingToExport or BadCut."""
+@dataclass(frozen=True)
+class Included:
+    """What an export has beyond the presentable tuples."""
+
+    hidden: bool = False
+    sensitive: bool = False
+
+
+def export_tuples(
+    job: HarvestJob, cut: Cut | None = None, file_format: str = "jsonl", included: Included = Included()
+) -> Iterator[str]:
+    """Yield the lines of an export, best first. Raises NothingToExport or BadCut.
+
+    `cut` keeps the best part of what the LM said; curation and sensitive words then leave gaps in its ranks.
+    """
     if job.status != Job.Status.SUCCEEDED:
         raise NothingToExport(f"Job {job.pk} is {job.status}; only a job that has succeeded has tuples to export.")
-    rows = _export_rows(job, kept_size(job, cut))
+    rows = _export_rows(job, kept_size(job, cut), included)
     return _as_csv(rows) if file_format == "csv" else _as_jsonl(rows)
 
 
@@ -254,13 +267,21 @@ def kept_size(job: HarvestJob, cut: Cut | None) -> int:
     return cut.size(list(job.tuples.order_by("rank").values_list("score", flat=True)))
 
 
-def _export_rows(job: HarvestJob, size: int) -> Iterator[dict[str, Any]]:
-    columns = ("rank", "knowledge_tuple__entities", "surface", "score", "mtl")
-    tuples = job.tuples.filter(rank__lte=size).order_by("rank").values_list(*columns)
+def _export_rows(job: HarvestJob, size: int, included: Included) -> Iterator[dict[str, Any]]:
+    columns = ("rank", "knowledge_tuple__entities", "surface", "score", "mtl", "knowledge_tuple__corrected_entities")
+    presentable = job.tuples.presentable(included.hidden, included.sensitive)
+    tuples = presentable.filter(rank__lte=size).order_by("rank").values_list(*columns)
     cell = {"relation": job.relation.name, "model": job.language_model.name, "setting": job.setting}
-    for rank, entities, surface, score, mtl in tuples.iterator(chunk_size=ROWS_AT_ONCE):
+    for rank, entities, surface, score, mtl, corrected in tuples.iterator(chunk_size=ROWS_AT_ONCE):
         found = {"rank": rank, "entities": entities, "surface": surface, "score": score, "mtl": mtl}
-        yield {**cell, **found, "job": job.fingerprint}
+        yield {**cell, **found, "job": job.fingerprint, **_correction(surface, corrected)}
+
+
+def _correction(surface: list[str], corrected: list[str] | None) -> dict[str, list[str]]:
+    """Return the fields of a tuple that a correction changes, none without one. "original" is what the LM said."""
+    if corrected is None:
+        return {}
+    return {"entities": [entity.casefold() for entity in corrected], "surface": corrected, "original": surface}
 
 
 def _as_jsonl(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
@@ -273,4 +294,5 @@ def _as_csv(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
 
 
 def _with_json_lists(row: dict[str, Any]) -> dict[str, Any]:
-    return row | {column: json.dumps(row[column], ensure_ascii=False) for column in ("entities", "surface")}
+    lists = ("entities", "surface", "original") if "original" in row else ("entities", "surface")
+    return row | {column: json.dumps(row[column], ensure_ascii=False) for column in lists}

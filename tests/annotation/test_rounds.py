@@ -16,7 +16,7 @@ from annotation.services.rounds import (
 )
 from annotation.statements import freeze_statement
 from kgharvest.errors import DomainError
-from kgharvest.models import Job
+from kgharvest.models import Job, KnowledgeTuple
 from tests.factories import make_harvest, make_harvest_job, make_relation, make_researcher, make_round
 
 pytestmark = pytest.mark.django_db
@@ -241,3 +241,18 @@ def test_a_closed_round_cannot_be_paused():
 
     with pytest.raises(WrongStatus, match=f"{round.name} is closed; it cannot become paused"):
         pause_round(round)
+
+
+def test_hidden_and_sensitive_tuples_are_not_drawn():
+    job = make_harvest([["a", "b"], ["c", "d"], ["e", "f"], ["g", "h"]])
+    KnowledgeTuple.objects.filter(key__startswith="a").update(curation="hidden")
+    KnowledgeTuple.objects.filter(key__startswith="c").update(is_sensitive=True)
+
+    round = open_round({"name": "clean", "cells": [{"job": job.pk, "n": None, "cut": "top:3"}]})
+    bold = open_round({"name": "bold", "include_sensitive": True, "cells": [{"job": job.pk, "n": 3}]})
+
+    stratum = round.strata.get()
+    assert (stratum.rank_to, stratum.population, stratum.sample_size) == (3, 1, 1)
+    assert [draw.inclusion_probability for draw in stratum.draws.all()] == [1.0]
+    assert set(round.tasks.values_list("entities__0", flat=True)) == {"e"}
+    assert set(bold.tasks.values_list("entities__0", flat=True)) == {"c", "e", "g"}
