@@ -7,18 +7,27 @@ from drf_spectacular.views import SpectacularAPIView
 
 from kgharvest import api
 from kgharvest.services import jobs
-from kgharvest.views import harvests, home, relations
+from kgharvest.services.launches import cancel_launch, retry_failed
+from kgharvest.views import harvests, home, launches, relations
+
+CANCEL_LAUNCH = {"change": cancel_launch, "done": "cancelled"}
+RETRY_FAILED = {"change": retry_failed, "done": "queued again"}
 
 harvesting = [
     path("relations/", relations.relation_list, name="relation_list"),
     path("relations/<int:pk>/", relations.relation_detail, name="relation_detail"),
     path("harvests/", harvests.harvest_list, name="harvest_list"),
-    path("harvests/new/", harvests.harvest_new, name="harvest_new"),
+    path("harvests/new/", launches.launch_new, name="harvest_new"),
+    path("harvests/launches/", launches.launch_list, name="launch_list"),
+    path("harvests/launches/<int:pk>/", launches.launch_detail, name="launch_detail"),
+    path("harvests/launches/<int:pk>/cancel/", launches.launch_change, CANCEL_LAUNCH, name="launch_cancel"),
+    path("harvests/launches/<int:pk>/retry/", launches.launch_change, RETRY_FAILED, name="launch_retry"),
     path("harvests/<int:pk>/", harvests.harvest_detail, name="harvest_detail"),
     path("harvests/<int:pk>/cancel/", harvests.harvest_change, {"change": jobs.cancel}, name="harvest_cancel"),
     path("harvests/<int:pk>/retry/", harvests.harvest_change, {"change": jobs.retry}, name="harvest_retry"),
     path("harvests/<int:pk>/tuples.jsonl", harvests.harvest_export, {"file_format": "jsonl"}, name="harvest_jsonl"),
     path("harvests/<int:pk>/tuples.csv", harvests.harvest_export, {"file_format": "csv"}, name="harvest_csv"),
+    path("api/launches/<int:pk>/", api.LaunchDetail.as_view(), name="launch_api"),
     path("api/harvests/<int:pk>/", api.HarvestDetail.as_view(), name="harvest_api"),
 ]
 

@@ -88,6 +88,10 @@ class Job(models.Model):
     def is_unfinished(self) -> bool:
         return self.status in (self.Status.QUEUED, self.Status.RUNNING)
 
+    @property
+    def can_retry(self) -> bool:
+        return self.status in (self.Status.FAILED, self.Status.CANCELLED)
+
 
 class Worker(models.Model):
     """A worker process that was last heard of at `seen_at`."""

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from time import monotonic
 from typing import Any
 
 from django.db import transaction
 
 from kgharvest.engine.prompts.template import parse_prompts
-from kgharvest.engine.types import HarvestParams, HarvestResult, HarvestSpec, ParaphraserSettings, Progress
+from kgharvest.engine.types import HarvestParams, HarvestResult, HarvestSpec, OnProgress, ParaphraserSettings, Progress
 from kgharvest.errors import DomainError
-from kgharvest.models import HarvestJob, Job, JobPrompt, LanguageModel, Prompt, Relation
+from kgharvest.models import HarvestJob, Job, JobPrompt, LanguageModel, Launch, Prompt, Relation
 from kgharvest.services import jobs, language_models
 from kgharvest.services.knowledge import TupleRow, store_tuples
 from kgharvest.version import code_version
 
 SETTINGS = ("human", "top1", "multi")
+MIN_SEED_TUPLES = 2
 
 
 class RelationNotReady(DomainError):
@@ -42,8 +45,12 @@ class HarvestRequest:
     device: str = "cpu"
     dtype: str = "float32"
 
+    @property
+    def cell(self) -> str:
+        return f"{self.relation.name} × {self.language_model.short_name} × {self.setting}"
 
-def create_harvest_job(request: HarvestRequest, by=None) -> HarvestJob:
+
+def create_harvest_job(request: HarvestRequest, by=None, launch: Launch | None = None) -> HarvestJob:
     """Create a queued job with all it needs frozen in it. Raises RelationNotReady or BadPrompt.
 
     `jobs.run_job` does it in this process; `queue_harvest` leaves it to a worker.
@@ -56,22 +63,17 @@ def create_harvest_job(request: HarvestRequest, by=None) -> HarvestJob:
         language_model=request.language_model,
         setting=request.setting,
         payload=payload,
+        launch=launch,
         created_by=by,
     )
 
 
 @transaction.atomic
-def queue_harvest(request: HarvestRequest, by=None) -> HarvestJob:
+def queue_harvest(request: HarvestRequest, by=None, launch: Launch | None = None) -> HarvestJob:
     """Create a job and tell the workers."""
-    job = create_harvest_job(request, by)
+    job = create_harvest_job(request, by, launch)
     jobs.ring(job.pk)
     return job
-
-
-@transaction.atomic
-def queue_harvests(requests: Iterable[HarvestRequest], by=None) -> list[HarvestJob]:
-    """Queue all of `requests` or, if one is refused, none."""
-    return [queue_harvest(request, by) for request in requests]
 
 
 def payload_of(request: HarvestRequest) -> dict[str, Any]:
@@ -100,7 +102,7 @@ def _spec(request: HarvestRequest) -> HarvestSpec:
 def _check(spec: HarvestSpec, relation: Relation) -> None:
     if spec.setting not in SETTINGS:
         raise RelationNotReady(f"There is no setting {spec.setting!r}; choose one of {', '.join(SETTINGS)}.")
-    if len(spec.seed_tuples) < 2:
+    if len(spec.seed_tuples) < MIN_SEED_TUPLES:
         raise RelationNotReady(
             f"The relation {relation.path} has {len(spec.seed_tuples)} seed tuples; give it at least two."
         )
@@ -134,18 +136,45 @@ def _thawed(frozen: dict[str, Any]) -> HarvestSpec:
 def run_harvest(job: Job, heartbeat: jobs.Heartbeat) -> jobs.Store:
     """Harvest; return what stores the result. Runner of jobs of kind "harvest"."""
     harvest_job = HarvestJob.objects.select_related("relation", "language_model").get(pk=job.pk)
-    heartbeat(Progress("loading the LM", 0))
+    clock = StageClock(heartbeat)
+    clock(Progress("loading the LM", 0))
     with heartbeat.kept_alive():
         # Imported here because it imports torch, which must not be loaded in the process that forks.
         from kgharvest.engine.harvest import harvest
 
         lm = language_models.load(harvest_job.language_model, job.payload["device"], job.payload["dtype"])
-    result = harvest(_thawed(job.payload["spec"]), lm, heartbeat)
-    return lambda: store_result(harvest_job, result, lm.revision)
+    result = harvest(_thawed(job.payload["spec"]), lm, clock)
+    seconds = clock.seconds()
+    code_version()  # asks git once in this process: now, not in the transaction that stores
+    return lambda: store_result(harvest_job, result, lm.revision, seconds)
 
 
-def store_result(job: HarvestJob, result: HarvestResult, revision: str | None) -> None:
-    """Write prompts, tuples and summary of a job. Call it inside the transaction that ends the job."""
+class StageClock:
+    """Passes progress on and notes how long each stage lasts."""
+
+    def __init__(self, on_progress: OnProgress):
+        self._on_progress = on_progress
+        self._starts: dict[str, float] = {}
+
+    def __call__(self, progress: Progress) -> None:
+        self._starts.setdefault(progress.stage, monotonic())
+        self._on_progress(progress)
+
+    def seconds(self) -> dict[str, float]:
+        """Return the stages in their order, each with its seconds; the last one lasted until now."""
+        starts = [*self._starts.values(), monotonic()]
+        return {
+            stage: round(end - start, 3) for stage, (start, end) in zip(self._starts, pairwise(starts), strict=True)
+        }
+
+
+def store_result(
+    job: HarvestJob, result: HarvestResult, revision: str | None, seconds: Mapping[str, float] | None = None
+) -> None:
+    """Write prompts, tuples and summary of a job. Call it inside the transaction that ends the job.
+
+    seconds: how long each stage lasted, if somebody took the time.
+    """
     _store_prompts(job, result)
     rows = [TupleRow(found.entities, found.surface, found.score, found.mtl) for found in result.tuples]
     store_tuples(job, rows)
@@ -153,6 +182,7 @@ def store_result(job: HarvestJob, result: HarvestResult, revision: str | None) -
         "rejected": dict(result.rejected),
         "stats": dict(result.stats),
         "notice": result.notice,
+        "seconds": dict(seconds or {}),
         "revision": revision,
         "code_version": code_version(),
     }

@@ -17,7 +17,7 @@ from uuid import UUID, uuid4
 
 from django.conf import settings
 from django.db import OperationalError, connection, transaction
-from django.db.models import F, Q
+from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 from django.utils.module_loading import import_string
 from kombu.exceptions import OperationalError as BrokerError
@@ -49,8 +49,10 @@ class JobNotOpen(DomainError):
 
 
 def ring(job_id: int) -> None:
-    """Tell the workers about a job once the transaction is committed. A broker that is down costs time, not the job."""
-    Job.objects.filter(pk=job_id).update(rung_at=timezone.now())
+    """Tell the workers about a new job, of which `rung_at` is now, once the transaction is committed.
+
+    A broker that is down costs time, not the job.
+    """
     transaction.on_commit(lambda: _send(job_id))
 
 
@@ -181,14 +183,20 @@ def _ended(status: Job.Status) -> dict[str, Any]:
 
 def cancel(job: Job) -> None:
     """Cancel at once. A worker that is at it loses its claim and stops with its next report, within two seconds."""
-    if not Job.objects.unfinished().filter(pk=job.pk).update(**_ended(Job.Status.CANCELLED)):
+    if not cancel_all(Job.objects.filter(pk=job.pk)):
         raise JobNotOpen(f"Job {job.pk} is already over; there is nothing to cancel.")
+
+
+def cancel_all(jobs: QuerySet) -> int:
+    """Cancel those of `jobs` that are not over; return how many."""
+    return jobs.unfinished().update(**_ended(Job.Status.CANCELLED))
 
 
 def retry(job: Job) -> None:
     """Queue a failed or cancelled job again, with all its attempts."""
     over = Job.objects.filter(pk=job.pk, status__in=[Job.Status.FAILED, Job.Status.CANCELLED])
-    if not over.update(status=Job.Status.QUEUED, attempts=0, error="", stage="", done=0, total=None, finished_at=None):
+    fresh = {"status": Job.Status.QUEUED, "attempts": 0, "rung_at": timezone.now(), "started_at": None}
+    if not over.update(**fresh, error="", stage="", done=0, total=None, finished_at=None):
         raise JobNotOpen(f"Job {job.pk} has neither failed nor been cancelled; there is nothing to retry.")
     ring(job.pk)
 
@@ -219,5 +227,10 @@ def sign_in(worker: str, now: datetime) -> None:
     Worker.objects.filter(seen_at__lt=now - timedelta(days=1)).delete()
 
 
+def n_workers(now: datetime) -> int:
+    """Return how many workers are alive."""
+    return Worker.objects.filter(seen_at__gte=now - timedelta(seconds=WORKER_SILENT_S)).count()
+
+
 def has_worker(now: datetime) -> bool:
-    return Worker.objects.filter(seen_at__gte=now - timedelta(seconds=WORKER_SILENT_S)).exists()
+    return n_workers(now) > 0

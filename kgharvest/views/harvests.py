@@ -12,13 +12,10 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST
 
 from kgharvest.access import researcher_required
-from kgharvest.engine.types import EngineError
 from kgharvest.errors import DomainError
-from kgharvest.forms import HarvestForm
-from kgharvest.models import HarvestJob, Job, LanguageModel, Relation
+from kgharvest.models import HarvestJob, Job, LanguageModel
 from kgharvest.services import jobs
 from kgharvest.services.cuts import parse_cut
-from kgharvest.services.harvests import queue_harvests
 from kgharvest.services.tuples import EXPORT_FORMATS, export_tuples
 from kgharvest.views.lists import page_of, sort_key, sorted_by
 
@@ -63,29 +60,12 @@ def lacks_worker() -> bool:
 
 
 @researcher_required
-def harvest_new(request: HttpRequest) -> HttpResponse:
-    form = HarvestForm(request.POST or None, initial={"relations": request.GET.getlist("relation")})
-    if form.is_valid():
-        try:
-            queued = queue_harvests(form.requests(), request.user)
-        except (DomainError, EngineError) as refusal:
-            form.add_error(None, str(refusal))
-        else:
-            messages.success(
-                request, f"{len(queued)} harvests queued." if len(queued) > 1 else "The harvest is queued."
-            )
-            return redirect(queued[0] if len(queued) == 1 else "kgharvest:harvest_list")
-    return render(request, "kgharvest/harvest_new.html", {"form": form, "has_relations": Relation.objects.exists()})
-
-
-@researcher_required
 def harvest_detail(request: HttpRequest, pk: int) -> HttpResponse:
     job = get_object_or_404(HarvestJob.objects.with_cell(), pk=pk)
     context = {
         "job": job,
         "prompts": job.job_prompts.select_related("prompt"),
         "page_obj": page_of(request, job.tuples.order_by("rank")),
-        "can_retry": job.status in (Job.Status.FAILED, Job.Status.CANCELLED),
         "lacks_worker": job.is_unfinished and lacks_worker(),
         "params": job.payload.get("spec", {}).get("params", {}),
         "rejected": [(name.replace("_", " "), n) for name, n in job.summary.get("rejected", {}).items()],
@@ -96,13 +76,13 @@ def harvest_detail(request: HttpRequest, pk: int) -> HttpResponse:
 @researcher_required
 @require_POST
 def harvest_change(request: HttpRequest, pk: int, change: Callable[[Job], None]) -> HttpResponse:
-    """Cancel or retry: `change` is the service's function."""
-    job = get_object_or_404(HarvestJob, pk=pk)
+    """Cancel or retry: `change` is the service's function. Goes back to the job, or to the launch it was asked from."""
+    job = get_object_or_404(HarvestJob.objects.select_related("launch"), pk=pk)
     try:
         change(job)
     except DomainError as refusal:
         messages.error(request, str(refusal))
-    return redirect(job)
+    return redirect(job.launch if job.launch and "from_launch" in request.POST else job)
 
 
 @researcher_required

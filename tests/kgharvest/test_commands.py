@@ -30,7 +30,7 @@ def quick_harvest(settings, monkeypatch) -> None:
 def test_harvest_queues_and_prints_the_numbers(capsys, rung):
     factories.make_relation("prevent")
 
-    call_command("harvest", relation=["prevent"], model="embedded", setting="human")
+    call_command("harvest", relation=["prevent"], model=["embedded"], setting=["human"])
 
     job = HarvestJob.objects.get()
     assert capsys.readouterr().out == f"{job.pk}\tprevent × embedded × human\n"
@@ -62,7 +62,7 @@ def test_the_same_harvest_twice_writes_the_same_bytes(quick_harvest, tmp_path):
     factories.make_relation("prevent")
 
     for name in ("first", "second"):
-        call_command("harvest", relation=["prevent"], wait=True, output=tmp_path / name)
+        call_command("harvest", relation=["prevent"], wait=True, again=True, output=tmp_path / name)
 
     assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
 
@@ -90,7 +90,7 @@ def test_a_harvest_that_fails_leaves_the_old_file(tmp_path, settings, monkeypatc
         ({}, "No relation is named; give --relation"),
         ({"relation": ["nope"]}, "There is no relation 'nope'"),
         ({"set_name": "nope"}, "There is no set of relations 'nope'; the sets are: demo"),
-        ({"relation": ["prevent"], "model": "./nowhere/model"}, "There is no model folder ./nowhere/model"),
+        ({"relation": ["prevent"], "model": ["./nowhere/model"]}, "There is no model folder ./nowhere/model"),
         ({"relation": ["prevent"], "output": "x.jsonl"}, "--output needs --wait"),
         ({"relation": ["prevent"], "paraphraser": "chat"}, "chat paraphraser needs a model; name it with"),
         (
@@ -182,7 +182,7 @@ def test_a_model_name_that_no_folder_can_have_gets_a_sentence(model):
     factories.make_relation("prevent")
 
     with pytest.raises(CommandError, match="cannot be looked up"):
-        call_command("harvest", relation=["prevent"], model=model)
+        call_command("harvest", relation=["prevent"], model=[model])
 
 
 def test_a_tuple_file_with_an_open_quote_names_the_line(tmp_path):

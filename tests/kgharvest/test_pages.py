@@ -121,37 +121,6 @@ def test_the_api_tells_how_far_a_harvest_is(researcher_client):
     assert (answer["stage"], answer["done"], answer["total"], answer["is_unfinished"]) == ("search", 3, 10, True)
 
 
-def test_one_harvest_is_queued_for_each_relation_and_setting(researcher_client, researcher, rung):
-    relations = [factories.make_relation(), factories.make_relation()]
-    form = {
-        "relations": [relation.pk for relation in relations],
-        "settings": ["human", "multi"],
-        "model": "embedded",
-        "candidates": 50,
-        "max_entity_tokens": 1,
-    }
-
-    response = researcher_client.post(reverse("kgharvest:harvest_new"), form)
-
-    assert response.url == reverse("kgharvest:harvest_list")
-    queued = HarvestJob.objects.filter(status="queued", created_by=researcher)
-    cells = set(queued.values_list("relation", "setting"))
-    assert cells == {(relation.pk, setting) for relation in relations for setting in ("human", "multi")}
-    assert sorted(rung) == sorted(queued.values_list("pk", flat=True))
-
-
-def test_an_unknown_model_folder_is_refused_beside_the_form(researcher_client, rung):
-    form = {"relations": [factories.make_relation().pk], "settings": ["human"], "model": "/no/such/folder"}
-
-    response = researcher_client.post(
-        reverse("kgharvest:harvest_new"), {**form, "candidates": 5, "max_entity_tokens": 1}
-    )
-
-    assert "There is no model folder /no/such/folder" in response.content.decode()
-    assert not HarvestJob.objects.exists()
-    assert rung == []
-
-
 def test_cancelling_is_one_button(researcher_client):
     job = factories.make_harvest_job()
 

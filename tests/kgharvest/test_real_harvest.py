@@ -33,8 +33,8 @@ def capital_of():
 
 
 def harvest_capitals(path) -> list[dict]:
-    chosen = {"model": "embedded", "setting": "human", "candidates": 100, "max_entity_tokens": 1}
-    call_command("harvest", relation=["capital_of"], wait=True, output=path, **chosen)
+    chosen = {"model": ["embedded"], "setting": ["human"], "candidates": 100, "max_entity_tokens": 1}
+    call_command("harvest", relation=["capital_of"], wait=True, again=True, output=path, **chosen)
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 

@@ -54,7 +54,7 @@ class Installation:
         ).stdout
 
     def queue_harvest(self) -> int:
-        return int(self.manage("harvest", "--relation", "can", "--setting", "human").split()[0])
+        return int(self.manage("harvest", "--relation", "can", "--setting", "human", "--again").split()[0])
 
     @contextmanager
     def worker(self) -> Iterator[subprocess.Popen]:

@@ -1,13 +1,16 @@
-"""`harvest --relation R --model M --setting multi ...`: create harvest jobs and, with --wait, do them here."""
+"""`harvest --relation R --model M --setting multi ...`: launch harvests or, with --wait, do them here."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
+from django.utils import timezone
 from tqdm import tqdm
 
 from kgharvest.engine.types import FILTERS, HarvestParams, ParaphraserSettings, Progress
@@ -20,12 +23,13 @@ from kgharvest.services.harvests import (
     HarvestRequest,
     check_harvest,
     create_harvest_job,
-    queue_harvests,
 )
 from kgharvest.services.language_models import get_language_model
+from kgharvest.services.launches import Plan, plan_launch, start_launch
 from kgharvest.services.relations import relations_of_set, resolve_relation
 from kgharvest.services.tuples import export_tuples
 from kgharvest.services.writing import check_writable, write_atomically
+from kgharvest.templatetags.durations import duration
 
 PARAMS = ("max_tuples", "candidates", "max_entity_tokens", "max_entity_repeats", "pattern_budget", "seed")
 
@@ -38,9 +42,9 @@ class Command(DomainCommand):
         what = parser.add_argument_group("what")
         what.add_argument("--relation", action="append", default=[], help="name, or set/name; repeatable")
         what.add_argument("--set", dest="set_name", metavar="NAME", help="set of the relations; alone: all of the set")
-        what.add_argument("--model", default="embedded", help="embedded, embedded-small, a folder or a hub id")
+        what.add_argument("--model", action="append", help="embedded (default), a folder or a hub id; repeatable")
         what.add_argument("--revision", default="", help="revision of the LM")
-        what.add_argument("--setting", choices=SETTINGS, default="multi")
+        what.add_argument("--setting", choices=SETTINGS, action="append", help="multi (default), ...; repeatable")
         what.add_argument("--prompt", action="append", default=[], help="use instead of the relation's; repeatable")
         how = parser.add_argument_group("how")
         how.add_argument("--max-tuples", type=positive, help="tuples kept after re-scoring (default: all)")
@@ -62,6 +66,8 @@ class Command(DomainCommand):
         )
         where = parser.add_argument_group("where")
         where.add_argument("--wait", action="store_true", help="do it in this process, with a progress bar")
+        where.add_argument("--again", action="store_true", help="also what was harvested with the same parameters")
+        where.add_argument("--dry-run", action="store_true", help="say what would be harvested and how long it takes")
         where.add_argument("--output", type=Path, metavar="F.jsonl", help="with --wait: write the tuples there")
 
     def handle(self, **options):
@@ -70,17 +76,49 @@ class Command(DomainCommand):
                 "--output needs --wait; without it a worker harvests, and export_tuples writes the file."
             )
         requests = list(requests_of(options))
-        if not options["wait"]:
-            for job in queue_harvests(requests):
-                self.stdout.write(f"{job.pk}\t{job}")
-            return
         for request in requests:
             check_harvest(request)
-        if options["output"]:
-            check_writable(options["output"])
-        done = [self.harvest_here(request) for request in requests]
-        if options["output"]:
-            write_atomically(options["output"], (line for job in done for line in export_tuples(job)))
+        plan = plan_launch(requests, timezone.now(), options["again"])
+        if options["dry_run"]:
+            self.show(plan)
+        elif options["wait"]:
+            self.harvest_all_here(requests, plan, options["output"])
+        else:
+            self.launch(plan)
+
+    def show(self, plan: Plan) -> None:
+        for request in plan.requests:
+            self.stdout.write(f"-\t{request.cell}\twould be harvested")
+        self.list_skipped(plan)
+        self.stderr.write(said(plan))
+
+    def launch(self, plan: Plan) -> None:
+        self.list_skipped(plan)
+        if plan.requests:
+            launch = start_launch(plan)
+            for job in launch.jobs.with_cell().order_by("pk"):
+                self.stdout.write(f"{job.pk}\t{job}")
+            self.stderr.write(f"{launch}: {settings.BASE_URL}{launch.get_absolute_url()}")
+        self.stderr.write(said(plan))
+
+    def list_skipped(self, plan: Plan) -> None:
+        for _, job in plan.skipped:
+            state = "harvested before" if job.status == Job.Status.SUCCEEDED else job.status
+            self.stdout.write(f"{job.pk}\t{job}\t{state}")
+
+    def harvest_all_here(self, requests: list[HarvestRequest], plan: Plan, output: Path | None) -> None:
+        if output:
+            check_writable(output)
+        earlier = {request: job for request, job in plan.skipped if job.status == Job.Status.SUCCEEDED}
+        done = [
+            self.take(earlier[request]) if request in earlier else self.harvest_here(request) for request in requests
+        ]
+        if output:
+            write_atomically(output, (line for job in done for line in export_tuples(job)))
+
+    def take(self, job: HarvestJob) -> HarvestJob:
+        self.stdout.write(f"Job {job.pk}: {job.n_tuples} tuples of {job}, harvested before; --again harvests it anew.")
+        return job
 
     def harvest_here(self, request: HarvestRequest) -> HarvestJob:
         """Do the job in this process. Raises HarvestFailed unless it succeeds."""
@@ -97,6 +135,16 @@ class Command(DomainCommand):
         return job
 
 
+def said(plan: Plan) -> str:
+    """Return how many harvests the plan asks for, how many it skips and how long it takes, in a sentence."""
+    n, skipped = len(plan.requests), len(plan.skipped)
+    workers = f"with {plan.n_workers} workers" if plan.n_workers > 1 else "with one worker"
+    how_long = f", about {duration(plan.seconds)} {workers}" if n and plan.seconds is not None else ""
+    unknown = ", duration unknown (no past harvests of this LM and setting)" if n and plan.seconds is None else ""
+    skips = f"; {skipped} skipped that were asked the same before (--again harvests them anew)" if skipped else ""
+    return f"{n} of {plan.n_cells} cells to harvest{how_long}{unknown}{skips}."
+
+
 def positive(text: str) -> int:
     number = int(text)
     if number < 1:
@@ -105,14 +153,15 @@ def positive(text: str) -> int:
 
 
 def requests_of(options: dict[str, Any]) -> Iterator[HarvestRequest]:
-    language_model = get_language_model(options["model"], options["revision"])
+    language_models = [get_language_model(name, options["revision"]) for name in options["model"] or ["embedded"]]
     chosen = {name: options[name] for name in PARAMS if options[name] is not None}
     disabled = frozenset(FILTERS) if options["no_filters"] else frozenset()
-    for relation in relations_of(options["relation"], options["set_name"]):
+    relations = relations_of(options["relation"], options["set_name"])
+    for relation, language_model, setting in product(relations, language_models, options["setting"] or ["multi"]):
         yield HarvestRequest(
             relation=relation,
             language_model=language_model,
-            setting=options["setting"],
+            setting=setting,
             params=HarvestParams(**chosen, disabled_filters=disabled),
             prompts=tuple(options["prompt"]),
             paraphraser=paraphraser_of(options),

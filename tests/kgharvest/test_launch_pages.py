@@ -1,0 +1,179 @@
+"""The pages on which harvests are asked for and watched together."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from django.urls import reverse
+
+from kgharvest.models import HarvestJob, Launch
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+NEW = "kgharvest:harvest_new"
+
+
+def filled_in(**fields) -> dict:
+    return {"models": ["embedded"], "settings": ["multi"], "candidates": 50, "max_entity_tokens": 1, **fields}
+
+
+def make_launch(*statuses: str, **fields) -> Launch:
+    launch = Launch.objects.create()
+    for status in statuses:
+        factories.make_harvest_job(status, launch=launch, **fields)
+    return launch
+
+
+def test_one_harvest_is_queued_for_each_relation_lm_and_setting(researcher_client, researcher, rung):
+    relations = [factories.make_relation(), factories.make_relation()]
+    models = ["embedded", "embedded-small"]
+    form = filled_in(relations=[relation.pk for relation in relations], models=models, settings=["human", "multi"])
+
+    response = researcher_client.post(reverse(NEW), form)
+
+    launch = Launch.objects.get()
+    assert response.url == launch.get_absolute_url()
+    cells = set(launch.jobs.values_list("relation", "language_model__name", "setting"))
+    assert cells == {
+        (one.pk, model, setting) for one in relations for model in models for setting in ("human", "multi")
+    }
+    assert set(launch.jobs.values_list("status", "created_by")) == {("queued", researcher.pk)}
+    assert sorted(rung) == sorted(launch.jobs.values_list("pk", flat=True))
+
+
+def test_one_harvest_alone_leads_to_its_page(researcher_client, rung):
+    response = researcher_client.post(reverse(NEW), filled_in(relations=[factories.make_relation().pk]))
+
+    assert response.url == HarvestJob.objects.get().get_absolute_url()
+
+
+def test_a_whole_set_is_launched_without_those_that_are_not_ready(researcher_client, rung):
+    relation_set = factories.make_relation_set()
+    ready = [factories.make_relation(relation_set=relation_set) for _ in range(3)]
+    factories.make_relation(relation_set=relation_set, seed_tuples=[])
+
+    researcher_client.post(reverse(NEW), filled_in(sets=[relation_set.pk]))
+
+    assert {job.relation for job in HarvestJob.objects.all()} == set(ready)
+
+
+def test_a_preview_starts_nothing_and_says_what_would_happen(researcher_client, rung):
+    form = filled_in(relations=[factories.make_relation().pk, factories.make_relation().pk])
+
+    page = researcher_client.post(reverse(NEW), {**form, "preview": "1"}).content.decode()
+
+    assert "2 harvests, duration unknown" in page
+    assert "Launch 2 harvests" in page
+    assert not HarvestJob.objects.exists()
+
+
+def test_what_was_launched_before_is_skipped_unless_it_is_wanted_again(researcher_client, rung):
+    form = filled_in(relations=[factories.make_relation().pk])
+    researcher_client.post(reverse(NEW), form)
+
+    page = researcher_client.post(reverse(NEW), form).content.decode()
+    assert "was harvested before with the same parameters" in page
+    assert HarvestJob.objects.count() == 1
+
+    researcher_client.post(reverse(NEW), {**form, "again": "on"})
+    assert HarvestJob.objects.count() == 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"relations": []}, "Choose at least one relation, or a whole set."),
+        ({"models": []}, "Choose at least one LM, or name another one."),
+        ({"other_models": "/no/such/folder"}, "There is no model folder /no/such/folder"),
+        ({"candidates": 0}, "greater than or equal to 1"),
+    ],
+)
+def test_what_is_missing_is_said_and_nothing_launched(researcher_client, rung, fields, sentence):
+    form = filled_in(relations=[factories.make_relation().pk])
+
+    page = researcher_client.post(reverse(NEW), {**form, **fields}).content.decode()
+
+    assert sentence in page
+    assert not HarvestJob.objects.exists()
+    assert rung == []
+
+
+def test_the_form_costs_the_same_for_any_number_of_relations(researcher_client, django_assert_num_queries):
+    for _ in range(20):
+        factories.make_relation()
+
+    with django_assert_num_queries(5):  # session, user, group; LMs, relations
+        page = researcher_client.get(reverse(NEW)).content.decode()
+
+    assert page.count('name="relations"') == 20
+
+
+def test_a_launch_page_costs_the_same_for_any_number_of_harvests(researcher_client, django_assert_max_num_queries):
+    error = "The LM is not at home."
+    launch = make_launch(
+        *["queued"] * 20, *["failed"] * 10, error=error, language_model=factories.make_language_model()
+    )
+
+    with django_assert_max_num_queries(15):
+        page = researcher_client.get(launch.get_absolute_url()).content.decode()
+    with django_assert_max_num_queries(10):
+        answer = researcher_client.get(reverse("kgharvest:launch_api", args=[launch.pk])).json()
+
+    assert page.count(error) == 10
+    assert (answer["is_unfinished"], answer["n_over"], answer["n_jobs"], len(answer["jobs"])) == (True, 10, 30, 30)
+
+
+def test_the_api_lists_what_the_page_shows(researcher_client):
+    launch = make_launch("queued", "failed", "queued")
+
+    answer = researcher_client.get(reverse("kgharvest:launch_api", args=[launch.pk]), {"status": "failed"}).json()
+
+    assert [job["status"] for job in answer["jobs"]] == ["failed"]
+
+
+def test_a_launch_is_cancelled_and_its_failures_retried_as_one(researcher_client, rung):
+    launch = make_launch("queued", "queued", "failed")
+
+    page = researcher_client.post(reverse("kgharvest:launch_cancel", args=[launch.pk]), follow=True).content.decode()
+    assert "2 harvests cancelled." in page
+    page = researcher_client.post(reverse("kgharvest:launch_retry", args=[launch.pk]), follow=True).content.decode()
+    assert "1 harvest queued again." in page
+
+    assert sorted(launch.jobs.values_list("status", flat=True)) == ["cancelled", "cancelled", "queued"]
+
+
+def test_one_harvest_is_cancelled_from_the_launch_and_leads_back(researcher_client):
+    launch = make_launch("queued", "queued")
+    job = launch.jobs.first()
+
+    response = researcher_client.post(reverse("kgharvest:harvest_cancel", args=[job.pk]), {"from_launch": "1"})
+
+    assert response.url == launch.get_absolute_url()
+    job.refresh_from_db()
+    assert job.status == "cancelled"
+
+
+@pytest.mark.parametrize("name", ["launch_cancel", "launch_retry"])
+def test_a_launch_is_not_changed_by_a_link(researcher_client, name):
+    assert researcher_client.get(reverse(f"kgharvest:{name}", args=[make_launch("queued").pk])).status_code == 405
+
+
+def test_annotators_see_no_launch(client):
+    launch = make_launch("queued")
+    client.force_login(factories.make_user())
+
+    assert client.get(launch.get_absolute_url()).status_code == 403
+    assert client.get(reverse("kgharvest:launch_api", args=[launch.pk])).status_code == 403
+    assert client.get(reverse("kgharvest:launch_list")).status_code == 403
+
+
+def test_the_list_of_launches_counts_their_harvests(researcher_client, django_assert_num_queries):
+    for _ in range(5):
+        make_launch("queued", "failed", "succeeded")
+
+    with django_assert_num_queries(5):  # session, user, group; count, launches
+        response = researcher_client.get(reverse("kgharvest:launch_list"))
+
+    assert {(one.n_jobs, one.n_over, one.n_failed) for one in response.context["page_obj"]} == {(3, 2, 1)}
