@@ -228,6 +228,8 @@ SPECTACULAR_SETTINGS = {
 
 # What other apps add to the start page: functions of the request.
 HOME_CONTEXT = ["annotation.views.home.home_context", "evaluation.views.home.home_context"]
+# What pages of rounds show and evaluation computes, for apps that may not import it.
+ROUND_STATISTICS = {"agreement": "evaluation.live.agreement", "rate": "evaluation.metrics.intervals.rate"}
 
 # Jobs. The broker only rings the bell: what a job is and who works on it is in the database (kgharvest.services.jobs).
 JOB_RUNNERS = {

@@ -135,10 +135,10 @@ def release_expired(now: datetime) -> None:
     # Both rows are locked or passed over, so that two callers share the work and never wait for each other.
     leases = list(expired.select_for_update(skip_locked=True, of=("self", "task"), no_key=True)[:RELEASED_AT_ONCE])
     if leases:
-        _release(leases)
+        release(leases)
 
 
-def _release(leases: Sequence[Assignment]) -> None:
+def release(leases: Sequence[Assignment]) -> None:
     Assignment.objects.filter(pk__in=[lease.pk for lease in leases]).update(status=Assignment.Status.EXPIRED)
     for task_id, n in Counter(lease.task_id for lease in leases).items():
         JudgmentTask.objects.without_gold().filter(pk=task_id).update(n_leased=F("n_leased") - n)
