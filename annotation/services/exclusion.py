@@ -19,6 +19,7 @@ from django.utils import timezone
 from annotation.models import Annotator, Assignment, Exclusion, Judgment, JudgmentTask, Round
 from annotation.services.assignment import lock, release
 from annotation.services.events import record_event
+from annotation.services.quality import set_status
 from annotation.services.settling import add_counts, settle
 from kgharvest.errors import DomainError
 
@@ -81,7 +82,7 @@ def _decide_exclusion(annotator: Annotator, reason: str, by, effect: dict) -> Ex
         return in_force
     if annotator.status == Annotator.Status.EXCLUDED:
         raise BeingReinstated(f"{annotator.code} is being reinstated; reinstate once more to finish that first.")
-    _set_status(annotator, Annotator.Status.EXCLUDED)
+    set_status(annotator, Annotator.Status.EXCLUDED)
     _give_back_leases(annotator)
     n_judgments = Judgment.objects.counted().filter(annotator=annotator).count()
     record_event(annotator.round, "excluded", by=by, annotator=annotator, reason=reason, n_judgments=n_judgments)
@@ -109,7 +110,7 @@ def _end_reinstatement(exclusion: Exclusion, by) -> None:
     annotator = _lock(exclusion.annotator)
     if annotator.status != Annotator.Status.EXCLUDED:  # somebody else has ended it
         return
-    _set_status(annotator, Annotator.Status.ACTIVE)
+    set_status(annotator, Annotator.Status.ACTIVE)
     exclusion.refresh_from_db()
     counts = {name: getattr(exclusion, name) for name in ("n_counted_again", "n_left_out")}
     record_event(annotator.round, "reinstated", by=by, annotator=annotator, **counts)
@@ -119,10 +120,6 @@ def _lock(annotator: Annotator) -> Annotator:
     # The round too: imports and other exclusions move the same counters.
     Round.objects.select_for_update(of=("self",), no_key=True).get(pk=annotator.round_id)
     return lock(annotator)
-
-
-def _set_status(annotator: Annotator, status: str) -> None:
-    Annotator.objects.filter(pk=annotator.pk).update(status=status, status_since=timezone.now())
 
 
 def _give_back_leases(annotator: Annotator) -> None:

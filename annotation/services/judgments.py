@@ -15,6 +15,7 @@ from django.db.models import F
 
 from annotation.models import Annotator, Assignment, Judgment, JudgmentTask, Label, Round
 from annotation.services.assignment import check_active, check_open, lock
+from annotation.services.quality import look_at
 from annotation.verdicts import majority
 from kgharvest.errors import DomainError
 
@@ -114,6 +115,7 @@ def _store(annotator: Annotator, answer: Answer, now: datetime) -> Judgment:
     judgment.save(force_insert=True)
     if judgment.is_counted:
         recount_verdict(answer.task_id, annotator.round)
+    look_at(annotator, annotator.n_judged + 1)
     return judgment
 
 
