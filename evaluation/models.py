@@ -27,7 +27,8 @@ class ReportQuerySet(models.QuerySet):
 class Report(models.Model):
     """What was true of a round when it was reported. `document` is the report's JSON; pages and files only render it.
 
-    headline: what lists show of the document. method: how verdicts, intervals and agreement were computed, in plain sentences.
+    headline: what lists show of the document. method: how verdicts, intervals and agreement were computed, in plain
+    sentences.
     """
 
     round = models.ForeignKey(Round, on_delete=models.PROTECT, related_name="reports")
