@@ -2,13 +2,16 @@
 
 from django.urls import path
 
-from evaluation.views import reports
+from evaluation.views import compare, reports, tuples
 
 app_name = "evaluation"
 
 urlpatterns = [
     path("rounds/<slug:name>/report/", reports.report_new, name="report_new"),
     path("reports/", reports.report_list, name="report_list"),
+    path("reports/compare/", compare.compare, name="compare"),
     path("reports/<int:pk>/", reports.report_detail, name="report"),
     path("reports/<int:pk>/report.<slug:file_format>", reports.report_file, name="report_file"),
+    path("reports/<int:pk>/tables/<slug:name>.csv", reports.table_file, name="table_file"),
+    path("reports/<int:pk>/tuples/", tuples.tuples, name="tuples"),
 ]

@@ -1,94 +1,173 @@
-"""The tables of a report. Writers and pages lay the same tables out in their own way."""
+"""What a table of a report is, whatever file or page it ends in. Writers lay the same tables out in their own way."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
 from typing import Any, NamedTuple
 
 Document = Mapping[str, Any]
 
-MOST_ANNOTATORS_IN_MATRIX = 20  # as many columns as a page can hold
+DASH = "–"
+SUBCOLUMNS = ("accepted", "rejected", "low", "high", "n")
 
 
-class ColumnGroup(NamedTuple):
-    """An LM and the settings under it."""
+class Kind(Enum):
+    """What the values of a column are. SHARE: in [0, 1]. POINTS: a difference of shares. RATES: `Rates`."""
 
-    model: str
-    settings: list[str]
+    TEXT = auto()
+    COUNT = auto()
+    NUMBER = auto()
+    SHARE = auto()
+    COEFFICIENT = auto()
+    POINTS = auto()
+    P = auto()
+    RATES = auto()
+
+
+class Rates(NamedTuple):
+    """A cell of the paper's tables: shares of accepted and rejected tuples, 95 % interval of the first, statements.
+
+    mark: of the footnote that the cell needs, or empty.
+    """
+
+    accepted: float | None
+    rejected: float | None
+    low: float | None = None
+    high: float | None = None
+    n: int | None = None
+    mark: str = ""
+
+    def __str__(self) -> str:
+        return f"{short(self.accepted)} / {short(self.rejected)}{self.mark}"
+
+
+class Column(NamedTuple):
+    """group: the heading above it that neighbouring columns share, e.g. the LM above its settings."""
+
+    title: str
+    kind: Kind = Kind.TEXT
+    group: str = ""
+
+
+class Row(NamedTuple):
+    """One value per column. is_summary: an average, set off from the rows above it."""
+
+    values: tuple[Any, ...]
+    is_summary: bool = False
 
 
 @dataclass(frozen=True)
-class CellTable:
-    """Relations as rows, LM and setting as columns: the shape of the paper's Table 5.
+class Table:
+    """name: identifies it in files and addresses. origin: what its numbers rest on where that is not people."""
 
-    rows: relation name and its cells, as in the report's JSON, None where the relation was not sampled.
-    averages: the totals in the order of the columns.
-    """
-
-    groups: list[ColumnGroup]
-    rows: list[tuple[str, list[Mapping[str, Any] | None]]]
-    averages: list[Mapping[str, Any]]
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...] = field(default=())
+    origin: str = ""
 
     @property
-    def columns(self) -> list[str]:
-        return [f"{group.model} · {setting}" for group in self.groups for setting in group.settings]
+    def caption(self) -> str:
+        return f"{self.title} ({self.origin})" if self.origin else self.title
+
+    @property
+    def groups(self) -> list[tuple[str, int]]:
+        """The headings above the columns with the number of columns under each; empty if there are none."""
+        spans: list[tuple[str, int]] = []
+        for column in self.columns:
+            if spans and column.group and spans[-1][0] == column.group:
+                spans[-1] = (column.group, spans[-1][1] + 1)
+            else:
+                spans.append((column.group, 1))
+        return spans if any(title for title, _ in spans) else []
+
+    @property
+    def laid_out(self) -> Iterator[dict[str, Any]]:
+        """Yield the rows with each value beside its column, for templates."""
+        for row in self.rows:
+            yield {"is_summary": row.is_summary, "cells": list(self.cells(row))}
+
+    def texts(self) -> Iterator[tuple[bool, list[str]]]:
+        """Yield each row as it is read, with whether it is a summary."""
+        for row in self.rows:
+            yield row.is_summary, [text_of(value, column.kind) for value, column in self.cells(row)]
+
+    def cells(self, row: Row) -> Iterator[tuple[Any, Column]]:
+        return zip(row.values, self.columns, strict=True)
 
 
-def cell_table(document: Document) -> CellTable:
-    averages = document["totals"]
-    keys = [(total["model"], total["setting"]) for total in averages]
-    cells = {(cell["relation"], cell["model"], cell["setting"]): cell for cell in document["cells"]}
-    relations = sorted({cell["relation"] for cell in document["cells"]})
-    return CellTable(
-        groups=[
-            ColumnGroup(name_of(model), [name_of(setting) for _, setting in group])
-            for model, group in groupby(keys, key=lambda key: key[0])
-        ],
-        rows=[(relation, [cells.get((relation, *key)) for key in keys]) for relation in relations],
-        averages=averages,
+def split_rates(table: Table) -> Table:
+    """Return the table with one number per cell: accepted, rejected, low, high and n where `Rates` were."""
+    columns = tuple(_flatten([_columns_of(column) for column in table.columns]))
+    rows = tuple(
+        Row(tuple(_flatten([_values_of(value, column) for value, column in table.cells(row)])), row.is_summary)
+        for row in table.rows
     )
+    return replace(table, columns=columns, rows=rows)
 
 
-def name_of(model_or_setting: str | None) -> str:
-    return "not named" if model_or_setting is None else model_or_setting
+def _flatten(parts: Iterable[Iterable[Any]]) -> list[Any]:
+    return [value for part in parts for value in part]
+
+
+def _columns_of(column: Column) -> list[Column]:
+    if column.kind is not Kind.RATES:
+        return [column]
+    group = " · ".join(filter(None, [column.group, column.title]))
+    return [Column(title, Kind.COUNT if title == "n" else Kind.SHARE, group) for title in SUBCOLUMNS]
+
+
+def _values_of(value: Any, column: Column) -> list[Any]:
+    if column.kind is not Kind.RATES:
+        return [value]
+    return [getattr(value, title, None) for title in SUBCOLUMNS]
+
+
+# -- how values read ---------------------------------------------------------------------------------------------------
 
 
 def short(share: float | None) -> str:
     """Return a share or coefficient with two digits as papers print it: .73, -.05, 1.00; a dash for None."""
     if share is None:
-        return "–"
+        return DASH
     return f"{share:.2f}".replace("0.", ".", 1) if abs(share) < 0.995 else f"{share:.2f}"
 
 
-def agreement_in_words(alpha: Mapping[str, Any]) -> str:
-    """Return alpha with its interval, or why there is none."""
-    if alpha["value"] is None:
-        return f"not defined: {alpha['reason']}"
-    interval = f" ({short(alpha['low'])} to {short(alpha['high'])})" if alpha["low"] is not None else ""
-    return f"{short(alpha['value'])}{interval} over {alpha['n_units']} statements"
+def short_p(p: float | None) -> str:
+    """Return a p as papers print it: three digits below .10, else two."""
+    if p is None:
+        return DASH
+    if p < 0.001:
+        return "< .001"
+    text = f"{p:.3f}" if p < 0.0995 else f"{p:.2f}"
+    return text.removeprefix("0") if p < 0.995 else text
 
 
-def agreement_matrix(document: Document) -> list[tuple[str, list[Mapping[str, Any] | None]]]:
-    """Return annotators as rows and, in the same order, as columns; None where two share no statement.
-
-    Empty if nobody shares one, or if there are too many annotators for a page.
-    """
-    codes = [annotator["annotator"] for annotator in document["annotators"]]
-    if len(codes) > MOST_ANNOTATORS_IN_MATRIX or not document["annotator_pairs"]:
-        return []
-    pairs = {frozenset((pair["a"], pair["b"])): pair for pair in document["annotator_pairs"]}
-    return [(code, [pairs.get(frozenset((code, other))) for other in codes]) for code in codes]
+def points(difference: float | None) -> str:
+    """Return a difference of shares in percentage points, signed."""
+    return DASH if difference is None else f"{100 * difference:+.1f}".replace("-", "−")
 
 
-def footnotes(document: Document) -> list[str]:
-    """Return what stands under the table, in every format."""
-    return [
-        "Accepted / rejected share per cell; averages over relations.",
-        f"{document['n_judgments']} judgments, {document['n_complete']} of {document['n_tasks']} statements complete.",
-        f"Krippendorff's alpha: {agreement_in_words(document['alpha'])}; "
-        f"without Unjudgeable: {agreement_in_words(document['alpha_without_unjudgeable'])}; "
-        f"percent agreement: {short(document['percent_agreement'])}.",
-        *document["notes"],
-    ]
+TEXTS = {
+    Kind.COUNT: lambda value: f"{value:,}",
+    Kind.NUMBER: lambda value: f"{value:.4g}",
+    Kind.SHARE: short,
+    Kind.COEFFICIENT: short,
+    Kind.POINTS: points,
+    Kind.P: short_p,
+}
+
+
+def text_of(value: Any, kind: Kind) -> str:
+    return DASH if value is None or value == "" else TEXTS.get(kind, str)(value)
+
+
+def interval(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f"{short(low)} to {short(high)}"
+
+
+def name_of(model_or_setting: str | None) -> str:
+    return "not named" if model_or_setting is None else model_or_setting

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST
 
 from annotation.models import Round
 from evaluation.models import Report
-from evaluation.reports.tables import agreement_in_words, agreement_matrix, cell_table, footnotes
+from evaluation.reports.contents import report_tables
+from evaluation.reports.contents.paper import cells_by_relation, relation_table
+from evaluation.reports.tables import Document
 from evaluation.reports.writers import FORMATS
+from evaluation.reports.writers.plain import table_csv
 from evaluation.services.reports import create_report
 from kgharvest.access import researcher_required
 from kgharvest.views.lists import page_of, sort_key, sorted_by
 
 REPORT_COLUMNS = {"round": "round__name", "study": "round__study__name", "made": "created_at"}
+MOST_RELATIONS = 60  # shown at first: a page of 487 relations times eight columns is slow to read and to load
 
 
 @researcher_required
@@ -35,30 +43,68 @@ def report_new(request: HttpRequest, name: str) -> HttpResponse:
     return redirect(create_report(round, by=request.user))
 
 
+def find_report(request: HttpRequest, pk: int) -> Report:
+    reports = Report.objects.visible_to(request.user).select_related("round", "created_by")
+    return get_object_or_404(reports, pk=pk)
+
+
 @researcher_required
 def report_detail(request: HttpRequest, pk: int) -> HttpResponse:
-    reports = Report.objects.visible_to(request.user).select_related("round", "created_by")
-    report = get_object_or_404(reports, pk=pk)
+    report = find_report(request, pk)
     document = report.document
+    tables = report_tables(document)
     context = {
         "report": report,
         "document": document,
-        "table": cell_table(document),
-        "footnotes": footnotes(document),
-        "alpha": agreement_in_words(document["alpha"]),
-        "alpha_without_unjudgeable": agreement_in_words(document["alpha_without_unjudgeable"]),
-        "agreement_matrix": agreement_matrix(document),
+        "tables": {table.name.replace("-", "_"): table for table in tables},
+        "all_tables": tables,
+        **relations_shown(document, everything="all" in request.GET),
         "formats": FORMATS,
     }
     return render(request, "evaluation/report_detail.html", context)
 
 
+def relations_shown(document: Document, everything: bool) -> dict[str, Any]:
+    """Return the rows of the first table; the first ones only where there are too many for one look."""
+    rows = cells_by_relation(document)
+    shown = rows if everything else rows[:MOST_RELATIONS]
+    return {
+        "table": relation_table(document),
+        "rows": [(relation, [linked(cell) for cell in cells]) for relation, cells in shown],
+        "totals": [linked(total) for total in document["totals"]],
+        "n_relations": len(rows),
+        "n_hidden": len(rows) - len(shown),
+    }
+
+
+def linked(cell: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return a cell, or a total, with the query that names its tuples."""
+    if cell is None:
+        return None
+    keys = {key: cell.get(key) for key in ("relation", "model", "setting")}
+    return {**cell, "query": urlencode({key: value for key, value in keys.items() if value is not None})}
+
+
 @researcher_required
 def report_file(request: HttpRequest, pk: int, file_format: str) -> HttpResponse:
-    report = get_object_or_404(Report.objects.visible_to(request.user), pk=pk)
+    report = find_report(request, pk)
     if file_format not in FORMATS:
         raise Http404(f"Reports come as {', '.join(FORMATS)}.")
     asked = FORMATS[file_format]
-    response = HttpResponse(asked.write(report.document), content_type=asked.content_type)
-    response["Content-Disposition"] = f'attachment; filename="{report.document["round"]}-report.{file_format}"'
+    return as_download(asked.bytes_of(report.document), asked.content_type, f"{report.round.name}-report.{file_format}")
+
+
+@researcher_required
+def table_file(request: HttpRequest, pk: int, name: str) -> HttpResponse:
+    """One table of the report as CSV."""
+    report = find_report(request, pk)
+    table = next((table for table in report_tables(report.document) if table.name == name), None)
+    if table is None:
+        raise Http404(f"This report has no table named {name}.")
+    return as_download(table_csv(table).encode(), "text/csv; charset=utf-8", f"{report.round.name}-{name}.csv")
+
+
+def as_download(content: bytes, content_type: str, name: str) -> HttpResponse:
+    response = HttpResponse(content, content_type=content_type)
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
     return response

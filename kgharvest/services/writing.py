@@ -26,13 +26,13 @@ def check_writable(path: Path) -> None:
         raise NotWritable(f"{path} cannot be written; check that the folder {path.parent} exists and is yours.")
 
 
-def write_atomically(path: Path, lines: Iterable[str]) -> None:
+def write_atomically(path: Path, lines: Iterable[str | bytes]) -> None:
     """Write `lines` to `path`, which is the old file or the whole new one at any time."""
     check_writable(path)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with draft.open("w", encoding="utf-8", newline="") as file:
-            file.writelines(lines)
+        with draft.open("wb") as file:
+            file.writelines(line if isinstance(line, bytes) else line.encode() for line in lines)
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)

@@ -168,7 +168,8 @@ def test_comparisons_are_on_the_page_and_in_markdown_with_the_simulations_name(p
     sentence = "With lm, human and top1 are not distinguishable: 50.0 points in favour of top1 over 3 relations"
     assert f"<li>{sentence}" in page
     assert '<h2>Comparisons <strong class="simulated">simulated, not people</strong>' in page
-    assert f"## Comparisons (simulated, not people)\n\n- {sentence}" in text
+    assert "## Comparisons (simulated, not people)\n" in text
+    assert f"\n1. {sentence}" in text
 
 
 def test_statements_without_a_verdict_are_not_shared(db):

@@ -54,9 +54,10 @@ def test_a_report_shows_how_often_annotators_agree(researcher_client, report):
     page = researcher_client.get(f"/reports/{report.pk}/").text
 
     # By hand: three annotators on four statements; the first and the second agree on three of them.
-    assert page.count('title="4 statements judged by both"') == 6
-    assert 'judged by both">.75</td>' in page
-    assert "Fleiss' kappa" in page
+    matrix = page[page.index("How often each two annotators agree") :]
+    assert matrix.count('<td class="num">.75</td>') == 4
+    assert matrix.count('<td class="num">.50</td>') == 2
+    assert "Fleiss&#x27; kappa" in page
 
 
 def test_a_report_shows_no_matrix_of_more_annotators_than_fit(researcher_client, report):
@@ -65,7 +66,7 @@ def test_a_report_shows_no_matrix_of_more_annotators_than_fit(researcher_client,
 
     page = researcher_client.get(f"/reports/{report.pk}/").text
 
-    assert "judged by both" not in page
+    assert "How often each two annotators agree" not in page
     assert "there are too many for a table" in page
 
 
@@ -82,7 +83,7 @@ def test_a_report_of_a_simulated_round_says_so_beside_its_numbers(researcher_cli
 def test_an_empty_report_says_why_there_is_no_alpha(researcher_client, researcher):
     report = create_report(make_round(1, study="Animals", by=researcher))
 
-    assert "not defined: No statement has two judgments" in researcher_client.get(f"/reports/{report.pk}/").text
+    assert "No statement has two judgments" in researcher_client.get(f"/reports/{report.pk}/").text
 
 
 def test_names_are_escaped(researcher_client, researcher, report):
@@ -119,7 +120,13 @@ def test_reports_are_closed_to_annotators(client, report):
 
 @pytest.mark.parametrize(
     ("file_format", "content_type"),
-    [("json", "application/json"), ("csv", "text/csv"), ("md", "text/markdown"), ("tex", "application/x-tex")],
+    [
+        ("json", "application/json"),
+        ("csv", "text/csv"),
+        ("md", "text/markdown"),
+        ("tex", "application/x-tex"),
+        ("html", "text/html"),
+    ],
 )
 def test_a_report_is_downloaded_under_the_rounds_name(researcher_client, report, file_format, content_type):
     response = researcher_client.get(f"/reports/{report.pk}/report.{file_format}")
@@ -138,3 +145,84 @@ def test_a_superuser_sees_every_study(client, report, django_user_model):
 
     assert client.get(f"/reports/{report.pk}/").status_code == 200
     assert Round.objects.visible_to(report.created_by).count() == 1
+
+
+# -- what is behind a number -------------------------------------------------------------------------------------------
+
+
+def test_a_cell_leads_to_its_tuples_with_their_judgments(researcher_client, report):
+    page = researcher_client.get(f"/reports/{report.pk}/").text
+    cell = report.document["cells"][0]
+
+    tuples = f"/reports/{report.pk}/tuples/?relation={cell['relation']}&amp;model={cell['model']}&amp;setting=multi"
+    assert tuples in page
+    behind = researcher_client.get(tuples.replace("&amp;", "&"), {"verdict": "rejected"}, follow=True).text
+    assert behind.count('class="badge is-rejected"') == 1
+    assert behind.count('<span class="said">') == 3
+
+
+def test_the_tuples_take_the_same_queries_for_more_of_them(researcher_client, researcher, django_assert_num_queries):
+    reports = [create_report(make_round(n, study="Animals", by=researcher)) for n in (2, 40)]
+    researcher_client.get("/reports/")
+
+    for report in reports:
+        with django_assert_num_queries(9):
+            researcher_client.get(f"/reports/{report.pk}/tuples/")
+
+
+def test_a_long_report_shows_its_first_relations_and_where_the_rest_is(researcher_client, report):
+    report.document["cells"] = [report.document["cells"][0] | {"relation": f"r{number:03}"} for number in range(487)]
+    report.save()
+
+    page = researcher_client.get(f"/reports/{report.pk}/").text
+
+    assert "Show all 487 relations" in page
+    assert "r486" not in page
+    assert "r486" in researcher_client.get(f"/reports/{report.pk}/?all").text
+
+
+def test_every_table_is_a_file(researcher_client, report):
+    response = researcher_client.get(f"/reports/{report.pk}/tables/agreement.csv")
+
+    assert response.content.startswith(b"measure,")
+    assert researcher_client.get(f"/reports/{report.pk}/tables/nothing.csv").status_code == 404
+
+
+# -- side by side ------------------------------------------------------------------------------------------------------
+
+
+def test_two_reports_are_compared(researcher_client, report):
+    other = create_report(report.round)
+
+    page = researcher_client.get("/reports/compare/", {"a": report.pk, "b": other.pk}).text
+
+    assert page.count(".75 / .25") == 4  # both reports, cell and average
+    assert "Nothing can be tested" in page  # one relation
+
+
+def test_a_report_is_laid_beside_the_papers_table(researcher_client, report):
+    report.document["cells"] = [
+        report.document["cells"][0] | {"relation": relation, "setting": "multi"} for relation in ("Help", "A do B at")
+    ]
+    report.save()
+
+    page = researcher_client.get("/reports/compare/", {"a": report.pk, "b": "paper"}).text
+
+    assert ".97 / .03" in page  # A DO B AT by RoBERTa-large with multi
+    assert "roberta-large (Hao et al. (2023))" in page
+    assert "as printed in the paper" in page
+
+
+def test_reports_without_a_common_relation_say_so(researcher_client, report):
+    page = researcher_client.get("/reports/compare/", {"a": report.pk, "b": "paper"}).text
+
+    assert "share no relation by name" in page
+
+
+def test_a_report_of_another_study_cannot_be_compared(researcher_client, report):
+    secret = create_report(make_round(study="Others", by=make_researcher()))
+
+    response = researcher_client.get("/reports/compare/", {"a": report.pk, "b": secret.pk})
+
+    assert response.status_code == 404
+    assert researcher_client.get(f"/reports/{secret.pk}/tuples/").status_code == 404

@@ -2,15 +2,21 @@
 
 import csv
 import io
+import re
 import shutil
 import subprocess
 
+import openpyxl
 import pytest
 from django.core.management import CommandError, call_command
 
 from evaluation.documents import CellKey, Evidence, Pattern, VerdictCounts, build_document
-from evaluation.reports.tables import cell_table, short
-from evaluation.reports.writers import FORMATS, latex_text
+from evaluation.reports.contents import report_tables
+from evaluation.reports.contents.paper import relation_table
+from evaluation.reports.tables import short, split_rates
+from evaluation.reports.writers import FORMATS
+from evaluation.reports.writers.latex import latex_text
+from evaluation.reports.writers.plain import table_csv
 from tests.factories import judge_all, make_round
 
 
@@ -46,20 +52,42 @@ def test_shares_are_printed_as_in_papers(share, printed):
 
 
 def test_the_table_has_relations_as_rows_and_lms_with_settings_as_columns():
-    table = cell_table(make_document())
+    table = relation_table(make_document())
 
-    assert table.columns == ["big · human", "big · multi", "small · multi"]
-    assert [(relation, [cell and cell["accepted"] for cell in cells]) for relation, cells in table.rows] == [
-        ("can_do", [5, 8, None]),
-        ("capital", [None, None, 10]),
+    assert table.groups == [("", 1), ("big", 2), ("small", 1)]
+    assert [column.title for column in table.columns] == ["relation", "human", "multi", "multi"]
+    assert [texts for _, texts in table.texts()] == [
+        ["can_do", ".50 / .40", ".80 / .20", "–"],
+        ["capital", "–", "–", "1.00 / .00"],
+        ["average", ".50 / .40", ".80 / .20", "1.00 / .00"],
     ]
+
+
+def test_cells_with_incomplete_statements_are_marked_and_explained():
+    table = relation_table(make_document({CellKey("can_do", "big", "multi"): VerdictCounts(1, 1, 0, 3)}))
+
+    assert next(table.texts()) == (False, ["can_do", ".50 / .50†"])
+    assert any(note.startswith("† ") for note in table.notes)
+
+
+def test_rates_split_into_one_number_per_cell():
+    table = split_rates(relation_table(make_document()))
+
+    assert [(column.group, column.title) for column in table.columns[1:6]] == [
+        ("big · human", title) for title in ("accepted", "rejected", "low", "high", "n")
+    ]
+    assert table.rows[0].values[1:3] == (0.5, 0.4)
+    assert table.rows[0].values[11:] == (None,) * 5
+
+
+# -- Markdown and LaTeX ------------------------------------------------------------------------------------------------
 
 
 def test_markdown():
     lines = FORMATS["md"].write(make_document()).splitlines()
 
     assert lines[0] == r"# pilot\_1"
-    assert lines[2:7] == [
+    assert lines[4:9] == [
         r"| relation | big · human | big · multi | small · multi |",
         r"| --- | ---: | ---: | ---: |",
         r"| can\_do | .50 / .40 | .80 / .20 | – |",
@@ -71,7 +99,7 @@ def test_markdown():
 def test_latex():
     text = FORMATS["tex"].write(make_document())
 
-    assert r"\multicolumn{2}{c}{big} & \multicolumn{1}{c}{small} \\" in text
+    assert r" & \multicolumn{2}{c}{big} & \multicolumn{1}{c}{small} \\" in text
     assert r"\cmidrule(lr){2-3}\cmidrule(lr){4-4}" in text
     assert r"can\_do & .50 / .40 & .80 / .20 & -- \\" in text
 
@@ -82,13 +110,35 @@ def test_latex_escapes_what_is_special():
     )
 
 
+def test_no_latex_row_starts_with_an_argument_of_the_one_before():
+    assert latex_text("[2ex] *\nb") == "{[}2ex{]} {*} b"
+
+
+def test_latex_balances_its_environments_and_columns():
+    cells = {CellKey(f"r{number}", "big", "multi"): VerdictCounts(1) for number in range(60)}
+
+    text = FORMATS["tex"].write(make_document(cells))
+
+    for environment in set(re.findall(r"\\begin{(\w+)}", text)):
+        assert text.count(f"\\begin{{{environment}}}") == text.count(f"\\end{{{environment}}}")
+    assert "longtable" in text
+
+
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no TeX is installed")
-def test_latex_compiles(tmp_path):
-    table = FORMATS["tex"].write(make_document())
-    source = "\\documentclass{article}\\usepackage{booktabs}\\begin{document}\n" + table + "\\end{document}\n"
+@pytest.mark.parametrize("n_relations", [2, 60])
+def test_latex_compiles(tmp_path, n_relations):
+    cells = {CellKey(f"[r_{number}] &", "b|g", "mul~ti"): VerdictCounts(1) for number in range(n_relations)}
+    tables = FORMATS["tex"].write(make_document(cells))
+    preamble = (
+        r"\documentclass{article}\usepackage{booktabs,longtable}\usepackage[utf8]{inputenc}\usepackage[T1]{fontenc}"
+    )
+    source = preamble + "\\begin{document}\n" + tables + "\\end{document}\n"
     (tmp_path / "report.tex").write_text(source)
 
     subprocess.run(["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "report.tex"], cwd=tmp_path, check=True)
+
+
+# -- CSV ---------------------------------------------------------------------------------------------------------------
 
 
 def test_csv_has_one_row_per_cell():
@@ -110,15 +160,105 @@ def test_no_csv_cell_starts_a_formula(start):
     assert {row["relation"][0], row["model"][0], row["setting"][0]} == {"'"}
 
 
+@pytest.mark.parametrize("name", ["relations", "settings", "agreement"])
+def test_every_table_comes_as_csv_with_full_numbers(name):
+    tables = {table.name: table for table in report_tables(make_document())}
+
+    rows = list(csv.reader(io.StringIO(table_csv(tables[name]))))
+
+    assert {len(row) for row in rows} == {len(rows[0])}
+
+
+# -- XLSX --------------------------------------------------------------------------------------------------------------
+
+
+def workbook_of(document):
+    return openpyxl.load_workbook(io.BytesIO(FORMATS["xlsx"].bytes_of(document)))
+
+
+def test_a_workbook_has_a_sheet_per_table_with_numbers_as_numbers():
+    workbook = workbook_of(make_document())
+
+    assert workbook.sheetnames == [table.name for table in report_tables(make_document())]
+    sheet = workbook["relations"]
+    assert [cell.value for cell in sheet[1]][:3] == ["relation", "big · human: accepted", "big · human: rejected"]
+    assert (sheet["B2"].value, sheet["B2"].data_type, sheet["B2"].number_format) == (0.5, "n", "0.0%")
+    assert sheet["F2"].value == 10
+    assert sheet["L2"].value is None  # not sampled: an empty cell, not a dash among numbers
+    assert sheet.freeze_panes == "B2"
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "http://"])
+def test_no_cell_of_a_workbook_is_a_formula_or_a_link(start):
+    workbook = workbook_of(make_document({CellKey(f"{start}1+1", f"{start}lm", f"{start}s"): VerdictCounts(1)}))
+
+    cells = [cell for sheet in workbook for row in sheet for cell in row]
+    assert workbook["relations"]["A2"].value == f"{start}1+1"
+    assert {cell.data_type for cell in cells} <= {"s", "n", "inlineStr"}
+    assert not any(cell.hyperlink for cell in cells)
+
+
+# -- HTML --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_to_keep_asks_nobody_for_anything():
+    page = FORMATS["html"].write(make_document())
+
+    assert re.findall(r"(?:https?:)?//[\w.]", page) == []
+    assert "<script" not in page
+    assert ".50 / .40" in page
+
+
+# -- what holds of all -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("file_format", FORMATS)
+def test_the_same_report_is_the_same_bytes(file_format):
+    document = {**make_document(), "created_at": "2026-01-02T03:04:05+00:00"}
+
+    assert FORMATS[file_format].bytes_of(document) == FORMATS[file_format].bytes_of(document)
+
+
+def texts_of(file_format: str, document) -> str:
+    """Return what a reader of the file reads."""
+    if file_format != "xlsx":
+        return FORMATS[file_format].bytes_of(document).decode()
+    return "\n".join(str(cell.value) for sheet in workbook_of(document) for row in sheet for cell in row)
+
+
 @pytest.mark.parametrize("file_format", FORMATS)
 def test_simulated_judgments_are_named_in_every_format(file_format):
-    assert "simulated" in FORMATS[file_format].write(make_document(source="simulated"))
+    assert "simulated" in texts_of(file_format, make_document(source="simulated"))
+
+
+@pytest.mark.parametrize("file_format", ["html", "xlsx", "tex", "md", "json"])
+def test_comparisons_agreement_and_annotators_are_in_every_format(file_format):
+    cells = {
+        CellKey(relation, "big", setting): VerdictCounts(n, 10 - n)
+        for relation, setting, n in [("r", "human", 2), ("r", "multi", 8), ("s", "human", 3), ("s", "multi", 4)]
+    }
+    annotators = {"Ann": {"n_judgments": 4, "true": 1, "false": 2, "unjudgeable": 1}}
+
+    text = texts_of(file_format, make_document(cells, annotators=annotators))
+
+    assert all(
+        words in text for words in ("not distinguishable", "Krippendorff" if file_format != "json" else "alpha", "Ann")
+    )
 
 
 def test_cells_of_imported_judgments_may_name_no_lm():
     text = FORMATS["md"].write(make_document({CellKey("can_do", None, None): VerdictCounts(1)}))
 
     assert "not named · not named" in text
+
+
+@pytest.mark.parametrize("file_format", FORMATS)
+def test_a_round_without_judgments_is_reported_in_every_format(file_format):
+    cells = {CellKey("can_do", "big", "multi"): VerdictCounts(0, 0, 0, 3)}
+
+    text = texts_of(file_format, make_document(cells, n_complete=0, n_judgments=0, patterns=[]))
+
+    assert "nan" not in text.casefold().replace("annotator", "")
 
 
 # -- the command -------------------------------------------------------------------------------------------------------
@@ -128,11 +268,30 @@ def test_cells_of_imported_judgments_may_name_no_lm():
 @pytest.mark.parametrize("file_format", FORMATS)
 def test_report_prints_every_format(file_format):
     judge_all(make_round(1, name="pilot"), ["true"], ["true"], ["false"])
-    out = io.StringIO()
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="")
 
     call_command("report", "--round", "pilot", "--format", file_format, stdout=out)
 
-    assert "1.00" in out.getvalue() or '"accuracy": 1.0' in out.getvalue() or ",1.0," in out.getvalue()
+    printed = out.buffer.getvalue()
+    assert printed.startswith(b"PK") or any(words in printed for words in (b"1.00", b'"accuracy": 1.0', b",1.0,"))
+
+
+@pytest.mark.django_db
+def test_report_prints_any_table_as_csv():
+    make_round(1, name="pilot")
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="")
+
+    call_command("report", "--round", "pilot", "--format", "csv", "--table", "agreement", stdout=out)
+
+    assert out.buffer.getvalue().startswith(b"measure,value,low,high")
+
+
+@pytest.mark.django_db
+def test_a_table_that_a_report_lacks_is_refused_with_those_it_has():
+    make_round(1, name="pilot")
+
+    with pytest.raises(CommandError, match="no table 'nothing'; it has agreement, "):
+        call_command("report", "--round", "pilot", "--format", "csv", "--table", "nothing")
 
 
 @pytest.mark.django_db

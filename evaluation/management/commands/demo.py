@@ -15,7 +15,8 @@ from django.urls import reverse
 
 from annotation.models import Round
 from evaluation.models import Report
-from evaluation.reports.writers import write_markdown
+from evaluation.reports.contents import report_tables
+from evaluation.reports.writers.plain import markdown_of
 from evaluation.services import demo
 from evaluation.services.demo import Login
 from kgharvest.errors import DomainError
@@ -26,6 +27,7 @@ from kgharvest.supervision import Supervisor
 HOST = "127.0.0.1"
 LOOK_EVERY_S = 0.3
 MOST_WORKERS = 4
+SHOWN = ("relations", "comparisons")  # of the report's tables
 
 
 class HarvestFailed(DomainError):
@@ -58,7 +60,8 @@ class Command(DomainCommand):
         self.say(f"Ready: a round for people, {round}, and one judged by a simulation, not people, {report.round}")
         self.print_logins(logins)
         if once:
-            self.stdout.write("\n" + write_markdown(report.document))
+            shown = [table for table in report_tables(report.document) if table.name in SHOWN]
+            self.stdout.write("\n" + markdown_of(report.document["round"], shown))
         else:
             self.print_addresses(round, report)
             self.serve(programs)

@@ -1,28 +1,47 @@
-"""`report --round NAME [--format json/csv/md/tex] [--output F]`"""
+"""`report --round NAME [--format json/csv/md/tex/html/xlsx] [--table T] [--output F]`"""
 
 from pathlib import Path
 
 from annotation.services.rounds import find_round
+from evaluation.reports.contents import report_tables
 from evaluation.reports.writers import FORMATS
+from evaluation.reports.writers.plain import table_csv
 from evaluation.services.reports import create_report
+from kgharvest.errors import DomainError
 from kgharvest.management.command import DomainCommand
 from kgharvest.services.writing import check_writable, write_atomically
 
 
+class NoSuchTable(DomainError):
+    """A table that the report does not have."""
+
+
 class Command(DomainCommand):
-    help = "Report what people said about a round: accuracy with intervals, agreement. The report is kept."
+    help = "Report what people said about a round: accuracy with intervals, agreement, tests. The report is kept."
 
     def add_arguments(self, parser):
         parser.add_argument("--round", required=True, metavar="NAME")
         parser.add_argument("--format", dest="file_format", choices=list(FORMATS), default="json")
+        parser.add_argument("--table", metavar="T", help="with --format csv: a table by name, e.g. comparisons")
         parser.add_argument("--output", type=Path, metavar="F", help="write to a file instead of standard output")
 
-    def handle(self, *, round, file_format, output, **options):
+    def handle(self, *, round, file_format, table, output, **options):
+        if table and file_format != "csv":
+            raise NoSuchTable("--table chooses a table for --format csv; the other formats hold all tables.")
         if output:
             check_writable(output)
-        report = create_report(find_round(round))
-        text = FORMATS[file_format].write(report.document)
+        document = create_report(find_round(round)).document
+        content = csv_of(document, table) if table else FORMATS[file_format].bytes_of(document)
         if output:
-            write_atomically(output, [text])
+            write_atomically(output, [content])
         else:
-            self.stdout.write(text, ending="")
+            self.stdout.flush()
+            self.stdout.buffer.write(content)
+            self.stdout.buffer.flush()
+
+
+def csv_of(document, name: str) -> bytes:
+    tables = {table.name: table for table in report_tables(document)}
+    if name not in tables:
+        raise NoSuchTable(f"The report has no table {name!r}; it has {', '.join(sorted(tables))}.")
+    return table_csv(tables[name]).encode()

@@ -1,0 +1,67 @@
+"""JSON, CSV and Markdown."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterable, Sequence
+
+from evaluation.reports.contents import report_tables
+from evaluation.reports.contents.paper import cell_list
+from evaluation.reports.tables import Document, Kind, Table, split_rates
+from kgharvest.services.writing import inert
+
+LISTS = ("cells", "size-curves", "calibration")  # for programs: a page of text would drown in them
+
+
+def write_json(document: Document) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+# -- CSV ---------------------------------------------------------------------------------------------------------------
+
+
+def write_csv(document: Document) -> str:
+    return table_csv(cell_list(document))
+
+
+def table_csv(table: Table) -> str:
+    """Return any table with full numbers: a heading, then a line per row; what was undefined is empty."""
+    flat = split_rates(table)
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer, lineterminator="\r\n")
+    writer.writerow([inert(": ".join(filter(None, [column.group, column.title]))) for column in flat.columns])
+    writer.writerows([[inert(value) for value in row.values] for row in flat.rows])
+    return buffer.getvalue()
+
+
+# -- Markdown ----------------------------------------------------------------------------------------------------------
+
+
+def write_markdown(document: Document) -> str:
+    tables = [table for table in report_tables(document) if table.name not in LISTS]
+    return markdown_of(document["round"], tables)
+
+
+def markdown_of(title: str, tables: Iterable[Table]) -> str:
+    return "\n".join([f"# {markdown_text(title)}", "", *map(_markdown_table, tables)])
+
+
+def _markdown_table(table: Table) -> str:
+    titles = [" · ".join(filter(None, [column.group, column.title])) for column in table.columns]
+    rules = ["---" if column.kind is Kind.TEXT else "---:" for column in table.columns]
+    body = [_markdown_row(texts) for _, texts in table.texts()]
+    notes = [f"{number}. {markdown_text(note)}" for number, note in enumerate(table.notes, start=1)]
+    lines = [f"## {markdown_text(table.caption)}", "", _markdown_row(titles), _markdown_row(rules), *body, ""]
+    return "\n".join([*lines, *notes, ""] if notes else lines)
+
+
+def _markdown_row(values: Sequence[str]) -> str:
+    return f"| {' | '.join(map(markdown_text, values))} |"
+
+
+def markdown_text(text: str) -> str:
+    """Return `text` so that Markdown takes it for nothing but text on one line."""
+    return re.sub(r"([\\`*_{}\[\]<>|#~])", r"\\\1", " ".join(text.split()))

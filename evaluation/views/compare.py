@@ -1,0 +1,73 @@
+"""Two reports side by side, or a report beside the paper's own table."""
+
+from __future__ import annotations
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from evaluation.models import Report
+from evaluation.published import PublishedTable, load_table5
+from evaluation.reports.contents.quality import comparison_table
+from evaluation.side_by_side import (
+    Opponent,
+    comparisons_between,
+    difference_table,
+    opponent,
+    shared_relations,
+    side_by_side_table,
+)
+from kgharvest.access import researcher_required
+
+PAPER = "paper"
+PAPER_NAME = "Hao et al. (2023)"
+MOST_CHOICES = 200
+SEED = 0  # of the intervals: a comparison opened twice shows the same
+
+
+@researcher_required
+def compare(request: HttpRequest) -> HttpResponse:
+    reports = Report.objects.visible_to(request.user).for_list()
+    asked = {side: request.GET.get(side, "") for side in "ab"}
+    context = {"asked": asked, "choices": choices(reports), "paper": load_table5()}
+    if all(asked.values()):
+        a, b = (find_opponent(reports, asked[side]) for side in "ab")
+        context |= compared(a, b)
+    return render(request, "evaluation/compare.html", context)
+
+
+def choices(reports) -> list[tuple[str, str]]:
+    own = [(str(report.pk), str(report)) for report in reports[:MOST_CHOICES]]
+    return [*own, (PAPER, f"{PAPER_NAME}, Table 5, as printed in the paper")]
+
+
+def find_opponent(reports, asked: str) -> Opponent:
+    if asked == PAPER:
+        return opponent(PAPER_NAME, as_document(load_table5()))
+    report = reports.defer(None).filter(pk=asked).first() if asked.isdecimal() else None
+    if report is None:
+        raise Http404("There is no such report.")
+    return opponent(f"{report.round.name}, {report.created_at:%Y-%m-%d}", report.document)
+
+
+def as_document(table: PublishedTable) -> dict:
+    """Return a published table as far as it can be one of ours: it prints neither counts nor intervals."""
+    unknown = {"n": None, "accuracy_low": None, "accuracy_high": None, "incomplete": 0}
+    return {
+        "cells": [
+            {**key._asdict(), "accuracy": accuracy, "rejection": rejection, **unknown}
+            for key, (accuracy, rejection) in table.cells.items()
+        ]
+    }
+
+
+def compared(a: Opponent, b: Opponent) -> dict:
+    comparisons = comparisons_between(a, b, SEED)
+    return {
+        "a": a,
+        "b": b,
+        "n_shared": len(shared_relations(a, b)),
+        "table": side_by_side_table(a, b),
+        "differences": difference_table(a, b),
+        "comparisons": comparisons,
+        "comparison_table": comparison_table({"comparisons": comparisons}),
+    }
