@@ -1,10 +1,13 @@
-"""Rates of a sample, their intervals, and averages over relations."""
+"""Rates of a simple sample, their intervals, averages over relations, and differences of rates."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
+
+import numpy as np
+from scipy.special import stdtrit
 
 Z_95 = 1.959963984540054  # the 97.5 % quantile of the standard normal distribution
 
@@ -25,14 +28,18 @@ def rate(n_hits: int, n: int) -> Rate:
     return Rate(n_hits / n, low, high)
 
 
-def wilson_interval(n_hits: int, n: int, z: float = Z_95) -> tuple[float, float]:
+def wilson_interval(n_hits: int, n: int) -> tuple[float, float]:
     """Return the score interval of a proportion from a simple sample of n >= 1 (Wilson 1927), inside [0, 1]."""
-    share = n_hits / n
+    return wilson_interval_of_share(n_hits / n, n)
+
+
+def wilson_interval_of_share(share: float, n: float, z: float = Z_95) -> tuple[float, float]:
+    """Return Wilson's interval for a share seen in a sample worth `n` > 0 simple draws, a whole number or not."""
     centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
     half_width = z / (1 + z**2 / n) * math.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
-    # At 0 and n hits the bound is exact in the formula but not in floating point.
-    low = 0.0 if n_hits == 0 else centre - half_width
-    high = 1.0 if n_hits == n else centre + half_width
+    # At 0 and 1 the bound is exact in the formula but not in floating point.
+    low = 0.0 if share == 0 else centre - half_width
+    high = 1.0 if share == 1 else centre + half_width
     return low, high
 
 
@@ -40,3 +47,48 @@ def macro_average(rates: Iterable[float | None]) -> float | None:
     """Return the mean over relations, each with the same weight; relations without a rate do not take part."""
     known = [value for value in rates if value is not None]
     return sum(known) / len(known) if known else None
+
+
+def macro_interval(rates: Sequence[float]) -> tuple[float | None, float | None]:
+    """Return the interval of the mean over relations like these: Student's t over relations, cut to [0, 1].
+
+    What relations differ by and what sampling within them adds are both in their spread. Needs two relations.
+    """
+    n = len(rates)
+    if n < 2:
+        return None, None
+    mean, standard_error = float(np.mean(rates)), float(np.std(rates, ddof=1)) / math.sqrt(n)
+    if standard_error == 0:
+        return None, None
+    half_width = float(stdtrit(n - 1, 0.975)) * standard_error
+    return max(0.0, mean - half_width), min(1.0, mean + half_width)
+
+
+def mean_of_these(rates: Sequence[float], n_effective: Sequence[float]) -> Rate:
+    """Return the mean over these very relations; its interval knows only the sampling within each.
+
+    Wilson's interval for the mean, on the size of a simple sample with the mean's variance. A relation of share p from
+    a sample worth n varies by p (1 - p) / n, p drawn towards one half (Agresti and Coull 1998): at 0 or 1 it would not.
+    """
+    if not len(rates):
+        return Rate(None, None, None)
+    shares, sizes = np.asarray(rates, dtype=np.float64), np.asarray(n_effective, dtype=np.float64)  # (R,)
+    drawn_in = (shares * sizes + Z_95**2 / 2) / (sizes + Z_95**2)
+    variance = float((drawn_in * (1 - drawn_in) / (sizes + Z_95**2)).sum()) / len(shares) ** 2
+    mean = float(shares.mean())
+    middle = min(max(mean, float(drawn_in.min())), float(drawn_in.max()))
+    return Rate(mean, *wilson_interval_of_share(mean, middle * (1 - middle) / variance))
+
+
+def difference_interval(a: Rate, b: Rate) -> tuple[float | None, float | None]:
+    """Return the interval of a minus b for two independent rates, from their own intervals.
+
+    Newcombe (1998), Interval estimation for the difference between independent proportions, method 10, where the two
+    intervals are Wilson's. Too wide rather than too narrow if the two samples share statements.
+    """
+    if a.low is None or b.low is None:
+        return None, None
+    difference = a.value - b.value
+    below = math.hypot(a.value - a.low, b.high - b.value)
+    above = math.hypot(a.high - a.value, b.value - b.low)
+    return max(-1.0, difference - below), min(1.0, difference + above)
