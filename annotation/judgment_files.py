@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import chain
 from typing import Any, NamedTuple
 
-from annotation.models import Label
+from annotation.models import LONGEST_COMMENT, Label
 from kgharvest.errors import BadEntry
 from kgharvest.services.reading import fault_of_entities
 
 REQUIRED = ("relation", "entities", "annotator", "label")
-OPTIONAL = ("model", "setting", "seconds", "judged_at")
 LABELS = {label.casefold(): label for label in Label.values} | {
     "t": Label.TRUE,
     "f": Label.FALSE,
@@ -23,10 +23,11 @@ LABELS = {label.casefold(): label for label in Label.values} | {
 }
 LONGEST_NAME = 200  # characters of an annotator's name
 MOST_ENTITIES = 9
+SEEN_AGAIN = 10_000  # values of a column that are remembered, as many come again soon
 
 
 class JudgmentRow(NamedTuple):
-    """One line of the file. model and setting are empty where the line names none; seconds and judged_at None."""
+    """One line of the file. Empty or None where the line says nothing."""
 
     line: int
     relation: str
@@ -37,41 +38,55 @@ class JudgmentRow(NamedTuple):
     setting: str
     seconds: float | None
     judged_at: datetime | None
+    comment: str
 
 
 class BadValue(ValueError):
     """What is wrong with one value."""
 
 
-def read_judgments(text: str) -> Iterator[JudgmentRow | BadEntry]:
-    """Yield the rows of a CSV file with commas, semicolons or tabs and any line ends, or what is wrong with each."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text))
+def read_judgments(lines: Iterable[str]) -> Iterator[JudgmentRow | BadEntry]:
+    """Yield the rows of a CSV file with commas, semicolons or tabs and any line ends, or what is wrong with each.
+
+    lines: with their ends. Memory stays flat, and values that come again are the same objects.
+    """
+    lines = iter(lines)
+    heading = next(lines, "")
+    reader = csv.reader(chain([heading], lines), delimiter=_delimiter(heading))
     try:
-        header = [name.strip().casefold() for name in next(reader, [])]
-        if missing := [name for name in REQUIRED if name not in header]:
-            yield BadEntry("line 1", f"has no column {' or '.join(missing)}")
+        columns = [name.strip().casefold() for name in next(reader, [])]
+        if fault := _fault_of_heading(columns):
+            yield BadEntry("line 1", fault)
             return
+        readers = {name: lru_cache(SEEN_AGAIN)(read) for name, read in READERS.items()}
         for values in reader:
             if values:
-                yield _row(reader.line_num, header, values)
+                yield _row(reader.line_num, columns, values, readers)
     except csv.Error as error:
         yield BadEntry(f"line {reader.line_num}", f"is not CSV ({error})")
 
 
-def _delimiter(text: str) -> str:
+def _delimiter(heading: str) -> str:
     """Return the separator that the heading uses most; names of columns contain none of them."""
-    heading = text.partition("\n")[0]
     return max(",;\t", key=heading.count)
 
 
-def _row(line: int, header: list[str], values: list[str]) -> JudgmentRow | BadEntry:
-    if len(values) != len(header):
-        return BadEntry(f"line {line}", f"has {len(values)} values but the heading has {len(header)}")
-    fields = {name: value.strip() for name, value in zip(header, values, strict=True)}
+def _fault_of_heading(columns: list[str]) -> str | None:
+    if missing := [name for name in REQUIRED if name not in columns]:
+        return f"has no column {' or '.join(missing)}"
+    if twice := [name for name in READERS if columns.count(name) > 1]:
+        return f"has the column {' and '.join(twice)} twice"
+    return None
+
+
+def _row(line: int, columns: list[str], values: list[str], readers: Mapping[str, Callable]) -> JudgmentRow | BadEntry:
+    if len(values) != len(columns):
+        return BadEntry(f"line {line}", f"has {len(values)} values but the heading has {len(columns)}")
+    texts = dict(zip(columns, values, strict=True))
     read: dict[str, Any] = {}
-    for name, reader in READERS.items():
+    for name, reader in readers.items():
         try:
-            read[name] = reader(fields.get(name, ""))
+            read[name] = reader(texts.get(name, "").strip())
         except BadValue as fault:
             return BadEntry(f"line {line}, {name}", str(fault))
     return JudgmentRow(line, **read)
@@ -107,6 +122,12 @@ def _label(text: str) -> str:
     return LABELS[text.casefold()]
 
 
+def _comment(text: str) -> str:
+    if len(text) > LONGEST_COMMENT:
+        raise BadValue(f"has {len(text)} characters; shorten it to {LONGEST_COMMENT}")
+    return text
+
+
 def _seconds(text: str) -> float | None:
     if not text:
         return None
@@ -139,4 +160,5 @@ READERS: dict[str, Callable[[str], Any]] = {
     "setting": _optional_name(30),
     "seconds": _seconds,
     "judged_at": _moment,
+    "comment": _comment,
 }

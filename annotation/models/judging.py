@@ -106,6 +106,9 @@ class Assignment(models.Model):
         return f"{self.task_id} for {self.annotator_id}: {self.status}"
 
 
+LONGEST_COMMENT = 2000  # characters
+
+
 class Label(models.TextChoices):
     TRUE = "true"
     FALSE = "false"

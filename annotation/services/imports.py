@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hmac
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID, uuid4
@@ -23,11 +23,11 @@ from annotation.statements import freeze_statement
 from annotation.verdicts import majority
 from kgharvest.errors import BadEntry, DomainError, ImportRefused, NotFound
 from kgharvest.models import KnowledgeTuple, LanguageModel, Relation, RelationSet, tuple_key
+from kgharvest.services.bulk import ROWS_AT_ONCE, insert_rows
 from kgharvest.services.language_models import name_language_model
-from kgharvest.services.reading import read_text
+from kgharvest.services.reading import read_lines
 from kgharvest.services.relations import resolve_relation
 
-ROWS_AT_ONCE = 5000
 DUPLICATES = ("error", "first", "last")
 
 
@@ -66,17 +66,27 @@ def import_judgments(
         n_judgments = work.store(rows)
         if work.faults:
             raise ImportRefused(path.name, work.faults)
-        recount(work.round)
+        if n_judgments:
+            recount(work.round)
         return Imported(work.round, n_judgments, work.n_repeats)
 
 
 def _read(path: Path) -> list[JudgmentRow]:
-    entries = list(read_judgments(read_text(path)))
+    entries = list(read_judgments(read_lines(path)))
     if faults := [entry for entry in entries if isinstance(entry, BadEntry)]:
-        raise ImportRefused(path.name, faults)
+        raise ImportRefused(path.name, _each_reason_once(faults))
     if not entries:
         raise ImportRefused(path.name, [BadEntry("file", "has no judgments")])
     return entries
+
+
+def _each_reason_once(faults: Sequence[BadEntry]) -> list[BadEntry]:
+    """Return the first fault of each reason with how many more there are, so that all unknown labels are in sight."""
+    firsts = {fault.reason: fault for fault in reversed(faults)}
+    more = {reason: n - 1 for reason, n in Counter(fault.reason for fault in faults).items()}
+    return [
+        BadEntry(firsts[reason].where, f"{reason} (and so in {n} more)" if n else reason) for reason, n in more.items()
+    ]
 
 
 def _round(name: str, create: bool, by) -> Round:
@@ -115,12 +125,13 @@ class _Import:
     def store(self, rows: Sequence[JudgmentRow]) -> int:
         """Store what the rows say; return how many judgments that are. Stores nothing useful if there are faults."""
         relations = self._relations(rows)
-        tasks = {} if self.faults else self._tasks(rows, relations)
-        kept = {} if self.faults else self._without_repeats(rows, tasks, relations)
+        tasks = [] if self.faults else self._tasks(rows, relations)
+        stored = self._stored()
+        kept = {} if self.faults else self._without_repeats(rows, tasks, stored)
         if not self.faults:
             self._draw(rows, tasks, relations)
         if not self.faults:
-            self._store_judgments(kept)
+            self._store_judgments(kept, stored)
         return len(kept)
 
     def _fault(self, row: JudgmentRow, reason: str) -> None:
@@ -162,55 +173,61 @@ class _Import:
             seed_tuples=[],
         )
 
-    def _tasks(self, rows: Sequence[JudgmentRow], relations: dict[str, Relation]) -> dict[Claim, int]:
-        """Return the ids of the tasks; make those that are missing, if that is wanted."""
+    def _tasks(self, rows: Sequence[JudgmentRow], relations: dict[str, Relation]) -> list[int]:
+        """Return the ids of the rows' tasks; make those that are missing, if that is wanted."""
+        claims = [Claim(relations[row.relation].pk, tuple_key(row.entities)) for row in rows]
+        tasks = self._existing_tasks(relations)
+        missing = {
+            claim: row for claim, row in zip(reversed(claims), reversed(rows), strict=True) if claim not in tasks
+        }
+        if missing and self.create:
+            self._create_tasks(dict(reversed(missing.items())), relations)
+            tasks = self._existing_tasks(relations)
+        elif missing:
+            for row in reversed(missing.values()):
+                self._fault(row, f"{list(row.entities)} is not in the round; import with --create to put it there")
+            return []
+        return [tasks[claim] for claim in claims]
+
+    def _existing_tasks(self, relations: dict[str, Relation]) -> dict[Claim, int]:
         existing = self.round.tasks.without_gold().filter(knowledge_tuple__relation__in=relations.values())
         columns = existing.values_list("knowledge_tuple__relation", "knowledge_tuple__key", "pk")
-        tasks = {Claim(relation, key): pk for relation, key, pk in columns.iterator()}
-        missing = {claim: row for row in reversed(rows) if (claim := _claim(row, relations)) not in tasks}
-        if self.create:
-            return tasks | self._create_tasks(dict(reversed(missing.items())), relations)
-        for row in reversed(missing.values()):
-            self._fault(row, f"{list(row.entities)} is not in the round; import with --create to put it there")
-        return tasks
+        return {Claim(relation, key): pk for relation, key, pk in columns.iterator()}
 
-    def _create_tasks(self, missing: dict[Claim, JudgmentRow], relations: dict[str, Relation]) -> dict[Claim, int]:
+    def _create_tasks(self, missing: dict[Claim, JudgmentRow], relations: dict[str, Relation]) -> None:
         known = _knowledge_tuples(missing)
-        tasks = [
-            self._task(relations[row.relation].statement, row, known[claim], position)
+        tasks = (
+            (self.round.pk, known[claim], *self._wording(relations[row.relation], row), position)
             for position, (claim, row) in enumerate(missing.items(), start=self.round.n_tasks)
-        ]
-        JudgmentTask.objects.bulk_create(tasks, batch_size=ROWS_AT_ONCE)
-        self.round.n_tasks += len(tasks)
-        self.round.save(update_fields=["n_tasks"])
-        return {claim: task.pk for claim, task in zip(missing, tasks, strict=True)}
-
-    def _task(self, template: str, row: JudgmentRow, knowledge_tuple_id: int, position: int) -> JudgmentTask:
-        statement = freeze_statement(template, row.entities)
-        return JudgmentTask(
-            round=self.round,
-            knowledge_tuple_id=knowledge_tuple_id,
-            statement=statement.text,
-            spans=statement.spans,
-            entities=row.entities,
-            position=position,
-            n_wanted=self.round.judgments_per_task,
         )
+        k = self.round.judgments_per_task
+        columns = ("round", "knowledge_tuple", "statement", "spans", "entities", "position", "n_wanted")
+        insert_rows(JudgmentTask, columns, ((*task, k) for task in tasks))
+        self.round.n_tasks += len(missing)
+        self.round.save(update_fields=["n_tasks"])
+
+    def _wording(self, relation: Relation, row: JudgmentRow) -> tuple[str, list, tuple[str, ...]]:
+        statement = freeze_statement(relation.statement, row.entities)
+        return statement.text, statement.spans, row.entities
 
     # -- who judged it
 
+    def _stored(self) -> dict[tuple[str, int], UUID]:
+        """Return the ids of the round's current judgments by annotator's code and task."""
+        current = Judgment.objects.current().filter(task__round=self.round)
+        columns = current.values_list("annotator__code", "task", "pk")
+        return {(code, task): pk for code, task, pk in columns.iterator()}
+
     def _without_repeats(
-        self, rows: Sequence[JudgmentRow], tasks: dict[Claim, int], relations: dict[str, Relation]
+        self, rows: Sequence[JudgmentRow], tasks: Sequence[int], stored: Container[tuple[str, int]]
     ) -> dict[tuple[str, int], JudgmentRow]:
         """Return one row per annotator's code and task, by the policy for repeats."""
-        stored = Judgment.objects.current().filter(task__round=self.round).values_list("annotator__code", "task")
-        before = set(stored.iterator())
         codes = {name: pseudonym(self.round, name) for name in {row.annotator for row in rows}}
         kept: dict[tuple[str, int], JudgmentRow] = {}
-        for row in rows:
-            place = (codes[row.annotator], tasks[_claim(row, relations)])
+        for row, task in zip(rows, tasks, strict=True):
+            place = (codes[row.annotator], task)
             earlier = kept.get(place)
-            if earlier is None and place not in before:
+            if earlier is None and place not in stored:
                 kept[place] = row
             elif earlier is None or not _is_same_for_another_cell(earlier, row):
                 self._repeat(row, earlier)
@@ -225,22 +242,21 @@ class _Import:
             judged = f"{row.annotator} judged {list(row.entities)} already {where}"
             self._fault(row, f"{judged}; import with --duplicates first or last")
 
-    def _store_judgments(self, kept: dict[tuple[str, int], JudgmentRow]) -> None:
+    def _store_judgments(
+        self, kept: dict[tuple[str, int], JudgmentRow], stored: Mapping[tuple[str, int], UUID]
+    ) -> None:
         annotators = self._annotators({code for code, _ in kept})
         now = timezone.now()
-        judgments = [
-            Judgment(
-                client_uuid=uuid4(),
-                task_id=task_id,
-                annotator_id=annotators[code],
-                label=row.label,
-                seconds=row.seconds,
-                judged_at=row.judged_at or now,
-            )
-            for (code, task_id), row in kept.items()
-        ]
-        self._supersede(judgments)
-        Judgment.objects.bulk_create(judgments, batch_size=ROWS_AT_ONCE)
+        new = {place: uuid4() for place in kept}
+        _supersede({stored[place]: uuid for place, uuid in new.items() if place in stored})
+        insert_rows(
+            Judgment,
+            ("client_uuid", "task", "annotator", "label", "seconds", "judged_at", "comment"),
+            (
+                (new[code, task], task, annotators[code], row.label, row.seconds, row.judged_at or now, row.comment)
+                for (code, task), row in kept.items()
+            ),
+        )
 
     def _annotators(self, codes: set[str]) -> dict[str, int]:
         Annotator.objects.bulk_create(
@@ -248,26 +264,16 @@ class _Import:
         )
         return dict(self.round.annotators.values_list("code", "pk"))
 
-    def _supersede(self, judgments: Sequence[Judgment]) -> None:
-        """Let the new judgments take the place of the stored ones of the same annotator and task."""
-        columns = ("annotator", "task", "pk")
-        stored = Judgment.objects.current().filter(task__round=self.round).values_list(*columns)
-        before: dict[tuple[int, int], UUID] = {(who, task): pk for who, task, pk in stored.iterator()}
-        for judgment in judgments:
-            if last := before.get((judgment.annotator_id, judgment.task_id)):
-                Judgment.objects.filter(pk=last).update(superseded_by=judgment.pk)
-
     # -- for which cells it counts
 
-    def _draw(self, rows: Sequence[JudgmentRow], tasks: dict[Claim, int], relations: dict[str, Relation]) -> None:
+    def _draw(self, rows: Sequence[JudgmentRow], tasks: Sequence[int], relations: dict[str, Relation]) -> None:
         """Note the cells that rows name, or for tasks of no cell an unnamed one."""
         drawn = defaultdict(set)
         for task, stratum in Draw.objects.filter(stratum__round=self.round).values_list("task", "stratum").iterator():
             drawn[task].add(stratum)
         strata: dict[tuple[int, str, str], Stratum | None] = {}
         draws: dict[tuple[int, int], None] = {}
-        for row in rows:
-            task = tasks[_claim(row, relations)]
+        for row, task in zip(rows, tasks, strict=True):
             if not (row.model or row.setting or not drawn[task]):
                 continue
             cell = (relations[row.relation].pk, row.model, row.setting)
@@ -278,7 +284,7 @@ class _Import:
                 draws[stratum.pk, task] = None
                 if stratum.job_id:
                     self._fault(row, f"{list(row.entities)} was not drawn for {stratum.job}; leave the cell out")
-        Draw.objects.bulk_create((Draw(stratum_id=stratum, task_id=task) for stratum, task in draws), ROWS_AT_ONCE)
+        insert_rows(Draw, ("stratum", "task"), draws)
         _count_draws(self.round)
 
     def _stratum(self, row: JudgmentRow, relation: Relation) -> Stratum | None:
@@ -309,8 +315,10 @@ def _is_same_for_another_cell(earlier: JudgmentRow, row: JudgmentRow) -> bool:
     return earlier.label == row.label and (earlier.model, earlier.setting) != (row.model, row.setting)
 
 
-def _claim(row: JudgmentRow, relations: dict[str, Relation]) -> Claim:
-    return Claim(relations[row.relation].pk, tuple_key(row.entities))
+def _supersede(successors: Mapping[UUID, UUID]) -> None:
+    """Note which new judgment takes the place of which stored one. The foreign key is checked at commit."""
+    judgments = (Judgment(client_uuid=old, superseded_by_id=new) for old, new in successors.items())
+    Judgment.objects.bulk_update(judgments, ["superseded_by"], batch_size=ROWS_AT_ONCE)
 
 
 def _knowledge_tuples(missing: dict[Claim, JudgmentRow]) -> dict[Claim, int]:

@@ -13,13 +13,12 @@ from uuid import UUID
 from django.db import IntegrityError, transaction
 from django.db.models import F
 
-from annotation.models import Annotator, Assignment, Judgment, JudgmentTask, Label, Round
+from annotation.models import LONGEST_COMMENT, Annotator, Assignment, Judgment, JudgmentTask, Label, Round
 from annotation.services.assignment import check_active, check_open, lock
 from annotation.services.quality import look_at
 from annotation.verdicts import majority
 from kgharvest.errors import DomainError
 
-LONGEST_COMMENT = 2000  # characters
 LONGEST_TIME_S = 24 * 3600.0
 IMPORTED_QUORUM = 2  # imported judgments have no k of their own, so one alone decides nothing
 

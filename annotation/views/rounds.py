@@ -116,7 +116,7 @@ def round_export(request: HttpRequest, name: str, file_format: str) -> HttpRespo
     round = get_object_or_404(Round.objects.visible_to(request.user), name=name)
     if file_format not in FORMATS:
         raise Http404(f"Judgments come as {', '.join(FORMATS)}.")
-    lines = FORMATS[file_format](judgment_rows(round))
-    response = StreamingHttpResponse(lines, content_type="text/plain; charset=utf-8")
+    chosen = FORMATS[file_format]
+    response = StreamingHttpResponse(chosen.write(judgment_rows(round)), content_type=chosen.content_type)
     response["Content-Disposition"] = f'attachment; filename="{round.name}-judgments.{file_format}"'
     return response

@@ -38,6 +38,16 @@ def read_text(path: Path) -> str:
         raise ImportRefused(path.name, [BadEntry(f"line {line}", "is not UTF-8; save the file as UTF-8")]) from error
 
 
+def read_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of the file with their ends, as `read_text` reads it but never all at once."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            yield from file
+    except (OSError, UnicodeDecodeError):
+        read_text(path)  # says what is wrong, and where
+        raise
+
+
 def read_json(text: str, source: str) -> Any:
     try:
         return json.loads(text)

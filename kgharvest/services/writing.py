@@ -11,6 +11,7 @@ from typing import Any
 
 from kgharvest.errors import DomainError
 
+PIECE = 50_000  # characters
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -41,15 +42,16 @@ def write_atomically(path: Path, lines: Iterable[str | bytes]) -> None:
 
 
 def csv_lines(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a CSV table, heading first, a piece at a time; its texts are inert."""
+    """Yield a CSV table, heading first, in pieces of many lines; its texts are inert."""
     buffer = io.StringIO(newline="")
     writer = csv.DictWriter(buffer, columns)
     writer.writeheader()
     for row in rows:
         writer.writerow({column: inert(value) for column, value in row.items()})
-        yield buffer.getvalue()
-        buffer.seek(0)
-        buffer.truncate()
+        if buffer.tell() > PIECE:
+            yield buffer.getvalue()
+            buffer.seek(0)
+            buffer.truncate()
     yield buffer.getvalue()
 
 

@@ -2,11 +2,15 @@ import csv
 import io
 import json
 
+import pyarrow.parquet as pq
 import pytest
 from django.core.management import CommandError, call_command
+from django.utils import timezone
 
+from annotation.exports import as_parquet, judgment_rows
 from annotation.models import Round
-from tests.factories import judge_all, make_harvest, make_researcher, make_round
+from annotation.services.assignment import next_batch
+from tests.factories import judge, judge_all, make_annotators, make_harvest, make_researcher, make_round
 
 pytestmark = pytest.mark.django_db
 
@@ -81,6 +85,41 @@ def test_export_as_json_lines():
     [line] = output_of("export_judgments", "--round", "pilot", "--format", "jsonl").splitlines()
 
     assert json.loads(line)["label"] == "True"
+
+
+def test_export_as_parquet(tmp_path):
+    round = make_round([("=1+1", "@x")], name="pilot")
+    [annotator] = make_annotators(round, 1)
+    [task] = next_batch(annotator, timezone.now())
+    judge(annotator, task, "unjudgeable", comment="-1?", seconds=2.5)
+    path = tmp_path / "pilot.parquet"
+
+    output_of("export_judgments", "--round", "pilot", "--format", "parquet", "--output", path)
+
+    [row] = pq.read_table(path).to_pylist()
+    assert (row["entities"], row["comment"], row["seconds"]) == (["=1+1", "@x"], "-1?", 2.5)  # texts as they are
+    assert (row["label"], row["annotator"], row["is_gold"]) == ("Unjudgeable", annotator.code, False)
+    assert row["judged_at"].tzinfo is not None
+
+
+def test_parquet_of_many_rows_comes_in_groups():
+    rows = list(judgment_rows(judge_all(make_round(1), ["true"])[0].round)) * 45_000
+
+    pieces = list(as_parquet(rows))
+
+    assert pq.ParquetFile(io.BytesIO(b"".join(pieces))).metadata.num_row_groups == len(pieces) - 1 == 3
+
+
+def test_an_export_can_be_imported(tmp_path):
+    judge_all(make_round([("dog", "swim"), ("cat", "climb")], name="pilot"), ["true", "false"], ["true", "unjudgeable"])
+    path = tmp_path / "pilot.csv"
+    output_of("export_judgments", "--round", "pilot", "--output", path)
+
+    printed = output_of("import_judgments", path, "--round", "copy", "--create")
+
+    assert "copy, 4 judgments added" in printed
+    labels = [sorted(row["label"] for row in judgment_rows(round)) for round in Round.objects.order_by("pk")]
+    assert labels[0] == labels[1]
 
 
 def test_no_exported_cell_starts_a_formula():

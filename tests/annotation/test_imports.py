@@ -25,6 +25,10 @@ def csv_file(tmp_path, *lines: str, heading: str = HEADING):
     return path
 
 
+def rows_of(text: str) -> list:
+    return list(read_judgments(io.StringIO(text, newline="")))
+
+
 def verdicts(round) -> dict[str, str]:
     return dict(round.tasks.values_list("knowledge_tuple__key", "verdict"))
 
@@ -43,7 +47,7 @@ def verdicts(round) -> dict[str, str]:
     ids=["commas", "semicolons and CRLF", "tabs, other order, no last line end", "spaces, capitals, an empty line"],
 )
 def test_files_differ_in_form_and_say_the_same(text):
-    [row] = read_judgments(text)
+    [row] = rows_of(text)
 
     assert (row.relation, row.entities, row.annotator, row.label) == ("can", ("dog", "swim"), "ann", "true")
 
@@ -51,7 +55,7 @@ def test_files_differ_in_form_and_say_the_same(text):
 def test_optional_columns():
     heading = f"{HEADING},model,setting,seconds,judged_at"
 
-    [row] = read_judgments(f"{heading}\ncan,{DOG},ann,Unjudgeable,big,multi,2.5,2026-03-01T12:00:00\n")
+    [row] = rows_of(f"{heading}\ncan,{DOG},ann,Unjudgeable,big,multi,2.5,2026-03-01T12:00:00\n")
 
     assert (row.label, row.model, row.setting, row.seconds) == ("unjudgeable", "big", "multi", 2.5)
     assert row.judged_at.isoformat() == "2026-03-01T12:00:00+00:00"
@@ -70,14 +74,24 @@ def test_optional_columns():
     ],
 )
 def test_a_bad_line_is_named(line, where, reason):
-    [fault] = read_judgments(f"{HEADING}\n{line}\n")
+    [fault] = rows_of(f"{HEADING}\n{line}\n")
 
     assert fault.where == where
     assert reason in fault.reason
 
 
+def test_a_comment_has_an_end():
+    [fault] = rows_of(f"{HEADING},comment\ncan,{DOG},ann,True,{'x' * 10_000}\n")
+
+    assert fault == BadEntry("line 2, comment", "has 10000 characters; shorten it to 2000")
+
+
+def test_a_column_that_comes_twice_is_named():
+    assert rows_of(f"{HEADING},Label\n") == [BadEntry("line 1", "has the column label twice")]
+
+
 def test_missing_columns_are_named():
-    assert list(read_judgments("relation,label\n")) == [BadEntry("line 1", "has no column entities or annotator")]
+    assert rows_of("relation,label\n") == [BadEntry("line 1", "has no column entities or annotator")]
 
 
 # -- storing -----------------------------------------------------------------------------------------------------------
@@ -199,6 +213,39 @@ def test_importing_a_file_twice_is_an_error_by_default(round, tmp_path):
         import_judgments(path, "paper")
 
 
+@pytest.mark.parametrize(
+    ("duplicates", "said"),
+    [("first", "0 judgments added, 2 repeats left out"), ("last", "2 judgments added, 2 repeats in the place of")],
+)
+def test_a_second_import_says_what_it_did(round, tmp_path, duplicates, said):
+    path, out = csv_file(tmp_path, f"can,{DOG},a,True", f"can,{CAT},a,False"), io.StringIO()
+    import_judgments(path, "paper")
+
+    call_command("import_judgments", str(path), "--round", "paper", "--duplicates", duplicates, stdout=out)
+
+    assert said in out.getvalue()
+    assert Judgment.objects.current().count() == 2
+
+
+def test_each_unknown_label_is_listed_once(round, tmp_path):
+    labels = ["yes", "no", "yes", "TRUE", "yes"]
+
+    with pytest.raises(ImportRefused) as refusal:
+        import_judgments(csv_file(tmp_path, *(f"can,{DOG},w{n},{each}" for n, each in enumerate(labels))), "paper")
+
+    assert [(entry.where, entry.reason[:8]) for entry in refusal.value.entries] == [
+        ("line 2, label", "is 'yes'"),
+        ("line 3, label", "is 'no';"),
+    ]
+    assert "(and so in 2 more)" in str(refusal.value)
+
+
+def test_comments_are_kept(round, tmp_path):
+    import_judgments(csv_file(tmp_path, f"can,{DOG},a,True,not all", heading=f"{HEADING},comment"), "paper")
+
+    assert Judgment.objects.get().comment == "not all"
+
+
 def test_an_arity_that_differs_is_a_fault(round, tmp_path):
     with pytest.raises(ImportRefused, match="line 2: has 3 entities but can has 2"):
         import_judgments(csv_file(tmp_path, 'can,"[""a"", ""b"", ""c""]",a,True'), "paper")
@@ -240,7 +287,7 @@ def test_the_command(round, tmp_path):
 
     call_command("import_judgments", str(path), "--round", "paper", "--duplicates", "first", stdout=out)
 
-    assert "paper, 1 judgments, 1 repeats" in out.getvalue()
+    assert "paper, 1 judgments added, 1 repeats left out" in out.getvalue()
     with pytest.raises(CommandError, match="nothing was imported because of line 2: a judged"):
         call_command("import_judgments", str(path), "--round", "paper")
 
@@ -304,7 +351,7 @@ def test_judgments_of_a_demonstrator_say_so(tmp_path):
 def test_a_quote_that_never_closes_is_named():
     text = f'{HEADING}\ncan,"' + "x" * 200_000
 
-    [fault] = read_judgments(text)
+    [fault] = rows_of(text)
 
     assert isinstance(fault, BadEntry)
     assert "is not CSV" in fault.reason

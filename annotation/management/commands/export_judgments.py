@@ -1,17 +1,38 @@
-"""`export_judgments --round NAME [--format csv/jsonl]`"""
+"""`export_judgments --round NAME [--format csv/jsonl/parquet] [--output F]`"""
+
+from collections.abc import Iterable
+from pathlib import Path
 
 from annotation.exports import FORMATS, judgment_rows
 from annotation.services.rounds import find_round
+from kgharvest.errors import DomainError
 from kgharvest.management.command import DomainCommand
+from kgharvest.services.writing import write_atomically
+
+
+class NotForScreens(DomainError):
+    """Bytes that a terminal cannot show."""
 
 
 class Command(DomainCommand):
-    help = "Write the judgments of a round to standard output: one row per annotator and statement, without names."
+    help = "Write the judgments of a round: one row per annotator and statement, under codes instead of names."
 
     def add_arguments(self, parser):
         parser.add_argument("--round", required=True, metavar="NAME")
         parser.add_argument("--format", dest="file_format", choices=list(FORMATS), default="csv")
+        parser.add_argument("--output", type=Path, metavar="F", help="file to write (default: standard output)")
 
-    def handle(self, *, round, file_format, **options):
-        for lines in FORMATS[file_format](judgment_rows(find_round(round))):
-            self.stdout.write(lines, ending="")
+    def handle(self, *, round, file_format, output, **options):
+        pieces = FORMATS[file_format].write(judgment_rows(find_round(round)))
+        if output:
+            write_atomically(output, pieces)
+        elif file_format == "parquet":
+            self._write_bytes(pieces)
+        else:
+            for piece in pieces:
+                self.stdout.write(piece.decode(), ending="")
+
+    def _write_bytes(self, pieces: Iterable[bytes]) -> None:
+        if self.stdout.isatty():
+            raise NotForScreens("Parquet is no text; name a file with --output.")
+        self.stdout.buffer.writelines(pieces)

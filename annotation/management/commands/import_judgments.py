@@ -5,11 +5,13 @@ from pathlib import Path
 from annotation.services.imports import DUPLICATES, import_judgments
 from kgharvest.management.command import DomainCommand
 
+REPEATS = {"first": "left out", "last": "in the place of earlier ones"}
+
 
 class Command(DomainCommand):
     help = (
         "Add judgments from a CSV file with the columns relation, entities (a JSON list), annotator and label (True, "
-        "False or Unjudgeable), and if you have them model, setting, seconds and judged_at."
+        "False or Unjudgeable), and if you have them model, setting, seconds, judged_at and comment."
     )
 
     def add_arguments(self, parser):
@@ -24,5 +26,5 @@ class Command(DomainCommand):
 
     def handle(self, *, file, round, create, duplicates, **options):
         done = import_judgments(file, round, create=create, duplicates=duplicates)
-        repeats = f", {done.n_repeats} repeats" if done.n_repeats else ""
-        self.stdout.write(f"round {done.round.pk}: {done.round.name}, {done.n_judgments} judgments{repeats}")
+        repeats = f", {done.n_repeats} repeats {REPEATS[duplicates]}" if done.n_repeats else ""
+        self.stdout.write(f"round {done.round.pk}: {done.round.name}, {done.n_judgments} judgments added{repeats}")

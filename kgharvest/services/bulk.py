@@ -1,0 +1,59 @@
+"""Insert many rows at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import DateTimeField, Field, JSONField, Model, UUIDField
+
+ROWS_AT_ONCE = 5000
+NEED_PREPARING = (DateTimeField, JSONField, UUIDField)  # values of other fields go to every database as they are
+
+
+def insert_rows(model: type[Model], names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Insert `rows`, values of the fields `names`; the other fields have their defaults. No ids come back.
+
+    Several times as fast as bulk_create, which makes an object of each row and an expression of each value.
+    """
+    database = connections[DEFAULT_DB_ALIAS]
+    given = [model._meta.get_field(name) for name in names]
+    left = [field for field in model._meta.concrete_fields if field not in given and not field.primary_key]
+    defaults = [field.get_db_prep_save(field.get_default(), database) for field in left]
+    columns = ", ".join(database.ops.quote_name(field.column) for field in (*given, *left))
+    table = f"{database.ops.quote_name(model._meta.db_table)} ({columns})"
+    prepared = ([*row, *defaults] for row in _prepared(given, rows, database))
+    insert = _copy if database.vendor == "postgresql" else _insert_many
+    insert(database, table, prepared)
+
+
+def _prepared(
+    fields: Sequence[Field], rows: Iterable[Sequence[Any]], database: BaseDatabaseWrapper
+) -> Iterator[list[Any]]:
+    kinds = enumerate(getattr(field, "target_field", field) for field in fields)
+    prepare = [(place, kind.get_db_prep_save) for place, kind in kinds if isinstance(kind, NEED_PREPARING)]
+    for row in rows:
+        values = list(row)
+        for place, prepared in prepare:
+            values[place] = prepared(values[place], database)
+        yield values
+
+
+def _copy(database: BaseDatabaseWrapper, table: str, rows: Iterator[list[Any]]) -> None:
+    with (
+        database.cursor() as cursor,
+        database.wrap_database_errors,
+        cursor.copy(f"COPY {table} FROM STDIN") as copy,
+    ):
+        for row in rows:
+            copy.write_row(row)
+
+
+def _insert_many(database: BaseDatabaseWrapper, table: str, rows: Iterator[list[Any]]) -> None:
+    with database.cursor() as cursor:
+        while some := list(islice(rows, ROWS_AT_ONCE)):
+            marks = ", ".join(["%s"] * len(some[0]))
+            cursor.executemany(f"INSERT INTO {table} VALUES ({marks})", some)  # noqa: S608
