@@ -3,15 +3,51 @@
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
+from itertools import pairwise
 from math import ceil
 
 import numpy as np
 
 
-def draw_ranks(rank_from: int, rank_to: int, sample_size: int, rng: np.random.Generator) -> set[int]:
-    """Return a simple random sample of the ranks `rank_from` .. `rank_to`, both included, without replacement."""
-    offsets = rng.choice(rank_to - rank_from + 1, size=sample_size, replace=False)
-    return {rank_from + int(offset) for offset in offsets}
+def draw_ranks(ranks: Sequence[int], sample_size: int, rng: np.random.Generator) -> list[int]:
+    """Return a simple random sample of `ranks` without replacement, best first."""
+    return sorted(rng.choice(ranks, size=sample_size, replace=False).tolist())
+
+
+def rank_strata(ranks: Sequence[int], strata: int | Sequence[int] | None) -> list[Sequence[int]]:
+    """Return `ranks`, which ascend, in stretches that are not empty: the strata to draw from.
+
+    strata: None for one stretch, a number of stretches whose sizes differ by at most one, or the ranks at which
+    stretches begin.
+    """
+    if strata is None:
+        return [ranks] if ranks else []
+    if isinstance(strata, int):
+        ends = [len(ranks) * part // strata for part in range(strata + 1)]
+    else:
+        ends = [*(bisect_left(ranks, begin) for begin in strata), len(ranks)]
+    return [ranks[begin:end] for begin, end in pairwise(ends) if begin < end]
+
+
+def allocate(n: int, sizes: Sequence[int], allocation: str) -> list[int]:
+    """Return how many of `n` each stratum of the given size gets: at least one, at most all that it has.
+
+    allocation: "equal" or "proportional" to the sizes; what a small stratum cannot take goes to the others in the same
+    manner. The sum is n, which must lie between the number of strata and the sum of sizes.
+    """
+    weights = [1 if allocation == "equal" else size for size in sizes]
+    shares = [1] * len(sizes)
+    owed = [(-weight / 3, stratum) for stratum, weight in enumerate(weights) if sizes[stratum] > 1]
+    heapify(owed)
+    for _ in range(n - len(sizes)):  # one by one to whom most is owed: Webster's method, within the bounds
+        _, stratum = heappop(owed)
+        shares[stratum] += 1
+        if shares[stratum] < sizes[stratum]:
+            heappush(owed, (-weights[stratum] / (2 * shares[stratum] + 1), stratum))
+    return shares
 
 
 def random_order(n: int, rng: np.random.Generator) -> list[int]:

@@ -1,29 +1,27 @@
-"""Open rounds on samples of harvests; pause, reopen and close them."""
+"""Draft rounds, open them on samples of harvests, pause, reopen and close them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from operator import attrgetter
+import re
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from django.db import IntegrityError, transaction
-from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from annotation.models import Draw, JudgmentTask, Round, Stratum, Study, StudyMember
-from annotation.round_specs import BadRoundSpec, CellSpec, RoundSpec, parse_round_spec
-from annotation.sampling import draw_ranks, random_order
+from annotation.models import Draw, JudgmentTask, Round, Stratum, Study, StudyMember, TrainingStatement
+from annotation.round_specs import BadRoundSpec, RoundSpec, parse_round_spec
 from annotation.services.events import record_event
-from annotation.statements import freeze_statement
+from annotation.services.freezing import Frozen, freeze
+from annotation.services.gold import remember_gold
 from kgharvest.errors import DomainError, NotFound
-from kgharvest.models import HarvestedTuple, HarvestJob, Job
-from kgharvest.services.cuts import parse_cut
-from kgharvest.services.relations import resolve_relation
-from kgharvest.services.tuples import kept_size
 
 ROWS_AT_ONCE = 2000
+COPIED = (
+    "name", "judgments_per_task", "third_only_if_split", "batch_size", "gold_share", "training_size",
+    "max_per_annotator", "dominance_cap", "closes_when", "seed", "instructions", "layout", "consent", "takes_guests",
+    "source",
+)  # fmt: skip
 
 
 class NameTaken(DomainError):
@@ -34,60 +32,116 @@ class NotInStudy(DomainError):
     """Opening a round in a study of other people."""
 
 
-class NothingToSample(DomainError):
-    """A cell without finished harvest or without enough tuples."""
-
-
 class WrongStatus(DomainError):
-    """Pausing, reopening or closing a round that cannot be."""
+    """Changing a round that is no draft any more, or pausing, reopening or closing one that cannot be."""
 
 
 def open_round(document: dict[str, Any], by=None) -> Round:
     """Create a round from `document` (round_specs.EXAMPLE), draw its samples, freeze its statements and open it.
 
-    Same document and harvests, same sample and order. Each cell is a simple random sample without replacement of what
-    its cut keeps; a tuple drawn for several cells becomes one task with several draws. `by` becomes the owner of a
-    study that is new; None is the operator of this installation. Raises BadRoundSpec, BadCut, NotFound, NameTaken,
-    NotInStudy, NothingToSample; then nothing is stored.
+    Same document, harvests and gold, same sample and order. A tuple drawn for several cells becomes one task with
+    several draws. `by` becomes the owner of a study that is new; None is the operator of this installation. Raises
+    BadRoundSpec, BadCut, NotFound, NameTaken, NotInStudy, NothingToSample, NotEnoughGold; then nothing is stored.
     """
+    with transaction.atomic():
+        return open_draft(create_draft(document, by), by)
+
+
+# -- drafts ------------------------------------------------------------------------------------------------------------
+
+
+def create_draft(document: dict[str, Any], by=None) -> Round:
+    """Return a new round that only holds its description; nothing is drawn. Raises as open_round does."""
     spec = parse_round_spec(document)
     with transaction.atomic():
-        round = _create_round(spec, by)
-        strata = [_stratum(round, cell, f"cell {number}") for number, cell in enumerate(spec.cells, start=1)]
-        _check_cells_differ(strata)
-        Stratum.objects.bulk_create(strata)
-        _create_tasks(round, strata)
+        round = Round(study=find_study(spec.study, by), created_by=by, **_fields(spec))
+        _save(round)
+        return round
+
+
+def edit_draft(round: Round, document: dict[str, Any], by=None) -> Round:
+    """Give a draft another description. Raises as open_round does, and WrongStatus."""
+    spec = parse_round_spec(document)
+    with transaction.atomic():
+        draft = _lock_draft(round)
+        draft.study = find_study(spec.study, by)
+        for name, value in _fields(spec).items():
+            setattr(draft, name, value)
+        _save(draft)
+        return draft
+
+
+def delete_draft(round: Round) -> None:
+    with transaction.atomic():
+        _lock_draft(round).delete()
+
+
+def clone_round(round: Round, by=None) -> Round:
+    """Return a draft with the round's description, a name of its own and the next seed: other tuples, other orders."""
+    if not round.spec:
+        raise BadRoundSpec(f"The round {round.name} was made by an import; there is no description to clone.")
+    return create_draft(round.spec | {"name": _free_name(round.name), "seed": round.seed + 1}, by)
+
+
+def open_draft(round: Round, by=None) -> Round:
+    """Draw the samples of a draft, freeze its statements and open it. Raises as open_round does, and WrongStatus."""
+    with transaction.atomic():
+        round = _lock_draft(round)
+        spec = parse_round_spec(round.spec)
+        if round.closes_at and round.closes_at <= timezone.now():
+            raise BadRoundSpec(f"The round would close at {round.closes_at:%Y-%m-%d %H:%M}, which is over.")
+        _store(round, freeze(round, spec))
+        round.status, round.opened_at = Round.Status.OPEN, timezone.now()
+        round.save()
         record_event(round, "opened", by=by, n_tasks=round.n_tasks)
         return round
 
 
-def _create_round(spec: RoundSpec, by) -> Round:
+def _fields(spec: RoundSpec) -> dict[str, Any]:
+    copied = {name: getattr(spec, name) for name in COPIED}
+    return copied | {"closes_at": spec.closing_time(), "spec": spec.document()}
+
+
+def _save(round: Round) -> None:
     try:
         with transaction.atomic():
-            return Round.objects.create(
-                study=find_study(spec.study, by),
-                name=spec.name,
-                status=Round.Status.OPEN,
-                source=spec.source,
-                instructions=spec.instructions,
-                layout=spec.layout,
-                consent=spec.consent,
-                takes_guests=spec.takes_guests,
-                third_only_if_split=spec.third_only_if_split,
-                gold_share=spec.gold_share,
-                training_size=spec.training_size,
-                max_per_annotator=spec.max_per_annotator,
-                dominance_cap=spec.dominance_cap,
-                closes_when=spec.closes_when,
-                judgments_per_task=spec.judgments_per_task,
-                batch_size=spec.batch_size,
-                seed=spec.seed,
-                spec=asdict(spec),
-                created_by=by,
-                opened_at=timezone.now(),
-            )
+            round.save()
     except IntegrityError:
-        raise NameTaken(f"There is already a round named {spec.name!r}; choose another name.") from None
+        if not Round.objects.filter(name=round.name).exclude(pk=round.pk).exists():
+            raise
+        raise NameTaken(f"There is already a round named {round.name!r}; choose another name.") from None
+
+
+def _lock_draft(round: Round) -> Round:
+    draft = Round.objects.select_for_update(of=("self",)).filter(pk=round.pk, status=Round.Status.DRAFT).first()
+    if draft is None:
+        raise WrongStatus(f"The round {round.name} is no draft any more; what was drawn stays as it is.")
+    return draft
+
+
+def _free_name(name: str) -> str:
+    """Return the first of name-2, name-3, ... that no round has."""
+    stem = re.sub(r"-\d+$", "", name)[:90]
+    taken = set(Round.objects.filter(name__startswith=stem).values_list("name", flat=True))
+    return next(name for number in range(2, len(taken) + 3) if (name := f"{stem}-{number}") not in taken)
+
+
+def _store(round: Round, frozen: Frozen) -> None:
+    for sample in frozen.samples:
+        sample.stratum.round = round
+    Stratum.objects.bulk_create([sample.stratum for sample in frozen.samples])
+    for task in frozen.statements:
+        if task.is_gold:
+            task.knowledge_tuple = remember_gold(task.knowledge_tuple)
+    # In the order of their positions, since annotators see ids: made cell by cell, ids would tell cell, rank and gold.
+    JudgmentTask.objects.bulk_create(frozen.statements, batch_size=ROWS_AT_ONCE)
+    Draw.objects.bulk_create(frozen.draws(), batch_size=ROWS_AT_ONCE)
+    TrainingStatement.objects.bulk_create(frozen.training)
+    round.n_tasks = len(frozen.statements)
+    round.relation_instructions = frozen.guides
+
+
+# -- finding -----------------------------------------------------------------------------------------------------------
 
 
 def find_study(name: str, by) -> Study:
@@ -111,130 +165,6 @@ def find_round(name: str) -> Round:
     return round
 
 
-# -- samples -----------------------------------------------------------------------------------------------------------
-
-
-def _stratum(round: Round, cell: CellSpec, where: str) -> Stratum:
-    job = _job(cell, where)
-    rank_to = kept_size(job, parse_cut(cell.cut) if cell.cut else None)
-    population = _presentable(round, job).filter(rank__lte=rank_to).count()
-    if population == 0:
-        left = "after the cut " + cell.cut if cell.cut else "in its harvest"
-        raise NothingToSample(f"There is no tuple {left} for {where} ({job}, job {job.pk}); choose another cut or job.")
-    sample_size = population if cell.n is None else cell.n
-    if sample_size > population:
-        raise NothingToSample(
-            f"{where.capitalize()} ({job}, job {job.pk}) has {population} tuples to draw from but n is {cell.n}; "
-            "use a smaller n, or null for all."
-        )
-    return Stratum(
-        round=round,
-        relation=job.relation,
-        language_model=job.language_model,
-        setting=job.setting,
-        job=job,
-        cut=cell.cut,
-        rank_to=rank_to,
-        population=population,
-        sample_size=sample_size,
-    )
-
-
-def _check_cells_differ(strata: Sequence[Stratum]) -> None:
-    """A tuple drawn twice for one cell would count twice in its rate."""
-    seen: dict[tuple, int] = {}
-    for number, stratum in enumerate(strata, start=1):
-        cell = (stratum.relation_id, stratum.language_model_id, stratum.setting)
-        if cell in seen:
-            raise BadRoundSpec(f"Cells {seen[cell]} and {number} are both {stratum.job}; take each cell once.")
-        seen[cell] = number
-
-
-def _job(cell: CellSpec, where: str) -> HarvestJob:
-    jobs = HarvestJob.objects.with_cell()
-    job = _newest_of_cell(jobs, cell) if cell.job is None else jobs.filter(pk=cell.job).first()
-    if job is None:
-        raise NotFound(f"There is no finished harvest for {where} ({_in_words(cell)}); harvest it first.")
-    if job.status != Job.Status.SUCCEEDED:
-        raise NothingToSample(f"Job {job.pk} of {where} is {job.status}; wait until it has succeeded.")
-    return job
-
-
-def _newest_of_cell(jobs, cell: CellSpec) -> HarvestJob | None:
-    named = Q(language_model__name=cell.model) | Q(language_model__name__endswith=f"/{cell.model}")
-    relation = resolve_relation(cell.relation)
-    return jobs.succeeded().filter(named, relation=relation, setting=cell.setting).order_by("-pk").first()
-
-
-def _in_words(cell: CellSpec) -> str:
-    return f"job {cell.job}" if cell.job else f"{cell.relation} × {cell.model} × {cell.setting}"
-
-
-def _sample(stratum: Stratum, rng: np.random.Generator) -> Iterator[HarvestedTuple]:
-    """Yield the tuples drawn from a stratum, best first."""
-    places = draw_ranks(1, stratum.population, stratum.sample_size, rng)
-    ranks = {"rank__gte": stratum.rank_from, "rank__lte": stratum.rank_to}
-    ranked = _presentable(stratum.round, stratum.job).filter(**ranks).order_by("rank").iterator(ROWS_AT_ONCE)
-    return (harvested for place, harvested in enumerate(ranked, start=1) if place in places)
-
-
-def _presentable(round: Round, job: HarvestJob) -> QuerySet:
-    """Return what the round may draw of a job: no hidden tuples, and sensitive ones if its spec says so."""
-    return job.tuples.presentable(include_sensitive=round.spec["include_sensitive"])
-
-
-def _create_tasks(round: Round, strata: Sequence[Stratum]) -> None:
-    rng = np.random.default_rng(round.seed)
-    samples = [list(_sample(stratum, rng)) for stratum in strata]
-    tasks = _tasks(round, strata, samples)
-    positions = random_order(len(tasks), rng)
-    for task, position in zip(tasks.values(), positions, strict=True):
-        task.position = position
-    # In the order of their positions, since annotators see ids: made cell by cell, ids would tell cell and rank.
-    JudgmentTask.objects.bulk_create(sorted(tasks.values(), key=attrgetter("position")), batch_size=ROWS_AT_ONCE)
-    Draw.objects.bulk_create(_draws(strata, samples, tasks), batch_size=ROWS_AT_ONCE)
-    round.n_tasks = len(tasks)
-    round.save(update_fields=["n_tasks"])
-
-
-def _tasks(
-    round: Round, strata: Sequence[Stratum], samples: Sequence[Sequence[HarvestedTuple]]
-) -> dict[int, JudgmentTask]:
-    """Return one unsaved task for each knowledge tuple, worded as the first cell that drew it has it."""
-    tasks: dict[int, JudgmentTask] = {}
-    for stratum, sample in zip(strata, samples, strict=True):
-        template = stratum.relation.statement
-        for harvested in sample:
-            if harvested.knowledge_tuple_id not in tasks:
-                tasks[harvested.knowledge_tuple_id] = _task(round, template, harvested)
-    return tasks
-
-
-def _task(round: Round, template: str, harvested: HarvestedTuple) -> JudgmentTask:
-    statement = freeze_statement(template, harvested.surface)
-    return JudgmentTask(
-        round=round,
-        knowledge_tuple_id=harvested.knowledge_tuple_id,
-        statement=statement.text,
-        spans=statement.spans,
-        entities=harvested.surface,
-        n_wanted=2 if round.third_only_if_split else round.judgments_per_task,
-    )
-
-
-def _draws(
-    strata: Sequence[Stratum], samples: Sequence[Sequence[HarvestedTuple]], tasks: dict[int, JudgmentTask]
-) -> Iterator[Draw]:
-    for stratum, sample in zip(strata, samples, strict=True):
-        for harvested in sample:
-            yield Draw(
-                stratum=stratum,
-                task=tasks[harvested.knowledge_tuple_id],
-                harvested_tuple=harvested,
-                inclusion_probability=stratum.sample_size / stratum.population,
-            )
-
-
 # -- a round's life ----------------------------------------------------------------------------------------------------
 
 
@@ -255,7 +185,7 @@ def reopen_round(round: Round, by=None) -> None:
 def close_round(round: Round, by=None) -> None:
     """End judging. Tasks that are still open stay incomplete."""
     _move(round, [Round.Status.OPEN, Round.Status.PAUSED], Round.Status.CLOSED, closed_at=timezone.now())
-    record_event(round, "closed", by=by, n_incomplete=round.tasks.filter(verdict="").count())
+    record_event(round, "closed", by=by, n_incomplete=round.tasks.without_gold().filter(verdict="").count())
 
 
 def _move(round: Round, sources: Sequence[str], target: str, **fields: Any) -> None:

@@ -42,9 +42,8 @@ def fill_with_simulated_judgments(round: Round, truth: Truth, rng: Random, n_ann
 
 def _create_annotator(round: Round, number: int) -> Annotator:
     code = f"simulated-{number}"
-    return Annotator.objects.create(
-        round=round, code=code, next_position=start_position(round.seed, code, round.n_tasks)
-    )
+    start = start_position(round.seed, code, round.n_tasks)
+    return Annotator.objects.create(round=round, code=code, next_position=start, trained_at=timezone.now())
 
 
 def _judge_batch(annotator: Annotator, chances: dict[int, float], rng: Random) -> int:

@@ -3,35 +3,35 @@
 import pytest
 from django.utils import timezone
 
-from annotation.models import Annotator, Assignment, Judgment, JudgmentTask
+from annotation.models import Annotator, Assignment, Draw, GoldDecision, Judgment
 from annotation.sampling import gold_places
 from annotation.services.assignment import LEASE, next_batch, release_expired
+from annotation.services.gold import NotEnoughGold, decide_on_gold, gold_candidates, withdraw_gold
+from annotation.services.rounds import open_round
 from kgharvest.models import KnowledgeTuple, tuple_key
-from tests.factories import judge, make_annotators, make_round
+from tests.factories import judge, make_annotators, make_harvest, make_relation
 
 pytestmark = pytest.mark.django_db
 
 
-def add_gold(round, n: int) -> None:
-    """Add `n` gold tasks, spread evenly among the round's positions."""
-    relation = round.strata.first().relation
-    n_tasks = round.n_tasks
-    for number in range(n):
-        entities = [f"gold {number}", "thing"]
-        claim = KnowledgeTuple.objects.create(relation=relation, entities=entities, key=tuple_key(entities))
-        JudgmentTask.objects.create(
-            round=round,
-            knowledge_tuple=claim,
-            statement=f"gold {number}",
-            entities=entities,
-            spans=[],
-            is_gold=True,
-            gold_label="true",
-            position=n_tasks + number,
-            n_wanted=0,
-        )
-    round.n_tasks += n
-    round.save()
+SEEDS = [[f"head {n}", f"tail {n}"] for n in range(8)]
+
+
+def confirm(relation, n: int) -> list[GoldDecision]:
+    """Let a person say of `n` corrupted seeds that they are false."""
+    decide_on_gold(relation, {candidate.key: True for candidate in gold_candidates(relation)[:n]})
+    return list(relation.gold_decisions.order_by("pk"))
+
+
+def gold_round(n_tasks: int, n_gold: int, **spec):
+    """Open a round with `n_gold` gold statements if its gold_share asks for so many."""
+    relation = make_relation(seed_tuples=SEEDS)
+    confirm(relation, n_gold // 2 + 1)
+    harvest = make_harvest([(f"found {n}", f"thing {n}") for n in range(n_tasks)], relation=relation)
+    return open_round({"name": "pilot", "cells": [{"job": harvest.pk, "n": None}], **spec})
+
+
+# -- places ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("gold_share", [0.05, 0.1, 1 / 3, 0.3, 0.5])
@@ -55,27 +55,28 @@ def test_annotators_have_gold_at_places_of_their_own():
     assert gold_places(7, "a-1", 0.1, 0, 100) != gold_places(7, "a-2", 0.1, 0, 100)
 
 
+# -- judging -----------------------------------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("batch_size", [1, 10])
 def test_everybody_sees_all_gold_once_and_every_task_is_still_judged_k_times(batch_size):
-    round = make_round(40, judgments_per_task=2, gold_share=0.2, batch_size=batch_size)
-    add_gold(round, 5)
+    round = gold_round(40, 6, judgments_per_task=2, gold_share=0.2, batch_size=batch_size)
 
     annotators = make_annotators(round, 2)
     for annotator in annotators:
         while batch := next_batch(annotator, timezone.now()):
             judge(annotator, batch[0])
 
-    assert Judgment.objects.filter(task__is_gold=True).count() == 2 * 5
+    assert Judgment.objects.filter(task__is_gold=True).count() == 2 * 6
     assert not Judgment.objects.counted().filter(task__is_gold=True).exists()
     assert round.tasks.without_gold().filter(verdict="accepted").count() == 40
     assert set(round.tasks.gold().values_list("n_judgments", "n_leased", "verdict")) == {(0, 0, "")}
     assert round.tasks.tally()["n_judgments"] == round.tasks.tally()["n_wanted"] == 80
-    assert set(Annotator.objects.values_list("n_judged", "n_handed_out")) == {(45, 45)}
+    assert set(Annotator.objects.values_list("n_judged", "n_handed_out")) == {(46, 46)}
 
 
 def test_gold_alone_is_never_handed_out():
-    round = make_round(1, judgments_per_task=1, gold_share=0.5)
-    add_gold(round, 5)
+    round = gold_round(1, 4, judgments_per_task=1, gold_share=0.5)
     first, second = make_annotators(round, 2)
     while batch := next_batch(first, timezone.now()):
         judge(first, batch[0])
@@ -84,8 +85,7 @@ def test_gold_alone_is_never_handed_out():
 
 
 def test_a_lease_on_gold_expires_without_touching_the_task():
-    round = make_round(4, gold_share=0.5, batch_size=4)
-    add_gold(round, 4)
+    round = gold_round(4, 4, gold_share=0.5, batch_size=4)
     [annotator] = make_annotators(round, 1)
     next_batch(annotator, timezone.now())
 
@@ -93,3 +93,118 @@ def test_a_lease_on_gold_expires_without_touching_the_task():
 
     assert not Assignment.objects.filter(status=Assignment.Status.LEASED).exists()
     assert set(round.tasks.values_list("n_leased", flat=True)) == {0}
+
+
+# -- choosing ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_candidate_is_a_seed_with_one_entity_replaced_by_one_of_its_slot():
+    relation = make_relation(arity=3, seed_tuples=[["a", "b", "c"], ["d", "e", "f"]])
+
+    for candidate in gold_candidates(relation):
+        changed = [slot for slot in range(3) if candidate.entities[slot] != candidate.seed[slot]]
+        assert changed == [candidate.slot]
+        assert candidate.entities[candidate.slot] in {seed[candidate.slot] for seed in relation.seed_tuples}
+
+
+def test_what_a_harvest_found_or_a_seed_says_is_no_candidate():
+    relation = make_relation(seed_tuples=[["Rome", "Italy"], ["Paris", "France"], ["Rome", "France"]])
+    make_harvest([("paris", "italy"), ("Oslo", "Norway")], relation=relation)
+
+    keys = {candidate.key for candidate in gold_candidates(relation)}
+
+    assert keys == {
+        tuple_key(entities)
+        for entities in (["Oslo", "Italy"], ["Oslo", "France"], ["Rome", "Norway"], ["Paris", "Norway"])
+    }
+
+
+def test_gold_is_used_only_once_a_person_has_confirmed_it():
+    relation = make_relation(seed_tuples=SEEDS)
+    confirmed = confirm(relation, 3)
+    rejected = gold_candidates(relation)[0]
+    decide_on_gold(relation, {rejected.key: False})
+    harvest = make_harvest([(f"found {n}", "thing") for n in range(10)], relation=relation)
+
+    round = open_round({"name": "pilot", "cells": [{"job": harvest.pk, "n": None}], "gold_share": 0.5})
+
+    false = set(round.tasks.filter(gold_label="false").values_list("knowledge_tuple__key", flat=True))
+    true = set(round.tasks.filter(gold_label="true").values_list("knowledge_tuple__key", flat=True))
+    assert false == {decision.key for decision in confirmed[1:]}  # the first is the example in the instructions
+    assert len(true) == len(false)
+    assert true < {tuple_key(seed) for seed in SEEDS[1:]}
+
+
+def test_false_gold_is_never_a_seed_even_if_the_seeds_change():
+    relation = make_relation(seed_tuples=SEEDS)
+    decisions = confirm(relation, 4)
+    relation.seed_tuples = [*SEEDS, decisions[2].entities]
+    relation.save()
+    harvest = make_harvest([(f"found {n}", "thing") for n in range(10)], relation=relation)
+
+    round = open_round({"name": "pilot", "cells": [{"job": harvest.pk, "n": None}], "gold_share": 0.5})
+
+    false = set(round.tasks.filter(gold_label="false").values_list("knowledge_tuple__key", flat=True))
+    assert false == {decisions[1].key, decisions[3].key}
+
+
+def test_what_was_drawn_is_no_gold_and_gold_is_not_drawn():
+    relation = make_relation(seed_tuples=SEEDS)
+    confirm(relation, 3)
+    harvest = make_harvest([tuple(seed) for seed in SEEDS[:5]] + [("new", "thing")], relation=relation)
+
+    round = open_round({"name": "pilot", "cells": [{"job": harvest.pk, "n": None}], "gold_share": 0.5})
+
+    gold = set(round.tasks.gold().values_list("knowledge_tuple", flat=True))
+    assert gold
+    assert not gold & set(round.tasks.without_gold().values_list("knowledge_tuple", flat=True))
+    assert not Draw.objects.filter(task__is_gold=True).exists()
+
+
+def test_gold_stands_among_the_others_with_ids_and_positions_that_tell_nothing():
+    round = gold_round(30, 6, gold_share=0.2)
+
+    tasks = list(round.tasks.order_by("pk"))
+    gold = [place for place, task in enumerate(tasks) if task.is_gold]
+    assert [task.position for task in tasks] == list(range(36)) == sorted(task.position for task in tasks)
+    assert len(gold) == 6
+    assert gold[-1] - gold[0] > 6
+
+
+def test_the_share_asked_for_limits_the_gold():
+    assert gold_round(36, 14, gold_share=0.1).tasks.gold().count() == 4
+
+
+def test_gold_stays_out_of_the_knowledge_base():
+    gold_round(4, 4, gold_share=0.5)
+
+    assert KnowledgeTuple.objects.count() == 4 + 4
+    assert KnowledgeTuple.objects.found().count() == 4
+
+
+def test_a_round_that_wants_gold_where_there_is_none_is_refused():
+    with pytest.raises(NotEnoughGold, match=r"need 1 true and 1 false .* there are 0 of both"):
+        gold_round(4, 0, gold_share=0.5)
+
+
+def test_a_decision_is_made_once_and_can_be_withdrawn():
+    relation = make_relation(seed_tuples=SEEDS)
+    key = gold_candidates(relation)[0].key
+
+    assert decide_on_gold(relation, {key: True}) == 1
+    assert decide_on_gold(relation, {key: False, "no such key": True}) == 0
+    withdraw_gold(relation.gold_decisions.get())
+
+    assert key in {candidate.key for candidate in gold_candidates(relation)}
+
+
+def test_training_and_gold_and_examples_share_no_statement():
+    round = gold_round(20, 10, gold_share=0.2, training_size=5)
+
+    training = set(round.training_statements.values_list("statement", flat=True))
+    gold = set(round.tasks.gold().values_list("statement", flat=True))
+    [guide] = round.relation_instructions.values()
+    assert len(training) == 5
+    assert len(gold) == 5
+    assert not training & gold
+    assert not any(statement.rstrip(".") in guide.replace("\\", "") for statement in training | gold)

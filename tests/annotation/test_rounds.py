@@ -1,26 +1,43 @@
 """Opening a round: what is drawn, what is frozen, what is refused."""
 
+from collections import Counter
+
+import numpy as np
 import pytest
 
 from annotation.models import Draw, JudgmentTask, Round, Stratum, Study, StudyMember
-from annotation.round_specs import BadRoundSpec
+from annotation.round_specs import BadRoundSpec, parse_round_spec, read_round_spec
+from annotation.sampling import allocate, draw_ranks, rank_strata
 from annotation.services.rounds import (
     NameTaken,
-    NothingToSample,
     NotInStudy,
     WrongStatus,
+    clone_round,
     close_round,
+    create_draft,
+    delete_draft,
+    edit_draft,
+    open_draft,
     open_round,
     pause_round,
     reopen_round,
 )
+from annotation.services.samples import NothingToSample
 from annotation.statements import freeze_statement
 from kgharvest.errors import DomainError
-from kgharvest.models import Job, KnowledgeTuple
-from tests.factories import make_harvest, make_harvest_job, make_relation, make_researcher, make_round
+from kgharvest.models import Job, KnowledgeTuple, tuple_key
+from tests.factories import (
+    make_harvest,
+    make_harvest_job,
+    make_relation,
+    make_relation_set,
+    make_researcher,
+    make_round,
+)
 
 pytestmark = pytest.mark.django_db
 
+CELL = {"job": 1, "n": 1}
 HUNDRED = [(f"head {n}", f"tail {n}") for n in range(100)]
 
 
@@ -148,6 +165,169 @@ def test_a_viewer_sees_rounds_but_does_not_manage_them():
     assert not Round.objects.managed_by(viewer)
 
 
+# -- strata ------------------------------------------------------------------------------------------------------------
+
+
+def strata_of(cell: dict) -> list[tuple]:
+    round = open_round({"name": "pilot", "cells": [cell]})
+    return list(round.strata.order_by("rank_from").values_list("rank_from", "rank_to", "population", "sample_size"))
+
+
+def test_strata_begin_at_the_ranks_that_are_named():
+    cell = {"job": make_harvest(HUNDRED).pk, "n": 30, "strata": [1, 11, 51]}
+
+    assert strata_of(cell) == [(1, 10, 10, 10), (11, 50, 40, 10), (51, 100, 50, 10)]
+    assert {draw.inclusion_probability for draw in Draw.objects.filter(stratum__rank_from=11)} == {0.25}
+
+
+def test_strata_are_parts_of_equal_size():
+    cell = {"job": make_harvest(HUNDRED).pk, "n": 9, "cut": "top:90", "strata": 3}
+
+    assert strata_of(cell) == [(1, 30, 30, 3), (31, 60, 30, 3), (61, 90, 30, 3)]
+
+
+def test_strata_beyond_the_end_of_the_cut_are_left_out():
+    cell = {"job": make_harvest(HUNDRED).pk, "n": 10, "cut": "top:20", "strata": [1, 11, 51]}
+
+    assert strata_of(cell) == [(1, 10, 10, 5), (11, 20, 10, 5)]
+
+
+def test_a_sample_smaller_than_its_strata_are_many_is_refused():
+    with pytest.raises(NothingToSample, match="has 3 strata but n is 2"):
+        open_round({"name": "pilot", "cells": [{"job": make_harvest(HUNDRED).pk, "n": 2, "strata": 3}]})
+
+
+@pytest.mark.parametrize(
+    ("n", "sizes", "allocation", "shares"),
+    [
+        (10, [50, 50, 50], "equal", [4, 3, 3]),
+        (30, [4, 50, 50], "equal", [4, 13, 13]),  # the first has only four
+        (10, [10, 20, 70], "proportional", [1, 2, 7]),
+        (5, [1, 1, 1000], "proportional", [1, 1, 3]),  # everybody at least one
+        (14, [6, 47, 16, 36], "proportional", [1, 6, 2, 5]),  # quotas 0.8, 6.3, 2.1, 4.8: Webster rounds the last up
+        (6, [1, 2, 3], "proportional", [1, 2, 3]),
+    ],
+)
+def test_a_sample_is_shared_among_strata(n, sizes, allocation, shares):
+    assert allocate(n, sizes, allocation) == shares
+
+
+def test_simulated_draws_have_the_inclusion_probabilities_that_are_recorded():
+    """Of 2000 samples, each rank's share is within 4.5 standard errors of what its stratum says."""
+    ranks = list(range(1, 61))
+    strata = rank_strata(ranks, [1, 11, 31])
+    shares = allocate(12, [len(part) for part in strata], "equal")
+    rng = np.random.default_rng(1)
+
+    times = Counter(
+        rank for _ in range(2000) for part, n in zip(strata, shares, strict=True) for rank in draw_ranks(part, n, rng)
+    )
+
+    for part, n in zip(strata, shares, strict=True):
+        probability = n / len(part)
+        error = (probability * (1 - probability) / 2000) ** 0.5
+        assert all(abs(times[rank] / 2000 - probability) < 4.5 * error for rank in part)
+
+
+def test_hidden_and_sensitive_tuples_are_not_of_the_population():
+    job = make_harvest(HUNDRED)
+    KnowledgeTuple.objects.filter(key=tuple_key(HUNDRED[0])).update(curation="hidden")
+    KnowledgeTuple.objects.filter(key=tuple_key(HUNDRED[1])).update(is_sensitive=True)
+
+    strict = open_round(spec(job))
+    lenient = open_round(spec(job) | {"name": "lenient", "include_sensitive": True})
+
+    assert list(strict.strata.values_list("rank_from", "population")) == [(3, 98)]
+    assert list(lenient.strata.values_list("rank_from", "population")) == [(2, 99)]
+
+
+# -- drafts ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_draft_draws_nothing_until_it_is_opened():
+    job = make_harvest(HUNDRED)
+    draft = create_draft(spec(job, n=20, seed=3))
+    assert not Stratum.objects.exists()
+
+    opened = open_draft(draft)
+
+    at_once = open_round(spec(job, n=20, seed=3) | {"name": "at-once"})
+    one, two = (list(round.tasks.values_list("statement", "position")) for round in (opened, at_once))
+    assert opened.is_open
+    assert one == two
+
+
+def test_a_draft_is_edited_and_deleted_but_an_open_round_is_not():
+    job = make_harvest(HUNDRED)
+    draft = edit_draft(create_draft(spec(job, n=20)), spec(job, n=5, judgments_per_task=2) | {"name": "other"})
+    assert (draft.name, draft.judgments_per_task) == ("other", 2)
+
+    round = open_draft(draft)
+
+    assert round.n_tasks == 5
+    for change in (delete_draft, open_draft, lambda round: edit_draft(round, round.spec)):
+        with pytest.raises(WrongStatus, match="no draft any more"):
+            change(round)
+
+
+def test_a_description_reads_as_what_it_was_written_from():
+    job = make_harvest(HUNDRED)
+    cell = {"job": job.pk, "n": None, "strata": [1, 10], "allocation": "proportional"}
+    document = {
+        "name": "pilot",
+        "cells": [cell],
+        "gold_share": 0.1,
+        "closes_when": "date",
+        "closes_at": "2030-01-31T18:00",
+    }
+
+    assert parse_round_spec(document).document() == document
+
+
+def test_a_clone_is_a_draft_of_the_same_description_with_another_name_and_seed():
+    round = make_round(4, name="pilot", judgments_per_task=2, seed=5)
+
+    clones = [clone_round(round), clone_round(round)]
+
+    assert [(clone.name, clone.status, clone.seed, clone.judgments_per_task) for clone in clones] == [
+        ("pilot-2", "draft", 6, 2),
+        ("pilot-3", "draft", 6, 2),
+    ]
+    one, two = (list(open_draft(clone).tasks.values_list("statement", flat=True)) for clone in clones)
+    assert one == two
+
+
+def test_a_draft_whose_closing_time_is_over_is_not_opened():
+    job = make_harvest(HUNDRED)
+    draft = create_draft(spec(job, n=1, closes_when="date", closes_at="2001-01-31T18:00"))
+
+    with pytest.raises(BadRoundSpec, match="would close at 2001-01-31 18:00"):
+        open_draft(draft)
+
+
+def test_two_people_are_asked_first_where_only_a_split_needs_a_third():
+    round = open_round(spec(make_harvest(HUNDRED), n=3, third_only_if_split=True))
+
+    assert set(round.tasks.values_list("n_wanted", flat=True)) == {2}
+
+
+def test_a_name_that_several_sets_have_is_answered_with_the_sets():
+    for name in ("mine", "yours"):
+        make_relation("capital_of", relation_set=make_relation_set(name))
+    named = {"relation": "capital_of", "model": "m", "setting": "multi", "n": 1}
+
+    with pytest.raises(BadRoundSpec, match=r"^cells\[0\].relation is .* mine/capital_of, yours/capital_of"):
+        open_round({"name": "pilot", "cells": [named]})
+
+
+def test_a_broken_file_is_refused_with_line_and_column(tmp_path):
+    path = tmp_path / "pilot.json"
+    path.write_text('{"name": "pilot",\n "cells": [}')
+
+    with pytest.raises(BadRoundSpec, match=r"^pilot.json, line 2, column 12: the description is not JSON"):
+        read_round_spec(path)
+
+
 # -- what is refused ---------------------------------------------------------------------------------------------------
 
 
@@ -156,7 +336,7 @@ def nothing_is_stored() -> bool:
 
 
 def test_a_round_on_an_empty_harvest_is_refused():
-    with pytest.raises(NothingToSample, match=r"There is no tuple in its harvest for cell 1"):
+    with pytest.raises(NothingToSample, match=r"There is no tuple in its harvest for cells\[0\]"):
         open_round(spec(make_harvest([])))
     assert nothing_is_stored()
     assert not Study.objects.exists()
@@ -165,7 +345,7 @@ def test_a_round_on_an_empty_harvest_is_refused():
 def test_a_harvest_that_is_not_finished_is_refused():
     job = make_harvest_job(Job.Status.QUEUED)
 
-    with pytest.raises(NothingToSample, match=f"Job {job.pk} of cell 1 is queued"):
+    with pytest.raises(NothingToSample, match=rf"Job {job.pk} of cells\[0\] is queued"):
         open_round(spec(job))
 
 
@@ -181,7 +361,7 @@ def test_a_cell_cannot_be_taken_twice():
     job = make_harvest(HUNDRED)
     again = make_harvest(HUNDRED, relation=job.relation, language_model=job.language_model)
 
-    with pytest.raises(BadRoundSpec, match="Cells 1 and 2 are both"):
+    with pytest.raises(BadRoundSpec, match=r"cells\[0\] and cells\[1\] are both"):
         open_round(spec(job, again))
 
 
@@ -195,21 +375,31 @@ def test_a_name_is_used_once():
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ([], "must be a JSON object"),
-        ({"cells": []}, "'name' is missing in the round"),
-        ({"name": "a b", "cells": [{"job": 1, "n": 1}]}, "'a b' is no name for a round"),
+        ([], "The description must be a JSON object"),
+        ({"cells": [CELL]}, "^name is missing"),
+        ({"name": "a b", "cells": [CELL]}, "^name is 'a b'; give a name of up to 100 letters"),
+        ({"name": "new", "cells": [CELL]}, "^name is 'new'"),
         ({"name": "a", "cells": []}, "at least one cell"),
-        ({"name": "a", "cells": [{"job": 1, "n": 1}], "judgement": 3}, "'judgement' in the round is unknown"),
-        ({"name": "a", "cells": [{"job": 1, "n": 1}], "judgments_per_task": 0}, "from 1 to 99"),
-        ({"name": "a", "cells": [{"job": 1, "n": 1}], "judgments_per_task": True}, "from 1 to 99"),
-        ({"name": "a", "cells": [{"job": 1, "n": 1}], "seed": -1}, "'seed' of the round is -1"),
-        ({"name": "a", "cells": [{"job": 1, "n": 1}], "source": "guessed"}, "'source' of the round"),
-        ({"name": "a", "cells": [{"job": 1}]}, "'n' is missing in cell 1"),
-        ({"name": "a", "cells": [{"job": 1, "n": 0}]}, "'n' of cell 1 is 0"),
-        ({"name": "a", "cells": [{"job": "1", "n": 1}]}, "'job' of cell 1 is '1'"),
+        ({"name": "a", "cells": [CELL], "judgement": 3}, "^judgement is unknown"),
+        ({"name": "a", "cells": [CELL], "judgments_per_task": 0}, "^judgments_per_task is 0; .* from 1 to 99"),
+        ({"name": "a", "cells": [CELL], "judgments_per_task": True}, "^judgments_per_task is True"),
+        ({"name": "a", "cells": [CELL], "third_only_if_split": True, "judgments_per_task": 2}, "third_only_if_split"),
+        ({"name": "a", "cells": [CELL], "gold_share": 0.6}, "^gold_share is 0.6; give a number from 0 to 0.5"),
+        ({"name": "a", "cells": [CELL], "dominance_cap": 0}, "^dominance_cap is 0; .* or null"),
+        ({"name": "a", "cells": [CELL], "closes_when": "date"}, "^closes_at is None"),
+        ({"name": "a", "cells": [CELL], "closes_when": "date", "closes_at": "soon"}, "^closes_at is 'soon'"),
+        ({"name": "a", "cells": [CELL], "seed": -1}, "^seed is -1"),
+        ({"name": "a", "cells": [CELL], "source": "guessed"}, "^source is 'guessed'; give one of people"),
+        ({"name": "a", "cells": [CELL], "relation_instructions": {"r": 1}}, "^relation_instructions is"),
+        ({"name": "a", "cells": [{"job": 1}]}, r"^cells\[0\].n is missing"),
+        ({"name": "a", "cells": [CELL, {"job": 1, "n": 0}]}, r"^cells\[1\].n is 0"),
+        ({"name": "a", "cells": [{"job": "1", "n": 1}]}, r"^cells\[0\].job is '1'"),
+        ({"name": "a", "cells": [CELL | {"strata": [1, 10, 10]}]}, r"^cells\[0\].strata is \[1, 10, 10\]"),
+        ({"name": "a", "cells": [CELL | {"strata": [2, 10]}]}, r"^cells\[0\].strata is"),
+        ({"name": "a", "cells": [CELL | {"allocation": "fair"}]}, r"^cells\[0\].allocation is 'fair'"),
         ({"name": "a", "cells": [{"relation": "r", "n": 1}]}, "all of 'relation', 'model' and 'setting'"),
         ({"name": "a", "cells": [{"job": 1, "relation": "r", "n": 1}]}, "either 'job' or all of"),
-        ({"name": "a", "cells": [{"job": 99, "n": 1}]}, r"no finished harvest for cell 1 \(job 99\)"),
+        ({"name": "a", "cells": [{"job": 99, "n": 1}]}, r"no finished harvest for cells\[0\] \(job 99\)"),
         (
             {"name": "a", "cells": [{"relation": "r", "model": "m", "setting": "s", "n": 1}]},
             "There is no relation 'r'",
@@ -241,18 +431,3 @@ def test_a_closed_round_cannot_be_paused():
 
     with pytest.raises(WrongStatus, match=f"{round.name} is closed; it cannot become paused"):
         pause_round(round)
-
-
-def test_hidden_and_sensitive_tuples_are_not_drawn():
-    job = make_harvest([["a", "b"], ["c", "d"], ["e", "f"], ["g", "h"]])
-    KnowledgeTuple.objects.filter(key__startswith="a").update(curation="hidden")
-    KnowledgeTuple.objects.filter(key__startswith="c").update(is_sensitive=True)
-
-    round = open_round({"name": "clean", "cells": [{"job": job.pk, "n": None, "cut": "top:3"}]})
-    bold = open_round({"name": "bold", "include_sensitive": True, "cells": [{"job": job.pk, "n": 3}]})
-
-    stratum = round.strata.get()
-    assert (stratum.rank_to, stratum.population, stratum.sample_size) == (3, 1, 1)
-    assert [draw.inclusion_probability for draw in stratum.draws.all()] == [1.0]
-    assert set(round.tasks.values_list("entities__0", flat=True)) == {"e"}
-    assert set(bold.tasks.values_list("entities__0", flat=True)) == {"c", "e", "g"}

@@ -7,11 +7,10 @@ from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.urls import reverse
 
-from annotation.round_specs import EXAMPLE
+from annotation.round_specs import EXAMPLE, read_round_spec
 from annotation.services.rounds import open_round
 from kgharvest.errors import NotFound
 from kgharvest.management.command import DomainCommand
-from kgharvest.services.reading import read_json, read_text
 
 
 class Command(DomainCommand):
@@ -25,7 +24,7 @@ class Command(DomainCommand):
         parser.add_argument("--by", metavar="USER", help="who opens it, and owns a study that is new")
 
     def handle(self, *, spec, by, **options):
-        round = open_round(read_json(read_text(spec), spec.name), by and find_user(by))
+        round = open_round(read_round_spec(spec), by and find_user(by))
         self.stdout.write(f"round {round.pk}: {round.name}, {round.n_tasks} statements")
         self.stdout.write(f"join link: {settings.BASE_URL}{reverse('annotation:join', args=[round.join_token])}")
 
