@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kgharvest.engine.prompts.template import SLOT
-
-# Prompts are written "<ENT0> prevents <ENT1> ."; people read no such space.
-SPACE_BEFORE_END = re.compile(r"\s+(?=[.?!]$)")
+from kgharvest.engine.prompts.template import SLOT, SPACE_BEFORE_END
 
 
 class Statement(NamedTuple):

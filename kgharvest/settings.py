@@ -231,6 +231,9 @@ HOME_CONTEXT = ["annotation.views.home.home_context", "evaluation.views.home.hom
 # What pages of rounds show and evaluation computes, for apps that may not import it.
 ROUND_STATISTICS = {"agreement": "evaluation.live.agreement", "rate": "evaluation.metrics.intervals.rate"}
 
+# Who knows what people judged about tuples, for the pages of the knowledge base.
+TUPLE_VERDICTS = "annotation.knowledge.JudgedTuples"
+
 # Jobs. The broker only rings the bell: what a job is and who works on it is in the database (kgharvest.services.jobs).
 JOB_RUNNERS = {
     "harvest": "kgharvest.services.harvests.run_harvest",

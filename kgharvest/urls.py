@@ -8,7 +8,8 @@ from drf_spectacular.views import SpectacularAPIView
 from kgharvest import api
 from kgharvest.services import jobs
 from kgharvest.services.launches import cancel_launch, retry_failed
-from kgharvest.views import harvests, home, launches, relations
+from kgharvest.views import entities, harvests, home, knowledge, launches, relations
+from kgharvest.views.sensitive_words import sensitive_words
 
 CANCEL_LAUNCH = {"change": cancel_launch, "done": "cancelled"}
 RETRY_FAILED = {"change": retry_failed, "done": "queued again"}
@@ -28,6 +29,11 @@ harvesting = [
     path("harvests/<int:pk>/tuples.jsonl", harvests.harvest_export, {"file_format": "jsonl"}, name="harvest_jsonl"),
     path("harvests/<int:pk>/tuples.csv", harvests.harvest_export, {"file_format": "csv"}, name="harvest_csv"),
     path("api/launches/<int:pk>/", api.LaunchDetail.as_view(), name="launch_api"),
+    path("knowledge/", knowledge.tuple_list, name="tuple_list"),
+    path("knowledge/tuples/<int:pk>/", knowledge.tuple_detail, name="tuple_detail"),
+    path("knowledge/entity/", entities.entity_detail, name="entity"),
+    path("knowledge/entity.svg", entities.entity_graph, name="entity_graph"),
+    path("knowledge/sensitive-words/", sensitive_words, name="sensitive_words"),
     path("api/harvests/<int:pk>/", api.HarvestDetail.as_view(), name="harvest_api"),
 ]
 

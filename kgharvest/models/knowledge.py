@@ -32,6 +32,11 @@ class KnowledgeTupleQuerySet(models.QuerySet):
         """Leave out what no harvest found, such as tuples that came with imported judgments."""
         return self.filter(best_score__isnull=False)
 
+    def with_relation(self):
+        """Join what rows show of the relation."""
+        unused = (f"relation__{field}" for field in ("initial_prompts", "prompts", "seed_tuples"))
+        return self.select_related("relation__relation_set").defer(*unused)
+
     def named_by(self, rows: models.QuerySet):
         """Return the tuples that `rows`, of a model with a `knowledge_tuple`, name.
 

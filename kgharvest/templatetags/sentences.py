@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from urllib.parse import urlencode
+
 from django import template
-from django.utils.html import escape
+from django.urls import reverse
+from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
-from kgharvest.engine.prompts.template import SLOT
+from kgharvest.engine.prompts.template import SLOT, SPACE_BEFORE_END
 
 register = template.Library()
 
@@ -20,3 +24,36 @@ def slots(text: str) -> SafeString:
         for index, piece in enumerate(pieces)
     ]
     return mark_safe("".join(marked))  # noqa: S308  every piece is escaped or a number
+
+
+@register.filter
+def filled(statement: str, entities: Sequence[str]) -> SafeString:
+    """Return the statement with `entities` in its slots, each isolated so that its script's direction stays its own."""
+    pieces = SLOT.split(SPACE_BEFORE_END.sub("", statement.strip()))
+    marked = [
+        format_html("<b><bdi>{}</bdi></b>", entities[int(piece)]) if index % 2 else escape(piece)
+        for index, piece in enumerate(pieces)
+    ]
+    return mark_safe("".join(marked))  # noqa: S308  every piece is escaped
+
+
+@register.filter
+def entities(names: Sequence[str]) -> SafeString:
+    """Set off the entities of a tuple."""
+    return format_html(
+        '<span class="entities">{}</span>', format_html_join("", "<b><bdi>{}</bdi></b>", ((name,) for name in names))
+    )
+
+
+@register.filter
+def linked_entities(names: Sequence[str]) -> SafeString:
+    """Set off the entities of a tuple, each a link to its page."""
+    pairs = ((entity_url(name), name) for name in names)
+    return format_html(
+        '<span class="entities">{}</span>', format_html_join("", '<b><a href="{}"><bdi>{}</bdi></a></b>', pairs)
+    )
+
+
+@register.filter
+def entity_url(name: str) -> str:
+    return f"{reverse('kgharvest:entity')}?{urlencode({'name': name.casefold()})}"

@@ -30,6 +30,7 @@ def fill(person) -> None:
     owner = user if role == "researcher" else factories.make_researcher()
     factories.make_harvest_job("failed", error="The model folder is gone; name another model.")
     factories.make_harvest_job("queued")
+    factories.make_harvest([["שלום עולם", "a" * 200], ["=1+1", 'say "hi", twice']])
     judged = factories.make_round([("vaccine", "measles"), ("seat belt", "injury")], name="judged", by=owner)
     factories.judge_all(judged, ["true", "false"], ["true", "unjudgeable"], ["true", "true"])
     create_report(judged, owner)

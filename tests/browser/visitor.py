@@ -40,7 +40,7 @@ class Visitor:
                 continue
             seen.add(view)
             if self._open_page(path):
-                waiting += [urlsplit(link).path for link in self._own_links()]
+                waiting += self._own_links()
                 yield path
 
     def _open_page(self, path: str) -> bool:
@@ -53,7 +53,7 @@ class Visitor:
     def _own_links(self) -> list[str]:
         host = urlsplit(self.page.url).netloc
         links = self.page.locator("a[href]").evaluate_all(LINKS)
-        return [link for link in links if urlsplit(link).netloc == host]
+        return [link.partition(host)[2] for link in links if urlsplit(link).netloc == host]
 
     def foreign_requests(self) -> list[str]:
         own = urlsplit(self.page.url).netloc
@@ -73,6 +73,6 @@ def view_name(path: str) -> str | None:
     if path.startswith(OTHER_DOORS):
         return None
     try:
-        return resolve(path).view_name
+        return resolve(urlsplit(path).path).view_name
     except Resolver404:
         return None

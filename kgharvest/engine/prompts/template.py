@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from kgharvest.engine.types import BadPrompt
 
 SLOT = re.compile(r"<ENT(\d+)>")
+# Prompts are written "<ENT0> prevents <ENT1> ."; people read no such space.
+SPACE_BEFORE_END = re.compile(r"\s+(?=[.?!]$)")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,64 @@
+"""An entity's page and its picture."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import Count, QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+
+from kgharvest.access import researcher_required
+from kgharvest.models import EntityOccurrence, KnowledgeTuple, Relation
+from kgharvest.services.verdicts import verdicts_known_to
+from kgharvest.views.entity_graph import draw_graph
+from kgharvest.views.knowledge import with_findings
+
+MOST_TUPLES = 50
+
+
+@researcher_required
+def entity_detail(request: HttpRequest) -> HttpResponse:
+    """Everything that the entity "name" takes part in, by relation and slot."""
+    name = _name(request)
+    if not name:
+        return redirect("kgharvest:tuple_list")
+    places = _places(name)
+    if not places:
+        raise Http404(f"No harvest found a tuple with the entity {name[:80]!r}.")
+    best = list(_best_tuples(name)[:MOST_TUPLES])
+    rows = with_findings(best, verdicts_known_to(request.user))
+    for place in places:
+        place["entities"] = [name if slot == place["slot"] else "…" for slot in range(place["relation"].arity)]
+        place["rows"] = [row for row in rows if _is_at(row["tuple"], place, name)]
+    n = sum(place["n"] for place in places)
+    context = {"entity": name, "places": places, "n": n, "n_shown": len(best), "graph": draw_graph(name, best)}
+    return render(request, "kgharvest/entity_detail.html", context)
+
+
+@researcher_required
+def entity_graph(request: HttpRequest) -> HttpResponse:
+    name = _name(request)
+    graph = draw_graph(name, list(_best_tuples(name)[:MOST_TUPLES]))
+    return render(request, "kgharvest/entity_graph.svg", {"graph": graph}, content_type="image/svg+xml")
+
+
+def _name(request: HttpRequest) -> str:
+    return request.GET.get("name", "").strip().casefold()
+
+
+def _best_tuples(entity: str) -> QuerySet:
+    tuples = KnowledgeTuple.objects.found().named_by(EntityOccurrence.objects.of(entity))
+    return tuples.with_relation().order_by("-best_score", "-pk")
+
+
+def _places(entity: str) -> list[dict[str, Any]]:
+    """Return the relations and slots that the entity occurs in, with the number of tuples, most first."""
+    occurrences = EntityOccurrence.objects.of(entity).order_by().values("relation", "slot").annotate(n=Count("*"))
+    places = sorted(occurrences, key=lambda place: (-place["n"], place["relation"], place["slot"]))
+    relations = Relation.objects.select_related("relation_set").in_bulk({place["relation"] for place in places})
+    return [place | {"relation": relations[place["relation"]]} for place in places]
+
+
+def _is_at(known: KnowledgeTuple, place: dict[str, Any], entity: str) -> bool:
+    return known.relation_id == place["relation"].pk and known.entities[place["slot"]] == entity
