@@ -32,15 +32,19 @@ class BadEntry(NamedTuple):
 class ImportRefused(DomainError):
     """A file with bad entries. All of them are in `entries`; nothing of the file was stored."""
 
-    SHOWN = 20
+    SHOWN = 50
 
     def __init__(self, source: str, entries: Sequence[BadEntry]):
         self.source = source
         self.entries = list(entries)
         super().__init__(source, self.entries)
 
+    @property
+    def shown(self) -> list[BadEntry]:
+        return self.entries[: self.SHOWN]
+
     def __str__(self) -> str:
-        shown = "; ".join(f"{entry.where}: {entry.reason}" for entry in self.entries[: self.SHOWN])
+        shown = "; ".join(f"{entry.where}: {entry.reason}" for entry in self.shown)
         left = len(self.entries) - self.SHOWN
-        more = f"; and {left} more" if left > 0 else ""
+        more = f"; and {left} more ({len(self.entries)} in all)" if left > 0 else ""
         return f"{self.source}: nothing was imported because of {shown}{more}."

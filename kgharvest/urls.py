@@ -8,7 +8,7 @@ from drf_spectacular.views import SpectacularAPIView
 from kgharvest import api
 from kgharvest.services import jobs
 from kgharvest.services.launches import cancel_launch, retry_failed
-from kgharvest.views import entities, harvests, home, knowledge, launches, relations
+from kgharvest.views import entities, harvests, home, knowledge, launches, relation_sets, relations
 from kgharvest.views.sensitive_words import sensitive_words
 
 CANCEL_LAUNCH = {"change": cancel_launch, "done": "cancelled"}
@@ -16,7 +16,15 @@ RETRY_FAILED = {"change": retry_failed, "done": "queued again"}
 
 harvesting = [
     path("relations/", relations.relation_list, name="relation_list"),
+    path("relations/new/", relations.relation_new, name="relation_new"),
+    path("relations/import/", relation_sets.relation_import, name="relation_import"),
     path("relations/<int:pk>/", relations.relation_detail, name="relation_detail"),
+    path("relations/<int:pk>/edit/", relations.relation_edit, name="relation_edit"),
+    path("relations/<int:pk>/delete/", relations.relation_delete, name="relation_delete"),
+    path("relations/sets/<int:pk>/edit/", relation_sets.set_edit, name="set_edit"),
+    path("relations/sets/<int:pk>/duplicate/", relation_sets.set_duplicate, name="set_duplicate"),
+    path("relations/sets/<int:pk>/delete/", relation_sets.set_delete, name="set_delete"),
+    path("relations/sets/<int:pk>/relations.json", relation_sets.set_export, name="set_export"),
     path("harvests/", harvests.harvest_list, name="harvest_list"),
     path("harvests/new/", launches.launch_new, name="harvest_new"),
     path("harvests/launches/", launches.launch_list, name="launch_list"),

@@ -22,11 +22,11 @@ from annotation.services.rounds import find_round, find_study
 from annotation.statements import freeze_statement
 from annotation.verdicts import majority
 from kgharvest.errors import BadEntry, DomainError, ImportRefused, NotFound
-from kgharvest.models import KnowledgeTuple, LanguageModel, Relation, RelationSet, tuple_key
+from kgharvest.models import KnowledgeTuple, LanguageModel, Relation, tuple_key
 from kgharvest.services.bulk import ROWS_AT_ONCE, insert_rows
 from kgharvest.services.language_models import name_language_model
 from kgharvest.services.reading import read_lines
-from kgharvest.services.relations import resolve_relation
+from kgharvest.services.relations import own_set, resolve_relation
 
 DUPLICATES = ("error", "first", "last")
 
@@ -162,7 +162,7 @@ class _Import:
 
     def _create_relation(self, row: JudgmentRow) -> Relation:
         """Make a relation of which only the name is known; its statement just lists the entities."""
-        relation_set, _ = RelationSet.objects.get_or_create(name=self.round.name)
+        relation_set = own_set(self.round.name)
         slots = ", ".join(f"<ENT{slot}>" for slot in range(len(row.entities)))
         return Relation.objects.create(
             relation_set=relation_set,

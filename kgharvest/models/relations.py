@@ -20,6 +20,10 @@ class RelationSet(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    def get_absolute_url(self) -> str:
+        """The list of its relations is its page."""
+        return f"{reverse('kgharvest:relation_list')}?set={self.name}"
+
 
 class RelationQuerySet(models.QuerySet):
     def lock(self, relation_id: int) -> None:

@@ -27,15 +27,23 @@ class Line(NamedTuple):
 
 def read_text(path: Path) -> str:
     """Return the file's text, UTF-8 with or without a mark. Raises NoSuchFile or ImportRefused."""
+    return decoded(read_bytes(path), path.name)
+
+
+def read_bytes(path: Path) -> bytes:
     try:
-        content = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         raise NoSuchFile(f"{path} cannot be read ({error.strerror}); check its name.") from error
+
+
+def decoded(content: bytes, source: str) -> str:
+    """Return the text of the file `source`, UTF-8 with or without a mark. Raises ImportRefused."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise ImportRefused(path.name, [BadEntry(f"line {line}", "is not UTF-8; save the file as UTF-8")]) from error
+        raise ImportRefused(source, [BadEntry(f"line {line}", "is not UTF-8; save the file as UTF-8")]) from error
 
 
 def read_lines(path: Path) -> Iterator[str]:
@@ -107,8 +115,10 @@ def _skip(text: str, position: int, characters: str) -> int:
 
 def fault_of_entities(entities: Any, arity: int) -> str | None:
     """Return what is wrong with `entities` as a tuple of `arity` entities, or None."""
-    if not isinstance(entities, list) or len(entities) != arity:
+    if not isinstance(entities, list):
         return f"has no list of {arity} entities"
+    if len(entities) != arity:
+        return f"has no list of {arity} entities but one of {len(entities)}"
     for entity in entities:
         if not isinstance(entity, str) or not entity.strip():
             return "has an entity that is empty or no text"

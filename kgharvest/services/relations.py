@@ -1,32 +1,31 @@
-"""Import relations from files and find them by name."""
+"""Import, write, change and delete relations and their sets, and find them by name."""
 
 from __future__ import annotations
 
 import logging
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
+from django.db.models import Exists, OuterRef, QuerySet
 
-from kgharvest.engine.prompts.template import PromptTemplate
-from kgharvest.engine.types import BadPrompt
 from kgharvest.errors import BadEntry, DomainError, ImportRefused, NotFound
-from kgharvest.models import Relation, RelationSet
-from kgharvest.services.reading import Line, fault_of_entities, read_json, read_json_lines, read_text
+from kgharvest.models import HarvestJob, KnowledgeTuple, Relation, RelationSet
+from kgharvest.services.reading import read_bytes
+from kgharvest.services.relation_checks import Fault, RelationEntry, faults_of, faults_of_writing
+from kgharvest.services.relation_files import RelationFile, read_relation_file
 
 logger = logging.getLogger(__name__)
 
 SHIPPED = Path(__file__).resolve().parent.parent / "relation_sets"
 DEMO_SET = "demo"  # what the embedded LM, the default model, was trained on
 SET_NAME = re.compile(r"[-\w]{1,100}", re.ASCII)
-RELATION_NAME = re.compile(r"[^\s/]{1,100}")
-SHAPES = (
-    'expected {"name": ..., "relations": [...]}, the reference form {relation: {"init_prompts": ...}}, '
-    'or JSON lines of {"relation": ..., "template": "[X] ... [Y]"}'
+COLUMNS = ["statement", "explanation", "arity", "initial_prompts", "prompts", "seed_tuples"]
+WHAT_STAYS = (
+    "Its name, set and number of slots stay, because harvests or tuples refer to them. The rest may change: each "
+    "harvest keeps the prompts and seed tuples it was asked with, each round the statements people judged."
 )
 
 
@@ -35,209 +34,54 @@ class AmbiguousRelation(DomainError):
 
 
 class SetIsShipped(DomainError):
-    """Importing into a set that comes with the project."""
+    """Changing a set that comes with the project."""
 
 
-@dataclass
-class RelationEntry:
-    """A relation as a file gives it, not yet checked. `where` is the place in the file, for people."""
-
-    where: str
-    name: Any
-    initial_prompts: Any
-    seed_tuples: Any
-    prompts: Any = field(default_factory=list)
-    statement: Any = None
-    explanation: Any = ""
-    needs_seeds: bool = True
+class RelationInUse(DomainError):
+    """Deleting a relation, or a set of one, that was harvested or has tuples."""
 
 
-@dataclass
-class RelationFile:
-    name: str
-    description: str
-    entries: list[RelationEntry]
+class BadRelation(DomainError):
+    """A relation that cannot be stored as it was written; all reasons are in `faults`."""
+
+    def __init__(self, faults: Sequence[Fault]):
+        self.faults = list(faults)
+        super().__init__("; ".join(fault.reason for fault in self.faults))
+
+
+class BadSetName(DomainError):
+    """A name that no set can have, or that another one has."""
 
 
 # -- import ------------------------------------------------------------------------------------------------------------
 
 
 def import_relations(path: Path, set_name: str | None = None) -> RelationSet:
-    """Import a file of relations into the set `set_name`, by default the file's own; update those that exist.
+    """Import the relations of the file at `path`; see `import_relation_file`."""
+    file = read_relation_file(path.name, read_bytes(path))
+    return import_relation_file(file, set_name, is_shipped=path.resolve().parent == SHIPPED)
 
-    Reads this project's JSON, the reference code's `relation_info`, and LAMA's relation lines. Relations of the set
-    that the file does not name stay. Raises ImportRefused with all that is wrong; then nothing is stored.
+
+def import_relation_file(file: RelationFile, set_name: str | None = None, is_shipped: bool = False) -> RelationSet:
+    """Import relations into the set `set_name`, by default the file's own; update those that exist.
+
+    Relations of the set that the file does not name stay. Raises ImportRefused with all that is wrong, or
+    SetIsShipped; then nothing is stored.
     """
-    file = read_relation_file(path)
-    faults = [fault for entry in file.entries for fault in faults_of(entry)] + list(repeated_names(file.entries))
+    faults = [_placed(entry, fault) for entry in file.entries for fault in faults_of(entry)]
+    faults += repeated_names(file.entries)
     name = set_name or file.name
     if not SET_NAME.fullmatch(name):
-        faults.append(BadEntry("set", f"{name!r} is no set name; use letters, digits, - and _, or give --set"))
+        faults.append(BadEntry("set", f"{name!r} is no set name; use letters, digits, - and _, or give another"))
     if not file.entries:
         faults.append(BadEntry("file", "has no relation"))
     if faults:
-        raise ImportRefused(path.name, faults)
-    return _store(path, name, file)
+        raise ImportRefused(file.source, faults)
+    return _store(file, name, is_shipped)
 
 
-@transaction.atomic
-def _store(path: Path, name: str, file: RelationFile) -> RelationSet:
-    is_shipped = path.resolve().parent == SHIPPED
-    relation_set, _ = RelationSet.objects.get_or_create(name=name, defaults={"is_shipped": is_shipped})
-    if relation_set.is_shipped and not is_shipped:
-        raise SetIsShipped(
-            f"The set {name!r} comes with the project; import {path.name} under another name with --set."
-        )
-    relation_set.description = file.description or relation_set.description
-    relation_set.save()
-    clashes = [clash for entry in file.entries if (clash := _clash(relation_set, entry))]
-    if clashes:
-        raise ImportRefused(path.name, clashes)
-    for entry in file.entries:
-        Relation.objects.update_or_create(relation_set=relation_set, name=entry.name, defaults=_fields(entry))
-    return relation_set
-
-
-def _clash(relation_set: RelationSet, entry: RelationEntry) -> BadEntry | None:
-    arity = _fields(entry)["arity"]
-    used = relation_set.relations.filter(name=entry.name, jobs__isnull=False).exclude(arity=arity)
-    if not used.exists():
-        return None
-    return BadEntry(entry.where, f"has {arity} slots, but its harvests have another number; give it a new name")
-
-
-def _fields(entry: RelationEntry) -> dict[str, Any]:
-    return {
-        "statement": entry.statement or entry.initial_prompts[0],
-        "explanation": entry.explanation,
-        "arity": PromptTemplate.parse(entry.initial_prompts[0]).arity,
-        "initial_prompts": entry.initial_prompts,
-        "prompts": entry.prompts,
-        "seed_tuples": entry.seed_tuples,
-    }
-
-
-# -- formats -----------------------------------------------------------------------------------------------------------
-
-
-def read_relation_file(path: Path) -> RelationFile:
-    """Return what the file says, whatever its format. Raises ImportRefused if it has none of the known shapes."""
-    text = read_text(path)
-    if path.suffix == ".jsonl":
-        return RelationFile(path.stem, "", list(_lama_entries(text, path)))
-    document = read_json(text, path.name)
-    if isinstance(document, dict) and isinstance(document.get("relations"), list):
-        name, description = str(document.get("name") or path.stem), str(document.get("description") or "")
-        entries = [_own_entry(number, fields) for number, fields in enumerate(document["relations"], start=1)]
-        return RelationFile(name, description, entries)
-    if isinstance(document, dict) and all(_is_reference_entry(fields) for fields in document.values()):
-        return RelationFile(path.stem, "", [_reference_entry(name, fields) for name, fields in document.items()])
-    raise ImportRefused(path.name, [BadEntry("file", f"is no file of relations: {SHAPES}")])
-
-
-def _own_entry(number: int, fields: Any) -> RelationEntry:
-    if not isinstance(fields, dict):
-        fields = {}
-    name = fields.get("name")
-    return RelationEntry(
-        where=f"relation {number} ({name!r})",
-        name=name,
-        initial_prompts=fields.get("initial_prompts"),
-        seed_tuples=fields.get("seed_tuples"),
-        prompts=fields.get("prompts", []),
-        statement=fields.get("statement"),
-        explanation=fields.get("explanation", ""),
-    )
-
-
-def _is_reference_entry(fields: Any) -> bool:
-    return isinstance(fields, dict) and "init_prompts" in fields
-
-
-def _reference_entry(name: str, fields: dict[str, Any]) -> RelationEntry:
-    return RelationEntry(
-        where=f"relation {name!r}",
-        name=name,
-        initial_prompts=fields["init_prompts"],
-        seed_tuples=fields.get("seed_ent_tuples"),
-        prompts=fields.get("prompts", []),
-        explanation=fields.get("explanation", ""),
-    )
-
-
-def _lama_entries(text: str, path: Path) -> Iterator[RelationEntry]:
-    """Yield one relation per name; several lines of one name are several initial prompts. LAMA gives no seeds here."""
-    entries: dict[str, RelationEntry] = {}
-    faults = []
-    for line in read_json_lines(text):
-        if isinstance(line, BadEntry):
-            faults.append(line)
-        elif not isinstance(line.value, dict) or not isinstance(line.value.get("template"), str):
-            faults.append(BadEntry(f"line {line.number}", 'has no "template"'))
-        else:
-            _add_lama_line(entries, line, path.stem)
-    if faults:
-        raise ImportRefused(path.name, faults)
-    yield from entries.values()
-
-
-def _add_lama_line(entries: dict[str, RelationEntry], line: Line, default_name: str) -> None:
-    name = line.value.get("relation") or default_name
-    entry = entries.get(name)
-    if entry is None:
-        entry = entries[name] = RelationEntry(f"line {line.number}", name, [], [], needs_seeds=False)
-        entry.explanation = line.value.get("description") or ""
-    entry.initial_prompts.append(line.value["template"].replace("[X]", "<ENT0>").replace("[Y]", "<ENT1>"))
-
-
-# -- checks ------------------------------------------------------------------------------------------------------------
-
-
-def faults_of(entry: RelationEntry) -> Iterator[BadEntry]:
-    """Yield all that is wrong with one relation."""
-    if not isinstance(entry.name, str) or not RELATION_NAME.fullmatch(entry.name):
-        yield BadEntry(entry.where, f"{entry.name!r} is no relation name; use up to 100 characters without space and /")
-    if not _are_texts(entry.initial_prompts) or not entry.initial_prompts:
-        yield BadEntry(entry.where, "has no list of initial prompts")
-        return
-    if not _are_texts(entry.prompts):
-        yield BadEntry(entry.where, "has prompts that are no list of texts")
-        return
-    if not isinstance(entry.explanation, str) or not isinstance(entry.statement, str | None):
-        yield BadEntry(entry.where, "has a statement or explanation that is no text")
-        return
-    yield from _faults_of_prompts(entry)
-
-
-def _faults_of_prompts(entry: RelationEntry) -> Iterator[BadEntry]:
-    arities = {}
-    for text in [*entry.initial_prompts, entry.statement or entry.initial_prompts[0], *entry.prompts]:
-        try:
-            arities[text] = PromptTemplate.parse(text).arity
-        except BadPrompt as error:
-            yield BadEntry(entry.where, str(error).rstrip("."))
-    arity = arities.get(entry.initial_prompts[0])
-    if arity is None:
-        return
-    if arity < 2:
-        yield BadEntry(entry.where, "its first prompt has one slot; a relation has at least <ENT0> and <ENT1>")
-    for text, slots in arities.items():
-        if slots != arity:
-            yield BadEntry(entry.where, f"{text!r} has {slots} slots but its first prompt {arity}")
-    yield from _faults_of_seeds(entry, arity)
-
-
-def _faults_of_seeds(entry: RelationEntry, arity: int) -> Iterator[BadEntry]:
-    if not isinstance(entry.seed_tuples, list) or (entry.needs_seeds and len(entry.seed_tuples) < 2):
-        yield BadEntry(entry.where, "needs at least two seed tuples")
-        return
-    for number, entities in enumerate(entry.seed_tuples, start=1):
-        if fault := fault_of_entities(entities, arity):
-            yield BadEntry(f"{entry.where}, seed tuple {number}", fault)
-
-
-def _are_texts(texts: Any) -> bool:
-    return isinstance(texts, list) and all(isinstance(text, str) and text.strip() for text in texts)
+def _placed(entry: RelationEntry, fault: Fault) -> BadEntry:
+    return BadEntry(f"{entry.where}, seed tuple {fault.number}" if fault.number else entry.where, fault.reason)
 
 
 def repeated_names(entries: Sequence[RelationEntry]) -> Iterator[BadEntry]:
@@ -246,6 +90,173 @@ def repeated_names(entries: Sequence[RelationEntry]) -> Iterator[BadEntry]:
         if isinstance(entry.name, str) and entry.name in seen:
             yield BadEntry(entry.where, "occurs twice; give each relation its own name")
         seen.add(entry.name if isinstance(entry.name, str) else None)
+
+
+@transaction.atomic
+def _store(file: RelationFile, name: str, is_shipped: bool) -> RelationSet:
+    relation_set = _shipped_set(name) if is_shipped else own_set(name)
+    relation_set.description = file.description or relation_set.description
+    relation_set.save()
+    if clashes := list(_clashes(relation_set, file.entries)):
+        raise ImportRefused(file.source, clashes)
+    _write(relation_set, file.entries)
+    return relation_set
+
+
+def _shipped_set(name: str) -> RelationSet:
+    return RelationSet.objects.get_or_create(name=name, defaults={"is_shipped": True})[0]
+
+
+def _clashes(relation_set: RelationSet, entries: Sequence[RelationEntry]) -> Iterator[BadEntry]:
+    arities = dict(in_use(relation_set.relations).values_list("name", "arity"))
+    for entry in entries:
+        arity = entry.fields()["arity"]
+        if arities.get(entry.name, arity) != arity:
+            reason = f"has {arity} slots, but its harvests have another number; give it a new name"
+            yield BadEntry(entry.where, reason)
+
+
+def _write(relation_set: RelationSet, entries: Sequence[RelationEntry]) -> None:
+    """Create and update the relations of `entries` in a few queries."""
+    known = {relation.name: relation for relation in relation_set.relations.all()}
+    new, changed = [], []
+    for entry in entries:
+        relation = known.get(entry.name) or Relation(relation_set=relation_set, name=entry.name)
+        for column, value in entry.fields().items():
+            setattr(relation, column, value)
+        (changed if relation.pk else new).append(relation)
+    Relation.objects.bulk_create(new)
+    Relation.objects.bulk_update(changed, COLUMNS, batch_size=100)
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def in_use(relations: QuerySet) -> QuerySet:
+    """Return those of `relations` that were harvested or have tuples."""
+    jobs = HarvestJob.objects.filter(relation=OuterRef("pk"))
+    tuples = KnowledgeTuple.objects.filter(relation=OuterRef("pk"))
+    return relations.filter(Exists(jobs) | Exists(tuples))
+
+
+def is_in_use(relation: Relation) -> bool:
+    return in_use(Relation.objects.filter(pk=relation.pk)).exists()
+
+
+def faults_of_relation(entry: RelationEntry, set_name: str, relation: Relation | None = None) -> list[Fault]:
+    """Return all that speaks against storing `entry` in the set, as `relation` if that is given."""
+    faults = [*faults_of(entry)]
+    if not any(fault.field == "seed_tuples" for fault in faults):
+        faults += faults_of_writing(entry)
+    if not SET_NAME.fullmatch(set_name):
+        faults.append(Fault("set_name", f"{set_name!r} is no set name; use letters, digits, - and _"))
+    elif RelationSet.objects.filter(name=set_name, is_shipped=True).exists():
+        faults.append(Fault("set_name", f"the set {set_name!r} comes with the project; choose or name another"))
+    others = Relation.objects.filter(relation_set__name=set_name, name=entry.name)
+    if others.exclude(pk=relation and relation.pk).exists():
+        faults.append(Fault("name", f"the set {set_name!r} has a relation {entry.name!r} already; choose another name"))
+    return faults + (_faults_of_use(entry, set_name, relation) if relation and is_in_use(relation) else [])
+
+
+def _faults_of_use(entry: RelationEntry, set_name: str, relation: Relation) -> list[Fault]:
+    if [f for f in faults_of(entry) if f.field == "initial_prompts"]:
+        return []
+    stays = {
+        "name": entry.name == relation.name,
+        "set_name": set_name == relation.relation_set.name,
+        "statement": entry.fields()["arity"] == relation.arity,
+    }
+    return [Fault(column, WHAT_STAYS.partition(" The rest")[0]) for column, same in stays.items() if not same]
+
+
+@transaction.atomic
+def save_relation(entry: RelationEntry, set_name: str, relation: Relation | None = None) -> Relation:
+    """Store what a person wrote, in a set that is made if need be. Raises BadRelation or SetIsShipped."""
+    if relation and relation.relation_set.is_shipped:
+        raise SetIsShipped(f"{relation.path} comes with the project; duplicate it and edit the copy.")
+    if faults := faults_of_relation(entry, set_name, relation):
+        raise BadRelation(faults)
+    relation = relation or Relation()
+    relation.name, relation.relation_set = entry.name, own_set(set_name)
+    for column, value in entry.fields().items():
+        setattr(relation, column, value)
+    try:
+        with transaction.atomic():
+            relation.save()
+    except IntegrityError as error:  # somebody took the name since the check
+        raise BadRelation([Fault("name", "somebody has just given this name to another relation")]) from error
+    return relation
+
+
+@transaction.atomic
+def delete_relation(relation: Relation) -> None:
+    """Delete a relation of which nothing was harvested or judged. Raises SetIsShipped or RelationInUse."""
+    if relation.relation_set.is_shipped:
+        raise SetIsShipped(f"{relation.path} comes with the project and stays.")
+    if is_in_use(relation):
+        raise RelationInUse(f"{relation.path} has harvests or tuples, which keep it; only unused ones are deleted.")
+    relation.delete()
+
+
+# -- sets --------------------------------------------------------------------------------------------------------------
+
+
+def own_set(name: str) -> RelationSet:
+    """Return the set `name`, made if need be, to add relations to. Raises SetIsShipped."""
+    relation_set, _ = RelationSet.objects.get_or_create(name=name)
+    if relation_set.is_shipped:
+        raise SetIsShipped(f"The set {name!r} comes with the project and stays as it is; choose another name.")
+    return relation_set
+
+
+@transaction.atomic
+def duplicate_set(relation_set: RelationSet, name: str) -> RelationSet:
+    """Return a new set `name` with the same relations. Raises BadSetName."""
+    copy = _new_set(name, relation_set.description)
+    copies = [Relation(relation_set=copy, name=one.name, **_columns(one)) for one in relation_set.relations.all()]
+    Relation.objects.bulk_create(copies)
+    return copy
+
+
+def _columns(relation: Relation) -> dict[str, object]:
+    return {column: getattr(relation, column) for column in COLUMNS}
+
+
+def _new_set(name: str, description: str) -> RelationSet:
+    _check_set_name(name)
+    return RelationSet.objects.create(name=name, description=description)
+
+
+def _check_set_name(name: str, relation_set: RelationSet | None = None) -> None:
+    if not SET_NAME.fullmatch(name):
+        raise BadSetName(f"{name!r} is no set name; use letters, digits, - and _.")
+    if RelationSet.objects.filter(name=name).exclude(pk=relation_set and relation_set.pk).exists():
+        raise BadSetName(f"There is a set {name!r} already; choose another name.")
+
+
+@transaction.atomic
+def change_set(relation_set: RelationSet, name: str, description: str) -> None:
+    """Give a set another name and description. Raises SetIsShipped, BadSetName or RelationInUse."""
+    _check_is_own(relation_set)
+    _check_set_name(name, relation_set)
+    if name != relation_set.name and in_use(relation_set.relations).exists():
+        raise RelationInUse(f"Relations of {relation_set.name} have harvests or tuples, so the set keeps its name.")
+    relation_set.name, relation_set.description = name, description
+    relation_set.save()
+
+
+@transaction.atomic
+def delete_set(relation_set: RelationSet) -> None:
+    """Delete a set with its relations, none of which may be in use. Raises SetIsShipped or RelationInUse."""
+    _check_is_own(relation_set)
+    if names := list(in_use(relation_set.relations).values_list("name", flat=True)[:3]):
+        raise RelationInUse(f"{', '.join(names)} of {relation_set.name} have harvests or tuples, which keep the set.")
+    relation_set.delete()
+
+
+def _check_is_own(relation_set: RelationSet) -> None:
+    if relation_set.is_shipped:
+        raise SetIsShipped(f"The set {relation_set.name} comes with the project and stays as it is; duplicate it.")
 
 
 # -- finding -----------------------------------------------------------------------------------------------------------
@@ -285,9 +296,21 @@ def relations_of_set(name: str) -> list[Relation]:
     """Return the relations of a set. Raises NotFound if there is no such set or it is empty."""
     relations = list(Relation.objects.filter(relation_set__name=name).select_related("relation_set"))
     if not relations:
-        names = ", ".join(RelationSet.objects.values_list("name", flat=True)) or "none yet"
-        raise NotFound(f"There is no set of relations {name!r}; the sets are: {names}.")
+        raise _no_such_set(name)
     return relations
+
+
+def find_set(name: str) -> RelationSet:
+    """Return the set. Raises NotFound."""
+    found = RelationSet.objects.filter(name=name).first()
+    if found is None:
+        raise _no_such_set(name)
+    return found
+
+
+def _no_such_set(name: str) -> NotFound:
+    names = ", ".join(RelationSet.objects.values_list("name", flat=True)) or "none yet"
+    return NotFound(f"There is no set of relations {name!r}; the sets are: {names}.")
 
 
 def _named(name: str, set_name: str | None) -> str:

@@ -8,7 +8,7 @@ from contextlib import redirect_stdout
 import pytest
 from django.core.management import CommandError, call_command, execute_from_command_line
 
-from kgharvest.models import HarvestJob, Job
+from kgharvest.models import HarvestJob, Job, Relation
 from kgharvest.services import jobs
 from tests import factories
 from tests.kgharvest import slow_runner
@@ -138,6 +138,48 @@ def test_import_relations_says_what_the_set_holds(tmp_path, capsys):
     call_command("import_relations", tmp_path / "capitals.jsonl")
 
     assert capsys.readouterr().out == "The set capitals has 1 relations.\n"
+
+
+def test_export_relations_writes_what_import_relations_reads(tmp_path, capsys):
+    factories.make_relation("prevent", relation_set=factories.make_relation_set("mine"), explanation="Why.")
+
+    call_command("export_relations", "mine", output=tmp_path / "mine.json")
+    call_command("export_relations", "mine")
+
+    assert capsys.readouterr().out == (tmp_path / "mine.json").read_text(encoding="utf-8")
+    call_command("import_relations", tmp_path / "mine.json", set_name="again")
+    assert Relation.objects.get(relation_set__name="again").explanation == "Why."
+    with pytest.raises(CommandError, match="There is no set of relations 'none'; the sets are: again, mine"):
+        call_command("export_relations", "none")
+
+
+def test_a_dry_run_says_what_would_be_harvested(capsys, rung):
+    factories.make_relation("prevent")
+    call_command("harvest", relation=["prevent"], setting=["human"])
+    job = HarvestJob.objects.get()
+    capsys.readouterr()
+
+    call_command("harvest", relation=["prevent"], setting=["human", "multi"], dry_run=True)
+
+    said = capsys.readouterr()
+    assert said.out == (
+        f"-\tprevent × embedded × multi\twould be harvested\n{job.pk}\tprevent × embedded × human\tqueued\n"
+    )
+    assert "1 of 2 cells to harvest, duration unknown" in said.err
+    assert HarvestJob.objects.count() == 1
+
+
+def test_what_was_harvested_before_is_not_harvested_again_unless_asked(quick_harvest, tmp_path, capsys):
+    factories.make_relation("prevent")
+    call_command("harvest", relation=["prevent"], wait=True)
+
+    call_command("harvest", relation=["prevent"], wait=True, output=tmp_path / "out.jsonl")
+    assert "harvested before; --again harvests it anew" in capsys.readouterr().out
+    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 3
+    assert HarvestJob.objects.count() == 1
+
+    call_command("harvest", relation=["prevent"], wait=True, again=True)
+    assert HarvestJob.objects.count() == 2
 
 
 def test_a_missing_file_is_refused(tmp_path):

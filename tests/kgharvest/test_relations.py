@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from kgharvest.errors import ImportRefused, NotFound
-from kgharvest.models import Relation, RelationSet
+from kgharvest.models import KnowledgeTuple, Relation, RelationSet, tuple_key
 from kgharvest.services import relations
+from kgharvest.services.relation_files import export_relations
 from kgharvest.services.relations import AmbiguousRelation, SetIsShipped, import_relations, resolve_relation
 from tests import factories
 
@@ -166,6 +167,41 @@ def test_the_arity_of_a_harvested_relation_stays(tmp_path):
         import_relations(own_file(tmp_path, ternary))
 
     assert Relation.objects.get().arity == 2
+
+
+def test_the_arity_of_a_relation_with_tuples_that_no_job_found_stays(tmp_path):
+    import_relations(own_file(tmp_path, PREVENT))
+    KnowledgeTuple.objects.create(relation=Relation.objects.get(), entities=["a", "b"], key=tuple_key(["a", "b"]))
+    ternary = {
+        "name": "prevent",
+        "initial_prompts": ["<ENT0> prevents <ENT1> in <ENT2> ."],
+        "seed_tuples": [["a", "b", "c"], ["d", "e", "f"]],
+    }
+
+    with pytest.raises(ImportRefused, match="has 3 slots"):
+        import_relations(own_file(tmp_path, ternary))
+
+
+def test_importing_costs_the_same_for_any_number_of_relations(tmp_path, django_assert_max_num_queries):
+    path = own_file(tmp_path, *[{**PREVENT, "name": f"prevent-{number}"} for number in range(100)])
+
+    for _ in range(2):  # to create, and to update
+        with django_assert_max_num_queries(12):
+            import_relations(path)
+
+    assert Relation.objects.count() == 100
+
+
+def test_a_set_that_is_exported_and_imported_is_the_same(public_data, tmp_path):
+    published = import_relations(public_data / "bertnet" / "relation_info" / "ekar_aggr.json")
+
+    again = import_relations(write(tmp_path, export_relations(published)), "again")
+
+    columns = ["name", *relations.COLUMNS]
+    assert list(again.relations.order_by("name").values(*columns)) == list(
+        published.relations.order_by("name").values(*columns)
+    )
+    assert again.relations.exclude(explanation="").count() == 327
 
 
 # -- finding -----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,158 @@
+"""What researchers fill in to define relations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django import forms
+
+from kgharvest.forms.widgets import DatalistInput, lines_of
+from kgharvest.models import Relation, RelationSet
+from kgharvest.services.relation_checks import Fault, RelationEntry
+from kgharvest.services.relation_files import RelationFile, read_relation_file
+from kgharvest.services.relations import faults_of_relation, is_in_use, save_relation
+
+LARGEST_FILE_MB = 50
+SEPARATOR = "|"
+
+
+class RelationForm(forms.Form):
+    """A relation; `relation` is the one to change, None writes a new one. Name and set of one in use are fixed."""
+
+    name = forms.CharField(max_length=100, help_text="Short and without spaces, such as <code>place_for</code>.")
+    set_name = forms.CharField(
+        label="Set", max_length=100, widget=DatalistInput, help_text="One of your sets, or the name of a new one."
+    )
+    statement = forms.CharField(
+        max_length=1000,
+        widget=forms.Textarea(attrs={"rows": 2, "class": "short"}),
+        help_text="What people judge, with <code>&lt;ENT0&gt;</code>, <code>&lt;ENT1&gt;</code>, ... once each: "
+        "<code>&lt;ENT0&gt; prevents &lt;ENT1&gt;.</code>",
+    )
+    explanation = forms.CharField(
+        max_length=2000,
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 2, "class": "short"}),
+        help_text="What counts and what does not.",
+    )
+    seed_tuples = forms.CharField(
+        max_length=100_000,
+        widget=forms.Textarea(attrs={"rows": 5}),
+        help_text="True examples, at least two: one a line, the entities in the order of the slots, separated by "
+        "<code>|</code> or pasted from a spreadsheet: <code>vaccine | measles</code>",
+    )
+    initial_prompts = forms.CharField(
+        max_length=100_000,
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 3}),
+        help_text="How an LM is asked, one a line, with the same slots. Left empty: the statement.",
+    )
+    prompts = forms.CharField(
+        label="Ready prompts",
+        max_length=100_000,
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 3}),
+        help_text="For the settings <code>top1</code> and <code>multi</code>, one a line. Left empty: they are "
+        "paraphrases of the initial ones.",
+    )
+
+    def __init__(self, *args: Any, relation: Relation | None = None, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.relation = relation
+        own = RelationSet.objects.filter(is_shipped=False).values_list("name", flat=True)
+        self.fields["set_name"].widget.options = tuple(own)
+        self.is_in_use = relation is not None and is_in_use(relation)
+        for name in ("name", "set_name"):
+            self.fields[name].disabled = self.is_in_use
+
+    def clean(self) -> dict[str, Any]:
+        written = super().clean()
+        if not self.errors:
+            for fault in faults_of_relation(self.entry(), written["set_name"], self.relation):
+                self.add_error(self._place(fault), _sentence(fault))
+        return written
+
+    def _place(self, fault: Fault) -> str:
+        """Return the field in which to mend it: the statement, where it is the only prompt too."""
+        is_only_prompt = fault.field == "initial_prompts" and not self.cleaned_data.get("initial_prompts")
+        return "statement" if is_only_prompt else fault.field
+
+    def entry(self) -> RelationEntry:
+        """Return what was written, once every field alone is valid."""
+        written = self.cleaned_data
+        statement = " ".join(written["statement"].split())
+        return RelationEntry(
+            where="",
+            name=written["name"],
+            statement=statement,
+            explanation=written["explanation"],
+            initial_prompts=lines_of(written["initial_prompts"]) or [statement],
+            prompts=lines_of(written["prompts"]),
+            seed_tuples=seed_tuples_of(written["seed_tuples"]),
+        )
+
+    def save(self) -> Relation:
+        return save_relation(self.entry(), self.cleaned_data["set_name"], self.relation)
+
+
+def initial_of(relation: Relation) -> dict[str, str]:
+    """Return what a form shows of a relation; it reads as the same relation."""
+    return {
+        "name": relation.name,
+        "set_name": relation.relation_set.name,
+        "statement": relation.statement,
+        "explanation": relation.explanation,
+        "seed_tuples": "\n".join(map(_seed_line, relation.seed_tuples)),
+        "initial_prompts": "\n".join(relation.initial_prompts),
+        "prompts": "\n".join(relation.prompts),
+    }
+
+
+def _seed_line(entities: Sequence[str]) -> str:
+    is_ambiguous = any(SEPARATOR in entity for entity in entities)
+    return ("\t" if is_ambiguous else f" {SEPARATOR} ").join(entities)
+
+
+def seed_tuples_of(text: str) -> list[list[str]]:
+    """Return the entities of each line; a line with tabs is split there and nowhere else."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return [[entity.strip() for entity in line.split("\t" if "\t" in line else SEPARATOR)] for line in lines]
+
+
+def _sentence(fault: Fault) -> str:
+    reason = f"Seed tuple {fault.number} {fault.reason}" if fault.number else fault.reason
+    return f"{reason[:1].upper()}{reason[1:]}."
+
+
+class ImportForm(forms.Form):
+    file = forms.FileField(
+        help_text="This project's JSON, the BertNet code's <code>relation_info</code> JSON, or LAMA's JSON lines."
+    )
+    set_name = forms.CharField(
+        label="Set", max_length=100, required=False, help_text="Left empty: the name that the file has."
+    )
+
+    def clean_file(self):
+        file = self.cleaned_data["file"]
+        if file.size > LARGEST_FILE_MB * 1024 * 1024:
+            raise forms.ValidationError(
+                f"The file is larger than {LARGEST_FILE_MB} MB; import it on the server with import_relations."
+            )
+        return file
+
+    def relation_file(self) -> RelationFile:
+        """Return what the file says. Raises ImportRefused."""
+        file = self.cleaned_data["file"]
+        return read_relation_file(file.name, file.read())
+
+
+class SetForm(forms.Form):
+    name = forms.CharField(max_length=100, help_text="Letters, digits, - and _.")
+    description = forms.CharField(
+        max_length=2000, required=False, widget=forms.Textarea(attrs={"rows": 3, "class": "short"})
+    )
+
+
+class DuplicateSetForm(forms.Form):
+    name = forms.CharField(label="Name of the copy", max_length=100, help_text="Letters, digits, - and _.")
