@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from evaluation.views import compare, reports, tuples
+from evaluation.views import compare, figures, reports, tuples
 
 app_name = "evaluation"
 
@@ -13,5 +13,6 @@ urlpatterns = [
     path("reports/<int:pk>/", reports.report_detail, name="report"),
     path("reports/<int:pk>/report.<slug:file_format>", reports.report_file, name="report_file"),
     path("reports/<int:pk>/tables/<slug:name>.csv", reports.table_file, name="table_file"),
+    path("reports/<int:pk>/figures/<slug:name>.<slug:file_format>", figures.figure_file, name="figure"),
     path("reports/<int:pk>/tuples/", tuples.tuples, name="tuples"),
 ]

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 Document = Mapping[str, Any]
 
 DASH = "–"
+ORIGINS = {"simulated": "simulated, not people", "imported": "imported judgments"}  # of what rests on no own people
 SUBCOLUMNS = ("accepted", "rejected", "low", "high", "n")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -11,10 +11,11 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST
 
 from annotation.models import Round
+from evaluation.figures import ReportFigure, figures_of
 from evaluation.models import Report
 from evaluation.reports.contents import report_tables
 from evaluation.reports.contents.paper import cells_by_relation, relation_table
-from evaluation.reports.tables import Document
+from evaluation.reports.tables import Document, Table
 from evaluation.reports.writers import FORMATS
 from evaluation.reports.writers.plain import table_csv
 from evaluation.services.reports import create_report
@@ -59,6 +60,7 @@ def report_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "tables": {table.name.replace("-", "_"): table for table in tables},
         "all_tables": tables,
         **relations_shown(document, everything="all" in request.GET),
+        "figures": [figure_shown(figure, document, tables) for figure in figures_of(document)],
         "formats": FORMATS,
     }
     return render(request, "evaluation/report_detail.html", context)
@@ -74,6 +76,20 @@ def relations_shown(document: Document, everything: bool) -> dict[str, Any]:
         "totals": [linked(total) for total in document["totals"]],
         "n_relations": len(rows),
         "n_hidden": len(rows) - len(shown),
+    }
+
+
+def figure_shown(figure: ReportFigure, document: Document, tables: Sequence[Table]) -> dict[str, Any]:
+    """Return what the page says about a figure; its size in CSS pixels, so that nothing moves when it arrives."""
+    width, height = (round(96 * inches) for inches in figure.size(document))
+    return {
+        "name": figure.name,
+        "title": figure.title,
+        "caption": figure.caption,
+        "alt_text": figure.alt(document),
+        "numbers": next((table for table in tables if table.name == figure.table), None),
+        "width": width,
+        "height": height,
     }
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from evaluation.reports.contents import curves, paper, quality
-from evaluation.reports.tables import Document, Table
+from evaluation.reports.tables import ORIGINS, Document, Table
 
-ORIGINS = {"simulated": "simulated, not people", "imported": "imported judgments"}
 BUILDERS = (
     paper.relation_table,
     paper.setting_table,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
+
 from django.template.loader import render_to_string
 
+from evaluation.figures import ReportFigure, figures_of
 from evaluation.reports.contents import report_tables
 from evaluation.reports.tables import Document
 from evaluation.reports.writers.plain import LISTS
@@ -11,4 +14,11 @@ from evaluation.reports.writers.plain import LISTS
 
 def write_html(document: Document) -> str:
     tables = [table for table in report_tables(document) if table.name not in LISTS]
-    return render_to_string("evaluation/report_export.html", {"document": document, "tables": tables})
+    figures = [_inline(figure, document) for figure in figures_of(document)]
+    context = {"document": document, "tables": tables, "figures": figures}
+    return render_to_string("evaluation/report_export.html", context)
+
+
+def _inline(figure: ReportFigure, document: Document) -> dict[str, str]:
+    address = f"data:image/svg+xml;base64,{b64encode(figure.render(document)).decode()}"
+    return {"title": figure.title, "alt": figure.alt(document), "address": address}

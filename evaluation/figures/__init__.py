@@ -1,0 +1,122 @@
+"""Figures of a report, drawn from its document."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from evaluation.figures import calibration, forest, heat_map, sizes
+from evaluation.figures.canvas import LIGHT, Draw, Theme, render
+from evaluation.reports.tables import Document, interval, name_of, points, short
+
+
+class ReportFigure(NamedTuple):
+    """A figure that some reports have.
+
+    shows: what it draws from the document; none of it, no figure. alt: the figure in words. table: the table with its
+    numbers.
+    """
+
+    name: str
+    title: str
+    caption: str
+    table: str
+    shows: Callable[[Document], list[Any]]
+    alt: Callable[[Document], str]
+    size: Callable[[Document], tuple[float, float]]
+    draw: Draw
+
+    def render(self, document: Document, file_format: str = "svg", theme: Theme = LIGHT) -> bytes:
+        return render(self.draw, document, self.size(document), file_format, theme)
+
+
+def figures_of(document: Document) -> list[ReportFigure]:
+    return [figure for figure in FIGURES if figure.shows(document)]
+
+
+def averages_in_words(document: Document) -> str:
+    parts = [f"{each.name} {short(each.value)}{_range(each.low, each.high)}" for each in forest.averages(document)]
+    return f"Accuracy, mean over relations: {'; '.join(parts)}."
+
+
+def _range(low: float | None, high: float | None) -> str:
+    return f" ({interval(low, high)})" if low is not None else ""
+
+
+def differences_in_words(document: Document) -> str:
+    parts = [f"{each.name} {points(each.value)}" for each in forest.differences(document)]
+    return f"Differences in percentage points: {'; '.join(parts)}."
+
+
+def curves_in_words(document: Document) -> str:
+    parts = [
+        f"{name_of(curve['model'])} {name_of(curve['setting'])} from {short(curve['sizes'][0]['accuracy'])} "
+        f"to {short(curve['sizes'][-1]['accuracy'])}"
+        for curve in sizes.size_curves(document)
+    ]
+    return f"Accuracy from the best tuples to the whole harvest: {'; '.join(parts)}."
+
+
+def calibration_in_words(document: Document) -> str:
+    parts = [
+        f"{curve['relation']}, {name_of(curve['setting'])}: {short(curve['scores'][0]['accuracy'])} at the lowest "
+        f"scores, {short(curve['scores'][-1]['accuracy'])} at the highest"
+        for curve in calibration.calibrated(document)
+    ]
+    return f"Accuracy by score. {'; '.join(parts)}."
+
+
+FIGURES = (
+    ReportFigure(
+        "heat-map",
+        "Accuracy per relation",
+        "The table above as a map: the darker (in the dark theme, the brighter), the more of the sample is true.",
+        "relations",
+        lambda document: [cell for cell in document["cells"] if cell["accuracy"] is not None],
+        lambda document: f"Heat map of accuracy, relations by LM and setting. {averages_in_words(document)}",
+        heat_map.size,
+        heat_map.draw,
+    ),
+    ReportFigure(
+        "averages",
+        "Averages with intervals",
+        "Mean over relations; the interval is for relations like these.",
+        "settings",
+        forest.averages,
+        averages_in_words,
+        forest.averages_size,
+        forest.draw_averages,
+    ),
+    ReportFigure(
+        "differences",
+        "Differences with intervals",
+        "Paired by relation. An interval that spans 0 leaves open which is better.",
+        "comparisons",
+        forest.differences,
+        differences_in_words,
+        forest.differences_size,
+        forest.draw_differences,
+    ),
+    ReportFigure(
+        "sizes",
+        "Accuracy against the size of the KG",
+        "From one sample: how accurate the best tuples are, with a 95 % band, if more or fewer of them are kept. "
+        "Marked are the cuts that the paper uses.",
+        "size-curves",
+        sizes.size_curves,
+        curves_in_words,
+        lambda document: sizes.SIZE,
+        sizes.draw,
+    ),
+    ReportFigure(
+        "calibration",
+        "Accuracy by score",
+        "Judged tuples in bins of equal numbers, with 95 % intervals. Scores of two relations, or of two LMs, are on "
+        "scales of their own.",
+        "calibration",
+        calibration.calibrated,
+        calibration_in_words,
+        calibration.size,
+        calibration.draw,
+    ),
+)

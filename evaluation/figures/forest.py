@@ -1,0 +1,92 @@
+"""Averages, and their differences, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from evaluation.figures.canvas import Theme, share_axis, style
+from evaluation.reports.contents.quality import common_of
+from evaluation.reports.tables import Document, interval, name_of, points, short
+
+
+class Estimate(NamedTuple):
+    """A row of a forest plot. is_firm: told apart from nothing, by a test."""
+
+    name: str
+    value: float
+    low: float | None
+    high: float | None
+    text: str
+    is_firm: bool = True
+
+
+def averages(document: Document) -> list[Estimate]:
+    return [
+        Estimate(
+            f"{name_of(total['model'])} · {name_of(total['setting'])}",
+            total["macro_accuracy"],
+            low := total.get("macro_accuracy_low"),
+            high := total.get("macro_accuracy_high"),
+            short(total["macro_accuracy"]) + (f" ({interval(low, high)})" if low is not None else ""),
+        )
+        for total in document["totals"]
+        if total["macro_accuracy"] is not None
+    ]
+
+
+def differences(document: Document) -> list[Estimate]:
+    return [
+        Estimate(
+            f"{common_of(comparison)}: {comparison['a']} − {comparison['b']}",
+            comparison["difference"],
+            comparison["low"],
+            comparison["high"],
+            _points(comparison["difference"], comparison["low"], comparison["high"]),
+            comparison["p_holm"] < 0.05,
+        )
+        for comparison in document["comparisons"]
+    ]
+
+
+def _points(value: float, low: float | None, high: float | None) -> str:
+    ends = "" if low is None else f" ({100 * low:.0f} to {100 * high:.0f})".replace("-", "−")
+    return f"{points(value)}{ends}"
+
+
+def averages_size(document: Document) -> tuple[float, float]:
+    return 7.2, 0.9 + 0.3 * len(averages(document))
+
+
+def differences_size(document: Document) -> tuple[float, float]:
+    return 7.2, 0.9 + 0.3 * len(differences(document))
+
+
+def draw_averages(figure, document: Document, theme: Theme) -> None:
+    axes = _draw(figure, averages(document), theme)
+    axes.set_xlim(0, 1)
+    axes.set_xlabel("accuracy, mean over relations, 95 % interval")
+
+
+def draw_differences(figure, document: Document, theme: Theme) -> None:
+    axes = _draw(figure, differences(document), theme)
+    axes.axvline(0, color=theme.ink, linewidth=0.9)
+    axes.set_xlabel("difference in accuracy, 95 % interval; filled: p after Holm below .05")
+
+
+def _draw(figure, estimates: Sequence[Estimate], theme: Theme):
+    axes, hue = figure.add_subplot(), theme.hues[0]
+    for row, estimate in enumerate(estimates):
+        if estimate.low is not None:
+            axes.plot([estimate.low, estimate.high], [row, row], color=hue, linewidth=1.8, solid_capstyle="butt")
+        fill = hue if estimate.is_firm else theme.ground
+        axes.plot(estimate.value, row, "o", markersize=6.5, color=hue, markerfacecolor=fill)
+        beside = {"transform": axes.get_yaxis_transform(), "va": "center", "fontsize": 8.5}
+        axes.text(1.02, row, estimate.text, color=theme.ink, **beside)
+    axes.set_yticks(range(len(estimates)), [estimate.name for estimate in estimates])
+    axes.set_ylim(len(estimates) - 0.4, -0.6)
+    style(axes, theme)
+    axes.spines["left"].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    share_axis(axes.xaxis, theme)
+    return axes

@@ -1,0 +1,35 @@
+"""Precision and recall of scores on known facts and corrupted ones: the paper's Figs 4 and 5."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from evaluation.figures.canvas import DASHES, Theme, legend, share_axis, style
+from evaluation.reports.tables import short
+
+SIZE = (5.2, 4.2)
+
+
+def draw(figure, scores: Mapping[str, Any], theme: Theme) -> None:
+    """One line per scorer, over all relations; the share of facts, which a random order reaches, as a dotted line."""
+    axes = figure.add_subplot()
+    for number, scorer in enumerate(scores["scorers"]):
+        curve = scorer["curve"]
+        name = f"{scorer['scorer']} (average precision {short(scorer['average_precision'])})"
+        line = {
+            "color": theme.hues[number % len(theme.hues)],
+            "linestyle": DASHES[number % len(DASHES)],
+            "linewidth": 1.9,
+        }
+        axes.plot([point["recall"] for point in curve], [point["precision"] for point in curve], label=name, **line)
+    chance = scores["n_positive"] / (scores["n_positive"] + scores["n_negative"])
+    axes.axhline(chance, color=theme.soft, linewidth=1, linestyle=":", label="random order")
+    axes.set_xlim(0, 1.01)
+    axes.set_ylim(0, 1.02)
+    axes.set_xlabel("recall")
+    axes.set_ylabel("precision")
+    style(axes, theme)
+    share_axis(axes.xaxis, theme)
+    share_axis(axes.yaxis, theme)
+    legend(axes, theme, loc="lower left")
