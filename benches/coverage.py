@@ -17,7 +17,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from evaluation.comparisons import compare_sides
-from evaluation.documents import CellKey
+from evaluation.evidence import CellKey
 from evaluation.metrics.intervals import rate
 
 N_ROUNDS = 500

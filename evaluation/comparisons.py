@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from evaluation.metrics.comparisons import PairedDifference, holm, paired_difference, smallest_p
+from evaluation.metrics.comparisons import PairedDifference, holm, paired_difference, sign_flip_p, smallest_p
 
 if TYPE_CHECKING:
-    from evaluation.documents import CellKey
+    from evaluation.evidence import CellKey
 
 SIGNIFICANT = 0.05
 FEWEST_RELATIONS = 2
@@ -51,17 +51,38 @@ def compare_sides(
 
     accuracies: None where nothing has a verdict. n_shared: statements with a verdict that both sides drew.
     """
-    by_side = _by_side(accuracies)
     compared = [
         (pair, paired_difference(differences, np.random.default_rng(seed)))
-        for pair in _pairs(list(by_side))
-        if len(differences := _differences(by_side[pair.a], by_side[pair.b])) >= FEWEST_RELATIONS
+        for pair, differences in paired_accuracies(accuracies)
     ]
     adjusted = holm([paired.p for _, paired in compared])
     return [
         _entry(pair, paired, p_holm, n_shared.get(frozenset((pair.a, pair.b)), 0))
         for (pair, paired), p_holm in zip(compared, adjusted, strict=True)
     ]
+
+
+def compare_accuracies(accuracies: Mapping[CellKey, float | None], seed: int) -> list[dict[str, Any]]:
+    """Return the same comparisons as difference and p alone, for many rules at the price of one."""
+    compared = [
+        (pair, float(differences.mean()), sign_flip_p(differences, np.random.default_rng(seed)))
+        for pair, differences in paired_accuracies(accuracies)
+    ]
+    adjusted = holm([p for *_, p in compared])
+    return [
+        {"kind": pair.kind, "common": pair.common, "a": pair.names[0], "b": pair.names[1]}
+        | {"difference": difference, "p_holm": p_holm}
+        for (pair, difference, _), p_holm in zip(compared, adjusted, strict=True)
+    ]
+
+
+def paired_accuracies(accuracies: Mapping[CellKey, float | None]) -> Iterator[tuple[Pair, np.ndarray]]:
+    """Yield each pair of sides that share enough relations, with a minus b in each of these."""
+    by_side = _by_side(accuracies)
+    for pair in _pairs(list(by_side)):
+        differences = _differences(by_side[pair.a], by_side[pair.b])
+        if len(differences) >= FEWEST_RELATIONS:
+            yield pair, differences
 
 
 def _by_side(accuracies: Mapping[CellKey, float | None]) -> dict[Side, dict[str, float]]:

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 Counts = NDArray[np.int64]
 
+N_REPLICATES = 5000
+
 NOTHING_PAIRED = "No statement has two judgments, so there is nothing to compare."
 ALL_ALIKE = "All judgments are alike, so agreement cannot be told from chance."
 UNEQUAL = "Fleiss' kappa needs equally many judgments of every statement."
@@ -41,7 +43,9 @@ class Kappa(NamedTuple):
     reason: str | None
 
 
-def krippendorff_alpha(patterns: Counts, n_tasks: Counts, rng: np.random.Generator, n_replicates: int = 5000) -> Alpha:
+def krippendorff_alpha(
+    patterns: Counts, n_tasks: Counts, rng: np.random.Generator, n_replicates: int = N_REPLICATES
+) -> Alpha:
     """Return nominal alpha, missing judgments allowed, with a bootstrap interval over tasks.
 
     Krippendorff (2011), worked example C: .743. Range (-1, 1]: below 0 where people agree less than by chance.

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 Differences = NDArray[np.float64]
 
-MOST_RELATIONS_EXACT = 20  # 2^20 sums take 8 MB and some 20 ms
+MOST_RELATIONS_EXACT = 20
 N_RANDOM_SIGNS = 9_999
 N_RESAMPLES = 5_000
 ROUNDING = 1e-9  # sums of shares that are equal on paper differ by less than this, relative to their size
@@ -55,10 +55,24 @@ def sign_flip_p(differences: Differences, rng: np.random.Generator) -> float:
     scale = np.abs(differences).sum()
     observed = abs(differences.sum()) - ROUNDING * scale
     if len(differences) <= MOST_RELATIONS_EXACT:
-        return float(np.mean(np.abs(_sums_over_all_signs(differences)) >= observed))
+        return _share_as_extreme(differences, observed)
     signs = rng.integers(0, 2, size=(N_RANDOM_SIGNS, len(differences)), dtype=np.int8) * 2 - 1  # (R, n)
     n_as_extreme = np.count_nonzero(np.abs(signs @ differences) >= observed)
     return (1 + n_as_extreme) / (1 + N_RANDOM_SIGNS)
+
+
+def _share_as_extreme(differences: Differences, observed: float) -> float:
+    """Return the share of all patterns of signs whose sum is at least `observed` on either side.
+
+    The sums of two halves, one of them sorted: 2^(n / 2) searches instead of 2^n sums.
+    """
+    if observed <= 0:
+        return 1.0
+    half = len(differences) // 2
+    left, right = _sums_over_all_signs(differences[:half]), np.sort(_sums_over_all_signs(differences[half:]))
+    n_above = len(right) - np.searchsorted(right, observed - left, side="left")
+    n_below = np.searchsorted(right, -observed - left, side="right")
+    return float((n_above + n_below).sum() / (len(left) * len(right)))
 
 
 def _sums_over_all_signs(differences: Differences) -> NDArray[np.float64]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evaluation.comparisons import Side
-from evaluation.documents import CellKey
+from evaluation.evidence import CellKey
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import pytest
 
 from annotation.services.rounds import open_round
 from evaluation.comparisons import compare_sides
-from evaluation.documents import CellKey
+from evaluation.evidence import CellKey
 from evaluation.reports.writers import FORMATS
 from evaluation.services.reports import create_report
 from tests.factories import judge_all, make_harvest, make_language_model, make_relation

@@ -1,0 +1,92 @@
+"""Accuracy against size and against score, per cell and per LM and setting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evaluation.evidence import ACCEPTED, INCOMPLETE, Codes, Evidence, Floats
+from evaluation.metrics.curves import accuracy_by_score, accuracy_by_size
+from evaluation.metrics.intervals import wilson_interval
+
+
+class Ranked(NamedTuple):
+    """Draws with a verdict and a rank; place: rank as a share of the cell's population. All of shape (D,)."""
+
+    cell: Codes
+    place: Floats
+    weight: Floats
+    score: Floats
+    is_accepted: np.ndarray
+
+    def where(self, chosen: np.ndarray) -> Ranked:
+        return Ranked(*(column[chosen] for column in self))
+
+
+def curve_entries(evidence: Evidence, verdict: Codes) -> list[dict[str, Any]]:
+    """Return one curve per cell whose population is known, then one per LM and setting."""
+    population = _populations(evidence)
+    draws = _ranked(evidence, verdict, population)
+    order = np.argsort(draws.cell, kind="stable")
+    draws = draws.where(order)
+    edges = np.searchsorted(draws.cell, np.arange(len(evidence.cells) + 1))
+    entries = [
+        _cell_curve(evidence, number, int(population[number]), draws.where(slice(*edges[number : number + 2])))
+        for number in np.flatnonzero(population)
+    ]
+    return entries + list(_side_curves(evidence, population, draws))
+
+
+def _populations(evidence: Evidence) -> Codes:
+    """Return (C,): how many tuples each cell was drawn from, 0 where nobody knows."""
+    population = np.array([stratum.population or 0 for stratum in evidence.strata], dtype=np.float64)
+    return np.bincount(evidence.cell_of_stratum, population, len(evidence.cells)).astype(np.int64)
+
+
+def _ranked(evidence: Evidence, verdict: Codes, population: Codes) -> Ranked:
+    draws = evidence.draws
+    verdicts = verdict[draws.task]
+    is_known = (verdicts != INCOMPLETE) & (draws.rank > 0) & (population[evidence.cell_of_draw] > 0)
+    of_stratum = np.array([stratum.population or 0 for stratum in evidence.strata], dtype=np.float64)
+    n_judged = np.bincount(draws.stratum[is_known], minlength=len(evidence.strata))
+    weight = (of_stratum / np.maximum(n_judged, 1))[draws.stratum]
+    place = draws.rank / np.maximum(population[evidence.cell_of_draw], 1)
+    return Ranked(evidence.cell_of_draw, place, weight, draws.score, verdicts == ACCEPTED).where(is_known)
+
+
+def _cell_curve(evidence: Evidence, number: int, population: int, draws: Ranked) -> dict[str, Any]:
+    points = accuracy_by_size(draws.place, draws.is_accepted, draws.weight) if len(draws.place) else []
+    return {
+        **evidence.cells[number]._asdict(),
+        "population": population,
+        "sizes": [{"size": int(point.share * population + 1e-9), **point._asdict()} for point in points],
+        "scores": list(_scores(draws)),
+    }
+
+
+def _scores(draws: Ranked) -> Iterable[dict[str, Any]]:
+    scored = draws.where(np.isfinite(draws.score))
+    if not len(scored.score):
+        return
+    for each in accuracy_by_score(scored.score, scored.is_accepted):
+        low, high = wilson_interval(each.accepted, each.n)
+        yield {**each._asdict(), "accuracy": each.accepted / each.n, "low": low, "high": high}
+
+
+def _side_curves(evidence: Evidence, population: Codes, draws: Ranked) -> Iterable[dict[str, Any]]:
+    side_of_draw = evidence.side_of_cell[draws.cell]
+    for number, (model, setting) in enumerate(evidence.sides):
+        own = draws.where(side_of_draw == number)
+        if not len(own.place):
+            continue
+        points = accuracy_by_size(own.place, own.is_accepted, own.weight)
+        yield {
+            "relation": None,
+            "model": model,
+            "setting": setting,
+            "population": int(population[evidence.side_of_cell == number].sum()),
+            "sizes": [{"size": None, **point._asdict()} for point in points],
+            "scores": [],
+        }

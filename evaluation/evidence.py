@@ -1,0 +1,137 @@
+"""What a report rests on: who said what of which statement, and which cells drew it. Arrays; no database.
+
+Letters of shapes: T statements (gold left out), J counted judgments, A annotators, D draws, S strata, C cells, G
+judgments of gold. Statements, annotators and strata are numbered from 0 in an order that does not change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Codes = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+LABELS = ("true", "false", "unjudgeable")
+TRUE, FALSE, UNJUDGEABLE = range(3)
+VERDICTS = ("accepted", "rejected", "undecided", "incomplete")
+ACCEPTED, REJECTED, UNDECIDED, INCOMPLETE = range(4)
+
+
+class CellKey(NamedTuple):
+    """model and setting are None for imported judgments that name none."""
+
+    relation: str
+    model: str | None
+    setting: str | None
+
+
+class StratumKey(NamedTuple):
+    """A part of the cell number `cell`; ranks and population are None where nobody knows what was drawn from."""
+
+    cell: int
+    rank_from: int | None
+    rank_to: int | None
+    population: int | None
+
+
+class Judgments(NamedTuple):
+    """In the order of statements, then of annotators. seconds: NaN where nobody measured. All of shape (J,)."""
+
+    task: Codes
+    annotator: Codes
+    label: Codes
+    seconds: Floats
+
+
+class Draws(NamedTuple):
+    """rank: 0, and score: NaN, where the statement came without a harvest. All of shape (D,)."""
+
+    task: Codes
+    stratum: Codes
+    rank: Codes
+    score: Floats
+
+
+class Pattern(NamedTuple):
+    """How many judgments of each label a statement received, and how many statements show this."""
+
+    counts: Codes  # (P, 3)
+    of_task: Codes  # (T,) which pattern each statement shows
+    n_tasks: Codes  # (P,)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """verdict: (T,) as stored, by place in VERDICTS. cells: in the order of the report. annotators: codes, sorted.
+
+    quorum: how many judgments a verdict needs at least. gold: judgments of gold statements, whose numbers go on after
+    those of the others; gold_truth: (number of gold statements,) TRUE or FALSE. demonstrators: LMs of the round whose
+    quality says nothing about others.
+    """
+
+    round: str
+    source: str
+    seed: int
+    judgments_per_task: int
+    quorum: int
+    has_thirds: bool
+    verdict: Codes
+    judgments: Judgments
+    cells: Sequence[CellKey]
+    strata: Sequence[StratumKey]
+    draws: Draws
+    annotators: Sequence[str]
+    gold: Judgments
+    gold_truth: Codes
+    demonstrators: Sequence[str]
+
+    @property
+    def n_tasks(self) -> int:
+        return len(self.verdict)
+
+    @cached_property
+    def is_complete(self) -> NDArray[np.bool_]:
+        return self.verdict != INCOMPLETE
+
+    @cached_property
+    def counts(self) -> Codes:
+        """Return (T, 3): the judgments of each label."""
+        return label_counts(self.judgments, self.n_tasks)
+
+    @cached_property
+    def patterns(self) -> Pattern:
+        base = int(self.counts.max(initial=0)) + 1
+        codes = (self.counts[:, 0] * base + self.counts[:, 1]) * base + self.counts[:, 2]
+        shown, of_task, n_tasks = np.unique(codes, return_inverse=True, return_counts=True)
+        counts = np.stack([shown // base**2, shown // base % base, shown % base], axis=1)
+        return Pattern(counts, of_task, n_tasks)
+
+    @cached_property
+    def cell_of_stratum(self) -> Codes:
+        return np.array([stratum.cell for stratum in self.strata], dtype=np.int64)  # (S,)
+
+    @cached_property
+    def sides(self) -> list[tuple[str | None, str | None]]:
+        """Return each LM and setting, in the order in which they first appear."""
+        return list(dict.fromkeys((cell.model, cell.setting) for cell in self.cells))
+
+    @cached_property
+    def side_of_cell(self) -> Codes:
+        place = {side: number for number, side in enumerate(self.sides)}
+        return np.array([place[cell.model, cell.setting] for cell in self.cells], dtype=np.int64)  # (C,)
+
+    @cached_property
+    def cell_of_draw(self) -> Codes:
+        return self.cell_of_stratum[self.draws.stratum]  # (D,)
+
+
+def label_counts(judgments: Judgments, n_tasks: int) -> Codes:
+    """Return (T, 3)."""
+    pair = judgments.task * len(LABELS) + judgments.label
+    return np.bincount(pair, minlength=n_tasks * len(LABELS)).reshape(n_tasks, len(LABELS))

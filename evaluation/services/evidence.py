@@ -1,0 +1,175 @@
+"""Gather what a report rests on from the database, as arrays: a few queries however large the round is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from django.db.models import QuerySet
+from numpy.typing import NDArray
+
+from annotation.models import Annotator, Draw, Judgment, Round
+from annotation.services.judgments import IMPORTED_QUORUM
+from evaluation.evidence import (
+    INCOMPLETE,
+    LABELS,
+    VERDICTS,
+    CellKey,
+    Codes,
+    Draws,
+    Evidence,
+    Floats,
+    Judgments,
+    StratumKey,
+)
+from kgharvest.models import LanguageModel, Relation
+
+PAPER_ORDER = ["human", "autoprompt", "top1", "multi"]  # of the settings in Table 5
+ROWS_AT_ONCE = 50_000
+
+LABEL_CODES = {label: code for code, label in enumerate(LABELS)}
+VERDICT_CODES = {verdict: code for code, verdict in enumerate(VERDICTS)} | {"": INCOMPLETE}
+
+
+def gather_evidence(round: Round) -> Evidence:
+    tasks, verdict = _columns(round.tasks.without_gold().order_by("position"), pk=_whole, verdict=_verdicts)
+    gold_tasks, gold_truth = _columns(round.tasks.gold().order_by("position"), pk=_whole, gold_label=_labels)
+    every_task = np.concatenate([tasks, gold_tasks])
+    codes = dict(Annotator.objects.filter(round=round).order_by("code").values_list("pk", "code"))
+    counted = Judgment.objects.counted().filter(task__round=round, task__is_gold=False)
+    judgments, gold = (_judgments(rows, every_task, _whole(list(codes))) for rows in (counted, _gold_judgments(round)))
+    judgments, gold, annotators = _those_who_judged(judgments, gold, list(codes.values()))
+    cells, strata, stratum_ids = _strata(round)
+    return Evidence(
+        round=round.name,
+        source=round.source,
+        seed=round.seed,
+        judgments_per_task=round.judgments_per_task,
+        quorum=IMPORTED_QUORUM if round.source == Round.Source.IMPORTED else 1,
+        has_thirds=round.third_only_if_split,
+        verdict=verdict,
+        judgments=judgments,
+        cells=cells,
+        strata=strata,
+        draws=_draws(round, tasks, stratum_ids),
+        annotators=annotators,
+        gold=gold,
+        gold_truth=gold_truth,
+        demonstrators=_demonstrators(round),
+    )
+
+
+# -- columns -----------------------------------------------------------------------------------------------------------
+
+
+def _columns(rows: QuerySet, **fields: Callable[[Sequence[Any]], NDArray]) -> list[NDArray]:
+    """Return the values of each field, made an array by its function; read in pieces, as rows of Python are large."""
+    found = rows.values_list(*fields).iterator(ROWS_AT_ONCE)
+    pieces = [[to_array([]) for to_array in fields.values()]]
+    while piece := list(islice(found, ROWS_AT_ONCE)):
+        columns = zip(*piece, strict=True)
+        pieces.append([to_array(column) for to_array, column in zip(fields.values(), columns, strict=True)])
+    return [np.concatenate(column) for column in zip(*pieces, strict=True)]
+
+
+def _whole(values: Sequence[int]) -> Codes:
+    return np.array(values, dtype=np.int64)
+
+
+def _labels(values: Sequence[str]) -> Codes:
+    return np.fromiter(map(LABEL_CODES.__getitem__, values), dtype=np.int64, count=len(values))
+
+
+def _verdicts(values: Sequence[str]) -> Codes:
+    return np.fromiter(map(VERDICT_CODES.__getitem__, values), dtype=np.int64, count=len(values))
+
+
+def _floats(values: Sequence[float | None]) -> Floats:
+    return np.array(values, dtype=np.float64)  # None becomes NaN
+
+
+def _places(ids: Codes, among: Codes) -> Codes:
+    """Return where each id stands in `among`, which holds them all."""
+    order = np.argsort(among, kind="stable")
+    return order[np.searchsorted(among, ids, sorter=order)]
+
+
+# -- judgments ---------------------------------------------------------------------------------------------------------
+
+
+def _judgments(rows: QuerySet, task_ids: Codes, annotator_ids: Codes) -> Judgments:
+    tasks, annotators, label, seconds = _columns(
+        rows.order_by(), task_id=_whole, annotator_id=_whole, label=_labels, seconds=_floats
+    )
+    task, annotator = _places(tasks, task_ids), _places(annotators, annotator_ids)
+    order = np.lexsort((annotator, task))
+    return Judgments(*(column[order] for column in (task, annotator, label, seconds)))
+
+
+def _gold_judgments(round: Round) -> QuerySet:
+    """Gold is judged by as many as come by, and never counted; an excluded annotator's answers tell nothing here."""
+    given = Judgment.objects.current().filter(task__round=round, task__is_gold=True)
+    return given.exclude(annotator__status=Annotator.Status.EXCLUDED)
+
+
+def _those_who_judged(
+    judgments: Judgments, gold: Judgments, codes: Sequence[str]
+) -> tuple[Judgments, Judgments, list[str]]:
+    """Number only the annotators who gave a counted judgment; gold of others is left out."""
+    present = np.unique(judgments.annotator)
+    place = np.full(len(codes), -1)
+    place[present] = np.arange(len(present))
+    gold = Judgments(*(column[place[gold.annotator] >= 0] for column in gold))
+    renumbered = (each._replace(annotator=place[each.annotator]) for each in (judgments, gold))
+    return *renumbered, [codes[number] for number in present]
+
+
+# -- cells and draws ---------------------------------------------------------------------------------------------------
+
+
+def _strata(round: Round) -> tuple[list[CellKey], list[StratumKey], Codes]:
+    """Return the cells in the order of reports, the strata sorted by cell and rank, and these strata's ids."""
+    fields = ("pk", "relation", "language_model", "setting", "rank_from", "rank_to", "population", "job")
+    rows = list(round.strata.filter(draws__isnull=False).distinct().order_by("pk").values_list(*fields))
+    relations = _relation_names(row[1] for row in rows)
+    models = {model.pk: str(model) for model in LanguageModel.objects.filter(strata__round=round).distinct()}
+    keys = {row[0]: CellKey(relations[row[1]], models.get(row[2]), row[3] or None) for row in rows}
+    cells = sorted(set(keys.values()), key=_place)
+    place = {key: number for number, key in enumerate(cells)}
+    rows.sort(key=lambda row: (place[keys[row[0]]], row[4]))
+    strata = [
+        StratumKey(place[keys[pk]], *((rank_from, rank_to, population) if job else (None, None, None)))
+        for pk, _, _, _, rank_from, rank_to, population, job in rows
+    ]
+    return cells, strata, _whole([row[0] for row in rows])
+
+
+def _draws(round: Round, task_ids: Codes, stratum_ids: Codes) -> Draws:
+    rows = Draw.objects.filter(stratum__round=round).order_by()
+    tasks, strata, ranks, score = _columns(
+        rows, task_id=_whole, stratum_id=_whole, harvested_tuple__rank=_floats, harvested_tuple__score=_floats
+    )
+    task, stratum, rank = _places(tasks, task_ids), _places(strata, stratum_ids), np.nan_to_num(ranks).astype(np.int64)
+    order = np.lexsort((task, stratum))
+    return Draws(*(column[order] for column in (task, stratum, rank, score)))
+
+
+def _place(key: CellKey) -> tuple[str, int, str, str]:
+    """Sort settings as the paper's tables do, others after them by name."""
+    place = PAPER_ORDER.index(key.setting) if key.setting in PAPER_ORDER else len(PAPER_ORDER)
+    return key.model or "", place, key.setting or "", key.relation
+
+
+def _relation_names(ids: Iterable[int]) -> dict[int, str]:
+    """Return the names of relations; set/name where two sets of one round use the same name."""
+    relations = Relation.objects.filter(pk__in=set(ids)).select_related("relation_set")
+    n_bearers = Counter(relation.name for relation in relations)
+    return {relation.pk: relation.name if n_bearers[relation.name] == 1 else relation.path for relation in relations}
+
+
+def _demonstrators(round: Round) -> list[str]:
+    used = LanguageModel.objects.filter(strata__round=round, is_demonstrator=True).distinct()
+    return sorted(map(str, used))
