@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from django.conf import settings
 from django.db import connection, models
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Q
 from django.urls import reverse
 
 from kgharvest.models.jobs import HarvestJob
@@ -26,8 +26,6 @@ def tuple_key(entities: Sequence[str]) -> str:
 
 
 class KnowledgeTupleQuerySet(models.QuerySet):
-    FEW = 5000  # rows that are sorted sooner than the sorted tuples are searched for them
-
     def found(self):
         """Leave out what no harvest found, such as tuples that came with imported judgments."""
         return self.filter(best_score__isnull=False)
@@ -36,16 +34,6 @@ class KnowledgeTupleQuerySet(models.QuerySet):
         """Join what rows show of the relation."""
         unused = (f"relation__{field}" for field in ("initial_prompts", "prompts", "seed_tuples"))
         return self.select_related("relation__relation_set").defer(*unused)
-
-    def named_by(self, rows: models.QuerySet):
-        """Return the tuples that `rows`, of a model with a `knowledge_tuple`, name.
-
-        Few rows are looked up and sorted; with many, tuples are taken in their order and each is asked whether it is
-        named, until the page is full. Either way the cost is bounded by the page, not by the table.
-        """
-        if rows.order_by().values("pk")[: self.FEW + 1].count() <= self.FEW:
-            return self.filter(pk__in=rows.order_by().values("knowledge_tuple"))
-        return self.filter(Exists(rows.filter(knowledge_tuple=OuterRef("pk"))))
 
 
 class KnowledgeTuple(models.Model):

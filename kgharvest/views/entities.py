@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from django.db.models import Count, QuerySet
-from django.http import Http404, HttpRequest, HttpResponse
+from django.db.models import Count
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 
 from kgharvest.access import researcher_required
 from kgharvest.models import EntityOccurrence, KnowledgeTuple, Relation
+from kgharvest.services.narrowing import has_entity, narrow
 from kgharvest.services.verdicts import verdicts_known_to
 from kgharvest.views.entity_graph import draw_graph
+from kgharvest.views.keyset import keyset_page
 from kgharvest.views.knowledge import with_findings
-
-MOST_TUPLES = 50
 
 
 @researcher_required
@@ -26,7 +27,7 @@ def entity_detail(request: HttpRequest) -> HttpResponse:
     places = _places(name)
     if not places:
         raise Http404(f"No harvest found a tuple with the entity {name[:80]!r}.")
-    best = list(_best_tuples(name)[:MOST_TUPLES])
+    best = _best_tuples(name)
     rows = with_findings(best, verdicts_known_to(request.user))
     for place in places:
         place["entities"] = [name if slot == place["slot"] else "…" for slot in range(place["relation"].arity)]
@@ -39,7 +40,7 @@ def entity_detail(request: HttpRequest) -> HttpResponse:
 @researcher_required
 def entity_graph(request: HttpRequest) -> HttpResponse:
     name = _name(request)
-    graph = draw_graph(name, list(_best_tuples(name)[:MOST_TUPLES]))
+    graph = draw_graph(name, _best_tuples(name))
     return render(request, "kgharvest/entity_graph.svg", {"graph": graph}, content_type="image/svg+xml")
 
 
@@ -47,9 +48,9 @@ def _name(request: HttpRequest) -> str:
     return request.GET.get("name", "").strip().casefold()
 
 
-def _best_tuples(entity: str) -> QuerySet:
-    tuples = KnowledgeTuple.objects.found().named_by(EntityOccurrence.objects.of(entity))
-    return tuples.with_relation().order_by("-best_score", "-pk")
+def _best_tuples(entity: str) -> Sequence[KnowledgeTuple]:
+    narrowed = narrow(KnowledgeTuple.objects.found().with_relation(), [has_entity(entity)])
+    return keyset_page(narrowed, "-best_score", QueryDict()).rows
 
 
 def _places(entity: str) -> list[dict[str, Any]]:

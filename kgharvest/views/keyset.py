@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import QueryDict
 
+from kgharvest.services.narrowing import Narrowed
 from kgharvest.views.lists import ROWS_PER_PAGE
 
 COUNTED_UP_TO = 10_000
+SOUGHT = 30_000  # tuples that are asked one by one for a page
 
 
 class Place(NamedTuple):
@@ -24,42 +26,88 @@ class Place(NamedTuple):
 
 
 class KeysetPage(NamedTuple):
-    """rows: in the order of the list. after, before: the places to go on from, None at an end of the list."""
+    """rows: in the order of the list. after, before: the places to go on from, None at an end of the list.
+
+    n_sought: of a page that is short because no more rows fit among so many, None of another one.
+    """
 
     rows: Sequence[Any]
     after: Place | None
     before: Place | None
+    n_sought: int | None = None
 
 
-def keyset_page(queryset: QuerySet, sort: str, address: QueryDict) -> KeysetPage:
+def keyset_page(narrowed: Narrowed, sort: str, address: QueryDict) -> KeysetPage:
     """Return the page that `address` asks for with "after" or "before", else the first.
 
     sort: a numeric column that is never NULL, with a minus if the largest comes first.
     """
-    column, is_descending = sort.removeprefix("-"), sort.startswith("-")
     after, before = _place(address.get("after")), _place(address.get("before"))
-    if before is not None:
-        rows = _rows_from(queryset, column, not is_descending, before)
-        has_before, rows = len(rows) > ROWS_PER_PAGE, rows[:ROWS_PER_PAGE][::-1]
-        has_after = True
-    else:
-        rows = _rows_from(queryset, column, is_descending, after)
-        has_after, rows = len(rows) > ROWS_PER_PAGE, rows[:ROWS_PER_PAGE]
-        has_before = after is not None
-    places = [Place(getattr(row, column), row.pk) for row in rows]
-    return KeysetPage(rows, places[-1] if rows and has_after else None, places[0] if rows and has_before else None)
+    if before is None:
+        rows, goes_on, n_sought = _rows_beyond(narrowed, sort, after)
+        return KeysetPage(rows, goes_on, _first(rows, sort) or after if after else None, n_sought)
+    backwards = sort.removeprefix("-") if sort.startswith("-") else f"-{sort}"
+    rows, goes_on, n_sought = _rows_beyond(narrowed, backwards, before)
+    rows = rows[::-1]
+    return KeysetPage(rows, _place_of(rows[-1], sort) if rows else before, goes_on, n_sought)
 
 
-def _rows_from(queryset: QuerySet, column: str, is_descending: bool, place: Place | None) -> list[Any]:
-    """Return up to a page and one row beyond `place`."""
-    sign, beyond = ("-", "lt") if is_descending else ("", "gt")
-    ordered = queryset.order_by(f"{sign}{column}", f"{sign}pk")
-    if place is None:
-        return list(ordered[: ROWS_PER_PAGE + 1])
-    # Two ranges of the index; one condition for both would walk through all rows of equal value.
-    ties = list(ordered.filter(**{column: place.value, f"pk__{beyond}": place.pk})[: ROWS_PER_PAGE + 1])
-    rest = ordered.filter(**{f"{column}__{beyond}": place.value})
-    return ties + list(rest[: ROWS_PER_PAGE + 1 - len(ties)])
+def _first(rows: Sequence[Any], sort: str) -> Place | None:
+    return _place_of(rows[0], sort) if rows else None
+
+
+def _place_of(row: Any, sort: str) -> Place:
+    return Place(getattr(row, sort.removeprefix("-")), row.pk)
+
+
+def _rows_beyond(narrowed: Narrowed, sort: str, start: Place | None) -> tuple[list[Any], Place | None, int | None]:
+    """Return a page of rows beyond `start`, where to go on from, and the number sought in if that cut it short."""
+    end = _end_of_search(narrowed.sought_in, sort, start)
+    rows = _between(narrowed.tuples, sort, start, end, ROWS_PER_PAGE + 1)
+    if len(rows) > ROWS_PER_PAGE:
+        return rows[:ROWS_PER_PAGE], _place_of(rows[ROWS_PER_PAGE - 1], sort), None
+    return rows, end, SOUGHT if end else None
+
+
+def _end_of_search(sought_in: QuerySet | None, sort: str, start: Place | None) -> Place | None:
+    """Return the last place that one page looks at; None if the list ends before."""
+    if sought_in is None:
+        return None
+    column = sort.removeprefix("-")
+    n_passed = 0
+    for part in _parts(sought_in.values_list(column, "pk"), sort, start, None):
+        if last := part[SOUGHT - n_passed - 1 : SOUGHT - n_passed].first():
+            return Place(*last)
+        n_passed += part[: SOUGHT - n_passed].count()
+    return None
+
+
+def _between(queryset: QuerySet, sort: str, start: Place | None, end: Place | None, n: int) -> list[Any]:
+    rows: list[Any] = []
+    for part in _parts(queryset, sort, start, end):
+        rows += part[: n - len(rows)]
+        if len(rows) == n:
+            break
+    return rows
+
+
+def _parts(queryset: QuerySet, sort: str, start: Place | None, end: Place | None) -> list[QuerySet]:
+    """Return the ordered rows after `start` up to and with `end`, as ranges of the index by `sort`.
+
+    One condition for all of them would walk through the rows of equal value.
+    """
+    column, pk = sort.removeprefix("-"), "-pk" if sort.startswith("-") else "pk"
+    beyond, until = ("lt", "gte") if sort.startswith("-") else ("gt", "lte")
+    ordered = queryset.order_by(sort, pk)
+    after = Q(**{f"pk__{beyond}": start.pk}) if start else Q()
+    upto = Q(**{f"pk__{until}": end.pk}) if end else Q()
+    if start and end and start.value == end.value:
+        return [ordered.filter(after, upto, **{column: start.value})]
+    inner = Q(**{f"{column}__{beyond}": start.value}) if start else Q()
+    inner &= Q(**{f"{column}__{until.removesuffix('e')}": end.value}) if end else Q()
+    first = [ordered.filter(after, **{column: start.value})] if start else []
+    last = [ordered.filter(upto, **{column: end.value})] if end else []
+    return [*first, ordered.filter(inner), *last]
 
 
 def _place(text: str | None) -> Place | None:

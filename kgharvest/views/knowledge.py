@@ -28,15 +28,15 @@ def tuple_list(request: HttpRequest) -> HttpResponse:
     verdicts = verdicts_known_to(request.user)
     search = KnowledgeSearch(request.GET, verdicts)
     sort = sort_key(request, TUPLE_COLUMNS, "-score")
-    tuples = search.tuples()
+    narrowed = search.narrowed()
     sign = "-" if sort.startswith("-") else ""
     column = sign + TUPLE_COLUMNS[sort.removeprefix("-")]
-    page = keyset_page(tuples.with_relation(), column, request.GET)
+    page = keyset_page(narrowed, column, request.GET)
     context = {
         "search": search,
         "page": page,
         "rows": with_findings(page.rows, verdicts),
-        "n": bounded_count(tuples),
+        "n": None if narrowed.sought_in is not None else bounded_count(narrowed.tuples),
         "most": COUNTED_UP_TO,
         "sort": sort,
     }

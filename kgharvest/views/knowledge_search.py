@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from django import forms
 from django.db.models import Exists, OuterRef, QuerySet
 
-from kgharvest.models import EntityOccurrence, HarvestedTuple, HarvestJob, KnowledgeTuple, LanguageModel, Relation
+from kgharvest.models import HarvestJob, KnowledgeTuple, LanguageModel, Relation
+from kgharvest.services.narrowing import (
+    Condition,
+    Narrowed,
+    has_entity,
+    has_entity_with,
+    has_row_in,
+    narrow,
+    was_found_by,
+)
 from kgharvest.services.reading import LONGEST_ENTITY
 from kgharvest.services.verdicts import TupleVerdicts
 
@@ -21,7 +31,7 @@ class RelationChoice(forms.ModelChoiceField):
 
 
 class KnowledgeSearch(forms.Form):
-    """The filters of the knowledge base; all are optional. Its `tuples` are those that fit."""
+    """The filters of the knowledge base; all are optional. Its `narrowed` tuples are those that fit."""
 
     entity = forms.CharField(
         required=False,
@@ -29,7 +39,7 @@ class KnowledgeSearch(forms.Form):
         strip=True,
         widget=forms.TextInput(attrs={"type": "search", "placeholder": "any slot", "dir": "auto"}),
     )
-    match = forms.ChoiceField(required=False, label="Entity", choices=[("", "starts with"), ("whole", "is exactly")])
+    match = forms.ChoiceField(required=False, label="Match", choices=[("", "starts with"), ("whole", "is exactly")])
     relation = RelationChoice(Relation.objects.none(), required=False, empty_label="all")
     slot = forms.IntegerField(required=False, min_value=0, max_value=99, widget=forms.HiddenInput)
     model = forms.ModelChoiceField(LanguageModel.objects.none(), required=False, label="LM", empty_label="all")
@@ -57,28 +67,23 @@ class KnowledgeSearch(forms.Form):
     def is_filtered(self) -> bool:
         return any(self.data.get(name) for name in self.fields)
 
-    def tuples(self) -> QuerySet:
+    def narrowed(self) -> Narrowed:
         """Return the tuples that fit, in no order; none if something asked for makes no sense."""
         if not self.is_valid():
-            return KnowledgeTuple.objects.none()
-        asked = self.cleaned_data
-        tuples = _by_columns(KnowledgeTuple.objects.found(), asked)
-        for rows in (self._occurrences(asked), _harvested(asked), self._judged(asked)):
-            if rows is not None:
-                tuples = tuples.named_by(rows)
-        return tuples
+            return Narrowed(KnowledgeTuple.objects.none(), None)
+        tuples = _by_columns(KnowledgeTuple.objects.found().with_relation(), self.cleaned_data)
+        return narrow(tuples, self._conditions(self.cleaned_data))
 
-    def _occurrences(self, asked: dict[str, Any]) -> QuerySet | None:
-        if not asked["entity"]:
-            return None
-        occurrences = EntityOccurrence.objects
-        found = occurrences.of(asked["entity"]) if asked["match"] else occurrences.starting_with(asked["entity"])
-        if asked["relation"]:
-            found = found.filter(relation=asked["relation"])
-        return found if asked["slot"] is None else found.filter(slot=asked["slot"])
-
-    def _judged(self, asked: dict[str, Any]) -> QuerySet | None:
-        return self.verdicts.with_verdict(asked["verdict"]) if asked["verdict"] else None
+    def _conditions(self, asked: dict[str, Any]) -> Iterator[Condition]:
+        if asked["entity"]:
+            named = has_entity if asked["match"] else has_entity_with
+            yield named(asked["entity"], asked["relation"], asked["slot"])
+        if asked["model"] or asked["setting"]:
+            cell = {"language_model": asked["model"], "setting": asked["setting"], "relation": asked["relation"]}
+            parts = {part: value for part, value in cell.items() if value}
+            yield was_found_by(HarvestJob.objects.filter(n_tuples__gt=0, **parts))
+        if asked["verdict"]:
+            yield has_row_in(self.verdicts.with_verdict(asked["verdict"]))
 
 
 def _by_columns(tuples: QuerySet, asked: dict[str, Any]) -> QuerySet:
@@ -92,12 +97,3 @@ def _by_columns(tuples: QuerySet, asked: dict[str, Any]) -> QuerySet:
     elif asked["state"]:
         conditions["curation"] = asked["state"]
     return tuples.filter(**{column: value for column, value in conditions.items() if value is not None})
-
-
-def _harvested(asked: dict[str, Any]) -> QuerySet | None:
-    """Return what harvests of the LM, of the setting, or of both found; None if neither is asked for."""
-    if not (asked["model"] or asked["setting"]):
-        return None
-    cell = {"language_model": asked["model"], "setting": asked["setting"], "relation": asked["relation"]}
-    jobs = HarvestJob.objects.filter(n_tuples__gt=0, **{part: value for part, value in cell.items() if value})
-    return HarvestedTuple.objects.filter(job__in=list(jobs.values_list("pk", flat=True)))

@@ -78,9 +78,9 @@ def test_the_list_costs_the_same_for_any_number_of_tuples(researcher_client, rel
         ({"entity": "vac", "model": "small", "sort": "-age"}, ["vaccine"]),
     ],
 )
-@pytest.mark.parametrize("few", [0, 5000])  # both ways of finding what many or few rows name
+@pytest.mark.parametrize("few", [0, 5000])  # both ways of meeting a condition
 def test_tuples_are_found_by(researcher_client, monkeypatch, relation, multi, asked, found, few):
-    monkeypatch.setattr("kgharvest.models.knowledge.KnowledgeTupleQuerySet.FEW", few)
+    monkeypatch.setattr("kgharvest.services.narrowing.FEW", few)
     small = factories.make_language_model("small")
     factories.make_harvest(
         [["vaccine", "measles"], ["seat belt", "injury"]], relation=relation, language_model=small, setting="human"
@@ -136,6 +136,26 @@ def test_pages_follow_each_other_there_and_back_through_ties(researcher_client, 
     assert [len(page) for page in seen] == [4, 4, 2]
     assert len({head for page in seen for head in page}) == 10
     assert previous == seen[:-1]
+
+
+def test_tuples_that_are_rare_among_many_are_sought_a_bounded_number_at_a_time(
+    researcher_client, monkeypatch, relation, multi
+):
+    monkeypatch.setattr("kgharvest.services.narrowing.FEW", 0)
+    monkeypatch.setattr(keyset, "SOUGHT", 4)
+    factories.make_harvest([[f"h{n}", "t"] for n in range(9)], relation=relation)  # scores -1 to -9
+    address, seen = {"model": multi.language_model_id}, []  # scores -1, -2, -3
+
+    while True:
+        page = researcher_client.get(LIST, address)
+        seen.append(heads(page))
+        if page.context["page"].after is None:
+            break
+        address["after"] = str(page.context["page"].after)
+    back = researcher_client.get(LIST, {**address, "after": "", "before": address["after"]})
+
+    assert seen == [["dam", "vaccine"], ["lock"], [], []]
+    assert heads(back) == []
 
 
 def test_long_lists_are_not_counted_to_the_end(researcher_client, monkeypatch, relation):

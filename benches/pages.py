@@ -1,0 +1,244 @@
+"""What researchers' pages cost among a million tuples: the median of 20 requests at the server, and their queries.
+
+    python benches/pages.py [--tuples 1000000] [--keep FOLDER]    on SQLite in a temporary folder, or in FOLDER
+    DATABASE_URL=postgres://... DEBUG=1 python benches/pages.py   on an empty PostgreSQL database
+
+With --keep, or on PostgreSQL, a database that is already filled is taken as it is. Fifty relations, the first with a
+fifth of all tuples, harvested from two LMs in two settings that share some of what they find; one entity in every
+twentieth tuple; 20,000 judged statements; 2,000 harvests that found nothing. It is filled through the services, so that
+the line "stored" is the speed of an import without its parsing. A page holds if it answers in under 200 ms.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from urllib.parse import urlencode
+
+ROOT = Path(__file__).resolve().parent.parent
+N_RELATIONS = 50
+N_IDLE_RELATIONS = 500
+N_IDLE_JOBS = 2000
+N_JUDGED = 20_000
+MODELS = ("lm-one", "lm-two")
+SETTINGS = ("human", "multi")
+SHARED = 0.1  # of a cell's tuples, with the next cell
+HUB = "person"
+HUB_EVERY = 20
+REQUESTS = 20
+LIMIT_MS = 200
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tuples", type=int, default=1_000_000)
+    parser.add_argument("--keep", metavar="FOLDER", help="where to keep the SQLite database for the next time")
+    return parser.parse_args()
+
+
+ASKED = arguments()
+sys.path.insert(0, str(ROOT))
+os.environ["DJANGO_SETTINGS_MODULE"] = "kgharvest.settings"
+os.environ["KGHARVEST_DATA_DIR"] = ASKED.keep or tempfile.mkdtemp(prefix="kgharvest-bench-")
+
+import django  # noqa: E402
+
+django.setup()
+
+from django.contrib.auth import get_user_model  # noqa: E402
+from django.core.management import call_command  # noqa: E402
+from django.db import connection, transaction  # noqa: E402
+from django.test import Client  # noqa: E402
+from django.test.utils import CaptureQueriesContext  # noqa: E402
+from django.urls import reverse  # noqa: E402
+from django.utils import timezone  # noqa: E402
+
+from annotation.models import Draw, JudgmentTask, Round, Stratum, Study, StudyMember  # noqa: E402
+from kgharvest.access import make_researcher  # noqa: E402
+from kgharvest.models import HarvestJob, KnowledgeTuple, LanguageModel, Relation, RelationSet  # noqa: E402
+from kgharvest.services.knowledge import TupleRow, store_tuples  # noqa: E402
+
+AT_ONCE = {"batch_size": 5000}
+
+
+# -- filling -----------------------------------------------------------------------------------------------------------
+
+
+def fill(n_tuples: int) -> None:
+    rng = random.Random(0)
+    relation_set = RelationSet.objects.create(name="bench")
+    sentence = "<ENT0> goes with <ENT1> ."
+    relations = Relation.objects.bulk_create(
+        Relation(relation_set=relation_set, name=f"r{n}", statement=sentence, arity=2, initial_prompts=[sentence],
+                 seed_tuples=[["a", "b"], ["c", "d"]])
+        for n in range(N_RELATIONS + N_IDLE_RELATIONS)
+    )  # fmt: skip
+    models = LanguageModel.objects.bulk_create(LanguageModel(name=name) for name in MODELS)
+    start, cpu_start = time.perf_counter(), time.process_time()
+    sizes = [share(number, n_tuples) for number in range(N_RELATIONS)]
+    n_stored = sum(fill_relation(relation, models, size, rng) for relation, size in zip(relations, sizes, strict=False))
+    seconds, cpu_s = time.perf_counter() - start, time.process_time() - cpu_start
+    rate = f"{n_stored / seconds:,.0f} a second"
+    print(f"stored {n_stored:,} harvested tuples in {seconds:.0f} s ({cpu_s:.0f} s of CPU), {rate}", flush=True)
+    for _ in range(N_IDLE_JOBS):
+        make_job(rng.choice(relations), rng.choice(models), rng.choice(SETTINGS))
+    user = get_user_model().objects.create_user("bench")
+    make_researcher(user)
+    judge(relations[0], user, rng)
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("ANALYZE")
+
+
+def share(number: int, n_tuples: int) -> int:
+    """Return how many tuples a relation has: the first a fifth of all, the others the same."""
+    return n_tuples // 5 if number == 0 else n_tuples * 4 // 5 // (N_RELATIONS - 1)
+
+
+def fill_relation(relation: Relation, models: list[LanguageModel], n_tuples: int, rng: random.Random) -> int:
+    rows = [row(relation, number, rng) for number in range(n_tuples)]
+    cells = [(model, setting) for model in models for setting in SETTINGS]
+    size = n_tuples // len(cells)
+    n_stored = 0
+    for number, (model, setting) in enumerate(cells):
+        found = rows[number * size : (number + 1) * size + int(SHARED * size)]
+        found.sort(key=lambda row: -row.score)
+        with transaction.atomic():
+            store_tuples(make_job(relation, model, setting, len(found)), found)
+        n_stored += len(found)
+    return n_stored
+
+
+def row(relation: Relation, number: int, rng: random.Random) -> TupleRow:
+    head = HUB if number % HUB_EVERY == 0 else f"{word(rng)} {word(rng)}"
+    entities = (head, f"{word(rng)} {number}")
+    return TupleRow(entities, entities, -20 * rng.random(), -5.0)
+
+
+def word(rng: random.Random) -> str:
+    return "".join(rng.choices("abdefgiklmnoprstu", k=5))
+
+
+def make_job(relation: Relation, model: LanguageModel, setting: str, n_tuples: int = 0) -> HarvestJob:
+    now = timezone.now()
+    return HarvestJob.objects.create(
+        kind="import", status="succeeded", relation=relation, language_model=model, setting=setting,
+        n_tuples=n_tuples, started_at=now, finished_at=now,
+    )  # fmt: skip
+
+
+def judge(relation: Relation, user, rng: random.Random) -> None:
+    study = Study.objects.create(name="bench")
+    StudyMember.objects.create(study=study, user=user, role="owner")
+    round = Round.objects.create(study=study, name="bench", n_tasks=N_JUDGED, source="simulated", status="closed")
+    job = relation.jobs.filter(n_tuples__gt=0).first()
+    stratum = Stratum.objects.create(
+        round=round, relation=relation, language_model=job.language_model, setting=job.setting, job=job,
+        rank_to=job.n_tuples, population=job.n_tuples, sample_size=min(N_JUDGED, job.n_tuples),
+    )  # fmt: skip
+    drawn = list(job.tuples.order_by("rank")[:N_JUDGED])
+    tasks = JudgmentTask.objects.bulk_create((task(round, found, n, rng) for n, found in enumerate(drawn)), **AT_ONCE)
+    Draw.objects.bulk_create(
+        (Draw(stratum=stratum, task=judged, harvested_tuple=found) for judged, found in zip(tasks, drawn, strict=True)),
+        **AT_ONCE,
+    )
+
+
+def task(round: Round, found, position: int, rng: random.Random) -> JudgmentTask:
+    verdict, counts = rng.choice([("accepted", (3, 0, 0)), ("rejected", (1, 2, 0)), ("undecided", (1, 1, 1))])
+    n_true, n_false, n_unjudgeable = counts
+    return JudgmentTask(
+        round=round, knowledge_tuple_id=found.knowledge_tuple_id, statement="statement", entities=found.surface,
+        spans=[], position=position, n_wanted=3, n_judgments=3, verdict=verdict,
+        n_true=n_true, n_false=n_false, n_unjudgeable=n_unjudgeable,
+    )  # fmt: skip
+
+
+# -- measuring ---------------------------------------------------------------------------------------------------------
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    """Yield what is measured, and its address. Other apps' pages are added here."""
+    job = HarvestJob.objects.order_by("-n_tuples").first()
+    relation = job.relation
+    known = KnowledgeTuple.objects.found().order_by("-n_harvests", "-pk").first()
+    model = job.language_model_id
+    yield "relations", reverse("kgharvest:relation_list")
+    yield "relations by harvests", address("relation_list", sort="-harvests")
+    yield "relation", relation.get_absolute_url()
+    yield "harvests", reverse("kgharvest:harvest_list")
+    yield "harvests, filtered", address("harvest_list", setting="multi", sort="-tuples")
+    yield "harvest", job.get_absolute_url()
+    yield "harvest, last page", f"{job.get_absolute_url()}?page={job.n_tuples // 50}"
+    yield "knowledge", reverse("kgharvest:tuple_list")
+    yield "knowledge, worst first", address("tuple_list", sort="score")
+    yield "knowledge by harvests", address("tuple_list", sort="-harvests")
+    yield "knowledge, deep", address("tuple_list", after="-19.0,1")
+    yield "knowledge by harvests, deep", address("tuple_list", sort="-harvests", after=f"1,{known.pk}")
+    yield "knowledge of a relation", address("tuple_list", relation=relation.pk)
+    yield "knowledge of a relation by harvests", address("tuple_list", relation=relation.pk, sort="-harvests")
+    yield "knowledge of an LM and setting", address("tuple_list", model=model, setting="multi")
+    yield (
+        "knowledge of a cell, score range",
+        address("tuple_list", relation=relation.pk, model=model, setting="multi", score_from=-10, score_to=-5),
+    )
+    yield "entities with a", address("tuple_list", entity="a")
+    yield "entities with abd, by harvests", address("tuple_list", entity="abd", sort="-harvests")
+    yield "entities with abdef", address("tuple_list", entity="abdef")
+    yield "entities with none", address("tuple_list", entity="zzz")
+    yield "the hub entity", address("tuple_list", entity=HUB, match="whole")
+    yield "the hub entity of an LM", address("tuple_list", entity=HUB, match="whole", model=model)
+    yield "accepted", address("tuple_list", verdict="accepted")
+    yield "accepted of another relation", address("tuple_list", verdict="accepted", relation=relation.pk + 1)
+    yield "hidden", address("tuple_list", state="hidden")
+    yield "sensitive", address("tuple_list", state="sensitive")
+    yield "tuple", known.get_absolute_url()
+    yield "entity", address("entity", name=known.entities[1])
+    yield "entity, hub", address("entity", name=HUB)
+    yield "entity's picture, hub", address("entity_graph", name=HUB)
+    yield "sensitive words", reverse("kgharvest:sensitive_words")
+
+
+def address(page: str, /, **asked) -> str:
+    return f"{reverse(f'kgharvest:{page}')}?{urlencode(asked)}"
+
+
+def measure(client: Client, path: str) -> tuple[float, float, int]:
+    """Return the medians of the time and of this process's part in it, in milliseconds, and the number of queries."""
+    with CaptureQueriesContext(connection) as queries:
+        response = client.get(path)
+    n_queries = len(queries)
+    assert response.status_code == 200, (path, response.status_code)
+    times, cpu_times = [], []
+    for _ in range(REQUESTS):
+        start, cpu_start = time.perf_counter(), time.process_time()
+        client.get(path)
+        times.append(1000 * (time.perf_counter() - start))
+        cpu_times.append(1000 * (time.process_time() - cpu_start))
+    return median(times), median(cpu_times), n_queries
+
+
+def main() -> None:
+    call_command("migrate", verbosity=0)
+    if not KnowledgeTuple.objects.exists():
+        fill(ASKED.tuples)
+    client = Client(SERVER_NAME="localhost")
+    client.force_login(get_user_model().objects.get(username="bench"))
+    for name, path in pages():
+        milliseconds, cpu_milliseconds, n_queries = measure(client, path)
+        late = "   TOO SLOW" if milliseconds > LIMIT_MS else ""
+        print(
+            f"{milliseconds:8.1f} ms  {cpu_milliseconds:8.1f} ms of CPU  {n_queries:3d} queries  {name}{late}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
