@@ -119,17 +119,23 @@ class CompactBert(nn.Module):
         return self.get_input_embeddings().weight.dtype
 
     def get_input_embeddings(self) -> nn.Embedding:
-        return self.bert.embeddings.word_embeddings
+        return self.bert.get_input_embeddings()
 
 
 class Bert(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
+        self.config = config
         self.embeddings = Embeddings(config)
         self.encoder = Encoder(config)
 
-    def forward(self, input_ids: torch.Tensor) -> Encoded:
-        return Encoded(self.encoder(self.embeddings(input_ids)))
+    def get_input_embeddings(self) -> nn.Embedding:
+        return self.embeddings.word_embeddings
+
+    def forward(self, input_ids: torch.Tensor | None = None, inputs_embeds: torch.Tensor | None = None) -> Encoded:
+        """`inputs_embeds` (B, T, d) stand for what `input_ids` (B, T) would be looked up as."""
+        words = self.embeddings.word_embeddings(input_ids) if inputs_embeds is None else inputs_embeds
+        return Encoded(self.encoder(self.embeddings(words)))
 
 
 class Embeddings(nn.Module):
@@ -140,10 +146,9 @@ class Embeddings(nn.Module):
         self.token_type_embeddings = nn.Embedding(1, config.hidden_size)
         self.LayerNorm = layer_norm(config)
 
-    def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        """Return (B, T, d) for `ids` (B, T)."""
-        place = self.position_embeddings.weight[: ids.shape[1]] + self.token_type_embeddings.weight[0]  # (T, d)
-        embedded: torch.Tensor = self.LayerNorm(self.word_embeddings(ids) + place)
+    def forward(self, words: torch.Tensor) -> torch.Tensor:  # (B, T, d)
+        place = self.position_embeddings.weight[: words.shape[1]] + self.token_type_embeddings.weight[0]  # (T, d)
+        embedded: torch.Tensor = self.LayerNorm(words + place)
         return embedded
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import nn
 from kgharvest.engine.language_models.base import EncodedPrompt, Pattern, Query, TokenIds
 from kgharvest.engine.language_models.last_layer import split_last_layer
 from kgharvest.engine.language_models.pretrained import Head, PretrainedLM
+from kgharvest.engine.language_models.soft_words import SoftWords, perturbed_modules
 from kgharvest.engine.prompts.template import PromptTemplate
 
 
@@ -56,6 +58,35 @@ class MaskedLM(PretrainedLM):
         super().__init__(model, tokenizer, name, revision, HEADS[model.config.model_type](model))
         self.mask_id = self.tokens.mask_id
         self._last_layer = split_last_layer(model)
+        self._soft_words: SoftWords | None = None
+
+    @property
+    def word_embeddings(self) -> torch.Tensor:
+        """(V, d): the vector of every token, as the network reads it."""
+        weights: torch.Tensor = self._network.get_input_embeddings().weight
+        return weights[: self.vocab_size]
+
+    @property
+    def n_levels(self) -> int:
+        """How many levels of soft words can be perturbed: the embeddings and the output of every layer but the last."""
+        return len(perturbed_modules(self._network, self.name))
+
+    def with_soft_words(self, soft_words: SoftWords) -> MaskedLM:
+        """Return the same LM, in whose prompts token V + i is soft word i. The network is shared."""
+        clone = copy(self)
+        clone._soft_words = soft_words
+        return clone
+
+    def logits_at(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """Return (B, V) for the `positions` (B,) of `ids` (B, T): what `logits(vectors(...))` is, with gradients.
+
+        Gradients reach the soft words; the LM's own weights are frozen.
+        """
+        return self.project(self._forward(ids, positions))
+
+    def project(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Return (Q, V) float32 for `vectors` (Q, d): what `logits` is, with gradients."""
+        return self._head.projection(vectors.to(self.dtype)).float()
 
     def encode_prompt(self, prompt: PromptTemplate) -> EncodedPrompt:
         return self.tokens.encode_prompt(prompt)
@@ -64,8 +95,10 @@ class MaskedLM(PretrainedLM):
         return self._ask(*fill_and_mask(prompt, pattern, filled, self.mask_id))
 
     def _hidden(self, ids: torch.Tensor) -> torch.Tensor:
-        hidden: torch.Tensor = self._network(input_ids=ids).last_hidden_state
-        return hidden
+        if self._soft_words is None:
+            hidden: torch.Tensor = self._network(input_ids=ids).last_hidden_state
+            return hidden
+        return self._soft_words.read_by(self._network, ids, self.word_embeddings)
 
     def _hidden_at(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         if self._last_layer is None:

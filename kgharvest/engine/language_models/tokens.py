@@ -81,6 +81,11 @@ class Tokens:
         texts = self._backend.decode_batch([[index] for index in range(len(self.starts_entity))])
         return np.array([text in token for token in texts])
 
+    def texts(self) -> list[str]:
+        """Return (V,): the text of each token alone, without spaces around it; "" for special tokens."""
+        texts = self._backend.decode_batch([[index] for index in range(len(self.starts_entity))])
+        return [text.strip() for text in texts]
+
     def check_text(self, text: str) -> None:
         """Raise BadPrompt if the tokenizer would read special tokens out of `text`."""
         special = self._control_ids & set(self._ids(text))

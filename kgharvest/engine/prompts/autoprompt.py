@@ -1,0 +1,192 @@
+"""AutoPrompt: trigger tokens found by following gradients (Shin et al. 2020), for any objective.
+
+With the likelihood of a tail it learns to retrieve facts, with that of a label's tokens to classify, and with the
+compatibility of a relation's seed tuples it is the baseline of BertNet.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from kgharvest.engine.language_models.base import EncodedPrompt, TokenIds
+from kgharvest.engine.language_models.masked import MaskedLM
+from kgharvest.engine.language_models.soft_words import SoftWords
+from kgharvest.engine.prompts.objectives import Example, Objective, differentiable_scores, scores
+from kgharvest.engine.types import EngineError, OnProgress, Progress, ignore
+
+TRIGGER = -1  # stands for a trigger token in a TriggerTemplate
+
+
+@dataclass(frozen=True)
+class TriggerTemplate:
+    """A prompt with places for triggers: TRIGGER among the tokens of `segments`; `slots` as in EncodedPrompt."""
+
+    segments: tuple[TokenIds, ...]
+    slots: tuple[int, ...]
+
+    @property
+    def n_triggers(self) -> int:
+        return sum(segment.count(TRIGGER) for segment in self.segments)
+
+    def filled(self, trigger: Sequence[int]) -> EncodedPrompt:
+        """Return the prompt with the tokens of `trigger`, in reading order."""
+        tokens = iter(trigger)
+        segments = [
+            tuple(next(tokens) if token == TRIGGER else token for token in segment) for segment in self.segments
+        ]
+        return EncodedPrompt(tuple(segments), self.slots)
+
+
+@dataclass(frozen=True)
+class AutoPromptParams:
+    """n_candidates: replacements tried per iteration. batch_size: examples per gradient, and per comparison.
+
+    patience: iterations without a better dev score after which the search ends. Defaults: Shin et al.'s code.
+    """
+
+    n_candidates: int = 10
+    batch_size: int = 56
+    iterations: int = 1000
+    patience: int = 100
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class TriggerTask:
+    """What a trigger is to be good at. allowed: bool (V,), the tokens that it may hold. Raises EngineError."""
+
+    objective: Objective
+    train: Sequence[Example]
+    dev: Sequence[Example]
+    allowed: NDArray[np.bool_]
+
+    def __post_init__(self) -> None:
+        if not self.train or not self.dev:
+            raise EngineError("A trigger is learned from training and dev examples; give at least one of each.")
+
+
+@dataclass(frozen=True)
+class FoundTrigger:
+    """dev_score: mean, in nats. history: the best one so far, at the start and after each iteration; minus infinity
+    while the trigger holds masks. n_forwards, n_gradients: sequences that the LM read without and with gradients."""
+
+    trigger: TokenIds
+    dev_score: float
+    history: tuple[float, ...] = ()
+    n_forwards: int = 0
+    n_gradients: int = 0
+
+
+def search_trigger(
+    lm: MaskedLM,
+    template: TriggerTemplate,
+    start: Sequence[int],
+    task: TriggerTask,
+    params: AutoPromptParams,
+    on_progress: OnProgress = ignore,
+) -> FoundTrigger:
+    """Return the trigger with the largest mean score on the dev examples among all that were current, `start` included.
+
+    Each iteration ranks the replacements of one token, whichever it is, by a first-order estimate of what they gain
+    (HotFlip; Shin et al., Eq. 2), tries the best ones on other examples, and goes on with the best if it is better
+    there. Masks in `start` are replaced first, one in each iteration. Raises EngineError if that takes too many.
+    """
+    run = _Run(lm, template, task, params, random.Random(params.seed))
+    current = tuple(start)
+    if current.count(lm.mask_id) > params.iterations:
+        raise EngineError(
+            f"{params.iterations} iterations cannot fill {current.count(lm.mask_id)} triggers; allow more iterations."
+        )
+    best = FoundTrigger(current, run.dev_score(current))
+    history = [best.dev_score]
+    since = 0
+    while len(history) <= params.iterations and since < params.patience:
+        on_progress(Progress("triggers", len(history) - 1, params.iterations))
+        following = run.step(current)
+        since += 1
+        if following != current:
+            current, dev_score = following, run.dev_score(following)
+            if dev_score > best.dev_score:
+                best, since = FoundTrigger(current, dev_score), 0
+        history.append(best.dev_score)
+    return replace(best, history=tuple(history), n_forwards=run.n_forwards, n_gradients=run.n_gradients)
+
+
+class _Run:
+    """The steps of one search, and what they cost."""
+
+    def __init__(
+        self, lm: MaskedLM, template: TriggerTemplate, task: TriggerTask, params: AutoPromptParams, rng: random.Random
+    ) -> None:
+        self._lm, self._template, self._task, self._params, self._rng = lm, template, task, params, rng
+        self._allowed = torch.from_numpy(task.allowed).to(lm.device)  # (V,)
+        self.n_forwards = self.n_gradients = 0
+
+    def dev_score(self, trigger: TokenIds) -> float:
+        """Return the mean score on the dev examples, in nats; minus infinity for a trigger that holds masks."""
+        if self._lm.mask_id in trigger:
+            return -float("inf")
+        return float(self._mean_scores([trigger], self._task.dev)[0])
+
+    def step(self, current: TokenIds) -> TokenIds:
+        """Return what to go on with: `current`, unless it holds masks, or the best candidate."""
+        candidates = self._candidates(current)
+        contenders = candidates if self._lm.mask_id in current else [current, *candidates]
+        return contenders[int(self._mean_scores(contenders, self._batch()).argmax())]
+
+    def _candidates(self, current: TokenIds) -> list[TokenIds]:
+        """Return `current` with one token replaced, in the ways that promise most on a batch."""
+        gains = self._gains(current)  # (n, V)
+        best = gains.flatten().topk(min(self._params.n_candidates, int((gains > -torch.inf).sum()))).indices
+        places, tokens = best // gains.shape[1], best % gains.shape[1]
+        return [
+            (*current[:place], token, *current[place + 1 :])
+            for place, token in zip(places.tolist(), tokens.tolist(), strict=True)
+        ]
+
+    def _gains(self, current: TokenIds) -> torch.Tensor:
+        """Return (n, V): the estimated gain, in nats, of each token at each place; minus infinity where not allowed."""
+        gradient = self.gradient(current, self._batch())  # (n, d)
+        words = self._lm.word_embeddings.float()  # (V, d)
+        now = torch.tensor(current, device=words.device)
+        gains = gradient @ words.T - (gradient * words[now]).sum(1, keepdim=True)
+        gains[:, ~self._allowed] = -torch.inf
+        gains[torch.arange(len(current), device=words.device), now] = -torch.inf
+        if self._lm.mask_id in current:
+            gains[now != self._lm.mask_id] = -torch.inf
+        return gains
+
+    def gradient(self, trigger: TokenIds, batch: Sequence[Example]) -> torch.Tensor:
+        """Return (n, d): the gradient of the mean score with respect to the vectors of the trigger's tokens."""
+        vectors = self._lm.word_embeddings[list(trigger)].float().clone().requires_grad_()
+        prompt = self._template.filled(range(self._lm.vocab_size, self._lm.vocab_size + len(trigger)))
+        reader = self._lm.with_soft_words(SoftWords(vectors))
+        score = differentiable_scores(reader, self._task.objective, [prompt], batch).mean()
+        self.n_gradients += len(batch)
+        return torch.autograd.grad(score, vectors)[0]
+
+    def _mean_scores(self, triggers: Sequence[TokenIds], examples: Sequence[Example]) -> torch.Tensor:
+        """Return (C,): the mean score of each trigger, all of them in the same forwards."""
+        prompts = [self._template.filled(trigger) for trigger in triggers]
+        self.n_forwards += len(prompts) * len(examples)
+        return scores(self._lm, self._task.objective, prompts, examples, lambda: None).mean(dim=1)
+
+    def _batch(self) -> list[Example]:
+        return self._rng.sample(self._task.train, min(self._params.batch_size, len(self._task.train)))
+
+
+def allowed_triggers(lm: MaskedLM, forbidden: Collection[int]) -> NDArray[np.bool_]:
+    """Return bool (V,): the tokens that may be triggers: no special ones, none of `forbidden`, none with a capital.
+
+    `forbidden`: the right answers, which a trigger would give away. Capitals mark the names of entities.
+    """
+    starts_with_capital = [text[:1].isupper() for text in lm.tokens.texts()]
+    allowed: NDArray[np.bool_] = lm.continues_entity & ~np.array(starts_with_capital)
+    allowed[list(forbidden)] = False
+    return allowed

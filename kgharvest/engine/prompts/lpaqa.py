@@ -1,0 +1,86 @@
+"""LPAQA: which of many given prompts to ask, and how much each counts (Jiang et al. 2020, section 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from kgharvest.engine.language_models.base import EncodedPrompt, Tick
+from kgharvest.engine.language_models.masked import MaskedLM
+from kgharvest.engine.probing import UsableFacts, probe
+from kgharvest.engine.prompts.prompt_set import PromptSet, PromptSetAnswerer, prompt_vectors, uniform
+from kgharvest.engine.types import EngineError
+
+LEARNING_RATE = 0.1
+MAX_EPOCHS = 500
+PATIENCE, LEAST_GAIN = 30, 1e-3  # epochs without that much less loss, in nats
+
+
+def by_accuracy(
+    lm: MaskedLM, prompts: Sequence[EncodedPrompt], train: UsableFacts, tick: Tick
+) -> list[tuple[float, EncodedPrompt]]:
+    """Return P@1 on the training facts and the prompt, best first; of equals the one with the greater likelihood."""
+    check_trainable(train)
+    scores = [probe(PromptSetAnswerer(lm, uniform([prompt])), train, tick=tick) for prompt in prompts]
+    order = sorted(
+        range(len(prompts)), key=lambda index: (scores[index].precision_at(1), -(scores[index].nll or 0)), reverse=True
+    )
+    return [(scores[index].precision_at(1) or 0.0, prompts[index]) for index in order]
+
+
+def top1(lm: MaskedLM, prompts: Sequence[EncodedPrompt], train: UsableFacts, tick: Tick) -> PromptSet:
+    """Return the prompt with the largest P@1 on the training facts."""
+    return uniform([by_accuracy(lm, prompts, train, tick)[0][1]])
+
+
+def rank_ensemble(
+    lm: MaskedLM, prompts: Sequence[EncodedPrompt], train: UsableFacts, n_prompts: int, tick: Tick
+) -> PromptSet:
+    """Return the `n_prompts` most accurate prompts, whose log-probabilities are averaged."""
+    best = [prompt for _, prompt in by_accuracy(lm, prompts, train, tick)[:n_prompts]]
+    return uniform(best, "mean_score")
+
+
+def optimised_ensemble(lm: MaskedLM, prompts: Sequence[EncodedPrompt], train: UsableFacts, tick: Tick) -> PromptSet:
+    """Return all prompts with the weights under which their product of experts gives the training facts most.
+
+    Convex in the weights: the value found does not depend on where it starts. The product is normalised over the whole
+    vocabulary; the gold objects' log-probabilities alone would be linear in the weights and choose a single prompt.
+    """
+    check_trainable(train)
+    vectors = prompt_vectors(lm, prompts, train.heads, 256, tick).clone()  # (N, K, d)
+    theta = torch.zeros(len(prompts), device=vectors.device, requires_grad=True)
+    optimiser = torch.optim.Adam([theta], lr=LEARNING_RATE)
+    best, best_weights, waited = float("inf"), theta.detach().softmax(0), 0
+    for _ in range(MAX_EPOCHS):
+        loss = product_nll(lm, vectors, theta.softmax(0), train.tails)
+        if loss.item() < best:
+            waited = 0 if loss.item() < best - LEAST_GAIN else waited
+            best, best_weights = loss.item(), theta.detach().softmax(0)
+        waited += 1
+        if waited > PATIENCE:
+            break
+        theta.grad = torch.autograd.grad(loss, theta)[0]
+        optimiser.step()
+        tick()
+    return PromptSet(tuple(prompts), tuple(best_weights.tolist()), "product")
+
+
+def product_nll(lm: MaskedLM, vectors: torch.Tensor, weights: torch.Tensor, tails: torch.Tensor) -> torch.Tensor:
+    """Return the mean negative log-likelihood, in nats, of `tails` (N,) under the product of the prompts.
+
+    The LM head is affine: projecting the weighted mean of `vectors` (N, K, d) gives the product of the K experts.
+    """
+    logits = lm.project(torch.einsum("nkd,k->nd", vectors, weights))  # (N, V)
+    return torch.nn.functional.cross_entropy(logits, tails.to(logits.device))
+
+
+def check_trainable(train: UsableFacts) -> None:
+    """Raises EngineError without training facts."""
+    if not train.facts:
+        reasons = ", ".join(f"{n} {reason}" for reason, n in train.left_out.items()) or "none were given"
+        raise EngineError(
+            f"There is no training fact that this LM can be asked for ({reasons}); "
+            "give facts whose objects are single tokens of the LM, or use the manual prompt."
+        )

@@ -1,0 +1,148 @@
+"""What a learned prompt is to be good at: questions to an LM, and a score of its answers in nats, higher being better.
+
+Facts, texts with a label and seed tuples are all examples: texts for the slots of a prompt. They differ in which tokens
+are asked for, and in how their log-probabilities become one score.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import torch
+
+from kgharvest.engine.language_models.base import EncodedPrompt, Pattern, Query, Tick, TokenIds
+from kgharvest.engine.language_models.batching import same_length_batches
+from kgharvest.engine.language_models.masked import MaskedLM
+from kgharvest.engine.ranking import rows_at_once
+
+QUERIES_AT_ONCE = 256
+
+
+class Example(NamedTuple):
+    """parts: the tokens in the slots 0, 1, ...; targets: what is right in the slot after them, if that one is asked."""
+
+    parts: tuple[TokenIds, ...]
+    targets: TokenIds = ()
+
+
+class Question(NamedTuple):
+    """A query, and the tokens any of which is a right answer."""
+
+    query: Query
+    targets: TokenIds
+
+
+class Objective(Protocol):
+    def questions(self, lm: MaskedLM, prompt: EncodedPrompt, example: Example) -> list[Question]:
+        """Return what to ask for `example` in `prompt`: as many questions in every prompt."""
+
+    def scores(self, examples: Sequence[Example], logprobs: torch.Tensor) -> torch.Tensor:
+        """Return the scores (P, E), differentiable, of the log-probabilities (P, Q) of the right answers.
+
+        Q: the questions of the first example, of the second, and so on.
+        """
+
+
+class Likelihood:
+    """log P(any target | prompt, parts): of a fact's tail, or of the tokens that stand for a label."""
+
+    def questions(self, lm: MaskedLM, prompt: EncodedPrompt, example: Example) -> list[Question]:
+        pattern = (*map(len, example.parts), 1)
+        return [Question(lm.query(prompt, pattern, sum(example.parts, ())), example.targets)]
+
+    def scores(self, examples: Sequence[Example], logprobs: torch.Tensor) -> torch.Tensor:
+        return logprobs
+
+
+class HeadLikelihood:
+    """log P(parts | prompt), while what they are to be completed with is masked."""
+
+    def questions(self, lm: MaskedLM, prompt: EncodedPrompt, example: Example) -> list[Question]:
+        return step_by_step(lm, prompt, example.parts, (*map(len, example.parts), 1))
+
+    def scores(self, examples: Sequence[Example], logprobs: torch.Tensor) -> torch.Tensor:
+        return part_sums(examples, logprobs).sum(dim=-1)
+
+
+@dataclass(frozen=True)
+class Compatibility:
+    """f(E, p) of a whole tuple (BertNet, Eq. 1), its entities filled one after the other."""
+
+    alpha: float = 2 / 3
+
+    def questions(self, lm: MaskedLM, prompt: EncodedPrompt, example: Example) -> list[Question]:
+        return step_by_step(lm, prompt, example.parts, tuple(map(len, example.parts)))
+
+    def scores(self, examples: Sequence[Example], logprobs: torch.Tensor) -> torch.Tensor:
+        entities = part_sums(examples, logprobs)  # (P, E, n)
+        return self.alpha * entities.sum(dim=-1) + (1 - self.alpha) * entities.amin(dim=-1)
+
+
+def step_by_step(lm: MaskedLM, prompt: EncodedPrompt, parts: Sequence[TokenIds], pattern: Pattern) -> list[Question]:
+    """Ask for every token of `parts` after those before it (BertNet, Fig. 6)."""
+    tokens = tuple(token for part in parts for token in part)
+    return [Question(lm.query(prompt, pattern, tokens[:done]), (token,)) for done, token in enumerate(tokens)]
+
+
+def part_sums(examples: Sequence[Example], logprobs: torch.Tensor) -> torch.Tensor:
+    """Return (P, E, n): the log-probabilities (P, Q) of single tokens, summed over each part of each example."""
+    lengths = torch.tensor([len(part) for example in examples for part in example.parts], device=logprobs.device)
+    part_of = torch.arange(len(lengths), device=logprobs.device).repeat_interleave(lengths)  # (Q,)
+    sums = torch.zeros(len(logprobs), len(lengths), device=logprobs.device).index_add(1, part_of, logprobs)
+    return sums.view(len(logprobs), len(examples), -1)
+
+
+def scores(
+    lm: MaskedLM, objective: Objective, prompts: Sequence[EncodedPrompt], examples: Sequence[Example], tick: Tick
+) -> torch.Tensor:
+    """Return (P, E): the score of each example in each prompt, without gradients."""
+    questions = all_questions(lm, objective, prompts, examples)
+    vectors = lm.vectors([question.query for question in questions], QUERIES_AT_ONCE, tick)  # (P * Q, d)
+    at_once = rows_at_once(lm, vectors)
+    logprobs = [
+        right_logprobs(lm.logits(part), questions[start : start + at_once])
+        for start, part in zip(range(0, len(questions), at_once), torch.split(vectors, at_once), strict=True)
+    ]
+    return objective.scores(examples, torch.cat(logprobs).view(len(prompts), -1))
+
+
+def differentiable_scores(
+    lm: MaskedLM, objective: Objective, prompts: Sequence[EncodedPrompt], examples: Sequence[Example]
+) -> torch.Tensor:
+    """Return (P, E): what `scores` gives, with gradients for the soft words of `lm`."""
+    questions = all_questions(lm, objective, prompts, examples)
+    batches = list(same_length_batches([question.query for question in questions], QUERIES_AT_ONCE, sys.maxsize))
+    logprobs = torch.cat([differentiable_logprobs(lm, [questions[row] for row in rows]) for rows in batches])
+    asked_in = torch.argsort(torch.tensor([row for rows in batches for row in rows])).to(logprobs.device)
+    return objective.scores(examples, logprobs[asked_in].view(len(prompts), -1))
+
+
+def all_questions(
+    lm: MaskedLM, objective: Objective, prompts: Sequence[EncodedPrompt], examples: Sequence[Example]
+) -> list[Question]:
+    """Return the questions of all examples in the first prompt, then in the second, and so on."""
+    return [
+        question for prompt in prompts for example in examples for question in objective.questions(lm, prompt, example)
+    ]
+
+
+def differentiable_logprobs(lm: MaskedLM, questions: Sequence[Question]) -> torch.Tensor:
+    """Return (B,) for questions of one length."""
+    ids = torch.tensor([question.query.ids for question in questions], device=lm.device)  # (B, T)
+    positions = torch.tensor([question.query.position for question in questions], device=lm.device)  # (B,)
+    return right_logprobs(lm.logits_at(ids, positions), questions)
+
+
+def right_logprobs(logits: torch.Tensor, questions: Sequence[Question]) -> torch.Tensor:
+    """Return (B,): log of the summed probability of each question's targets, of `logits` (B, V)."""
+    logprobs = torch.log_softmax(logits, dim=-1)
+    n_targets = {len(question.targets) for question in questions}
+    if len(n_targets) == 1:
+        targets = torch.tensor([question.targets for question in questions], device=logits.device)  # (B, n)
+        return logprobs.gather(1, targets).logsumexp(dim=1)
+    return torch.stack(
+        [row[list(question.targets)].logsumexp(0) for row, question in zip(logprobs, questions, strict=True)]
+    )

@@ -1,0 +1,107 @@
+"""Prompts of one relation that are asked together, and how their answers combine.
+
+What a prompt system learns is a prompt set: which prompts (words, trigger tokens, soft words), how much each counts,
+and how. Whatever asks for P(tail | head) or for the next token of an entity takes one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, Tick, TokenIds
+from kgharvest.engine.language_models.masked import MaskedLM
+from kgharvest.engine.language_models.soft_words import SoftWords
+from kgharvest.engine.prompts.objectives import Example, HeadLikelihood, scores
+from kgharvest.engine.ranking import rows_at_once
+
+Combine = Literal["mixture", "product", "mean_score"]
+
+
+@dataclass(frozen=True)
+class PromptSet:
+    """prompts: as tokens of one LM, soft words among them. weights: (K,), not negative, of sum 1.
+
+    temperature: None, or T of a data-dependent mixture, in which a prompt counts in proportion to
+    p(t) p(head | t)^(1/T) (Qin & Eisner 2021, section 3.4).
+    """
+
+    prompts: tuple[EncodedPrompt, ...]
+    weights: tuple[float, ...]
+    combine: Combine = "product"
+    soft_words: SoftWords | None = None
+    temperature: float | None = None
+
+    def reader(self, lm: MaskedLM) -> MaskedLM:
+        """Return `lm` as it reads these prompts."""
+        return lm.with_soft_words(self.soft_words) if self.soft_words else lm
+
+
+def uniform(prompts: Sequence[EncodedPrompt], combine: Combine = "product") -> PromptSet:
+    return PromptSet(tuple(prompts), (1 / len(prompts),) * len(prompts), combine)
+
+
+def mixture(logprobs: torch.Tensor, log_weights: torch.Tensor) -> torch.Tensor:
+    """Return (..., V): log sum_k w_k p_k, of `logprobs` (..., K, V) and `log_weights` (..., K)."""
+    return torch.logsumexp(logprobs + log_weights[..., None], dim=-2)
+
+
+def mean_score(logprobs: torch.Tensor, log_weights: torch.Tensor) -> torch.Tensor:
+    """Return (..., V): sum_k w_k log p_k, not normalised (LPAQA's rank ensemble where the weights are equal)."""
+    return torch.einsum("...kv,...k->...v", logprobs, log_weights.exp())
+
+
+def product(logprobs: torch.Tensor, log_weights: torch.Tensor) -> torch.Tensor:
+    """Return (..., V): the weighted product of experts, normalised over the whole vocabulary."""
+    return torch.log_softmax(mean_score(logprobs, log_weights), dim=-1)
+
+
+COMBINE: dict[Combine, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "mixture": mixture,
+    "product": product,
+    "mean_score": mean_score,
+}
+
+
+def prompt_vectors(
+    lm: LanguageModel, prompts: Sequence[EncodedPrompt], heads: Sequence[TokenIds], batch_size: int, tick: Tick
+) -> torch.Tensor:
+    """Return (N, K, d): what `lm.logits` projects, for a tail of one token after each head in each prompt."""
+    queries = [lm.query(prompt, (len(head), 1), head) for head in heads for prompt in prompts]
+    return lm.vectors(queries, batch_size, tick).view(len(heads), len(prompts), -1)
+
+
+@dataclass(frozen=True)
+class PromptSetAnswerer:
+    """A prompt set, asked for tails of one token."""
+
+    lm: MaskedLM
+    prompt_set: PromptSet
+    batch_size: int = 256
+
+    def scores(self, heads: Sequence[TokenIds], tick: Tick) -> Iterator[torch.Tensor]:
+        """Yield (B, V), in the order of `heads`: log P(tail | head) in nats, or a score for `mean_score`."""
+        reader = self.prompt_set.reader(self.lm)
+        vectors = prompt_vectors(reader, self.prompt_set.prompts, heads, self.batch_size, tick)  # (N, K, d)
+        log_weights = self._log_weights(reader, heads, tick).to(vectors.device)  # (N, K)
+        n_heads = max(1, rows_at_once(self.lm, vectors.flatten(0, 1)) // vectors.shape[1])
+        for part, log_weight in zip(torch.split(vectors, n_heads), torch.split(log_weights, n_heads), strict=True):
+            yield self._combined(part, log_weight)
+            tick()
+
+    def _log_weights(self, reader: MaskedLM, heads: Sequence[TokenIds], tick: Tick) -> torch.Tensor:
+        log_weights = torch.tensor(self.prompt_set.weights).log().expand(len(heads), -1)
+        if self.prompt_set.temperature is None:
+            return log_weights
+        examples = [Example((head,)) for head in heads]
+        head_logprobs = scores(reader, HeadLikelihood(), self.prompt_set.prompts, examples, tick).T.cpu()  # (N, K)
+        return torch.log_softmax(log_weights + head_logprobs / self.prompt_set.temperature, dim=-1)
+
+    def _combined(self, vectors: torch.Tensor, log_weights: torch.Tensor) -> torch.Tensor:
+        if self.prompt_set.combine == "product":  # the LM head is affine, so one projection gives the product
+            return torch.log_softmax(self.lm.logits(torch.einsum("nkd,nk->nd", vectors, log_weights.exp())), dim=-1)
+        logits = self.lm.logits(vectors.flatten(0, 1)).view(*vectors.shape[:2], -1)
+        return COMBINE[self.prompt_set.combine](torch.log_softmax(logits, dim=-1), log_weights)

@@ -1,0 +1,104 @@
+"""Soft words are read like words, and only where they stand."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from kgharvest.engine.language_models.base import Query
+from kgharvest.engine.language_models.loading import load
+from kgharvest.engine.language_models.soft_words import SoftWords
+from kgharvest.engine.types import UnsupportedModel
+from tests.engine.tiny_models import tiny_albert, tiny_bert, tiny_distilbert, tiny_roberta
+
+BUILD = {"bert": tiny_bert, "roberta": tiny_roberta, "distilbert": tiny_distilbert}
+
+
+@pytest.fixture(scope="module", params=BUILD)
+def lm(request, tmp_path_factory):
+    return load(str(BUILD[request.param](tmp_path_factory.mktemp(request.param))))
+
+
+@pytest.fixture
+def sentence(lm):
+    """[CLS] + six words + [SEP], as ids; the fifth is asked for."""
+    words = lm.encode_entity("paris is the capital of france")
+    frame = lm.tokens
+    return (*frame.prefix, *words[:4], lm.mask_id, *words[5:], *frame.suffix)
+
+
+def softened(lm, ids, places):
+    """Return `ids` with soft words at `places`, whose vectors are those of the words that stood there."""
+    vectors = lm.word_embeddings[[ids[place] for place in places]].clone()
+    soft = list(ids)
+    for index, place in enumerate(places):
+        soft[place] = lm.vocab_size + index
+    return tuple(soft), vectors
+
+
+def answer(lm, ids, position=5):
+    return lm.logits(lm.vectors([Query(ids, position)], 8, lambda: None))[0]
+
+
+def test_soft_words_with_the_vectors_of_words_are_those_words(lm, sentence):
+    ids, vectors = softened(lm, sentence, [1, 3])
+
+    with_soft_words = answer(lm.with_soft_words(SoftWords(vectors)), ids)
+
+    torch.testing.assert_close(with_soft_words, answer(lm, sentence), atol=1e-5, rtol=0)
+
+
+def test_deltas_of_zero_change_nothing_and_others_do(lm, sentence):
+    ids, vectors = softened(lm, sentence, [2])
+    zero = torch.zeros(1, lm.n_levels, vectors.shape[1])
+    base = answer(lm, sentence)
+
+    assert torch.allclose(answer(lm.with_soft_words(SoftWords(vectors, zero)), ids), base, atol=1e-5)
+    for level in range(lm.n_levels):
+        delta = zero.clone()
+        delta[0, level] = torch.linspace(-1, 1, vectors.shape[1])
+        assert (answer(lm.with_soft_words(SoftWords(vectors, delta)), ids) - base).abs().max() > 1e-3
+
+
+def test_deltas_reach_only_sequences_with_soft_words(lm, sentence):
+    ids, vectors = softened(lm, sentence, [2])
+    perturbed = lm.with_soft_words(SoftWords(vectors, torch.ones(1, lm.n_levels, vectors.shape[1])))
+
+    beside = perturbed.vectors([Query(ids, 5), Query(sentence, 5)], 8, lambda: None)[1]
+
+    torch.testing.assert_close(lm.logits(beside[None])[0], answer(lm, sentence), atol=1e-5, rtol=0)
+
+
+def test_the_lm_itself_is_left_as_it_was(lm, sentence):
+    ids, vectors = softened(lm, sentence, [2])
+    before = answer(lm, sentence)
+
+    answer(lm.with_soft_words(SoftWords(vectors + 1, torch.ones(1, lm.n_levels, vectors.shape[1]))), ids)
+
+    assert torch.equal(answer(lm, sentence), before)
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_gradients_are_those_of_finite_differences(lm, sentence, deep):
+    ids, vectors = softened(lm, sentence, [1, 3])
+    deltas = torch.zeros(2, lm.n_levels, vectors.shape[1])
+    learned = (deltas if deep else vectors).requires_grad_()
+    direction = torch.randn(learned.shape, generator=torch.Generator().manual_seed(1))
+    question, place = torch.tensor([ids]), torch.tensor([5])
+
+    def loss(values):
+        soft = SoftWords(vectors, values) if deep else SoftWords(values, deltas)
+        return torch.log_softmax(lm.with_soft_words(soft).logits_at(question, place), dim=-1)[0, 7]
+
+    loss(learned).backward()
+    step = 3e-3
+    with torch.no_grad():
+        difference = (loss(learned + step * direction) - loss(learned - step * direction)) / (2 * step)
+    assert (learned.grad * direction).sum() == pytest.approx(difference.item(), rel=0.02)
+
+
+def test_an_lm_whose_layers_are_shared_takes_no_deltas(tmp_path):
+    albert = load(str(tiny_albert(tmp_path)))
+
+    with pytest.raises(UnsupportedModel, match="first layer"):
+        _ = albert.n_levels

@@ -1,0 +1,52 @@
+"""LMs for the tests of the prompt systems."""
+
+from __future__ import annotations
+
+import random
+from typing import NamedTuple
+
+import pytest
+
+from kgharvest.embedded_lm import MODELS
+from kgharvest.embedded_lm.world import load_world
+from kgharvest.engine.language_models.base import EncodedPrompt
+from kgharvest.engine.language_models.compact import load_compact
+from kgharvest.engine.language_models.loading import load
+from kgharvest.engine.language_models.masked import MaskedLM
+from kgharvest.engine.probing import Fact, UsableFacts, usable_facts
+from kgharvest.engine.prompts.template import PromptTemplate
+from tests.engine.tiny_models import tiny_bert, tiny_roberta
+
+
+class KnownRelation(NamedTuple):
+    """A relation that the LM was trained on, asked in wordings that it was not."""
+
+    lm: MaskedLM
+    prompts: list[EncodedPrompt]
+    train: UsableFacts
+    dev: UsableFacts
+    test: UsableFacts
+
+
+@pytest.fixture(scope="package")
+def knowing_lm():
+    """The smaller embedded LM, trained on facts that stand in the project."""
+    return load_compact(MODELS["embedded-small"])
+
+
+@pytest.fixture(scope="package", params=["capital_of", "made_of"])
+def known(request, knowing_lm):
+    relation = next(relation for relation in load_world() if relation.name == request.param)
+    facts = [Fact(*fact) for fact in relation.facts]
+    random.Random(0).shuffle(facts)
+    two_fifths = 2 * len(facts) // 5
+    parts = facts[:two_fifths], facts[two_fifths : 3 * len(facts) // 5], facts[3 * len(facts) // 5 :]
+    prompts = [knowing_lm.encode_prompt(PromptTemplate.parse(phrasing.text)) for phrasing in relation.held_out]
+    return KnownRelation(knowing_lm, prompts, *(usable_facts(knowing_lm, part) for part in parts))
+
+
+@pytest.fixture(scope="package", params=["wordpiece", "byte-level"])
+def tiny_lm(request, tmp_path_factory):
+    """A random LM, of either kind of tokenizer."""
+    build = tiny_bert if request.param == "wordpiece" else tiny_roberta
+    return load(str(build(tmp_path_factory.mktemp(request.param))))

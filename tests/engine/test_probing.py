@@ -1,0 +1,114 @@
+"""Ranks, their averages, and which facts are asked."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kgharvest.engine.language_models.loading import load
+from kgharvest.engine.probing import (
+    EncodedFact,
+    Fact,
+    Majority,
+    ProbeScores,
+    UsableFacts,
+    macro,
+    micro,
+    probe,
+    ranks_of,
+    usable_facts,
+)
+from tests.engine.tiny_models import tiny_bert
+
+LOGITS = torch.tensor([[3.0, 1.0, 2.0, 2.0], [0.0, 0.0, 0.0, 0.0]])
+
+
+class Answers:
+    def __init__(self, scores):
+        self._scores = scores
+
+    def scores(self, heads, tick):
+        yield from torch.split(self._scores, 1)
+
+
+def facts_with(tails):
+    return UsableFacts(tuple(EncodedFact((5,), tail) for tail in tails), {})
+
+
+def probed(ranks):
+    return ProbeScores(np.array(ranks), np.zeros(len(ranks)))
+
+
+def test_a_rank_is_one_more_than_the_number_of_better_tokens():
+    """By hand: the scores 3, 1, 2, 2; ties do not count against the right object."""
+    ranks = [ranks_of(LOGITS[:1], torch.tensor([tail]))[0] for tail in range(4)]
+
+    assert ranks == [1, 4, 2, 2]
+
+
+def test_among_fewer_candidates_no_rank_gets_worse():
+    assert ranks_of(LOGITS[:1], torch.tensor([1]), vocabulary=[1, 2])[0] == 2
+    assert ranks_of(LOGITS[:1], torch.tensor([1]), vocabulary=[1])[0] == 1
+
+
+@given(st.permutations(range(6)), st.integers(0, 5))
+def test_the_names_of_tokens_do_not_matter(order, tail):
+    scores = torch.tensor([[0.3, -1.0, 2.0, 0.3, 0.0, 5.0]])
+    permuted = scores[:, order]
+
+    assert ranks_of(permuted, torch.tensor([order.index(tail)])) == ranks_of(scores, torch.tensor([tail]))
+
+
+@given(st.lists(st.integers(1, 20_000), min_size=1, max_size=30))
+def test_the_measures_stand_in_their_order(ranks):
+    scores = probed(ranks)
+
+    assert 0 <= scores.precision_at(1) <= scores.mrr <= 1
+    assert scores.precision_at(1) <= scores.precision_at(10)
+
+
+def test_reciprocal_ranks_end_where_lama_ends_them():
+    assert probed([1, 2, 10_000, 10_001]).mrr == pytest.approx((1 + 0.5 + 1e-4) / 4)
+
+
+def test_a_relation_of_many_facts_counts_once_in_the_macro_average_and_often_in_the_micro_one():
+    small, large = probed([1]), probed([2, 2, 2])
+
+    assert macro([one.precision_at(1) for one in (small, large)]) == 0.5
+    assert micro([small, large]).precision_at(1) == 0.25
+
+
+def test_probing_takes_answers_in_parts():
+    scores = probe(Answers(torch.log_softmax(LOGITS, dim=1)), facts_with([2, 0]))
+
+    assert scores.ranks.tolist() == [2, 1]
+    assert scores.logprobs[1] == pytest.approx(np.log(1 / 4))
+
+
+def test_without_facts_nothing_is_measured():
+    scores = probe(Answers(LOGITS), facts_with([]))
+
+    assert (scores.n, scores.precision_at(1), scores.mrr, scores.nll) == (0, None, None, None)
+
+
+def test_the_majority_answers_what_was_right_most_often():
+    majority = Majority(facts_with([3, 3, 1]), vocab_size=5)
+
+    scores = probe(majority, facts_with([3, 1, 0]))
+
+    assert scores.ranks.tolist() == [1, 2, 3]
+    assert next(majority.scores([(1,)], lambda: None)).exp().sum() == pytest.approx(1)
+
+
+def test_facts_are_asked_once_and_only_with_objects_of_one_token(tmp_path):
+    lm = load(str(tiny_bert(tmp_path)))
+    facts = [Fact("paris", "france"), Fact("paris", "france"), Fact("paris", "rome fish"), Fact("paris", "☃")]
+
+    usable = usable_facts(lm, facts)
+
+    assert [lm.canonical_texts([fact.head])[0] for fact in usable.facts] == ["paris"]
+    assert sum(usable.left_out.values()) == 2
+    assert usable_facts(lm, facts, vocabulary=[0]).facts == ()
