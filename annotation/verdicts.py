@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+IMPORTED_QUORUM = 2  # imported judgments have no k of their own, so one alone decides nothing
+
 
 class Verdict(StrEnum):
     ACCEPTED = "accepted"

@@ -155,6 +155,19 @@ class Round(models.Model):
         return reverse("annotation:round", args=[self.name])
 
     @property
+    def share_of_one(self) -> int | None:
+        """How many statements one annotator may judge, by their number or their share of all judgments; None: all.
+
+        The share is that of the judgments that are sure to come, so that it is not exceeded in the end. Gold is among
+        what they judge and among what there is to judge.
+        """
+        n_sure = 2 if self.third_only_if_split else self.judgments_per_task
+        limits = [] if self.max_per_annotator is None else [self.max_per_annotator]
+        if self.dominance_cap is not None:
+            limits.append(max(1, int(self.dominance_cap * self.n_tasks * n_sure + 1e-9)))
+        return min(limits, default=None)
+
+    @property
     def is_open(self) -> bool:
         return self.status == self.Status.OPEN
 

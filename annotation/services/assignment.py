@@ -19,6 +19,7 @@ from django.db.models import F
 
 from annotation.models import Annotator, Assignment, JudgmentTask, Round
 from annotation.sampling import gold_places
+from annotation.services.settling import settle
 from kgharvest.errors import DomainError
 
 LEASE = timedelta(minutes=30)
@@ -52,7 +53,7 @@ def next_batch(annotator: Annotator, now: datetime) -> list[JudgmentTask]:
             expires_at=now + LEASE
         )
         release_expired(now)
-        _lease_more(annotator, annotator.round.batch_size - n_held, now)
+        _lease_more(annotator, _most_in_hand(annotator) - n_held, now)
         held = Assignment.objects.filter(annotator=annotator, status=Assignment.Status.LEASED)
         return [assignment.task for assignment in held.select_related("task").order_by("pk")]
 
@@ -65,6 +66,17 @@ def lock(annotator: Annotator) -> Annotator:
 def check_open(round: Round) -> None:
     if not round.is_open:
         raise RoundNotOpen(f"The round {round.name} is {round.status}; judgments are taken only while it is open.")
+
+
+def wait_for_answers(round: Round) -> None:
+    """Let the answers that are being stored come to their end, within the transaction that closes or pauses the round.
+
+    An answer is stored under its annotator's lock and looks at the round once it has that. So whoever had the lock
+    before is stored when this returns, and whoever gets it after sees the new status: no answer comes later. The caller
+    must hold no annotator's lock.
+    """
+    annotators = Annotator.objects.filter(round=round).order_by("pk").select_for_update(no_key=True)
+    list(annotators.values_list("pk"))
 
 
 def check_trained(annotator: Annotator) -> None:
@@ -80,6 +92,12 @@ def check_active(annotator: Annotator) -> None:
             f"Your part in the round {annotator.round.name} is paused and your answers are stored. The people who run "
             "the round have been told and will look at it; you need not do anything."
         )
+
+
+def _most_in_hand(annotator: Annotator) -> int:
+    """Return the batch size, or what is left of the annotator's share of the round if that is less."""
+    share = annotator.round.share_of_one
+    return annotator.round.batch_size if share is None else min(annotator.round.batch_size, share - annotator.n_judged)
 
 
 def _lease_more(annotator: Annotator, n: int, now: datetime) -> None:
@@ -142,3 +160,10 @@ def release(leases: Sequence[Assignment]) -> None:
     Assignment.objects.filter(pk__in=[lease.pk for lease in leases]).update(status=Assignment.Status.EXPIRED)
     for task_id, n in Counter(lease.task_id for lease in leases).items():
         JudgmentTask.objects.without_gold().filter(pk=task_id).update(n_leased=F("n_leased") - n)
+    _forget_thirds([lease.task_id for lease in leases])
+
+
+def _forget_thirds(tasks: Sequence[int]) -> None:
+    """Want no third judgment any more where a third had the task in hand when the first two came to agree."""
+    for round in Round.objects.filter(third_only_if_split=True, tasks__in=tasks).distinct():
+        settle(round.tasks.filter(pk__in=tasks), round)

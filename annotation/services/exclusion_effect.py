@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 from django.db.models import Count
 
 from annotation.models import Annotator, Draw, Judgment, Label, Round, Stratum
-from annotation.services.judgments import IMPORTED_QUORUM
 from annotation.services.progress import OUTCOMES
 from annotation.statistics import agreement
-from annotation.verdicts import Verdict, majority
+from annotation.verdicts import IMPORTED_QUORUM, Verdict, majority
 
 INCOMPLETE = "incomplete"
 Outcomes = Mapping[str, int]  # how many statements have which of OUTCOMES
@@ -36,9 +35,11 @@ class _Judged(NamedTuple):
         return tuple(n - (label == self.label) for label, n in counters)
 
     def outcome_without(self, round: Round) -> str:
-        """A task wants its k judgments back; only an imported one is content with those that are left."""
+        """A task wants its k judgments back, unless two that agree are enough; an imported one has those it has."""
         n_true, n_false, n_unjudgeable = self.counts_without()
         n = n_true + n_false + n_unjudgeable
+        if round.third_only_if_split and max(n_true, n_false, n_unjudgeable) >= 2:
+            return majority(n_true, n_false, n).value
         if round.source != Round.Source.IMPORTED or n == 0:
             return INCOMPLETE
         return majority(n_true, n_false, n, IMPORTED_QUORUM).value

@@ -17,10 +17,9 @@ from django.utils import timezone
 from annotation.judgment_files import JudgmentRow, read_judgments
 from annotation.models import Annotator, Draw, Judgment, JudgmentTask, Label, Round, Stratum
 from annotation.round_specs import NAME
-from annotation.services.judgments import IMPORTED_QUORUM
 from annotation.services.rounds import find_round, find_study
 from annotation.statements import freeze_statement
-from annotation.verdicts import majority
+from annotation.verdicts import IMPORTED_QUORUM, majority
 from kgharvest.errors import BadEntry, DomainError, ImportRefused, NotFound
 from kgharvest.models import KnowledgeTuple, LanguageModel, Relation, tuple_key
 from kgharvest.services.bulk import ROWS_AT_ONCE, insert_rows

@@ -13,14 +13,13 @@ from uuid import UUID
 from django.db import IntegrityError, transaction
 from django.db.models import F
 
-from annotation.models import LONGEST_COMMENT, Annotator, Assignment, Judgment, JudgmentTask, Label, Round
+from annotation.models import LONGEST_COMMENT, Annotator, Assignment, Judgment, JudgmentTask, Label
 from annotation.services.assignment import check_active, check_open, lock
 from annotation.services.quality import look_at
-from annotation.verdicts import majority
+from annotation.services.settling import settle
 from kgharvest.errors import DomainError
 
 LONGEST_TIME_S = 24 * 3600.0
-IMPORTED_QUORUM = 2  # imported judgments have no k of their own, so one alone decides nothing
 
 
 class NotAssigned(DomainError):
@@ -94,9 +93,7 @@ def _store(annotator: Annotator, answer: Answer, now: datetime) -> Judgment:
     check_open(annotator.round)
     if annotator.status != Annotator.Status.PAUSED:  # what they had in hand when they were paused is still taken
         check_active(annotator)
-    assignment = Assignment.objects.filter(annotator=annotator, task_id=answer.task_id).first()
-    if assignment is None:
-        raise NotAssigned(f"Statement {answer.task_id} was not given to you; reload the page for your statements.")
+    assignment = _assignment(annotator, answer)
     judgment = Judgment(
         client_uuid=answer.client_uuid,
         task_id=answer.task_id,
@@ -107,25 +104,36 @@ def _store(annotator: Annotator, answer: Answer, now: datetime) -> Judgment:
         judged_at=now,
     )
     if assignment.status == Assignment.Status.DONE:
-        _supersede(judgment)
+        changes_counts = _supersede(judgment)
     else:
-        judgment.is_counted = _fill_slot(assignment, answer.label)
+        judgment.is_counted = changes_counts = _fill_slot(assignment, answer.label)
         Annotator.objects.filter(pk=annotator.pk).update(n_judged=F("n_judged") + 1)
     judgment.save(force_insert=True)
-    if judgment.is_counted:
-        recount_verdict(answer.task_id, annotator.round)
+    if changes_counts:
+        settle(JudgmentTask.objects.filter(pk=answer.task_id), annotator.round)
     look_at(annotator, annotator.n_judged + 1)
     return judgment
 
 
-def _supersede(judgment: Judgment) -> None:
-    """Let the new judgment take the place of the annotator's last one, counted or not."""
+def _assignment(annotator: Annotator, answer: Answer) -> Assignment:
+    mine = Assignment.objects.filter(annotator=annotator, task_id=answer.task_id).select_related("annotator__round")
+    assignment = mine.first()
+    if assignment is None:
+        raise NotAssigned(f"Statement {answer.task_id} was not given to you; reload the page for your statements.")
+    # Asked again now that the annotator is locked: a round that is closing waits for this lock (wait_for_answers).
+    check_open(assignment.annotator.round)
+    return assignment
+
+
+def _supersede(judgment: Judgment) -> bool:
+    """Let the new judgment take the place of the annotator's last one, counted or not; return whether counts change."""
     last = Judgment.objects.current().get(task=judgment.task_id, annotator=judgment.annotator_id)
     judgment.is_counted = last.is_counted
     # The foreign key is checked at commit, when the new judgment is there.
     Judgment.objects.filter(pk=last.pk).update(superseded_by=judgment.pk)
-    if last.is_counted and last.label != judgment.label:
-        _count(JudgmentTask.objects.filter(pk=judgment.task_id), **{last.label: -1, judgment.label: 1})
+    if not last.is_counted or last.label == judgment.label:
+        return False
+    return _count(JudgmentTask.objects.filter(pk=judgment.task_id), **{last.label: -1, judgment.label: 1})
 
 
 def _fill_slot(assignment: Assignment, label: str) -> bool:
@@ -144,14 +152,3 @@ def _fill_slot(assignment: Assignment, label: str) -> bool:
 def _count(task, **changes: int) -> bool:
     """Add `changes` to the counters of the task, in one UPDATE; return whether the query still found it."""
     return bool(task.update(**{f"n_{name}": F(f"n_{name}") + change for name, change in changes.items()}))
-
-
-def recount_verdict(task_id: int, round: Round) -> None:
-    """Set the verdict that a task's counters give, once all judgments that it wants are there."""
-    task = JudgmentTask.objects.get(pk=task_id)
-    if task.n_judgments < task.n_wanted:
-        return
-    quorum = IMPORTED_QUORUM if round.source == Round.Source.IMPORTED else 1
-    verdict = majority(task.n_true, task.n_false, task.n_judgments, quorum)
-    if verdict != task.verdict:
-        JudgmentTask.objects.filter(pk=task_id).update(verdict=verdict)

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from annotation.models import Draw, JudgmentTask, Round, Stratum, Study, StudyMember, TrainingStatement
 from annotation.round_specs import BadRoundSpec, RoundSpec, parse_round_spec
+from annotation.services.assignment import wait_for_answers
 from annotation.services.events import record_event
 from annotation.services.freezing import Frozen, freeze
 from annotation.services.gold import remember_gold
@@ -192,4 +193,6 @@ def _move(round: Round, sources: Sequence[str], target: str, **fields: Any) -> N
     if not Round.objects.filter(pk=round.pk, status__in=sources).update(status=target, **fields):
         round.refresh_from_db(fields=["status"])
         raise WrongStatus(f"The round {round.name} is {round.status}; it cannot become {target}.")
+    if target != Round.Status.OPEN:
+        wait_for_answers(round)
     round.refresh_from_db(fields=["status", "closed_at"])

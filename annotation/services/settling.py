@@ -1,13 +1,12 @@
-"""Counters and verdicts of many tasks at once."""
+"""What the counters of tasks come to: verdicts, and how many judgments are wanted."""
 
 from __future__ import annotations
 
 from django.db.models import Case, F, Q, QuerySet, Value, When
-from django.db.models.functions import Coalesce, NullIf
+from django.db.models.functions import Coalesce, Greatest, NullIf
 
 from annotation.models import Round
-from annotation.services.judgments import IMPORTED_QUORUM
-from annotation.verdicts import Verdict
+from annotation.verdicts import IMPORTED_QUORUM, Verdict
 
 
 def add_counts(tasks: QuerySet, round: Round, label: str, sign: int) -> None:
@@ -22,17 +21,29 @@ def add_counts(tasks: QuerySet, round: Round, label: str, sign: int) -> None:
 
 
 def settle(tasks: QuerySet, round: Round) -> None:
-    """Set the verdicts that the counters of `tasks` give (annotation.verdicts.majority), in one UPDATE."""
+    """Set the verdicts that the counters of `tasks` give (annotation.verdicts.majority), in one UPDATE.
+
+    Where a third person is asked only when two differ, this is where they are asked for, or no more: two equal labels
+    out of three decide alike whatever the third says. A third who has the task in hand already keeps it.
+    """
     quorum = IMPORTED_QUORUM if round.source == Round.Source.IMPORTED else 1
+    n_wanted = N_WANTED_IF_SPLIT if round.third_only_if_split else F("n_wanted")
     tasks.without_gold().update(
+        n_wanted=n_wanted,
         verdict=Case(
-            When(n_judgments__lt=F("n_wanted"), then=Value("")),
+            When(n_judgments__lt=n_wanted, then=Value("")),
             When(_most("n_true") & Q(n_true__gte=quorum), then=Value(Verdict.ACCEPTED.value)),
             When(_most("n_false") & Q(n_false__gte=quorum), then=Value(Verdict.REJECTED.value)),
             default=Value(Verdict.UNDECIDED.value),
-        )
+        ),
     )
 
 
 def _most(counter: str) -> Q:
     return Q(n_judgments__lt=2 * F(counter))
+
+
+TWO_AGREE = Q(n_true__gte=2) | Q(n_false__gte=2) | Q(n_unjudgeable__gte=2)
+N_WANTED_IF_SPLIT = Greatest(
+    Case(When(Q(n_judgments__gte=2) & ~TWO_AGREE, then=Value(3)), default=Value(2)), F("n_judgments") + F("n_leased")
+)

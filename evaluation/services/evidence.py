@@ -12,7 +12,7 @@ from django.db.models import QuerySet
 from numpy.typing import NDArray
 
 from annotation.models import Annotator, Draw, Judgment, Round
-from annotation.services.judgments import IMPORTED_QUORUM
+from annotation.verdicts import IMPORTED_QUORUM
 from evaluation.evidence import (
     INCOMPLETE,
     LABELS,

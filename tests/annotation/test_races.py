@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 from threading import Barrier
 from uuid import uuid4
 
@@ -18,7 +19,7 @@ import pytest
 from django.db import connection, connections
 from django.utils import timezone
 
-from annotation.models import Annotator, Judgment, Label, Round
+from annotation.models import Annotator, Assignment, Judgment, Label, Round
 from annotation.services.assignment import LEASE, next_batch
 from annotation.services.joining import join_round
 from annotation.services.judgments import Answer, submit_judgment
@@ -135,6 +136,52 @@ def test_closing_twice_at_once_succeeds_once():
     outcomes = at_once(*[lambda: close_round(Round.objects.get(pk=round.pk))] * 2)
 
     assert sorted(type(outcome).__name__ for outcome in outcomes) == ["NoneType", "WrongStatus"]
+
+
+def test_no_answer_is_stored_once_the_round_is_closed():
+    round = make_round(40, batch_size=40)
+    annotators = make_annotators(round, 3)
+    batches = [next_batch(annotator, timezone.now()) for annotator in annotators]
+
+    def answer_all(annotator, batch):
+        for task in batch:
+            judge(annotator, task)
+
+    def close():
+        while Judgment.objects.count() < 10:
+            pass
+        close_round(Round.objects.get(pk=round.pk))
+        return Judgment.objects.count()
+
+    people = [partial(answer_all, *each) for each in zip(annotators, batches, strict=True)]
+    *_, n_when_closed = at_once(*people, close)
+
+    assert Judgment.objects.count() == n_when_closed == sum(round.tasks.values_list("n_judgments", flat=True))
+
+
+def test_a_quota_holds_when_one_person_asks_from_two_devices():
+    round = make_round(20, batch_size=4, max_per_annotator=5)
+    [annotator] = make_annotators(round, 1)
+
+    def work():
+        for _ in range(4):
+            for task in next_batch(annotator, timezone.now()):
+                judge(annotator, task)
+
+    at_once(work, work)
+
+    assert Annotator.objects.get().n_judged == Assignment.objects.count() == 5
+
+
+def test_two_who_differ_at_once_want_one_third():
+    round = make_round(1, third_only_if_split=True)
+    annotators = make_annotators(round, 4)
+    [[task], *_] = [next_batch(annotator, timezone.now()) for annotator in annotators]
+
+    at_once(*[partial(judge, *each) for each in zip(annotators[:2], [task] * 2, ["true", "false"], strict=True)])
+    batches = at_once(*[partial(next_batch, annotator, timezone.now()) for annotator in annotators[2:]])
+
+    assert sorted(map(len, batches)) == [0, 1]
 
 
 # -- processes ---------------------------------------------------------------------------------------------------------
