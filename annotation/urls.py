@@ -3,14 +3,23 @@
 from django.urls import path
 
 from annotation.services.rounds import pause_round, reopen_round
-from annotation.views import joining, judging, rounds
+from annotation.views import drafts, gold, joining, judging, rounds
 
 app_name = "annotation"
 
 urlpatterns = [
     path("rounds/", rounds.round_list, name="round_list"),
-    path("rounds/new/", rounds.round_new, name="round_new"),
+    path("rounds/new/", drafts.round_new, name="round_new"),
+    path("rounds/plan/", drafts.round_plan, name="round_plan"),
+    path("rounds/gold/", gold.gold_list, name="gold_list"),
+    path("rounds/gold/<int:pk>/", gold.gold_of_relation, name="gold"),
+    path("rounds/gold/<int:pk>/withdraw/<int:decision>/", gold.gold_withdraw, name="gold_withdraw"),
     path("rounds/<slug:name>/", rounds.round_detail, name="round"),
+    path("rounds/<slug:name>/edit/", drafts.round_edit, name="round_edit"),
+    path("rounds/<slug:name>/preview/", drafts.round_preview, name="round_preview"),
+    path("rounds/<slug:name>/open/", drafts.round_open, name="round_open"),
+    path("rounds/<slug:name>/delete/", drafts.round_delete, name="round_delete"),
+    path("rounds/<slug:name>/clone/", drafts.round_clone, name="round_clone"),
     path("rounds/<slug:name>/pause/", rounds.round_change, {"change": pause_round}, name="round_pause"),
     path("rounds/<slug:name>/reopen/", rounds.round_change, {"change": reopen_round}, name="round_reopen"),
     path("rounds/<slug:name>/close/", rounds.round_close, name="round_close"),

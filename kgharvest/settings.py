@@ -234,6 +234,9 @@ ROUND_STATISTICS = {"agreement": "evaluation.live.agreement", "rate": "evaluatio
 # Who knows what people judged about tuples, for the pages of the knowledge base.
 TUPLE_VERDICTS = "annotation.knowledge.JudgedTuples"
 
+# Who makes a cut by score of `precision:0.8`, which rests on judgments.
+CUTS_FROM_JUDGMENTS = "evaluation.services.precision_cuts.score_cut"
+
 # Jobs. The broker only rings the bell: what a job is and who works on it is in the database (kgharvest.services.jobs).
 JOB_RUNNERS = {
     "harvest": "kgharvest.services.harvests.run_harvest",

@@ -1,6 +1,7 @@
 """Forms, by who fills them in."""
 
 from annotation.forms.judging import AnswerForm
-from annotation.forms.rounds import DEFAULT_INSTRUCTIONS, RoundForm
+from annotation.forms.rounds import RoundForm
+from annotation.instructions import DEFAULT_INSTRUCTIONS
 
 __all__ = ["DEFAULT_INSTRUCTIONS", "AnswerForm", "RoundForm"]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
 from math import ceil
 from random import Random
 from typing import NamedTuple
+
+from django.db.models import Count
 
 from annotation.models import GoldDecision, JudgmentTask, Label, Round, TrainingStatement
 from annotation.statements import freeze_statement
@@ -35,6 +38,11 @@ class GoldCandidate(NamedTuple):
     @property
     def key(self) -> str:
         return tuple_key(self.entities)
+
+    @property
+    def code(self) -> str:
+        """A name for forms."""
+        return hashlib.sha256(self.key.encode()).hexdigest()[:16]
 
 
 def gold_candidates(relation: Relation) -> list[GoldCandidate]:
@@ -67,26 +75,32 @@ def _entities_by_slot(relation: Relation) -> list[list[str]]:
 
 
 def decide_on_gold(relation: Relation, decisions: Mapping[str, bool], by=None) -> int:
-    """Store which candidates, by key, are false for certain and which are not; return how many were stored.
+    """Store which candidates, by code, are false for certain and which are not; return how many were stored.
 
     What is no candidate any more, because somebody decided it meanwhile, is passed over.
     """
-    candidates = {candidate.key: candidate for candidate in gold_candidates(relation)}
+    candidates = {candidate.code: candidate for candidate in gold_candidates(relation)}
     wanted = [
         GoldDecision(
             relation=relation,
-            entities=candidates[key].entities,
-            key=key,
-            seed=candidates[key].seed,
-            slot=candidates[key].slot,
+            entities=candidates[code].entities,
+            key=candidates[code].key,
+            seed=candidates[code].seed,
+            slot=candidates[code].slot,
             is_confirmed=is_confirmed,
             decided_by=by,
         )
-        for key, is_confirmed in decisions.items()
-        if key in candidates
+        for code, is_confirmed in decisions.items()
+        if code in candidates
     ]
     GoldDecision.objects.bulk_create(wanted, ignore_conflicts=True)
     return len(wanted)
+
+
+def confirmed_counts(relations: Iterable[Relation]) -> dict[int, int]:
+    """Return how many confirmed false statements there are, by the id of a relation that has some."""
+    confirmed = GoldDecision.objects.filter(relation__in=relations, is_confirmed=True).order_by()
+    return dict(confirmed.values_list("relation").annotate(n=Count("pk")))
 
 
 def withdraw_gold(decision: GoldDecision) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -42,7 +42,8 @@ def draw_samples(spec: RoundSpec, rng: np.random.Generator) -> list[Sample]:
     Populations are what the cell's cut keeps, less what is hidden or, unless the spec includes them, sensitive.
     Raises BadRoundSpec, BadCut, NotFound, NothingToSample.
     """
-    jobs = [_job(cell, f"cells[{place}]") for place, cell in enumerate(spec.cells)]
+    numbered = HarvestJob.objects.with_cell().in_bulk([cell.job for cell in spec.cells if cell.job])
+    jobs = [_job(cell, f"cells[{place}]", numbered) for place, cell in enumerate(spec.cells)]
     _check_cells_differ(jobs)
     return [
         _draw(stratum, ranks, rng)
@@ -51,9 +52,8 @@ def draw_samples(spec: RoundSpec, rng: np.random.Generator) -> list[Sample]:
     ]
 
 
-def _job(cell: CellSpec, path: str) -> HarvestJob:
-    jobs = HarvestJob.objects.with_cell()
-    job = _newest_of_cell(jobs, cell, path) if cell.job is None else jobs.filter(pk=cell.job).first()
+def _job(cell: CellSpec, path: str, numbered: Mapping[int, HarvestJob]) -> HarvestJob:
+    job = numbered.get(cell.job) if cell.job else _newest_of_cell(cell, path)
     if job is None:
         raise NotFound(f"There is no finished harvest for {path} ({cell}); harvest it first.")
     if job.status != Job.Status.SUCCEEDED:
@@ -61,10 +61,11 @@ def _job(cell: CellSpec, path: str) -> HarvestJob:
     return job
 
 
-def _newest_of_cell(jobs, cell: CellSpec, path: str) -> HarvestJob | None:
+def _newest_of_cell(cell: CellSpec, path: str) -> HarvestJob | None:
     relation = find_relation(cell.relation, f"{path}.relation")
     named = Q(language_model__name=cell.model) | Q(language_model__name__endswith=f"/{cell.model}")
-    found = jobs.succeeded().filter(named, relation=relation, setting=cell.setting).order_by("-pk")
+    jobs = HarvestJob.objects.with_cell().succeeded()
+    found = jobs.filter(named, relation=relation, setting=cell.setting).order_by("-pk")
     names = sorted(set(found.values_list("language_model__name", flat=True)) - {cell.model})
     if len(names) > 1:
         raise BadRoundSpec(
@@ -141,7 +142,7 @@ def _stratum(cell: CellSpec, job: HarvestJob, ranks: Sequence[int], sample_size:
 
 def _draw(stratum: Stratum, ranks: Sequence[int], rng: np.random.Generator) -> Sample:
     drawn = draw_ranks(ranks, stratum.sample_size, rng)
-    tuples = stratum.job.tuples.select_related("knowledge_tuple").order_by("rank")
+    tuples = stratum.job.tuples.select_related("knowledge_tuple__relation").order_by("rank")
     parts = (drawn[start : start + ROWS_AT_ONCE] for start in range(0, len(drawn), ROWS_AT_ONCE))
     return Sample(stratum, [harvested for part in parts for harvested in tuples.filter(rank__in=part)])
 

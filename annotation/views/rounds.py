@@ -12,9 +12,9 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST
 
 from annotation.exports import FORMATS, judgment_rows
-from annotation.forms import RoundForm
-from annotation.models import Judgment, Round, StudyMember
-from annotation.services.rounds import close_round, open_round
+from annotation.models import Judgment, Round
+from annotation.services.rounds import close_round
+from annotation.views.drafts import draft_page
 from kgharvest.access import researcher_required
 from kgharvest.errors import DomainError
 from kgharvest.models import HarvestJob
@@ -51,29 +51,10 @@ def round_list(request: HttpRequest) -> HttpResponse:
 
 
 @researcher_required
-def round_new(request: HttpRequest) -> HttpResponse:
-    initial = {"jobs": request.GET.getlist("job"), "study": usual_study(request.user)}
-    form = RoundForm(request.POST or None, initial=initial)
-    if form.is_valid():
-        try:
-            round = open_round(form.document(), request.user)
-        except DomainError as refusal:
-            form.add_error(None, str(refusal))
-        else:
-            messages.success(request, f"The round {round.name} is open with {round.n_tasks} statements.")
-            return redirect(round)
-    return render(request, "annotation/round_new.html", {"form": form})
-
-
-def usual_study(user) -> str:
-    """Return the name of the study that the user last joined as one who opens rounds, else of one of their own."""
-    managed = StudyMember.objects.filter(user=user, role__in=StudyMember.MANAGING).order_by("pk").last()
-    return managed.study.name if managed else user.get_username()
-
-
-@researcher_required
 def round_detail(request: HttpRequest, name: str) -> HttpResponse:
     round = get_object_or_404(Round.objects.visible_to(request.user).select_related("study", "created_by"), name=name)
+    if round.status == Round.Status.DRAFT:
+        return draft_page(request, round)
     strata = round.strata.select_related("relation", "language_model", "job__relation", "job__language_model")
     context = {
         "round": round,

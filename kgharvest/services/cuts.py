@@ -6,10 +6,18 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, isfinite, log
+from typing import TYPE_CHECKING, NamedTuple
+
+from django.conf import settings
+from django.utils.module_loading import import_string
 
 from kgharvest.errors import DomainError
 
-SHAPES = "top:N, share:S with 0 < S <= 1, base:K or score:X"
+if TYPE_CHECKING:
+    from kgharvest.models import HarvestJob
+
+SHAPES = "top:N, share:S with 0 < S <= 1, base:K, score:X, precision:P or precision-low:P"
+FROM_JUDGMENTS = ("precision", "precision-low")
 
 
 class BadCut(DomainError):
@@ -18,7 +26,11 @@ class BadCut(DomainError):
 
 @dataclass(frozen=True)
 class Cut:
-    """The best `top` N, the better `share`, those a tenth as probable as the `base` K-th or more, or `score` >= X."""
+    """The best `top` N, the better `share`, those a tenth as probable as the `base` K-th or more, or `score` >= X.
+
+    `precision` P is the largest part of which a share of P is true, `precision-low` the largest of which this is sure:
+    `by_score` makes a cut by score of them.
+    """
 
     kind: str
     value: float
@@ -59,7 +71,23 @@ def parse_cut(text: str) -> Cut:
     except ValueError:
         raise BadCut(f"{text!r} is no cut; write {SHAPES}.") from None
     is_count = value >= 1 and value == int(value) if isfinite(value) else False
-    allowed = {"top": is_count, "base": is_count, "share": 0 < value <= 1, "score": isfinite(value)}
+    is_share = 0 < value <= 1
+    allowed = {"top": is_count, "base": is_count, "share": is_share, "score": isfinite(value)}
+    allowed |= dict.fromkeys(FROM_JUDGMENTS, is_share)
     if not allowed.get(kind, False):
         raise BadCut(f"{text!r} is no cut; write {SHAPES}.")
     return Cut(kind, value)
+
+
+class ScoreCut(NamedTuple):
+    """A cut that scores alone decide. sentence: what it was made of, empty for a cut that was one already."""
+
+    cut: Cut
+    sentence: str
+
+
+def by_score(job: HarvestJob, cut: Cut) -> ScoreCut:
+    """Return the cut as one that scores decide. Raises BadCut where judgments are wanted and do not give one."""
+    if cut.kind not in FROM_JUDGMENTS:
+        return ScoreCut(cut, "")
+    return import_string(settings.CUTS_FROM_JUDGMENTS)(job, cut)

@@ -22,6 +22,7 @@ from kgharvest.version import code_version
 
 SETTINGS = ("human", "top1", "multi")
 MIN_SEED_TUPLES = 2
+LOADING = "loading the LM"  # the stage before the LM is asked anything
 
 
 class RelationNotReady(DomainError):
@@ -137,7 +138,7 @@ def run_harvest(job: Job, heartbeat: jobs.Heartbeat) -> jobs.Store:
     """Harvest; return what stores the result. Runner of jobs of kind "harvest"."""
     harvest_job = HarvestJob.objects.select_related("relation", "language_model").get(pk=job.pk)
     clock = StageClock(heartbeat)
-    clock(Progress("loading the LM", 0))
+    clock(Progress(LOADING, 0))
     with heartbeat.kept_alive():
         # Imported here because it imports torch, which must not be loaded in the process that forks.
         from kgharvest.engine.harvest import harvest

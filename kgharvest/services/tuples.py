@@ -17,9 +17,10 @@ from django.utils import timezone
 
 from kgharvest.errors import BadEntry, DomainError, ImportRefused, NotFound
 from kgharvest.models import HarvestJob, Job, LanguageModel, Relation
-from kgharvest.services.cuts import Cut
+from kgharvest.services.cuts import Cut, by_score
 from kgharvest.services.knowledge import ROWS_AT_ONCE, TupleRow, store_tuples
 from kgharvest.services.reading import Line, fault_of_entities, read_json_array, read_json_lines, read_text
+from kgharvest.services.scores import StoredScores
 from kgharvest.services.writing import csv_lines
 from kgharvest.version import code_version
 
@@ -264,7 +265,7 @@ def kept_size(job: HarvestJob, cut: Cut | None) -> int:
     """Return how many of the job's tuples `cut` keeps; None keeps all."""
     if cut is None:
         return job.n_tuples
-    return cut.size(list(job.tuples.order_by("rank").values_list("score", flat=True)))
+    return by_score(job, cut).cut.size(StoredScores(job))
 
 
 def _export_rows(job: HarvestJob, size: int, included: Included) -> Iterator[dict[str, Any]]:

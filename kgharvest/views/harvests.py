@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from django.contrib import messages
 from django.db.models import QuerySet
@@ -16,8 +17,11 @@ from kgharvest.errors import DomainError
 from kgharvest.models import HarvestJob, Job, LanguageModel
 from kgharvest.services import jobs
 from kgharvest.services.cuts import parse_cut
+from kgharvest.services.harvests import LOADING
+from kgharvest.services.scores import USUAL_CUTS, RankedTuples, StoredScores, score_curve, size_of, sizes_of
 from kgharvest.services.tuples import EXPORT_FORMATS, export_tuples
 from kgharvest.views.lists import page_of, sort_key, sorted_by
+from kgharvest.views.score_curve import draw_curve
 
 HARVEST_COLUMNS = {
     "relation": "relation__name",
@@ -61,16 +65,40 @@ def lacks_worker() -> bool:
 
 @researcher_required
 def harvest_detail(request: HttpRequest, pk: int) -> HttpResponse:
-    job = get_object_or_404(HarvestJob.objects.with_cell(), pk=pk)
+    job = get_object_or_404(HarvestJob.objects.with_cell().select_related("launch"), pk=pk)
+    seconds = job.summary.get("seconds", {})
     context = {
         "job": job,
         "prompts": job.job_prompts.select_related("prompt"),
-        "page_obj": page_of(request, job.tuples.order_by("rank")),
         "lacks_worker": job.is_unfinished and lacks_worker(),
         "params": job.payload.get("spec", {}).get("params", {}),
         "rejected": [(name.replace("_", " "), n) for name, n in job.summary.get("rejected", {}).items()],
+        "stages": seconds,
+        "lm_seconds": sum(duration for stage, duration in seconds.items() if stage != LOADING),
+        **(_ranking(request, job) if job.n_tuples else {}),
     }
     return render(request, "kgharvest/harvest_detail.html", context)
+
+
+def _ranking(request: HttpRequest, job: HarvestJob) -> dict[str, Any]:
+    """Return what the page shows of the tuples, down to the cut that the address asks for."""
+    scores = StoredScores(job)
+    asked = request.GET.get("cut", "").strip()
+    kept, refused = None, ""
+    try:
+        kept = size_of(parse_cut(asked), scores) if asked else None
+    except DomainError as refusal:
+        refused = str(refusal)
+    size = kept.size if kept else job.n_tuples
+    return {
+        "asked_cut": asked,
+        "kept": kept,
+        "refused_cut": refused,
+        "n_shown": size,
+        "cuts": sizes_of([parse_cut(cut) for cut in USUAL_CUTS], scores),
+        "curve": draw_curve(score_curve(job), kept.size if kept else None),
+        "page_obj": page_of(request, RankedTuples(job, size)),
+    }
 
 
 @researcher_required

@@ -6,6 +6,8 @@ from django.core.paginator import Page, Paginator
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
+from kgharvest.services.scores import RankedTuples
+
 ROWS_PER_PAGE = 50
 
 
@@ -20,5 +22,5 @@ def sorted_by(queryset: QuerySet, key: str, sortable: dict[str, str]) -> QuerySe
     return queryset.order_by(sign + sortable[key.removeprefix("-")], "-pk")
 
 
-def page_of(request: HttpRequest, queryset: QuerySet) -> Page:
-    return Paginator(queryset, ROWS_PER_PAGE).get_page(request.GET.get("page"))
+def page_of(request: HttpRequest, rows: QuerySet | RankedTuples) -> Page:
+    return Paginator(rows, ROWS_PER_PAGE).get_page(request.GET.get("page"))

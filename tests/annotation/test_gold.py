@@ -19,7 +19,7 @@ SEEDS = [[f"head {n}", f"tail {n}"] for n in range(8)]
 
 def confirm(relation, n: int) -> list[GoldDecision]:
     """Let a person say of `n` corrupted seeds that they are false."""
-    decide_on_gold(relation, {candidate.key: True for candidate in gold_candidates(relation)[:n]})
+    decide_on_gold(relation, {candidate.code: True for candidate in gold_candidates(relation)[:n]})
     return list(relation.gold_decisions.order_by("pk"))
 
 
@@ -123,7 +123,7 @@ def test_gold_is_used_only_once_a_person_has_confirmed_it():
     relation = make_relation(seed_tuples=SEEDS)
     confirmed = confirm(relation, 3)
     rejected = gold_candidates(relation)[0]
-    decide_on_gold(relation, {rejected.key: False})
+    decide_on_gold(relation, {rejected.code: False})
     harvest = make_harvest([(f"found {n}", "thing") for n in range(10)], relation=relation)
 
     round = open_round({"name": "pilot", "cells": [{"job": harvest.pk, "n": None}], "gold_share": 0.5})
@@ -189,13 +189,13 @@ def test_a_round_that_wants_gold_where_there_is_none_is_refused():
 
 def test_a_decision_is_made_once_and_can_be_withdrawn():
     relation = make_relation(seed_tuples=SEEDS)
-    key = gold_candidates(relation)[0].key
+    code = gold_candidates(relation)[0].code
 
-    assert decide_on_gold(relation, {key: True}) == 1
-    assert decide_on_gold(relation, {key: False, "no such key": True}) == 0
+    assert decide_on_gold(relation, {code: True}) == 1
+    assert decide_on_gold(relation, {code: False, "no such code": True}) == 0
     withdraw_gold(relation.gold_decisions.get())
 
-    assert key in {candidate.key for candidate in gold_candidates(relation)}
+    assert code in {candidate.code for candidate in gold_candidates(relation)}
 
 
 def test_training_and_gold_and_examples_share_no_statement():

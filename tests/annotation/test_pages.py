@@ -119,37 +119,6 @@ def test_visitors_are_sent_to_the_login(client, own_round):
     assert client.get("/rounds/pilot/").url == "/accounts/login/?next=/rounds/pilot/"
 
 
-def test_a_round_is_opened_by_the_form(researcher_client):
-    job = make_harvest([("dog", "swim"), ("cat", "climb")])
-    asked = {"name": "new-one", "study": "Animals", "jobs": [job.pk], "n": 1, "judgments_per_task": 3}
-
-    response = researcher_client.post("/rounds/new/", asked | {"batch_size": 10, "seed": 0})
-
-    assert response.url == "/rounds/new-one/"
-    assert Round.objects.get().n_tasks == 1
-
-
-def test_the_form_suggests_ones_own_study(researcher_client, researcher, own_round):
-    assert 'value="Animals"' in researcher_client.get("/rounds/new/").text
-
-
-def test_the_form_suggests_a_new_study_to_whom_has_none(client):
-    make_round(study="Others", by=make_researcher())
-    client.force_login(make_researcher("ada"))
-
-    assert 'value="ada"' in client.get("/rounds/new/").text
-
-
-def test_the_form_shows_what_the_service_refuses(researcher_client):
-    job = make_harvest([("dog", "swim")])
-    asked = {"name": "new-one", "study": "Animals", "jobs": [job.pk], "n": 5, "judgments_per_task": 3}
-
-    page = researcher_client.post("/rounds/new/", asked | {"batch_size": 10, "seed": 0}).text
-
-    assert "has 1 tuples to draw from but n is 5" in page
-    assert not Round.objects.exists()
-
-
 def test_closing_names_the_round_and_what_is_open(researcher_client, own_round):
     page = researcher_client.get("/rounds/pilot/close/").text
 

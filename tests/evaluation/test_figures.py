@@ -4,17 +4,10 @@ import re
 
 import pytest
 
-from evaluation.evidence import CellKey
 from evaluation.figures import figures_of, precision_recall
 from evaluation.figures.canvas import DARK, LIGHT, render
-from tests.evaluation.evidence import NOBODY
-from tests.evaluation.test_writers import make_document
+from tests.evaluation.report_documents import TWO_SETTINGS, make_comparison, make_document
 from tests.test_architecture import loaded_by
-
-CELLS = {
-    CellKey(relation, "big", setting): (n, 10 - n)
-    for relation, setting, n in [("r", "human", 2), ("r", "multi", 8), ("s", "human", 3), ("s", "multi", 4)]
-}
 
 
 def make_report(**fields) -> dict:
@@ -23,7 +16,7 @@ def make_report(**fields) -> dict:
     sizes = [{"size": None, "share": 0.5, **rate}, {"size": None, "share": 1.0, **rate, "accuracy": 0.55}]
     scores = [{"score_low": -9.0, "score_high": -5.0, "accepted": 3, **rate}]
     side = {"model": "big", "setting": "multi", "population": 200}
-    document = make_document(CELLS, **fields)
+    document = make_document(TWO_SETTINGS, comparisons=[make_comparison()], **fields)
     document["totals"][1]["population"] = 200
     return document | {
         "curves": [
@@ -92,18 +85,18 @@ def test_a_figure_says_in_words_what_it_shows():
     document = make_report()
 
     assert figure("averages", document).alt(document) == (
-        "Accuracy, mean over relations: big · human .25 (.00 to .89); big · multi .60 (.00 to 1.00)."
+        "Accuracy, mean over relations: big · human .25; big · multi .60."
     )
 
 
 def test_what_a_report_lacks_is_not_drawn():
-    nothing_judged = make_document({CellKey("r", "big", "multi"): (0, 0, 0, 3)}, judgments=NOBODY, annotators=[])
+    nothing_judged = make_document({("r", "big", "multi"): (0, 0, 0, 3)})
 
     assert figures_of(nothing_judged) == []
 
 
 def test_a_map_of_hundreds_of_relations_stays_a_page():
-    cells = {CellKey(f"r{number}", "big", "multi"): (1, 1) for number in range(487)}
+    cells = {(f"r{number}", "big", "multi"): (1, 1, 0, 0) for number in range(487)}
     document = make_document(cells)
 
     _, height = figure("heat-map", document).size(document)

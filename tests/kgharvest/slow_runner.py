@@ -12,7 +12,7 @@ from kgharvest.engine.types import HarvestResult, Progress, ScoredTuple, Weighte
 from kgharvest.models import HarvestJob, Job
 from kgharvest.services import harvests, jobs
 
-STEPS = 15
+STEPS = int(os.environ.get("SLOW_RUNNER_STEPS", 15))
 STEP_S = 0.1
 
 

@@ -30,7 +30,20 @@ def test_a_share_is_not_rounded_up_for_want_of_binary_fractions():
     assert [parse_cut(f"share:{share}").size([0.0] * 100) for share in (0.55, 0.07, 0.29)] == [55, 7, 29]
 
 
-NO_CUTS = ["", "top", "top:0", "top:1.5", "top:inf", "share:0", "share:1.1", "base:-3", "score:nan", "best:3"]
+NO_CUTS = [
+    "",
+    "top",
+    "top:0",
+    "top:1.5",
+    "top:inf",
+    "share:0",
+    "share:1.1",
+    "base:-3",
+    "score:nan",
+    "best:3",
+    "precision:0",
+    "precision:2",
+]
 
 
 @pytest.mark.parametrize("text", NO_CUTS)
@@ -53,6 +66,6 @@ def test_base_keeps_what_brute_force_keeps(scores, base):
     assert parse_cut(f"base:{base}").size(scores) == sum(score >= threshold for score in scores)
 
 
-@given(st.sampled_from(["top:7", "share:0.25", "base:3", "score:-2.5"]))
+@given(st.sampled_from(["top:7", "share:0.25", "base:3", "score:-2.5", "precision:0.8", "precision-low:0.5"]))
 def test_a_cut_reads_back_what_it_says(text):
     assert str(parse_cut(text)) == text

@@ -1,7 +1,7 @@
 """`export_tuples --job ID [--cut base:10] [--format jsonl/csv] [--include-hidden] [--include-sensitive]`"""
 
 from kgharvest.management.command import DomainCommand
-from kgharvest.services.cuts import parse_cut
+from kgharvest.services.cuts import by_score, parse_cut
 from kgharvest.services.tuples import EXPORT_FORMATS, Included, export_tuples, find_harvest_job
 
 
@@ -10,13 +10,17 @@ class Command(DomainCommand):
 
     def add_arguments(self, parser):
         parser.add_argument("--job", required=True, help="number of the job, or the fingerprint that files name it by")
-        parser.add_argument("--cut", help="keep the best part: top:100, share:0.5, base:10 or score:-12.5")
+        parser.add_argument("--cut", help="keep the best part: top:100, share:0.5, base:10, score:-12, precision:0.8")
         parser.add_argument("--format", dest="file_format", choices=EXPORT_FORMATS, default="jsonl")
         parser.add_argument("--include-hidden", action="store_true", help="tuples that researchers hid, too")
         parser.add_argument("--include-sensitive", action="store_true", help="tuples with sensitive words, too")
 
     def handle(self, *, job, cut, file_format, include_hidden, include_sensitive, **options):
         included = Included(include_hidden, include_sensitive)
-        lines = export_tuples(find_harvest_job(job), parse_cut(cut) if cut else None, file_format, included)
+        found = find_harvest_job(job)
+        kept = by_score(found, parse_cut(cut)) if cut else None
+        if kept and kept.sentence:
+            self.stderr.write(kept.sentence)
+        lines = export_tuples(found, kept and kept.cut, file_format, included)
         for line in lines:
             self.stdout.write(line, ending="")
