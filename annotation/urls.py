@@ -2,8 +2,10 @@
 
 from django.urls import path
 
+from annotation.services.exclusion import reinstate_annotator
+from annotation.services.quality import pause_annotator, resume_annotator
 from annotation.services.rounds import pause_round, reopen_round
-from annotation.views import drafts, gold, joining, judging, rounds
+from annotation.views import adjudication, annotators, drafts, gold, joining, judging, progress, rounds, statements
 
 app_name = "annotation"
 
@@ -14,7 +16,7 @@ urlpatterns = [
     path("rounds/gold/", gold.gold_list, name="gold_list"),
     path("rounds/gold/<int:pk>/", gold.gold_of_relation, name="gold"),
     path("rounds/gold/<int:pk>/withdraw/<int:decision>/", gold.gold_withdraw, name="gold_withdraw"),
-    path("rounds/<slug:name>/", rounds.round_detail, name="round"),
+    path("rounds/<slug:name>/", progress.round_detail, name="round"),
     path("rounds/<slug:name>/edit/", drafts.round_edit, name="round_edit"),
     path("rounds/<slug:name>/preview/", drafts.round_preview, name="round_preview"),
     path("rounds/<slug:name>/open/", drafts.round_open, name="round_open"),
@@ -24,6 +26,29 @@ urlpatterns = [
     path("rounds/<slug:name>/reopen/", rounds.round_change, {"change": reopen_round}, name="round_reopen"),
     path("rounds/<slug:name>/close/", rounds.round_close, name="round_close"),
     path("rounds/<slug:name>/judgments.<slug:file_format>", rounds.round_export, name="round_export"),
+    path("rounds/<slug:name>/progress.json", progress.round_progress, name="round_progress"),
+    path("rounds/<slug:name>/events/", progress.round_events, name="round_events"),
+    path("rounds/<slug:name>/events.jsonl", progress.round_events_file, name="round_events_file"),
+    path("rounds/<slug:name>/statements/", statements.statement_list, name="statement_list"),
+    path("rounds/<slug:name>/statements/<int:pk>/", statements.statement_detail, name="statement"),
+    path("rounds/<slug:name>/adjudicate/", adjudication.adjudication, name="adjudication"),
+    path("rounds/<slug:name>/limits/", annotators.round_limits, name="round_limits"),
+    path("rounds/<slug:name>/annotators/", annotators.annotator_list, name="annotator_list"),
+    path("rounds/<slug:name>/annotators/<slug:code>/", annotators.annotator_detail, name="annotator"),
+    path("rounds/<slug:name>/annotators/<slug:code>/exclude/", annotators.annotator_exclude, name="annotator_exclude"),
+    *(
+        path(
+            f"rounds/<slug:name>/annotators/<slug:code>/{verb}/",
+            annotators.annotator_change,
+            {"change": change},
+            name=f"annotator_{verb}",
+        )
+        for verb, change in (
+            ("pause", pause_annotator),
+            ("resume", resume_annotator),
+            ("reinstate", reinstate_annotator),
+        )
+    ),
     path("rounds/<slug:name>/judge/", judging.judge, name="judge"),
     path("join/<str:token>/", joining.join, name="join"),
 ]

@@ -92,12 +92,19 @@ class Exclusion(models.Model):
         return f"{self.annotator} excluded: {self.reason}"
 
 
+class AdjudicationQuerySet(models.QuerySet):
+    def current(self):
+        """Return the last word on each task."""
+        return self.filter(superseded_by=None)
+
+
 class Adjudication(models.Model):
     """What an expert says about a task. Append-only like judgments, and never part of the crowd's verdict.
 
-    is_blind: whether it was given without the annotators' labels in sight.
+    client_uuid: made with the page it was given on. is_blind: whether the annotators' labels were out of sight.
     """
 
+    client_uuid = models.UUIDField(primary_key=True)
     task = models.ForeignKey(JudgmentTask, on_delete=models.CASCADE, related_name="adjudications")
     label = models.CharField(max_length=11, choices=Label)
     comment = models.TextField(blank=True)
@@ -110,8 +117,10 @@ class Adjudication(models.Model):
         "self", on_delete=models.PROTECT, null=True, blank=True, related_name="supersedes"
     )
 
+    objects = AdjudicationQuerySet.as_manager()
+
     class Meta:
-        ordering = ["-pk"]
+        ordering = ["-at"]
         constraints = [
             models.UniqueConstraint(fields=["task"], condition=Q(superseded_by=None), name="adjudication_one_current"),
             models.CheckConstraint(

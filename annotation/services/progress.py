@@ -1,4 +1,4 @@
-"""How far a round is, counted in three queries at any size."""
+"""How far a round is, counted in three queries whatever its size."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db.models import Count
 
-from annotation.models import Draw, Judgment, Round
+from annotation.models import Draw, Judgment, Label, Round, Stratum
 from annotation.services.snapshots import counted
 from annotation.statistics import agreement
 from annotation.verdicts import Verdict
@@ -62,17 +62,40 @@ def _totals(row: dict[str, Any], n_judgments: int) -> dict[str, int]:
 
 
 def count_cells(round: Round) -> list[dict[str, Any]]:
-    """Return for each cell its name and how many of the statements drawn for it have which verdict."""
-    columns = ("relation__name", "language_model__name", "setting")
-    strata = {pk: cell for pk, *cell in round.strata.order_by().values_list("pk", *columns)}
-    cells = {tuple(cell): dict.fromkeys(OUTCOMES, 0) for cell in sorted(strata.values(), key=str)}
+    """Return for each cell its name, how it was sampled and how many of its statements have which outcome."""
+    cells: dict[tuple, dict[str, Any]] = {}
+    strata = {}
+    for stratum in round.strata.select_related("relation", "language_model").order_by("pk"):
+        model = stratum.language_model.short_name if stratum.language_model else ""
+        cell = cells.setdefault((stratum.relation.name, model, stratum.setting), _new_cell(stratum, model))
+        cell["n_strata"] += 1
+        cell["drawn"] += stratum.sample_size
+        cell["population"] += stratum.population or 0
+        strata[stratum.pk] = cell
     drawn = Draw.objects.filter(stratum__round=round).order_by()
     for stratum, verdict, n in drawn.values_list("stratum", "task__verdict").annotate(n=Count("pk")):
-        cells[tuple(strata[stratum])][verdict or "incomplete"] += n
-    return [
-        {"relation": relation, "model": model, "setting": setting, **outcomes}
-        for (relation, model, setting), outcomes in cells.items()
-    ]
+        strata[stratum][verdict or "incomplete"] += n
+    return [cells[key] for key in sorted(cells)]
+
+
+def _new_cell(stratum: Stratum, model: str) -> dict[str, Any]:
+    return {
+        "relation": stratum.relation.name,
+        "model": model,
+        "setting": stratum.setting,
+        "job": stratum.job_id,
+        "cut": stratum.cut,
+        "n_strata": 0,
+        "drawn": 0,
+        "population": 0,
+        **dict.fromkeys(OUTCOMES, 0),
+    }
+
+
+def label_totals(round: Round, now: datetime) -> dict[str, int]:
+    """Return how many counted judgments of the round have each label."""
+    patterns = counted(round, "progress", count_progress, now).content["patterns"]
+    return {label: sum(each[place] * each[3] for each in patterns) for place, label in enumerate(Label.values)}
 
 
 def pace(round: Round, found: dict[str, Any], now: datetime) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
@@ -17,6 +17,7 @@ from annotation.models import Annotator, Judgment, Label, Limits, Round, Stateme
 from annotation.profiles import Profile, Said, chance_of_run, expected_longest_run, profile
 from annotation.services.assignment import lock
 from annotation.services.events import record_event
+from annotation.services.progress import label_totals
 from annotation.services.snapshots import Counted, counted
 from annotation.statistics import share
 from kgharvest.errors import DomainError
@@ -46,11 +47,20 @@ def count_annotators(round: Round) -> list[dict[str, Any]]:
     profiles = {pk: profile(said) for pk, said in _said_by_each(round)}
     usual = _usual_shares(profiles.values())
     limits = Limits.objects.filter(round=round).first() or USUAL
-    extras = _extras(round)
+    extras = _extras(annotator__round=round)
     return [
         _statistics(annotator, profiles.get(annotator.pk) or profile([]), usual, limits) | extras(annotator.pk)
         for annotator in round.annotators.select_related("user").order_by("code")
     ]
+
+
+def statistics_of(annotator: Annotator, now: datetime) -> dict[str, Any]:
+    """Return the statistics of one annotator, as they are now; runs are compared with the labels of the whole round."""
+    judgments = Judgment.objects.current().filter(annotator=annotator).order_by("judged_at")
+    theirs = profile([Said(*row) for row in said_columns(judgments)])
+    limits = Limits.objects.filter(round=annotator.round).first() or USUAL
+    usual = _shares(label_totals(annotator.round, now))
+    return _statistics(annotator, theirs, usual, limits) | _extras(annotator=annotator)(annotator.pk)
 
 
 def _said_by_each(round: Round) -> Iterator[tuple[int, list[Said]]]:
@@ -70,10 +80,14 @@ def said_columns(judgments, *before: str):
 
 
 def _usual_shares(profiles: Iterable[Profile]) -> dict[str, float]:
-    """Return the shares of the labels in the whole round: what runs are expected to be by chance."""
+    """Return the shares of the labels in the whole round: runs are expected to be what these give by chance."""
     totals: Counter[str] = Counter()
     for each in profiles:
         totals.update({label: of * each.n for label, of in each.shares.items()})
+    return _shares(totals)
+
+
+def _shares(totals: Mapping[str, float]) -> dict[str, float]:
     n = sum(totals.values())
     return {label: total / n if n else 0.0 for label, total in totals.items()}
 
@@ -108,13 +122,12 @@ def stands_out(theirs: Profile, usual: dict[str, float], limits: Limits) -> list
     return reasons
 
 
-def _extras(round: Round) -> Callable[[int], dict[str, Any]]:
+def _extras(**whose: Any) -> Callable[[int], dict[str, Any]]:
     """Return a function of an annotator's id that gives what is counted elsewhere: comments, reports, training."""
-    of_round = {"annotator__round": round}
-    comments = _count(Judgment.objects.current().filter(**of_round).exclude(comment=""))
-    reports = _count(StatementReport.objects.filter(**of_round))
-    uncounted = _count(Judgment.objects.current().filter(**of_round, is_counted=False, task__is_gold=False))
-    finished = Training.objects.filter(**of_round, finished_at__isnull=False).order_by("pk")
+    comments = _count(Judgment.objects.current().filter(**whose).exclude(comment=""))
+    reports = _count(StatementReport.objects.filter(**whose))
+    uncounted = _count(Judgment.objects.current().filter(**whose, is_counted=False, task__is_gold=False))
+    finished = Training.objects.filter(**whose, finished_at__isnull=False).order_by("pk")
     trainings = {training.annotator_id: training for training in finished}
 
     def extras(pk: int) -> dict[str, Any]:

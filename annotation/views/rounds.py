@@ -8,13 +8,11 @@ from django.contrib import messages
 from django.db.models import Count, Q
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import reverse
 from django.views.decorators.http import require_POST
 
 from annotation.exports import FORMATS, judgment_rows
-from annotation.models import Judgment, Round
+from annotation.models import Round
 from annotation.services.rounds import close_round
-from annotation.views.drafts import draft_page
 from kgharvest.access import researcher_required
 from kgharvest.errors import DomainError
 from kgharvest.models import HarvestJob
@@ -48,27 +46,6 @@ def round_list(request: HttpRequest) -> HttpResponse:
         "has_harvests": HarvestJob.objects.succeeded().filter(n_tuples__gt=0).exists(),
     }
     return render(request, "annotation/round_list.html", context)
-
-
-@researcher_required
-def round_detail(request: HttpRequest, name: str) -> HttpResponse:
-    round = get_object_or_404(Round.objects.visible_to(request.user).select_related("study", "created_by"), name=name)
-    if round.status == Round.Status.DRAFT:
-        return draft_page(request, round)
-    strata = round.strata.select_related("relation", "language_model", "job__relation", "job__language_model")
-    context = {
-        "round": round,
-        "tally": round.tasks.tally(),
-        "strata": strata,
-        "annotators": round.annotators.order_by("-n_judged", "code"),
-        "n_uncounted": Judgment.objects.current()
-        .filter(task__round=round, task__is_gold=False, is_counted=False)
-        .count(),
-        "can_manage": Round.objects.managed_by(request.user).filter(pk=round.pk).exists(),
-        "join_url": request.build_absolute_uri(reverse("annotation:join", args=[round.join_token])),
-        "export_formats": list(FORMATS),
-    }
-    return render(request, "annotation/round_detail.html", context)
 
 
 @researcher_required

@@ -89,7 +89,7 @@ def test_a_round_shows_how_far_it_is(researcher_client, own_round):
 
     response = researcher_client.get("/rounds/pilot/")
 
-    assert response.context["tally"]["accepted"] == 4
+    assert response.context["progress"]["accepted"] == 4
     assert f"/join/{own_round.join_token}/" in response.text
 
 

@@ -1,11 +1,23 @@
-// Brings the marked part of a round's page up to date every few seconds while the tab is in sight.
+// Brings the numbers of a round's page up to date every few seconds while the tab is in sight.
 (() => {
-  const part = (page) => page.querySelector("[data-live]");
+  const source = document.querySelector("[data-live]");
+  const bar = source.querySelector("progress");
+  const places = [...document.querySelectorAll("[data-figure]")];
+
+  const show = ({ done, total, figures }) => {
+    [bar.max, bar.value] = [total, done];
+    for (const place of places) {
+      const text = figures[place.dataset.figure];
+      if (text !== undefined && text !== place.textContent) place.textContent = text;
+    }
+  };
+
   setInterval(async () => {
     if (document.hidden) return;
-    const response = await fetch(location.href).catch(() => null);
+    const response = await fetch(source.dataset.live + location.search).catch(() => null);
     if (!response?.ok || response.redirected) return;
-    const fresh = part(new DOMParser().parseFromString(await response.text(), "text/html"));
-    if (fresh) part(document).replaceWith(fresh);
+    const progress = await response.json();
+    if (progress.status !== source.dataset.status) return location.reload();
+    show(progress);
   }, 5000);
 })();
