@@ -52,7 +52,10 @@ class LaunchForm(forms.Form):
     relations = forms.ModelMultipleChoiceField(Relation.objects, required=False)
     sets = forms.ModelMultipleChoiceField(RelationSet.objects, required=False)
     models = forms.MultipleChoiceField(
-        label="LMs", required=False, initial=[next(iter(MODELS))], widget=forms.CheckboxSelectMultiple
+        label="LMs",
+        initial=[next(iter(MODELS))],
+        widget=forms.CheckboxSelectMultiple,
+        error_messages={"required": "Choose at least one LM, or name another one."},
     )
     other_models = forms.CharField(
         label="Other LMs",
@@ -91,6 +94,7 @@ class LaunchForm(forms.Form):
         super().__init__(*args, **kwargs)
         used = LanguageModel.objects.filter(jobs__origin="harvested", revision="").values_list("name", flat=True)
         self.fields["models"].choices = [(name, name) for name in dict.fromkeys([*MODELS, *used.distinct()])]
+        self.fields["models"].required = not self.data.get("other_models", "").strip()
 
     def rest(self) -> list[forms.BoundField]:
         """Return the fields that need no template of their own."""
@@ -98,10 +102,8 @@ class LaunchForm(forms.Form):
 
     def clean(self) -> dict[str, Any]:
         asked = super().clean()
-        if not asked.get("relations") and not asked.get("sets") and not self.errors:
+        if not asked.get("relations") and not asked.get("sets") and not {"relations", "sets"} & set(self.errors):
             self.add_error("relations", "Choose at least one relation, or a whole set.")
-        if not asked.get("models") and not asked.get("other_models", "").strip() and "models" not in self.errors:
-            self.add_error("models", "Choose at least one LM, or name another one.")
         return asked
 
     def choices_by_set(self) -> list[SetChoice]:

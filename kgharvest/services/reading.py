@@ -115,10 +115,8 @@ def _skip(text: str, position: int, characters: str) -> int:
 
 def fault_of_entities(entities: Any, arity: int) -> str | None:
     """Return what is wrong with `entities` as a tuple of `arity` entities, or None."""
-    if not isinstance(entities, list):
+    if not isinstance(entities, list) or len(entities) != arity:
         return f"has no list of {arity} entities"
-    if len(entities) != arity:
-        return f"has no list of {arity} entities but one of {len(entities)}"
     for entity in entities:
         if not isinstance(entity, str) or not entity.strip():
             return "has an entity that is empty or no text"

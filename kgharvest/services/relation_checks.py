@@ -109,7 +109,9 @@ def _faults_of_seeds(entry: RelationEntry, arity: int) -> Iterator[Fault]:
         yield Fault("seed_tuples", "needs at least two seed tuples")
         return
     for number, entities in enumerate(entry.seed_tuples, start=1):
-        if fault := fault_of_entities(entities, arity):
+        if isinstance(entities, list) and len(entities) != arity:
+            yield Fault("seed_tuples", f"has {len(entities)} of {arity} entities", number)
+        elif fault := fault_of_entities(entities, arity):
             yield Fault("seed_tuples", fault, number)
 
 

@@ -46,7 +46,7 @@ def test_a_relation_is_written_into_a_new_set(researcher_client):
         ({"statement": "<ENT0> <ENT1>."}, "There are no words around the slots"),
         ({"statement": "<ENT0> prevents <ENT1>, not [Y]."}, "instead of &#x27;[Y]&#x27;"),
         ({"seed_tuples": "vaccine | measles"}, "eeds at least two seed tuples"),
-        ({"seed_tuples": "a | b\nc | d | e"}, "Seed tuple 2 has no list of 2 entities but one of 3"),
+        ({"seed_tuples": "a | b\nc | d | e"}, "Seed tuple 2 has 3 of 2 entities"),
         ({"seed_tuples": "Dam | flood\nx | y\ndam | FLOOD"}, "Seed tuple 3 says the same as seed tuple 1"),
         ({"initial_prompts": "<ENT0> stops <ENT1> in <ENT2>"}, "slots but its first prompt"),
         ({"name": "two words"}, "no relation name"),
