@@ -2,12 +2,14 @@
 
 from django.urls import path
 
-from evaluation.views import compare, figures, reports, tuples
+from evaluation.views import compare, figures, harvests, reports, tuples
 
 app_name = "evaluation"
 
 urlpatterns = [
     path("rounds/<slug:name>/report/", reports.report_new, name="report_new"),
+    path("knowledge/compare/", harvests.compare_harvests, name="compare_harvests"),
+    path("knowledge/compare/set/", harvests.compare_sets, name="compare_sets"),
     path("reports/", reports.report_list, name="report_list"),
     path("reports/compare/", compare.compare, name="compare"),
     path("reports/<int:pk>/", reports.report_detail, name="report"),

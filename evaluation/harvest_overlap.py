@@ -1,0 +1,111 @@
+"""Two harvests of one relation side by side: what both found, what one of them found, and how much of it is true."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from annotation.models import Draw, Round
+from evaluation.metrics.intervals import Rate, rate
+from evaluation.metrics.overlap import Depth, RankCorrelation, jaccard, overlap_by_depth, rank_correlation
+from kgharvest.models import HarvestedTuple, HarvestJob
+
+MOST_COMPARED = 20_000  # tuples of each harvest, the best
+PARTS = ("only_a", "both", "only_b")
+
+
+class PartAccuracy(NamedTuple):
+    """Of the tuples of one part that were drawn for these harvests and judged to an end."""
+
+    n_judged: int
+    accuracy: Rate
+    is_simulated: bool
+
+
+class HarvestOverlap(NamedTuple):
+    """ranks_a, ranks_b: of the best tuples of each harvest, by knowledge tuple."""
+
+    a: HarvestJob
+    b: HarvestJob
+    ranks_a: Mapping[int, int]
+    ranks_b: Mapping[int, int]
+
+    @property
+    def parts(self) -> dict[str, list[int]]:
+        """The knowledge tuples of each part, best first; those of both by the better of their ranks."""
+        both = [known for known in self.ranks_a if known in self.ranks_b]
+        return {
+            "only_a": [known for known in self.ranks_a if known not in self.ranks_b],
+            "both": sorted(both, key=lambda known: (min(self.ranks_a[known], self.ranks_b[known]), known)),
+            "only_b": [known for known in self.ranks_b if known not in self.ranks_a],
+        }
+
+    @property
+    def jaccard(self) -> float | None:
+        n_both = len(self.ranks_a.keys() & self.ranks_b.keys())
+        return jaccard(len(self.ranks_a), len(self.ranks_b), n_both)
+
+    @property
+    def correlation(self) -> RankCorrelation:
+        shared = list(self.ranks_a.keys() & self.ranks_b.keys())
+        return rank_correlation([self.ranks_a[known] for known in shared], [self.ranks_b[known] for known in shared])
+
+    @property
+    def depths(self) -> list[Depth]:
+        return overlap_by_depth(self.ranks_a, self.ranks_b)
+
+    @property
+    def is_cut(self) -> bool:
+        return max(self.a.n_tuples, self.b.n_tuples) > MOST_COMPARED
+
+
+def overlap_of(a: HarvestJob, b: HarvestJob) -> HarvestOverlap:
+    """Compare the MOST_COMPARED best tuples of two harvests of one relation."""
+    return HarvestOverlap(a, b, _ranks(a), _ranks(b))
+
+
+def _ranks(job: HarvestJob) -> dict[int, int]:
+    best = HarvestedTuple.objects.filter(job=job, rank__lte=MOST_COMPARED).order_by("rank")
+    return dict(best.values_list("knowledge_tuple", "rank"))
+
+
+def accuracy_of_parts(overlap: HarvestOverlap, user) -> dict[str, PartAccuracy]:
+    """Return the accuracy of each part from the rounds that `user` may see.
+
+    A part of A alone rests on what was drawn for A, of B alone on what was drawn for B, what both have on either: a
+    part of a simple random sample is one of the part. Of several verdicts on a tuple the last counts.
+    """
+    verdicts = _verdicts([overlap.a, overlap.b], user)
+    return {part: _accuracy(known, verdicts) for part, known in overlap.parts.items()}
+
+
+def _verdicts(jobs: Iterable[HarvestJob], user) -> dict[int, tuple[str, bool]]:
+    """Return verdict and whether it is simulated, by knowledge tuple, of what was drawn for the jobs."""
+    drawn = Draw.objects.filter(stratum__job__in=jobs, stratum__round__in=Round.objects.visible_to(user))
+    judged = drawn.exclude(task__verdict="").order_by("task")
+    columns = ("task__knowledge_tuple", "task__verdict", "stratum__round__source")
+    simulated = Round.Source.SIMULATED
+    return {known: (verdict, source == simulated) for known, verdict, source in judged.values_list(*columns)}
+
+
+def _accuracy(part: Iterable[int], verdicts: Mapping[int, tuple[str, bool]]) -> PartAccuracy:
+    judged = [verdicts[known] for known in part if known in verdicts]
+    n_accepted = sum(verdict == "accepted" for verdict, _ in judged)
+    return PartAccuracy(len(judged), rate(n_accepted, len(judged)), any(is_simulated for _, is_simulated in judged))
+
+
+# -- all relations of a set --------------------------------------------------------------------------------------------
+
+
+def pairs_of_set(a: HarvestJob, b: HarvestJob) -> list[tuple[HarvestJob, HarvestJob]]:
+    """Return the newest harvests of the cells of `a` and `b`, for each relation of their set where both have tuples."""
+    of_a, of_b = _newest_by_relation(a), _newest_by_relation(b)
+    shared = sorted(of_a.keys() & of_b.keys(), key=lambda relation: of_a[relation].relation.name)
+    return [(of_a[relation], of_b[relation]) for relation in shared]
+
+
+def _newest_by_relation(job: HarvestJob) -> dict[int, HarvestJob]:
+    cell = {"language_model": job.language_model, "setting": job.setting}
+    jobs = HarvestJob.objects.with_cell().succeeded().defer("payload", "summary")
+    found = jobs.filter(relation__relation_set=job.relation.relation_set, n_tuples__gt=0, **cell).order_by("pk")
+    return {harvest.relation_id: harvest for harvest in found}
