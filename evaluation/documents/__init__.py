@@ -56,6 +56,7 @@ def build_document(evidence: Evidence) -> dict[str, Any]:
     return {
         "round": evidence.round,
         "source": evidence.source,
+        "demonstrators": list(evidence.demonstrators),
         "seed": evidence.seed,
         "judgments_per_task": evidence.judgments_per_task,
         "n_tasks": evidence.n_tasks,

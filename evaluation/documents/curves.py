@@ -10,6 +10,9 @@ import numpy as np
 from evaluation.evidence import ACCEPTED, INCOMPLETE, Codes, Evidence, Floats
 from evaluation.metrics.curves import accuracy_by_score, accuracy_by_size
 from evaluation.metrics.intervals import wilson_interval
+from evaluation.metrics.precision_cuts import kept_parts, largest_part
+
+TARGET = 0.8  # precision
 
 
 class Ranked(NamedTuple):
@@ -63,7 +66,17 @@ def _cell_curve(evidence: Evidence, number: int, population: int, draws: Ranked)
         "population": population,
         "sizes": [{"size": int(point.share * population + 1e-9), **point._asdict()} for point in points],
         "scores": list(_scores(draws)),
+        "precision_cut": _precision_cut(draws),
     }
+
+
+def _precision_cut(draws: Ranked) -> dict[str, Any] | None:
+    """Return the largest best part of which TARGET is true, None where no part is as precise."""
+    scored = draws.where(np.isfinite(draws.score))
+    if not len(scored.score):
+        return None
+    part = largest_part(kept_parts(scored.score, scored.is_accepted, scored.weight), TARGET, surely=False)
+    return part and {"target": TARGET, **part._asdict()}
 
 
 def _scores(draws: Ranked) -> Iterable[dict[str, Any]]:

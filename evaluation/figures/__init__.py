@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from evaluation.figures import calibration, forest, heat_map, sizes
-from evaluation.figures.canvas import LIGHT, Draw, Theme, render
-from evaluation.reports.tables import Document, interval, name_of, points, short
+from evaluation.figures.canvas import LIGHT, Draw, Theme, render, side_name
+from evaluation.reports.tables import Document, interval, points, short
 
 
 class ReportFigure(NamedTuple):
@@ -50,8 +50,7 @@ def differences_in_words(document: Document) -> str:
 
 def curves_in_words(document: Document) -> str:
     parts = [
-        f"{name_of(curve['model'])} {name_of(curve['setting'])} from {short(curve['sizes'][0]['accuracy'])} "
-        f"to {short(curve['sizes'][-1]['accuracy'])}"
+        f"{side_name(curve)} from {short(curve['sizes'][0]['accuracy'])} to {short(curve['sizes'][-1]['accuracy'])}"
         for curve in sizes.size_curves(document)
     ]
     return f"Accuracy from the best tuples to the whole harvest: {'; '.join(parts)}."
@@ -59,8 +58,8 @@ def curves_in_words(document: Document) -> str:
 
 def calibration_in_words(document: Document) -> str:
     parts = [
-        f"{curve['relation']}, {name_of(curve['setting'])}: {short(curve['scores'][0]['accuracy'])} at the lowest "
-        f"scores, {short(curve['scores'][-1]['accuracy'])} at the highest"
+        f"{curve['relation']}, {side_name(curve)}: {short(curve['scores'][0]['accuracy'])} at the lowest scores, "
+        f"{short(curve['scores'][-1]['accuracy'])} at the highest"
         for curve in calibration.calibrated(document)
     ]
     return f"Accuracy by score. {'; '.join(parts)}."
@@ -70,7 +69,7 @@ FIGURES = (
     ReportFigure(
         "heat-map",
         "Accuracy per relation",
-        "The table above as a map: the darker (in the dark theme, the brighter), the more of the sample is true.",
+        "The table above as a map: the stronger the colour, the more of the sample is true.",
         "relations",
         lambda document: [cell for cell in document["cells"] if cell["accuracy"] is not None],
         lambda document: f"Heat map of accuracy, relations by LM and setting. {averages_in_words(document)}",
@@ -112,7 +111,7 @@ FIGURES = (
         "calibration",
         "Accuracy by score",
         "Judged tuples in bins of equal numbers, with 95 % intervals. Scores of two relations, or of two LMs, are on "
-        "scales of their own.",
+        "scales of their own. The dashed line is the cut precision:0.8: above it, .8 of the tuples are true.",
         "calibration",
         calibration.calibrated,
         calibration_in_words,

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from math import ceil
 from typing import Any
 
-from evaluation.figures.canvas import Theme, share_axis, style
-from evaluation.reports.tables import Document, name_of
+from evaluation.figures.canvas import Theme, share_axis, side_name, style
+from evaluation.reports.tables import Document
 
 MOST_PANELS = 12
 COLUMNS = 3
@@ -46,8 +46,8 @@ def _draw_panel(axes, curve: Mapping[str, Any], theme: Theme) -> None:
     axes.set_ylim(-0.03, 1.03)
     axes.set_yticks([0, 0.5, 1])
     axes.locator_params(axis="x", nbins=4)
-    axes.set_title(
-        f"{curve['relation']}\n{name_of(curve['model'])} · {name_of(curve['setting'])}", fontsize=8, loc="left"
-    )
+    axes.set_title(f"{curve['relation']}\n{side_name(curve)}", fontsize=8, loc="left")
+    if cut := curve.get("precision_cut"):
+        axes.axvline(cut["score"], color=theme.hues[1], linewidth=1.2, linestyle="--")
     style(axes, theme)
     share_axis(axes.yaxis, theme)

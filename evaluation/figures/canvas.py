@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from evaluation.reports.tables import ORIGINS
+from evaluation.reports.tables import ORIGINS, name_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -104,6 +104,15 @@ def style(axes: Axes, theme: Theme) -> None:
     for label in (axes.xaxis.label, axes.yaxis.label, axes.title):
         label.set_color(theme.ink)
     axes.set_axisbelow(True)
+
+
+def side_name(side: Mapping[str, Any]) -> str:
+    """Return an LM and a setting; of a folder or hub id the last part, as wide as a figure has room for."""
+    return f"{short_model(side['model'])} · {name_of(side['setting'])}"
+
+
+def short_model(model: str | None) -> str:
+    return name_of(model).rstrip("/").rsplit("/", 1)[-1]
 
 
 def share_axis(axis, theme: Theme) -> None:

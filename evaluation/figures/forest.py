@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from evaluation.figures.canvas import Theme, share_axis, style
+from evaluation.figures.canvas import Theme, share_axis, short_model, side_name, style
 from evaluation.reports.contents.quality import common_of
-from evaluation.reports.tables import Document, interval, name_of, points, short
+from evaluation.reports.tables import Document, interval, points, short
 
 
 class Estimate(NamedTuple):
@@ -24,7 +24,7 @@ class Estimate(NamedTuple):
 def averages(document: Document) -> list[Estimate]:
     return [
         Estimate(
-            f"{name_of(total['model'])} · {name_of(total['setting'])}",
+            side_name(total),
             total["macro_accuracy"],
             low := total.get("macro_accuracy_low"),
             high := total.get("macro_accuracy_high"),
@@ -38,7 +38,7 @@ def averages(document: Document) -> list[Estimate]:
 def differences(document: Document) -> list[Estimate]:
     return [
         Estimate(
-            f"{common_of(comparison)}: {comparison['a']} − {comparison['b']}",
+            f"{short_model(common_of(comparison))}: {short_model(comparison['a'])} − {short_model(comparison['b'])}",
             comparison["difference"],
             comparison["low"],
             comparison["high"],
@@ -71,7 +71,8 @@ def draw_averages(figure, document: Document, theme: Theme) -> None:
 def draw_differences(figure, document: Document, theme: Theme) -> None:
     axes = _draw(figure, differences(document), theme)
     axes.axvline(0, color=theme.ink, linewidth=0.9)
-    axes.set_xlabel("difference in accuracy, 95 % interval; filled: p after Holm below .05")
+    axes.xaxis.set_major_formatter(lambda difference, _: f"{100 * difference:.0f}".replace("-", "−"))
+    axes.set_xlabel("difference in percentage points, 95 % interval; filled: p after Holm below .05")
 
 
 def _draw(figure, estimates: Sequence[Estimate], theme: Theme):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evaluation.figures.canvas import Theme
+from evaluation.figures.canvas import Theme, short_model
 from evaluation.reports.contents.paper import cells_by_relation
 from evaluation.reports.tables import Document, name_of, short
 
@@ -38,7 +38,7 @@ def _rows(document: Document) -> list[tuple[str, list[float | None]]]:
 
 
 def _label(axes, document: Document, names: list[str], n_rows: int, theme: Theme) -> None:
-    columns = [f"{name_of(total['model'])}\n{name_of(total['setting'])}" for total in document["totals"]]
+    columns = [f"{short_model(total['model'])}\n{name_of(total['setting'])}" for total in document["totals"]]
     axes.set_xticks([column + 0.5 for column in range(len(columns))], columns)
     axes.xaxis.tick_top()
     if any(len(line) > LONGEST_LEVEL for column in columns for line in column.split("\n")):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evaluation.figures.canvas import DASHES, Theme, legend, share_axis, style
-from evaluation.reports.tables import Document, name_of
+from evaluation.figures.canvas import DASHES, Theme, legend, share_axis, side_name, style
+from evaluation.reports.tables import Document
 
 SIZE = (7.2, 4.2)
 MARKED = {"base:10": "base-10", "base:100": "base-100", "share:0.5": "50 %"}
@@ -50,11 +50,17 @@ def _draw_curve(axes, curve: Mapping[str, Any], scale: float, has_band: bool, nu
     known = [point for point in curve["sizes"] if point["accuracy"] is not None]
     sizes = [point["share"] * scale for point in known]
     hue, dashes = theme.hues[number], DASHES[number % len(DASHES)]
-    name = f"{name_of(curve['model'])} · {name_of(curve['setting'])}"
     if has_band:
         ends = ([point[end] for point in known] for end in ("low", "high"))
         axes.fill_between(sizes, *ends, color=hue, alpha=0.13, linewidth=0)
-    axes.plot(sizes, [point["accuracy"] for point in known], color=hue, linewidth=1.9, linestyle=dashes, label=name)
+    axes.plot(
+        sizes,
+        [point["accuracy"] for point in known],
+        color=hue,
+        linewidth=1.9,
+        linestyle=dashes,
+        label=side_name(curve),
+    )
 
 
 def _mark_cuts(axes, document: Document, in_tuples: bool, theme: Theme) -> None:

@@ -100,6 +100,14 @@ class Table:
         return zip(row.values, self.columns, strict=True)
 
 
+def without_empty_columns(table: Table) -> Table:
+    """Return the table as people read it: a column in which every value is undefined tells nothing."""
+    values = list(zip(*(row.values for row in table.rows), strict=True))
+    kept = [number for number, column in enumerate(values) if any(value not in (None, "") for value in column)]
+    rows = tuple(Row(tuple(row.values[number] for number in kept), row.is_summary) for row in table.rows)
+    return replace(table, columns=tuple(table.columns[number] for number in kept), rows=rows)
+
+
 def split_rates(table: Table) -> Table:
     """Return the table with one number per cell: accepted, rejected, low, high and n where `Rates` were."""
     columns = tuple(_flatten([_columns_of(column) for column in table.columns]))

@@ -12,6 +12,7 @@ from annotation.models import Round
 from evaluation.documents import METHOD, build_document
 from evaluation.models import Report
 from evaluation.services.evidence import gather_evidence
+from evaluation.services.kg_sizes import cut_entries
 from kgharvest.version import code_version
 
 
@@ -20,7 +21,8 @@ def create_report(round: Round, by=None) -> Report:
     now, version = timezone.now(), code_version()
     with one_moment():
         evidence = gather_evidence(round)
-    document = build_document(evidence)
+        cuts = cut_entries(round)
+    document = build_document(evidence) | {"cuts": cuts}
     stamp = {"created_at": now.isoformat(timespec="seconds"), "code_version": version, "method": METHOD}
     return Report.objects.create(
         round=round, document=document | stamp, method=METHOD, code_version=version, created_by=by, created_at=now

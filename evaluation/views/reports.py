@@ -13,7 +13,7 @@ from django.views.decorators.http import require_POST
 from annotation.models import Round
 from evaluation.figures import ReportFigure, figures_of
 from evaluation.models import Report
-from evaluation.reports.contents import report_tables
+from evaluation.reports.contents import LISTS, report_tables, tables_to_read
 from evaluation.reports.contents.paper import cells_by_relation, relation_table
 from evaluation.reports.tables import Document, Table
 from evaluation.reports.writers import FORMATS
@@ -57,7 +57,7 @@ def report_detail(request: HttpRequest, pk: int) -> HttpResponse:
     context = {
         "report": report,
         "document": document,
-        "tables": {table.name.replace("-", "_"): table for table in tables},
+        "tables": {table.name.replace("-", "_"): table for table in tables_to_read(document)},
         "all_tables": tables,
         **relations_shown(document, everything="all" in request.GET),
         "figures": [figure_shown(figure, document, tables) for figure in figures_of(document)],
@@ -88,6 +88,7 @@ def figure_shown(figure: ReportFigure, document: Document, tables: Sequence[Tabl
         "caption": figure.caption,
         "alt_text": figure.alt(document),
         "numbers": next((table for table in tables if table.name == figure.table), None),
+        "is_shown_elsewhere": figure.table not in LISTS,
         "width": width,
         "height": height,
     }

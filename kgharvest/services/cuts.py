@@ -50,8 +50,10 @@ class Cut:
                 return ceil(round(self.value * len(scores), 9))  # 0.55 of 100 is 55
             case "base":
                 return _at_least(scores, self._base_score(scores) + log(0.1))
-            case _:
+            case "score":
                 return _at_least(scores, self.value)
+            case _:
+                raise BadCut(f"The cut {self} rests on judgments of one harvest, not on scores alone.")
 
     def _base_score(self, scores: Sequence[float]) -> float:
         if len(scores) < self.value:

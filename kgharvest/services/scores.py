@@ -8,7 +8,7 @@ from typing import NamedTuple
 from django.db.models import QuerySet
 
 from kgharvest.models import HarvestJob
-from kgharvest.services.cuts import BadCut, Cut
+from kgharvest.services.cuts import BadCut, Cut, by_score
 
 BLOCK = 500  # scores read at once; a cut of a million tuples reads a dozen blocks
 CURVE_POINTS = 60
@@ -19,11 +19,11 @@ class StoredScores(Sequence[float]):
     """The scores of a job's tuples, best first, read from the database where they are looked at."""
 
     def __init__(self, job: HarvestJob):
-        self._job = job
+        self.job = job
         self._blocks: dict[int, list[float]] = {}
 
     def __len__(self) -> int:
-        return self._job.n_tuples
+        return self.job.n_tuples
 
     def __getitem__(self, index: int) -> float:
         number, place = divmod(index, BLOCK)
@@ -32,7 +32,7 @@ class StoredScores(Sequence[float]):
         return self._blocks[number][place]
 
     def _read(self, start: int) -> list[float]:
-        block = self._job.tuples.filter(rank__gt=start, rank__lte=start + BLOCK).order_by("rank")
+        block = self.job.tuples.filter(rank__gt=start, rank__lte=start + BLOCK).order_by("rank")
         return list(block.values_list("score", flat=True))
 
 
@@ -46,7 +46,7 @@ class CutSize(NamedTuple):
 
 def size_of(cut: Cut, scores: StoredScores) -> CutSize:
     """Raises BadCut if the list is too short for the cut."""
-    size = cut.size(scores)
+    size = by_score(scores.job, cut).cut.size(scores)
     return CutSize(cut, size, scores[size - 1] if size else None)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from evaluation.reports.contents import curves, paper, quality
-from evaluation.reports.tables import ORIGINS, Document, Table
+from evaluation.reports.tables import ORIGINS, Document, Table, without_empty_columns
 
+LISTS = ("cells", "size-curves", "calibration")
 BUILDERS = (
     paper.relation_table,
     paper.setting_table,
@@ -34,6 +35,6 @@ def report_tables(document: Document) -> list[Table]:
     return [replace(table, origin=origin) for build in BUILDERS if (table := build(document)).rows]
 
 
-def footnotes(document: Document) -> list[str]:
-    """Return what stands under the first table, in every format."""
-    return list(paper.relation_table(document).notes)
+def tables_to_read(document: Document) -> list[Table]:
+    """Return what people read: without the long lists that are for programs, and without columns that say nothing."""
+    return [without_empty_columns(table) for table in report_tables(document) if table.name not in LISTS]

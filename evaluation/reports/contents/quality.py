@@ -30,10 +30,10 @@ def comparison_table(document: Document) -> Table:
     ]  # fmt: skip
     columns = (
         Column("in both"),
-        Column("a"),
-        Column("b"),
+        Column("first"),
+        Column("second"),
         Column("relations", Kind.COUNT),
-        Column("a − b, points", Kind.POINTS),
+        Column("difference", Kind.POINTS),
         Column("low", Kind.POINTS),
         Column("high", Kind.POINTS),
         Column("p", Kind.P),
@@ -220,8 +220,8 @@ def sensitive_comparison_table(document: Document) -> Table:
     rows = [Row((_contrast(comparison), *_differences(comparison))) for comparison in comparisons]
     columns = (Column("comparison"), *(Column(rule["title"]) for rule in rules))
     notes = (
-        "Difference in percentage points, a minus b. ± the sign is another one. ! p after Holm is on the other side of "
-        ".05.",
+        "Difference in percentage points, first minus second. ± the sign is another one. ! p after Holm is on the "
+        "other side of .05.",
     )
     return Table("sensitivity-comparisons", "Comparisons under other rules", columns, tuple(rows), notes)
 

@@ -7,13 +7,12 @@ from base64 import b64encode
 from django.template.loader import render_to_string
 
 from evaluation.figures import ReportFigure, figures_of
-from evaluation.reports.contents import report_tables
+from evaluation.reports.contents import tables_to_read
 from evaluation.reports.tables import Document
-from evaluation.reports.writers.plain import LISTS
 
 
 def write_html(document: Document) -> str:
-    tables = [table for table in report_tables(document) if table.name not in LISTS]
+    tables = tables_to_read(document)
     figures = [_inline(figure, document) for figure in figures_of(document)]
     context = {"document": document, "tables": tables, "figures": figures}
     return render_to_string("evaluation/report_export.html", context)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from evaluation.reports.contents import report_tables
+from evaluation.reports.contents import tables_to_read
 from evaluation.reports.tables import Document, Kind, Table
-from evaluation.reports.writers.plain import LISTS
 
 MOST_ROWS_ON_A_PAGE = 45
 
@@ -40,7 +39,7 @@ def write_latex(document: Document) -> str:
         "% names outside the Latin script need XeLaTeX or LuaLaTeX.",
     ]
     prefix = re.sub("[^a-zA-Z0-9]+", "-", document["round"])
-    tables = [table for table in report_tables(document) if table.name not in LISTS]
+    tables = tables_to_read(document)
     return "\n".join([*head, *("\n" + _table(table, f"tab:{prefix}-{table.name}") for table in tables)]) + "\n"
 
 

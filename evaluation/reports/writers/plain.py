@@ -8,12 +8,10 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 
-from evaluation.reports.contents import report_tables
+from evaluation.reports.contents import tables_to_read
 from evaluation.reports.contents.paper import cell_list
 from evaluation.reports.tables import Document, Kind, Table, split_rates
 from kgharvest.services.writing import inert
-
-LISTS = ("cells", "size-curves", "calibration")  # for programs: a page of text would drown in them
 
 
 def write_json(document: Document) -> str:
@@ -41,8 +39,7 @@ def table_csv(table: Table) -> str:
 
 
 def write_markdown(document: Document) -> str:
-    tables = [table for table in report_tables(document) if table.name not in LISTS]
-    return markdown_of(document["round"], tables)
+    return markdown_of(document["round"], tables_to_read(document))
 
 
 def markdown_of(title: str, tables: Iterable[Table]) -> str:
