@@ -5,7 +5,7 @@ from django.urls import path
 from annotation.services.exclusion import reinstate_annotator
 from annotation.services.quality import pause_annotator, resume_annotator
 from annotation.services.rounds import pause_round, reopen_round
-from annotation.views import adjudication, annotators, drafts, gold, joining, judging, progress, rounds, statements
+from annotation.views import adjudication, annotators, drafts, gold, invites, joining, judging, progress, rounds, statements
 
 app_name = "annotation"
 
@@ -49,6 +49,18 @@ urlpatterns = [
             ("reinstate", reinstate_annotator),
         )
     ),
+    path("rounds/<slug:name>/invites/", invites.round_invites, name="round_invites"),
+    path("rounds/<slug:name>/invites/revoke/", invites.invites_revoke, name="invites_revoke"),
+    path("rounds/<slug:name>/invites.csv", invites.invites_csv, name="invites_csv"),
     path("rounds/<slug:name>/judge/", judging.judge, name="judge"),
+    path("rounds/<slug:name>/judge/page/", judging.judge_page, name="judge_page"),
+    path("rounds/<slug:name>/judge/skip/", judging.judge_skip, name="judge_skip"),
+    path("rounds/<slug:name>/judge/skipped/", judging.judge_skipped, name="judge_skipped"),
+    path("rounds/<slug:name>/judge/report/", judging.judge_report, name="judge_report"),
+    path("rounds/<slug:name>/judge/layout/", judging.judge_layout, name="judge_layout"),
+    path("rounds/<slug:name>/device/", joining.device, name="device"),
     path("join/<str:token>/", joining.join, name="join"),
+    path("invite/<str:token>/", joining.invite, name="invite"),
+    path("return/", joining.come_back, name="come_back"),
+    path("return/<str:code>/", joining.come_back, name="come_back"),
 ]

@@ -4,18 +4,37 @@ from __future__ import annotations
 
 from django import forms
 
-from annotation.models import Label
-from annotation.services.judgments import Answer
+from annotation.models import Label, Layout, StatementReport
+from annotation.services.judgments import LONGEST_COMMENT, Answer
+
+LARGEST_ID = 2**63 - 1
 
 
-class AnswerForm(forms.Form):
-    """One answer. seconds: how long the statement was in sight, if the page could tell."""
+class TaskForm(forms.Form):
+    task = forms.IntegerField(min_value=1, max_value=LARGEST_ID)
 
-    task = forms.IntegerField(min_value=1, max_value=2**63 - 1)
+
+class AnswerForm(TaskForm):
+    """One answer. seconds: how long the statement was actively in sight, if the page could tell."""
+
     label = forms.ChoiceField(choices=Label.choices)
     client_uuid = forms.UUIDField()
-    seconds = forms.FloatField(min_value=0, max_value=24 * 3600, required=False)
+    seconds = forms.FloatField(min_value=0, required=False)
+    comment = forms.CharField(required=False)  # its length is the service's rule, told in its own words
 
     def answer(self) -> Answer:
         asked = self.cleaned_data
-        return Answer(asked["task"], asked["label"], asked["client_uuid"], asked["seconds"])
+        return Answer(asked["task"], asked["label"], asked["client_uuid"], asked["seconds"], asked["comment"])
+
+
+class ReportForm(forms.Form):
+    reason = forms.ChoiceField(label="What is wrong?", choices=StatementReport.Reason.choices, widget=forms.RadioSelect)
+    comment = forms.CharField(
+        label="In your words",
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 3, "maxlength": LONGEST_COMMENT}),
+    )
+
+
+class LayoutForm(forms.Form):
+    layout = forms.ChoiceField(choices=Layout.choices)

@@ -57,5 +57,13 @@ class Invite(models.Model):
     def __str__(self) -> str:
         return f"invite {self.pk} to {self.round_id}"
 
+    def status(self, now) -> str:
+        """Return "used", "taken back", "ended" or "open"."""
+        if self.annotator_id is not None:
+            return "used"
+        if self.revoked_at is not None:
+            return "taken back"
+        return "open" if self.expires_at > now else "ended"
+
     def get_absolute_url(self) -> str:
         return reverse("annotation:invite", args=[self.token])

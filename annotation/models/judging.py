@@ -168,6 +168,11 @@ class Judgment(models.Model):
         ]
         indexes = [models.Index(fields=["annotator", "judged_at"], name="judgment_annotator_judged_at")]
 
+    @property
+    def is_late(self) -> bool:
+        """Whether somebody else had the task's last slot by then. Never of gold: annotators are told what is late."""
+        return not self.is_counted and not self.task.is_gold
+
     def __str__(self) -> str:
         return f"{self.get_label_display()} by {self.annotator_id} on {self.task_id}"
 

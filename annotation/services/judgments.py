@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from math import inf
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
@@ -19,7 +20,7 @@ from annotation.services.quality import look_at
 from annotation.services.settling import settle
 from kgharvest.errors import DomainError
 
-LONGEST_TIME_S = 24 * 3600.0
+LONGEST_TIME_S = 600.0  # of active work on one statement; what is longer was somebody away
 
 
 class NotAssigned(DomainError):
@@ -73,10 +74,14 @@ def recent_judgments(annotator: Annotator, n: int) -> list[Judgment]:
 def _check(answer: Answer) -> None:
     if answer.label not in Label.values:
         raise BadAnswer(f"{answer.label!r:.40} is no label; use one of {', '.join(Label.values)}.")
-    if len(answer.comment) > LONGEST_COMMENT:
-        raise BadAnswer(f"The comment has {len(answer.comment)} characters; shorten it to {LONGEST_COMMENT}.")
-    if answer.seconds is not None and not 0 <= answer.seconds <= LONGEST_TIME_S:
+    check_comment(answer.comment)
+    if answer.seconds is not None and not 0 <= answer.seconds < inf:
         raise BadAnswer(f"{answer.seconds} seconds for one statement cannot be; leave the time out.")
+
+
+def check_comment(comment: str) -> None:
+    if len(comment) > LONGEST_COMMENT:
+        raise BadAnswer(f"The comment has {len(comment)} characters; shorten it to {LONGEST_COMMENT}.")
 
 
 def _repeated(stored: Judgment, annotator: Annotator, answer: Answer) -> Judgment:
@@ -99,7 +104,7 @@ def _store(annotator: Annotator, answer: Answer, now: datetime) -> Judgment:
         task_id=answer.task_id,
         annotator=annotator,
         label=answer.label,
-        seconds=answer.seconds,
+        seconds=None if answer.seconds is None else min(answer.seconds, LONGEST_TIME_S),
         comment=answer.comment,
         judged_at=now,
     )

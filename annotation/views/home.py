@@ -7,7 +7,8 @@ from typing import Any
 from django.http import HttpRequest
 from django.urls import reverse
 
-from annotation.models import Annotator, Round
+from annotation.models import Round
+from annotation.views.current import annotators_here
 from kgharvest.access import is_researcher
 
 
@@ -15,9 +16,7 @@ def home_context(request: HttpRequest) -> dict[str, Any]:
     """Return what rounds add to the start page."""
     if is_researcher(request.user):
         return {"n_rounds": Round.objects.visible_to(request.user).count()}
-    if not request.user.is_authenticated:
-        return {}
-    mine = Annotator.objects.filter(user=request.user, round__status=Round.Status.OPEN).select_related("round")
+    mine = annotators_here(request).filter(round__status=Round.Status.OPEN)
     return {
         "my_rounds": [
             {

@@ -1,27 +1,115 @@
-"""How a person becomes an annotator of a round."""
+"""How a person becomes an annotator of a round, and comes back to it elsewhere."""
 
 from __future__ import annotations
 
-from django.contrib import messages
-from django.contrib.auth.decorators import login_required
+from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_variables
 
-from annotation.forms import DEFAULT_INSTRUCTIONS
-from annotation.models import Round
-from annotation.services.joining import join_round
+from annotation.forms.joining import JoinForm, ReturnForm
+from annotation.instructions import instructions_html
+from annotation.models import Invite, Round
+from annotation.services.invites import InviteNotUsable, check_usable
+from annotation.services.joining import (
+    BadReturnCode,
+    annotator_of_return_code,
+    check_takes_newcomers,
+    join_round,
+    return_code,
+)
+from annotation.views.attempts import limited, no_entry
+from annotation.views.current import current_annotator, remember_guest
 from kgharvest.errors import DomainError
 
+WRONG_LINK = "Nothing is behind this link: a part of it is missing, or it was made up."
 
-@login_required
+
+@never_cache
+@limited
 def join(request: HttpRequest, token: str) -> HttpResponse:
-    round = get_object_or_404(Round.objects.exclude(status=Round.Status.DRAFT), join_token=token)
-    if request.method == "POST":
+    """The round's own link, for many people."""
+    round = Round.objects.exclude(status=Round.Status.DRAFT).filter(join_token=token).first()
+    if round is None:
+        return no_entry(request, WRONG_LINK, 404)
+    if request.user.is_anonymous and not round.takes_guests and not current_annotator(request, round.name):
+        return redirect_to_login(request.path)
+    return _enter(request, round)
+
+
+@never_cache
+@limited
+def invite(request: HttpRequest, token: str) -> HttpResponse:
+    """A link for one person, who needs no account."""
+    drafts = Invite.objects.filter(round__status=Round.Status.DRAFT)
+    invite = Invite.objects.exclude(pk__in=drafts).select_related("round").filter(token=token).first()
+    if invite is None:
+        return no_entry(request, WRONG_LINK, 404)
+    return _enter(request, invite.round, invite)
+
+
+def _enter(request: HttpRequest, round: Round, invite: Invite | None = None) -> HttpResponse:
+    if current_annotator(request, round.name):
+        return redirect("annotation:judge", round.name)
+    try:
+        check_takes_newcomers(round)
+        if invite is not None:
+            check_usable(invite, timezone.now())
+    except DomainError as refusal:
+        return no_entry(request, str(refusal), 410 if isinstance(refusal, InviteNotUsable) else 409)
+    form = JoinForm(request.POST or None)
+    if request.method == "POST" and form.is_valid():
         try:
-            join_round(round, request.user)
+            return _join(request, round, form, invite)
         except DomainError as refusal:
-            messages.error(request, str(refusal))
-        else:
-            return redirect("annotation:judge", round.name)
-    context = {"round": round, "instructions": round.instructions or DEFAULT_INSTRUCTIONS}
+            form.add_error(None, str(refusal))
+    asks_name = request.user.is_anonymous and invite is None
+    context = {"round": round, "form": form, "asks_name": asks_name, "is_invited": invite is not None}
+    context["instructions"] = instructions_html(round)
     return render(request, "annotation/join.html", context)
+
+
+def _join(request: HttpRequest, round: Round, form: JoinForm, invite: Invite | None) -> HttpResponse:
+    user = None if request.user.is_anonymous else request.user
+    asked = form.cleaned_data
+    annotator = join_round(round, user, name=asked["name"], agrees=asked["agrees"], invite=invite)
+    if annotator.user_id:
+        return redirect("annotation:judge", round.name)
+    remember_guest(request, annotator)
+    return redirect("annotation:device", round.name)
+
+
+@never_cache
+@sensitive_variables("code")
+def device(request: HttpRequest, name: str) -> HttpResponse:
+    """Show how to go on elsewhere: a guest's return link and code."""
+    annotator = current_annotator(request, name)
+    if annotator is None:
+        return redirect("annotation:come_back")
+    code = None if annotator.user_id else return_code(annotator)
+    link = code and request.build_absolute_uri(reverse("annotation:come_back", args=[code]))
+    return render(request, "annotation/device.html", {"annotator": annotator, "code": code, "link": link})
+
+
+@never_cache
+@limited
+@sensitive_variables("code")
+def come_back(request: HttpRequest, code: str = "") -> HttpResponse:
+    """Let a guest go on with a return code. Following the link asks first, so that fetching it changes nothing."""
+    form = ReturnForm(request.POST or None, initial={"code": code})
+    asked = form.cleaned_data["code"] if form.is_valid() else code
+    if not asked:
+        return render(request, "annotation/come_back.html", {"form": form})
+    try:
+        annotator = annotator_of_return_code(asked)
+    except BadReturnCode as refusal:
+        form = ReturnForm({"code": asked})
+        form.add_error("code", str(refusal))
+        return render(request, "annotation/come_back.html", {"form": form}, status=404)
+    if request.method == "POST":
+        remember_guest(request, annotator)
+        return redirect("annotation:judge", annotator.round.name)
+    return render(request, "annotation/come_back.html", {"form": form, "annotator": annotator})

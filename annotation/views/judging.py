@@ -1,111 +1,228 @@
-"""The pages on which annotators judge."""
+"""The pages on which annotators judge, and their JSON.
+
+What is sent here must tell nothing about LM, setting, score, gold or what others said. Every address works as a plain
+form and, asked for JSON, for scripts; both take the same fields.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
-from uuid import uuid4
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
-from django.core.exceptions import BadRequest, ValidationError
+from django.core.exceptions import ValidationError
+from django.forms import Form
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.utils import timezone
+from django.utils.http import urlencode
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_http_methods, require_POST
 
-from annotation.forms import DEFAULT_INSTRUCTIONS, AnswerForm
-from annotation.models import Annotator, Judgment, JudgmentTask, Label
-from annotation.services.assignment import RoundNotOpen, next_batch
-from annotation.services.judgments import recent_judgments, submit_judgment
+from annotation.forms.judging import AnswerForm, LayoutForm, ReportForm, TaskForm
+from annotation.models import Annotator, Judgment
+from annotation.services.assignment import RoundNotOpen, TrainingFirst, next_batch
+from annotation.services.joining import choose_layout
+from annotation.services.judgments import BadAnswer, submit_judgment
+from annotation.services.skipping import report_statement, skip_task, take_up_skipped
+from annotation.views.current import current_annotator
+from annotation.views.statements import Drafts, show_statements, statement_of
 from kgharvest.errors import DomainError
 
-N_RECENT = 5
+LARGEST_PAGE = 100  # statements, as batch_size has it
+NOT_JOINED = "Nobody who judges this round is known here; come back with your link or log in, and reload the page."
+NOT_NOW = (RoundNotOpen, TrainingFirst)  # nothing can be judged, so there are no statements to show either
 
 
-@never_cache
-@login_required
-@require_http_methods(["GET", "POST"])
-def judge(request: HttpRequest, name: str) -> HttpResponse:
-    """The judging page and its JSON. What is sent here must tell nothing about LM, setting, score or gold."""
-    mine = Annotator.objects.select_related("round")
-    annotator = get_object_or_404(mine, round__name=name, user=request.user)
+def by_annotator(view: Callable[[HttpRequest, Annotator], HttpResponse]) -> Callable[..., HttpResponse]:
+    """Call `view(request, annotator)` for whoever judges in the round of that name here; tell refusals in words."""
+
+    @never_cache
+    @wraps(view)
+    def judged(request: HttpRequest, name: str) -> HttpResponse:
+        annotator = current_annotator(request, name)
+        if annotator is None:
+            return _not_joined(request)
+        try:
+            return _with_refusals(view, request, annotator)
+        except NOT_NOW as refusal:
+            return _not_now(request, annotator, refusal)
+
+    return judged
+
+
+def _with_refusals(view: Callable[..., HttpResponse], request: HttpRequest, annotator: Annotator) -> HttpResponse:
     try:
-        return take_answer(request, annotator) if request.method == "POST" else show_statements(request, annotator)
-    except RoundNotOpen as refusal:
-        if wants_json(request):
-            return refused(refusal)
-        context = {"round": annotator.round, "refusal": refusal}
-        return render(request, "annotation/not_open.html", context, status=409)
+        return view(request, annotator)
+    except NOT_NOW:
+        raise
     except DomainError as refusal:
         if wants_json(request):
-            return refused(refusal)
+            return _json_refusal(refusal)
         messages.error(request, str(refusal))
-        return redirect("annotation:judge", name)
+        return show_statements(request, annotator, drafts=_draft(request), status=409)
+
+
+def _not_joined(request: HttpRequest) -> HttpResponse:
+    if request.user.is_authenticated:
+        raise Http404("No round that you have joined.")
+    if wants_json(request):
+        return JsonResponse({"error": {"code": "NotJoined", "message": NOT_JOINED}}, status=403)
+    return redirect(reverse("annotation:come_back") + "?" + urlencode({"next": request.path}))
+
+
+def _not_now(request: HttpRequest, annotator: Annotator, refusal: DomainError) -> HttpResponse:
+    if wants_json(request):
+        return _json_refusal(refusal)
+    context = {"round": annotator.round, "refusal": refusal}
+    return render(request, "annotation/not_open.html", context, status=409)
+
+
+def _json_refusal(refusal: DomainError) -> JsonResponse:
+    return JsonResponse({"error": {"code": refusal.code, "message": str(refusal)}}, status=409)
+
+
+def _invalid(request: HttpRequest, annotator: Annotator, form: Form) -> HttpResponse:
+    if wants_json(request):
+        error = {"code": "Invalid", "message": "The answer is not valid.", "fields": form.errors}
+        return JsonResponse({"error": error}, status=400)
+    messages.error(request, f"That was not valid, nothing was stored of it. {_in_words(form)}")
+    return show_statements(request, annotator, drafts=_draft(request), status=400)
+
+
+def _in_words(form: Form) -> str:
+    return " ".join(f"{name}: {error}" for name, errors in form.errors.items() for error in errors)
+
+
+def _draft(request: HttpRequest) -> Drafts:
+    """Return what was typed beside a refused answer, so that the page shows it again."""
+    return {request.POST.get("task", ""): {"comment": request.POST.get("comment", "")}}
 
 
 def wants_json(request: HttpRequest) -> bool:
     return request.get_preferred_type(["text/html", "application/json"]) == "application/json"
 
 
-def refused(refusal: DomainError) -> JsonResponse:
-    return JsonResponse({"error": {"code": refusal.code, "message": str(refusal)}}, status=409)
+def _done(request: HttpRequest, annotator: Annotator, **reply: Any) -> HttpResponse:
+    return JsonResponse(reply) if wants_json(request) else redirect("annotation:judge", annotator.round.name)
 
 
-def take_answer(request: HttpRequest, annotator: Annotator) -> HttpResponse:
+@require_http_methods(["GET", "POST"])
+@by_annotator
+def judge(request: HttpRequest, annotator: Annotator) -> HttpResponse:
+    """Show the next statements, or take the answer to one; `?task=` returns to one that this annotator has judged."""
+    if request.method == "POST":
+        return _take_answer(request, annotator)
+    if wants_json(request):
+        return JsonResponse({"tasks": [statement_of(task) for task in next_batch(annotator, timezone.now())]})
+    given = _earlier_judgment(annotator, request.GET["task"]) if "task" in request.GET else None
+    return show_statements(request, annotator, given)
+
+
+def _take_answer(request: HttpRequest, annotator: Annotator) -> HttpResponse:
     form = AnswerForm(request.POST)
     if not form.is_valid():
-        if not wants_json(request):
-            raise BadRequest("The answer is not valid; reload the page and answer again.")
-        error = {"code": "Invalid", "message": "The answer is not valid.", "fields": form.errors}
-        return JsonResponse({"error": error}, status=400)
+        return _invalid(request, annotator, form)
     judgment = submit_judgment(annotator, form.answer(), timezone.now())
-    if wants_json(request):
-        return JsonResponse({"stored": str(judgment.pk)})
-    return redirect("annotation:judge", annotator.round.name)
+    return _done(request, annotator, stored=str(judgment.pk), late=judgment.is_late)
 
 
-def show_statements(request: HttpRequest, annotator: Annotator) -> HttpResponse:
-    """Show one statement, or send the next ones as JSON; `?task=` returns to one that this annotator has judged."""
-    tasks = next_batch(annotator, timezone.now())
-    if wants_json(request):
-        return JsonResponse({"tasks": [statement_of(task) for task in tasks]})
-    annotator.refresh_from_db(fields=["n_judged"])
-    statements = [statement_of(task) for task in tasks]
-    recent = recent_judgments(annotator, N_RECENT)
-    given = None
-    if "task" in request.GET:
-        given = earlier_judgment(annotator, request.GET["task"])
-        statements.insert(0, answered_statement(given))
-        recent = [judgment for judgment in recent if judgment != given]
-    context = {
-        "round": annotator.round,
-        "annotator": annotator,
-        "instructions": annotator.round.instructions or DEFAULT_INSTRUCTIONS,
-        "labels": Label,
-        "client_uuid": uuid4(),
-        "statements": statements,
-        "given": given,
-        "recent": recent,
-        "earlier": [answered_statement(judgment) for judgment in reversed(recent)],
-        "n_left": max(annotator.round.n_tasks - annotator.n_judged, len(tasks)),
-    }
-    return render(request, "annotation/judge.html", context)
-
-
-def statement_of(task: JudgmentTask) -> dict[str, Any]:
-    """Return all that an annotator's browser learns about a task."""
-    return {"task": task.pk, "parts": task.parts}
-
-
-def answered_statement(judgment: Judgment) -> dict[str, Any]:
-    return statement_of(judgment.task) | {"label": judgment.label}
-
-
-def earlier_judgment(annotator: Annotator, task_id: str) -> Judgment:
+def _earlier_judgment(annotator: Annotator, task_id: str) -> Judgment:
     try:
-        pk = AnswerForm.base_fields["task"].clean(task_id)
+        pk = TaskForm.base_fields["task"].clean(task_id)
     except ValidationError:
         raise Http404("That is no statement.") from None
     mine = Judgment.objects.current().filter(annotator=annotator).select_related("task")
     return get_object_or_404(mine, task=pk)
+
+
+@require_POST
+@by_annotator
+def judge_page(request: HttpRequest, annotator: Annotator) -> HttpResponse:
+    """Take a page of statements that was sent as a plain form, answered or not."""
+    refused = _store_rows(request, annotator)
+    n_unanswered = sum(not request.POST.get(f"{row}-label") for row in _rows(request))
+    if n_unanswered:
+        are = "statement is" if n_unanswered == 1 else "statements are"
+        messages.warning(request, f"{n_unanswered} {are} unanswered; everything else is stored.")
+    if refused:
+        return show_statements(request, annotator, drafts=refused, status=409)
+    return redirect("annotation:judge", annotator.round.name)
+
+
+def _rows(request: HttpRequest) -> list[str]:
+    return request.POST.getlist("row")[:LARGEST_PAGE]
+
+
+def _store_rows(request: HttpRequest, annotator: Annotator) -> dict[str, dict[str, str]]:
+    """Store the answered rows of a page; return those that were refused as drafts, with a message for each reason."""
+    refused = {}
+    for row in _rows(request):
+        if not request.POST.get(f"{row}-label"):
+            continue
+        try:
+            _store_row(AnswerForm(request.POST, prefix=row), annotator)
+        except NOT_NOW:
+            raise
+        except DomainError as refusal:
+            messages.error(request, str(refusal))
+            refused[row] = {name: request.POST.get(f"{row}-{name}", "") for name in ("label", "comment")}
+    return refused
+
+
+def _store_row(form: AnswerForm, annotator: Annotator) -> None:
+    if not form.is_valid():
+        raise BadAnswer(f"One answer was not valid. {_in_words(form)}")
+    submit_judgment(annotator, form.answer(), timezone.now())
+
+
+@require_POST
+@by_annotator
+def judge_skip(request: HttpRequest, annotator: Annotator) -> HttpResponse:
+    _store_rows(request, annotator)
+    form = TaskForm(request.POST)
+    if not form.is_valid():
+        return _invalid(request, annotator, form)
+    skip_task(annotator, form.cleaned_data["task"])
+    return _done(request, annotator, skipped=form.cleaned_data["task"])
+
+
+@require_POST
+@by_annotator
+def judge_skipped(request: HttpRequest, annotator: Annotator) -> HttpResponse:
+    """Hand out what was skipped, once more."""
+    take_up_skipped(annotator)
+    return redirect("annotation:judge", annotator.round.name)
+
+
+@require_POST
+@by_annotator
+def judge_report(request: HttpRequest, annotator: Annotator) -> HttpResponse:
+    """Take a report of a broken statement; without a reason, ask for it."""
+    _store_rows(request, annotator)
+    task_form = TaskForm(request.POST)
+    if not task_form.is_valid():
+        return _invalid(request, annotator, task_form)
+    is_asked = "report-reason" in request.POST or "report-comment" in request.POST
+    form = ReportForm(request.POST if is_asked else None, prefix="report")
+    if form.is_valid():
+        asked = form.cleaned_data
+        task = task_form.cleaned_data["task"]
+        report_statement(annotator, task, asked["reason"], asked["comment"], timezone.now())
+        messages.success(request, "Thank you, the researchers will see your report. You can still answer or skip.")
+        return _done(request, annotator, reported=task)
+    if wants_json(request):
+        return _invalid(request, annotator, form)
+    task = get_object_or_404(annotator.round.tasks.filter(assignments__annotator=annotator), pk=request.POST["task"])
+    return render(request, "annotation/report.html", {"round": annotator.round, "task": task, "report_form": form})
+
+
+@require_POST
+@by_annotator
+def judge_layout(request: HttpRequest, annotator: Annotator) -> HttpResponse:
+    form = LayoutForm(request.POST)
+    if form.is_valid():
+        choose_layout(annotator, form.cleaned_data["layout"])
+    return redirect("annotation:judge", annotator.round.name)

@@ -1,0 +1,30 @@
+"""Who is judging: the account that is logged in, or the guests that this browser joined as."""
+
+from __future__ import annotations
+
+from django.db.models import F, Q, QuerySet
+from django.http import HttpRequest
+
+from annotation.models import Annotator
+
+GUESTS = "guests"  # in the session: {id of the round: id of the annotator}
+
+
+def annotators_here(request: HttpRequest) -> QuerySet[Annotator]:
+    """Return whom this browser judges as, one per round and account or guest."""
+    mine = Q(pk__in=request.session.get(GUESTS, {}).values(), user=None)
+    if request.user.is_authenticated:
+        mine |= Q(user=request.user)
+    return Annotator.objects.filter(mine).select_related("round")
+
+
+def current_annotator(request: HttpRequest, round_name: str) -> Annotator | None:
+    """Return who judges in this round here; an account goes before a guest."""
+    here = annotators_here(request).filter(round__name=round_name)
+    return here.order_by(F("user").asc(nulls_last=True)).first()
+
+
+def remember_guest(request: HttpRequest, annotator: Annotator) -> None:
+    """Let this browser judge as a guest of one round from now on."""
+    request.session.cycle_key()  # whoever knew the session before does not come along
+    request.session[GUESTS] = {**request.session.get(GUESTS, {}), str(annotator.round_id): annotator.pk}

@@ -1,0 +1,69 @@
+"""What an annotator's page shows: the next statements in either layout, the last answers, and what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import uuid4
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+
+from annotation.forms.judging import ReportForm
+from annotation.instructions import instructions_html
+from annotation.models import Annotator, Judgment, JudgmentTask, Label, Layout
+from annotation.services.assignment import next_batch
+from annotation.services.judgments import LONGEST_COMMENT, recent_judgments
+from annotation.services.skipping import n_skipped
+
+N_RECENT = 5
+
+Drafts = Mapping[str, Mapping[str, str]]  # what was sent of a statement and refused, by the task's id
+
+
+def show_statements(
+    request: HttpRequest,
+    annotator: Annotator,
+    given: Judgment | None = None,
+    drafts: Drafts | None = None,
+    status: int = 200,
+) -> HttpResponse:
+    """Show the statements in hand; one that was judged before, `given`, comes alone or first."""
+    tasks = next_batch(annotator, timezone.now())
+    annotator.refresh_from_db(fields=["n_judged"])
+    layout = Layout.ONE if given else annotator.layout or annotator.round.layout
+    statements = [answered_statement(given)] if given else []
+    statements += [statement_of(task) for task in tasks]
+    recent = [judgment for judgment in recent_judgments(annotator, N_RECENT) if judgment != given]
+    context = {
+        "round": annotator.round,
+        "annotator": annotator,
+        "instructions": instructions_html(annotator.round),
+        "labels": Label,
+        "report_form": ReportForm(prefix="report"),
+        "longest_comment": LONGEST_COMMENT,
+        "statements": statements,
+        "rows": [_row(statement, drafts or {}) for statement in statements],
+        "given": given,
+        "recent": recent,
+        "earlier": [answered_statement(judgment) for judgment in reversed(recent)],
+        "n_left": max(annotator.round.n_tasks - annotator.n_judged, len(tasks)),
+        "n_skipped": 0 if tasks else n_skipped(annotator),
+    }
+    name = "annotation/judge_page.html" if layout == Layout.PAGE else "annotation/judge.html"
+    return render(request, name if statements else "annotation/judge_done.html", context, status=status)
+
+
+def statement_of(task: JudgmentTask) -> dict[str, Any]:
+    """Return all that an annotator's browser learns about a task."""
+    return {"task": task.pk, "parts": task.parts}
+
+
+def answered_statement(judgment: Judgment) -> dict[str, Any]:
+    return statement_of(judgment.task) | {"label": judgment.label, "comment": judgment.comment}
+
+
+def _row(statement: dict[str, Any], drafts: Drafts) -> dict[str, Any]:
+    """Return a statement as a form shows it, with a UUID for the answer."""
+    return {"client_uuid": uuid4(), **statement, **drafts.get(str(statement["task"]), {})}
