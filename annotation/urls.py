@@ -5,7 +5,18 @@ from django.urls import path
 from annotation.services.exclusion import reinstate_annotator
 from annotation.services.quality import pause_annotator, resume_annotator
 from annotation.services.rounds import pause_round, reopen_round
-from annotation.views import adjudication, annotators, drafts, gold, invites, joining, judging, progress, rounds, statements
+from annotation.views import (
+    adjudication,
+    annotators,
+    drafts,
+    gold,
+    invites,
+    joining,
+    judging,
+    progress,
+    rounds,
+    statements,
+)
 
 app_name = "annotation"
 
@@ -57,6 +68,7 @@ urlpatterns = [
     path("rounds/<slug:name>/judge/skip/", judging.judge_skip, name="judge_skip"),
     path("rounds/<slug:name>/judge/skipped/", judging.judge_skipped, name="judge_skipped"),
     path("rounds/<slug:name>/judge/report/", judging.judge_report, name="judge_report"),
+    path("rounds/<slug:name>/judge/instructions/", judging.judge_instructions, name="judge_instructions"),
     path("rounds/<slug:name>/judge/layout/", judging.judge_layout, name="judge_layout"),
     path("rounds/<slug:name>/device/", joining.device, name="device"),
     path("join/<str:token>/", joining.join, name="join"),

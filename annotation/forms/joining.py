@@ -6,7 +6,7 @@ from django import forms
 
 
 class JoinForm(forms.Form):
-    """name: asked of guests only."""
+    """A name is asked of guests who have no invite."""
 
     name = forms.CharField(
         label="Your name or code",
@@ -16,6 +16,10 @@ class JoinForm(forms.Form):
         help_text="As you were told by whoever sent you the link. Only the researchers see it.",
     )
     agrees = forms.BooleanField(label="I have read this and agree", required=False)
+
+    def __init__(self, *args, asks_name: bool, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.fields["name"].required = asks_name
 
 
 class ReturnForm(forms.Form):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from django import forms
 
-from annotation.models import Label, Layout, StatementReport
-from annotation.services.judgments import LONGEST_COMMENT, Answer
+from annotation.models import LONGEST_COMMENT, Label, Layout, StatementReport
+from annotation.services.judgments import Answer
 
 LARGEST_ID = 2**63 - 1
 

@@ -106,7 +106,7 @@ class Assignment(models.Model):
         return f"{self.task_id} for {self.annotator_id}: {self.status}"
 
 
-LONGEST_COMMENT = 2000  # characters
+LONGEST_COMMENT = 1000  # characters
 
 
 class Label(models.TextChoices):

@@ -12,9 +12,9 @@ from django.utils import timezone
 
 from annotation.forms.judging import ReportForm
 from annotation.instructions import instructions_html
-from annotation.models import Annotator, Judgment, JudgmentTask, Label, Layout
+from annotation.models import LONGEST_COMMENT, Annotator, Judgment, JudgmentTask, Label, Layout
 from annotation.services.assignment import next_batch
-from annotation.services.judgments import LONGEST_COMMENT, recent_judgments
+from annotation.services.judgments import recent_judgments
 from annotation.services.skipping import n_skipped
 
 N_RECENT = 5

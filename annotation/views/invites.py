@@ -11,7 +11,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 
-from annotation.forms.rounds import InvitesForm
+from annotation.forms.invites import InvitesForm
 from annotation.models import Invite, Round
 from annotation.services.invites import make_invites, revoke_invites
 from kgharvest.access import researcher_required

@@ -11,7 +11,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_variables
 
 from annotation.forms.joining import JoinForm, ReturnForm
-from annotation.instructions import instructions_html
+from annotation.instructions import instructions_html, markdown_html
 from annotation.models import Invite, Round
 from annotation.services.invites import InviteNotUsable, check_usable
 from annotation.services.joining import (
@@ -60,15 +60,15 @@ def _enter(request: HttpRequest, round: Round, invite: Invite | None = None) -> 
             check_usable(invite, timezone.now())
     except DomainError as refusal:
         return no_entry(request, str(refusal), 410 if isinstance(refusal, InviteNotUsable) else 409)
-    form = JoinForm(request.POST or None)
-    if request.method == "POST" and form.is_valid():
+    asks_name = request.user.is_anonymous and invite is None
+    form = JoinForm(request.POST if request.method == "POST" else None, asks_name=asks_name)
+    if form.is_valid():
         try:
             return _join(request, round, form, invite)
         except DomainError as refusal:
             form.add_error(None, str(refusal))
-    asks_name = request.user.is_anonymous and invite is None
-    context = {"round": round, "form": form, "asks_name": asks_name, "is_invited": invite is not None}
-    context["instructions"] = instructions_html(round)
+    context = {"round": round, "form": form, "asks_name": asks_name}
+    context |= {"instructions": instructions_html(round), "consent": markdown_html(round.consent)}
     return render(request, "annotation/join.html", context)
 
 
@@ -99,10 +99,10 @@ def device(request: HttpRequest, name: str) -> HttpResponse:
 @sensitive_variables("code")
 def come_back(request: HttpRequest, code: str = "") -> HttpResponse:
     """Let a guest go on with a return code. Following the link asks first, so that fetching it changes nothing."""
-    form = ReturnForm(request.POST or None, initial={"code": code})
+    form = ReturnForm(request.POST if request.method == "POST" else None, initial={"code": code})
     asked = form.cleaned_data["code"] if form.is_valid() else code
     if not asked:
-        return render(request, "annotation/come_back.html", {"form": form})
+        return render(request, "annotation/come_back.html", {"form": form, "next": request.GET.get("next", "")})
     try:
         annotator = annotator_of_return_code(asked)
     except BadReturnCode as refusal:

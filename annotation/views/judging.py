@@ -22,13 +22,14 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
 from annotation.forms.judging import AnswerForm, LayoutForm, ReportForm, TaskForm
+from annotation.instructions import instructions_html
 from annotation.models import Annotator, Judgment
 from annotation.services.assignment import RoundNotOpen, TrainingFirst, next_batch
 from annotation.services.joining import choose_layout
 from annotation.services.judgments import BadAnswer, submit_judgment
 from annotation.services.skipping import report_statement, skip_task, take_up_skipped
 from annotation.views.current import current_annotator
-from annotation.views.statements import Drafts, show_statements, statement_of
+from annotation.views.in_hand import Drafts, show_statements, statement_of
 from kgharvest.errors import DomainError
 
 LARGEST_PAGE = 100  # statements, as batch_size has it
@@ -76,7 +77,7 @@ def _not_joined(request: HttpRequest) -> HttpResponse:
 def _not_now(request: HttpRequest, annotator: Annotator, refusal: DomainError) -> HttpResponse:
     if wants_json(request):
         return _json_refusal(refusal)
-    context = {"round": annotator.round, "refusal": refusal}
+    context = {"round": annotator.round, "annotator": annotator, "refusal": refusal}
     return render(request, "annotation/not_open.html", context, status=409)
 
 
@@ -211,12 +212,23 @@ def judge_report(request: HttpRequest, annotator: Annotator) -> HttpResponse:
         asked = form.cleaned_data
         task = task_form.cleaned_data["task"]
         report_statement(annotator, task, asked["reason"], asked["comment"], timezone.now())
-        messages.success(request, "Thank you, the researchers will see your report. You can still answer or skip.")
+        if not wants_json(request):
+            messages.success(request, "Thank you, the researchers will see your report. You can still answer or skip.")
         return _done(request, annotator, reported=task)
     if wants_json(request):
         return _invalid(request, annotator, form)
     task = get_object_or_404(annotator.round.tasks.filter(assignments__annotator=annotator), pk=request.POST["task"])
     return render(request, "annotation/report.html", {"round": annotator.round, "task": task, "report_form": form})
+
+
+@by_annotator
+def judge_instructions(request: HttpRequest, annotator: Annotator) -> HttpResponse:
+    """Show the instructions, with what they say about the relation of `?task=`."""
+    form = TaskForm(request.GET)
+    mine = annotator.round.tasks.filter(assignments__annotator=annotator).select_related("knowledge_tuple__relation")
+    task = mine.filter(pk=form.cleaned_data["task"]).first() if form.is_valid() else None
+    shown = instructions_html(annotator.round, task and task.knowledge_tuple.relation)
+    return render(request, "annotation/instructions.html", {"round": annotator.round, "instructions": shown})
 
 
 @require_POST

@@ -83,7 +83,7 @@ def test_a_bad_line_is_named(line, where, reason):
 def test_a_comment_has_an_end():
     [fault] = rows_of(f"{HEADING},comment\ncan,{DOG},ann,True,{'x' * 10_000}\n")
 
-    assert fault == BadEntry("line 2, comment", "has 10000 characters; shorten it to 2000")
+    assert fault == BadEntry("line 2, comment", "has 10000 characters; shorten it to 1000")
 
 
 def test_a_column_that_comes_twice_is_named():

@@ -201,8 +201,9 @@ def test_the_start_page_lists_the_rounds_one_has_joined(annotator_client):
 
 def test_without_scripts_the_form_stores_an_answer_and_comes_back(annotator_client, own_round):
     page = annotator_client.get(judge_url(own_round))
-    task = own_round.tasks.get(pk=page.context["statements"][0]["task"])
-    asked = answer_to(task, client_uuid=page.context["client_uuid"], seconds="")
+    row = page.context["rows"][0]
+    task = own_round.tasks.get(pk=row["task"])
+    asked = answer_to(task, client_uuid=row["client_uuid"], seconds="")
 
     response = annotator_client.post(judge_url(own_round), asked)
 
@@ -216,7 +217,7 @@ def test_the_script_stores_an_answer_twice_and_it_is_one(annotator_client, annot
 
     replies = [annotator_client.post(judge_url(own_round), asked, **JSON).json() for _ in range(2)]
 
-    assert replies == [{"stored": str(asked["client_uuid"])}] * 2
+    assert replies == [{"stored": str(asked["client_uuid"]), "late": False}] * 2
     assert Judgment.objects.get().seconds == 2.5
 
 
@@ -234,7 +235,8 @@ def test_an_earlier_answer_can_be_changed_without_scripts(annotator_client, anno
     page = annotator_client.get(judge_url(own_round), {"task": task.pk})
     annotator_client.post(judge_url(own_round), answer_to(task, "false"))
 
-    assert page.context["statements"][0] == {"task": task.pk, "parts": task.parts, "label": "true"}
+    given = {"task": task.pk, "parts": task.parts, "label": "true", "comment": ""}
+    assert page.context["statements"][0] == given
     assert Judgment.objects.current().get().label == "false"
 
 

@@ -1,24 +1,27 @@
-"""Judging in a real browser: one key per statement, nothing lost, and at its end a report."""
+"""Judging in a real browser, in both layouts: one key per statement, nothing lost, and at its end a report."""
 
 import pytest
 from playwright.sync_api import expect
 
-from annotation.models import Judgment, Label
+from annotation.models import Assignment, Judgment, Label, Layout, StatementReport
 from tests import factories
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 TUPLES = [("vaccine", "measles"), ("seat belt", "injury"), ("umbrella", "sunrise"), ("lock", "theft")]
+T, F, U = Label.TRUE, Label.FALSE, Label.UNJUDGEABLE
 
 
-def join(page, round) -> None:
+def join(page, round, has_scripts=True) -> None:
     page.goto(f"/join/{round.join_token}/")
     page.get_by_role("main").get_by_role("button").click()
-    page.wait_for_url("**/judge/")  # and for its script: keys pressed before are lost
+    page.wait_for_url("**/judge/")
+    if has_scripts:  # keys pressed before are lost
+        expect_saved(page)
 
 
 def answer_with(page, keys: str) -> None:
-    """Give one answer per key, each to a statement of its own, and wait until the server has them all."""
+    """Give one answer per key, each to a statement of its own."""
     for key in keys:
         statement = page.locator("#statement").inner_text()
         page.keyboard.press(key)
@@ -29,8 +32,22 @@ def expect_the_end(page) -> None:
     expect(page.get_by_role("heading", name="Nothing is left for you")).to_be_visible()
 
 
+def expect_saved(page) -> None:
+    expect(page.get_by_text("Saved", exact=True)).to_be_visible()
+
+
 def labels_of(user) -> list[str]:
     return sorted(Judgment.objects.counted().filter(annotator__user=user).values_list("label", flat=True))
+
+
+def focused_row(page) -> int:
+    """Return which row of the page has the focus, from 1; 0 for none."""
+    return page.evaluate(
+        "[...document.querySelectorAll('[data-row]')].indexOf(document.activeElement.closest('[data-row]')) + 1"
+    )
+
+
+# -- one at a time -----------------------------------------------------------------------------------------------------
 
 
 def test_three_annotators_with_one_key_per_statement_reach_the_report(visit):
@@ -64,41 +81,231 @@ def test_the_keyboard_alone_is_enough_on_a_narrow_screen(visit):
     answer_with(page, "fu2t")
     expect_the_end(page)
 
-    assert labels_of(user) == [Label.FALSE, Label.FALSE, Label.TRUE, Label.UNJUDGEABLE]
+    assert labels_of(user) == [F, F, T, U]
 
 
-def test_without_scripts_every_answer_is_a_plain_form(visit):
+def test_a_comment_goes_with_its_answer(visit):
+    page = visit(factories.make_user()).page
+    join(page, factories.make_round(TUPLES, name="pilot"))
+
+    page.keyboard.press("c")
+    page.keyboard.type("true of tuft")  # keys that would answer
+    page.keyboard.press("Escape")
+    answer_with(page, "tf")
+    expect_saved(page)
+
+    assert sorted(Judgment.objects.values_list("label", "comment")) == [(F, ""), (T, "true of tuft")]
+
+
+def test_a_skipped_statement_comes_back_when_one_asks_for_it(visit):
     user = factories.make_user()
-    round = factories.make_round(TUPLES[:2], name="pilot")
-    page = visit(user, java_script_enabled=False).page
-    join(page, round)
+    page = visit(user).page
+    join(page, factories.make_round(TUPLES, name="pilot"))
 
-    page.get_by_role("button", name="True").click()
-    page.get_by_role("button", name="Unjudgeable").click()
+    answer_with(page, "sttt")
+    page.get_by_role("button", name="Judge it now").click()
+    expect_saved(page)  # and with it the script
+    page.keyboard.press("f")
     expect_the_end(page)
 
-    assert labels_of(user) == [Label.TRUE, Label.UNJUDGEABLE]
+    assert labels_of(user) == [F, T, T, T]
 
 
-def test_an_answer_survives_a_server_that_is_away(visit):
-    user = factories.make_user()
-    round = factories.make_round(TUPLES, name="pilot")
-    page = visit(user).page
-    join(page, round)
+def test_a_broken_statement_is_reported_by_keyboard(visit):
+    page = visit(factories.make_user()).page
+    join(page, factories.make_round(TUPLES, name="pilot"))
 
-    page.context.set_offline(True)
-    answer_with(page, "tf")
-    expect(page.get_by_text("Not saved yet")).to_be_visible()
-    page.context.set_offline(False)
-    expect(page.get_by_text("Saved", exact=True)).to_be_visible()
+    page.keyboard.press("r")
+    page.get_by_label("not a readable sentence").check()
+    page.get_by_label("In your words").fill("What is it?")
+    page.get_by_role("button", name="Send report").click()
+    expect_saved(page)
 
-    assert labels_of(user) == [Label.FALSE, Label.TRUE]
+    assert StatementReport.objects.values_list("reason", "comment").get() == ("unreadable", "What is it?")
 
 
 def test_the_answer_buttons_lie_under_the_thumb_on_a_phone(visit):
     page = visit(factories.make_user(), width=360).page
     join(page, factories.make_round(TUPLES, name="pilot"))
 
-    boxes = [button.bounding_box() for button in page.locator(".answers button").all()]
+    boxes = [button.bounding_box() for button in page.locator(".answer").all()]
 
     assert [box for box in boxes if box["height"] < 44 or box["y"] + box["height"] > 800 or box["y"] < 600] == []
+
+
+# -- a page of statements ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_a_page_is_judged_with_the_keyboard_alone(visit, width):
+    user = factories.make_user()
+    page = visit(user, width=width).page
+    join(page, factories.make_round(TUPLES, name="pilot", layout=Layout.PAGE))
+
+    expect(page.get_by_text("0 of 4 on this page, 4 left")).to_be_visible()
+    page.keyboard.press("t")
+    assert focused_row(page) == 2
+    page.keyboard.press("j")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("3")
+    assert focused_row(page) == 2
+    page.keyboard.press("Backspace")
+    assert focused_row(page) == 4
+    page.keyboard.press("f")
+    page.keyboard.press("t")
+    page.locator("[data-submit]").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("1 unanswered: 3").last).to_be_visible()
+    assert focused_row(page) == 3
+    page.keyboard.press("f")
+    expect(page.get_by_text("4 of 4 on this page, 0 left")).to_be_visible()
+    page.keyboard.press("Enter")
+    expect_the_end(page)
+
+    assert labels_of(user) == [F, F, T, T]
+
+
+def test_an_answer_is_saved_before_the_page_is_submitted(visit):
+    user = factories.make_user()
+    page = visit(user).page
+    join(page, factories.make_round(TUPLES, name="pilot", layout=Layout.PAGE))
+
+    page.get_by_role("radio", name="False").nth(1).check()
+    expect(page.get_by_text("1 of 4 on this page")).to_be_visible()
+    expect_saved(page)
+
+    assert labels_of(user) == [F]
+
+
+def test_the_layout_is_the_annotators_choice(visit):
+    page = visit(factories.make_user()).page
+    round = factories.make_round(TUPLES, name="pilot")
+    join(page, round)
+
+    page.get_by_role("button", name="Page of statements").click()
+    expect(page.locator("[data-row]")).to_have_count(4)
+    page.goto(f"/rounds/{round.name}/judge/")
+
+    expect(page.locator("[data-row]")).to_have_count(4)
+
+
+# -- without scripts ---------------------------------------------------------------------------------------------------
+
+
+def test_without_scripts_every_answer_is_a_plain_form(visit):
+    user = factories.make_user()
+    page = visit(user, java_script_enabled=False).page
+    join(page, factories.make_round(TUPLES[:3], name="pilot"), has_scripts=False)
+
+    page.get_by_role("button", name="True").click()
+    page.get_by_role("button", name="Skip").click()
+    page.locator("summary").click()
+    page.get_by_label("Comment").fill("Who knows?")
+    page.get_by_role("button", name="Unjudgeable").click()
+    page.get_by_role("button", name="Judge it now").click()
+    page.get_by_role("button", name="Report").click()
+    page.get_by_label("Something else").check()
+    page.get_by_role("button", name="Send report").click()
+    page.get_by_role("button", name="False").click()
+    expect_the_end(page)
+
+    assert labels_of(user) == [F, T, U]
+    assert Judgment.objects.filter(comment="Who knows?").count() == StatementReport.objects.count() == 1
+
+
+def test_without_scripts_a_page_is_one_form_that_says_what_is_unanswered(visit):
+    user = factories.make_user()
+    page = visit(user, java_script_enabled=False).page
+    join(page, factories.make_round(TUPLES, name="pilot", layout=Layout.PAGE), has_scripts=False)
+
+    page.get_by_role("radio", name="True").first.check()
+    page.get_by_role("radio", name="False").nth(1).check()
+    page.get_by_role("button", name="Skip").nth(2).click()  # keeps what was answered above
+    expect(page.locator("[data-row]")).to_have_count(1)
+    page.get_by_role("button", name="Submit page").click()
+    expect(page.get_by_text("1 statement is unanswered")).to_be_visible()
+    page.get_by_role("radio", name="Unjudgeable").first.check()
+    page.get_by_role("button", name="Submit page").click()
+    expect(page.get_by_role("heading", name="Only what you skipped is left")).to_be_visible()
+
+    assert labels_of(user) == [F, T, U]
+
+
+# -- offline -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", Layout.values)
+def test_answers_given_offline_survive_a_reload_and_are_saved_once(visit, layout):
+    user = factories.make_user()
+    round = factories.make_round(TUPLES, name="pilot", layout=layout)
+    page = visit(user).page
+    join(page, round)
+
+    page.context.set_offline(True)
+    page.keyboard.press("t")
+    page.keyboard.press("f")
+    expect(page.get_by_text("2 waiting, offline")).to_be_visible()
+    page.evaluate("location.reload()")
+    page.wait_for_timeout(300)
+    page.context.set_offline(False)
+    page.goto(f"/rounds/{round.name}/judge/")
+    expect_saved(page)
+    page.reload()
+    expect_saved(page)
+
+    assert labels_of(user) == [F, T]
+    assert Judgment.objects.count() == 2
+
+
+def test_a_closed_tab_loses_nothing(visit):
+    user = factories.make_user()
+    round = factories.make_round(TUPLES, name="pilot")
+    page = visit(user).page
+    join(page, round)
+
+    page.context.set_offline(True)
+    answer_with(page, "tu")
+    page.close()
+    page.context.set_offline(False)
+    page = page.context.new_page()
+    page.goto(f"/rounds/{round.name}/judge/")
+    expect_saved(page)
+
+    assert labels_of(user) == [T, U]
+
+
+def test_answers_to_a_round_that_was_paused_wait_for_it(visit):
+    user = factories.make_user()
+    round = factories.make_round(TUPLES, name="pilot")
+    page = visit(user).page
+    join(page, round)
+
+    round.__class__.objects.update(status="paused")
+    answer_with(page, "t")
+    expect(page.get_by_text("The round pilot is paused").first).to_be_visible()
+    page.reload()
+    expect(page.get_by_text("1 waiting")).to_be_visible()
+    round.__class__.objects.update(status="open")
+    page.reload()
+    expect_saved(page)
+
+    assert labels_of(user) == [T]
+
+
+def test_an_answer_that_comes_too_late_is_kept_and_the_page_says_so(visit):
+    user, other = factories.make_user(), factories.make_user()
+    round = factories.make_round(TUPLES[:1], name="pilot", judgments_per_task=1)
+    page = visit(user).page
+    join(page, round)
+    page.context.set_offline(True)
+    page.keyboard.press("t")
+    expect(page.get_by_text("1 waiting, offline")).to_be_visible()
+
+    Assignment.objects.update(expires_at="2020-01-01T00:00Z")
+    quick = factories.join_round(round, other)
+    factories.judge(quick, factories.next_batch(quick, factories.timezone.now())[0])
+    page.route("**/judge/", lambda route: route.continue_() if route.request.method == "POST" else route.abort())
+    page.context.set_offline(False)
+
+    expect(page.get_by_text("One answer came too late").last).to_be_visible()
+    assert Judgment.objects.filter(annotator__user=user, is_counted=False).count() == 1

@@ -1,0 +1,20 @@
+// One key for each thing to do, unless somebody types or a dialog is open.
+const NAMES = {
+  t: "true", 1: "true", f: "false", 2: "false", u: "unjudgeable", 3: "unjudgeable",
+  s: "skip", c: "comment", r: "report", "?": "instructions",
+  backspace: "back", arrowleft: "left", arrowup: "up", arrowdown: "down", j: "down", k: "up",
+};
+
+// The letter on the key, or on keyboards of other scripts the one in its place.
+const letterOf = ({ key, code }) => (/^[ -~]/.test(key) ? key.toLowerCase() : code.replace("Key", "").toLowerCase());
+
+// actions: {name: function}; one that returns false leaves the key to the browser.
+export function listenToKeys(actions) {
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
+    if (event.key === "Escape" && event.target.matches("textarea")) event.target.blur();
+    if (event.target.matches("textarea, select, input:not([type=radio])") || document.querySelector("dialog[open]")) return;
+    const action = actions[NAMES[letterOf(event)]];
+    if (action && action(event) !== false) event.preventDefault();
+  });
+}

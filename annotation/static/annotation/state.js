@@ -1,0 +1,39 @@
+// Says how the answers are doing: a quiet dot with a word or two; what goes wrong gets a sentence and is announced.
+const LATE = "One answer came too late: the statement had gone to somebody else. It is kept, but not counted.";
+const PACE_FROM = 5; // answers
+
+export function showState(root) {
+  const [saved, pace, trouble, announcer] = ["saved", "pace", "trouble", "announce"].map((name) => root.querySelector(`[data-${name}]`));
+  let [wasOffline, seconds, n] = [false, 0, 0];
+  const announce = (text) => { announcer.textContent = text; };
+  const tell = (sentence) => {
+    trouble.textContent = sentence;
+    trouble.hidden = !sentence;
+    announce(sentence);
+  };
+  const words = (waiting, isOffline, isRefused) => {
+    if (!waiting) return "Saved";
+    if (isOffline) return `${waiting} waiting, ${navigator.onLine ? "trying again" : "offline"}`;
+    return isRefused ? `${waiting} waiting` : "Saving";
+  };
+  saved.hidden = false;
+  return {
+    announce,
+    tell,
+    answered(took) {
+      [seconds, n] = [seconds + took, n + 1];
+      if (n >= PACE_FROM) pace.textContent = `${Math.max(1, Math.round(seconds / n))} s each`;
+    },
+    change(waiting, problem) {
+      const isOffline = problem === "offline" || (wasOffline && waiting > 0 && !problem && !navigator.onLine);
+      const isRefused = Boolean(problem) && !isOffline;
+      saved.textContent = words(waiting, isOffline, isRefused);
+      saved.className = `saved ${isOffline || isRefused ? "is-waiting" : waiting ? "is-saving" : ""}`;
+      if (isRefused) tell(problem);
+      if (isOffline && !wasOffline) announce("Not connected. Your answers are kept in this browser until they are saved.");
+      if (!isOffline && wasOffline && !waiting) announce("Connected again, all answers are saved.");
+      wasOffline = isOffline;
+    },
+    stored: (reply) => reply.late && tell(LATE),
+  };
+}
