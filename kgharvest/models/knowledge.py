@@ -77,9 +77,10 @@ class KnowledgeTuple(models.Model):
             ),
         ]
         indexes = [
-            models.Index(fields=["best_score"], name="knowledge_tuple_best_score"),
-            models.Index(fields=["relation", "best_score"], name="knowledge_tuple_relation_score"),
-            models.Index(fields=["n_harvests"], name="knowledge_tuple_n_harvests"),
+            # With the id, by which lists order what is equal: a million tuples may have been found once each.
+            models.Index(fields=["best_score", "id"], name="knowledge_tuple_by_score"),
+            models.Index(fields=["relation", "best_score", "id"], name="knowledge_tuple_of_relation"),
+            models.Index(fields=["n_harvests", "id"], name="knowledge_tuple_by_harvests"),
             models.Index(fields=["curation"], condition=Q(curation__isnull=False), name="knowledge_tuple_curated"),
             models.Index(fields=["is_sensitive"], condition=Q(is_sensitive=True), name="knowledge_tuple_sensitive"),
         ]

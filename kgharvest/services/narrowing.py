@@ -10,21 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from django.db.models import Exists, Expression, F, OuterRef, QuerySet, TextField, Value
+from django.db.models import Exists, Expression, F, OuterRef, Q, QuerySet, TextField, Value
 from django.db.models.functions import Concat
 from django.db.models.lookups import Contains
 
-from kgharvest.models import EntityOccurrence, HarvestedTuple
+from kgharvest.models import EntityOccurrence, HarvestedTuple, KnowledgeTuple
 from kgharvest.models.knowledge import KEY_SEPARATOR
 
 FEW = 20_000  # rows
 
 
 class Condition(NamedTuple):
-    """rows: of a model with a `knowledge_tuple`, those that fit. each: the same as a question to one tuple."""
+    """ids: of the tuples that fit, perhaps repeated. each: the same as a question to one tuple."""
 
-    rows: QuerySet
-    each: Expression
+    ids: QuerySet
+    each: Expression | Q
 
 
 class Narrowed(NamedTuple):
@@ -38,8 +38,8 @@ def narrow(tuples: QuerySet, conditions: Iterable[Condition]) -> Narrowed:
     """Return those of `tuples` that meet all conditions."""
     is_at_hand, questions = False, []
     for condition in conditions:
-        if condition.rows.order_by().values("pk")[: FEW + 1].count() <= FEW:
-            tuples = tuples.filter(pk__in=condition.rows.order_by().values("knowledge_tuple"))
+        if condition.ids[: FEW + 1].count() <= FEW:
+            tuples = tuples.filter(pk__in=condition.ids)
             is_at_hand = True
         else:
             questions.append(condition.each)
@@ -47,15 +47,28 @@ def narrow(tuples: QuerySet, conditions: Iterable[Condition]) -> Narrowed:
 
 
 def has_entity(entity: str, relation=None, slot: int | None = None) -> Condition:
-    """The tuple has `entity`. `slot` is for a place where few have it; of many tuples it is not asked."""
+    """The tuple has `entity`, in `slot` if that is given."""
+    folded = entity.casefold()
+    place = Q() if slot is None else Q(**{f"entities__{slot}": folded})
     rows = _in_place(EntityOccurrence.objects.of(entity), relation, slot)
-    return Condition(rows, _key_contains(f"{KEY_SEPARATOR}{entity.casefold()}{KEY_SEPARATOR}"))
+    return Condition(_ids(rows), place & Q(_key_contains(f"{KEY_SEPARATOR}{folded}{KEY_SEPARATOR}")))
 
 
 def has_entity_with(prefix: str, relation=None, slot: int | None = None) -> Condition:
-    """The tuple has an entity that starts with `prefix`; `slot` as in `has_entity`."""
+    """The tuple has an entity that starts with `prefix`, in `slot` if that is given."""
+    folded = prefix.casefold()
+    place = Q() if slot is None else Q(**{f"entities__{slot}__startswith": folded})
     rows = _in_place(EntityOccurrence.objects.starting_with(prefix), relation, slot)
-    return Condition(rows, _key_contains(f"{KEY_SEPARATOR}{prefix.casefold()}"))
+    return Condition(_ids(rows), place & Q(_key_contains(f"{KEY_SEPARATOR}{folded}")))
+
+
+def _ids(rows: QuerySet) -> QuerySet:
+    return rows.order_by().values("knowledge_tuple")
+
+
+def is_marked(**columns) -> Condition:
+    """The tuple has these values in columns with a partial index, which the order of a list would keep from use."""
+    return Condition(KnowledgeTuple.objects.filter(**columns).order_by().values("pk"), Q(**columns))
 
 
 def _in_place(occurrences: QuerySet, relation, slot: int | None) -> QuerySet:
@@ -73,7 +86,7 @@ def was_found_by(jobs: QuerySet) -> Condition:
     found = HarvestedTuple.objects.filter(job__in=jobs)
     # As a sum, the number of the job is in no index: the tuple's few rows are looked at, not one place for each job.
     asked = HarvestedTuple.objects.alias(job_number=F("job") + 0).filter(job_number__in=list(_numbers(jobs)))
-    return Condition(found, Exists(asked.filter(knowledge_tuple=OuterRef("pk"))))
+    return Condition(_ids(found), Exists(asked.filter(knowledge_tuple=OuterRef("pk"))))
 
 
 def _numbers(jobs: QuerySet) -> QuerySet:
@@ -82,4 +95,4 @@ def _numbers(jobs: QuerySet) -> QuerySet:
 
 def has_row_in(rows: QuerySet) -> Condition:
     """The tuple is named by one of `rows`, of a model with a `knowledge_tuple`."""
-    return Condition(rows, Exists(rows.filter(knowledge_tuple=OuterRef("pk"))))
+    return Condition(_ids(rows), Exists(rows.filter(knowledge_tuple=OuterRef("pk"))))

@@ -15,6 +15,7 @@ from kgharvest.services.narrowing import (
     has_entity,
     has_entity_with,
     has_row_in,
+    is_marked,
     narrow,
     was_found_by,
 )
@@ -82,6 +83,8 @@ class KnowledgeSearch(forms.Form):
             cell = {"language_model": asked["model"], "setting": asked["setting"], "relation": asked["relation"]}
             parts = {part: value for part, value in cell.items() if value}
             yield was_found_by(HarvestJob.objects.filter(n_tuples__gt=0, **parts))
+        if asked["state"]:
+            yield is_marked(is_sensitive=True) if asked["state"] == "sensitive" else is_marked(curation=asked["state"])
         if asked["verdict"]:
             yield has_row_in(self.verdicts.with_verdict(asked["verdict"]))
 
@@ -92,8 +95,4 @@ def _by_columns(tuples: QuerySet, asked: dict[str, Any]) -> QuerySet:
         "best_score__gte": asked["score_from"],
         "best_score__lte": asked["score_to"],
     }
-    if asked["state"] == "sensitive":
-        conditions["is_sensitive"] = True
-    elif asked["state"]:
-        conditions["curation"] = asked["state"]
     return tuples.filter(**{column: value for column, value in conditions.items() if value is not None})

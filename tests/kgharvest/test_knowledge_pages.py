@@ -66,6 +66,8 @@ def test_the_list_costs_the_same_for_any_number_of_tuples(researcher_client, rel
         ({"entity": "FLO"}, ["dam"]),
         ({"entity": "flo", "match": "whole"}, []),
         ({"entity": "Theft", "match": "whole"}, ["lock"]),
+        ({"entity": "theft", "match": "whole", "slot": "0"}, []),
+        ({"entity": "flo", "slot": "1"}, ["dam"]),
         ({"model": "big"}, ["dam", "vaccine", "lock"]),
         ({"model": "small"}, ["vaccine", "seat belt"]),
         ({"model": "big", "setting": "human"}, []),
