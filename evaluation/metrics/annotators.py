@@ -9,7 +9,7 @@ Written with numpy as a million judgments must be fitted in seconds; the tests h
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -115,12 +115,15 @@ def _labels(judged: Judged, prior: Floats, errors: Floats) -> Floats:
         judged.per_task(odds[judged.annotator, true, judged.label]) + prior_odds[true]
         for true in range(judged.n_labels - 1)
     ]
-    return _softmax(np.stack([*columns, np.zeros(judged.n_tasks)], axis=1))
+    return _softmax([*columns, np.zeros(judged.n_tasks)])
 
 
-def _softmax(joint: Floats) -> Floats:
-    likelihoods = np.exp(joint - joint.max(axis=1, keepdims=True))
-    return likelihoods / likelihoods.sum(axis=1, keepdims=True)
+def _softmax(columns: Sequence[Floats]) -> Floats:
+    """Return (T, L) from the logarithms of each label's likelihood (T,)."""
+    largest = np.maximum.reduce(columns)
+    likelihoods = [np.exp(column - largest) for column in columns]
+    total = sum(likelihoods)
+    return np.stack([likelihood / total for likelihood in likelihoods], axis=1)
 
 
 # -- Hovy, Berg-Kirkpatrick, Vaswani and Hovy (2013), Learning whom to trust with MACE ---------------------------------
@@ -164,9 +167,7 @@ def _known(judged: Judged, knows: Floats, guesses: Floats) -> tuple[Floats, Floa
     """
     guessed, known = knows[:, :1] * guesses, knows[:, 1:]  # (A, L), (A, 1)
     gain = np.log1p(known / guessed)[judged.annotator, judged.label]  # (J,)
-    labels = _softmax(
-        np.stack([judged.per_task(gain * (judged.label == label)) for label in range(judged.n_labels)], axis=1)
-    )
+    labels = _softmax([judged.per_task(gain * (judged.label == label)) for label in range(judged.n_labels)])
     share = (known / (guessed + known))[judged.annotator, judged.label]
     return labels, labels[judged.task, judged.label] * share
 

@@ -74,7 +74,7 @@ def mean_of_these(rates: Sequence[float], n_effective: Sequence[float]) -> Rate:
         return Rate(None, None, None)
     shares, sizes = np.asarray(rates, dtype=np.float64), np.asarray(n_effective, dtype=np.float64)  # (R,)
     drawn_in = (shares * sizes + Z_95**2 / 2) / (sizes + Z_95**2)
-    variance = float((drawn_in * (1 - drawn_in) / (sizes + Z_95**2)).sum()) / len(shares) ** 2
+    variance = float((drawn_in * (1 - drawn_in) / sizes).sum()) / len(shares) ** 2
     mean = float(shares.mean())
     middle = min(max(mean, float(drawn_in.min())), float(drawn_in.max()))
     return Rate(mean, *wilson_interval_of_share(mean, middle * (1 - middle) / variance))
