@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 
+from django.conf import settings
 from django.db import DatabaseError, connection
 from django.utils import timezone
+from django.utils.module_loading import import_string
 
 from kgharvest.celery import app
 from kgharvest.services import jobs
@@ -19,11 +21,16 @@ def run_job(job_id: int) -> None:
 
 
 def look_after_jobs(worker: str) -> None:
-    """Sign in and reap; called by a timer in the worker's main process. A failure is logged, the timer goes on."""
+    """Sign in, reap and do the chores; called by a timer in the worker's main process.
+
+    A failure is logged, the timer goes on.
+    """
     now = timezone.now()
     try:
         jobs.sign_in(worker, now)
         jobs.reap(now)
+        for chore in settings.CHORES:
+            import_string(chore)(now)
     except DatabaseError:
         logger.exception("The reaper could not reach the database; it tries again.")
     finally:

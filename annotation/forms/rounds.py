@@ -29,7 +29,7 @@ class JobChoices(forms.ModelMultipleChoiceField):
 
 
 class RoundForm(forms.Form):
-    """A round on several harvests, sampled alike. What is not among GROUPS stands first, the rest is folded."""
+    """A round on several harvests, sampled alike. GROUPS are folded; accuracy_percent is of the plan only."""
 
     GROUPS = (
         ("Sample", ("cut", "strata", "allocation", "seed", "include_sensitive")),
@@ -38,7 +38,6 @@ class RoundForm(forms.Form):
         ("Instructions", ("instructions", "consent")),
         ("People", ("study", "takes_guests", "max_per_annotator", "dominance_percent")),
         ("Closing", ("closes_when", "closes_at")),
-        ("Plan", ("accuracy_percent",)),
     )
 
     name = forms.SlugField(
@@ -160,7 +159,7 @@ class RoundForm(forms.Form):
         max_value=99,
         required=False,
         initial=round(100 * ASSUMED_ACCURACY),
-        help_text="For the widths of intervals in the plan only; 50 gives the widest.",
+        help_text="For the widths of intervals below only; 50 gives the widest.",
     )
 
     def groups(self) -> Iterator[tuple[str, list[forms.BoundField], bool]]:

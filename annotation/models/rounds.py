@@ -14,6 +14,7 @@ from django.db import models
 from django.db.models import Count, Exists, F, OuterRef, Q, Sum
 from django.db.models.functions import Coalesce
 from django.urls import reverse
+from django.utils import timezone
 
 from annotation.models.studies import Study, StudyMember
 from annotation.statements import statement_parts
@@ -169,7 +170,8 @@ class Round(models.Model):
 
     @property
     def is_open(self) -> bool:
-        return self.status == self.Status.OPEN
+        """Whether judging goes on: a round is over at its closing time, even before a worker has closed it."""
+        return self.status == self.Status.OPEN and (self.closes_at is None or timezone.now() < self.closes_at)
 
     @property
     def is_simulated(self) -> bool:

@@ -65,7 +65,8 @@ def lock(annotator: Annotator) -> Annotator:
 
 def check_open(round: Round) -> None:
     if not round.is_open:
-        raise RoundNotOpen(f"The round {round.name} is {round.status}; judgments are taken only while it is open.")
+        status = "over" if round.status == Round.Status.OPEN else round.status
+        raise RoundNotOpen(f"The round {round.name} is {status}; judgments are taken only while it is open.")
 
 
 def wait_for_answers(round: Round) -> None:

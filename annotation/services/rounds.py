@@ -178,7 +178,9 @@ def pause_round(round: Round, by=None) -> None:
 
 @transaction.atomic
 def reopen_round(round: Round, by=None) -> None:
-    _move(round, [Round.Status.PAUSED, Round.Status.CLOSED], Round.Status.OPEN, closed_at=None)
+    """Let judging go on. A closing rule that has been met would close the round at once: closing is left to people."""
+    rule = {"closes_when": Round.ClosesWhen.MANUAL, "closes_at": None} if round.closed_at else {}
+    _move(round, [Round.Status.PAUSED, Round.Status.CLOSED], Round.Status.OPEN, closed_at=None, **rule)
     record_event(round, "reopened", by=by)
 
 
@@ -195,4 +197,4 @@ def _move(round: Round, sources: Sequence[str], target: str, **fields: Any) -> N
         raise WrongStatus(f"The round {round.name} is {round.status}; it cannot become {target}.")
     if target != Round.Status.OPEN:
         wait_for_answers(round)
-    round.refresh_from_db(fields=["status", "closed_at"])
+    round.refresh_from_db(fields=["status", "closed_at", *fields])

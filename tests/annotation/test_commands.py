@@ -59,6 +59,24 @@ def test_open_round_refuses_in_one_sentence(tmp_path, content, message):
         output_of("open_round", spec_file(tmp_path, content))
 
 
+def test_open_round_plans_without_storing(tmp_path):
+    job = make_harvest([(f"head {n}", "tail") for n in range(40)])
+    spec = {"name": "pilot", "cells": [{"job": job.pk, "n": 20}], "judgments_per_task": 2}
+
+    printed = output_of("open_round", spec_file(tmp_path, spec), "--plan")
+
+    assert "statements: 20 (20 drawn, 0 of them shared between cells)" in printed
+    assert "judgments: 40" in printed
+    assert not Round.objects.exists()
+
+
+def test_open_round_keeps_a_draft(tmp_path):
+    spec = {"name": "pilot", "cells": [{"job": 1, "n": 20}]}
+
+    assert "/rounds/pilot/" in output_of("open_round", spec_file(tmp_path, spec), "--draft")
+    assert Round.objects.get().status == Round.Status.DRAFT
+
+
 def test_open_round_on_an_empty_harvest_says_so(tmp_path):
     job = make_harvest([])
 

@@ -144,7 +144,7 @@ def test_the_form_shows_what_the_service_refuses(researcher_client):
 def test_a_draft_shows_its_plan_and_stores_nothing(researcher_client, draft):
     page = researcher_client.get("/rounds/pilot/").text
 
-    assert "20 of 100" in page
+    assert '<td class="num" data-unit="of">20</td><td class="num">100</td>' in page
     assert "Open round" in page
     assert not Stratum.objects.exists()
 

@@ -1,13 +1,17 @@
 """Opening a round: what is drawn, what is frozen, what is refused."""
 
 from collections import Counter
+from datetime import timedelta
 
 import numpy as np
 import pytest
+from django.utils import timezone
 
 from annotation.models import Draw, JudgmentTask, Round, Stratum, Study, StudyMember
 from annotation.round_specs import BadRoundSpec, parse_round_spec, read_round_spec
 from annotation.sampling import allocate, draw_ranks, rank_strata
+from annotation.services.assignment import RoundNotOpen, next_batch
+from annotation.services.closing import close_due_rounds
 from annotation.services.rounds import (
     NameTaken,
     NotInStudy,
@@ -27,6 +31,8 @@ from annotation.statements import freeze_statement
 from kgharvest.errors import DomainError
 from kgharvest.models import Job, KnowledgeTuple, tuple_key
 from tests.factories import (
+    judge_all,
+    make_annotators,
     make_harvest,
     make_harvest_job,
     make_relation,
@@ -431,3 +437,43 @@ def test_a_closed_round_cannot_be_paused():
 
     with pytest.raises(WrongStatus, match=f"{round.name} is closed; it cannot become paused"):
         pause_round(round)
+
+
+def test_a_round_closes_when_its_date_has_come_or_all_is_judged():
+    now = timezone.now()
+    dated = make_round(closes_when="date", closes_at=(now + timedelta(hours=1)).isoformat())
+    complete, half = (make_round(2, closes_when="complete", judgments_per_task=1) for _ in range(2))
+    judge_all(complete, ["true", "true"])
+    manual = make_round(1, judgments_per_task=1)
+    judge_all(manual, ["true"])
+
+    close_due_rounds(now)
+    assert statuses(dated, complete, half, manual) == ["open", "closed", "open", "open"]
+
+    close_due_rounds(now + timedelta(hours=2))
+    assert statuses(dated, half) == ["closed", "open"]
+
+
+def statuses(*rounds) -> list[str]:
+    return [Round.objects.get(pk=round.pk).status for round in rounds]
+
+
+def test_nobody_judges_after_the_closing_time():
+    round = make_round(closes_when="date", closes_at=(timezone.now() + timedelta(hours=1)).isoformat())
+    [annotator] = make_annotators(round, 1)
+    Round.objects.update(closes_at=timezone.now())
+
+    with pytest.raises(RoundNotOpen, match="is over"):
+        next_batch(annotator, timezone.now())
+
+
+def test_a_round_that_was_reopened_is_closed_by_people():
+    round = make_round(1, closes_when="complete", judgments_per_task=1)
+    judge_all(round, ["true"])
+    close_due_rounds(timezone.now())
+
+    round.refresh_from_db()
+    reopen_round(round)
+    close_due_rounds(timezone.now())
+
+    assert statuses(round) == ["open"]

@@ -1,14 +1,16 @@
 """`open_round SPEC.json`"""
 
 from argparse import RawDescriptionHelpFormatter
+from collections.abc import Iterator
 from pathlib import Path
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.urls import reverse
 
-from annotation.round_specs import EXAMPLE, read_round_spec
-from annotation.services.rounds import open_round
+from annotation.round_specs import EXAMPLE, parse_round_spec, read_round_spec
+from annotation.services.plans import Plan, plan_round
+from annotation.services.rounds import create_draft, open_round
 from kgharvest.errors import NotFound
 from kgharvest.management.command import DomainCommand
 
@@ -21,12 +23,39 @@ class Command(DomainCommand):
 
     def add_arguments(self, parser):
         parser.add_argument("spec", type=Path, metavar="SPEC.json")
+        kept = parser.add_mutually_exclusive_group()
+        kept.add_argument("--plan", action="store_true", help="only say what the round costs and tells; store nothing")
+        kept.add_argument("--draft", action="store_true", help="only keep the description, to be opened on its page")
         parser.add_argument("--by", metavar="USER", help="who opens it, and owns a study that is new")
 
-    def handle(self, *, spec, by, **options):
-        round = open_round(read_round_spec(spec), by and find_user(by))
+    def handle(self, *, spec, by, plan, draft, **options):
+        document = read_round_spec(spec)
+        if plan:
+            for line in plan_lines(plan_round(parse_round_spec(document))):
+                self.stdout.write(line)
+            return
+        researcher = by and find_user(by)
+        round = create_draft(document, researcher) if draft else open_round(document, researcher)
+        if draft:
+            self.stdout.write(f"draft {round.pk}: {settings.BASE_URL}{round.get_absolute_url()}")
+            return
         self.stdout.write(f"round {round.pk}: {round.name}, {round.n_tasks} statements")
         self.stdout.write(f"join link: {settings.BASE_URL}{reverse('annotation:join', args=[round.join_token])}")
+
+
+def plan_lines(plan: Plan) -> Iterator[str]:
+    work = plan.workload
+    least = f"{work.n_judgments_least} to " if work.n_judgments_least != work.n_judgments else ""
+    pace = "measured" if work.is_measured else "assumed"
+    yield f"statements: {work.n_tasks} ({work.n_drawn} drawn, {work.n_shared} of them shared between cells)"
+    yield f"judgments: {least}{work.n_judgments}"
+    yield f"gold: {plan.n_gold} statements, shown {work.n_gold_shown} times in all at most"
+    yield f"people's time: {work.hours:.1f} h at {work.seconds_per_judgment:.1f} s a judgment ({pace})"
+    yield f"95 % intervals to expect at {plan.percent} % accuracy:"
+    for cell in plan.cells:
+        yield f"  {cell.name}: {cell.n} of {cell.population}, +- {cell.points}"
+    for macro in plan.macros:
+        yield f"  {macro.name}, average of {macro.n_relations} relations: +- {macro.points}"
 
 
 def find_user(username: str):
