@@ -13,26 +13,35 @@ from typing import Any
 import numpy as np
 
 from evaluation.comparisons import Pair, Side, comparison_in_words
+from evaluation.evidence import CellKey
+from evaluation.figures.canvas import short_model, side_name
 from evaluation.metrics.comparisons import holm, paired_difference
+from evaluation.published import PublishedTable
 from evaluation.reports.contents.paper import rates_of
-from evaluation.reports.tables import Column, Document, Kind, Rates, Row, Table, name_of
+from evaluation.reports.tables import ORIGINS, Column, Document, Kind, Rates, Row, Table, name_of
 
 FEWEST_RELATIONS = 2
 
 
 @dataclass(frozen=True)
 class Opponent:
-    """One of the two. cells: by side, then by the relation's plain name, in the order of its report."""
+    """One of the two. cells: by side, then by the relation's plain name, in the order of its report.
+
+    origin: what its numbers rest on where that is not people.
+    """
 
     name: str
+    origin: str
     cells: Mapping[Side, Mapping[str, Mapping[str, Any]]]
 
 
 def opponent(name: str, document: Document) -> Opponent:
+    """LMs go by the last part of a folder or hub id: the paper's roberta-large is FacebookAI/roberta-large."""
     cells: dict[Side, dict[str, Mapping[str, Any]]] = {}
     for cell in document["cells"]:
-        cells.setdefault(Side(cell["model"], cell["setting"]), {})[plain_name(cell["relation"])] = cell
-    return Opponent(name, cells)
+        side = Side(cell["model"] and short_model(cell["model"]), cell["setting"])
+        cells.setdefault(side, {})[plain_name(cell["relation"])] = cell
+    return Opponent(name, ORIGINS.get(document.get("source"), ""), cells)
 
 
 def plain_name(relation: str) -> str:
@@ -54,14 +63,14 @@ def side_by_side_table(a: Opponent, b: Opponent) -> Table:
     sides = [(each, side) for each in (a, b) for side in each.cells]
     rows = [Row((relation, *(_rates(each, side, relation) for each, side in sides))) for relation in relations]
     average = Row(("average", *(_average(each, side, relations) for each, side in sides)), is_summary=True)
-    columns = [Column(side_name(side), Kind.RATES, each.name) for each, side in sides]
+    columns = [Column(side_name(side._asdict()), Kind.RATES, titled(each)) for each, side in sides]
     notes = ("Only relations that both have, by name. Averages are over these.",)
     body = (*rows, average) if rows else ()
     return Table("side-by-side", f"{a.name} and {b.name}", (Column("relation"), *columns), body, notes)
 
 
-def side_name(side: Side) -> str:
-    return f"{name_of(side.model)} · {name_of(side.setting)}"
+def titled(each: Opponent) -> str:
+    return f"{each.name} ({each.origin})" if each.origin else each.name
 
 
 def _rates(each: Opponent, side: Side, relation: str) -> Rates | None:
@@ -77,6 +86,18 @@ def _average(each: Opponent, side: Side, relations: Sequence[str]) -> Rates | No
     return Rates(*(float(np.mean([getattr(rate, share) for rate in known])) for share in ("accepted", "rejected")))
 
 
+def published_table(paper: PublishedTable) -> Table:
+    """A published table as it is printed, its own averages last."""
+    relations = dict.fromkeys(key.relation for key in paper.cells)
+    rows = [
+        Row((relation, *(Rates(*paper.cells[CellKey(relation, *side)]) for side in paper.averages)))
+        for relation in relations
+    ]
+    average = Row(("average", *(Rates(*shares) for shares in paper.averages.values())), is_summary=True)
+    columns = [Column(name_of(side.setting), Kind.RATES, name_of(side.model)) for side in paper.averages]
+    return Table("published", paper.title, (Column("relation"), *columns), (*rows, average))
+
+
 def difference_table(a: Opponent, b: Opponent) -> Table:
     """Accuracy of a minus that of b per relation, for the sides that are compared."""
     pairs = list(matched_sides(a, b))
@@ -84,7 +105,9 @@ def difference_table(a: Opponent, b: Opponent) -> Table:
         Row((relation, *(_difference(a.cells[one], b.cells[other], relation) for one, other in pairs)))
         for relation in shared_relations(a, b)
     ]
-    columns = [Column(f"{side_name(one)} − {side_name(other)}", Kind.POINTS) for one, other in pairs]
+    columns = [
+        Column(" − ".join(side_name(side._asdict()) for side in dict.fromkeys(pair)), Kind.POINTS) for pair in pairs
+    ]
     return Table("differences", "Differences in percentage points", (Column("relation"), *columns), tuple(rows))
 
 

@@ -11,6 +11,7 @@ urlpatterns = [
     path("knowledge/compare/", harvests.compare_harvests, name="compare_harvests"),
     path("knowledge/compare/set/", harvests.compare_sets, name="compare_sets"),
     path("reports/", reports.report_list, name="report_list"),
+    path("reports/published/", compare.published, name="published"),
     path("reports/compare/", compare.compare, name="compare"),
     path("reports/<int:pk>/", reports.report_detail, name="report"),
     path("reports/<int:pk>/report.<slug:file_format>", reports.report_file, name="report_file"),

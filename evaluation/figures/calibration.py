@@ -46,7 +46,7 @@ def _draw_panel(axes, curve: Mapping[str, Any], theme: Theme) -> None:
     axes.set_ylim(-0.03, 1.03)
     axes.set_yticks([0, 0.5, 1])
     axes.locator_params(axis="x", nbins=4)
-    axes.set_title(f"{curve['relation']}\n{side_name(curve)}", fontsize=8, loc="left")
+    axes.set_title(f"{curve['relation']}\n{side_name(curve)}", fontsize=8, loc="left", color=theme.ink)
     if cut := curve.get("precision_cut"):
         axes.axvline(cut["score"], color=theme.hues[1], linewidth=1.2, linestyle="--")
     style(axes, theme)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 
+from evaluation.comparisons import compare_sides
 from evaluation.models import Report
 from evaluation.published import PublishedTable, load_table5
 from evaluation.reports.contents.quality import comparison_table
@@ -13,13 +16,14 @@ from evaluation.side_by_side import (
     comparisons_between,
     difference_table,
     opponent,
+    published_table,
     shared_relations,
     side_by_side_table,
 )
 from kgharvest.access import researcher_required
 
 PAPER = "paper"
-PAPER_NAME = "Hao et al. (2023)"
+PAPER_NAME = "the paper"
 MOST_CHOICES = 200
 SEED = 0  # of the intervals: a comparison opened twice shows the same
 
@@ -30,14 +34,14 @@ def compare(request: HttpRequest) -> HttpResponse:
     asked = {side: request.GET.get(side, "") for side in "ab"}
     context = {"asked": asked, "choices": choices(reports), "paper": load_table5()}
     if all(asked.values()):
-        a, b = (find_opponent(reports, asked[side]) for side in "ab")
+        a, b = told_apart(*(find_opponent(reports, asked[side]) for side in "ab"))
         context |= compared(a, b)
     return render(request, "evaluation/compare.html", context)
 
 
 def choices(reports) -> list[tuple[str, str]]:
     own = [(str(report.pk), str(report)) for report in reports[:MOST_CHOICES]]
-    return [*own, (PAPER, f"{PAPER_NAME}, Table 5, as printed in the paper")]
+    return [*own, (PAPER, "Hao et al. (2023), Table 5, as printed in the paper")]
 
 
 def find_opponent(reports, asked: str) -> Opponent:
@@ -46,7 +50,14 @@ def find_opponent(reports, asked: str) -> Opponent:
     report = reports.defer(None).filter(pk=asked).first() if asked.isdecimal() else None
     if report is None:
         raise Http404("There is no such report.")
-    return opponent(f"{report.round.name}, {report.created_at:%Y-%m-%d}", report.document)
+    return opponent(report.round.name, report.document)
+
+
+def told_apart(a: Opponent, b: Opponent) -> tuple[Opponent, Opponent]:
+    """Number two reports on one round."""
+    if a.name != b.name:
+        return a, b
+    return replace(a, name=f"{a.name}, first"), replace(b, name=f"{b.name}, second")
 
 
 def as_document(table: PublishedTable) -> dict:
@@ -70,4 +81,20 @@ def compared(a: Opponent, b: Opponent) -> dict:
         "differences": difference_table(a, b),
         "comparisons": comparisons,
         "comparison_table": comparison_table({"comparisons": comparisons}),
+        "origins": sorted({each.origin for each in (a, b)} - {""}),
     }
+
+
+@researcher_required
+def published(request: HttpRequest) -> HttpResponse:
+    """The paper's Table 5 with the tests that it does not print."""
+    paper = load_table5()
+    accuracies = {key: accuracy for key, (accuracy, _) in paper.cells.items()}
+    comparisons = compare_sides(accuracies, {}, SEED)
+    context = {
+        "paper": paper,
+        "table": published_table(paper),
+        "comparisons": comparisons,
+        "comparison_table": comparison_table({"comparisons": comparisons}),
+    }
+    return render(request, "evaluation/published.html", context)

@@ -209,7 +209,7 @@ def test_a_report_is_laid_beside_the_papers_table(researcher_client, report):
     page = researcher_client.get("/reports/compare/", {"a": report.pk, "b": "paper"}).text
 
     assert ".97 / .03" in page  # A DO B AT by RoBERTa-large with multi
-    assert "roberta-large (Hao et al. (2023))" in page
+    assert "roberta-large (the paper)" in page
     assert "as printed in the paper" in page
 
 
@@ -226,3 +226,26 @@ def test_a_report_of_another_study_cannot_be_compared(researcher_client, report)
 
     assert response.status_code == 404
     assert researcher_client.get(f"/reports/{secret.pk}/tuples/").status_code == 404
+
+
+def test_the_papers_table_is_shown_with_the_tests_that_it_lacks(researcher_client):
+    page = researcher_client.get("/reports/published/").text
+
+    assert ".97 / .03" in page
+    assert "human and multi are not distinguishable: 12.6 points in favour of multi" in page
+    assert "p = .019" in page  # sign-flip over the printed table's 14 relations
+
+
+def test_the_same_lm_is_recognised_in_the_paper(researcher_client, report):
+    report.document["cells"] = [
+        report.document["cells"][0] | {"relation": relation, "model": "FacebookAI/roberta-large", "setting": "multi"}
+        for relation in ("help", "prevent")
+    ]
+    report.document["source"] = "simulated"
+    report.save()
+
+    page = researcher_client.get("/reports/compare/", {"a": report.pk, "b": "paper"}).text
+
+    assert "roberta-large (the paper)" in page
+    assert "distilbert (the paper)" not in page
+    assert 'What differs <strong class="simulated">simulated, not people</strong>' in page

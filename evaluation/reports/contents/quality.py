@@ -138,7 +138,7 @@ def _annotator_values(annotator: Mapping[str, Any]) -> Iterable[Any]:
     yield annotator.get("median_seconds")
     gold = annotator.get("gold") or {}
     yield gold.get("accuracy")
-    yield gold.get("n")
+    yield gold.get("n") or None
     dawid_skene = annotator.get("dawid_skene") or {}
     yield dawid_skene.get("true_accuracy")
     yield dawid_skene.get("false_accuracy")
