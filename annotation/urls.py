@@ -16,6 +16,7 @@ from annotation.views import (
     progress,
     rounds,
     statements,
+    training,
 )
 
 app_name = "annotation"
@@ -70,6 +71,7 @@ urlpatterns = [
     path("rounds/<slug:name>/judge/report/", judging.judge_report, name="judge_report"),
     path("rounds/<slug:name>/judge/instructions/", judging.judge_instructions, name="judge_instructions"),
     path("rounds/<slug:name>/judge/layout/", judging.judge_layout, name="judge_layout"),
+    path("rounds/<slug:name>/training/", training.training, name="training"),
     path("rounds/<slug:name>/device/", joining.device, name="device"),
     path("join/<str:token>/", joining.join, name="join"),
     path("invite/<str:token>/", joining.invite, name="invite"),

@@ -25,7 +25,7 @@ def skip_task(annotator: Annotator, task_id: int) -> None:
         check_open(lock(annotator).round)
         mine = Assignment.objects.filter(annotator=annotator, task=_assigned(annotator, task_id))
         if mine.filter(status=Assignment.Status.LEASED).update(status=Assignment.Status.SKIPPED):
-            JudgmentTask.objects.filter(pk=task_id).update(n_leased=F("n_leased") - 1)
+            JudgmentTask.objects.without_gold().filter(pk=task_id).update(n_leased=F("n_leased") - 1)
         mine.filter(status=Assignment.Status.EXPIRED).update(status=Assignment.Status.SKIPPED)
 
 

@@ -77,6 +77,8 @@ def _not_joined(request: HttpRequest) -> HttpResponse:
 def _not_now(request: HttpRequest, annotator: Annotator, refusal: DomainError) -> HttpResponse:
     if wants_json(request):
         return _json_refusal(refusal)
+    if isinstance(refusal, TrainingFirst):
+        return redirect("annotation:training", annotator.round.name)
     context = {"round": annotator.round, "annotator": annotator, "refusal": refusal}
     return render(request, "annotation/not_open.html", context, status=409)
 

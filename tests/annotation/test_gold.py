@@ -8,6 +8,7 @@ from annotation.sampling import gold_places
 from annotation.services.assignment import LEASE, next_batch, release_expired
 from annotation.services.gold import NotEnoughGold, decide_on_gold, gold_candidates, withdraw_gold
 from annotation.services.rounds import open_round
+from annotation.services.skipping import skip_task
 from kgharvest.models import KnowledgeTuple, tuple_key
 from tests.factories import judge, make_annotators, make_harvest, make_relation
 
@@ -92,6 +93,16 @@ def test_a_lease_on_gold_expires_without_touching_the_task():
     release_expired(timezone.now() + LEASE * 2)
 
     assert not Assignment.objects.filter(status=Assignment.Status.LEASED).exists()
+    assert set(round.tasks.values_list("n_leased", flat=True)) == {0}
+
+
+def test_gold_can_be_skipped_like_any_other():
+    round = gold_round(4, 4, gold_share=0.5, batch_size=8)
+    [annotator] = make_annotators(round, 1)
+
+    for task in next_batch(annotator, timezone.now()):
+        skip_task(annotator, task.pk)
+
     assert set(round.tasks.values_list("n_leased", flat=True)) == {0}
 
 
