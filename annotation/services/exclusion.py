@@ -163,11 +163,13 @@ def _put_back(exclusion: Exclusion, ids: Sequence[UUID]) -> None:
 
 
 def _still_wanted(round: Round, ids: Sequence[int]) -> set[int]:
-    """Lock the tasks; return those with a free slot. Imported judgments have no slots: all count."""
+    """Lock the tasks; return those with a free slot, the third one's included where a third is asked only when two
+    differ. Imported judgments have no slots: all count."""
     tasks = JudgmentTask.objects.filter(pk__in=ids).order_by("pk").select_for_update(no_key=True)
-    locked = list(tasks.only("pk", "n_wanted", "n_judgments", "n_leased"))
-    is_imported = round.source == Round.Source.IMPORTED
-    return {task.pk for task in locked if is_imported or task.n_wanted > task.n_judgments + task.n_leased}
+    if round.source == Round.Source.IMPORTED:
+        return set(tasks.values_list("pk", flat=True))
+    locked = tasks.values_list("pk", "n_wanted", F("n_judgments") + F("n_leased"))
+    return {pk for pk, wanted, taken in locked if taken < (3 if round.third_only_if_split else wanted)}
 
 
 def _move(round: Round, judgments: Sequence[_Taken], sign: int) -> None:

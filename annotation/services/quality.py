@@ -46,7 +46,7 @@ def count_annotators(round: Round) -> list[dict[str, Any]]:
     """Return statistics of all annotators in a fixed number of queries; memory stays flat."""
     profiles = {pk: profile(said) for pk, said in _said_by_each(round)}
     usual = _usual_shares(profiles.values())
-    limits = Limits.objects.filter(round=round).first() or USUAL
+    limits = Limits.objects.filter(round=round).first() or Limits()
     extras = _extras(annotator__round=round)
     return [
         _statistics(annotator, profiles.get(annotator.pk) or profile([]), usual, limits) | extras(annotator.pk)
@@ -58,7 +58,7 @@ def statistics_of(annotator: Annotator, now: datetime) -> dict[str, Any]:
     """Return the statistics of one annotator, as they are now; runs are compared with the labels of the whole round."""
     judgments = Judgment.objects.current().filter(annotator=annotator).order_by("judged_at")
     theirs = profile([Said(*row) for row in said_columns(judgments)])
-    limits = Limits.objects.filter(round=annotator.round).first() or USUAL
+    limits = Limits.objects.filter(round=annotator.round).first() or Limits()
     usual = _shares(label_totals(annotator.round, now))
     return _statistics(annotator, theirs, usual, limits) | _extras(annotator=annotator)(annotator.pk)
 
@@ -115,11 +115,18 @@ def _statistics(annotator: Annotator, theirs: Profile, usual: dict[str, float], 
 
 def stands_out(theirs: Profile, usual: dict[str, float], limits: Limits) -> list[str]:
     """Return why somebody should look at this annotator: limits crossed, and a run that chance would hardly give."""
-    reasons = crossed(theirs, limits)
+    reasons = crossed(theirs, limits) + crossed(theirs, _others(limits))
     is_long = theirs.n >= FEWEST and chance_of_run(theirs.longest_run, theirs.n, usual) < UNLIKELY
     if is_long and not limits.longest_run:
         reasons.append(f"{theirs.longest_run} equal labels in a row")
     return reasons
+
+
+def _others(limits: Limits) -> Limits:
+    """Return the usual limits of what `limits` leaves without."""
+    names = ("gold_accuracy", "median_seconds")
+    unset = {name: getattr(USUAL, name) for name in names if getattr(limits, name) is None}
+    return Limits(n_gold=USUAL.n_gold, **unset)
 
 
 def _extras(**whose: Any) -> Callable[[int], dict[str, Any]]:

@@ -13,10 +13,13 @@ def add_counts(tasks: QuerySet, round: Round, label: str, sign: int) -> None:
     """Add (`sign` 1) or take away (-1) one judgment with this label in each of `tasks`; verdicts are left to `settle`.
 
     In a round of imports a task's k is how many judgments it has, so k moves with them; without any it is the round's.
+    Where a third is asked only when two differ, one more judgment than two makes a third wanted.
     """
     changes = {f"n_{name}": F(f"n_{name}") + sign for name in ("judgments", label)}
     if round.source == Round.Source.IMPORTED:
         changes["n_wanted"] = Coalesce(NullIf(F("n_judgments") + sign, 0), round.judgments_per_task)
+    elif round.third_only_if_split:
+        changes["n_wanted"] = Greatest(F("n_wanted"), F("n_judgments") + F("n_leased") + sign)
     tasks.update(verdict="", **changes)
 
 

@@ -76,6 +76,22 @@ def test_excluding_and_reinstating_restores_everything_when_nothing_was_refilled
     assert not Judgment.objects.filter(is_excluded=True).exists()
 
 
+def test_a_third_who_was_excluded_is_counted_again_though_two_agreed_without_them():
+    round = make_round(1, third_only_if_split=True)
+    judge_all(round, ["true"], ["false"])
+    [third] = judge_all(round, ["true"])
+    before = counters(round)
+    [second] = Annotator.objects.filter(judgments__label="false")
+
+    exclude_annotator(second, "guesses")
+    assert counters(round)[0][1:4] == (2, 0, 2)
+    reinstate_annotator(second)
+
+    assert counters(round) == before
+    assert before[0][3] == 3
+    assert third.judgments.get().is_counted
+
+
 def test_leases_of_the_excluded_go_back():
     round = make_round(4)
     [annotator] = make_annotators(round, 1)

@@ -15,6 +15,7 @@ from annotation.services.quality import (
     pause_annotator,
     resume_annotator,
     set_limits,
+    statistics_of,
 )
 from tests.factories import judge, judge_all, make_annotators, make_round
 
@@ -62,6 +63,18 @@ def test_a_judgment_that_does_not_count_is_compared_with_all_that_do():
     round.tasks.update(n_judgments=2, n_true=1, verdict="")
 
     assert by_code(round)[first.code]["agreement"] == 0.5
+
+
+def test_who_stands_out_does_so_without_limits_and_beside_them():
+    round = make_round(30, batch_size=30)
+    set_limits(round, gold_accuracy=0.5)
+    mixed = ["true", "false"] * 15
+    *_, straight = judge_all(round, mixed, mixed, ["true"] * 30)
+    Judgment.objects.filter(annotator=straight).update(seconds=0.4)
+
+    assert by_code(round)[straight.code]["flags"] == ["median of 0.4 seconds", "30 equal labels in a row"]
+    assert statistics_of(straight, timezone.now())["flags"] == by_code(round)[straight.code]["flags"]
+    assert [each["flags"] for code, each in by_code(round).items() if code != straight.code] == [[], []]
 
 
 @pytest.mark.parametrize("n_annotators", [2, 12])
