@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from django.db.models import OuterRef, Subquery
 
-from annotation.models import Judgment, Label, Round
+from annotation.models import Adjudication, Judgment, Label, Round
 from kgharvest.services.writing import csv_lines
 
 ROWS_AT_ONCE = 5000
@@ -29,6 +30,8 @@ FIELDS = {
     "seconds": ("seconds", pa.float64()),
     "comment": ("comment", pa.string()),
     "judged_at": ("judged_at", pa.timestamp("us", "UTC")),
+    "is_excluded": ("is_excluded", pa.bool_()),
+    "adjudication": ("adjudication", pa.string()),
 }
 COLUMNS = ("source", *FIELDS)
 
@@ -38,12 +41,15 @@ Row = dict[str, Any]
 def judgment_rows(round: Round) -> Iterator[Row]:
     """Yield the current judgments of a round, by statement and time; memory stays flat."""
     current = Judgment.objects.current().filter(task__round=round)
+    adjudication = Adjudication.objects.current().filter(task=OuterRef("task")).values("label")
+    current = current.annotate(adjudication=Subquery(adjudication))
     ordered = current.order_by("task__position", "judged_at", "client_uuid")
     values = ordered.values_list(*(path for path, _ in FIELDS.values()))
     labels = {label.value: label.label for label in Label}
     for row in values.iterator(chunk_size=ROWS_AT_ONCE):
         named = dict(zip(COLUMNS, (round.source, *row), strict=True))
         named["label"] = labels[named["label"]]
+        named["adjudication"] = labels.get(named["adjudication"])
         yield named
 
 

@@ -17,6 +17,7 @@ from django.utils import timezone
 from annotation.judgment_files import JudgmentRow, read_judgments
 from annotation.models import Annotator, Draw, Judgment, JudgmentTask, Label, Round, Stratum
 from annotation.round_specs import NAME
+from annotation.services.events import record_event
 from annotation.services.rounds import find_round, find_study
 from annotation.statements import freeze_statement
 from annotation.verdicts import IMPORTED_QUORUM, majority
@@ -66,7 +67,9 @@ def import_judgments(
         if work.faults:
             raise ImportRefused(path.name, work.faults)
         if n_judgments:
+            _leave_out_the_excluded(work.round)
             recount(work.round)
+            record_event(work.round, "imported", by=by, n_judgments=n_judgments, file=path.name)
         return Imported(work.round, n_judgments, work.n_repeats)
 
 
@@ -351,6 +354,12 @@ def pseudonym(round: Round, annotator: str) -> str:
 def _count_draws(round: Round) -> None:
     for stratum in round.strata.filter(job=None).annotate(n_draws=Count("draws")):
         Stratum.objects.filter(pk=stratum.pk).update(sample_size=stratum.n_draws)
+
+
+def _leave_out_the_excluded(round: Round) -> None:
+    """What an excluded annotator said in this file counts once they are reinstated, like what they said before."""
+    of_excluded = Judgment.objects.counted().filter(annotator__in=round.annotators.filter(status="excluded"))
+    of_excluded.update(is_counted=False, is_excluded=True)
 
 
 def recount(round: Round) -> None:

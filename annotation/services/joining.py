@@ -19,6 +19,7 @@ from django.utils.crypto import constant_time_compare, salted_hmac
 from annotation.models import Annotator, Invite, Layout, Round
 from annotation.sampling import start_position
 from annotation.services.assignment import RoundNotOpen
+from annotation.services.events import record_event
 from annotation.services.invites import use_invite
 from kgharvest.errors import DomainError
 
@@ -93,6 +94,7 @@ def _create_annotator(round: Round, user, name: str, invite: Invite | None) -> A
             )
             if invite is not None:
                 use_invite(invite, annotator, timezone.now())
+            record_event(round, "joined", by=user, annotator=annotator)
             return annotator
     except IntegrityError:
         if user is not None:  # the same account at the same moment

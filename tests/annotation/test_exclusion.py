@@ -173,6 +173,21 @@ def test_imported_judgments_leave_a_smaller_k_behind(tmp_path):
     assert counters(round) == before
 
 
+def test_what_the_excluded_said_elsewhere_stays_out_when_it_is_imported(tmp_path):
+    path = tmp_path / "judgments.csv"
+    path.write_text("relation,entities,annotator,label\n" + 'r,"[""x"", ""y""]",a,True\nr,"[""x"", ""y""]",b,True\n')
+    round = import_judgments(path, "imported", create=True).round
+    annotator = round.annotators.first()
+    exclude_annotator(annotator, "guesses")
+
+    import_judgments(path, "imported", duplicates="last")
+
+    assert round.tasks.get().n_judgments == 1
+    reinstate_annotator(annotator)
+    assert round.tasks.get().n_judgments == 2
+    assert [event.kind for event in round.events.all()][1:3] == ["imported", "excluded"]
+
+
 def test_the_effect_told_first_is_what_happens():
     round, annotators = judged_at_random(15, 4, seed=1)
     incomplete = round.tasks.filter(verdict="").count()

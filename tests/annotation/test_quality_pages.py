@@ -342,3 +342,16 @@ def test_nothing_is_logged_of_who_only_looks(researcher_client, round):
 
     assert round.events.count() == n_before
     assert make_annotators(round, 1)
+
+
+def test_exports_have_the_adjudication_beside_what_people_said(researcher_client, round):
+    task = round.tasks.get(position=2)
+    asked = {"task": task.pk, "label": "unjudgeable", "client_uuid": uuid4()}
+    researcher_client.post("/rounds/pilot/adjudicate/", asked)
+
+    lines = b"".join(researcher_client.get("/rounds/pilot/judgments.jsonl").streaming_content).splitlines()
+
+    rows = [json.loads(line) for line in lines]
+    given = {row["statement"]: row["adjudication"] for row in rows}
+    assert given.pop(task.statement) == "Unjudgeable"
+    assert set(given.values()) == {None}
