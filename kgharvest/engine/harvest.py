@@ -97,43 +97,49 @@ def collect_prompts(
 ) -> list[PromptTemplate]:
     """Return the prompts of the setting: the initial ones, the ready ones, or paraphrases of the initial ones.
 
-    Ready prompts and paraphrases that are too long for the LM are left out; an initial prompt raises BadPrompt.
+    Ready prompts and paraphrases that are too long for the LM, with the longest entities that are searched or given as
+    seeds, are left out; an initial prompt raises BadPrompt.
     """
     if spec.setting not in SETTINGS:
         raise EngineError(f"There is no setting {spec.setting!r}; choose one of {', '.join(SETTINGS)}.")
     arity = len(spec.seed_tuples[0])
-    n_tokens = spec.params.max_entity_tokens
+    longest = longest_pattern(spec, lm)
     if spec.prompts and spec.setting != "human":
-        return that_fit(lm, parse_prompts(spec.prompts, arity), n_tokens)
+        return that_fit(lm, parse_prompts(spec.prompts, arity), longest)
     initial = parse_prompts(spec.initial_prompts, arity)
     for template in initial:
-        check_fits(lm, template, n_tokens)
+        check_fits(lm, template, longest)
     if spec.setting == "human":
         return initial
     rng = random.Random(spec.params.seed)
     paraphraser = paraphraser or from_settings(spec.paraphraser, lm)
-    return that_fit(lm, create_prompts(initial, spec.seed_tuples, paraphraser, rng, on_progress), n_tokens)
+    return that_fit(lm, create_prompts(initial, spec.seed_tuples, paraphraser, rng, on_progress), longest)
 
 
-def that_fit(lm: LanguageModel, templates: Sequence[PromptTemplate], n_tokens: int) -> list[PromptTemplate]:
+def longest_pattern(spec: HarvestSpec, lm: LanguageModel) -> tuple[int, ...]:
+    """Return the numbers of tokens in the entities of the longest tuple that the prompts will be asked with."""
+    seeds = [tuple(len(lm.encode_entity(entity)) for entity in entities) for entities in spec.seed_tuples]
+    return max([(spec.params.max_entity_tokens,) * len(spec.seed_tuples[0]), *seeds], key=sum)
+
+
+def that_fit(lm: LanguageModel, templates: Sequence[PromptTemplate], pattern: tuple[int, ...]) -> list[PromptTemplate]:
     """Return the prompts that `lm` can take. Raises BadPrompt if there is none."""
-    fitting = [template for template in templates if fits(lm, lm.encode_prompt(template), n_tokens)]
+    fitting = [template for template in templates if fits(lm, lm.encode_prompt(template), pattern)]
     if not fitting:
-        check_fits(lm, templates[0], n_tokens)
+        check_fits(lm, templates[0], pattern)
     return fitting
 
 
-def check_fits(lm: LanguageModel, template: PromptTemplate, n_tokens: int) -> None:
-    """Raise BadPrompt if `lm` cannot take the prompt with `n_tokens` in every entity."""
-    if not fits(lm, lm.encode_prompt(template), n_tokens):
+def check_fits(lm: LanguageModel, template: PromptTemplate, pattern: tuple[int, ...]) -> None:
+    """Raise BadPrompt if `lm` cannot take the prompt with entities of so many tokens."""
+    if not fits(lm, lm.encode_prompt(template), pattern):
         raise BadPrompt(
-            f"The prompt {template.text!r} with {n_tokens} tokens in each entity exceeds the {lm.max_tokens} tokens "
+            f"The prompt {template.text!r} with {sum(pattern)} tokens of entities exceeds the {lm.max_tokens} tokens "
             "that this LM takes; shorten it."
         )
 
 
-def fits(lm: LanguageModel, prompt: EncodedPrompt, n_tokens: int) -> bool:
-    pattern = (n_tokens,) * len(prompt.slots)
+def fits(lm: LanguageModel, prompt: EncodedPrompt, pattern: tuple[int, ...]) -> bool:
     all_but_the_last = sum(pattern) + len(pattern) * len(lm.entity_end) - 1
     try:
         lm.query(prompt, pattern, (0,) * all_but_the_last)
@@ -249,8 +255,8 @@ def try_encode(lm: LanguageModel, prompts: Sequence[EncodedPrompt], surface: Seq
         encoded = tuple(lm.encode_entity(entity) for entity in surface)
     except BadSeed:
         return None
-    n_tokens = max(map(len, encoded))
-    return encoded if all(fits(lm, prompt, n_tokens) for prompt in prompts) else None
+    pattern = tuple(map(len, encoded))
+    return encoded if all(fits(lm, prompt, pattern) for prompt in prompts) else None
 
 
 def best_casings(

@@ -103,6 +103,19 @@ class Worker(models.Model):
         return self.name
 
 
+class LaunchQuerySet(models.QuerySet):
+    def with_counts(self):
+        """Count the harvests of each launch, those that are over, and those that failed."""
+        over = Q(jobs__status__in=[Job.Status.SUCCEEDED, Job.Status.FAILED, Job.Status.CANCELLED])
+        failed = Q(jobs__status=Job.Status.FAILED)
+        counts = {"n_over": models.Count("jobs", filter=over), "n_failed": models.Count("jobs", filter=failed)}
+        return self.annotate(n_jobs=models.Count("jobs"), **counts).order_by("-pk")
+
+    def unfinished(self):
+        """Return launches of several harvests that are not all over, the newest first."""
+        return self.with_counts().filter(n_jobs__gt=1, n_over__lt=F("n_jobs"))
+
+
 class Launch(models.Model):
     """Harvests that were asked for together: relations x LMs x settings, with the same parameters."""
 
@@ -110,6 +123,8 @@ class Launch(models.Model):
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
     )
     created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = LaunchQuerySet.as_manager()
 
     class Meta:
         ordering = ["-pk"]
@@ -125,6 +140,9 @@ class HarvestJobQuerySet(JobQuerySet):
     def with_cell(self):
         """Join what a row of a list shows: relation, its set and LM."""
         return self.select_related("relation__relation_set", "language_model", "created_by")
+
+    def under_way_first(self):
+        return self.order_by(F("started_at").desc(nulls_last=True), "pk")
 
     def succeeded(self):
         return self.filter(status=Job.Status.SUCCEEDED)

@@ -10,7 +10,7 @@ from django.shortcuts import render
 from django.utils.module_loading import import_string
 
 from kgharvest.access import is_researcher
-from kgharvest.models import HarvestJob, Relation
+from kgharvest.models import HarvestJob, Launch, Relation
 
 
 def home(request: HttpRequest) -> HttpResponse:
@@ -20,7 +20,8 @@ def home(request: HttpRequest) -> HttpResponse:
         context = {
             "n_relations": Relation.objects.count(),
             "n_harvests": HarvestJob.objects.count(),
-            "unfinished_jobs": HarvestJob.objects.with_cell().unfinished()[:5],
+            "launches": Launch.objects.unfinished()[:3],
+            "unfinished_jobs": HarvestJob.objects.with_cell().unfinished().under_way_first()[:5],
         }
     for path in settings.HOME_CONTEXT:
         context |= import_string(path)(request)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from django.contrib import messages
 from django.core.paginator import Page
-from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
@@ -48,13 +47,8 @@ def _page_of_launch(launch: Launch):
 
 @researcher_required
 def launch_list(request: HttpRequest) -> HttpResponse:
-    over = Q(jobs__status__in=[Job.Status.SUCCEEDED, Job.Status.FAILED, Job.Status.CANCELLED])
-    launches = Launch.objects.select_related("created_by").annotate(
-        n_jobs=Count("jobs"),
-        n_over=Count("jobs", filter=over),
-        n_failed=Count("jobs", filter=Q(jobs__status=Job.Status.FAILED)),
-    )
-    return render(request, "kgharvest/launch_list.html", {"page_obj": page_of(request, launches.order_by("-pk"))})
+    launches = Launch.objects.with_counts().select_related("created_by")
+    return render(request, "kgharvest/launch_list.html", {"page_obj": page_of(request, launches)})
 
 
 @researcher_required

@@ -6,6 +6,7 @@ from django.utils import timezone
 from annotation.services.assignment import next_batch
 from annotation.services.joining import join_round
 from evaluation.services.reports import create_report
+from kgharvest.models import Launch
 from tests import factories
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -28,8 +29,9 @@ def fill(person) -> None:
     """Make one of everything that has a page, within reach of `person`."""
     role, user = person
     owner = user if role == "researcher" else factories.make_researcher()
-    factories.make_harvest_job("failed", error="The model folder is gone; name another model.")
-    factories.make_harvest_job("queued")
+    launch = Launch.objects.create(created_by=owner)
+    factories.make_harvest_job("failed", launch=launch, error="The model folder is gone; name another model.")
+    factories.make_harvest_job("queued", launch=launch)
     factories.make_harvest([["שלום עולם", "a" * 200], ["=1+1", 'say "hi", twice']])
     judged = factories.make_round([("vaccine", "measles"), ("seat belt", "injury")], name="judged", by=owner)
     factories.judge_all(judged, ["true", "false"], ["true", "unjudgeable"], ["true", "true"])

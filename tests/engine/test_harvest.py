@@ -171,6 +171,18 @@ def test_ready_prompts_that_are_too_long_are_left_out_and_the_result_says_so(tmp
         harvest(replace(spec, prompts=(long,)), lm)
 
 
+def test_a_ready_prompt_that_is_too_long_only_with_the_seeds_is_left_out(tmp_path):
+    lm = load(str(tiny_bert(tmp_path)))
+    short = "<ENT0> is the capital of <ENT1> ."
+    long = "<ENT0> is the " + "capital " * 33 + "<ENT1>"  # 40 tokens with entities of one token
+    seeds = (("paris capital capital capital", "france"), *SPEC.seed_tuples)
+    params = HarvestParams(candidates=3, max_entity_tokens=1)
+    spec = replace(SPEC, setting="multi", prompts=(long, short), params=params)
+
+    assert [prompt.text for prompt in harvest(replace(spec, seed_tuples=seeds), lm).prompts] == [short]
+    assert {prompt.text for prompt in harvest(spec, lm).prompts} == {short, long}
+
+
 def test_the_same_prompt_twice_counts_once():
     spec = replace(SPEC, initial_prompts=SPEC.initial_prompts * 2)
 
