@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 import numpy as np
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 from numpy.typing import NDArray
 
-from annotation.models import Annotator, Draw, Judgment, Round
+from annotation.models import Annotator, Draw, Judgment, Round, Stratum
 from annotation.verdicts import IMPORTED_QUORUM
 from evaluation.evidence import (
     INCOMPLETE,
@@ -42,7 +42,8 @@ def gather_evidence(round: Round) -> Evidence:
     counted = Judgment.objects.counted().filter(task__round=round, task__is_gold=False)
     judgments, gold = (_judgments(rows, every_task, _whole(list(codes))) for rows in (counted, _gold_judgments(round)))
     judgments, gold, annotators = _those_who_judged(judgments, gold, list(codes.values()))
-    cells, strata, stratum_ids = _strata(round)
+    cells = cells_with_strata(round)
+    strata, stratum_ids = _strata(cells)
     return Evidence(
         round=round.name,
         source=round.source,
@@ -52,7 +53,7 @@ def gather_evidence(round: Round) -> Evidence:
         has_thirds=round.third_only_if_split,
         verdict=verdict,
         judgments=judgments,
-        cells=cells,
+        cells=list(cells),
         strata=strata,
         draws=_draws(round, tasks, stratum_ids),
         annotators=annotators,
@@ -130,21 +131,29 @@ def _those_who_judged(
 # -- cells and draws ---------------------------------------------------------------------------------------------------
 
 
-def _strata(round: Round) -> tuple[list[CellKey], list[StratumKey], Codes]:
-    """Return the cells in the order of reports, the strata sorted by cell and rank, and these strata's ids."""
-    fields = ("pk", "relation", "language_model", "setting", "rank_from", "rank_to", "population", "job")
-    rows = list(round.strata.filter(draws__isnull=False).distinct().order_by("pk").values_list(*fields))
-    relations = _relation_names(row[1] for row in rows)
+def cells_with_strata(round: Round) -> dict[CellKey, list[Stratum]]:
+    """Return the cells in the order of reports, each with its strata from the best ranks on."""
+    has_draws = Exists(Draw.objects.filter(stratum=OuterRef("pk")))
+    strata = list(round.strata.filter(has_draws).order_by("rank_from", "pk"))
+    relations = _relation_names(stratum.relation_id for stratum in strata)
     models = {model.pk: str(model) for model in LanguageModel.objects.filter(strata__round=round).distinct()}
-    keys = {row[0]: CellKey(relations[row[1]], models.get(row[2]), row[3] or None) for row in rows}
-    cells = sorted(set(keys.values()), key=_place)
-    place = {key: number for number, key in enumerate(cells)}
-    rows.sort(key=lambda row: (place[keys[row[0]]], row[4]))
-    strata = [
-        StratumKey(place[keys[pk]], *((rank_from, rank_to, population) if job else (None, None, None)))
-        for pk, _, _, _, rank_from, rank_to, population, job in rows
+    cells: defaultdict[CellKey, list[Stratum]] = defaultdict(list)
+    for stratum in strata:
+        key = CellKey(relations[stratum.relation_id], models.get(stratum.language_model_id), stratum.setting or None)
+        cells[key].append(stratum)
+    return dict(sorted(cells.items(), key=lambda cell: _place(cell[0])))
+
+
+def _strata(cells: Mapping[CellKey, Sequence[Stratum]]) -> tuple[list[StratumKey], Codes]:
+    """Return the strata of all cells, and their ids."""
+    numbered = [(number, stratum) for number, strata in enumerate(cells.values()) for stratum in strata]
+    keys = [
+        StratumKey(number, stratum.rank_from, stratum.rank_to, stratum.population)
+        if stratum.job_id
+        else StratumKey(number, None, None, None)
+        for number, stratum in numbered
     ]
-    return cells, strata, _whole([row[0] for row in rows])
+    return keys, _whole([stratum.pk for _, stratum in numbered])
 
 
 def _draws(round: Round, task_ids: Codes, stratum_ids: Codes) -> Draws:

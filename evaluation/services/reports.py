@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from django.db import connection, transaction
 from django.utils import timezone
@@ -13,16 +14,21 @@ from evaluation.documents import METHOD, build_document
 from evaluation.models import Report
 from evaluation.services.evidence import gather_evidence
 from evaluation.services.kg_sizes import cut_entries
+from evaluation.services.novelty import compare_with_reference
 from kgharvest.version import code_version
 
 
-def create_report(round: Round, by=None) -> Report:
-    """Compute and store a report on the round as it is now: a function of its judgments and seed, but for the date."""
+def create_report(round: Round, by=None, reference: Path | None = None) -> Report:
+    """Compute and store a report on the round as it is now: a function of its judgments and seed, but for the date.
+
+    reference: a KG whose entities and tuples are not new. Raises BadReference; then nothing is stored.
+    """
     now, version = timezone.now(), code_version()
     with one_moment():
         evidence = gather_evidence(round)
         cuts = cut_entries(round)
-    document = build_document(evidence) | {"cuts": cuts}
+        novelty = compare_with_reference(round, reference) if reference else None
+    document = build_document(evidence) | {"cuts": cuts, "novelty": novelty}
     stamp = {"created_at": now.isoformat(timespec="seconds"), "code_version": version, "method": METHOD}
     return Report.objects.create(
         round=round, document=document | stamp, method=METHOD, code_version=version, created_by=by, created_at=now

@@ -16,17 +16,9 @@ from tests.evaluation.evidence import NOBODY, make_evidence
 T, F, U = range(3)
 
 
-def evidence_of(*said: str, cells=None, **fields):
-    """Evidence from what annotators a, b, ... said of each statement: "TTF", "T.U" with a dot for nothing.
-
-    All statements are drawn for one cell, or for `cells`: a list of cells' names of settings, one list per statement.
-    """
-    labels = [
-        (task, who, "TFU".index(letter))
-        for task, row in enumerate(said)
-        for who, letter in enumerate(row)
-        if letter != "."
-    ]
+def evidence_of(*said: str):
+    """Evidence from what annotators a, b, ... said of each statement of a cell: "TTF", "T.U", a dot for nothing."""
+    labels = judged(said)
     counts = np.zeros((len(said), 3), dtype=int)
     for task, _, label in labels:
         counts[task, label] += 1
@@ -38,7 +30,13 @@ def evidence_of(*said: str, cells=None, **fields):
     )
     base = make_evidence({CellKey("r", "lm", "multi"): (len(said),)}, annotators="abcdefgh"[:k])
     judgments = Judgments(*np.array(labels, dtype=np.int64).reshape(-1, 3).T, np.full(len(labels), np.nan))
-    return replace(base, verdict=verdict, judgments=judgments, **fields)
+    return replace(base, verdict=verdict, judgments=judgments)
+
+
+def judged(said, first: int = 0) -> list[tuple[int, int, int]]:
+    """Return statement, annotator and label of each judgment; statements are numbered from `first` on."""
+    rows = [(task, who, letter) for task, row in enumerate(said, first) for who, letter in enumerate(row)]
+    return [(task, who, "TFU".index(letter)) for task, who, letter in rows if letter != "."]
 
 
 def one(entries, **wanted):
@@ -190,11 +188,7 @@ def test_a_rule_that_cannot_be_applied_says_why():
 
 def with_gold(evidence, *said: str):
     """Gold statements that are all true, after the others."""
-    rows = [
-        (evidence.n_tasks + task, who, "TFU".index(letter))
-        for task, row in enumerate(said)
-        for who, letter in enumerate(row)
-    ]
+    rows = judged(said, first=evidence.n_tasks)
     gold = Judgments(*np.array(rows, dtype=np.int64).T, np.full(len(rows), np.nan))
     return replace(evidence, gold=gold, gold_truth=np.full(len(said), T))
 

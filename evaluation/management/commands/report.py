@@ -1,4 +1,4 @@
-"""`report --round NAME [--format json/csv/md/tex/html/xlsx] [--table T] [--output F]`"""
+"""`report --round NAME [--format json/csv/md/tex/html/xlsx] [--table T] [--reference KG] [--output F]`"""
 
 from pathlib import Path
 
@@ -23,14 +23,17 @@ class Command(DomainCommand):
         parser.add_argument("--round", required=True, metavar="NAME")
         parser.add_argument("--format", dest="file_format", choices=list(FORMATS), default="json")
         parser.add_argument("--table", metavar="T", help="with --format csv: a table by name, e.g. comparisons")
+        parser.add_argument(
+            "--reference", type=Path, metavar="KG", help="triples (.csv, .tsv, .jsonl) that are not new"
+        )
         parser.add_argument("--output", type=Path, metavar="F", help="write to a file instead of standard output")
 
-    def handle(self, *, round, file_format, table, output, **options):
+    def handle(self, *, round, file_format, table, reference, output, **options):
         if table and file_format != "csv":
             raise NoSuchTable("--table chooses a table for --format csv; the other formats hold all tables.")
         if output:
             check_writable(output)
-        document = create_report(find_round(round)).document
+        document = create_report(find_round(round), reference=reference).document
         content = csv_of(document, table) if table else FORMATS[file_format].bytes_of(document)
         if output:
             write_atomically(output, [content])
