@@ -11,14 +11,11 @@ from django.utils import timezone
 from annotation.models import Annotator, Judgment, Round, StudyMember
 from annotation.services.assignment import next_batch
 from annotation.services.joining import join_round
-from annotation.services.rounds import close_round, open_round, pause_round
+from annotation.services.rounds import close_round, pause_round
 from tests.factories import (
     judge,
     judge_all,
     make_annotators,
-    make_harvest,
-    make_language_model,
-    make_relation,
     make_researcher,
     make_round,
     make_user,
@@ -300,30 +297,6 @@ def test_an_answer_that_cannot_be_names_the_field(annotator_client, annotator, o
     assert refusal.status_code == 400
     assert list(refusal.json()["error"]["fields"]) == [field]
     assert annotator_client.post(judge_url(own_round), answer_to(task) | {field: value}).status_code == 400
-
-
-def test_nothing_an_annotator_receives_tells_where_a_statement_came_from(client):
-    relation = make_relation("relation-xyzzy", statement="<ENT0> can <ENT1>")
-    language_model = make_language_model("lm-xyzzy")
-    job = make_harvest(
-        [("dog", "swim"), ("cat", "climb")], relation=relation, language_model=language_model, setting="setting-xyzzy"
-    )
-    round = open_round({"name": "pilot", "cells": [{"job": job.pk, "n": 2, "cut": "top:2"}], "study": "study-xyzzy"})
-    job.tuples.update(score=-123.456)
-    others = judge_all(round, ["true", "true"])
-    client.force_login(make_user("ann"))
-
-    client.post(f"/join/{round.join_token}/")
-    sent = [client.get(f"/join/{round.join_token}/"), client.get("/"), client.get(judge_url(round))]
-    sent.append(client.get(judge_url(round), **JSON))
-    for statement in sent[-1].json()["tasks"]:
-        sent.append(client.post(judge_url(round), answer_to(round.tasks.get(pk=statement["task"])), **JSON))
-    sent.append(client.get(judge_url(round), {"task": statement["task"]}))
-
-    everything = b"".join(response.content + str(response.headers).encode() for response in sent)
-    assert b"swim" in everything
-    for secret in ("xyzzy", "123.456", "gold", "verdict", "accepted", others[0].code, "rank", "score", "top:2"):
-        assert secret.encode() not in everything
 
 
 def test_a_statement_is_escaped(client):
