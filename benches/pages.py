@@ -203,7 +203,18 @@ def pages() -> Iterator[tuple[str, str]]:
     yield "entity", address("entity", name=known.entities[1])
     yield "entity, hub", address("entity", name=HUB)
     yield "entity's picture, hub", address("entity_graph", name=HUB)
+    yield from comparisons(relation)
     yield "sensitive words", reverse("kgharvest:sensitive_words")
+
+
+def comparisons(relation: Relation) -> Iterator[tuple[str, str]]:
+    """Yield two harvests of over 50,000 tuples, two of 4,500, and two cells over the relations of their set."""
+    page = reverse("evaluation:compare_harvests")
+    for which, one in (("large", relation), ("usual", Relation.objects.get(pk=relation.pk + 1))):
+        a, b = one.jobs.filter(n_tuples__gt=0).order_by("pk").values_list("pk", flat=True)[:2]
+        yield f"compare two {which} harvests", f"{page}?a={a}&b={b}"
+        yield f"compare two {which} harvests, only A", f"{page}?a={a}&b={b}&part=only_a&page=20"
+    yield "compare two cells over a set", f"{reverse('evaluation:compare_sets')}?a={a}&b={b}"
 
 
 def address(page: str, /, **asked) -> str:

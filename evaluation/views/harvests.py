@@ -92,5 +92,6 @@ def compare_sets(request: HttpRequest) -> HttpResponse:
 
 
 def _row_of_relation(overlap: HarvestOverlap) -> dict[str, Any]:
-    sizes = {part: len(known) for part, known in overlap.parts.items()}
+    n_both = len(overlap.ranks_a.keys() & overlap.ranks_b.keys())
+    sizes = {"only_a": len(overlap.ranks_a) - n_both, "both": n_both, "only_b": len(overlap.ranks_b) - n_both}
     return {**sizes, "a": overlap.a, "b": overlap.b, "jaccard": overlap.jaccard, "correlation": overlap.correlation}

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from kgharvest.models import KnowledgeTuple
 
 MOST_NEIGHBOURS = 8  # on each side
-LONGEST_LABEL = 22  # characters
-WIDTH, ROW_HEIGHT, MARGIN = 640, 44, 18
+LONGEST_LABEL = 20  # characters
+WIDTH, ROW_HEIGHT, MARGIN = 680, 44, 18
 MIDDLE = WIDTH / 2
-COLUMN = 160  # width of the neighbours' labels
+COLUMN = 184  # width of the neighbours' labels
 HALF_CENTRE = 78  # half the width of the entity's box
 
 
