@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
+from ipaddress import ip_address
 
+from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group
 from django.core.exceptions import PermissionDenied
@@ -36,6 +39,18 @@ def researcher_required(view: Callable[..., HttpResponse]) -> Callable[..., Http
         return view(request, *args, **kwargs)
 
     return guarded
+
+
+def client_ip(request: HttpRequest) -> str | None:
+    """Return the address that the outermost proxy of our own saw, or the connection's where there is none.
+
+    What X-Forwarded-For says further left came from the client, who could write anything there.
+    """
+    hops = [hop.strip() for hop in request.META.get("HTTP_X_FORWARDED_FOR", "").split(",")]
+    if settings.PROXY_COUNT and len(hops) >= settings.PROXY_COUNT:
+        with suppress(ValueError):
+            return str(ip_address(hops[-settings.PROXY_COUNT]))
+    return request.META.get("REMOTE_ADDR")
 
 
 class IsResearcher(BasePermission):

@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
+from kombu import Queue
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(os.environ.get("KGHARVEST_DATA_DIR") or BASE_DIR / "var").resolve()
@@ -180,6 +181,8 @@ AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_LOCKOUT_TEMPLATE = "registration/locked_out.html"
 AXES_RESET_ON_SUCCESS = True
 AXES_VERBOSE = False
+AXES_CLIENT_IP_CALLABLE = "kgharvest.access.client_ip"
+PROXY_COUNT = int(os.environ.get("PROXY_COUNT") or PRODUCTION)  # proxies of our own between browsers and this server
 
 # Browsers
 CONTENT_SECURITY_POLICY = {
@@ -272,7 +275,11 @@ elif CELERY_BROKER_URL.startswith("redis"):
     # Redis hands a message out again after visibility_timeout, so it must outlast the longest task.
     CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": CELERY_TASK_TIME_LIMIT + 3600}
 else:
-    CELERY_TASK_DEFAULT_QUEUE_TYPE = "quorum"
+    # RabbitMQ ends a consumer that has not acknowledged for half an hour; it must outlast the longest task as well.
+    patience_ms = 1000 * (CELERY_TASK_TIME_LIMIT + 3600)
+    CELERY_TASK_QUEUES = [
+        Queue("celery", queue_arguments={"x-queue-type": "quorum", "x-consumer-timeout": patience_ms})
+    ]
 
 LOGGING = {
     "version": 1,

@@ -61,6 +61,11 @@ class Annotator(models.Model):
     def __str__(self) -> str:
         return self.code
 
+    @property
+    def has_judged_share(self) -> bool:
+        share = self.round.share_of_one
+        return share is not None and self.n_judged >= share
+
 
 class AssignmentQuerySet(models.QuerySet):
     def taken(self):

@@ -159,12 +159,15 @@ def release_expired(now: datetime) -> None:
 
 def release(leases: Sequence[Assignment]) -> None:
     Assignment.objects.filter(pk__in=[lease.pk for lease in leases]).update(status=Assignment.Status.EXPIRED)
-    for task_id, n in Counter(lease.task_id for lease in leases).items():
+    free_slots([lease.task_id for lease in leases])
+
+
+def free_slots(tasks: Sequence[int]) -> None:
+    """Give the slots of leases on these tasks back; gold has none. `tasks`: an id for each lease.
+
+    Where a third had a task in hand when the first two came to agree, no third is wanted any more.
+    """
+    for task_id, n in Counter(tasks).items():
         JudgmentTask.objects.without_gold().filter(pk=task_id).update(n_leased=F("n_leased") - n)
-    _forget_thirds([lease.task_id for lease in leases])
-
-
-def _forget_thirds(tasks: Sequence[int]) -> None:
-    """Want no third judgment any more where a third had the task in hand when the first two came to agree."""
     for round in Round.objects.filter(third_only_if_split=True, tasks__in=tasks).distinct():
         settle(round.tasks.filter(pk__in=tasks), round)

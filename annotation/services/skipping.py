@@ -9,10 +9,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import F
 
-from annotation.models import Annotator, Assignment, JudgmentTask, StatementReport
-from annotation.services.assignment import check_open, lock
+from annotation.models import Annotator, Assignment, StatementReport
+from annotation.services.assignment import check_open, free_slots, lock
 from annotation.services.judgments import BadAnswer, NotAssigned, check_comment
 
 
@@ -25,7 +24,7 @@ def skip_task(annotator: Annotator, task_id: int) -> None:
         check_open(lock(annotator).round)
         mine = Assignment.objects.filter(annotator=annotator, task=_assigned(annotator, task_id))
         if mine.filter(status=Assignment.Status.LEASED).update(status=Assignment.Status.SKIPPED):
-            JudgmentTask.objects.without_gold().filter(pk=task_id).update(n_leased=F("n_leased") - 1)
+            free_slots([task_id])
         mine.filter(status=Assignment.Status.EXPIRED).update(status=Assignment.Status.SKIPPED)
 
 

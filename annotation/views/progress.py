@@ -12,6 +12,7 @@ from django.views.decorators.cache import never_cache
 
 from annotation.exports import FORMATS
 from annotation.models import Judgment, Round, StatementReport
+from annotation.services.completable import what_blocks
 from annotation.services.events import event_lines
 from annotation.services.progress import OUTCOMES, progress
 from annotation.templatetags.figures import hours, number, share
@@ -34,6 +35,7 @@ def round_detail(request: HttpRequest, name: str) -> HttpResponse:
     context = {
         "round": round,
         "progress": found,
+        "blocked": what_blocks(round, found["n_left"]),
         "figures": figures(found, cells),
         "page_obj": cells,
         "annotators": round.annotators.select_related("user").order_by("-n_judged", "code")[:N_ANNOTATORS],

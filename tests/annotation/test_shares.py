@@ -4,6 +4,7 @@ import pytest
 from django.utils import timezone
 
 from annotation.services.assignment import next_batch
+from annotation.services.completable import what_blocks
 from tests.factories import judge, make_annotators, make_round
 
 pytestmark = pytest.mark.django_db
@@ -45,6 +46,32 @@ def test_changing_ones_mind_takes_nothing_of_the_quota():
         judge(annotator, task, label)
 
     assert len(next_batch(annotator, NOW)) == 4
+
+
+def test_who_has_judged_their_share_is_thanked(client):
+    [annotator] = make_annotators(make_round(3, max_per_annotator=1, name="pilot"), 1)
+    judge_what_comes(annotator)
+    client.force_login(annotator.user)
+
+    assert "You have judged your share of this round, thank you" in client.get("/rounds/pilot/judge/").text
+
+
+def test_researchers_are_told_how_many_people_are_missing(researcher_client, researcher):
+    round = make_round(9, max_per_annotator=4, name="pilot", by=researcher, study="Animals")
+    make_annotators(round, 3)
+
+    page = researcher_client.get("/rounds/pilot/").text
+
+    assert "27 judgments are still wanted" in page
+    assert "may give only 12 more" in page
+    assert "invite at least 4 more people" in page
+
+
+def test_nothing_blocks_a_round_that_enough_people_joined():
+    round = make_round(9, max_per_annotator=9)
+    make_annotators(round, 3)
+
+    assert what_blocks(round, 27) is None
 
 
 @pytest.mark.parametrize(
