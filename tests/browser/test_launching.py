@@ -1,0 +1,88 @@
+"""Writing a relation and launching harvests in a real browser, with scripts and without."""
+
+import pytest
+from playwright.sync_api import expect
+
+from kgharvest.models import Launch, Relation
+from tests import factories
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+
+@pytest.fixture(autouse=True)
+def no_broker(rung):
+    """Harvests are queued; nobody is told."""
+
+
+def test_a_relation_is_previewed_while_it_is_written(visit):
+    page = visit(factories.make_researcher()).page
+    page.goto("/relations/new/")
+
+    page.get_by_label("Statement").fill("<ENT0> prevents <ENT2>.")
+    page.get_by_label("Seed tuples").fill("vaccine | measles\nseat belt | injury")
+    expect(page.get_by_text("The slot <ENT1> is missing")).to_be_visible()
+    page.get_by_label("Statement").fill("<ENT0> prevents <ENT1>.")
+    expect(page.get_by_text("seat belt prevents injury.")).to_be_visible()
+
+    page.get_by_label("Name").fill("prevent")
+    page.get_by_label("Set").fill("mine")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1, name="prevent")).to_be_visible()
+    assert Relation.objects.get().path == "mine/prevent"
+
+
+def test_relations_are_searched_chosen_and_launched_by_keyboard(visit):
+    wanted = factories.make_relation("prevents", relation_set=factories.make_relation_set("one"))
+    other = factories.make_relation_set("other")
+    for _ in range(2):
+        factories.make_relation(relation_set=other)
+    page = visit(factories.make_researcher()).page
+    page.goto("/harvests/new/")
+
+    page.get_by_label("Search").fill("prevent")
+    expect(page.get_by_role("checkbox", name="other")).to_be_hidden()
+    page.get_by_role("checkbox", name="prevents").focus()
+    page.keyboard.press("Space")
+    page.get_by_label("Search").fill("")
+    page.get_by_role("checkbox", name="other").focus()
+    page.keyboard.press("Space")
+    expect(page.get_by_text("3 of 3 chosen")).to_be_visible()
+    page.get_by_role("button", name="Preview").focus()
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Launch 3 harvests").focus()
+    page.keyboard.press("Enter")
+
+    expect(page.get_by_role("heading", level=1)).to_contain_text("3 harvests")
+    assert {job.relation_id for job in Launch.objects.get().jobs.all()} == {
+        wanted.pk,
+        *other.relations.values_list("pk", flat=True),
+    }
+
+
+def test_without_scripts_a_whole_set_is_launched_and_cancelled(visit):
+    relation_set = factories.make_relation_set("mine")
+    for _ in range(3):
+        factories.make_relation(relation_set=relation_set)
+    page = visit(factories.make_researcher(), java_script_enabled=False, width=360).page
+    page.goto("/harvests/new/")
+
+    page.get_by_role("checkbox", name="mine").check()
+    page.get_by_role("button", name="Preview").click()
+    page.get_by_role("button", name="Launch 3 harvests").click()
+    page.get_by_role("button", name="Cancel what is left").click()
+
+    expect(page.get_by_text("3 harvests cancelled.")).to_be_visible()
+
+
+def test_a_launch_page_follows_its_harvests(visit):
+    launch = Launch.objects.create()
+    first, _ = (factories.make_harvest_job(launch=launch) for _ in range(2))
+    page = visit(factories.make_researcher()).page
+    page.goto(launch.get_absolute_url())
+
+    launch.jobs.filter(pk=first.pk).update(status="failed", error="The LM is not at home.")
+
+    row = page.locator(f"tr[data-job='{first.pk}']")
+    expect(row.get_by_text("Failed")).to_be_visible()
+    expect(row.get_by_role("button", name="Retry")).to_be_visible()
+    expect(page.get_by_text("1 of 2")).to_be_visible()
