@@ -1,0 +1,183 @@
+"""Every page that annotators and those who invite them see: accessible in both themes, and no wider than a phone."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+from playwright.sync_api import expect
+
+from annotation.models import Label, Layout
+from annotation.services.invites import make_invites
+from annotation.services.joining import join_round, return_code
+from annotation.services.rounds import close_round
+from annotation.services.skipping import skip_task
+from tests import factories
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+JUDGE = "/rounds/pilot/judge/"
+TUPLES = [("كلب", "السباحة"), ("vaccine against a long-forgotten disease", "measles"), ("lock", "theft")]
+
+
+def joined(page, **spec):
+    """Join a new round as a guest; return the round."""
+    round = factories.make_round(TUPLES, name="pilot", takes_guests=True, **spec)
+    page.goto(f"/join/{round.join_token}/")
+    page.get_by_label("name or code").fill("Ada")
+    page.get_by_role("button", name="Start judging").click()
+    page.wait_for_url("**/device/")
+    return round
+
+
+def opened(page, **spec):
+    round = joined(page, **spec)
+    page.goto(JUDGE)
+    expect(page.get_by_text("Saved", exact=True)).to_be_visible()
+    return round
+
+
+def join_page(page):
+    round = factories.make_round(TUPLES, name="pilot", takes_guests=True, consent="Your answers are *published*.")
+    page.goto(f"/join/{round.join_token}/")
+    page.get_by_role("button", name="Start judging").click()
+
+
+def refused_join(page):
+    join_page(page)
+    page.get_by_label("name or code").fill("Ada")
+    page.get_by_role("button", name="Start judging").click()
+    expect(page.get_by_text("Tick that you agree")).to_be_visible()
+
+
+def return_page(page):
+    guest = join_round(factories.make_round(TUPLES, name="pilot", takes_guests=True), name="Ada")
+    page.goto(f"/return/{return_code(guest)}/")
+
+
+def one_at_a_time(page):
+    opened(page)
+    page.keyboard.press("t")
+    expect(page.get_by_text("1 judged")).to_be_visible()
+
+
+def comment_open(page):
+    opened(page)
+    page.keyboard.press("c")
+
+
+def instructions_open(page):
+    opened(page)
+    page.keyboard.press("?")
+
+
+def report_open(page):
+    opened(page)
+    page.keyboard.press("r")
+
+
+def a_page(page):
+    opened(page, layout=Layout.PAGE)
+    page.keyboard.press("f")
+    page.keyboard.press("s")
+    page.locator("[data-submit]").click()
+    expect(page.get_by_text("1 unanswered").last).to_be_visible()
+
+
+def offline(page):
+    opened(page)
+    page.context.set_offline(True)
+    page.keyboard.press("t")
+    expect(page.get_by_text("1 waiting, offline")).to_be_visible()
+
+
+def paused(page):
+    round = opened(page)
+    round.__class__.objects.update(status="paused")
+    page.keyboard.press("t")
+    expect(page.get_by_text("The round pilot is paused").last).to_be_visible()
+
+
+def only_skipped(page):
+    round = joined(page)
+    for task in factories.next_batch(round.annotators.get(), timezone.now()):
+        skip_task(round.annotators.get(), task.pk)
+    page.goto(JUDGE)
+
+
+def done(page):
+    round = joined(page)
+    for task in factories.next_batch(round.annotators.get(), timezone.now()):
+        factories.judge(round.annotators.get(), task, Label.UNJUDGEABLE)
+    page.goto(JUDGE)
+
+
+def closed(page):
+    close_round(joined(page))
+    page.goto(JUDGE)
+
+
+PLACES = {
+    "joining": join_page,
+    "a refusal": refused_join,
+    "device": joined,
+    "coming back": return_page,
+    "done": done,
+    "one at a time": one_at_a_time,
+    "a page": a_page,
+    "a comment": comment_open,
+    "a report": report_open,
+    "instructions": instructions_open,
+    "paused": paused,
+    "only what was skipped": only_skipped,
+    "closed": closed,
+    "a wrong link": lambda page: page.goto("/join/forged/"),
+    "no code": lambda page: page.goto("/return/"),
+    "a wrong code": lambda page: page.goto("/return/1-AAAA-AAAA-AAAA-AAAA/"),
+    "instructions as a page": lambda page: opened(page) and page.goto(f"{JUDGE}instructions/"),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_page_is_accessible_and_fits_a_phone(visit, place):
+    visitor = visit(width=360, color_scheme="light")
+
+    PLACES[place](visitor.page)
+
+    found = visitor.axe_violations()
+    visitor.page.emulate_media(color_scheme="dark")
+    found += visitor.axe_violations("color-contrast")
+    width = visitor.page.evaluate("document.documentElement.scrollWidth")
+    own = [each for each in visitor.complaints if "status of 4" not in each]  # refusals are meant here
+    assert (found, width, own) == ([], 360, [])
+
+
+def test_an_offline_page_is_accessible(visit):
+    visitor = visit(width=360)
+
+    offline(visitor.page)
+
+    assert visitor.axe_violations() == []
+
+
+def test_the_page_of_invites_is_accessible(visit):
+    researcher = factories.make_researcher()
+    round = factories.make_round(TUPLES, name="pilot", by=researcher)
+    make_invites(round, 3, timezone.now() + timedelta(days=1))
+    visitor = visit(researcher, width=360)
+
+    visitor.page.goto("/rounds/pilot/invites/")
+
+    assert visitor.axe_violations() == []
+    assert visitor.page.evaluate("document.documentElement.scrollWidth") == 360
+
+
+def test_a_guest_goes_on_in_another_browser(visit):
+    page = visit().page
+    joined(page)
+    link = page.get_by_label("Return link").input_value()
+    elsewhere = visit().page
+
+    elsewhere.goto(link)
+    elsewhere.get_by_role("button", name="Go on as").click()
+
+    expect(elsewhere.locator("#statement")).to_be_visible()
