@@ -9,3 +9,4 @@ const csrf = root.querySelector("[name=csrfmiddlewaretoken]").value;
 const on = { change: state.change, stored: state.stored, refused: (act, message) => state.tell(message) };
 const queue = openQueue({ url, prefix, csrf, on });
 state.change(queue.all().length, null);
+root.hidden = !queue.all().length;
