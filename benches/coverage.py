@@ -3,13 +3,17 @@
     python benches/coverage.py [N_ROUNDS]
 
 A round: relations drawn from a world of relations, each with its accuracy in two settings; statements drawn per cell,
-each true with that accuracy. The interval of a cell should hold the cell's accuracy; that of the difference should hold
-the difference between the settings in the world, whichever relations were drawn.
+each true with that accuracy. The interval of a cell, and Newcombe's between two, should hold what is true of the cells;
+the averages "these" what is true of the relations drawn; the averages "like" and the difference of the settings what is
+true in the world, whichever relations were drawn.
+
+In the second table a cell is a harvest whose accuracy falls from the first rank to the last, drawn in strata of ranks.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -18,12 +22,32 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from evaluation.comparisons import compare_sides
 from evaluation.evidence import CellKey
-from evaluation.metrics.intervals import rate
+from evaluation.metrics.intervals import Rate, difference_interval, macro_interval, mean_of_these, rate
+from evaluation.metrics.stratified import stratified_rate
 
 N_ROUNDS = 500
 SIZES = ((5, 20), (8, 20), (14, 20), (14, 50), (14, 200), (40, 20))  # relations, statements per cell
 MEAN, SPREAD = np.array([0.55, 0.68]), 0.15  # of the accuracies in the world, per setting
 SETTINGS = ("human", "multi")
+STRATA = (  # sizes of the harvest's parts, draws from each, accuracy of the first rank and of the last
+    ((100,) * 5, (10,) * 5, 0.95, 0.4),
+    ((100, 900), (20, 20), 0.9, 0.5),
+    ((10, 90, 400), (10, 20, 20), 0.95, 0.55),
+    ((20,) * 10, (2,) * 10, 0.9, 0.4),
+    ((50,) * 10, (5,) * 10, 0.98, 0.5),
+    ((100, 400, 500), (30, 30, 40), 0.98, 0.9),
+)
+
+Interval = tuple[float | None, float | None]
+
+
+def covered(intervals: Iterable[Interval], truths: Iterable[float]) -> float:
+    """Return the share of intervals, where there is one, that hold the truth."""
+    known = [(*interval, truth) for interval, truth in zip(intervals, truths, strict=True) if interval[0] is not None]
+    return float(np.mean([low - 1e-12 <= truth <= high + 1e-12 for low, high, truth in known]))
+
+
+# -- simple samples ----------------------------------------------------------------------------------------------------
 
 
 def simulate(n_relations: int, n_statements: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -33,43 +57,72 @@ def simulate(n_relations: int, n_statements: int, rng: np.random.Generator) -> t
     return accuracies, rng.binomial(n_statements, accuracies)
 
 
-def covered_cells(accuracies: np.ndarray, n_true: np.ndarray, n_statements: int) -> float:
-    """Return the share of cells whose interval holds the cell's accuracy."""
-    rates = [rate(int(n), n_statements) for n in n_true.flat]
-    return float(np.mean([each.low <= truth <= each.high for each, truth in zip(rates, accuracies.flat, strict=True)]))
-
-
-def difference_interval(n_true: np.ndarray, n_statements: int, seed: int) -> tuple[float, float] | None:
+def bootstrap_interval(n_true: np.ndarray, n_statements: int, seed: int) -> Interval:
     observed = {
         CellKey(f"r{relation:02}", "lm", setting): n_true[relation, column] / n_statements
         for relation in range(len(n_true))
         for column, setting in enumerate(SETTINGS)
     }
     [compared] = compare_sides(observed, {}, seed)
-    return None if compared["low"] is None else (compared["low"], compared["high"])
+    return compared["low"], compared["high"]
 
 
 def cover(n_relations: int, n_statements: int, n_rounds: int) -> str:
-    """Return one row of the table."""
-    rng, cells, intervals = np.random.default_rng(0), [], []
+    """Return one row of the first table."""
+    rng = np.random.default_rng(0)
+    cells, newcombe, these, like, bootstrap = [], [], [], [], []
     for seed in range(n_rounds):
         accuracies, n_true = simulate(n_relations, n_statements, rng)
-        cells.append(covered_cells(accuracies, n_true, n_statements))
-        intervals.append(difference_interval(n_true, n_statements, seed))
-    defined = np.array([interval for interval in intervals if interval])  # (D, 2)
-    truth = MEAN[0] - MEAN[1]
-    covered = np.mean((defined[:, 0] <= truth) & (truth <= defined[:, 1]))
-    width = np.mean(defined[:, 1] - defined[:, 0])
-    undefined = n_rounds - len(defined)
-    return f"{n_relations:9} {n_statements:11} {np.mean(cells):17.1%} {covered:19.1%} {width:15.3f} {undefined:10}"
+        rates = [[rate(int(n), n_statements) for n in row] for row in n_true]
+        pairs = [difference_interval(*row) for row in rates]
+        shares = n_true[:, 0] / n_statements
+        cells.append(covered((each[1:] for row in rates for each in row), accuracies.flat))
+        newcombe.append(covered(pairs, accuracies[:, 0] - accuracies[:, 1]))
+        these.append(covered([mean_of_these(shares, [n_statements] * n_relations)[1:]], [accuracies[:, 0].mean()]))
+        like.append(macro_interval(shares))
+        bootstrap.append(bootstrap_interval(n_true, n_statements, seed))
+    values = [np.mean(cells), np.mean(newcombe), np.mean(these)]
+    values += [covered(like, [MEAN[0]] * n_rounds), covered(bootstrap, [MEAN[0] - MEAN[1]] * n_rounds)]
+    undefined = sum(low is None for low, _ in bootstrap)
+    return f"{n_relations:9} {n_statements:11}" + "".join(f"{value:11.1%}" for value in values) + f"{undefined:11}"
+
+
+# -- strata ------------------------------------------------------------------------------------------------------------
+
+
+def simulate_strata(population, drawn, accuracies, rng: np.random.Generator) -> tuple[Rate, float]:
+    """Return the estimate of one harvest and its true accuracy."""
+    is_true = rng.random(len(accuracies)) < accuracies
+    parts = np.split(is_true, np.cumsum(population)[:-1])
+    n_true = [rng.choice(part, n, replace=False).sum() for part, n in zip(parts, drawn, strict=True)]
+    estimate = stratified_rate(np.array(n_true), np.array(drawn), np.array(population))
+    return Rate(*estimate[:3]), float(is_true.mean())
+
+
+def cover_strata(population, drawn, first: float, last: float, n_rounds: int) -> str:
+    """Return one row of the second table; the difference is that of two harvests of the same kind."""
+    rng = np.random.default_rng(0)
+    accuracies = np.linspace(first, last, sum(population))
+    rounds = [[simulate_strata(population, drawn, accuracies, rng) for _ in range(2)] for _ in range(n_rounds)]
+    cells = covered(
+        (estimate[1:] for both in rounds for estimate, _ in both), (truth for both in rounds for _, truth in both)
+    )
+    pairs = [difference_interval(one, other) for (one, _), (other, _) in rounds]
+    difference = covered(pairs, (one - other for (_, one), (_, other) in rounds))
+    width = np.mean([estimate.high - estimate.low for both in rounds for estimate, _ in both])
+    shape = f"{'+'.join(map(str, drawn))} of {'+'.join(map(str, population))}"
+    return f"{shape:72} {cells:9.1%} {difference:11.1%} {width:11.3f}"
 
 
 def main() -> None:
     n_rounds = int(sys.argv[1]) if len(sys.argv) > 1 else N_ROUNDS
     print(f"{n_rounds} rounds a line")
-    print("relations  statements  accuracy covered  difference covered  its mean width  undefined")
+    print("relations  statements   accuracy   Newcombe      these       like difference  undefined")
     for n_relations, n_statements in SIZES:
         print(cover(n_relations, n_statements, n_rounds), flush=True)
+    print(f"\n{'strata':72}  accuracy  difference  mean width")
+    for strata in STRATA:
+        print(cover_strata(*strata, n_rounds), flush=True)
 
 
 if __name__ == "__main__":

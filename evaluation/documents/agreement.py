@@ -73,7 +73,8 @@ def _stability(evidence: Evidence, tasks: Codes, n_replicates: int) -> dict[str,
     n_tasks = np.bincount(evidence.patterns.of_task[tasks], minlength=len(evidence.patterns.counts))
     counts = evidence.patterns.counts
     alpha = _alpha(evidence, np.stack([counts[:, 0], counts[:, 1:].sum(axis=1)], axis=1), n_tasks, n_replicates)
-    k = int(np.bincount(counts.sum(axis=1), n_tasks)[1:].argmax()) + 1
+    usual = int(np.bincount(counts.sum(axis=1), n_tasks)[1:].argmax()) + 1
+    k = evidence.judgments_per_task if evidence.has_thirds else usual  # two alike decide as three would
     accepted = np.count_nonzero(verdicts == ACCEPTED) / n_complete
     flips, low, high = (
         None if value is None else expected_flips(accepted, value, k) for value in (alpha.value, alpha.high, alpha.low)

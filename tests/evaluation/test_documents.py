@@ -137,6 +137,15 @@ def test_stability_is_null_with_a_reason_where_alpha_is():
     assert "alike" in stability["reason"]
 
 
+def test_two_judgments_that_make_a_third_needless_are_a_panel_of_three():
+    evidence = replace(evidence_of("TT.", "FF.", "TT.", "TFT"), has_thirds=True)
+
+    document = build_document(evidence)
+
+    assert document["verdict_stability"]["k"] == 3
+    assert any("third judgment" in note for note in document["notes"])
+
+
 # -- sensitivity -------------------------------------------------------------------------------------------------------
 
 

@@ -2,9 +2,12 @@
 
 import json
 from contextlib import nullcontext
+from uuid import uuid4
 
 import pytest
+from django.utils import timezone
 
+from annotation.models import Judgment
 from annotation.services.rounds import open_round
 from evaluation.reports.writers import FORMATS
 from evaluation.services import reports
@@ -177,6 +180,25 @@ def test_annotators_are_codes_with_their_labels():
         "annotator": annotator.code, "n_judgments": 3, "true": 2, "false": 0, "unjudgeable": 1
     }.items()  # fmt: skip
     assert (entry["gold"]["n"], entry["dawid_skene"], entry["mace"]) == (0, None, None)
+
+
+def test_gold_is_told_per_annotator_and_enters_nothing_else():
+    round = make_round(2)
+    annotator, _ = judge_all(round, [T, T], [F, T])
+    gold = round.tasks.create(
+        knowledge_tuple=round.tasks.first().knowledge_tuple, statement="gold", entities=[], spans=[],
+        is_gold=True, gold_label="false", position=99, n_wanted=0,
+    )  # fmt: skip
+    Judgment.objects.create(
+        client_uuid=uuid4(), task=gold, annotator=annotator, label=F, is_counted=False, judged_at=timezone.now()
+    )
+
+    document = document_of(round)
+
+    told = {each["annotator"]: (each["gold"]["correct"], each["gold"]["n"]) for each in document["annotators"]}
+    assert told[annotator.code] == (1, 1)
+    assert sum(n for _, n in told.values()) == 1
+    assert (document["n_tasks"], document["n_judgments"]) == (2, 4)
 
 
 def test_annotators_are_compared_on_what_both_judged():
