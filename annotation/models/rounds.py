@@ -222,7 +222,7 @@ class Stratum(models.Model):
 class JudgmentTaskQuerySet(models.QuerySet):
     # The partial index judgment_task_open has the same condition, without parameters, so that every database sees it.
     OPEN = Q(n_wanted__gt=F("n_judgments") + F("n_leased"))
-    # Likewise judgment_task_contested.
+    # Likewise judgment_task_contested: neither all True nor all False.
     CONTESTED = Q(n_judgments__gt=F("n_true")) & Q(n_judgments__gt=F("n_false"))
 
     def with_open_slot(self):
@@ -230,8 +230,8 @@ class JudgmentTaskQuerySet(models.QuerySet):
         return self.filter(self.OPEN)
 
     def contested(self):
-        """Return tasks about which the judgments so far are neither all True nor all False."""
-        return self.filter(self.CONTESTED)
+        """Return tasks whose judgments so far are not all alike."""
+        return self.filter(self.CONTESTED, n_judgments__gt=F("n_unjudgeable"))
 
     def untouched_by(self, annotator):
         """Leave out what the annotator has judged or holds."""

@@ -239,6 +239,14 @@ def test_those_who_differ_most_come_first_and_those_who_agree_not_at_all(researc
     assert shown(researcher_client, show="all") == [2, 1, 0]
 
 
+def test_who_all_say_unjudgeable_do_not_differ_but_decide_nothing(researcher_client, researcher):
+    round = make_round(1, name="pilot", by=researcher)
+    judge_all(round, *[["unjudgeable"]] * 3)
+
+    assert shown(researcher_client) == []
+    assert researcher_client.get("/rounds/pilot/adjudicate/").context["task"] == round.tasks.get()
+
+
 def test_statements_can_be_filtered(researcher_client, round):
     relation = round.strata.get().relation_id
 
