@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.contrib import admin
 
-from kgharvest.models import HarvestJob, LanguageModel, Relation, RelationSet, Worker
+from kgharvest.models import HarvestJob, LanguageModel, Launch, Relation, RelationSet, Worker
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):
@@ -32,4 +32,4 @@ class HarvestJobAdmin(ReadOnlyAdmin):
     list_select_related = ["relation", "language_model"]
 
 
-admin.site.register([RelationSet, LanguageModel, Worker], ReadOnlyAdmin)
+admin.site.register([RelationSet, LanguageModel, Launch, Worker], ReadOnlyAdmin)

@@ -37,17 +37,19 @@ class StoredScores(Sequence[float]):
 
 
 class CutSize(NamedTuple):
-    """What a cut keeps. lowest: the score of the last tuple kept, None if none is."""
+    """What a cut keeps. lowest: the score of the last tuple kept, None if none is. sentence: as in ScoreCut."""
 
     cut: Cut
     size: int
     lowest: float | None
+    sentence: str
 
 
 def size_of(cut: Cut, scores: StoredScores) -> CutSize:
     """Raises BadCut if the list is too short for the cut."""
-    size = by_score(scores.job, cut).cut.size(scores)
-    return CutSize(cut, size, scores[size - 1] if size else None)
+    by_scores = by_score(scores.job, cut)
+    size = by_scores.cut.size(scores)
+    return CutSize(cut, size, scores[size - 1] if size else None, by_scores.sentence)
 
 
 def sizes_of(cuts: Sequence[Cut], scores: StoredScores) -> list[CutSize]:

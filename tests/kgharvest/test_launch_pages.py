@@ -175,3 +175,25 @@ def test_the_list_of_launches_counts_their_harvests(researcher_client, django_as
         response = researcher_client.get(reverse("kgharvest:launch_list"))
 
     assert {(one.n_jobs, one.n_over, one.n_failed) for one in response.context["page_obj"]} == {(3, 2, 1)}
+
+
+def test_the_start_page_shows_launches_under_way(researcher_client, django_assert_max_num_queries):
+    lm = factories.make_language_model()
+    launches = [make_launch(*["queued"] * 5, "failed", language_model=lm) for _ in range(3)]
+    make_launch("succeeded", "failed")
+
+    with django_assert_max_num_queries(15):
+        response = researcher_client.get(reverse("home"))
+
+    assert list(response.context["launches"]) == launches[::-1]
+    assert response.content.decode().count("1 of 6") == 3
+
+
+def test_a_launch_of_hundreds_is_shown_page_by_page(researcher_client, django_assert_max_num_queries):
+    relation, lm = factories.make_relation(), factories.make_language_model()
+    launch = make_launch(*["queued"] * 120, relation=relation, language_model=lm)
+
+    with django_assert_max_num_queries(15):
+        response = researcher_client.get(launch.get_absolute_url(), {"page": 3})
+
+    assert len(response.context["page_obj"]) == 20

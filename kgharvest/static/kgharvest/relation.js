@@ -50,7 +50,7 @@
   const show = () => {
     const fault = faultOfSlots() || faultOfSeeds();
     const lines = tuples().slice(0, SHOWN);
-    preview.replaceChildren(element("ul", "statements", ...(lines.length ? lines : [[]]).map(filled)));
+    preview.replaceChildren(element("ul", "readings", ...(lines.length ? lines : [[]]).map(filled)));
     if (fault) preview.append(element("p", "muted small", fault));
   };
 
