@@ -31,6 +31,8 @@ from kgharvest.engine.filters import EntityFilter
 from kgharvest.engine.language_models.batching import same_length_batches
 from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.lexicon import Entity, Lexicon
+from kgharvest.engine.prompts.choosing import weigh_prompts
+from kgharvest.engine.prompts.prompt_set import PromptSet
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.search import BestFirstSearch
 from kgharvest.engine.types import HarvestParams, WeightedPrompt, ignore
@@ -49,9 +51,10 @@ class Setup:
     weighted: list[WeightedPrompt]
 
     def __post_init__(self):
-        self.prompts = pipeline.encode_prompts(self.lm, self.weighted)
-        self.weights = [prompt.weight for prompt in self.weighted]
         self.templates = [PromptTemplate.parse(prompt.text) for prompt in self.weighted]
+        self.prompts = [self.lm.encode_prompt(template) for template in self.templates]
+        self.weights = [prompt.weight for prompt in self.weighted]
+        self.prompt_set = PromptSet(tuple(self.prompts), tuple(self.weights))
         self.arity = self.templates[0].arity
 
     def ask(self, index, pattern, filled):
@@ -59,7 +62,7 @@ class Setup:
 
     def start(self, params):
         """Return a search, and what counts its states."""
-        ranker = pipeline.make_ranker(self.lm, self.weighted, params)
+        ranker = pipeline.make_ranker(self.lm, self.prompt_set, params)
         lexicon = Lexicon(self.lm, EntityFilter(self.templates))
         return BestFirstSearch(ranker, lexicon, params, lambda n_found: None), ranker
 
@@ -73,7 +76,7 @@ def cpu_seconds(work):
 def set_up(lm, plain, relation):
     templates = [PromptTemplate.parse(text) for text in relation["prompts"][:N_PROMPTS]]
     seeds = pipeline.encode_seeds(relation["seed_tuples"], lm)
-    return Setup(lm, plain, pipeline.weigh_prompts(lm, templates, seeds, HarvestParams(), ignore))
+    return Setup(lm, plain, weigh_prompts(lm, templates, seeds, HarvestParams(), ignore))
 
 
 def compare_search(setup, wanted, cap):
@@ -102,7 +105,7 @@ def compare_rescoring(setup, wanted):
     params = HarvestParams(candidates=wanted)
     search, _ = setup.start(params)
     search.run([(1,) * setup.arity, (2,) + (1,) * (setup.arity - 1)])
-    ours, scored = cpu_seconds(lambda: pipeline.rescore(setup.lm, setup.weighted, search.found, params, ignore))
+    ours, scored = cpu_seconds(lambda: pipeline.rescore(setup.lm, setup.prompt_set, search.found, params, ignore))
 
     def one_by_one():
         return {

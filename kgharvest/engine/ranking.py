@@ -1,4 +1,4 @@
-"""Which tokens may come next, best first, after the weighted mean of the prompts' distributions (SPEC, search)."""
+"""Which tokens may come next, best first, by what a relation's prompts say together (SPEC, search)."""
 
 from __future__ import annotations
 
@@ -47,16 +47,24 @@ class State(NamedTuple):
 
 
 class TokenRanker:
-    """An LM asked through weighted prompts; the weights add up to 1."""
+    """An LM asked through weighted prompts; the weights add up to 1.
+
+    is_mixture: the prompts' probabilities are averaged, not their log-probabilities.
+    """
 
     def __init__(
-        self, lm: LanguageModel, prompts: Sequence[EncodedPrompt], weights: Sequence[float], batch_size: int
+        self,
+        lm: LanguageModel,
+        prompts: Sequence[EncodedPrompt],
+        weights: Sequence[float],
+        batch_size: int,
+        is_mixture: bool = False,
     ) -> None:
         self.lm = lm
         self.arity = len(prompts[0].slots)
         self.n_states = 0
         self.vector_bytes = 0  # of a state, once one is known
-        self._prompts, self._batch_size = prompts, batch_size
+        self._prompts, self._batch_size, self._is_mixture = prompts, batch_size, is_mixture
         self._weights = torch.tensor(weights, dtype=torch.float32)  # (P,)
         self._starts = torch.from_numpy(lm.starts_entity)  # (V,)
         self._continues = torch.from_numpy(lm.continues_entity)  # (V,)
@@ -64,45 +72,57 @@ class TokenRanker:
     def rank(self, states: Sequence[State], tick: Tick) -> list[Iterator[RankedToken]]:
         """Return, for each state, its admissible tokens, best first, ranked lazily."""
         self.n_states += len(states)
-        means = self._mean_vectors(states, tick)
-        self.vector_bytes = means.shape[1] * means.element_size()
+        vectors = self._vectors(states, tick)
+        self.vector_bytes = vectors[0].numel() * vectors.element_size()
         steps = [state.step for state in states]
-        best = self._best(means, steps, TOP_K)
+        best = self._best(vectors, steps, TOP_K)
         # A view of one row would keep the vectors of the whole batch alive.
         return [
-            self._all_ranked(step, mean.clone(), ranked) for step, mean, ranked in zip(steps, means, best, strict=True)
+            self._all_ranked(step, row.clone(), ranked) for step, row, ranked in zip(steps, vectors, best, strict=True)
         ]
 
-    def _mean_vectors(self, states: Sequence[State], tick: Tick) -> torch.Tensor:
-        """Return (S, d). The LM head is affine: projecting the mean vector gives the mean of the prompts' logits."""
+    def _vectors(self, states: Sequence[State], tick: Tick) -> torch.Tensor:
+        """Return (S, K, d): what to project for each state, of each prompt of a mixture, or else of all in one.
+
+        The LM head is affine: projecting the mean vector gives the mean of the prompts' logits.
+        """
         queries = [self.lm.query(prompt, state.pattern, state.filled) for state in states for prompt in self._prompts]
         vectors = self.lm.vectors(queries, self._batch_size, tick).view(len(states), len(self._prompts), -1)
-        return torch.einsum("spd,p->sd", vectors, self._weights.to(vectors.device))
+        if self._is_mixture:
+            return vectors
+        return torch.einsum("spd,p->sd", vectors, self._weights.to(vectors.device))[:, None]
 
-    def _best(self, means: torch.Tensor, steps: Sequence[Step], k: int) -> Iterator[list[RankedToken]]:
-        """Yield, for each row of `means`, its k best admissible tokens."""
+    def _best(self, vectors: torch.Tensor, steps: Sequence[Step], k: int) -> Iterator[list[RankedToken]]:
+        """Yield, for each row of `vectors` (S, K, d), its k best admissible tokens."""
         k = min(k, self.lm.vocab_size)
-        rows = rows_at_once(self.lm, means)
+        rows = max(1, rows_at_once(self.lm, vectors[:, 0]) // vectors.shape[1])
         for start in range(0, len(steps), rows):
             admissible = torch.stack([self._admissible(step) for step in steps[start : start + rows]])
-            best = in_halves(self._top_logprobs, means[start : start + rows], admissible.to(means.device), k)
+            best = in_halves(self._top_logprobs, vectors[start : start + rows], admissible.to(vectors.device), k)
             for values, tokens in zip(best[..., 0].tolist(), best[..., 1].long().tolist(), strict=True):
                 yield [(token, -value) for token, value in zip(tokens, values, strict=True) if value > -torch.inf]
 
-    def _top_logprobs(self, means: torch.Tensor, admissible: torch.Tensor, k: int) -> torch.Tensor:
+    def _top_logprobs(self, vectors: torch.Tensor, admissible: torch.Tensor, k: int) -> torch.Tensor:
         """Return (R, k, 2) float64: log-probabilities, largest first, and their tokens."""
-        logprobs = torch.log_softmax(self.lm.logits(means), dim=-1).masked_fill(~admissible, -torch.inf)  # (R, V)
-        best = logprobs.topk(k)
+        best = self._logprobs(vectors).masked_fill(~admissible, -torch.inf).topk(k)
         if best.values.isnan().any():
             raise BrokenModel("The LM's logits are NaN; its weights are damaged or overflow in this dtype.")
         return torch.stack([best.values.double(), best.indices.double()], dim=-1)
+
+    def _logprobs(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Return (R, V) for `vectors` (R, K, d)."""
+        logits = self.lm.logits(vectors.flatten(0, 1)).view(*vectors.shape[:2], -1)  # (R, K, V)
+        logprobs = torch.log_softmax(logits, dim=-1)
+        if not self._is_mixture:
+            return logprobs[:, 0]
+        return torch.logsumexp(logprobs + self._weights.log().to(vectors.device)[:, None], dim=1)
 
     def _admissible(self, step: Step) -> torch.Tensor:
         if step.forced is not None:
             return torch.arange(self.lm.vocab_size) == step.forced
         return self._starts if step.starts_entity else self._continues
 
-    def _all_ranked(self, step: Step, mean: torch.Tensor, ranked: list[RankedToken]) -> Iterator[RankedToken]:
+    def _all_ranked(self, step: Step, row: torch.Tensor, ranked: list[RankedToken]) -> Iterator[RankedToken]:
         """Yield every admissible token, best first; rank more of them only when those at hand are used up."""
         drawn: set[int] = set()
         k = TOP_K
@@ -113,7 +133,7 @@ class TokenRanker:
                 return
             drawn.update(token for token, _ in ranked)
             k = 4 * k
-            ranked = next(self._best(mean[None], [step], k))
+            ranked = next(self._best(row[None], [step], k))
 
 
 def rows_at_once(lm: LanguageModel, vectors: torch.Tensor) -> int:

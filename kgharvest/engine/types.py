@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
 PatternBudget = Literal["each", "shared"]
+
+# How prompts are obtained (kgharvest.engine.prompts.choosing).
+LEARNED_SETTINGS = ("lpaqa", "autoprompt", "soft")
+SETTINGS = ("human", "top1", "multi", *LEARNED_SETTINGS)
 
 # Names of the rules in `filters`, in the order in which they are tried.
 FILTERS = (
@@ -57,10 +62,25 @@ class Progress(NamedTuple):
 
 
 OnProgress = Callable[[Progress], None]
+SECONDS_BETWEEN_REPORTS = 0.2
 
 
 def ignore(progress: Progress) -> None:
     """Report progress to nobody."""
+
+
+class Reporter:
+    """Passes the progress of a stage on, a few times a second."""
+
+    def __init__(self, on_progress: OnProgress, stage: str, total: int) -> None:
+        self._on_progress, self._stage, self._total = on_progress, stage, total
+        self._next = 0.0
+
+    def __call__(self, done: int) -> None:
+        now = time.monotonic()
+        if now >= self._next or done == self._total:
+            self._next = now + SECONDS_BETWEEN_REPORTS
+            self._on_progress(Progress(self._stage, done, self._total))
 
 
 @dataclass(frozen=True)
@@ -128,7 +148,7 @@ class HarvestSpec:
 
     initial_prompts: templates with every slot `<ENT0>` .. `<ENTn-1>` exactly once.
     prompts: ready prompts; empty means that the setting creates them where it needs any.
-    setting: "human", "top1" or "multi".
+    setting: one of SETTINGS.
     """
 
     relation: str
@@ -142,11 +162,16 @@ class HarvestSpec:
 
 @dataclass(frozen=True)
 class WeightedPrompt:
-    """A prompt with its mean compatibility over the seed tuples (nats, <= 0) and its weight (softmax, in [0, 1])."""
+    """A prompt with its mean compatibility over the seed tuples (nats, <= 0) and its weight, in [0, 1], of sum 1.
+
+    text: what a person reads; of a learned prompt the tokens, or the words nearest to its vectors. token_ids: of the
+    texts around the slots, where `text` may not give them back: of learned tokens.
+    """
 
     text: str
     compatibility: float
     weight: float
+    token_ids: tuple[tuple[int, ...], ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from django import forms
 from django.db.models import Q
 
 from kgharvest.embedded_lm import MODELS
-from kgharvest.engine.types import HarvestParams
+from kgharvest.engine.types import SETTINGS, HarvestParams
 from kgharvest.models import LanguageModel, Relation, RelationSet
-from kgharvest.services.harvests import MIN_SEED_TUPLES, SETTINGS, HarvestRequest
+from kgharvest.services.harvests import MIN_SEED_TUPLES, HarvestRequest
 from kgharvest.services.language_models import get_language_model
 
 DEFAULTS = HarvestParams()
@@ -20,6 +20,9 @@ SETTING_NAMES = {
     "human": "human: the initial prompts",
     "top1": "top1: the prompt with the largest weight",
     "multi": "multi: all prompts, weighted",
+    "lpaqa": "lpaqa: all prompts, weights learned from the seed tuples",
+    "autoprompt": "autoprompt: trigger tokens learned from the seed tuples",
+    "soft": "soft: all prompts, their words learned as vectors from the seed tuples",
 }
 PARAMS = ("max_tuples", "candidates", "max_entity_tokens")
 

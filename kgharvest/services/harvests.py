@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
@@ -13,14 +14,22 @@ from typing import Any
 from django.db import transaction
 
 from kgharvest.engine.prompts.template import parse_prompts
-from kgharvest.engine.types import HarvestParams, HarvestResult, HarvestSpec, OnProgress, ParaphraserSettings, Progress
+from kgharvest.engine.types import (
+    LEARNED_SETTINGS,
+    SETTINGS,
+    HarvestParams,
+    HarvestResult,
+    HarvestSpec,
+    OnProgress,
+    ParaphraserSettings,
+    Progress,
+)
 from kgharvest.errors import DomainError
 from kgharvest.models import HarvestJob, Job, JobPrompt, LanguageModel, Launch, Prompt, Relation
 from kgharvest.services import jobs, language_models
 from kgharvest.services.knowledge import TupleRow, store_tuples
 from kgharvest.version import code_version
 
-SETTINGS = ("human", "top1", "multi")
 MIN_SEED_TUPLES = 2
 LOADING = "loading the LM"  # the stage before the LM is asked anything
 
@@ -186,6 +195,9 @@ def store_result(
         "seconds": dict(seconds or {}),
         "revision": revision,
         "code_version": code_version(),
+        "learned_prompts": [
+            {"text": prompt.text, "token_ids": prompt.token_ids} for prompt in result.prompts if prompt.token_ids
+        ],
     }
     HarvestJob.objects.filter(pk=job.pk).update(
         n_tuples=len(rows), summary=summary, fingerprint=fingerprint(job, revision)
@@ -201,11 +213,19 @@ def fingerprint(job: HarvestJob, revision: str | None) -> str:
 def _store_prompts(job: HarvestJob, result: HarvestResult) -> None:
     relation = job.relation
     origins = dict.fromkeys(relation.prompts, "ready") | dict.fromkeys(relation.initial_prompts, "initial")
-    texts = [prompt.text for prompt in result.prompts]
-    prompts = [Prompt(relation=relation, text=text, origin=origins.get(text, "created")) for text in texts]
+    by_text = defaultdict(list)  # learned prompts can read alike
+    for prompt in result.prompts:
+        by_text[prompt.text].append(prompt)
+    made = "learned" if job.setting in LEARNED_SETTINGS else "created"
+    prompts = [Prompt(relation=relation, text=text, origin=origins.get(text, made)) for text in by_text]
     Prompt.objects.bulk_create(prompts, ignore_conflicts=True)
-    ids = dict(Prompt.objects.filter(relation=relation, text__in=texts).values_list("text", "pk"))
+    ids = dict(Prompt.objects.filter(relation=relation, text__in=list(by_text)).values_list("text", "pk"))
     JobPrompt.objects.bulk_create(
-        JobPrompt(job=job, prompt_id=ids[prompt.text], weight=prompt.weight, compatibility=prompt.compatibility)
-        for prompt in result.prompts
+        JobPrompt(
+            job=job,
+            prompt_id=ids[text],
+            weight=sum(prompt.weight for prompt in alike),
+            compatibility=max(prompt.compatibility for prompt in alike),
+        )
+        for text, alike in by_text.items()
     )

@@ -14,10 +14,12 @@ from kgharvest.engine import ranking
 from kgharvest.engine.filters import EntityFilter
 from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.lexicon import Lexicon
+from kgharvest.engine.prompts.choosing import weigh_prompts
+from kgharvest.engine.prompts.prompt_set import PromptSet
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.ranking import TokenRanker
 from kgharvest.engine.search import BestFirstSearch, search_tuples
-from kgharvest.engine.types import FILTERS, Cancelled, HarvestParams, WeightedPrompt
+from kgharvest.engine.types import FILTERS, Cancelled, HarvestParams
 from tests.engine.brute_force import BruteForce
 from tests.engine.fakes import FakeLM
 from tests.engine.tiny_models import tiny_bert, tiny_roberta
@@ -192,10 +194,11 @@ def test_what_the_report_raises_ends_the_search(cases):
 def test_scores_equal_brute_force(cases, family, prompts, patterns):
     case = cases(family, prompts)
     params = HarvestParams(candidates=15, disabled_filters=LETTERS_ALLOWED)
-    weighted = [WeightedPrompt(text, 0.0, weight) for text, weight in zip(case.prompts, case.weights, strict=True)]
+    prompts = tuple(case.lm.encode_prompt(PromptTemplate.parse(text)) for text in case.prompts)
+    prompt_set = PromptSet(prompts, tuple(case.weights))
     found = {candidate.folded: candidate for candidate in case.search(params, patterns).found}
 
-    scored = pipeline.rescore(case.lm, weighted, list(found.values()), params, lambda progress: None)
+    scored = pipeline.rescore(case.lm, prompt_set, list(found.values()), params, lambda progress: None)
 
     assert {one.entities for one in scored} == set(found)
     for scored_tuple in scored:
@@ -211,7 +214,7 @@ def test_prompt_weights_equal_brute_force(cases):
     templates = list(map(PromptTemplate.parse, case.prompts))
     encoded = pipeline.encode_seeds(seeds, case.lm)
 
-    weighted = pipeline.weigh_prompts(case.lm, templates, encoded, HarvestParams(), lambda progress: None)
+    weighted = weigh_prompts(case.lm, templates, encoded, HarvestParams(), lambda progress: None)
 
     means = [sum(case.brute_force.compatibility(text, seed) for seed in seeds) / 2 for text in case.prompts]
     assert [prompt.compatibility for prompt in weighted] == pytest.approx(means, abs=TOLERANCE)

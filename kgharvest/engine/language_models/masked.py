@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import nn
@@ -71,7 +71,7 @@ class MaskedLM(PretrainedLM):
         """How many levels of soft words can be perturbed: the embeddings and the output of every layer but the last."""
         return len(perturbed_modules(self._network, self.name))
 
-    def with_soft_words(self, soft_words: SoftWords) -> MaskedLM:
+    def with_soft_words(self, soft_words: SoftWords) -> Self:
         """Return the same LM, in whose prompts token V + i is soft word i. The network is shared."""
         clone = copy(self)
         clone._soft_words = soft_words

@@ -13,6 +13,7 @@ from kgharvest.engine.prompts.prompt_set import PromptSet, PromptSetAnswerer, pr
 from kgharvest.engine.types import EngineError
 
 LEARNING_RATE = 0.1
+BATCH_SIZE = 256
 MAX_EPOCHS = 500
 PATIENCE, LEAST_GAIN = 30, 1e-3  # epochs without that much less loss, in nats
 
@@ -43,28 +44,33 @@ def rank_ensemble(
 
 
 def optimised_ensemble(lm: MaskedLM, prompts: Sequence[EncodedPrompt], train: UsableFacts, tick: Tick) -> PromptSet:
-    """Return all prompts with the weights under which their product of experts gives the training facts most.
+    """Return all prompts with the weights under which their product of experts gives the training facts most."""
+    check_trainable(train)
+    vectors = prompt_vectors(lm, prompts, train.heads, BATCH_SIZE, tick)
+    return PromptSet(tuple(prompts), optimised_weights(lm, vectors, train.tails, tick), "product")
+
+
+def optimised_weights(lm: MaskedLM, vectors: torch.Tensor, targets: torch.Tensor, tick: Tick) -> tuple[float, ...]:
+    """Return the weights (K,) of the prompts whose answers `vectors` (N, K, d) make `targets` (N,) likeliest.
 
     Convex in the weights: the value found does not depend on where it starts. The product is normalised over the whole
     vocabulary; the gold objects' log-probabilities alone would be linear in the weights and choose a single prompt.
     """
-    check_trainable(train)
-    vectors = prompt_vectors(lm, prompts, train.heads, 256, tick).clone()  # (N, K, d)
-    theta = torch.zeros(len(prompts), device=vectors.device, requires_grad=True)
+    vectors = vectors.clone()  # out of inference mode
+    theta = torch.zeros(vectors.shape[1], device=vectors.device, requires_grad=True)
     optimiser = torch.optim.Adam([theta], lr=LEARNING_RATE)
-    best, best_weights, waited = float("inf"), theta.detach().softmax(0), 0
+    least, best, waited = float("inf"), theta.detach().softmax(0), 0
     for _ in range(MAX_EPOCHS):
-        loss = product_nll(lm, vectors, theta.softmax(0), train.tails)
-        if loss.item() < best:
-            waited = 0 if loss.item() < best - LEAST_GAIN else waited
-            best, best_weights = loss.item(), theta.detach().softmax(0)
-        waited += 1
+        loss = product_nll(lm, vectors, theta.softmax(0), targets)
+        waited = 0 if loss.item() < least - LEAST_GAIN else waited + 1
+        if loss.item() < least:
+            least, best = loss.item(), theta.detach().softmax(0)
         if waited > PATIENCE:
             break
         theta.grad = torch.autograd.grad(loss, theta)[0]
         optimiser.step()
         tick()
-    return PromptSet(tuple(prompts), tuple(best_weights.tolist()), "product")
+    return tuple(best.tolist())
 
 
 def product_nll(lm: MaskedLM, vectors: torch.Tensor, weights: torch.Tensor, tails: torch.Tensor) -> torch.Tensor:

@@ -87,6 +87,16 @@ def step_by_step(lm: MaskedLM, prompt: EncodedPrompt, parts: Sequence[TokenIds],
     return [Question(lm.query(prompt, pattern, tokens[:done]), (token,)) for done, token in enumerate(tokens)]
 
 
+class TokenLikelihoods:
+    """log P of every token of whole tuples, one score for each: (P, Q)."""
+
+    def questions(self, lm: MaskedLM, prompt: EncodedPrompt, example: Example) -> list[Question]:
+        return step_by_step(lm, prompt, example.parts, tuple(map(len, example.parts)))
+
+    def scores(self, examples: Sequence[Example], logprobs: torch.Tensor) -> torch.Tensor:
+        return logprobs
+
+
 def part_sums(examples: Sequence[Example], logprobs: torch.Tensor) -> torch.Tensor:
     """Return (P, E, n): the log-probabilities (P, Q) of single tokens, summed over each part of each example."""
     lengths = torch.tensor([len(part) for example in examples for part in example.parts], device=logprobs.device)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 import torch
 
@@ -17,7 +17,9 @@ from kgharvest.engine.language_models.masked import MaskedLM
 from kgharvest.engine.language_models.soft_words import SoftWords
 from kgharvest.engine.prompts.objectives import Example, HeadLikelihood, scores
 from kgharvest.engine.ranking import rows_at_once
+from kgharvest.engine.types import UnsupportedModel
 
+AnyLM = TypeVar("AnyLM", bound=LanguageModel)
 Combine = Literal["mixture", "product", "mean_score"]
 
 
@@ -35,9 +37,13 @@ class PromptSet:
     soft_words: SoftWords | None = None
     temperature: float | None = None
 
-    def reader(self, lm: MaskedLM) -> MaskedLM:
-        """Return `lm` as it reads these prompts."""
-        return lm.with_soft_words(self.soft_words) if self.soft_words else lm
+    def reader(self, lm: AnyLM) -> AnyLM:
+        """Return `lm` as it reads these prompts. Raises UnsupportedModel if it reads no soft words."""
+        if self.soft_words is None:
+            return lm
+        if not isinstance(lm, MaskedLM):
+            raise UnsupportedModel(f"{lm.name} is no masked LM and reads no soft prompts; use a masked one.")
+        return lm.with_soft_words(self.soft_words)
 
 
 def uniform(prompts: Sequence[EncodedPrompt], combine: Combine = "product") -> PromptSet:

@@ -10,12 +10,19 @@ from typing import Literal
 
 import torch
 
-from kgharvest.engine.language_models.base import EncodedPrompt, TokenIds
+from kgharvest.engine.language_models.base import EncodedPrompt
 from kgharvest.engine.language_models.masked import MaskedLM
 from kgharvest.engine.language_models.soft_words import SoftWords
 from kgharvest.engine.probing import UsableFacts, probe
-from kgharvest.engine.prompts.objectives import Example, HeadLikelihood, Likelihood, differentiable_scores
+from kgharvest.engine.prompts.objectives import (
+    Example,
+    HeadLikelihood,
+    Likelihood,
+    TokenLikelihoods,
+    differentiable_scores,
+)
 from kgharvest.engine.prompts.prompt_set import PromptSet, PromptSetAnswerer
+from kgharvest.engine.scoring import Encoded
 from kgharvest.engine.types import EngineError, OnProgress, Progress, ignore
 
 Site = Literal["word", "hidden0", "deep"]
@@ -104,6 +111,29 @@ def learn_soft_prompts(
     return LearnedSoftPrompts(best, tuple(history), learner.n_parameters)
 
 
+def learn_on_tuples(
+    lm: MaskedLM,
+    prompts: Sequence[EncodedPrompt],
+    vectors: torch.Tensor,
+    tuples: Sequence[Encoded],
+    params: SoftPromptParams,
+    on_progress: OnProgress = ignore,
+) -> PromptSet:
+    """Return the soft prompts whose mixture gives whole `tuples` most, token by token; those at the start included.
+
+    For as few tuples as a relation has seeds, so that none are left for dev.
+    """
+    learner = _Learner(lm, prompts, vectors, params)
+    best, most = learner.prompt_set(), -math.inf
+    for epoch in range(params.epochs + 1):
+        on_progress(Progress("soft prompts", epoch, params.epochs))
+        likelihood = learner.tuple_log_likelihood(tuples)
+        if likelihood.item() > most:
+            best, most = learner.prompt_set(), likelihood.item()
+        learner.step(-likelihood)
+    return best
+
+
 def dev_score(lm: MaskedLM, prompt_set: PromptSet, dev: UsableFacts) -> tuple[float, float]:
     scores = probe(PromptSetAnswerer(lm, prompt_set), dev)
     return scores.precision_at(1) or 0.0, -(scores.nll or 0.0)
@@ -139,10 +169,12 @@ class _Learner:
         examples = [Example((fact.head,), (fact.tail,)) for fact in train.facts]
         rng.shuffle(examples)
         for start in range(0, len(examples), self._params.batch_size):
-            loss = -self.log_likelihoods(examples[start : start + self._params.batch_size]).mean()
-            for parameter, gradient in zip(self._learned, torch.autograd.grad(loss, self._learned), strict=True):
-                parameter.grad = gradient
-            self._optimiser.step()
+            self.step(-self.log_likelihoods(examples[start : start + self._params.batch_size]).mean())
+
+    def step(self, loss: torch.Tensor) -> None:
+        for parameter, gradient in zip(self._learned, torch.autograd.grad(loss, self._learned), strict=True):
+            parameter.grad = gradient
+        self._optimiser.step()
 
     def log_likelihoods(self, examples: Sequence[Example]) -> torch.Tensor:
         """Return (B,): log sum_t p(t | r, x) p(y | t, x)."""
@@ -154,27 +186,9 @@ class _Learner:
             log_weights = (log_weights + heads / self._log_temperature.exp()).log_softmax(0)
         return torch.logsumexp(tails + log_weights, dim=0)
 
-
-def nearest_words(lm: MaskedLM, vectors: torch.Tensor) -> list[str]:
-    """Return the text of the word nearest to each of `vectors` (S, d), so that a person can read a soft prompt."""
-    distances = torch.cdist(vectors.float(), lm.word_embeddings.float())  # (S, V)
-    texts = lm.tokens.texts()
-    return [texts[token] for token in distances.argmin(dim=1).tolist()]
-
-
-def readable(lm: MaskedLM, prompt: EncodedPrompt, words: Sequence[str]) -> str:
-    """Return the prompt as a template, each soft word as the nearest of `words` in angle brackets."""
-    special = set(lm.tokens.prefix) | set(lm.tokens.suffix)
-
-    def text(ids: TokenIds) -> str:
-        shown = [
-            f"‹{words[token - lm.vocab_size]}›" if token >= lm.vocab_size else lm.tokens.texts()[token]
-            for token in ids
-            if token not in special
-        ]
-        return " ".join(shown)
-
-    pieces = [text(prompt.segments[0])]
-    for slot, segment in zip(prompt.slots, prompt.segments[1:], strict=True):
-        pieces += [f"<ENT{slot}>", text(segment)]
-    return " ".join(piece for piece in pieces if piece)
+    def tuple_log_likelihood(self, tuples: Sequence[Encoded]) -> torch.Tensor:
+        """Return the mean over the tokens of `tuples` of log sum_t p(t | r) p(token | t, those before it)."""
+        reader = self._lm.with_soft_words(SoftWords(self._vectors, self._deltas))
+        examples = [Example(entities) for entities in tuples]
+        tokens = differentiable_scores(reader, TokenLikelihoods(), self._prompts, examples)  # (K, Q)
+        return torch.logsumexp(tokens + self._logits.log_softmax(0)[:, None], dim=0).mean()

@@ -13,12 +13,11 @@ from django.conf import settings
 from django.utils import timezone
 from tqdm import tqdm
 
-from kgharvest.engine.types import FILTERS, HarvestParams, ParaphraserSettings, Progress
+from kgharvest.engine.types import FILTERS, SETTINGS, HarvestParams, ParaphraserSettings, Progress
 from kgharvest.management.command import DomainCommand
 from kgharvest.models import HarvestJob, Job, Relation
 from kgharvest.services import jobs
 from kgharvest.services.harvests import (
-    SETTINGS,
     HarvestFailed,
     HarvestRequest,
     check_harvest,
