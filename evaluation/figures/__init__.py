@@ -7,14 +7,15 @@ from typing import Any, NamedTuple
 
 from evaluation.figures import calibration, forest, heat_map, sizes
 from evaluation.figures.canvas import LIGHT, Draw, Theme, render, side_name
-from evaluation.reports.tables import Document, interval, points, short
+from evaluation.reports.contents.curves import calibration_table, size_curve_table
+from evaluation.reports.tables import Document, Table, interval, points, short
 
 
 class ReportFigure(NamedTuple):
     """A figure that some reports have.
 
-    shows: what it draws from the document; none of it, no figure. alt: the figure in words. table: the table with its
-    numbers.
+    shows: what it draws from the document; none of it, no figure. alt: the figure in words. table: the report's table
+    with its numbers; numbers: that part of it that is drawn, None where the page shows the table anyway.
     """
 
     name: str
@@ -25,6 +26,7 @@ class ReportFigure(NamedTuple):
     alt: Callable[[Document], str]
     size: Callable[[Document], tuple[float, float]]
     draw: Draw
+    numbers: Callable[[Document], Table] | None = None
 
     def render(self, document: Document, file_format: str = "svg", theme: Theme = LIGHT) -> bytes:
         return render(self.draw, document, self.size(document), file_format, theme)
@@ -106,6 +108,7 @@ FIGURES = (
         curves_in_words,
         lambda document: sizes.SIZE,
         sizes.draw,
+        lambda document: size_curve_table({**document, "curves": sizes.size_curves(document)}),
     ),
     ReportFigure(
         "calibration",
@@ -117,5 +120,6 @@ FIGURES = (
         calibration_in_words,
         calibration.size,
         calibration.draw,
+        lambda document: calibration_table({**document, "curves": calibration.calibrated(document)}),
     ),
 )

@@ -25,8 +25,8 @@ def draw(figure, document: Document, theme: Theme) -> None:
     shares = [[float("nan") if share is None else share for share in row] for _, row in rows]
     is_labelled = len(rows) <= MOST_LABELLED
     axes = figure.add_subplot()
-    gaps = 1.5 if is_labelled else 0
-    axes.pcolormesh(shares, cmap=scale, vmin=0, vmax=1, edgecolors=theme.ground, linewidth=gaps)
+    mesh = {"edgecolors": theme.ground, "linewidth": 1.5 if is_labelled else 0, "rasterized": not is_labelled}
+    axes.pcolormesh(shares, cmap=scale, vmin=0, vmax=1, **mesh)
     _label(axes, document, [name for name, _ in rows] if is_labelled else [], len(rows), theme)
     if is_labelled:
         _print_shares(axes, rows, theme)

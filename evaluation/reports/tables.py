@@ -100,6 +100,16 @@ class Table:
         return zip(row.values, self.columns, strict=True)
 
 
+def first_rows(table: Table, n: int) -> Table:
+    """Return the table cut to its first n rows and its summaries, which says so."""
+    rows = [row for row in table.rows if not row.is_summary]
+    if len(rows) <= n:
+        return table
+    summaries = [row for row in table.rows if row.is_summary]
+    note = f"The first {n} of {len(rows):,} rows; all are in the files below."
+    return replace(table, rows=(*rows[:n], *summaries), notes=(*table.notes, note))
+
+
 def without_empty_columns(table: Table) -> Table:
     """Return the table as people read it: a column in which every value is undefined tells nothing."""
     values = list(zip(*(row.values for row in table.rows), strict=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
@@ -13,9 +13,9 @@ from django.views.decorators.http import require_POST
 from annotation.models import Round
 from evaluation.figures import ReportFigure, figures_of
 from evaluation.models import Report
-from evaluation.reports.contents import LISTS, report_tables, tables_to_read
+from evaluation.reports.contents import report_tables, tables_to_read
 from evaluation.reports.contents.paper import cells_by_relation, relation_table
-from evaluation.reports.tables import Document, Table
+from evaluation.reports.tables import Document, first_rows
 from evaluation.reports.writers import FORMATS
 from evaluation.reports.writers.plain import table_csv
 from evaluation.services.reports import create_report
@@ -23,6 +23,11 @@ from kgharvest.access import researcher_required
 from kgharvest.views.lists import page_of, sort_key, sorted_by
 
 REPORT_COLUMNS = {"round": "round__name", "study": "round__study__name", "made": "created_at"}
+LIST_TITLES = (
+    ("cells", "Every cell"),
+    ("size-curves", "Accuracy of the best tuples"),
+    ("calibration", "Accuracy by score"),
+)
 MOST_RELATIONS = 60  # shown at first: a page of 487 relations times eight columns is slow to read and to load
 
 
@@ -53,14 +58,14 @@ def find_report(request: HttpRequest, pk: int) -> Report:
 def report_detail(request: HttpRequest, pk: int) -> HttpResponse:
     report = find_report(request, pk)
     document = report.document
-    tables = report_tables(document)
+    tables = [first_rows(table, MOST_RELATIONS) for table in tables_to_read(document)]
     context = {
         "report": report,
         "document": document,
-        "tables": {table.name.replace("-", "_"): table for table in tables_to_read(document)},
-        "all_tables": tables,
+        "tables": {table.name.replace("-", "_"): table for table in tables},
+        "csv_tables": [*((table.name, table.title) for table in tables), *LIST_TITLES],
         **relations_shown(document, everything="all" in request.GET),
-        "figures": [figure_shown(figure, document, tables) for figure in figures_of(document)],
+        "figures": [figure_shown(figure, document) for figure in figures_of(document)],
         "formats": FORMATS,
     }
     return render(request, "evaluation/report_detail.html", context)
@@ -79,7 +84,7 @@ def relations_shown(document: Document, everything: bool) -> dict[str, Any]:
     }
 
 
-def figure_shown(figure: ReportFigure, document: Document, tables: Sequence[Table]) -> dict[str, Any]:
+def figure_shown(figure: ReportFigure, document: Document) -> dict[str, Any]:
     """Return what the page says about a figure; its size in CSS pixels, so that nothing moves when it arrives."""
     width, height = (round(96 * inches) for inches in figure.size(document))
     return {
@@ -87,8 +92,8 @@ def figure_shown(figure: ReportFigure, document: Document, tables: Sequence[Tabl
         "title": figure.title,
         "caption": figure.caption,
         "alt_text": figure.alt(document),
-        "numbers": next((table for table in tables if table.name == figure.table), None),
-        "is_shown_elsewhere": figure.table not in LISTS,
+        "table": figure.table,
+        "numbers": figure.numbers and first_rows(figure.numbers(document), MOST_RELATIONS),
         "width": width,
         "height": height,
     }

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from evaluation.reports.contents import curves, paper, quality
 from evaluation.reports.tables import ORIGINS, Document, Table, without_empty_columns
 
-LISTS = ("cells", "size-curves", "calibration")
-BUILDERS = (
+READ = (
     paper.relation_table,
     paper.setting_table,
     paper.model_table,
@@ -23,18 +23,20 @@ BUILDERS = (
     quality.sensitivity_table,
     quality.sensitive_comparison_table,
     quality.plan_table,
-    paper.cell_list,
-    curves.size_curve_table,
-    curves.calibration_table,
 )
+LISTS = (paper.cell_list, curves.size_curve_table, curves.calibration_table)  # for programs: people would drown in them
 
 
 def report_tables(document: Document) -> list[Table]:
     """Return every table that has a row; what rests on no people says so in its caption."""
-    origin = ORIGINS.get(document["source"], "")
-    return [replace(table, origin=origin) for build in BUILDERS if (table := build(document)).rows]
+    return _built(READ + LISTS, document)
 
 
 def tables_to_read(document: Document) -> list[Table]:
-    """Return what people read: without the long lists that are for programs, and without columns that say nothing."""
-    return [without_empty_columns(table) for table in report_tables(document) if table.name not in LISTS]
+    """Return what people read: without the long lists, and without columns that say nothing."""
+    return [without_empty_columns(table) for table in _built(READ, document)]
+
+
+def _built(builders: Iterable[Callable[[Document], Table]], document: Document) -> list[Table]:
+    origin = ORIGINS.get(document["source"], "")
+    return [replace(table, origin=origin) for build in builders if (table := build(document)).rows]
