@@ -21,7 +21,8 @@ Floats = NDArray[np.float64]
 
 TOLERANCE = 1e-7
 PLAIN_STEPS = 10  # before steps are lengthened, so that the maximum found is the one that EM climbs to
-MOST_STEPS = 150
+# Most rounds take 30 to 100 steps; judgments that tell nothing take thousands, which a large round cannot wait for.
+FEWEST_STEPS, MOST_STEPS, MOST_WORK = 150, 5000, 20_000_000  # work: steps times judgments
 LONGEST_STRIDE = 64.0  # in steps of EM
 SMALLEST = 1e-10  # a probability below this is taken as this, so that its logarithm exists
 KNOWING_PRIOR = 0.5  # of the Beta distribution of competence, and of the Dirichlet one of guesses: as in crowd-kit
@@ -95,7 +96,7 @@ def fit_dawid_skene(judged: Judged) -> DawidSkene:
         return _labels(judged, prior, errors.reshape(-1, judged.n_labels, judged.n_labels))
 
     start = maximise(judged.label_shares())
-    parameters, n_steps, converged = climb(lambda current: maximise(expect(current)), start)
+    parameters, n_steps, converged = climb(lambda current: maximise(expect(current)), start, steps_for(judged))
     prior, errors = np.split(parameters, [judged.n_labels])
     shape = (judged.n_annotators, judged.n_labels, judged.n_labels)
     return DawidSkene(expect(parameters), prior, errors.reshape(shape), n_steps, converged)
@@ -147,7 +148,7 @@ def fit_mace(judged: Judged) -> Mace:
     start = np.concatenate(
         [np.full(2 * judged.n_annotators, 0.5), (guesses / guesses.sum(axis=1, keepdims=True)).ravel()]
     )
-    parameters, n_steps, converged = climb(step, start)
+    parameters, n_steps, converged = climb(step, start, steps_for(judged))
     knows, guesses = _split(parameters, judged)
     # Variational weights fall short of 1 in sum, so competence is the share of knowing.
     competence = knows[:, 1] / knows.sum(axis=1)
@@ -180,14 +181,18 @@ def _variational(counts: Floats, prior: float) -> Floats:
 # -- faster than EM alone ----------------------------------------------------------------------------------------------
 
 
-def climb(step: Callable[[Floats], Floats], start: Floats) -> tuple[Floats, int, bool]:
+def steps_for(judged: Judged) -> int:
+    return min(max(MOST_WORK // len(judged.task), FEWEST_STEPS), MOST_STEPS)
+
+
+def climb(step: Callable[[Floats], Floats], start: Floats, most_steps: int) -> tuple[Floats, int, bool]:
     """Repeat `step` until its fixed point; return the parameters, the number of steps, and whether they came to rest.
 
     Two steps of EM tell direction and slowing; a third starts where they point to. Varadhan and Roland (2008), Simple
     and globally convergent methods for accelerating EM, scheme S3, here over the parameters' logarithms.
     """
     parameters, n_steps = start, 0
-    while n_steps < MOST_STEPS:
+    while n_steps < most_steps:
         once = step(parameters)
         n_steps += 1
         if np.abs(once - parameters).max() < TOLERANCE:

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from evaluation.metrics import annotators
 from evaluation.metrics.annotators import Judged, fit_dawid_skene, fit_mace
 
 # Dawid and Skene (1979), Table 1: 45 patients, the first of five observers asked three times; classes 1 to 4. As in the
@@ -131,3 +132,22 @@ def test_the_order_of_annotators_and_tasks_does_not_matter(fit):
     relabelled = judged._replace(task=tasks[judged.task], annotator=annotators[judged.annotator])
 
     assert fit(relabelled).labels[tasks] == pytest.approx(fit(judged).labels, abs=1e-6)
+
+
+@pytest.mark.parametrize("fit", [fit_dawid_skene, fit_mace])
+def test_long_strides_lead_to_where_em_alone_leads(fit, monkeypatch):
+    strides = fit(crowd())
+
+    monkeypatch.setattr(annotators, "LONGEST_STRIDE", 1.0)  # three steps of EM, as they are
+    plain = fit(crowd())
+
+    assert strides.converged
+    assert plain.converged
+    assert strides.n_steps < plain.n_steps
+    assert strides.labels == pytest.approx(plain.labels, abs=1e-4)
+
+
+def test_a_fit_that_may_not_go_on_says_that_it_did_not_come_to_rest(monkeypatch):
+    monkeypatch.setattr(annotators, "MOST_STEPS", 5)
+
+    assert not fit_dawid_skene(crowd()).converged
