@@ -23,7 +23,7 @@ BATCH = 10
 sys.path.insert(0, str(ROOT))
 os.environ["DJANGO_SETTINGS_MODULE"] = "kgharvest.settings"
 folder = tempfile.TemporaryDirectory(prefix="kgharvest-bench-")
-os.environ["KGHARVEST_DATA_DIR"] = folder.name
+os.environ.setdefault("KGHARVEST_DATA_DIR", folder.name)
 
 import django  # noqa: E402
 

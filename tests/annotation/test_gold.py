@@ -219,13 +219,3 @@ def test_training_and_gold_and_examples_share_no_statement():
     assert len(gold) == 5
     assert not training & gold
     assert not any(statement.rstrip(".") in guide.replace("\\", "") for statement in training | gold)
-
-
-def test_skipping_a_gold_statement_frees_no_slot():
-    [annotator] = make_annotators(gold_round(8, 4, gold_share=0.5), 1)
-    gold = next(task for task in next_batch(annotator, timezone.now()) if task.is_gold)
-
-    skip_task(annotator, gold.pk)
-
-    gold.refresh_from_db()
-    assert gold.n_leased == 0

@@ -1,0 +1,116 @@
+"""Eight people judging at once over HTTP: judgments per second, CPU of the server for each, and how long people wait.
+
+    DATABASE_URL=postgres://... DEBUG=1 python benches/judging_http.py [--tasks 10000 1000000]    an empty database
+
+For each size of a round: newcomers, then people with 20,000 judgments behind them. A judgment is "get the next
+statements" + "submit an answer", both requests every time; a browser asks for statements only every few answers.
+
+Must hold: 80 judgments/s, 10 ms of the server's CPU each, 95 % of waits under 100 ms, within 20 % at every size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import sys
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+from statistics import quantiles
+from uuid import uuid4
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+os.environ["DJANGO_SETTINGS_MODULE"] = "kgharvest.settings"
+folder = tempfile.TemporaryDirectory(prefix="kgharvest-bench-")
+os.environ.setdefault("KGHARVEST_DATA_DIR", folder.name)  # the processes that judge share it
+
+import django  # noqa: E402
+
+django.setup()
+
+from django.conf import settings  # noqa: E402
+from django.core.management import call_command  # noqa: E402
+from django.db import connection  # noqa: E402
+from django.urls import reverse  # noqa: E402
+
+from annotation.models import Round  # noqa: E402
+from benches.judging import BATCH, give_a_past, make_round  # noqa: E402
+from tests.factories import make_annotators  # noqa: E402
+from tests.load.web_server import Browser, WebServer, logged_in, url_of  # noqa: E402
+
+N_ANNOTATORS = 8
+N_CLIENTS = 2  # processes
+BEHIND = 20_000
+WARM_UP = 20
+MEASURED = 150
+
+
+def judge(port: int, path: str, cookies: dict[str, str], n: int) -> list[float]:
+    """Return the seconds that each of `n` judgments took."""
+    browser, waits = Browser(port, cookies), []
+    for _ in range(n):
+        begin = time.perf_counter()
+        _, found = browser.json("GET", path)
+        task = found["tasks"][0]["task"]
+        status, _ = browser.json("POST", path, task=task, label="true", client_uuid=uuid4(), seconds=1)
+        assert status == 200
+        waits.append(time.perf_counter() - begin)
+    return waits
+
+
+def judge_together(port: int, path: str, people: list[dict[str, str]], n: int) -> list[float]:
+    """Judge as several people at once, in threads: they wait more than they work."""
+    with ThreadPoolExecutor(len(people)) as pool:
+        waits = pool.map(judge, *zip(*((port, path, cookies, n) for cookies in people), strict=True))
+    return [wait for theirs in waits for wait in theirs]
+
+
+def measure(server: WebServer, path: str, people: list[dict[str, str]], pool: ProcessPoolExecutor) -> str:
+    def run(n: int) -> list[float]:
+        shares = [people[start::N_CLIENTS] for start in range(N_CLIENTS)]
+        jobs = [pool.submit(judge_together, server.port, path, share, n) for share in shares]
+        return [wait for job in jobs for wait in job.result()]
+
+    run(WARM_UP)
+    cpu, begin = server.cpu_seconds(), time.perf_counter()
+    waits = run(MEASURED)
+    wall, cpu = time.perf_counter() - begin, server.cpu_seconds() - cpu
+    p95 = quantiles(waits, n=20)[-1]
+    return f"{len(waits) / wall:5.0f} judgments/s  {1000 * cpu / len(waits):5.2f} ms CPU  p95 {1000 * p95:4.0f} ms"
+
+
+def people_of(round: Round, n_behind: int) -> list[dict[str, str]]:
+    """Let new annotators join in the middle of the round, each with `n_behind` judgments before that."""
+    annotators = make_annotators(round, N_ANNOTATORS)
+    for place, annotator in enumerate(annotators):
+        annotator.next_position = round.n_tasks // 2 + place * round.n_tasks // 20
+        annotator.n_judged = n_behind
+        annotator.save()
+        if n_behind:
+            give_a_past(annotator, n_behind)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")  # as autovacuum does after so many new rows
+    return [logged_in(annotator.user) for annotator in annotators]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tasks", type=int, nargs="+", default=[10_000, 1_000_000])
+    parser.add_argument("--workers", default="2")
+    arguments = parser.parse_args()
+    clients = ProcessPoolExecutor(N_CLIENTS, multiprocessing.get_context("spawn"))
+    call_command("migrate", verbosity=0)
+    with WebServer(url_of(connection), settings.SECRET_KEY, "--workers", arguments.workers) as server:
+        for n_tasks in arguments.tasks:
+            round = make_round(n_tasks)
+            path = reverse("annotation:judge", args=[round.name])
+            for name, n_behind in (("newcomers", 0), ("many behind", min(BEHIND, n_tasks // 2 - BATCH))):
+                figures = measure(server, path, people_of(round, n_behind), clients)
+                print(f"{n_tasks:>9,} tasks, {name:<12} {figures}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

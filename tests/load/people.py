@@ -1,0 +1,95 @@
+"""People who judge through a web server that dies now and then. Knows HTTP only, so that processes start fast."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from http.client import HTTPException
+from json import JSONDecodeError
+from uuid import UUID, uuid4
+
+from tests.load.web_server import Browser
+
+LABELS = ("true", "false", "unjudgeable")
+LONGEST_PAUSE_S = 0.05
+SKIPPED, LEFT = 0.05, 0.1  # shares of what people skip, and of what they let lie
+WAIT_S = 0.2
+
+
+@dataclass(frozen=True)
+class Person:
+    """cookies: of their session. round: the path of its judging page."""
+
+    port: int
+    round: str
+    cookies: dict[str, str]
+    seed: int
+
+
+def judge_as(people: Sequence[Person], is_over) -> list[UUID]:
+    """Judge as all of them at once until `is_over` is set; return the answers that the server acknowledged."""
+    with ThreadPoolExecutor(len(people)) as pool:
+        acknowledged = pool.map(partial(_judge, is_over=is_over), people)
+    return [uuid for theirs in acknowledged for uuid in theirs]
+
+
+def _judge(person: Person, is_over) -> list[UUID]:
+    rng = random.Random(person.seed)
+    first, second = (Browser(person.port, person.cookies) for _ in range(2))
+    acknowledged = []
+    while not is_over.is_set():
+        tasks = _until_it_answers(lambda: first.json("GET", person.round)[1]["tasks"], is_over) or []
+        for task in (each["task"] for each in tasks):
+            time.sleep(rng.uniform(0, LONGEST_PAUSE_S))
+            fate = rng.random()
+            if fate < SKIPPED:
+                _until_it_answers(lambda task=task: first.request("POST", f"{person.round}skip/", task=task), is_over)
+            elif fate > SKIPPED + LEFT:
+                acknowledged += _answer(person, task, (first, second), rng, is_over)
+        if not tasks:
+            _until_it_answers(lambda: first.request("POST", f"{person.round}skipped/"), is_over)
+            time.sleep(WAIT_S)
+    return acknowledged
+
+
+def _answer(person: Person, task: int, browsers: Sequence[Browser], rng: random.Random, is_over) -> list[UUID]:
+    """Send an answer twice, half of the time at the same moment, each until it is acknowledged or refused."""
+    uuid = uuid4()
+    fields = {"task": task, "label": rng.choice(LABELS), "client_uuid": uuid, "seconds": 1}
+
+    def send(browser: Browser) -> bool | None:
+        return _until_it_answers(lambda: browser.json("POST", person.round, **fields)[0] == 200, is_over)
+
+    return [uuid] if any(_both(send, browsers, at_once=rng.random() < 0.5)) else []
+
+
+def _both(send: Callable, browsers: Sequence[Browser], at_once: bool) -> list[bool | None]:
+    if not at_once:
+        return [send(browser) for browser in browsers]
+    together, outcomes = threading.Barrier(2), []
+
+    def run(browser: Browser) -> None:
+        together.wait()
+        outcomes.append(send(browser))
+
+    threads = [threading.Thread(target=run, args=(browser,)) for browser in browsers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return outcomes
+
+
+def _until_it_answers(ask: Callable, is_over):
+    """Ask again while the server is dead, as the judging page does; None if the round ends meanwhile."""
+    while not is_over.is_set():
+        try:
+            return ask()
+        except (OSError, HTTPException, JSONDecodeError, KeyError):
+            time.sleep(WAIT_S)
+    return None

@@ -1,0 +1,126 @@
+"""A web server in processes of its own, and browsers that talk to it without rendering anything."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+STARTS_WITHIN_S = 60
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+class WebServer:
+    """gunicorn as `./run web` starts it, on a port of its own, which it keeps when it is started again."""
+
+    def __init__(self, database_url: str, secret_key: str, *arguments: str, threads: int = 8):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        command = [sys.executable, "-m", "gunicorn", "kgharvest.wsgi", "--bind", f"127.0.0.1:{self.port}"]
+        self._command = [*command, "--threads", str(threads), "--no-control-socket", "--log-level", "error", *arguments]
+        production = {"DATABASE_URL": database_url, "SECRET_KEY": secret_key, "ALLOWED_HOSTS": "127.0.0.1", "DEBUG": ""}
+        self._environment = {**os.environ, **production}
+        self._process: subprocess.Popen | None = None
+
+    def start(self) -> None:
+        """Start it and return when it answers."""
+        self._process = subprocess.Popen(self._command, env=self._environment, cwd=ROOT, start_new_session=True)
+        deadline = time.monotonic() + STARTS_WITHIN_S
+        while time.monotonic() < deadline and self._process.poll() is None:
+            try:
+                Browser(self.port, {}).request("GET", "/api/")
+                return
+            except OSError:
+                time.sleep(0.05)
+        raise RuntimeError("the web server did not start")
+
+    def kill(self) -> None:
+        """Kill all its processes at once, as the system does when memory runs out."""
+        if self._process is not None and self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+    def cpu_seconds(self) -> float:
+        """Return what its processes have used so far."""
+        return sum(_ticks(each) for each in _processes_of_group(self._process.pid)) / TICKS_PER_SECOND
+
+    def __enter__(self) -> WebServer:
+        self.start()
+        return self
+
+    def __exit__(self, *reasons) -> None:
+        self.kill()
+
+
+def _processes_of_group(group: int) -> list[int]:
+    pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
+    return [pid for pid in pids if _stat(pid)[2:3] == [str(group)]]
+
+
+def _stat(pid: int) -> list[str]:
+    """Return the fields of /proc/PID/stat from the state on; none if the process has gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def _ticks(pid: int) -> int:
+    return sum(map(int, _stat(pid)[11:13]))  # user and system time
+
+
+class Browser:
+    """One connection that stays open, with cookies."""
+
+    def __init__(self, port: int, cookies: dict[str, str]):
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        self._headers = {
+            "Accept": "application/json",
+            "Cookie": "; ".join(f"{name}={value}" for name, value in cookies.items()),
+            "X-CSRFToken": cookies.get("csrftoken", ""),
+            "Content-Type": "application/x-www-form-urlencoded",
+            "X-Forwarded-Proto": "https",  # as the proxy says in production
+            "Origin": f"https://127.0.0.1:{port}",
+        }
+
+    def request(self, method: str, path: str, **fields: Any) -> tuple[int, bytes]:
+        """Return status and body. Raises OSError or HTTPException when the server dies, and then connects anew."""
+        try:
+            self._connection.request(method, path, urlencode(fields) if fields else None, self._headers)
+            response = self._connection.getresponse()
+            return response.status, response.read()
+        except (OSError, http.client.HTTPException):
+            self._connection.close()
+            raise
+
+    def json(self, method: str, path: str, **fields: Any) -> tuple[int, Any]:
+        status, body = self.request(method, path, **fields)
+        return status, json.loads(body)
+
+
+def url_of(connection) -> str:
+    """Return the DATABASE_URL of an open connection, which in tests is that of the test database."""
+    found = connection.settings_dict
+    if connection.vendor == "sqlite":
+        return f"sqlite:///{found['NAME']}"
+    return f"postgres://{found['USER']}:{quote(found['PASSWORD'])}@{found['HOST']}:{found['PORT']}/{found['NAME']}"
+
+
+def logged_in(user) -> dict[str, str]:
+    """Return the cookies of a session of `user`."""
+    from django.conf import settings
+    from django.test import Client
+
+    client = Client()
+    client.force_login(user)
+    return {settings.SESSION_COOKIE_NAME: client.cookies[settings.SESSION_COOKIE_NAME].value, "csrftoken": "a" * 32}
