@@ -23,9 +23,10 @@ SHIPPED = Path(__file__).resolve().parent.parent / "relation_sets"
 DEMO_SET = "demo"  # what the embedded LM, the default model, was trained on
 SET_NAME = re.compile(r"[-\w]{1,100}", re.ASCII)
 COLUMNS = ["statement", "explanation", "arity", "initial_prompts", "prompts", "seed_tuples"]
-WHAT_STAYS = (
-    "Its name, set and number of slots stay, because harvests or tuples refer to them. The rest may change: each "
-    "harvest keeps the prompts and seed tuples it was asked with, each round the statements people judged."
+WHAT_STAYS = "Its name, set and number of slots stay, because harvests or tuples refer to them."
+WHAT_MAY_CHANGE = (
+    "The rest may change: each harvest keeps the prompts and seed tuples it was asked with, each round the statements "
+    "people judged."
 )
 
 
@@ -95,6 +96,7 @@ def repeated_names(entries: Sequence[RelationEntry]) -> Iterator[BadEntry]:
 @transaction.atomic
 def _store(file: RelationFile, name: str, is_shipped: bool) -> RelationSet:
     relation_set = _shipped_set(name) if is_shipped else own_set(name)
+    RelationSet.objects.select_for_update().get(pk=relation_set.pk)  # two imports of one file come one after the other
     relation_set.description = file.description or relation_set.description
     relation_set.save()
     if clashes := list(_clashes(relation_set, file.entries)):
@@ -155,18 +157,18 @@ def faults_of_relation(entry: RelationEntry, set_name: str, relation: Relation |
     others = Relation.objects.filter(relation_set__name=set_name, name=entry.name)
     if others.exclude(pk=relation and relation.pk).exists():
         faults.append(Fault("name", f"the set {set_name!r} has a relation {entry.name!r} already; choose another name"))
-    return faults + (_faults_of_use(entry, set_name, relation) if relation and is_in_use(relation) else [])
+    if relation and not faults and is_in_use(relation):
+        faults += _faults_of_use(entry, set_name, relation)
+    return faults
 
 
 def _faults_of_use(entry: RelationEntry, set_name: str, relation: Relation) -> list[Fault]:
-    if [f for f in faults_of(entry) if f.field == "initial_prompts"]:
-        return []
     stays = {
         "name": entry.name == relation.name,
         "set_name": set_name == relation.relation_set.name,
         "statement": entry.fields()["arity"] == relation.arity,
     }
-    return [Fault(column, WHAT_STAYS.partition(" The rest")[0]) for column, same in stays.items() if not same]
+    return [Fault(column, WHAT_STAYS.rstrip(".")) for column, same in stays.items() if not same]
 
 
 @transaction.atomic
@@ -174,6 +176,10 @@ def save_relation(entry: RelationEntry, set_name: str, relation: Relation | None
     """Store what a person wrote, in a set that is made if need be. Raises BadRelation or SetIsShipped."""
     if relation and relation.relation_set.is_shipped:
         raise SetIsShipped(f"{relation.path} comes with the project; duplicate it and edit the copy.")
+    if relation:
+        Relation.objects.select_for_update().get(
+            pk=relation.pk
+        )  # no job or tuple of it comes while its use is looked at
     if faults := faults_of_relation(entry, set_name, relation):
         raise BadRelation(faults)
     relation = relation or Relation()
@@ -212,7 +218,8 @@ def own_set(name: str) -> RelationSet:
 @transaction.atomic
 def duplicate_set(relation_set: RelationSet, name: str) -> RelationSet:
     """Return a new set `name` with the same relations. Raises BadSetName."""
-    copy = _new_set(name, relation_set.description)
+    _check_set_name(name)
+    copy = RelationSet.objects.create(name=name, description=relation_set.description)
     copies = [Relation(relation_set=copy, name=one.name, **_columns(one)) for one in relation_set.relations.all()]
     Relation.objects.bulk_create(copies)
     return copy
@@ -220,11 +227,6 @@ def duplicate_set(relation_set: RelationSet, name: str) -> RelationSet:
 
 def _columns(relation: Relation) -> dict[str, object]:
     return {column: getattr(relation, column) for column in COLUMNS}
-
-
-def _new_set(name: str, description: str) -> RelationSet:
-    _check_set_name(name)
-    return RelationSet.objects.create(name=name, description=description)
 
 
 def _check_set_name(name: str, relation_set: RelationSet | None = None) -> None:

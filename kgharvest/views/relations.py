@@ -13,7 +13,7 @@ from kgharvest.forms.relations import RelationForm, initial_of
 from kgharvest.models import HarvestJob, Relation, RelationSet
 from kgharvest.services.harvests import MIN_SEED_TUPLES
 from kgharvest.services.relation_checks import advice_on
-from kgharvest.services.relations import WHAT_STAYS, delete_relation, is_in_use
+from kgharvest.services.relations import WHAT_MAY_CHANGE, WHAT_STAYS, delete_relation, is_in_use
 from kgharvest.views.lists import page_of, sort_key, sorted_by
 
 RELATION_COLUMNS = {"name": "name", "set": "relation_set__name", "arity": "arity", "harvests": "n_harvests"}
@@ -57,10 +57,9 @@ def relation_detail(request: HttpRequest, pk: int) -> HttpResponse:
 @researcher_required
 def relation_new(request: HttpRequest) -> HttpResponse:
     """Write a relation: an empty one, one for the set `set`, or a copy of the relation `copy`."""
+    relations = Relation.objects.select_related("relation_set")
     copied = request.GET.get("copy", "")
-    original = (
-        get_object_or_404(Relation.objects.select_related("relation_set"), pk=copied) if copied.isdecimal() else None
-    )
+    original = get_object_or_404(relations, pk=copied) if copied.isdecimal() else None
     initial = _copy_of(original) if original else {"set_name": request.GET.get("set", "")}
     return _edit(request, RelationForm(request.POST or None, initial=initial), {"original": original})
 
@@ -76,27 +75,24 @@ def _copy_of(original: Relation) -> dict[str, str]:
 def relation_edit(request: HttpRequest, pk: int) -> HttpResponse:
     relation = get_object_or_404(Relation.objects.select_related("relation_set"), pk=pk, relation_set__is_shipped=False)
     form = RelationForm(request.POST or None, initial=initial_of(relation), relation=relation)
-    return _edit(request, form, {"relation": relation, "what_stays": WHAT_STAYS if form.is_in_use else ""})
+    what_stays = f"{WHAT_STAYS} {WHAT_MAY_CHANGE}" if form.is_in_use else ""
+    return _edit(request, form, {"relation": relation, "what_stays": what_stays})
 
 
 def _edit(request: HttpRequest, form: RelationForm, context: dict) -> HttpResponse:
     """Show a form, or what it makes of a relation (the button "preview"), or store it."""
-    if form.is_valid():
-        if "preview" not in request.POST:
-            try:
-                relation = form.save()
-            except DomainError as refusal:
-                form.add_error(None, str(refusal))
-            else:
-                messages.success(request, f"{relation.path} is saved.")
-                return redirect(relation)
+    if form.is_valid() and "preview" in request.POST:
+        entry = form.entry()
+        advice = advice_on(entry.statement)
+        context |= {"preview": entry, "examples": entry.seed_tuples[:PREVIEWED], "advice": advice}
+    elif form.is_valid():
+        try:
+            relation = form.save()
+        except DomainError as refusal:
+            form.add_error(None, str(refusal))
         else:
-            entry = form.entry()
-            context |= {
-                "preview": entry,
-                "examples": entry.seed_tuples[:PREVIEWED],
-                "advice": advice_on(entry.statement),
-            }
+            messages.success(request, f"{relation.path} is saved.")
+            return redirect(relation)
     return render(request, "kgharvest/relation_edit.html", {"form": form, **context})
 
 
