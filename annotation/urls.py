@@ -73,8 +73,8 @@ urlpatterns = [
     path("rounds/<slug:name>/judge/layout/", judging.judge_layout, name="judge_layout"),
     path("rounds/<slug:name>/training/", training.training, name="training"),
     path("rounds/<slug:name>/device/", joining.device, name="device"),
-    path("join/<str:token>/", joining.join, name="join"),
-    path("invite/<str:token>/", joining.invite, name="invite"),
+    path("join/<slug:token>/", joining.join, name="join"),
+    path("invite/<slug:token>/", joining.invite, name="invite"),
     path("return/", joining.come_back, name="come_back"),
     path("return/<str:code>/", joining.come_back, name="come_back"),
 ]

@@ -19,11 +19,13 @@ import pytest
 from django.db import connection, connections
 from django.utils import timezone
 
-from annotation.models import Annotator, Assignment, Judgment, Label, Round
+from annotation.models import Annotator, Assignment, Invite, Judgment, Label, Round
 from annotation.services.assignment import LEASE, next_batch
+from annotation.services.invites import make_invites
 from annotation.services.joining import join_round
 from annotation.services.judgments import Answer, submit_judgment
 from annotation.services.rounds import close_round
+from annotation.services.skipping import skip_task
 from kgharvest.errors import DomainError
 from tests.factories import judge, make_annotators, make_round, make_user
 
@@ -128,6 +130,35 @@ def test_joining_twice_at_once_is_one_annotator():
     first, second = at_once(*[lambda: join_round(round, user)] * 2)
 
     assert first == second
+
+
+def test_an_invite_used_twice_at_once_lets_in_one():
+    round = make_round()
+    [invite] = make_invites(round, 1, timezone.now() + timedelta(days=1))
+
+    outcomes = at_once(*[lambda: join_round(round, invite=Invite.objects.get(pk=invite.pk))] * 2)
+
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Annotator", "InviteNotUsable"]
+    assert round.annotators.count() == 1
+
+
+def test_two_guests_of_one_name_at_once_are_one_annotator():
+    round = make_round(takes_guests=True)
+
+    outcomes = at_once(*[lambda: join_round(round, name="Ada")] * 2)
+
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Annotator", "NameTaken"]
+
+
+def test_skipping_and_answering_at_once_frees_a_slot_or_fills_it():
+    round = make_round(1, judgments_per_task=1)
+    [annotator] = make_annotators(round, 1)
+    [task] = next_batch(annotator, timezone.now())
+
+    at_once(lambda: skip_task(annotator, task.pk), lambda: judge(annotator, task))
+
+    task.refresh_from_db()
+    assert (task.n_judgments, task.n_leased) == (1, 0)
 
 
 def test_closing_twice_at_once_succeeds_once():

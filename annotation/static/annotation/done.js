@@ -1,12 +1,5 @@
-// Sends what an earlier page could not.
-import { openQueue } from "./queue.js";
-import { showState } from "./state.js";
+// Sends what an earlier page could not; there is nothing to see of it if nothing waits.
+import { openDesk } from "./desk.js";
 
-const root = document.querySelector("[data-judge]");
-const { url, queue: prefix } = root.dataset;
-const state = showState(root);
-const csrf = root.querySelector("[name=csrfmiddlewaretoken]").value;
-const on = { change: state.change, stored: state.stored, refused: (act, message) => state.tell(message) };
-const queue = openQueue({ url, prefix, csrf, on });
-state.change(queue.all().length, null);
+const { root, queue } = openDesk(() => {});
 root.hidden = !queue.all().length;

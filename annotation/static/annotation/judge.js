@@ -1,22 +1,16 @@
 // One statement at a time, one key each. Without this script the page works as a plain form, one page per answer.
+import { openDesk } from "./desk.js";
 import { bindDialogs } from "./dialogs.js";
 import { openHand } from "./hand.js";
 import { listenToKeys } from "./keys.js";
 import { labelMark, marked, recentRow } from "./marks.js";
-import { openQueue } from "./queue.js";
-import { showState } from "./state.js";
 import { startTimer } from "./timer.js";
 
-const root = document.querySelector("[data-judge]");
-const { url, queue: prefix } = root.dataset;
+const { root, url, state, queue, part } = openDesk(takeBackRefused);
 const form = root.querySelector("form.answers-form");
-const part = (name) => root.querySelector(`[data-${name}]`);
 const read = (id) => JSON.parse(document.getElementById(id).textContent);
 
-const state = showState(root);
 const timer = startTimer();
-const csrf = form.elements.csrfmiddlewaretoken.value;
-const queue = openQueue({ url, prefix, csrf, on: { change: state.change, stored: state.stored, refused } });
 const hand = openHand({ url, queue, sent: read("statements"), earlier: read("earlier") });
 const { ahead, behind } = hand;
 const dialogs = bindDialogs(() => ahead[0]?.task, (values) => {
@@ -47,6 +41,7 @@ async function showNothing() {
   part("given").hidden = true;
   part("statement").replaceChildren(navigator.onLine ? "One moment …" : "More statements come when you are connected again.");
   await hand.topUp();
+  await queue.empty(); // of what was answered meanwhile
   if (ahead.length) return show();
   if (!queue.all().length) return location.assign(url); // nothing is left; the server says so
   return part("statement").replaceChildren("Your answers wait in this browser.");
@@ -75,8 +70,7 @@ function backTo(each) {
   show();
 }
 
-function refused(act, message) {
-  state.tell(message);
+function takeBackRefused(act) {
   const answered = behind.findLast((each) => each.task === act.values.task);
   if (act.path || !answered) return;
   behind.splice(behind.indexOf(answered), 1);
@@ -98,6 +92,5 @@ part("keep").addEventListener("click", (event) => { event.preventDefault(); skip
 part("back").addEventListener("click", back);
 const answers = Object.fromEntries(["true", "false", "unjudgeable"].map((label) => [label, () => answer(label)]));
 listenToKeys({ ...answers, skip, back, left: back, comment: openComment, report: openReport, instructions: dialogs.openInstructions });
-state.change(queue.all().length, null);
 count(hand.nAnsweredUnsaved);
 show();

@@ -1,38 +1,22 @@
 // A page of statements: a key answers the row in focus and moves on. Without this script it is one plain form.
 // Answers are saved as they are given, not when the page is submitted.
+import { openDesk } from "./desk.js";
 import { bindDialogs } from "./dialogs.js";
 import { listenToKeys } from "./keys.js";
-import { openQueue } from "./queue.js";
-import { showState } from "./state.js";
+import { readRows } from "./rows.js";
 import { startTimer } from "./timer.js";
 
-const root = document.querySelector("[data-judge]");
-const { url, queue: prefix } = root.dataset;
+const { root, url, state, queue, part } = openDesk(takeBackRefused);
 const form = root.querySelector("form.page-form");
-const part = (name) => root.querySelector(`[data-${name}]`);
-const rows = [...form.querySelectorAll("[data-row]")];
 const nLeft = Number(part("left").textContent);
 
-const state = showState(root);
 const timer = startTimer();
-const csrf = form.elements.csrfmiddlewaretoken.value;
-const queue = openQueue({ url, prefix, csrf, on: { change: state.change, stored: state.stored, refused } });
+const { rows, chosen, isOpen, current, focus, focusNextOpen, ofTask, choose, step } = readRows(form, part("submit"));
 const dialogs = bindDialogs(() => current().dataset.row, (values) => {
   queue.add("report/", values);
   state.announce("Reported. You can still answer or skip.");
 });
-const last = []; // rows in the order they were answered
-
-const radios = (row) => [...row.querySelectorAll("input[type=radio]")];
-const chosen = (row) => radios(row).find((radio) => radio.checked);
-const isOpen = (row) => !chosen(row) && !row.disabled;
-const current = () => document.activeElement.closest("[data-row]") ?? rows.find(isOpen) ?? rows[0];
-const stateOf = (row, text) => { row.querySelector("[data-row-state]").textContent = text; };
-
-function focus(row) {
-  (row ? chosen(row) ?? radios(row)[0] : part("submit")).focus({ preventScroll: true });
-  (row ?? part("submit")).scrollIntoView({ block: "center" });
-}
+const answered = []; // rows, in the order of their answers
 
 function count() {
   const n = rows.filter(chosen).length;
@@ -42,37 +26,37 @@ function count() {
 }
 
 function save(row) {
-  const seconds = timer.take();
+  const [seconds, comment] = [timer.take(), row.querySelector("textarea").value];
   state.answered(seconds);
-  last.push(row);
+  answered.push(row);
   row.classList.remove("is-missing");
-  queue.add("", { task: row.dataset.row, label: chosen(row).value, comment: row.querySelector("textarea").value, seconds: seconds.toFixed(2) });
+  queue.add("", { task: row.dataset.row, label: chosen(row).value, comment, seconds: seconds.toFixed(2) });
   count();
 }
 
 function answer(label) {
   const row = current();
   if (row.disabled) return;
-  radios(row).find((radio) => radio.value === label).checked = true;
+  choose(row, label);
   save(row);
-  const after = rows.indexOf(row) + 1;
-  focus([...rows.slice(after), ...rows.slice(0, after)].find(isOpen));
+  focusNextOpen(row);
+}
+
+function close(row) {
+  row.disabled = true;
+  row.querySelector("[data-row-state]").textContent = "Skipped";
 }
 
 function skip(row = current()) {
   if (!isOpen(row)) return;
   queue.add("skip/", { task: row.dataset.row });
-  row.disabled = true;
-  stateOf(row, "Skipped");
-  focus(rows.find(isOpen));
+  close(row);
+  focusNextOpen(row);
 }
 
-function refused(act, message) {
-  state.tell(message);
-  const row = rows.find((each) => each.dataset.row === String(act.values.task));
-  if (!row || act.path) return;
-  radios(row).forEach((radio) => { radio.checked = false; });
-  stateOf(row, "Not stored");
+function takeBackRefused(act) {
+  const row = ofTask(act.values.task);
+  if (row && !act.path) choose(row, null);
   count();
 }
 
@@ -89,8 +73,7 @@ async function submit() {
   return queue.all().length || location.assign(url);
 }
 
-const step = (by) => focus(rows[Math.min(rows.length - 1, Math.max(0, rows.indexOf(current()) + by))]);
-const back = () => last.length > 0 && focus(last.pop());
+const back = () => answered.length > 0 && focus(answered.pop());
 const openReport = (row = current()) => dialogs.openReport(row.dataset.row, row.querySelector("legend"));
 const openComment = () => { current().querySelector("details").open = true; current().querySelector("textarea").focus(); };
 
@@ -103,15 +86,12 @@ form.addEventListener("submit", (event) => {
   else openReport(row);
 });
 const answers = Object.fromEntries(["true", "false", "unjudgeable"].map((label) => [label, () => answer(label)]));
-listenToKeys({
-  ...answers, skip: () => skip(), report: () => openReport(), comment: openComment, instructions: dialogs.openInstructions,
-  back, up: () => step(-1), down: () => step(1),
-});
+const moves = { back, up: () => step(-1), down: () => step(1) };
+listenToKeys({ ...answers, ...moves, skip: () => skip(), report: () => openReport(), comment: openComment, instructions: dialogs.openInstructions });
 for (const { path, values } of queue.all()) {
-  const row = rows.find((each) => each.dataset.row === String(values.task));
-  if (row && path === "") radios(row).find((radio) => radio.value === values.label).checked = true;
-  if (row && path === "skip/") row.disabled = true;
+  const row = ofTask(values.task);
+  if (row && path === "") choose(row, values.label);
+  if (row && path === "skip/") close(row);
 }
-state.change(queue.all().length, null);
 count();
 if (rows.some(isOpen)) focus(rows.find(isOpen));

@@ -1,0 +1,14 @@
+// What every judging page has: the queue that its answers go through, and the words about how they are.
+import { openQueue } from "./queue.js";
+import { showState } from "./state.js";
+
+export function openDesk(onRefused) {
+  const root = document.querySelector("[data-judge]");
+  const { url, queue: prefix } = root.dataset;
+  const state = showState(root);
+  const refused = (act, message) => { state.tell(message); onRefused(act); };
+  const csrf = root.querySelector("[name=csrfmiddlewaretoken]").value;
+  const queue = openQueue({ url, prefix, csrf, on: { change: state.change, stored: state.stored, refused } });
+  state.change(queue.all().length, null);
+  return { root, url, state, queue, part: (name) => root.querySelector(`[data-${name}]`) };
+}

@@ -1,0 +1,31 @@
+// The rows of a page of statements: what is answered, what has the focus, and where it goes next.
+export function readRows(form, onEnd) {
+  const rows = [...form.querySelectorAll("[data-row]")];
+  const radios = (row) => [...row.querySelectorAll("input[type=radio]")];
+  const chosen = (row) => radios(row).find((radio) => radio.checked);
+  const isOpen = (row) => !chosen(row) && !row.disabled;
+  const current = () => document.activeElement.closest("[data-row]") ?? rows.find(isOpen) ?? rows[0];
+
+  function focus(row) { // or, with no row, the end of the page
+    const target = row ? chosen(row) ?? radios(row)[0] : onEnd;
+    target.focus({ preventScroll: true });
+    (row ?? target).scrollIntoView({ block: "center" });
+  }
+
+  return {
+    rows,
+    chosen,
+    isOpen,
+    current,
+    focus,
+    ofTask: (task) => rows.find((row) => row.dataset.row === String(task)),
+    choose: (row, label) => radios(row).forEach((radio) => { radio.checked = radio.value === label; }),
+    focusNextOpen(row) {
+      const after = rows.indexOf(row) + 1;
+      focus([...rows.slice(after), ...rows.slice(0, after)].find(isOpen));
+    },
+    step(by) {
+      focus(rows[Math.min(rows.length - 1, Math.max(0, rows.indexOf(current()) + by))]);
+    },
+  };
+}
