@@ -1,7 +1,10 @@
 """Opening a round: what is drawn, what is frozen, what is refused."""
 
+import dataclasses
+import json
 from collections import Counter
 from datetime import timedelta
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -477,3 +480,12 @@ def test_a_round_that_was_reopened_is_closed_by_people():
     close_due_rounds(timezone.now())
 
     assert statuses(round) == ["open"]
+
+
+def test_the_documented_description_can_be_read():
+    text = (Path(__file__).parents[2] / "docs" / "rounds.md").read_text()
+    example = json.loads(text.split("```json\n")[1].split("```")[0])
+
+    spec = parse_round_spec(example)
+
+    assert set(example) == {field.name for field in dataclasses.fields(spec)}
