@@ -68,7 +68,7 @@ class LaunchForm(forms.Form):
         help_text="One a line: a folder on the server with a model, or a hub id.",
     )
     settings = forms.MultipleChoiceField(
-        choices=[(setting, SETTING_NAMES[setting]) for setting in SETTINGS],
+        choices=[(setting, SETTING_NAMES.get(setting, setting)) for setting in SETTINGS],
         initial=["multi"],
         widget=forms.CheckboxSelectMultiple,
     )
