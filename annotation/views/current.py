@@ -28,3 +28,8 @@ def remember_guest(request: HttpRequest, annotator: Annotator) -> None:
     """Let this browser judge as a guest of one round from now on."""
     request.session.cycle_key()  # whoever knew the session before does not come along
     request.session[GUESTS] = {**request.session.get(GUESTS, {}), str(annotator.round_id): annotator.pk}
+
+
+def forget_guest(request: HttpRequest, annotator: Annotator) -> None:
+    guests = request.session.get(GUESTS, {})
+    request.session[GUESTS] = {round: guest for round, guest in guests.items() if guest != annotator.pk}

@@ -12,7 +12,7 @@ from django.views.decorators.debug import sensitive_variables
 
 from annotation.forms.joining import JoinForm, ReturnForm
 from annotation.instructions import instructions_html, markdown_html
-from annotation.models import Invite, Round
+from annotation.models import Annotator, Invite, Round
 from annotation.services.invites import InviteNotUsable, check_usable
 from annotation.services.joining import (
     BadReturnCode,
@@ -22,7 +22,7 @@ from annotation.services.joining import (
     return_code,
 )
 from annotation.views.attempts import limited, no_entry
-from annotation.views.current import current_annotator, remember_guest
+from annotation.views.current import current_annotator, forget_guest, remember_guest
 from kgharvest.errors import DomainError
 
 WRONG_LINK = "Nothing is behind this link: a part of it is missing, or it was made up."
@@ -44,15 +44,16 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
 @limited
 def invite(request: HttpRequest, token: str) -> HttpResponse:
     """A link for one person, who needs no account."""
-    drafts = Invite.objects.filter(round__status=Round.Status.DRAFT)
-    invite = Invite.objects.exclude(pk__in=drafts).select_related("round").filter(token=token).first()
+    invites = Invite.objects.exclude(round__status=Round.Status.DRAFT).select_related("round")
+    invite = invites.filter(token=token).first()
     if invite is None:
         return no_entry(request, WRONG_LINK, 404)
     return _enter(request, invite.round, invite)
 
 
 def _enter(request: HttpRequest, round: Round, invite: Invite | None = None) -> HttpResponse:
-    if current_annotator(request, round.name):
+    known = current_annotator(request, round.name)
+    if known and not _may_be_another(known, invite):
         return redirect("annotation:judge", round.name)
     try:
         check_takes_newcomers(round)
@@ -67,9 +68,14 @@ def _enter(request: HttpRequest, round: Round, invite: Invite | None = None) -> 
             return _join(request, round, form, invite)
         except DomainError as refusal:
             form.add_error(None, str(refusal))
-    context = {"round": round, "form": form, "asks_name": asks_name}
+    context = {"round": round, "form": form, "asks_name": asks_name, "known": known}
     context |= {"instructions": instructions_html(round), "consent": markdown_html(round.consent)}
     return render(request, "annotation/join.html", context)
+
+
+def _may_be_another(known: Annotator, invite: Invite | None) -> bool:
+    """Return whether somebody else than the guest of this browser may hold the invite: a shared device."""
+    return invite is not None and known.user_id is None and invite.annotator_id is None
 
 
 def _join(request: HttpRequest, round: Round, form: JoinForm, invite: Invite | None) -> HttpResponse:
@@ -85,9 +91,11 @@ def _join(request: HttpRequest, round: Round, form: JoinForm, invite: Invite | N
 @never_cache
 @sensitive_variables("code")
 def device(request: HttpRequest, name: str) -> HttpResponse:
-    """Show how to go on elsewhere: a guest's return link and code."""
+    """Show how to go on elsewhere: a guest's return link and code. A POST lets this browser forget the guest."""
     annotator = current_annotator(request, name)
-    if annotator is None:
+    if annotator is not None and request.method == "POST":
+        forget_guest(request, annotator)
+    if annotator is None or request.method == "POST":
         return redirect("annotation:come_back")
     code = None if annotator.user_id else return_code(annotator)
     link = code and request.build_absolute_uri(reverse("annotation:come_back", args=[code]))

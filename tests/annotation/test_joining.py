@@ -268,6 +268,28 @@ def test_an_account_that_follows_an_invite_keeps_the_account(client):
     assert Annotator.objects.get().user == user
 
 
+def test_an_invite_opened_where_somebody_else_judges_asks_who_it_is(client):
+    round = make_round(name="pilot")
+    first, second = make_invites(round, 2, TOMORROW)
+    client.post(first.get_absolute_url())
+
+    page = client.get(second.get_absolute_url()).text
+    client.post(second.get_absolute_url())
+
+    first.refresh_from_db()
+    second.refresh_from_db()
+    assert f"Go on as {first.annotator.code}" in page
+    assert client.get("/rounds/pilot/judge/").context["annotator"] == second.annotator
+
+
+def test_a_guest_can_leave_a_shared_browser(client):
+    client.post(join_url(guest_round()), {"name": "Ada"})
+
+    client.post("/rounds/pilot/device/")
+
+    assert client.get("/rounds/pilot/judge/").status_code == 302
+
+
 def test_a_used_invite_cannot_be_taken_back(client):
     round = make_round()
     invite = make_invite(round)
