@@ -1,4 +1,4 @@
-"""What a look at a round costs: its pages with 1,000,000 tasks of which 300,000 are judged, by 200 annotators.
+"""What a look at a round costs: its pages with 1,000,000 tasks and 300,000 judgments by 200 annotators.
 
     python benches/round_pages.py             on a SQLite file in a temporary folder
     DATABASE_URL=postgres://... DEBUG=1 python benches/round_pages.py    on an empty PostgreSQL database
@@ -18,8 +18,8 @@ from statistics import median
 from uuid import UUID
 
 ROOT = Path(__file__).resolve().parent.parent
-N_TASKS = int(os.environ.get("BENCH_TASKS", "1000000"))
-N_JUDGED = 100_000  # tasks; three judgments each
+N_TASKS = int(os.environ.get("N_TASKS", "1_000_000"))
+N_JUDGED = N_TASKS // 10  # tasks; three judgments each
 N_ANNOTATORS = 200
 LOOKS = 20
 

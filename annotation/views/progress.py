@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 
 from annotation.exports import FORMATS
-from annotation.models import Judgment, Round, StatementReport
+from annotation.models import Round, StatementReport
 from annotation.services.completable import what_blocks
 from annotation.services.events import event_lines
 from annotation.services.progress import OUTCOMES, progress
@@ -42,7 +42,6 @@ def round_detail(request: HttpRequest, name: str) -> HttpResponse:
         "n_annotators": round.annotators.count(),
         "n_set_aside": round.annotators.exclude(status="active").count(),
         "n_reported": StatementReport.objects.filter(task__round=round).values("task").distinct().count(),
-        "n_commented": n_commented(round),
         "events": round.events.select_related("by", "annotator")[:N_EVENTS],
         "can_manage": Round.objects.managed_by(request.user).filter(pk=round.pk).exists(),
         "can_adjudicate": Round.objects.adjudicated_by(request.user).filter(pk=round.pk).exists(),
@@ -86,11 +85,6 @@ def round_events_file(request: HttpRequest, name: str) -> HttpResponse:
 def visible_round(request: HttpRequest, name: str) -> Round:
     rounds = Round.objects.visible_to(request.user).select_related("study", "created_by")
     return get_object_or_404(rounds, name=name)
-
-
-def n_commented(round: Round) -> int:
-    commented = Judgment.objects.current().filter(annotator__round=round).exclude(comment="")
-    return commented.values("task").distinct().count()
 
 
 def figures(found: dict[str, Any], cells) -> dict[str, str]:

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from django.core.paginator import Paginator
-from django.db.models import Exists, ExpressionWrapper, F, FloatField, OuterRef, Prefetch
-from django.db.models.functions import NullIf
+from django.db.models import Count, Exists, OuterRef, Prefetch, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
+from django.utils import timezone
 
 from annotation.models import Adjudication, Judgment, JudgmentTask, Round, StatementReport
-from annotation.verdicts import Verdict
+from annotation.services.progress import OUTCOMES, count_progress
+from annotation.services.snapshots import counted
 from annotation.views.progress import visible_round
 from kgharvest.access import researcher_required
 from kgharvest.models import Relation
 
 STATEMENTS_PER_PAGE = 25
 COUNTERS = ("n_true", "n_false", "n_unjudgeable")
-OUTCOMES = [*(verdict.value for verdict in Verdict), "incomplete"]
-
-# Of the ordered pairs of a task's judgments, the share that differ; None where there is no pair.
-N_ALIKE = sum((F(name) * (F(name) - 1) for name in COUNTERS[1:]), F("n_true") * (F("n_true") - 1))
-N_PAIRS = F("n_judgments") * (F("n_judgments") - 1)
-DISAGREEMENT = ExpressionWrapper(1.0 - 1.0 * N_ALIKE / NullIf(N_PAIRS, 0), output_field=FloatField())
 
 SHOWN = {
     "contested": "where people differ",
@@ -31,23 +28,25 @@ SHOWN = {
     "adjudicated": "adjudicated",
     "gold": "gold",
 }
-ORDERS = {"disagreement": "most disagreement first", "round": "order of the round"}
 
 
 @researcher_required
 def statement_list(request: HttpRequest, name: str) -> HttpResponse:
     round = visible_round(request, name)
-    asked = {key: request.GET.get(key, "") for key in ("show", "relation", "pattern", "verdict", "order")}
-    tasks = _filtered(_shown(round, asked["show"]), asked)
-    tasks = tasks.order_by("position") if asked["order"] == "round" else _by_disagreement(tasks)
-    page = Paginator(with_all_about(tasks), STATEMENTS_PER_PAGE).get_page(request.GET.get("page"))
+    asked = {key: request.GET.get(key, "") for key in ("show", "relation", "pattern", "verdict")}
+    tasks = with_all_about(_filtered(_shown(round, asked["show"]), asked))
+    differ = asked["show"] in ("", "contested")
+    tasks = MostDisagreementFirst(tasks) if differ else tasks.order_by("position")
+    paginator = Paginator(tasks, STATEMENTS_PER_PAGE)
+    if asked["show"] == "all" and not (asked["relation"] or asked["pattern"]):
+        paginator.count = n_with_verdict(round, asked["verdict"])
+    page = paginator.get_page(request.GET.get("page"))
     context = {
         "round": round,
         "page_obj": page,
         "asked": asked,
         "is_filtered": any(asked.values()),
         "shown": SHOWN,
-        "orders": ORDERS,
         "relations": Relation.objects.filter(strata__round=round).distinct().order_by("name"),
         "patterns": patterns_of(round),
         "outcomes": OUTCOMES,
@@ -82,8 +81,41 @@ def _filtered(tasks, asked: dict[str, str]):
     return tasks
 
 
-def _by_disagreement(tasks):
-    return tasks.order_by(DISAGREEMENT.desc(nulls_last=True), "position")
+class MostDisagreementFirst:
+    """Tasks by the share of pairs of their judgments that differ, as a list that pages are cut from.
+
+    Tasks look alike in a few patterns only, so a page is found from how many tasks show each, without sorting all.
+    """
+
+    def __init__(self, tasks: QuerySet):
+        self.tasks = tasks.order_by("position")
+        rows = tasks.order_by(*COUNTERS).values_list(*COUNTERS).annotate(n=Count("pk"))
+        self.patterns = sorted(((counts, n) for *counts, n in rows), key=lambda each: -disagreement(each[0]))
+
+    def count(self) -> int:
+        return sum(n for _, n in self.patterns)
+
+    def __getitem__(self, page: slice) -> list[JudgmentTask]:
+        found, first = [], page.start
+        for counts, n in self.patterns:
+            wanted = page.stop - page.start - len(found)
+            if first < n and wanted:
+                alike = self.tasks.filter(**dict(zip(COUNTERS, counts, strict=True)))
+                found += alike[first : first + wanted]
+            first = max(0, first - n)
+        return found
+
+
+def disagreement(counts: Sequence[int]) -> float:
+    """Return the share of pairs of judgments that differ, 0 where there is no pair."""
+    n = sum(counts)
+    return 1 - sum(each * (each - 1) for each in counts) / (n * (n - 1)) if n > 1 else 0.0
+
+
+def n_with_verdict(round: Round, verdict: str) -> int:
+    """Return how many statements there are, or have a verdict, as the round's page says: too many to count again."""
+    found = counted(round, "progress", count_progress, timezone.now()).content
+    return found[verdict if verdict in OUTCOMES else "n_tasks"]
 
 
 def with_all_about(tasks):

@@ -235,8 +235,23 @@ def shown(client, **asked) -> list[int]:
 
 def test_those_who_differ_most_come_first_and_those_who_agree_not_at_all(researcher_client, round):
     assert shown(researcher_client) == [2, 1]
-    assert shown(researcher_client, order="round") == [1, 2]
-    assert shown(researcher_client, show="all") == [2, 1, 0]
+    assert shown(researcher_client, show="all") == [0, 1, 2]
+
+
+def test_pages_of_the_list_leave_nothing_out_and_repeat_nothing(researcher_client, researcher):
+    labels = ["true", "false", "unjudgeable"] * 20
+    round = make_round(60, name="pilot", by=researcher, batch_size=60)
+    judge_all(round, ["true"] * 60, labels, ["true"] * 30 + ["false"] * 30)
+
+    pages = [shown(researcher_client, page=page) for page in (1, 2)]
+
+    tasks = list(round.tasks.all())
+    differing = [task for task in tasks if max(task.n_true, task.n_false) < 3]
+    assert [len(page) for page in pages] == [25, len(differing) - 25]
+    assert sorted(pages[0] + pages[1]) == sorted(task.position for task in differing)
+    spread = {task.position: (task.n_true > 0) + (task.n_false > 0) + (task.n_unjudgeable > 0) for task in tasks}
+    in_order = [spread[position] for position in pages[0] + pages[1]]
+    assert in_order == sorted(in_order, reverse=True)
 
 
 def test_who_all_say_unjudgeable_do_not_differ_but_decide_nothing(researcher_client, researcher):
@@ -251,6 +266,7 @@ def test_statements_can_be_filtered(researcher_client, round):
     relation = round.strata.get().relation_id
 
     assert shown(researcher_client, pattern="1-2-0") == [1]
+    assert shown(researcher_client, show="all", verdict="accepted") == [0]
     assert shown(researcher_client, verdict="undecided") == [2]
     assert shown(researcher_client, relation=relation) == [2, 1]
     assert shown(researcher_client, relation=relation + 1) == []
