@@ -39,9 +39,11 @@ def instructions_html(round: Round, relation: Relation | None = None) -> SafeStr
 def relation_guide(relation: Relation, true: Sequence[str] | None, false: Sequence[str] | None) -> str:
     """Return the default Markdown about a relation: its explanation and, where given, a true and a false example."""
     lines = [escape(relation.explanation.strip())] if relation.explanation else []
+    if true is not None or false is not None:
+        lines += ["", "For example:", ""]
     for label, entities in (("True", true), ("False", false)):
         if entities is not None:
-            lines.append(f"- **{label}**, for example: {escape(freeze_statement(relation.statement, entities).text)}")
+            lines.append(f"- **{label}**: {escape(freeze_statement(relation.statement, entities).text)}")
     return "\n".join(lines)
 
 

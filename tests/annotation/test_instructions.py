@@ -58,8 +58,8 @@ def test_instructions_end_with_what_the_round_says_about_the_relation():
 
     assert instructions_html(round) == "<p>Judge.</p>\n"
     assert instructions_html(round, CAPITAL_OF) == (
-        "<p>Judge.</p>\n<p>Of a state of today.</p>\n<ul>\n"
-        "<li><strong>True</strong>, for example: Rome is the capital of Italy.</li>\n"
-        "<li><strong>False</strong>, for example: Rome is the capital of Peru.</li>\n</ul>\n"
+        "<p>Judge.</p>\n<p>Of a state of today.</p>\n<p>For example:</p>\n<ul>\n"
+        "<li><strong>True</strong>: Rome is the capital of Italy.</li>\n"
+        "<li><strong>False</strong>: Rome is the capital of Peru.</li>\n</ul>\n"
     )
     assert instructions_html(round, Relation(pk=8)) == "<p>Judge.</p>\n"
