@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from evaluation.metrics.comparisons import PairedDifference, holm, paired_difference, sign_flip_p, smallest_p
+from evaluation.metrics.comparisons import (
+    PairedDifference,
+    holm,
+    mean_difference,
+    paired_difference,
+    sign_flip_p,
+    smallest_p,
+)
 
 if TYPE_CHECKING:
     from evaluation.evidence import CellKey
@@ -65,7 +72,7 @@ def compare_sides(
 def compare_accuracies(accuracies: Mapping[CellKey, float | None], seed: int) -> list[dict[str, Any]]:
     """Return the same comparisons as difference and p alone, for many rules at the price of one."""
     compared = [
-        (pair, float(differences.mean()), sign_flip_p(differences, np.random.default_rng(seed)))
+        (pair, mean_difference(differences), sign_flip_p(differences, np.random.default_rng(seed)))
         for pair, differences in paired_accuracies(accuracies)
     ]
     adjusted = holm([p for *_, p in compared])

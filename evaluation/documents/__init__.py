@@ -16,9 +16,7 @@ from evaluation.documents.curves import curve_entries
 from evaluation.documents.planner import planner_entry
 from evaluation.documents.rates import cell_entry, cells_of, total_entries
 from evaluation.documents.sensitivity import sensitivity_entry
-from evaluation.evidence import CellKey, Evidence
-
-__all__ = ["METHOD", "CellKey", "Evidence", "build_document"]
+from evaluation.evidence import Evidence
 
 METHOD = (
     "Verdict: accepted if more than half of a statement's judgments are True, rejected if more than half are False, "

@@ -38,9 +38,13 @@ def paired_difference(differences: Differences, rng: np.random.Generator) -> Pai
     """Compare two sides by the difference of their rates in each of the n >= 1 relations, shape (n,)."""
     low, high, reason = bootstrap_t_interval(differences, rng)
     p = sign_flip_p(differences, rng)
+    return PairedDifference(len(differences), mean_difference(differences), low, high, p, reason)
+
+
+def mean_difference(differences: Differences) -> float:
+    """Return the mean over relations, 0 where only floating point left something."""
     mean = float(differences.mean())
-    is_residue = abs(mean) <= ROUNDING * np.abs(differences).sum()  # of floating point, not a difference
-    return PairedDifference(len(differences), 0.0 if is_residue else mean, low, high, p, reason)
+    return 0.0 if abs(mean) <= ROUNDING * np.abs(differences).sum() else mean
 
 
 # -- paired by relation ------------------------------------------------------------------------------------------------
