@@ -15,7 +15,7 @@ from django.urls import reverse
 
 from annotation.models import Round
 from evaluation.models import Report
-from evaluation.reports.contents import report_tables
+from evaluation.reports.contents import tables_to_read
 from evaluation.reports.writers.plain import markdown_of
 from evaluation.services import demo
 from evaluation.services.demo import Login
@@ -60,7 +60,7 @@ class Command(DomainCommand):
         self.say(f"Ready: a round for people, {round}, and one judged by a simulation, not people, {report.round}")
         self.print_logins(logins)
         if once:
-            shown = [table for table in report_tables(report.document) if table.name in SHOWN]
+            shown = [table for table in tables_to_read(report.document) if table.name in SHOWN]
             self.stdout.write("\n" + markdown_of(report.document["round"], shown))
         else:
             self.print_addresses(round, report)

@@ -82,7 +82,8 @@ def _notes(document: Document) -> Iterable[str]:
         f"without Unjudgeable: {agreement_in_words(document['alpha_without_unjudgeable'])}; "
         f"percent agreement: {short(document['percent_agreement'])}."
     )
-    yield from document["notes"]
+    for note in document["notes"]:
+        yield f"* {note}" if note.startswith("Demonstrator:") else note
 
 
 def agreement_in_words(alpha: Mapping[str, Any]) -> str:
