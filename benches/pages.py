@@ -54,7 +54,7 @@ django.setup()
 
 from django.contrib.auth import get_user_model  # noqa: E402
 from django.core.management import call_command  # noqa: E402
-from django.db import connection, transaction  # noqa: E402
+from django.db import connection, reset_queries, transaction  # noqa: E402
 from django.test import Client  # noqa: E402
 from django.test.utils import CaptureQueriesContext  # noqa: E402
 from django.urls import reverse  # noqa: E402
@@ -223,6 +223,7 @@ def address(page: str, /, **asked) -> str:
 
 def measure(client: Client, path: str) -> tuple[float, float, int]:
     """Return the medians of the time and of this process's part in it, in milliseconds, and the number of queries."""
+    reset_queries()
     with CaptureQueriesContext(connection) as queries:
         response = client.get(path)
     n_queries = len(queries)

@@ -46,14 +46,5 @@ def entities(names: Sequence[str]) -> SafeString:
 
 
 @register.filter
-def linked_entities(names: Sequence[str]) -> SafeString:
-    """Set off the entities of a tuple, each a link to its page."""
-    pairs = ((entity_url(name), name) for name in names)
-    return format_html(
-        '<span class="entities">{}</span>', format_html_join("", '<b><a href="{}"><bdi>{}</bdi></a></b>', pairs)
-    )
-
-
-@register.filter
 def entity_url(name: str) -> str:
     return f"{reverse('kgharvest:entity')}?{urlencode({'name': name.casefold()})}"

@@ -30,6 +30,11 @@ class Neighbour:
     y2: float
 
     @property
+    def bend(self) -> float:
+        """Where the line turns from the height of its start to that of its end."""
+        return (self.x1 + self.x2) / 2
+
+    @property
     def x(self) -> float:
         return self.x2 + 8 if self.is_after else self.x1 - 8
 

@@ -12,7 +12,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 
 from kgharvest.access import researcher_required
 from kgharvest.errors import DomainError
-from kgharvest.models import HarvestedTuple, KnowledgeTuple
+from kgharvest.models import HarvestedTuple, KnowledgeTuple, LanguageModel
 from kgharvest.services.verdicts import TupleVerdicts, verdicts_known_to
 from kgharvest.views.curation_form import CurationForm
 from kgharvest.views.keyset import COUNTED_UP_TO, bounded_count, keyset_page
@@ -58,7 +58,7 @@ def _cells(ids: Iterable[int]) -> dict[int, dict[str, list[str]]]:
     found = HarvestedTuple.objects.filter(knowledge_tuple__in=ids).order_by().values_list(*columns).distinct()
     cells: dict[int, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for known, model, setting in sorted(found):
-        cells[known][model.rstrip("/").rsplit("/", 1)[-1]].append(setting)
+        cells[known][LanguageModel(name=model).short_name].append(setting)
     return {known: dict(by_model) for known, by_model in cells.items()}
 
 
