@@ -45,7 +45,9 @@ class Visitor:
 
     def _open_page(self, path: str) -> bool:
         """Open `path`, unless it is a file to download."""
-        if not self.page.request.get(path).headers.get("content-type", "").startswith("text/html"):
+        headers = self.page.request.get(path).headers
+        is_page = headers.get("content-type", "").startswith("text/html")
+        if not is_page or headers.get("content-disposition", "").startswith("attachment"):
             return False
         self.page.goto(path)
         return True
