@@ -358,7 +358,8 @@ def _count_draws(round: Round) -> None:
 
 def _leave_out_the_excluded(round: Round) -> None:
     """What an excluded annotator said in this file counts once they are reinstated, like what they said before."""
-    of_excluded = Judgment.objects.counted().filter(annotator__in=round.annotators.filter(status="excluded"))
+    excluded = round.annotators.filter(status=Annotator.Status.EXCLUDED)
+    of_excluded = Judgment.objects.counted().filter(annotator__in=excluded)
     of_excluded.update(is_counted=False, is_excluded=True)
 
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 
 from annotation.exports import FORMATS
-from annotation.models import Round, StatementReport
+from annotation.models import Annotator, Round, StatementReport
 from annotation.services.completable import what_blocks
 from annotation.services.events import event_lines
 from annotation.services.progress import OUTCOMES, progress
@@ -40,7 +40,7 @@ def round_detail(request: HttpRequest, name: str) -> HttpResponse:
         "page_obj": cells,
         "annotators": round.annotators.select_related("user").order_by("-n_judged", "code")[:N_ANNOTATORS],
         "n_annotators": round.annotators.count(),
-        "n_set_aside": round.annotators.exclude(status="active").count(),
+        "n_set_aside": round.annotators.exclude(status=Annotator.Status.ACTIVE).count(),
         "n_reported": StatementReport.objects.filter(task__round=round).values("task").distinct().count(),
         "events": round.events.select_related("by", "annotator")[:N_EVENTS],
         "can_manage": Round.objects.managed_by(request.user).filter(pk=round.pk).exists(),
@@ -91,12 +91,9 @@ def figures(found: dict[str, Any], cells) -> dict[str, str]:
     """Return what the page prints and later brings up to date, by name; a cell's by its place in the list."""
     printed = {name: number(found[name]) for name in COUNTS}
     printed |= {name: share(found[name]) for name in ("percent_agreement", "alpha")}
-    printed["per_hour"] = number(round_or_none(found["judgments_per_hour"]))
+    per_hour = found["judgments_per_hour"]
+    printed["per_hour"] = number(None if per_hour is None else round(per_hour))
     printed["time_left"] = hours(found["hours_left"])
     for place, cell in enumerate(cells, start=cells.start_index()):
         printed |= {f"{place}-{outcome}": number(cell[outcome]) for outcome in OUTCOMES}
     return printed
-
-
-def round_or_none(value: float | None) -> int | None:
-    return None if value is None else int(value + 0.5)
