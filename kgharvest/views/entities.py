@@ -45,7 +45,7 @@ def entity_graph(request: HttpRequest) -> HttpResponse:
 
 
 def _name(request: HttpRequest) -> str:
-    return request.GET.get("name", "").strip().casefold()
+    return request.GET.get("name", "").replace("\x00", "").strip().casefold()  # PostgreSQL knows no NUL
 
 
 def _best_tuples(entity: str) -> Sequence[KnowledgeTuple]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 from typing import Any, NamedTuple
 
 from django.db.models import Q, QuerySet
@@ -113,9 +114,10 @@ def _parts(queryset: QuerySet, sort: str, start: Place | None, end: Place | None
 def _place(text: str | None) -> Place | None:
     value, _, pk = (text or "").partition(",")
     try:
-        return Place(float(value), int(pk))
+        place = Place(float(value), int(pk))
     except ValueError:
         return None
+    return place if isfinite(place.value) else None
 
 
 def bounded_count(queryset: QuerySet) -> int:

@@ -117,6 +117,12 @@ def test_what_makes_no_sense_is_explained(researcher_client, multi):
     assert heads(page) == []
 
 
+@pytest.mark.parametrize("place", ["inf,1", "nan,1", "1", ",", f"1,{10**30}", f"{10**300},1"])
+@pytest.mark.parametrize("sort", ["-score", "harvests", "age"])
+def test_an_address_with_a_place_that_is_none_shows_a_page(researcher_client, multi, place, sort):
+    assert researcher_client.get(LIST, {"sort": sort, "after": place}).status_code == 200
+
+
 @pytest.mark.parametrize("sort", ["-score", "score", "-harvests", "harvests", "-age", "age"])
 def test_pages_follow_each_other_there_and_back_through_ties(researcher_client, monkeypatch, relation, sort):
     monkeypatch.setattr(keyset, "ROWS_PER_PAGE", 4)
