@@ -3,7 +3,7 @@ import { openDesk } from "./desk.js";
 import { bindDialogs } from "./dialogs.js";
 import { openHand } from "./hand.js";
 import { listenToKeys } from "./keys.js";
-import { labelMark, marked, recentRow } from "./marks.js";
+import { labelMark, linkTo, marked, recentRow } from "./marks.js";
 import { startTimer } from "./timer.js";
 
 const { root, url, state, queue, part } = openDesk(takeBackRefused);
@@ -43,8 +43,9 @@ async function showNothing() {
   await hand.topUp();
   await queue.empty(); // of what was answered meanwhile
   if (ahead.length) return show();
-  if (!queue.all().length) return location.assign(url); // nothing is left; the server says so
-  return part("statement").replaceChildren("Your answers wait in this browser.");
+  if (queue.all().length) return part("statement").replaceChildren("Your answers wait in this browser.");
+  if (state.takeUnread()) return part("statement").replaceChildren(linkTo(url, "Go on"));
+  return location.assign(url); // nothing is left; the server says so
 }
 
 function answer(label) {

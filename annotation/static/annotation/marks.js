@@ -7,6 +7,7 @@ const element = (name, className, ...children) => {
 const NAMES = { true: "True", false: "False", unjudgeable: "Unjudgeable" };
 
 export const marked = (parts) => parts.map(([text, isEntity]) => (isEntity ? element("b", "", text) : text));
+export const linkTo = (href, text) => Object.assign(element("a", "", text), { href });
 export const labelMark = (label) => element("span", `label is-${label}`, NAMES[label]);
 
 export function recentRow({ label, parts }, onChange) {

@@ -30,7 +30,7 @@ function save(row) {
   state.answered(seconds);
   answered.push(row);
   row.classList.remove("is-missing");
-  queue.add("", { task: row.dataset.row, label: chosen(row).value, comment, seconds: seconds.toFixed(2) });
+  queue.add("", { task: Number(row.dataset.row), label: chosen(row).value, comment, seconds: seconds.toFixed(2) });
   count();
 }
 
@@ -49,7 +49,7 @@ function close(row) {
 
 function skip(row = current()) {
   if (!isOpen(row)) return;
-  queue.add("skip/", { task: row.dataset.row });
+  queue.add("skip/", { task: Number(row.dataset.row) });
   close(row);
   focusNextOpen(row);
 }
@@ -70,7 +70,10 @@ async function submit() {
   }
   part("missing").textContent = "The next page opens once all answers are saved.";
   await queue.empty();
-  return queue.all().length || location.assign(url);
+  if (queue.all().length) return null;
+  if (!state.takeUnread()) return location.assign(url);
+  part("missing").textContent = "All answers are sent. Submit again for the next page.";
+  return null;
 }
 
 const back = () => answered.length > 0 && focus(answered.pop());

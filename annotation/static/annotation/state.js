@@ -4,11 +4,12 @@ const PACE_FROM = 5; // answers
 
 export function showState(root) {
   const [saved, pace, trouble, announcer] = ["saved", "pace", "trouble", "announce"].map((name) => root.querySelector(`[data-${name}]`));
-  let [wasOffline, seconds, n] = [false, 0, 0];
+  let [wasOffline, seconds, n, isUnread] = [false, 0, 0, false];
   const announce = (text) => { announcer.textContent = text; };
   const tell = (sentence) => {
     trouble.textContent = sentence;
     trouble.hidden = !sentence;
+    isUnread = true;
     announce(sentence);
   };
   const words = (waiting, isOffline, isRefused) => {
@@ -20,6 +21,11 @@ export function showState(root) {
   return {
     announce,
     tell,
+    takeUnread() { // whether a sentence was told that nobody may have read: a page that goes on would take it away
+      const was = isUnread;
+      isUnread = false;
+      return was;
+    },
     answered(took) {
       [seconds, n] = [seconds + took, n + 1];
       if (n >= PACE_FROM) pace.textContent = `${Math.max(1, Math.round(seconds / n))} s each`;
