@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
+from copy import copy, deepcopy
 from typing import Any, Self
 
 import torch
@@ -83,6 +83,18 @@ class MaskedLM(PretrainedLM):
         Gradients reach the soft words; the LM's own weights are frozen.
         """
         return self.project(self._forward(ids, positions))
+
+    def logits_everywhere(self, words: torch.Tensor) -> torch.Tensor:
+        """Return (B, T, V) for vectors (B, T, d) read in place of word embeddings, with gradients for them."""
+        hidden = self._network(inputs_embeds=words.to(self.dtype)).last_hidden_state
+        if self._last_layer is not None:
+            hidden = self._last_layer(hidden, hidden)
+        return self.project(self._head.transform(hidden))
+
+    def trainable_encoder(self) -> nn.Module:
+        """Return a copy of the layers below the last one, which reads `inputs_embeds` and may be trained."""
+        encoder: nn.Module = deepcopy(self._network).requires_grad_()
+        return encoder
 
     def project(self, vectors: torch.Tensor) -> torch.Tensor:
         """Return (Q, V) float32 for `vectors` (Q, d): what `logits` is, with gradients."""

@@ -1,0 +1,260 @@
+"""BERTese: a rewriter that learns to put questions so that the LM answers right (Haviv et al. 2021).
+
+One rewriter for all relations. It reads a question, which is a filled prompt with one mask, and gives a vector for each
+of its tokens; the frozen LM reads the words nearest to them, and answers at the mask.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy, one_hot
+
+from kgharvest.engine.language_models.base import EncodedPrompt, Query, Tick, TokenIds
+from kgharvest.engine.language_models.batching import same_length_batches
+from kgharvest.engine.language_models.masked import MaskedLM
+from kgharvest.engine.types import EngineError, OnProgress, Progress, ignore
+
+VECTORS_AT_ONCE = 4096  # compared with all words
+
+
+class AnsweredQuestion(NamedTuple):
+    """tail: the right token."""
+
+    query: Query
+    tail: int
+
+
+@dataclass(frozen=True)
+class BerteseParams:
+    """distance_weight, mask_weight: lambda 1 and 2 of the losses. Defaults: the paper's, the rate apart, which is for
+    small LMs; for BERT-base it is 1e-5."""
+
+    distance_weight: float = 0.3
+    mask_weight: float = 0.5
+    learning_rate: float = 1e-3
+    gate_learning_rate: float = 0.1
+    batch_size: int = 64
+    epochs: int = 5
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Losses:
+    """answer: cross-entropy at the mask, nats. distance: mean squared distance to the nearest word (f1).
+    mask: minus the largest share that one place has of the mask (f2), in [-1, 0)."""
+
+    answer: torch.Tensor
+    distance: torch.Tensor
+    mask: torch.Tensor
+
+
+class Rewrites(NamedTuple):
+    """vectors: (B, T, d). words: (B, T), the nearest ones. distances: (B, T), squared, to them. shares: (B, T), of the
+    mask, of sum 1 in each row."""
+
+    vectors: torch.Tensor
+    words: torch.Tensor
+    distances: torch.Tensor
+    shares: torch.Tensor
+
+
+class Rewriter(nn.Module):
+    """A copy of the LM's layers whose output, behind a gate, is added to the word embeddings.
+
+    The gate starts at zero, so that at first every question is rewritten as itself, exactly. Special tokens at either
+    end stay as they are.
+    """
+
+    _words: torch.Tensor  # (V, d)
+
+    def __init__(self, lm: MaskedLM) -> None:
+        super().__init__()
+        self._encoder = lm.trainable_encoder()
+        width = lm.word_embeddings.shape[1]
+        self.gate = nn.Parameter(torch.zeros(width, device=lm.device))
+        self.log_sharpness = nn.Parameter(torch.zeros((), device=lm.device))  # log beta
+        self._n_kept = len(lm.tokens.prefix), len(lm.tokens.suffix)
+        self.register_buffer("_words", lm.word_embeddings.float().detach())
+        self._mask_id = lm.mask_id
+
+    def forward(self, ids: torch.Tensor) -> Rewrites:
+        """Rewrite `ids` (B, T), all with the special tokens of a sequence around them."""
+        words = self._words[ids]
+        change = self.gate * self._encoder(inputs_embeds=words).last_hidden_state.float()
+        vectors = words + change * self._rewritable(ids)[:, None]
+        distances, nearest = nearest_words(vectors, self._words)
+        to_mask = (vectors - self._words[self._mask_id]).square().sum(-1)
+        return Rewrites(vectors, nearest, distances, torch.softmax(-self.log_sharpness.exp() * to_mask, dim=1))
+
+    def _rewritable(self, ids: torch.Tensor) -> torch.Tensor:
+        """Return (T,): 0 for the special tokens around a sequence."""
+        places = torch.arange(ids.shape[1], device=ids.device)
+        return ((places >= self._n_kept[0]) & (places < ids.shape[1] - self._n_kept[1])).float()
+
+
+def nearest_words(vectors: torch.Tensor, words: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return (B, T) squared distances of `vectors` (B, T, d) to the nearest of `words` (V, d), and which those are.
+
+    The distances have gradients for the vectors; to which word is found without.
+    """
+    flat = vectors.detach().flatten(0, 1)
+    norms = words.square().sum(1)
+    found = [(norms - 2 * part @ words.T).argmin(1) for part in torch.split(flat, VECTORS_AT_ONCE)]
+    nearest = torch.cat(found).view(vectors.shape[:2])
+    return (vectors - words[nearest]).square().sum(-1), nearest
+
+
+def straight_through(soft: torch.Tensor, hard: torch.Tensor) -> torch.Tensor:
+    """Return `hard`, with the gradient of `soft`."""
+    return soft + (hard - soft).detach()
+
+
+def losses(lm: MaskedLM, rewriter: Rewriter, ids: torch.Tensor, tails: torch.Tensor) -> Losses:
+    """Return the losses of questions `ids` (B, T) whose answers are `tails` (B,)."""
+    rewrites = rewriter(ids)
+    read = straight_through(rewrites.vectors, lm.word_embeddings[rewrites.words].float())
+    answers = cross_entropy_everywhere(lm.logits_everywhere(read), tails)  # (B, T)
+    place = one_hot(rewrites.shares.argmax(1), ids.shape[1])
+    return Losses(
+        answer=(straight_through(rewrites.shares, place.float()) * answers).sum(1).mean(),
+        distance=rewrites.distances.mean(),
+        mask=-rewrites.shares.amax(1).mean(),
+    )
+
+
+def cross_entropy_everywhere(logits: torch.Tensor, tails: torch.Tensor) -> torch.Tensor:
+    """Return (B, T): -log p of the row's tail (B,) at every place of `logits` (B, T, V)."""
+    everywhere = tails[:, None].expand(logits.shape[:2])
+    return cross_entropy(logits.flatten(0, 1), everywhere.flatten(), reduction="none").view(logits.shape[:2])
+
+
+@dataclass(frozen=True)
+class LearnedRewriter:
+    """history: P@1 on dev, at the start and after each epoch."""
+
+    rewriter: Rewriter
+    history: tuple[float, ...]
+
+    @property
+    def n_parameters(self) -> int:
+        return sum(weights.numel() for weights in self.rewriter.parameters())
+
+
+def learn_rewriter(
+    lm: MaskedLM,
+    train: Sequence[AnsweredQuestion],
+    dev: Sequence[AnsweredQuestion],
+    params: BerteseParams,
+    on_progress: OnProgress = ignore,
+) -> LearnedRewriter:
+    """Return the rewriter that was best on dev; the one that changes nothing is a candidate. Raises EngineError."""
+    if not train or not dev:
+        raise EngineError("A rewriter is learned from training and dev facts; give at least one of each.")
+    rewriter = Rewriter(lm)
+    best, history, rng = deepcopy(rewriter), [accuracy(lm, rewriter, dev)], random.Random(params.seed)
+    groups: list[dict[str, Any]] = [
+        {"params": [rewriter.gate], "lr": params.gate_learning_rate, "weight_decay": 0.0},
+        {"params": [one for name, one in rewriter.named_parameters() if name != "gate"]},
+    ]
+    optimiser = torch.optim.AdamW(groups, lr=params.learning_rate)
+    for epoch in range(params.epochs):
+        on_progress(Progress("rewriter", epoch, params.epochs))
+        for batch in shuffled_batches(train, params.batch_size, rng):
+            ids, tails = as_tensors(lm, batch)
+            loss = losses(lm, rewriter, ids, tails)
+            total = loss.answer + params.distance_weight * loss.distance + params.mask_weight * loss.mask
+            step(optimiser, rewriter, total)
+        history.append(accuracy(lm, rewriter, dev))
+        if history[-1] > max(history[:-1]):
+            best = deepcopy(rewriter)
+    return LearnedRewriter(best.requires_grad_(False), tuple(history))
+
+
+def step(optimiser: torch.optim.Optimizer, rewriter: Rewriter, loss: torch.Tensor) -> None:
+    weights = [one for one in rewriter.parameters() if one.requires_grad]
+    gradients = torch.autograd.grad(loss, weights, allow_unused=True)
+    for weight, gradient in zip(weights, gradients, strict=True):
+        weight.grad = gradient
+    torch.nn.utils.clip_grad_norm_(weights, 1.0)
+    optimiser.step()
+
+
+def shuffled_batches(
+    questions: Sequence[AnsweredQuestion], batch_size: int, rng: random.Random
+) -> list[list[AnsweredQuestion]]:
+    """Return batches of questions of one length, in random order."""
+    order = rng.sample(range(len(questions)), len(questions))
+    shuffled = [questions[index] for index in order]
+    batches = list(same_length_batches([one.query for one in shuffled], batch_size, 1 << 30))
+    rng.shuffle(batches)
+    return [[shuffled[row] for row in rows] for rows in batches]
+
+
+def as_tensors(lm: MaskedLM, batch: Sequence[AnsweredQuestion]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return ids (B, T) and tails (B,)."""
+    ids = torch.tensor([question.query.ids for question in batch], device=lm.device)
+    return ids, torch.tensor([question.tail for question in batch], device=lm.device)
+
+
+@torch.no_grad()
+def accuracy(lm: MaskedLM, rewriter: Rewriter, questions: Sequence[AnsweredQuestion]) -> float:
+    right = 0
+    for batch in shuffled_batches(questions, 256, random.Random(0)):
+        ids, tails = as_tensors(lm, batch)
+        right += int((answers(lm, rewriter(ids)).argmax(1) == tails).sum())
+    return right / len(questions)
+
+
+def answers(lm: MaskedLM, rewrites: Rewrites) -> torch.Tensor:
+    """Return (B, V): log P(token) at the place that is most of a mask, of what is rewritten in words."""
+    logits = lm.logits_everywhere(lm.word_embeddings[rewrites.words])
+    place = rewrites.shares.argmax(1)
+    return torch.log_softmax(logits[torch.arange(len(logits), device=logits.device), place], dim=-1)
+
+
+@dataclass(frozen=True)
+class BerteseAnswerer:
+    """A prompt whose questions are rewritten."""
+
+    lm: MaskedLM
+    rewriter: Rewriter
+    prompt: EncodedPrompt
+    batch_size: int = 256
+
+    def scores(self, heads: Sequence[TokenIds], tick: Tick) -> Iterator[torch.Tensor]:
+        """Yield (B, V), in the order of `heads`: log P(tail | head) in nats."""
+        queries = [self.lm.query(self.prompt, (len(head), 1), head) for head in heads]
+        result = torch.empty(len(queries), self.lm.vocab_size)
+        for rows in same_length_batches(queries, self.batch_size, 1 << 30):
+            with torch.no_grad():
+                ids = torch.tensor([queries[row].ids for row in rows], device=self.lm.device)
+                result[rows] = answers(self.lm, self.rewriter(ids)).cpu()
+            tick()
+        yield from torch.split(result, self.batch_size)
+
+
+@torch.no_grad()
+def rewritten(lm: MaskedLM, rewriter: Rewriter, queries: Sequence[Query]) -> list[tuple[str, str]]:
+    """Return each question and what it becomes, in words, so that a person can read what was learned."""
+    texts = lm.tokens.texts()
+    frame = set(lm.tokens.prefix) | set(lm.tokens.suffix)
+
+    def text(ids: Sequence[int]) -> str:
+        return " ".join("[MASK]" if token == lm.mask_id else texts[token] for token in ids if token not in frame)
+
+    return [
+        (text(query.ids), text(rewriter(torch.tensor([query.ids], device=lm.device)).words[0].tolist()))
+        for query in queries
+    ]
+
+
+def n_masks(lm: MaskedLM, rewrites: Rewrites) -> torch.Tensor:
+    """Return (B,): how many masks each rewritten question has; one is right."""
+    return (rewrites.words == lm.mask_id).sum(1)
