@@ -24,6 +24,7 @@ from kgharvest.errors import DomainError
 
 LEASE = timedelta(minutes=30)
 RELEASED_AT_ONCE = 100
+LONG_TEXTS = ("spec", "instructions", "relation_instructions", "consent")  # of a round; handing out needs none
 
 
 class RoundNotOpen(DomainError):
@@ -60,7 +61,8 @@ def next_batch(annotator: Annotator, now: datetime) -> list[JudgmentTask]:
 
 def lock(annotator: Annotator) -> Annotator:
     """Return the annotator, fresh and locked until the transaction ends: what one person does happens in a row."""
-    return Annotator.objects.select_for_update(of=("self",), no_key=True).select_related("round").get(pk=annotator.pk)
+    locked = Annotator.objects.select_for_update(of=("self",), no_key=True).select_related("round")
+    return locked.defer(*(f"round__{name}" for name in LONG_TEXTS)).get(pk=annotator.pk)
 
 
 def check_open(round: Round) -> None:

@@ -121,12 +121,13 @@ def _store(annotator: Annotator, answer: Answer, now: datetime) -> Judgment:
 
 
 def _assignment(annotator: Annotator, answer: Answer) -> Assignment:
-    mine = Assignment.objects.filter(annotator=annotator, task_id=answer.task_id).select_related("annotator__round")
-    assignment = mine.first()
+    mine = Assignment.objects.filter(annotator=annotator, task_id=answer.task_id)
+    assignment = mine.annotate(round_status=F("annotator__round__status")).first()
     if assignment is None:
         raise NotAssigned(f"Statement {answer.task_id} was not given to you; reload the page for your statements.")
     # Asked again now that the annotator is locked: a round that is closing waits for this lock (wait_for_answers).
-    check_open(assignment.annotator.round)
+    annotator.round.status = assignment.round_status
+    check_open(annotator.round)
     return assignment
 
 

@@ -38,7 +38,7 @@ class WebServer:
         deadline = time.monotonic() + STARTS_WITHIN_S
         while time.monotonic() < deadline and self._process.poll() is None:
             try:
-                Browser(self.port, {}).request("GET", "/api/")
+                Browser(self.port, {}).request("GET", "/api/schema/")  # answers in words of its own, without a page
                 return
             except OSError:
                 time.sleep(0.05)
