@@ -1,0 +1,99 @@
+"""The pages on which rounds are made, and the training, in a browser."""
+
+import pytest
+
+from annotation.services.gold import decide_on_gold, gold_candidates
+from annotation.services.joining import join_round
+from annotation.services.rounds import create_draft, open_round
+from tests import factories
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+SEEDS = [[f"head {n}", f"tail {n}"] for n in range(8)]
+
+
+@pytest.fixture
+def harvest():
+    relation = factories.make_relation("goes_with", seed_tuples=SEEDS)
+    candidates = gold_candidates(relation)
+    decide_on_gold(relation, {one.code: number < 4 for number, one in enumerate(candidates[:5])})
+    return factories.make_harvest([(f"found {n}", f"thing {n}") for n in range(30)], relation=relation)
+
+
+def spec(harvest, name: str) -> dict:
+    return {
+        "name": name,
+        "study": "Own",
+        "cells": [{"job": harvest.pk, "n": 12}],
+        "gold_share": 0.1,
+        "training_size": 4,
+    }
+
+
+@pytest.fixture
+def researcher(harvest):
+    user = factories.make_researcher()
+    create_draft(spec(harvest, "draft"), user)
+    create_draft(spec(harvest, "broken") | {"training_size": 20}, user)
+    return user
+
+
+def test_axe_finds_nothing_where_rounds_are_made(visit, researcher, harvest):
+    visitor = visit(researcher, width=360, color_scheme="dark")
+    paths = [
+        f"/rounds/new/?job={harvest.pk}", "/rounds/draft/", "/rounds/broken/", "/rounds/draft/preview/",
+        "/rounds/draft/edit/", "/rounds/draft/edit/?json", "/rounds/draft/delete/", "/rounds/gold/",
+        f"/rounds/gold/{harvest.relation_id}/",
+    ]  # fmt: skip
+
+    found, widths = {}, {}
+    for path in paths:
+        visitor.page.goto(path, wait_until="networkidle")
+        for details in visitor.page.locator("details").all():
+            details.evaluate("details => { details.open = true; }")
+        found[path] = visitor.axe_violations()
+        widths[path] = visitor.page.evaluate("document.documentElement.scrollWidth")
+
+    assert {path: violations for path, violations in found.items() if violations} == {}
+    assert {path: width for path, width in widths.items() if width > 360} == {}
+    assert visitor.complaints == []
+
+
+def test_the_plan_follows_what_is_chosen_and_filtered(visit, researcher, harvest):
+    factories.make_harvest([("a", "b")], relation=factories.make_relation("part_of"))
+    page = visit(researcher).page
+    page.goto("/rounds/new/")
+
+    page.get_by_label("Relation").fill("goes")
+    page.get_by_role("button", name="Choose all shown").click()
+    page.get_by_label("Statements per harvest").fill("25")
+
+    page.get_by_text("± 18.2 points").wait_for()
+    assert page.locator("[data-chosen]").inner_text() == "1"
+    assert page.locator(".pick-list li:visible").count() == 1
+
+
+@pytest.mark.parametrize("has_scripts", [True, False])
+def test_a_training_is_done_with_the_keyboard_and_without_scripts(visit, harvest, has_scripts):
+    round = open_round(spec(harvest, "pilot"))
+    user = factories.make_user()
+    join_round(round, user)
+    visitor = visit(user, width=360, java_script_enabled=has_scripts)
+    page = visitor.page
+    page.goto("/rounds/pilot/judge/")
+
+    for _ in range(4):
+        if has_scripts:
+            assert visitor.axe_violations() == []
+            page.keyboard.press("t")
+            page.get_by_role("link", name="Go on").wait_for()
+            assert visitor.axe_violations() == []
+            page.keyboard.press("Enter")
+        else:
+            page.get_by_role("button", name="True").click()
+            page.get_by_role("link", name="Go on").click()
+        page.wait_for_url("**/training/")
+
+    assert page.get_by_role("heading", level=1).inner_text() == "2 of 4 right"
+    page.get_by_role("link", name="Start judging").click()
+    assert page.get_by_role("heading", level=1).inner_text() == "Judge statements of pilot"
