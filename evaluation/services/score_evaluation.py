@@ -19,7 +19,6 @@ from kgharvest.services.relations import resolve_relation
 
 if TYPE_CHECKING:
     from kgharvest.engine.language_models.base import LanguageModel
-    from kgharvest.engine.prompts.template import PromptTemplate
 
 SETTINGS = ("human", "top1", "multi")
 DEMO_SET = Path(__file__).resolve().parents[2] / "kgharvest" / "relation_sets" / "demo.json"
@@ -99,22 +98,19 @@ def _scored_relation(name: str, relation: Mapping[str, Any], facts: Iterable[Ent
 
 def prompt_scorer(lm: LanguageModel, setting: str) -> Scorer:
     """Return the consistency (Eq. 2) with the setting's prompts, weighted as a harvest weighs them."""
-    from kgharvest.engine.harvest import choose_prompts, encode_prompts, encode_seeds, weigh_prompts
-    from kgharvest.engine.prompts.template import parse_prompts
+    from kgharvest.engine.harvest import encode_seeds
+    from kgharvest.engine.prompts.choosing import Choice, choose_prompts
     from kgharvest.engine.scoring import compatibilities, consistency
-    from kgharvest.engine.types import HarvestParams, ignore
-
-    params = HarvestParams()
+    from kgharvest.engine.types import HarvestSpec, ignore
 
     def score(relation: ScoredRelation, tuples: Sequence[Entities]) -> np.ndarray:
-        texts = relation.initial_prompts if setting == "human" else relation.prompts
-        templates: list[PromptTemplate] = parse_prompts(texts, len(relation.seed_tuples[0]))
-        seeds = encode_seeds(relation.seed_tuples, lm)
-        weighted = choose_prompts(setting, weigh_prompts(lm, templates, seeds, params, ignore))
+        seeds = tuple(tuple(entities) for entities in relation.seed_tuples)
+        spec = HarvestSpec(relation.name, tuple(relation.initial_prompts), seeds, setting, tuple(relation.prompts))
+        asked = choose_prompts(Choice(spec, lm, encode_seeds(seeds, lm), None, ignore)).prompt_set
         encoded = [tuple(lm.encode_entity(entity) for entity in entities) for entities in tuples]
-        prompts = encode_prompts(lm, weighted)
-        fits = compatibilities(lm, prompts, encoded, params.alpha, params.batch_size, lambda: None)  # (E, P)
-        return consistency(fits, np.array([prompt.weight for prompt in weighted]))
+        alpha, batch_size = spec.params.alpha, spec.params.batch_size
+        fits = compatibilities(lm, asked.prompts, encoded, alpha, batch_size, lambda: None)  # (E, P)
+        return consistency(fits, np.array(asked.weights))
 
     return score
 

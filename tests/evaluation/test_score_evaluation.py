@@ -103,13 +103,13 @@ def test_an_lm_puts_its_facts_before_false_ones(tmp_path):
     facts.write_text(
         "\n".join(json.dumps({"relation": "capital", "entities": entities}) for entities in world.facts[:25])
     )
-    out = io.StringIO()
+    out, figure = io.StringIO(), tmp_path / "curves.svg"
 
-    call_command(
-        "evaluate_scores", "--model", "embedded-small", "--facts", str(facts), stdout=out, stderr=io.StringIO()
-    )
+    options = ["--model", "embedded-small", "--facts", str(facts), "--figure", str(figure)]
+    call_command("evaluate_scores", *options, stdout=out, stderr=io.StringIO())
 
     found = json.loads(out.getvalue())
+    assert "multi (average precision" in figure.read_text()
     assert [scorer["scorer"] for scorer in found["scorers"]] == ["human", "top1", "multi"]
     assert all(scorer["average_precision"] > 0.8 for scorer in found["scorers"])
 
