@@ -172,7 +172,7 @@ def test_only_the_active_can_be_paused_and_only_the_paused_resumed(annotator):
 
     with pytest.raises(CannotPause):
         pause_annotator(annotator)
-    assert [event.kind for event in annotator.round.events.all()] == ["annotator_paused", "opened"]
+    assert [event.kind for event in annotator.round.events.all()] == ["annotator_paused", "joined", "opened"]
 
 
 def test_a_gold_limit_needs_its_number_of_answers():
