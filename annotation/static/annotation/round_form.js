@@ -8,7 +8,7 @@
   const chosen = pick.querySelector("[data-chosen]");
   const plan = form.querySelector("[data-plan]");
   const filters = ["find", "set", "lm", "setting"].map((name) => form.elements[name]);
-  let asked = 0;
+  let asking = null;
   let timer = 0;
 
   const show = () => {
@@ -26,12 +26,13 @@
   };
 
   const refresh = async () => {
-    const turn = ++asked;
+    asking?.abort();
+    asking = new AbortController();
     try {
-      const response = await fetch(form.dataset.planUrl, { method: "POST", body: new FormData(form) });
-      if (response.ok && turn === asked) plan.innerHTML = await response.text();
+      const response = await fetch(form.dataset.planUrl, { method: "POST", body: new FormData(form), signal: asking.signal });
+      if (response.ok) plan.innerHTML = await response.text();
     } catch {
-      // The plan stays as it was; its button still works.
+      // Asked anew meanwhile, or no answer: the plan stays as it was.
     }
   };
 
