@@ -54,10 +54,13 @@ def _folder_or_hub_id(name: str) -> str:
     return name
 
 
-def load(language_model: LanguageModel, device: str, dtype: str) -> LoadedLanguageModel:
-    """Return the LM in memory. Only for workers and commands: it imports torch, which must not happen before a fork."""
+def load(language_model: LanguageModel, device: str, dtype: str, random_seed: int | None = None) -> LoadedLanguageModel:
+    """Return the LM in memory. Only for workers and commands: it imports torch, which must not happen before a fork.
+
+    random_seed: of weights that take the place of its own, for a control that knows nothing.
+    """
     _use_threads(1 if language_model.name in MODELS else None)
-    return _load(language_model.name, language_model.revision or None, device, dtype)
+    return _load(language_model.name, language_model.revision or None, device, dtype, random_seed)
 
 
 def _use_threads(n: int | None) -> None:
@@ -75,11 +78,11 @@ def _own_number_of_threads() -> int:
 
 
 @lru_cache(maxsize=2)
-def _load(name: str, revision: str | None, device: str, dtype: str) -> LoadedLanguageModel:
+def _load(name: str, revision: str | None, device: str, dtype: str, random_seed: int | None) -> LoadedLanguageModel:
     if name in MODELS:
         from kgharvest.engine.language_models.compact import load_compact
 
-        return load_compact(MODELS[name], device, dtype)
+        return load_compact(MODELS[name], device, dtype, random_seed)
     from kgharvest.engine.language_models import loading
 
-    return loading.load(name, revision, device, dtype)
+    return loading.load(name, revision, device, dtype, random_seed)

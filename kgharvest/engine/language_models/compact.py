@@ -20,10 +20,10 @@ from torch.nn.functional import gelu
 
 from kgharvest.engine.language_models.last_layer import attend
 from kgharvest.engine.language_models.masked import MaskedLM
-from kgharvest.engine.language_models.placing import check_device, dtype_named, fingerprint, move
+from kgharvest.engine.language_models.placing import check_device, dtype_named, fingerprint, move, redraw
 
 
-def load_compact(folder: Path, device: str = "cpu", dtype: str = "float32") -> MaskedLM:
+def load_compact(folder: Path, device: str = "cpu", dtype: str = "float32", random_seed: int | None = None) -> MaskedLM:
     """Return what `loading.load` returns for the embedded LM in `folder`, sooner.
 
     Raises EngineError for a device or dtype that is not there.
@@ -31,6 +31,8 @@ def load_compact(folder: Path, device: str = "cpu", dtype: str = "float32") -> M
     check_device(device)
     model = CompactBert(read_config(folder)).to(dtype_named(dtype))
     model.load_state_dict(read_weights(folder))
+    if random_seed is not None:
+        redraw(model, random_seed)
     placed = move(model.eval().requires_grad_(False), device, folder.name)
     return MaskedLM(placed, CompactTokenizer(folder), str(folder), fingerprint(folder))
 

@@ -23,7 +23,7 @@ from transformers.utils.hub import cached_file, extract_commit_hash
 
 from kgharvest.engine.language_models import causal, infilling, masked
 from kgharvest.engine.language_models.base import LanguageModel
-from kgharvest.engine.language_models.placing import check_device, dtype_named, fingerprint, move
+from kgharvest.engine.language_models.placing import check_device, dtype_named, fingerprint, move, redraw
 from kgharvest.engine.types import ModelNotFound, UnsupportedModel
 
 FAMILIES: list[tuple[Collection[str], Any, Callable[..., LanguageModel]]] = [
@@ -33,8 +33,16 @@ FAMILIES: list[tuple[Collection[str], Any, Callable[..., LanguageModel]]] = [
 ]
 
 
-def load(name: str, revision: str | None = None, device: str = "cpu", dtype: str = "float32") -> LanguageModel:
+def load(
+    name: str,
+    revision: str | None = None,
+    device: str = "cpu",
+    dtype: str = "float32",
+    random_seed: int | None = None,
+) -> LanguageModel:
     """Return the LM `name` (a hub id or a local folder) at `revision`, ready to be asked.
+
+    random_seed: of weights that take the place of its own, for a control that knows nothing.
 
     Raises ModelNotFound, UnsupportedModel, BrokenModel if it does not fit on the device, or EngineError for a device or
     dtype that is not there.
@@ -51,6 +59,8 @@ def load(name: str, revision: str | None = None, device: str = "cpu", dtype: str
     check_tokenizer(name, tokenizer)
     model, report = load_part(auto_class, name, commit, dtype=torch_dtype, output_loading_info=True)
     check_complete(name, report)
+    if random_seed is not None:
+        redraw(model, random_seed)
     recorded = commit or fingerprint(Path(name))
     return family(move(model.eval().requires_grad_(False), device, name), tokenizer, name, recorded)
 

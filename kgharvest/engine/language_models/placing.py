@@ -27,6 +27,20 @@ def check_device(device: str) -> None:
         raise EngineError(f"The device {device!r} is not there; use cpu, or cuda on a machine with a GPU.") from error
 
 
+def redraw(model: Any, seed: int) -> None:
+    """Give `model` weights that know nothing, as before any training: the control of what an LM knows.
+
+    Matrices from N(0, 0.02^2), as in BERT; biases zero, normalisations one.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, weights in model.named_parameters():
+            if weights.dim() > 1:
+                weights.copy_(torch.randn(weights.shape, generator=generator) * 0.02)
+            else:
+                weights.fill_(1.0 if name.endswith("weight") else 0.0)
+
+
 def move(model: Any, device: str, name: str) -> Any:
     try:
         return model.to(device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -43,6 +44,7 @@ class PretrainedLM(ABC):
         self._network = model.base_model
         self._tokens_at_once = tokens_at_once(self.device, weights_per_token(model))
         self._head = head
+        self.n_read = Counter[str]()
 
     def encode_entity(self, entity: str) -> TokenIds:
         return self.tokens.encode_entity(entity)
@@ -67,6 +69,7 @@ class PretrainedLM(ABC):
         return self._hidden(ids)[torch.arange(len(ids), device=ids.device), positions]
 
     def _forward(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        self.n_read["sequences"] += len(ids)
         return self._head.transform(self._hidden_at(ids, positions))  # (B, d')
 
     def _ask(self, ids: TokenIds, position: int) -> Query:

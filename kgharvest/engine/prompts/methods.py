@@ -1,0 +1,174 @@
+"""The prompt systems on one protocol: each learns from the same facts and is probed on the same facts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from kgharvest.engine.language_models.base import EncodedPrompt
+from kgharvest.engine.language_models.masked import MaskedLM
+from kgharvest.engine.probing import Answerer, Majority, UsableFacts
+from kgharvest.engine.prompts import autoprompt, bertese, lpaqa, soft_prompts
+from kgharvest.engine.prompts.autoprompt import TRIGGER, AutoPromptParams, TriggerTask, TriggerTemplate
+from kgharvest.engine.prompts.bertese import AnsweredQuestion, BerteseAnswerer, BerteseParams
+from kgharvest.engine.prompts.objectives import Example, Likelihood
+from kgharvest.engine.prompts.prompt_set import PromptSet, PromptSetAnswerer, uniform
+from kgharvest.engine.prompts.readable import nearest_words, readable
+from kgharvest.engine.prompts.soft_prompts import Site, SoftPromptParams
+from kgharvest.engine.types import EngineError, OnProgress, ignore
+
+N_TRIGGERS = 5
+N_ENSEMBLE = 10  # prompts of a rank ensemble
+N_SHOWN = 5  # prompts, or rewrites, that a record shows
+
+
+@dataclass(frozen=True)
+class ProbeTask:
+    """One relation, encoded for one LM. manual: the prompt that people wrote; given: it and others."""
+
+    relation: str
+    manual: EncodedPrompt
+    given: tuple[EncodedPrompt, ...]
+    train: UsableFacts
+    dev: UsableFacts
+    test: UsableFacts
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What a method made of a task. prompts: some of them, as people read them, with their weights."""
+
+    answerer: Answerer
+    weights: tuple[float, ...] = ()
+    n_parameters: int = 0
+    prompts: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def effective_prompts(self) -> float:
+        """exp of the weights' entropy: how many equally weighted prompts they come to."""
+        return math.exp(-sum(weight * math.log(weight) for weight in self.weights if weight > 0))
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long the methods that learn may take; small for small LMs and for tests."""
+
+    trigger_iterations: int = 150
+    epochs: int = 16
+    learning_rate: float = 1e-2
+    seed: int = 0
+    on_progress: OnProgress = field(default=ignore, repr=False)
+
+    def tick(self) -> None:
+        """Be called between forwards."""
+
+
+Method = Callable[[MaskedLM, ProbeTask, Budget], Learned]
+
+
+def majority(lm: MaskedLM, task: ProbeTask, budget: Budget) -> Learned:
+    """The baseline that knows no subject."""
+    return Learned(Majority(task.train, lm.vocab_size))
+
+
+def manual(lm: MaskedLM, task: ProbeTask, budget: Budget) -> Learned:
+    """LAMA: the prompt that people wrote."""
+    return in_words(lm, uniform([task.manual]))
+
+
+def lpaqa_top1(lm: MaskedLM, task: ProbeTask, budget: Budget) -> Learned:
+    return in_words(lm, lpaqa.top1(lm, task.given, task.train, budget.tick))
+
+
+def lpaqa_rank(lm: MaskedLM, task: ProbeTask, budget: Budget) -> Learned:
+    return in_words(lm, lpaqa.rank_ensemble(lm, task.given, task.train, N_ENSEMBLE, budget.tick))
+
+
+def lpaqa_weights(lm: MaskedLM, task: ProbeTask, budget: Budget) -> Learned:
+    return in_words(lm, lpaqa.optimised_ensemble(lm, task.given, task.train, budget.tick), len(task.given))
+
+
+def triggers(lm: MaskedLM, task: ProbeTask, budget: Budget) -> Learned:
+    """AutoPrompt: head, triggers, tail. Right answers of any part are no triggers."""
+    gold = {fact.tail for facts in (task.train, task.dev, task.test) for fact in facts.facts}
+    template = TriggerTemplate((lm.tokens.prefix, (TRIGGER,) * N_TRIGGERS, task.manual.segments[-1]), (0, 1))
+    trigger_task = TriggerTask(
+        Likelihood(), examples(task.train), examples(task.dev), autoprompt.allowed_triggers(lm, gold)
+    )
+    params = AutoPromptParams(iterations=budget.trigger_iterations, seed=budget.seed)
+    start = (lm.mask_id,) * N_TRIGGERS
+    found = autoprompt.search_trigger(lm, template, start, trigger_task, params, budget.on_progress)
+    return in_words(lm, uniform([template.filled(found.trigger)]), N_TRIGGERS)
+
+
+def soft(lm: MaskedLM, task: ProbeTask, budget: Budget, site: Site = "word") -> Learned:
+    """Soft prompts that start as the given prompts."""
+    softened, vectors = soft_prompts.soften(lm, task.given)
+    params = SoftPromptParams(site, learning_rate=budget.learning_rate, epochs=budget.epochs, seed=budget.seed)
+    learned = soft_prompts.learn_soft_prompts(lm, softened, vectors, task.train, task.dev, params, budget.on_progress)
+    return in_words(lm, learned.prompt_set, learned.n_parameters)
+
+
+METHODS: dict[str, Method] = {
+    "majority": majority,
+    "manual": manual,
+    "lpaqa-top1": lpaqa_top1,
+    "lpaqa-rank": lpaqa_rank,
+    "lpaqa": lpaqa_weights,
+    "autoprompt": triggers,
+    "soft": soft,
+    "soft-deep": partial(soft, site="deep"),
+}
+BERTESE = "bertese"  # learns one rewriter for all relations
+
+
+def learn_bertese(lm: MaskedLM, tasks: Sequence[ProbeTask], budget: Budget) -> list[Learned]:
+    """Return what the rewriter of all relations makes of each task."""
+    train, dev = ([one for task in tasks for one in questions(lm, task, part)] for part in ("train", "dev"))
+    params = BerteseParams(epochs=budget.epochs, seed=budget.seed)
+    learned = bertese.learn_rewriter(lm, train, dev, params, budget.on_progress)
+    shown = [[one.query for one in questions(lm, task, "dev")[:N_SHOWN]] for task in tasks]
+    rewrites = [bertese.rewritten(lm, learned.rewriter, queries) for queries in shown]
+    return [
+        Learned(
+            BerteseAnswerer(lm, learned.rewriter, task.manual),
+            (1.0,),
+            learned.n_parameters,
+            tuple((f"{before} → {after}", 1.0) for before, after in pairs),
+        )
+        for task, pairs in zip(tasks, rewrites, strict=True)
+    ]
+
+
+def learn(lm: MaskedLM, method: str, tasks: Sequence[ProbeTask], budget: Budget) -> list[Learned]:
+    """Return what `method` makes of each task. Raises EngineError, with the relation's name in it."""
+    if method == BERTESE:
+        return learn_bertese(lm, tasks, budget)
+    if method not in METHODS:
+        raise EngineError(f"There is no method {method!r}; choose from {', '.join([*METHODS, BERTESE])}.")
+    return [learn_one(lm, method, task, budget) for task in tasks]
+
+
+def learn_one(lm: MaskedLM, method: str, task: ProbeTask, budget: Budget) -> Learned:
+    try:
+        return METHODS[method](lm, task, budget)
+    except EngineError as error:
+        raise type(error)(f"{task.relation}, {method}: {error}") from error
+
+
+def examples(facts: UsableFacts) -> list[Example]:
+    return [Example((fact.head,), (fact.tail,)) for fact in facts.facts]
+
+
+def questions(lm: MaskedLM, task: ProbeTask, part: str) -> list[AnsweredQuestion]:
+    facts: UsableFacts = getattr(task, part)
+    return [AnsweredQuestion(lm.query(task.manual, (len(fact.head), 1), fact.head), fact.tail) for fact in facts.facts]
+
+
+def in_words(lm: MaskedLM, prompt_set: PromptSet, n_parameters: int = 0) -> Learned:
+    words = nearest_words(lm, prompt_set.soft_words.vectors) if prompt_set.soft_words else []
+    order = sorted(range(len(prompt_set.prompts)), key=lambda index: -prompt_set.weights[index])[:N_SHOWN]
+    shown = tuple((readable(lm, prompt_set.prompts[index], words), prompt_set.weights[index]) for index in order)
+    return Learned(PromptSetAnswerer(lm, prompt_set), prompt_set.weights, n_parameters, shown)

@@ -1,0 +1,126 @@
+"""Probing through the command: records, their summary, and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from django.core.management import CommandError, call_command
+
+from evaluation.services.probes import split_world, summary
+from tests.factories import make_relation, make_relation_set
+
+pytestmark = pytest.mark.django_db
+
+CAPITALS = {"initial_prompts": ["<ENT0> is the capital of <ENT1> ."], "prompts": ["the capital of <ENT1> is <ENT0> ."]}
+
+
+@pytest.fixture
+def capitals():
+    return make_relation(name="capital_of", relation_set=make_relation_set("known"), **CAPITALS)
+
+
+def probed(tmp_path, *methods, **options):
+    output = tmp_path / "probe.jsonl"
+    settings = {"model": "embedded-small", "epochs": 2, "iterations": 6} | options
+    call_command("probe", set_name="known", method=list(methods), output=output, **settings)
+    return {record["method"]: record for record in map(json.loads, output.read_text().splitlines())}
+
+
+def test_every_method_writes_a_record_of_what_it_learned(capitals, tmp_path):
+    methods = ("majority", "manual", "lpaqa-top1", "lpaqa-rank", "lpaqa", "autoprompt", "soft", "soft-deep", "bertese")
+
+    records = probed(tmp_path, *methods)
+
+    assert tuple(records) == methods
+    assert all(0 <= record["p1"] <= record["mrr"] <= 1 for record in records.values())
+    assert {record["n_test"] for record in records.values()} == {records["manual"]["n_test"]}
+    assert records["manual"]["prompts"] == [{"text": "<ENT0> is the capital of <ENT1> .", "weight": 1.0}]
+    assert records["lpaqa"]["n_prompts"] == 2
+    assert 1 <= records["lpaqa"]["effective_prompts"] <= 2
+    assert "‹" in records["soft"]["prompts"][0]["text"]
+    assert "→" in records["bertese"]["prompts"][0]["text"]
+    assert records["autoprompt"]["forwards"] > records["manual"]["forwards"]
+
+
+def test_what_the_lm_knows_is_far_from_what_a_random_one_and_the_majority_say(capitals, tmp_path):
+    records = probed(tmp_path, "majority", "manual")
+
+    assert records["manual"]["p1"] > records["majority"]["p1"] + 0.5
+    assert records["manual"]["control_p1"] < 0.1
+
+
+def test_facts_and_prompts_come_from_folders_of_ones_own(capitals, tmp_path):
+    facts, prompts = tmp_path / "facts" / "capital_of", tmp_path / "prompts"
+    facts.mkdir(parents=True)
+    prompts.mkdir()
+    for part, pairs in split_world()["capital_of"].items():
+        lines = [json.dumps({"sub": subject, "obj": obj}) for subject, obj in pairs]
+        (facts / f"{part}.jsonl").write_text("\n".join(lines))
+    (prompts / "capital_of.jsonl").write_text('{"template": "[Y] has the capital [X] ."}\n')
+
+    records = probed(tmp_path, "manual", "lpaqa", facts=facts.parent, prompts=prompts)
+
+    assert records["lpaqa"]["n_prompts"] == 3
+    assert records["manual"]["p1"] == probed(tmp_path, "manual")["manual"]["p1"]
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("{", "train.jsonl, line 1"),
+        ('{"sub": "a"}', "train.jsonl, line 1"),
+        ('{"sub": "☃", "obj": "☃"}', "no fact of train"),
+    ],
+)
+def test_facts_that_cannot_be_asked_are_refused_in_a_sentence(capitals, tmp_path, line, sentence):
+    folder = tmp_path / "capital_of"
+    folder.mkdir()
+    for part in ("train", "dev", "test"):
+        (folder / f"{part}.jsonl").write_text(line)
+
+    with pytest.raises(CommandError, match=sentence):
+        probed(tmp_path, "manual", facts=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [({"set_name": "nowhere"}, "no relation set 'nowhere'"), ({"relation": ["nothing"]}, "no relation 'nothing'")],
+)
+def test_what_is_not_there_is_refused_in_a_sentence(capitals, options, sentence):
+    with pytest.raises(CommandError, match=sentence):
+        call_command("probe", **{"set_name": "known", "method": ["manual"]} | options)
+
+
+def test_relations_without_facts_are_refused_in_a_sentence(tmp_path):
+    make_relation(name="unheard_of", relation_set=make_relation_set("known"), **CAPITALS)
+
+    with pytest.raises(CommandError, match="embedded world has no facts"):
+        probed(tmp_path, "manual")
+
+
+def record(method, relation, p1, n_test=10):
+    measures = dict.fromkeys(("p10", "mrr", "dev_nll", "control_p1"), 0.5)
+    costs = {"n_parameters": 2, "forwards": 3, "seconds": 0.5}
+    return {"method": method, "relation": relation, "p1": p1, "n_test": n_test} | measures | costs
+
+
+def test_a_relation_counts_once_in_the_macro_average_and_a_fact_once_in_the_micro_one():
+    row = summary([record("manual", "a", 1.0, 1), record("manual", "b", 0.0, 3)])[0]
+
+    assert (row["p1"], row["p1_micro"]) == (0.5, 0.25)
+    assert (row["p1_low"], row["forwards"], row["p"]) == (None, 6, None)
+
+
+def test_methods_are_compared_with_the_manual_prompts_by_relation():
+    """By hand: of five relations all better; 2 of 32 sign patterns are as extreme."""
+    manual = [record("manual", name, 0.1) for name in "abcde"]
+    better = [record("soft", name, 0.1 + 0.1 * step) for step, name in enumerate("abcde", start=1)]
+
+    row = {row["method"]: row for row in summary([*manual, *better])}["soft"]
+
+    assert row["difference"] == pytest.approx(0.3)
+    assert row["p"] == pytest.approx(2 / 32)
+    assert row["p1_low"] < row["p1"] < row["p1_high"]
+    assert np.isfinite([row["difference_low"], row["difference_high"]]).all()
