@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import comb, exp, lgamma
+from math import comb, prod
 
 HALVINGS = 60
 
@@ -39,5 +39,5 @@ def _mean_that_accepts(accepted: float, precision: float, k: int) -> float:
 
 def _moment(a: float, b: float, n_true: int, n_other: int) -> float:
     """Return the expectation of p^n_true (1 - p)^n_other for p of the distribution Beta(a, b)."""
-    logarithm = lgamma(a + n_true) + lgamma(b + n_other) - lgamma(a + b + n_true + n_other)
-    return exp(logarithm + lgamma(a + b) - lgamma(a) - lgamma(b))
+    hits = prod(a + done for done in range(n_true)) * prod(b + done for done in range(n_other))
+    return hits / prod(a + b + done for done in range(n_true + n_other))
