@@ -32,12 +32,13 @@ class CellKey(NamedTuple):
 
 
 class StratumKey(NamedTuple):
-    """A part of the cell number `cell`; ranks and population are None where nobody knows what was drawn from."""
+    """A part of the cell number `cell`; the rest is None where nobody knows what was drawn from. job: its id."""
 
     cell: int
     rank_from: int | None
     rank_to: int | None
     population: int | None
+    job: int | None = None
 
 
 class Judgments(NamedTuple):

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from evaluation.documents.rates import draw_weights
 from evaluation.evidence import ACCEPTED, INCOMPLETE, Codes, Evidence, Floats
 from evaluation.metrics.curves import accuracy_by_score, accuracy_by_size
 from evaluation.metrics.intervals import wilson_interval
@@ -52,9 +53,7 @@ def _ranked(evidence: Evidence, verdict: Codes, population: Codes) -> Ranked:
     draws = evidence.draws
     verdicts = verdict[draws.task]
     is_known = (verdicts != INCOMPLETE) & (draws.rank > 0) & (population[evidence.cell_of_draw] > 0)
-    of_stratum = np.array([stratum.population or 0 for stratum in evidence.strata], dtype=np.float64)
-    n_judged = np.bincount(draws.stratum[is_known], minlength=len(evidence.strata))
-    weight = (of_stratum / np.maximum(n_judged, 1))[draws.stratum]
+    weight = draw_weights(evidence, is_known)
     place = draws.rank / np.maximum(population[evidence.cell_of_draw], 1)
     return Ranked(evidence.cell_of_draw, place, weight, draws.score, verdicts == ACCEPTED).where(is_known)
 

@@ -79,6 +79,13 @@ def accuracies_of(evidence: Evidence, verdict: Codes) -> Floats:
     return hits / np.bincount(evidence.cell_of_stratum, population, len(evidence.cells))
 
 
+def draw_weights(evidence: Evidence, is_judged: np.ndarray) -> Floats:
+    """Return for how many tuples of its stratum each judged draw stands; shapes (D,)."""
+    population = np.array([stratum.population or 0 for stratum in evidence.strata], dtype=np.float64)  # (S,)
+    n_judged = np.bincount(evidence.draws.stratum[is_judged], minlength=len(evidence.strata))
+    return (population / np.maximum(n_judged, 1))[evidence.draws.stratum]
+
+
 # -- entries of the document -------------------------------------------------------------------------------------------
 
 

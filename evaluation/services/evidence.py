@@ -148,7 +148,7 @@ def _strata(cells: Mapping[CellKey, Sequence[Stratum]]) -> tuple[list[StratumKey
     """Return the strata of all cells, and their ids."""
     numbered = [(number, stratum) for number, strata in enumerate(cells.values()) for stratum in strata]
     keys = [
-        StratumKey(number, stratum.rank_from, stratum.rank_to, stratum.population)
+        StratumKey(number, stratum.rank_from, stratum.rank_to, stratum.population, stratum.job_id)
         if stratum.job_id
         else StratumKey(number, None, None, None)
         for number, stratum in numbered

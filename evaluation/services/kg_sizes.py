@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from math import ceil, log
 from typing import Any, NamedTuple
 
+import numpy as np
 from django.db.models import Count, F, OuterRef, Subquery
 
-from annotation.models import Draw, Round
-from annotation.verdicts import Verdict
+from annotation.models import Round
+from evaluation.documents.rates import draw_weights
+from evaluation.evidence import ACCEPTED, INCOMPLETE, Codes, Evidence, Floats
 from evaluation.metrics.intervals import Rate, wilson_interval_of_share
 from kgharvest.models import HarvestedTuple, LanguageModel
 
@@ -27,17 +29,19 @@ class Sampled(NamedTuple):
     population: int
 
 
-class JudgedDraw(NamedTuple):
-    job: int
-    rank: int
-    is_accepted: bool
-    weight: float
+class JudgedDraws(NamedTuple):
+    """Draws with a verdict and a rank. weight: for how many tuples each stands. All of shape (D,)."""
+
+    job: Codes
+    rank: Codes
+    is_accepted: np.ndarray
+    weight: Floats
 
 
-def cut_entries(round: Round) -> list[dict[str, Any]]:
+def cut_entries(round: Round, evidence: Evidence) -> list[dict[str, Any]]:
     """Return an entry per LM, setting and cut, for docs/report-json.md: a part of what was sampled, so estimable."""
     jobs = _sampled_jobs(round)
-    draws = list(_judged_draws(round))
+    draws = _judged_draws(evidence)
     cuts = {f"base:{base}": _base_sizes(jobs, base) for base in BASES}
     cuts[HALF] = {job: ceil(sampled.population / 2) for job, sampled in jobs.items()}
     cuts[WHOLE] = {job: sampled.population for job, sampled in jobs.items()}
@@ -68,31 +72,35 @@ def _base_sizes(jobs: Mapping[int, Sampled], base: int) -> dict[int, int]:
     return {job: size for job, size in sizes.items() if size <= jobs[job].population}
 
 
-def _judged_draws(round: Round) -> Iterator[JudgedDraw]:
-    judged = Draw.objects.filter(stratum__round=round).exclude(task__verdict="").exclude(harvested_tuple=None)
-    columns = ("stratum__job", "harvested_tuple__rank", "task__verdict", "inclusion_probability")
-    for job, rank, verdict, probability in judged.order_by("pk").values_list(*columns).iterator():
-        yield JudgedDraw(job, rank, verdict == Verdict.ACCEPTED, 1 / (probability or 1))
+def _judged_draws(evidence: Evidence) -> JudgedDraws:
+    draws = evidence.draws
+    job = np.array([stratum.job or 0 for stratum in evidence.strata], dtype=np.int64)[draws.stratum]
+    verdict = evidence.verdict[draws.task]
+    is_judged = (verdict != INCOMPLETE) & (draws.rank > 0) & (job > 0)
+    columns = job, draws.rank, verdict == ACCEPTED, draw_weights(evidence, is_judged)
+    return JudgedDraws(*(column[is_judged] for column in columns))
 
 
-def _entry(sizes: Sizes, draws: list[JudgedDraw]) -> dict[str, Any]:
-    inside = [draw for draw in draws if draw.rank <= sizes.get(draw.job, 0)]
-    rate = weighted_rate(inside)
+def _entry(sizes: Sizes, draws: JudgedDraws) -> dict[str, Any]:
+    jobs = np.array(sorted(sizes), dtype=np.int64)
+    kept = np.array([sizes[job] for job in jobs.tolist()], dtype=np.int64)
+    place = np.minimum(np.searchsorted(jobs, draws.job), len(jobs) - 1)
+    inside = (jobs[place] == draws.job) & (draws.rank <= kept[place])
+    rate = weighted_rate(draws.is_accepted[inside], draws.weight[inside])
     return {
         "size": sum(sizes.values()),
         "n_relations": len(sizes),
-        "n": len(inside),
+        "n": int(inside.sum()),
         "accuracy": rate.value,
         "low": rate.low,
         "high": rate.high,
     }
 
 
-def weighted_rate(draws: list[JudgedDraw]) -> Rate:
+def weighted_rate(is_accepted: np.ndarray, weight: Floats) -> Rate:
     """Return Hajek's estimate, weighted hits over weights, with Wilson's interval on Kish's effective size."""
-    if not draws:
+    if not len(weight):
         return Rate(None, None, None)
-    total = sum(draw.weight for draw in draws)
-    share = sum(draw.weight for draw in draws if draw.is_accepted) / total
-    n_effective = total**2 / sum(draw.weight**2 for draw in draws)
-    return Rate(share, *wilson_interval_of_share(share, n_effective))
+    total = float(weight.sum())
+    share = min(float(weight @ is_accepted) / total, 1.0)
+    return Rate(share, *wilson_interval_of_share(share, total**2 / float(weight @ weight)))

@@ -26,7 +26,7 @@ def create_report(round: Round, by=None, reference: Path | None = None) -> Repor
     now, version = timezone.now(), code_version()
     with one_moment():
         evidence = gather_evidence(round)
-        cuts = cut_entries(round)
+        cuts = cut_entries(round, evidence)
         novelty = compare_with_reference(round, reference) if reference else None
     document = build_document(evidence) | {"cuts": cuts, "novelty": novelty}
     stamp = {"created_at": now.isoformat(timespec="seconds"), "code_version": version, "method": METHOD}

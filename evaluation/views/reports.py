@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
+from django.core.cache import cache
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.template.loader import render_to_string
+from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST
 
 from annotation.models import Round
@@ -20,6 +23,7 @@ from evaluation.reports.writers import FORMATS
 from evaluation.reports.writers.plain import table_csv
 from evaluation.services.reports import create_report
 from kgharvest.access import researcher_required
+from kgharvest.version import code_version
 from kgharvest.views.lists import page_of, sort_key, sorted_by
 
 REPORT_COLUMNS = {"round": "round__name", "study": "round__study__name", "made": "created_at"}
@@ -28,6 +32,7 @@ LIST_TITLES = (
     ("size-curves", "Accuracy of the best tuples"),
     ("calibration", "Accuracy by score"),
 )
+KEPT_S = 3600
 MOST_RELATIONS = 60  # shown at first: a page of 487 relations times eight columns is slow to read and to load
 
 
@@ -56,7 +61,16 @@ def find_report(request: HttpRequest, pk: int) -> Report:
 
 @researcher_required
 def report_detail(request: HttpRequest, pk: int) -> HttpResponse:
-    report = find_report(request, pk)
+    """A document of 487 relations takes a second to read and lay out, so what was laid out is kept for a while."""
+    report = get_object_or_404(Report.objects.visible_to(request.user).for_list(), pk=pk)
+    everything = "all" in request.GET
+    key = f"report-{pk}-{report.created_at.timestamp()}-{everything}-{code_version()}"
+    body = cache.get_or_set(key, lambda: body_of(report, everything), KEPT_S)
+    return render(request, "evaluation/report_detail.html", {"report": report, "body": body})
+
+
+def body_of(report: Report, everything: bool) -> SafeString:
+    """Return the page but for its frame: the same for everyone who may see it, as a report never changes."""
     document = report.document
     tables = [first_rows(table, MOST_RELATIONS) for table in tables_to_read(document)]
     context = {
@@ -64,11 +78,11 @@ def report_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "document": document,
         "tables": {table.name.replace("-", "_"): table for table in tables},
         "csv_tables": [*((table.name, table.title) for table in tables), *LIST_TITLES],
-        **relations_shown(document, everything="all" in request.GET),
+        **relations_shown(document, everything),
         "figures": [figure_shown(figure, document) for figure in figures_of(document)],
         "formats": FORMATS,
     }
-    return render(request, "evaluation/report_detail.html", context)
+    return render_to_string("evaluation/_report_body.html", context)
 
 
 def relations_shown(document: Document, everything: bool) -> dict[str, Any]:

@@ -1,14 +1,22 @@
 """How large the KG is at the paper's cuts, and how accurate there."""
 
+import numpy as np
 import pytest
 
+from annotation.models import Stratum
 from annotation.services.rounds import open_round
 from evaluation.metrics.intervals import wilson_interval
-from evaluation.services.kg_sizes import JudgedDraw, cut_entries, weighted_rate
+from evaluation.services import kg_sizes
+from evaluation.services.evidence import gather_evidence
+from evaluation.services.kg_sizes import weighted_rate
 from kgharvest.models import HarvestedTuple
 from tests.factories import judge_all, make_harvest
 
 pytestmark = pytest.mark.django_db
+
+
+def cut_entries(round):
+    return kg_sizes.cut_entries(round, gather_evidence(round))
 
 
 @pytest.fixture
@@ -46,7 +54,24 @@ def test_base_compares_on_the_scale_of_probabilities(judged_round):
 
 
 def test_a_draw_that_stands_for_more_tuples_weighs_more():
-    rate = weighted_rate([JudgedDraw(1, 1, True, 1.0), JudgedDraw(1, 2, False, 3.0)])
+    rate = weighted_rate(np.array([True, False]), np.array([1.0, 3.0]))
 
     assert rate.value == pytest.approx(1 / 4)
     assert (rate.low, rate.high) == pytest.approx(wilson_interval(0.25 * 1.6, 1.6))  # Kish: 4^2 / (1 + 9)
+
+
+def test_strata_of_which_fewer_are_judged_weigh_as_many_tuples_as_they_hold(judged_round):
+    """Ranks 1-6 all judged, two of 7-12: the others are incomplete, and those two stand for six."""
+    [whole] = judged_round.strata.all()
+    part = Stratum.objects.get(pk=whole.pk)
+    part.pk, part.rank_from, part.population, part.sample_size = None, 7, 6, 6
+    whole.rank_to, whole.population, whole.sample_size = 6, 6, 6
+    whole.save()
+    part.save()
+    lower = whole.draws.filter(harvested_tuple__rank__gt=6)
+    judged_round.tasks.filter(draws__in=lower.filter(harvested_tuple__rank__in=[7, 8, 9, 11])).update(verdict="")
+    lower.update(stratum=part)
+
+    entries = {entry["cut"]: entry for entry in cut_entries(judged_round)}
+
+    assert (entries["all"]["n"], entries["all"]["accuracy"]) == (8, 0.5)  # 6 of 6 and none of ranks 10 and 12

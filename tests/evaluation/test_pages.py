@@ -101,6 +101,25 @@ def test_a_report_is_made_from_the_rounds_page(researcher_client, report):
     assert response.url == f"/reports/{newest.pk}/"
 
 
+def test_a_report_seen_before_takes_neither_its_document_nor_its_tables(
+    researcher_client, report, django_assert_max_num_queries
+):
+    first = researcher_client.get(f"/reports/{report.pk}/").text
+
+    with django_assert_max_num_queries(6) as queries:
+        again = researcher_client.get(f"/reports/{report.pk}/").text
+
+    assert first[first.index("<table") :] == again[again.index("<table") :]
+    assert not any('"document"' in query["sql"] for query in queries.captured_queries)
+
+
+def test_a_report_that_others_have_seen_stays_closed(researcher_client, report, client):
+    researcher_client.get(f"/reports/{report.pk}/")
+    client.force_login(make_researcher())
+
+    assert client.get(f"/reports/{report.pk}/").status_code == 404
+
+
 def test_a_report_of_another_study_is_not_there(researcher_client):
     round = make_round(name="secret", study="Others", by=make_researcher())
     report = create_report(round)

@@ -5,17 +5,21 @@ import io
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 
 import openpyxl
 import pytest
 from django.core.management import CommandError, call_command
 
+from evaluation.documents import build_document
+from evaluation.evidence import CellKey
 from evaluation.reports.contents import report_tables
 from evaluation.reports.contents.paper import relation_table
-from evaluation.reports.tables import short, split_rates
+from evaluation.reports.tables import Column, Row, Table, short, split_rates
 from evaluation.reports.writers import FORMATS
-from evaluation.reports.writers.latex import latex_text
+from evaluation.reports.writers.latex import latex_text, parts_of
 from evaluation.reports.writers.plain import table_csv
+from tests.evaluation.evidence import make_evidence
 from tests.evaluation.report_documents import TWO_SETTINGS, make_annotator, make_comparison, make_document
 from tests.factories import judge_all, make_round
 
@@ -101,18 +105,77 @@ def test_latex_balances_its_environments_and_columns():
     assert "longtable" in text
 
 
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no TeX is installed")
+NEEDS_TEX = pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no TeX is installed")
+
+
+def compile_latex(tables: str, folder) -> str:
+    """Return what LaTeX has to say about the tables; raises where they do not compile."""
+    packages = r"\usepackage{booktabs,longtable}\usepackage[utf8]{inputenc}\usepackage[T1]{fontenc}"
+    source = rf"\documentclass{{article}}{packages}\begin{{document}}{tables}\end{{document}}"
+    (folder / "report.tex").write_text(source)
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "report.tex"]
+    for _ in range(2):  # longtable measures its columns in the first run
+        subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    return (folder / "report.log").read_text(errors="replace")
+
+
+def too_wide(log: str) -> list[str]:
+    """Return the lines that stand out of the text by more than a reader sees."""
+    widths = re.findall(r"Overfull \\hbox \(([\d.]+)pt too wide\)", log)
+    return [width for width in widths if float(width) > 5]
+
+
+@NEEDS_TEX
 @pytest.mark.parametrize("n_relations", [2, 60])
 def test_latex_compiles(tmp_path, n_relations):
     cells = {(f"[r_{number}] &", "b|g", "mul~ti"): (1, 0, 0, 0) for number in range(n_relations)}
-    tables = FORMATS["tex"].write(make_document(cells))
-    preamble = (
-        r"\documentclass{article}\usepackage{booktabs,longtable}\usepackage[utf8]{inputenc}\usepackage[T1]{fontenc}"
-    )
-    source = preamble + "\\begin{document}\n" + tables + "\\end{document}\n"
-    (tmp_path / "report.tex").write_text(source)
 
-    subprocess.run(["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "report.tex"], cwd=tmp_path, check=True)
+    log = compile_latex(FORMATS["tex"].write(make_document(cells)), tmp_path)
+
+    assert not too_wide(log)
+
+
+def wide_evidence(n_relations: int):
+    """Four LMs in two settings, twenty-four annotators; every third cell has statements that few agree on."""
+    lms = ("FacebookAI/roberta-large", "bert-large-cased", "distilbert-base-uncased", "embedded")
+    cells = {
+        CellKey(f"has_the_property_{number}", lm, setting): [(6, 2, 1, 0), (3, 4, 0, 1), (5, 1, 2, 0)][number % 3]
+        for lm in lms
+        for setting in ("human", "multi")
+        for number in range(n_relations)
+    }
+    evidence = make_evidence(cells, annotators=[f"annotator-{number:02}" for number in range(24)])
+    judgments = evidence.judgments
+    return replace(evidence, judgments=judgments._replace(annotator=judgments.task % 8 * 3 + judgments.annotator))
+
+
+@NEEDS_TEX
+@pytest.mark.parametrize("n_relations", [3, 50])
+def test_every_table_of_a_wide_report_stays_on_the_page(tmp_path, n_relations):
+    document = build_document(wide_evidence(n_relations))
+
+    log = compile_latex(FORMATS["tex"].write({**document, "cuts": []}), tmp_path)
+
+    assert not too_wide(log)
+
+
+def test_a_report_says_how_many_annotators_were_not_left_out():
+    text = FORMATS["md"].write(build_document(wide_evidence(3)))
+
+    assert "Left out in turn are the 20 annotators with the most judgments, not the 4 others." in text
+
+
+def test_a_table_that_is_too_wide_comes_in_parts_that_repeat_its_first_column():
+    columns = [Column("LM and setting"), *(Column(f"Without annotator {number}") for number in range(12))]
+    table = Table("wide", "Wide", tuple(columns), (Row(("embedded · multi", *range(12))),), ("A note.",))
+
+    parts = list(parts_of(table))
+
+    assert len(parts) > 1
+    assert [part.columns[0].title for part in parts] == ["LM and setting"] * len(parts)
+    assert [value for part in parts for value in part.rows[0].values[1:]] == list(range(12))
+    assert [part.notes for part in parts] == [()] * (len(parts) - 1) + [("A note.",)]
+    assert parts[0].title == f"Wide, part 1 of {len(parts)}"
 
 
 # -- CSV ---------------------------------------------------------------------------------------------------------------

@@ -204,8 +204,19 @@ def sensitivity_table(document: Document) -> Table:
         for total in (document.get("sensitivity") or {}).get("totals", [])
     ]
     columns = (Column("LM and setting"), *(Column(rule["title"]) for rule in rules))
-    notes = ("Accuracy, mean over relations. In brackets: the place among these rows, where it is another one.",)
+    notes = (
+        "Accuracy, mean over relations. In brackets: the place among these rows, where it is another one.",
+        *_left_out(document),
+    )
     return Table("sensitivity", "Accuracy under other rules", columns, tuple(rows), notes)
+
+
+def _left_out(document: Document) -> Iterable[str]:
+    """Say so where not every annotator was left out in turn."""
+    left_out = sum(rule["rule"] == "without_annotator" for rule in _rules(document))
+    others = len(document["annotators"]) - left_out
+    if left_out and others:
+        yield f"Left out in turn are the {left_out} annotators with the most judgments, not the {others} others."
 
 
 def _marked(values: Iterable[float | None], ranks: Iterable[int | None], changes: Iterable[int]) -> Iterable[str]:

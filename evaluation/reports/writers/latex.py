@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from evaluation.reports.contents import tables_to_read
-from evaluation.reports.tables import Document, Kind, Table
+from evaluation.reports.tables import Column, Document, Kind, Row, Table, text_of
 
 MOST_ROWS_ON_A_PAGE = 45
+
+# Widths in letters of \footnotesize; the text of LaTeX's article, its narrowest common page, is 345 pt wide.
+TEXT_WIDTH = 80
+GAP = 2  # between columns
+LONGEST_LINE = 26  # a longer text wraps
+
+SMALL = r"\footnotesize\setlength{\tabcolsep}{4pt}"
 
 TEX_SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -39,8 +47,55 @@ def write_latex(document: Document) -> str:
         "% names outside the Latin script need XeLaTeX or LuaLaTeX.",
     ]
     prefix = re.sub("[^a-zA-Z0-9]+", "-", document["round"])
-    tables = tables_to_read(document)
-    return "\n".join([*head, *("\n" + _table(table, f"tab:{prefix}-{table.name}") for table in tables)]) + "\n"
+    parts = [part for table in tables_to_read(document) for part in parts_of(table)]
+    return "\n".join([*head, *("\n" + _table(part, f"tab:{prefix}-{part.name}") for part in parts)]) + "\n"
+
+
+# -- as wide as a page -------------------------------------------------------------------------------------------------
+
+
+def parts_of(table: Table) -> Iterator[Table]:
+    """Yield the table, or as many tables as its columns need, each with the first column; notes under the last."""
+    spans = list(_spans([_width(table, number) for number in range(len(table.columns))]))
+    if len(spans) == 1:
+        yield table
+        return
+    for number, span in enumerate(spans, start=1):
+        kept = [0, *span]
+        yield replace(
+            table,
+            name=f"{table.name}-{number}",
+            title=f"{table.title}, part {number} of {len(spans)}",
+            columns=tuple(table.columns[column] for column in kept),
+            rows=tuple(Row(tuple(row.values[column] for column in kept), row.is_summary) for row in table.rows),
+            notes=table.notes if number == len(spans) else (),
+        )
+
+
+def _spans(widths: Sequence[int]) -> Iterator[range]:
+    """Yield which columns stand beside the first in each part: at least one, else as many as the text is wide."""
+    start, used = 1, widths[0]
+    for column in range(1, len(widths)):
+        if column > start and used + GAP + widths[column] > TEXT_WIDTH:
+            yield range(start, column)
+            start, used = column, widths[0]
+        used += GAP + widths[column]
+    yield range(start, len(widths))
+
+
+def _width(table: Table, number: int) -> int:
+    """Return the letters of the longest line in a column, its headings among them."""
+    column = table.columns[number]
+    texts = [text_of(row.values[number], column.kind) for row in table.rows]
+    heading = max(len(column.title), -(-len(column.group) // _group_size(table, column)))
+    return min(max([heading, *map(len, texts)]), LONGEST_LINE)
+
+
+def _group_size(table: Table, column: Column) -> int:
+    return sum(other.group == column.group for other in table.columns)
+
+
+# -- one table ---------------------------------------------------------------------------------------------------------
 
 
 def _table(table: Table, label: str) -> str:
@@ -51,7 +106,7 @@ def _table(table: Table, label: str) -> str:
 
 
 def _floating_table(table: Table, caption: str) -> Iterable[str]:
-    yield from (r"\begin{table}", r"\centering", r"\small", caption)
+    yield from (r"\begin{table}", r"\centering", caption, SMALL)
     yield rf"\begin{{tabular}}{{{_columns(table)}}}"
     yield from (r"\toprule", *_head(table), r"\midrule", *_body(table), r"\bottomrule", r"\end{tabular}")
     if table.notes:
@@ -60,7 +115,7 @@ def _floating_table(table: Table, caption: str) -> Iterable[str]:
 
 
 def _long_table(table: Table, caption: str) -> Iterable[str]:
-    yield r"{\small"
+    yield f"{{{SMALL}"
     yield rf"\begin{{longtable}}{{{_columns(table)}}}"
     yield caption + r"\\"
     yield from (r"\toprule", *_head(table), r"\midrule", r"\endhead", r"\bottomrule", r"\endfoot")
@@ -72,7 +127,15 @@ def _long_table(table: Table, caption: str) -> Iterable[str]:
 
 
 def _columns(table: Table) -> str:
-    return "".join("l" if column.kind is Kind.TEXT else "r" for column in table.columns)
+    return "".join(_alignment(table, number) for number in range(len(table.columns)))
+
+
+def _alignment(table: Table, number: int) -> str:
+    """Let a long text wrap; the width of a column that does is as LaTeX measures that many letters."""
+    if table.columns[number].kind is not Kind.TEXT:
+        return "r"
+    longest = max((len(text_of(row.values[number], Kind.TEXT)) for row in table.rows), default=0)
+    return rf"p{{{LONGEST_LINE / 2:.0f}em}}" if longest > LONGEST_LINE else "l"
 
 
 def _notes(table: Table) -> str:
