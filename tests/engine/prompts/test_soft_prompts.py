@@ -8,13 +8,12 @@ import torch
 from kgharvest.engine.probing import EncodedFact, UsableFacts, probe
 from kgharvest.engine.prompts.objectives import Example
 from kgharvest.engine.prompts.prompt_set import PromptSetAnswerer, uniform
+from kgharvest.engine.prompts.readable import nearest_words, readable
 from kgharvest.engine.prompts.soft_prompts import (
     SoftPromptParams,
     _Learner,
     learn_soft_prompts,
-    nearest_words,
     random_vectors,
-    readable,
     soften,
 )
 from kgharvest.engine.prompts.template import PromptTemplate
