@@ -28,7 +28,8 @@ METHOD_OF_COMPARISONS = (
     "over relations (5,000 resamples); p of the two-sided sign-flip test over relations, exact up to 20 relations, "
     "else over 9,999 random patterns; adjusted after Holm for all comparisons of the report. One side beats the other "
     "where the adjusted p is below .05. "
-    "A statement that both sides drew has one verdict, so McNemar's test over shared statements does not apply."
+    "A statement that both sides drew has one verdict, so McNemar's test over shared statements does not apply; "
+    "it compares two rounds that judged the same tuples, where reports are laid side by side."
 )
 ONE_VERDICT = "A statement has one verdict in a round, whichever side drew it, so none tells the sides apart."
 

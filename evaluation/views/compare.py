@@ -11,6 +11,7 @@ from evaluation.comparisons import compare_sides
 from evaluation.models import Report
 from evaluation.published import PublishedTable, load_table5
 from evaluation.reports.contents.quality import comparison_table
+from evaluation.services.shared_verdicts import shared_verdicts
 from evaluation.side_by_side import (
     Opponent,
     comparisons_between,
@@ -35,7 +36,7 @@ def compare(request: HttpRequest) -> HttpResponse:
     context = {"asked": asked, "choices": choices(reports), "paper": load_table5()}
     if all(asked.values()):
         a, b = told_apart(*(find_opponent(reports, asked[side]) for side in "ab"))
-        context |= compared(a, b)
+        context |= compared(a, b) | {"same_tuples": same_tuples(reports, *asked.values())}
     return render(request, "evaluation/compare.html", context)
 
 
@@ -51,6 +52,15 @@ def find_opponent(reports, asked: str) -> Opponent:
     if report is None:
         raise Http404("There is no such report.")
     return opponent(report.round.name, report.document)
+
+
+def same_tuples(reports, a: str, b: str) -> str | None:
+    """Return what the verdicts of two rounds on the same tuples say, in words."""
+    if PAPER in (a, b):
+        return None
+    rounds = [reports.get(pk=asked).round for asked in (a, b)]
+    found = shared_verdicts(*rounds)
+    return found and found.in_words(*(round.name for round in rounds))
 
 
 def told_apart(a: Opponent, b: Opponent) -> tuple[Opponent, Opponent]:
