@@ -30,13 +30,17 @@ class BadEntry(NamedTuple):
 
 
 class ImportRefused(DomainError):
-    """A file with bad entries. All of them are in `entries`; nothing of the file was stored."""
+    """A file with bad entries, nothing of which was stored.
+
+    entries: all of them, or of a long file at least the first SHOWN; then n_entries says how many there are.
+    """
 
     SHOWN = 50
 
-    def __init__(self, source: str, entries: Sequence[BadEntry]):
+    def __init__(self, source: str, entries: Sequence[BadEntry], n_entries: int | None = None):
         self.source = source
         self.entries = list(entries)
+        self.n_entries = n_entries or len(self.entries)
         super().__init__(source, self.entries)
 
     @property
@@ -45,6 +49,6 @@ class ImportRefused(DomainError):
 
     def __str__(self) -> str:
         shown = "; ".join(f"{entry.where}: {entry.reason}" for entry in self.shown)
-        left = len(self.entries) - self.SHOWN
-        more = f"; and {left} more ({len(self.entries)} in all)" if left > 0 else ""
+        left = self.n_entries - self.SHOWN
+        more = f"; and {left} more ({self.n_entries} in all)" if left > 0 else ""
         return f"{self.source}: nothing was imported because of {shown}{more}."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple
 
 from django.db import connection
@@ -45,18 +45,18 @@ class TupleRow(NamedTuple):
     mtl: float | None
 
 
-def store_tuples(job: HarvestJob, rows: Sequence[TupleRow]) -> None:
+def store_tuples(job: HarvestJob, rows: Iterable[TupleRow]) -> None:
     """Write the tuples of a job, different ones, best first. Call it inside the transaction that ends the job."""
     # Two jobs that update the same tuples in different orders would wait for each other for ever.
     Relation.objects.lock(job.relation_id)
     is_sensitive = sensitivity_test()
     with connection.cursor() as cursor:
-        for start in range(0, len(rows), ROWS_AT_ONCE):
-            chunk = rows[start : start + ROWS_AT_ONCE]
-            ids = _remember(cursor, job.relation_id, chunk, is_sensitive)
+        ranked = enumerate(rows, start=1)
+        while chunk := list(islice(ranked, ROWS_AT_ONCE)):
+            ids = _remember(cursor, job.relation_id, [row for _, row in chunk], is_sensitive)
             found = (
                 (job.pk, ids[tuple_key(row.entities)], rank, row.score, row.mtl, _json(row.surface))
-                for rank, row in enumerate(chunk, start=start + 1)
+                for rank, row in chunk
             )
             _insert(cursor, STORE, found)
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from kgharvest.errors import BadEntry, DomainError, ImportRefused
 
 LONGEST_ENTITY = 200  # characters; longer ones are not entities but text
-CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # a line's end is none
+PIECE = 1 << 16  # characters read at once
+LONGEST_VALUE = 1 << 20  # characters of one element of a JSON array
+DECODER = json.JSONDecoder()
+WHITE_SPACE = re.compile(r"[ \t\r\n]*")
 
 
 class NoSuchFile(DomainError):
@@ -56,61 +60,132 @@ def read_lines(path: Path) -> Iterator[str]:
         raise
 
 
+def read_pieces(path: Path) -> Iterator[str]:
+    """Yield the file's text as `read_text` reads it but never all at once."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            while piece := file.read(PIECE):
+                yield piece
+    except (OSError, UnicodeDecodeError):
+        read_text(path)  # says what is wrong, and where
+        raise
+
+
 def read_json(text: str, source: str) -> Any:
     try:
-        return json.loads(text)
+        return parsed_json(text)
     except json.JSONDecodeError as error:
         raise ImportRefused(source, [broken_json(error)]) from error
 
 
+def parsed_json(text: str) -> Any:
+    """Return the value of `text`. Raises json.JSONDecodeError, and nothing else."""
+    return _guarded(json.loads, text)
+
+
 def broken_json(error: json.JSONDecodeError, first_line: int = 1) -> BadEntry:
     """Return where JSON that starts in `first_line` of its file is broken."""
-    return BadEntry(f"line {first_line + error.lineno - 1}, column {error.colno}", f"is not JSON ({error.msg})")
+    return _broken(first_line + error.lineno - 1, error.colno, error)
 
 
-def read_json_lines(text: str) -> Iterator[Line | BadEntry]:
+def _broken(line: int, column: int, error: json.JSONDecodeError) -> BadEntry:
+    return BadEntry(f"line {line}, column {column}", f"is not JSON ({error.msg})")
+
+
+def _guarded(parse: Callable[..., Any], text: str, *start: int) -> Any:
+    try:
+        return parse(text, *start)
+    except json.JSONDecodeError:
+        raise
+    except RecursionError:
+        raise json.JSONDecodeError("Nested too deeply", text, *(start or (0,))) from None
+    except ValueError:  # Python reads no integers of more than some thousand digits
+        raise json.JSONDecodeError("A number is too long", text, *(start or (0,))) from None
+
+
+def read_json_lines(lines: Iterable[str]) -> Iterator[Line | BadEntry]:
     """Yield the value of each line that is not blank, or why it has none."""
-    for number, line in enumerate(text.split("\n"), start=1):
+    for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            yield Line(number, json.loads(line))
+            yield Line(number, parsed_json(line))
         except json.JSONDecodeError as error:
             yield broken_json(error, number)
 
 
-def read_json_array(text: str) -> Iterator[Line | BadEntry]:
-    """Yield the elements of a JSON array with the lines they start in; stop at the first that is broken."""
-    decoder = json.JSONDecoder()
-    position = text.index("[") + 1
-    number = text.count("\n", 0, position) + 1
-    opening = True
-    while True:
-        start = _skip(text, position, " \t\r\n")
-        if opening and text[start : start + 1] == "]":
-            return
-        try:
-            value, end = decoder.raw_decode(text, start)
-        except json.JSONDecodeError as error:
-            yield broken_json(error)
-            return
-        number += text.count("\n", position, start)
-        yield Line(number, value)
-        number += text.count("\n", start, end)
-        after = _skip(text, end, " \t\r\n")
-        if text[after : after + 1] == "]":
-            return
-        if text[after : after + 1] != ",":
-            yield broken_json(json.JSONDecodeError("expected ',' or ']'", text, after))
-            return
-        number += text.count("\n", end, after)
-        position, opening = after + 1, False
+def read_json_array(pieces: Iterable[str]) -> Iterator[Line | BadEntry]:
+    """Yield the elements of a JSON array with the lines they start in; stop at the first that is broken.
+
+    pieces: of the text, of any size. Elements of more than a million characters are taken for broken.
+    """
+    text = _Window(pieces)
+    try:
+        text.expect("[")
+        if text.next_sign() != "]":
+            yield text.value()
+            while text.next_sign() == ",":
+                text.expect(",")
+                yield text.value()
+        text.expect("]")
+        text.expect("")
+    except json.JSONDecodeError as error:
+        yield _broken(text.line, text.column, error)
 
 
-def _skip(text: str, position: int, characters: str) -> int:
-    while text[position : position + 1] in characters and position < len(text):
-        position += 1
-    return position
+class _Window:
+    """The part of a text that is in memory, and how far it is read: `line` and `column` of the file, from 1."""
+
+    def __init__(self, pieces: Iterable[str]):
+        self._pieces = iter(pieces)
+        self._text = ""
+        self._place = 0
+        self.line, self.column = 1, 1
+
+    def next_sign(self) -> str:
+        """Pass over white space and return the sign behind it, "" at the end."""
+        while True:
+            self._pass_to(WHITE_SPACE.match(self._text, self._place).end())
+            if self._place < len(self._text) or not self._grow():
+                return self._text[self._place : self._place + 1]
+
+    def expect(self, sign: str) -> None:
+        """Pass over `sign`, or the text's end if it is "". Raises json.JSONDecodeError where something else is."""
+        if self.next_sign() != sign:
+            raise json.JSONDecodeError(f"Expecting {sign!r}" if sign else "Extra data", self._text, self._place)
+        self._pass_to(self._place + len(sign))
+
+    def value(self) -> Line:
+        """Return the value that comes next. Raises json.JSONDecodeError, and stands where the text is broken."""
+        self.next_sign()
+        line = self.line
+        while True:
+            try:
+                value, end = _guarded(DECODER.raw_decode, self._text, self._place)
+            except json.JSONDecodeError as error:
+                if len(self._text) - self._place > LONGEST_VALUE or not self._grow():
+                    self._pass_to(error.pos)
+                    raise
+                continue
+            # A number at the end of the window may go on behind it.
+            if end < len(self._text) or not self._grow():
+                self._pass_to(end)
+                return Line(line, value)
+
+    def _grow(self) -> bool:
+        """Take one more piece and drop what is read; return False at the end of the text."""
+        piece = next(self._pieces, "")
+        if piece:
+            self._text, self._place = self._text[self._place :] + piece, 0
+        return bool(piece)
+
+    def _pass_to(self, end: int) -> None:
+        if n_lines := self._text.count("\n", self._place, end):
+            self.line += n_lines
+            self.column = end - self._text.rindex("\n", self._place, end)
+        else:
+            self.column += end - self._place
+        self._place = end
 
 
 def fault_of_entities(entities: Any, arity: int) -> str | None:

@@ -113,6 +113,8 @@ def _faults_of_seeds(entry: RelationEntry, arity: int) -> Iterator[Fault]:
             yield Fault("seed_tuples", f"has {len(entities)} of {arity} entities", number)
         elif fault := fault_of_entities(entities, arity):
             yield Fault("seed_tuples", fault, number)
+        elif any("\n" in entity for entity in entities):  # forms have one seed tuple a line
+            yield Fault("seed_tuples", "has an entity of more than one line", number)
 
 
 # -- where a person writes it ------------------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ def _lama_entries(text: str, source: str, default_name: str) -> Iterator[Relatio
     """Yield one relation per name; several lines of one name are several initial prompts. LAMA gives no seeds here."""
     entries: dict[str, RelationEntry] = {}
     faults = []
-    for line in read_json_lines(text):
+    for line in read_json_lines(text.split("\n")):
         if isinstance(line, BadEntry):
             faults.append(line)
         elif not isinstance(line.value, dict) or not isinstance(line.value.get("template"), str):

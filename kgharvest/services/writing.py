@@ -41,6 +41,19 @@ def write_atomically(path: Path, lines: Iterable[str | bytes]) -> None:
         draft.unlink(missing_ok=True)
 
 
+def in_pieces(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the same text in pieces of many lines, each of which costs a reader as much as a line."""
+    piece: list[str] = []
+    size = 0
+    for line in lines:
+        piece.append(line)
+        size += len(line)
+        if size > PIECE:
+            yield "".join(piece)
+            piece, size = [], 0
+    yield "".join(piece)
+
+
 def csv_lines(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Yield a CSV table, heading first, in pieces of many lines; its texts are inert."""
     buffer = io.StringIO(newline="")

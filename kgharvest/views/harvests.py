@@ -20,6 +20,7 @@ from kgharvest.services.cuts import parse_cut
 from kgharvest.services.harvests import LOADING
 from kgharvest.services.scores import USUAL_CUTS, RankedTuples, StoredScores, score_curve, size_of, sizes_of
 from kgharvest.services.tuples import EXPORT_FORMATS, export_tuples
+from kgharvest.services.writing import in_pieces
 from kgharvest.views.lists import page_of, sort_key, sorted_by
 from kgharvest.views.score_curve import draw_curve
 
@@ -122,6 +123,6 @@ def harvest_export(request: HttpRequest, pk: int, file_format: str) -> HttpRespo
     except DomainError as refusal:
         messages.error(request, str(refusal))
         return redirect(job)
-    response = StreamingHttpResponse(lines, content_type=EXPORT_FORMATS[file_format])
+    response = StreamingHttpResponse(in_pieces(lines), content_type=EXPORT_FORMATS[file_format])
     response["Content-Disposition"] = f'attachment; filename="harvest-{job.pk}.{file_format}"'
     return response

@@ -87,7 +87,7 @@ def test_a_cut_shows_and_exports_what_it_keeps(researcher_client):
     assert [found.rank for found in response.context["page_obj"]] == [1, 2, 3, 4]
     assert "keeps 4 of 10, down to -4.000" in page
     assert "tuples.csv?cut=base:2" in page
-    assert "4 tuples as CSV" in page
+    assert "Export 4 tuples as" in page
 
 
 @pytest.mark.parametrize(("cut", "sentence"), [("best", "is no cut"), ("base:50", "use a smaller base")])
@@ -103,7 +103,7 @@ def test_a_cut_that_keeps_nothing_says_so(researcher_client):
 
     page = response.content.decode()
     assert "keeps 0 of 3" in page
-    assert "0 tuples as CSV" in page
+    assert "Export 0 tuples as" in page
     assert list(response.context["page_obj"]) == []
 
 

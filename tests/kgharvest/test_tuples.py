@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kgharvest.errors import ImportRefused, NotFound
-from kgharvest.models import HarvestedTuple, HarvestJob, Job, KnowledgeTuple
+from kgharvest.models import HarvestedTuple, HarvestJob, Job, KnowledgeTuple, Relation
 from kgharvest.services.cuts import parse_cut
 from kgharvest.services.tuples import Cell, NothingToExport, export_tuples, find_harvest_job, import_tuples
 from tests import factories
@@ -139,15 +139,22 @@ def test_a_malformed_file_is_located(tmp_path, cell, text, where):
     assert not Job.objects.exists()
 
 
-def test_published_harvests_are_imported(public_data, cell):
-    folder = public_data / "bertnet/results/human/1000tuples_top20prompts/roberta-large/prevent"
+@pytest.mark.slow
+def test_all_published_harvests_are_imported(public_data):
+    paths = sorted((public_data / "bertnet/results/human").rglob("ent_tuples.json"))
+    model = factories.make_language_model()
+    relations: dict[str, Relation] = {}
 
-    job = import_tuples(folder / "ent_tuples.json", cell)
+    assert len(paths) >= 42
+    for path in paths:
+        published = json.loads(path.read_text())
+        name, arity = path.parent.name, len(published[0][0])
+        relations[name] = relations.get(name) or factories.make_relation(name, arity=arity)
+        job = import_tuples(path, Cell(relations[name], model, "human"))
 
-    published = json.loads((folder / "ent_tuples.json").read_text())
-    distinct = {tuple(entity.casefold() for entity in entities) for entities, _ in published}
-    assert job.n_tuples == len(distinct) == job.tuples.count()
-    assert job.tuples.get(rank=1).surface == published[0][0]
+        distinct = {tuple(entity.casefold() for entity in entities) for entities, _ in published}
+        assert job.n_tuples == len(distinct) == job.tuples.count()
+        assert job.tuples.get(rank=1).surface == published[0][0]
 
 
 # -- export ------------------------------------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
-"""`export_tuples --job ID [--cut base:10] [--format jsonl/csv] [--include-hidden] [--include-sensitive]`"""
+"""`export_tuples --job ID [--cut base:10] [--format jsonl/csv/nt/ttl] [--include-hidden] [--include-sensitive]`"""
 
 from kgharvest.management.command import DomainCommand
 from kgharvest.services.cuts import by_score, parse_cut
 from kgharvest.services.tuples import EXPORT_FORMATS, Included, export_tuples, find_harvest_job
+from kgharvest.services.writing import in_pieces
 
 
 class Command(DomainCommand):
@@ -22,5 +23,5 @@ class Command(DomainCommand):
         if kept and kept.sentence:
             self.stderr.write(kept.sentence)
         lines = export_tuples(found, kept and kept.cut, file_format, included)
-        for line in lines:
-            self.stdout.write(line, ending="")
+        for piece in in_pieces(lines):
+            self.stdout.write(piece, ending="")

@@ -5,7 +5,8 @@ from pathlib import Path
 from kgharvest.management.command import DomainCommand
 from kgharvest.services.language_models import name_language_model
 from kgharvest.services.relations import resolve_relation
-from kgharvest.services.tuples import FORMATS, Cell, import_tuples
+from kgharvest.services.tuple_files import FORMATS
+from kgharvest.services.tuples import Cell, import_tuples
 
 
 class Command(DomainCommand):
