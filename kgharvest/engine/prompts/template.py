@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from kgharvest.engine.types import BadPrompt
 
-SLOT = re.compile(r"<ENT(\d+)>")
+SLOT = re.compile(r"<ENT(\d+)>", re.ASCII)
+LONGEST_SLOT_NUMBER = 3  # digits
 # Prompts are written "<ENT0> prevents <ENT1> ."; people read no such space.
 SPACE_BEFORE_END = re.compile(r"\s+(?=[.?!]$)")
 
@@ -29,6 +30,8 @@ class PromptTemplate:
     def parse(cls, text: str) -> PromptTemplate:
         """Raise BadPrompt unless the slots are `<ENT0>` .. `<ENTn-1>`, each once."""
         pieces = SLOT.split(text)
+        if any(len(index) > LONGEST_SLOT_NUMBER for index in pieces[1::2]):
+            raise BadPrompt(f"{text!r} has a slot with too large a number; number the slots from 0 without gaps.")
         slots = tuple(int(index) for index in pieces[1::2])
         check_slots(text, slots)
         return cls(text, tuple(pieces[0::2]), slots)
@@ -44,15 +47,13 @@ class PromptTemplate:
 
 def check_slots(text: str, slots: Sequence[int]) -> None:
     if not slots:
-        raise BadPrompt(f"The prompt {text!r} has no slot; write <ENT0>, <ENT1>, ... where the entities go.")
+        raise BadPrompt(f"{text!r} has no slot; write <ENT0>, <ENT1>, ... where the entities go.")
     for slot in slots:
         if slots.count(slot) > 1:
-            raise BadPrompt(f"The prompt {text!r} has the slot <ENT{slot}> twice; use each slot once.")
+            raise BadPrompt(f"{text!r} has the slot <ENT{slot}> twice; use each slot once.")
     missing = set(range(max(slots) + 1)) - set(slots)
     if missing:
-        raise BadPrompt(
-            f"The prompt {text!r} lacks the slot <ENT{min(missing)}>; number the slots from 0 without gaps."
-        )
+        raise BadPrompt(f"{text!r} lacks the slot <ENT{min(missing)}>; number the slots from 0 without gaps.")
 
 
 def parse_prompts(texts: Sequence[str], arity: int) -> list[PromptTemplate]:
