@@ -82,7 +82,7 @@ def _load(name: str, revision: str | None, device: str, dtype: str, random_seed:
     if name in MODELS:
         from kgharvest.engine.language_models.compact import load_compact
 
-        return load_compact(MODELS[name], device, dtype, random_seed)
+        return load_compact(MODELS[name], device, dtype, random_seed, name)
     from kgharvest.engine.language_models import loading
 
     return loading.load(name, revision, device, dtype, random_seed)

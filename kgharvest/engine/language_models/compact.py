@@ -23,18 +23,20 @@ from kgharvest.engine.language_models.masked import MaskedLM
 from kgharvest.engine.language_models.placing import check_device, dtype_named, fingerprint, move, redraw
 
 
-def load_compact(folder: Path, device: str = "cpu", dtype: str = "float32", random_seed: int | None = None) -> MaskedLM:
+def load_compact(
+    folder: Path, device: str = "cpu", dtype: str = "float32", random_seed: int | None = None, name: str | None = None
+) -> MaskedLM:
     """Return what `loading.load` returns for the embedded LM in `folder`, sooner.
 
-    Raises EngineError for a device or dtype that is not there.
+    name: what messages call it, the folder if it has none. Raises EngineError for a device or dtype that is not there.
     """
     check_device(device)
     model = CompactBert(read_config(folder)).to(dtype_named(dtype))
     model.load_state_dict(read_weights(folder))
     if random_seed is not None:
         redraw(model, random_seed)
-    placed = move(model.eval().requires_grad_(False), device, folder.name)
-    return MaskedLM(placed, CompactTokenizer(folder), str(folder), fingerprint(folder))
+    placed = move(model.eval().requires_grad_(False), device, name or folder.name)
+    return MaskedLM(placed, CompactTokenizer(folder), name or str(folder), fingerprint(folder))
 
 
 @dataclass(frozen=True)

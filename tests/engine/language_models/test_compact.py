@@ -13,7 +13,7 @@ from kgharvest.embedded_lm import MODELS
 from kgharvest.engine.language_models.compact import load_compact
 from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.prompts.template import PromptTemplate
-from kgharvest.engine.types import EngineError
+from kgharvest.engine.types import BadPrompt, EngineError
 
 PROMPTS = [
     PromptTemplate.parse("<ENT0> is the capital of <ENT1> ."),
@@ -55,6 +55,14 @@ def test_a_harvest_records_the_same_lm(both):
     facts = ("name", "revision", "is_cased", "vocab_size", "max_tokens", "entity_end", "mask_id")
 
     assert [getattr(compact, fact) for fact in facts] == [getattr(whole, fact) for fact in facts]
+
+
+def test_messages_call_an_lm_by_the_name_it_was_given():
+    lm = load_compact(MODELS["embedded-small"], name="embedded-small")
+    too_long = lm.encode_prompt(PromptTemplate.parse("<ENT0> is in <ENT1>" + " in a place" * 200))
+
+    with pytest.raises(BadPrompt, match="that embedded-small takes"):
+        lm.query(too_long, (1, 1), ())
 
 
 @pytest.mark.parametrize("place", [{"device": "abacus"}, {"dtype": "float12"}])
