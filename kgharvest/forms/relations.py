@@ -66,17 +66,24 @@ class RelationForm(forms.Form):
         for name in ("name", "set_name"):
             self.fields[name].disabled = self.is_in_use
 
+    def clean_seed_tuples(self) -> str:
+        written = self.cleaned_data["seed_tuples"]
+        for number, entities in enumerate(seed_tuples_of(written), start=1):
+            if len(entities) == 1:
+                raise forms.ValidationError(
+                    f"Seed tuple {number} has no {SEPARATOR} between its entities; write vaccine {SEPARATOR} measles."
+                )
+        return written
+
     def clean(self) -> dict[str, Any]:
         written = super().clean()
         if not self.errors:
-            for fault in faults_of_relation(self.entry(), written["set_name"], self.relation):
-                self.add_error(self._place(fault), _sentence(fault))
+            faults = faults_of_relation(self.entry(), written["set_name"], self.relation)
+            # To be mended in the statement, where it is the only prompt too.
+            place_of_prompts = "initial_prompts" if lines_of(written["initial_prompts"]) else "statement"
+            for fault in faults:
+                self.add_error(place_of_prompts if fault.field == "initial_prompts" else fault.field, _sentence(fault))
         return written
-
-    def _place(self, fault: Fault) -> str:
-        """Return the field in which to mend it: the statement, where it is the only prompt too."""
-        is_only_prompt = fault.field == "initial_prompts" and not self.cleaned_data.get("initial_prompts")
-        return "statement" if is_only_prompt else fault.field
 
     def entry(self) -> RelationEntry:
         """Return what was written, once every field alone is valid."""

@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 
 from kgharvest.engine.prompts.template import SLOT, PromptTemplate
 from kgharvest.engine.types import BadPrompt
-from kgharvest.services.reading import fault_of_entities
+from kgharvest.services.reading import CONTROL, fault_of_entities
 
 RELATION_NAME = re.compile(r"[^\s/]{1,100}")
 FOREIGN_SLOT = re.compile(r"\[[XYZ]\]|\[?MASK\]?|<mask>|_{2,}|\{\w*\}")
 QUESTION_MARKS = ("?", "？", "؟")
 FULL_STOPS = (".", "!", "。", "।", "۔")
+LINE_ENDS = re.compile(r"[\t\r\n]")
 LONG_STATEMENT = 200  # characters; people judge what they can take in at a glance
 
 
@@ -67,11 +68,29 @@ def faults_of(entry: RelationEntry) -> Iterator[Fault]:
     if not isinstance(entry.explanation, str) or not isinstance(entry.statement, str | None):
         yield Fault("statement", "has a statement or explanation that is no text")
         return
+    for column, texts in _texts(entry).items():
+        yield from (Fault(column, reason) for text in texts if (reason := fault_of_text(text)))
     yield from _faults_of_prompts(entry)
 
 
 def _are_texts(texts: Any) -> bool:
     return isinstance(texts, list) and all(isinstance(text, str) and text.strip() for text in texts)
+
+
+def fault_of_text(text: str) -> str | None:
+    """Return why `text` cannot be stored or shown, or None. It may have several lines."""
+    control = CONTROL.search(LINE_ENDS.sub(" ", text))
+    return f"{text!r:.80} has a control character ({control.group()!r}); leave it out" if control else None
+
+
+def _texts(entry: RelationEntry) -> dict[str, list[str]]:
+    return {
+        "name": [entry.name] if isinstance(entry.name, str) else [],
+        "initial_prompts": entry.initial_prompts,
+        "statement": [entry.statement] if entry.statement else [],
+        "prompts": entry.prompts,
+        "explanation": [entry.explanation],
+    }
 
 
 def _faults_of_prompts(entry: RelationEntry) -> Iterator[Fault]:
@@ -85,7 +104,7 @@ def _faults_of_prompts(entry: RelationEntry) -> Iterator[Fault]:
     if arity is None:
         return
     if arity < 2:
-        yield Fault("initial_prompts", "its first prompt has one slot; a relation has at least <ENT0> and <ENT1>")
+        yield Fault("initial_prompts", f"{entry.initial_prompts[0]!r} has one slot; a relation has at least two")
     for (column, text), slots in arities.items():
         if slots != arity:
             yield Fault(column, f"{text!r} has {slots} slots but its first prompt {arity}")
@@ -95,10 +114,9 @@ def _faults_of_prompts(entry: RelationEntry) -> Iterator[Fault]:
 def _sentences(entry: RelationEntry) -> Iterator[tuple[str, str]]:
     """Yield all that has slots, each sentence once, with its field."""
     seen = set()
-    statement = [entry.statement] if entry.statement else []
-    columns = {"initial_prompts": entry.initial_prompts, "statement": statement, "prompts": entry.prompts}
-    for column, texts in columns.items():
-        for text in texts:
+    texts = _texts(entry)
+    for column in ("initial_prompts", "statement", "prompts"):
+        for text in texts[column]:
             if text not in seen:
                 yield column, text
             seen.add(text)

@@ -42,19 +42,25 @@ def read_relation_file(source: str, content: bytes) -> RelationFile:
     document = read_json(text, source)
     if isinstance(document, dict) and isinstance(document.get("relations"), list):
         name, description = str(document.get("name") or stem), str(document.get("description") or "")
-        entries = [_own_entry(number, fields) for number, fields in enumerate(document["relations"], start=1)]
+        entries = _own_entries(document["relations"], source)
         return RelationFile(source, name, description, entries)
     if isinstance(document, dict) and all(_is_reference_entry(fields) for fields in document.values()):
         return RelationFile(source, stem, "", [_reference_entry(name, fields) for name, fields in document.items()])
     raise ImportRefused(source, [BadEntry("file", f"is no file of relations: {SHAPES}")])
 
 
-def _own_entry(number: int, fields: Any) -> RelationEntry:
-    if not isinstance(fields, dict):
-        fields = {}
+def _own_entries(relations: list[Any], source: str) -> list[RelationEntry]:
+    places = [(f"relation {number}", fields) for number, fields in enumerate(relations, start=1)]
+    reason = 'is no relation; write {"name": ..., "initial_prompts": [...], "seed_tuples": [...]}'
+    if faults := [BadEntry(where, reason) for where, fields in places if not isinstance(fields, dict)]:
+        raise ImportRefused(source, faults)
+    return [_own_entry(where, fields) for where, fields in places]
+
+
+def _own_entry(where: str, fields: dict[str, Any]) -> RelationEntry:
     name = fields.get("name")
     return RelationEntry(
-        where=f"relation {number} ({name!r})",
+        where=f"{where} ({name!r:.100})" if name else where,
         name=name,
         initial_prompts=fields.get("initial_prompts"),
         seed_tuples=fields.get("seed_tuples"),
@@ -97,9 +103,9 @@ def _lama_entries(text: str, source: str, default_name: str) -> Iterator[Relatio
 
 def _add_lama_line(entries: dict[str, RelationEntry], line: Line, default_name: str) -> None:
     name = line.value.get("relation") or default_name
-    entry = entries.get(name)
+    entry = entries.get(str(name))
     if entry is None:
-        entry = entries[name] = RelationEntry(f"line {line.number}", name, [], [], needs_seeds=False)
+        entry = entries[str(name)] = RelationEntry(f"line {line.number}", name, [], [], needs_seeds=False)
         entry.explanation = line.value.get("description") or ""
     entry.initial_prompts.append(line.value["template"].replace("[X]", "<ENT0>").replace("[Y]", "<ENT1>"))
 

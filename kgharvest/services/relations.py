@@ -14,7 +14,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 from kgharvest.errors import BadEntry, DomainError, ImportRefused, NotFound
 from kgharvest.models import HarvestJob, KnowledgeTuple, Relation, RelationSet
 from kgharvest.services.reading import read_bytes
-from kgharvest.services.relation_checks import Fault, RelationEntry, faults_of, faults_of_writing
+from kgharvest.services.relation_checks import Fault, RelationEntry, fault_of_text, faults_of, faults_of_writing
 from kgharvest.services.relation_files import RelationFile, read_relation_file
 
 logger = logging.getLogger(__name__)
@@ -74,6 +74,8 @@ def import_relation_file(file: RelationFile, set_name: str | None = None, is_shi
     name = set_name or file.name
     if not SET_NAME.fullmatch(name):
         faults.append(BadEntry("set", f"{name!r} is no set name; use letters, digits, - and _, or give another"))
+    if fault := fault_of_text(file.description):
+        faults.append(BadEntry("description", fault))
     if not file.entries:
         faults.append(BadEntry("file", "has no relation"))
     if faults:

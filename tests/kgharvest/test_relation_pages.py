@@ -8,7 +8,7 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.urls import reverse
 
-from kgharvest.forms.relations import initial_of, seed_tuples_of
+from kgharvest.forms.relations import RelationForm, initial_of, seed_tuples_of
 from kgharvest.models import Relation, RelationSet
 from tests import factories
 
@@ -39,7 +39,7 @@ def test_a_relation_is_written_into_a_new_set(researcher_client):
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"statement": "<ENT0> prevents."}, "ts first prompt has one slot"),
+        ({"statement": "<ENT0> prevents."}, "has one slot; a relation has at least two"),
         ({"statement": "<ENT0> prevents <ENT0>."}, "has the slot &lt;ENT0&gt; twice"),
         ({"statement": "<ENT0> prevents <ENT2>."}, "lacks the slot &lt;ENT1&gt;"),
         ({"statement": "What does <ENT0> do to <ENT1>?"}, "This is a question"),
@@ -49,6 +49,7 @@ def test_a_relation_is_written_into_a_new_set(researcher_client):
         ({"seed_tuples": "a | b\nc | d | e"}, "Seed tuple 2 has 3 of 2 entities"),
         ({"seed_tuples": "Dam | flood\nx | y\ndam | FLOOD"}, "Seed tuple 3 says the same as seed tuple 1"),
         ({"initial_prompts": "<ENT0> stops <ENT1> in <ENT2>"}, "slots but its first prompt"),
+        ({"seed_tuples": "vaccine, measles\nseat belt, injury"}, "Seed tuple 1 has no | between its entities"),
         ({"name": "two words"}, "no relation name"),
         ({"name": "taken"}, "has a relation &#x27;taken&#x27; already"),
         ({"set_name": "a/b"}, "is no set name"),
@@ -63,6 +64,18 @@ def test_what_is_wrong_is_explained_and_nothing_stored(researcher_client, fields
 
     assert sentence in page
     assert Relation.objects.count() == 1
+
+
+def test_what_is_wrong_stands_beside_the_field_to_mend():
+    prompts = "<ENT0> stops\n<ENT0> <ENT0> stop <ENT1>"
+
+    form = RelationForm({**PREVENT, "initial_prompts": prompts})
+
+    assert list(form.errors) == ["initial_prompts", "statement", "seed_tuples"]
+    assert form.errors["initial_prompts"] == [
+        "'<ENT0> <ENT0> stop <ENT1>' has the slot <ENT0> twice; use each slot once.",
+        "'<ENT0> stops' has one slot; a relation has at least two.",
+    ]
 
 
 def test_a_preview_fills_the_statement_and_stores_nothing(researcher_client):

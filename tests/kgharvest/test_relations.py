@@ -121,6 +121,35 @@ def test_all_that_is_wrong_is_said_at_once_and_nothing_stored(tmp_path):
     assert not RelationSet.objects.exists()
 
 
+@pytest.mark.parametrize("column", ["name", "statement", "explanation", "initial_prompts", "prompts"])
+@pytest.mark.parametrize("control", ["\0", "\ud800"])
+def test_a_text_that_no_database_holds_is_refused(tmp_path, column, control):
+    text = f"<ENT0>{control}prevents<ENT1>"
+    path = own_file(tmp_path, {**PREVENT, column: [text] if column.endswith("prompts") else text})
+
+    with pytest.raises(ImportRefused, match=r"relation 1 .*has a control character"):
+        import_relations(path)
+
+
+def test_a_description_that_no_database_holds_is_refused(tmp_path):
+    document = {"name": "mine", "description": "\0", "relations": [PREVENT]}
+
+    with pytest.raises(ImportRefused, match=r"description: .*has a control character"):
+        import_relations(write(tmp_path, document))
+
+
+def test_what_is_no_relation_at_all_is_located(tmp_path):
+    with pytest.raises(ImportRefused, match=r"because of relation 2: is no relation; write"):
+        import_relations(own_file(tmp_path, PREVENT, None))
+
+
+def test_a_lama_line_whose_relation_is_no_name_is_located(tmp_path):
+    lines = json.dumps({"relation": ["P19"], "template": "[X] was born in [Y] ."})
+
+    with pytest.raises(ImportRefused, match=r"line 1: \['P19'\] is no relation name"):
+        import_relations(write(tmp_path, lines, "lama.jsonl"))
+
+
 def test_broken_json_is_located(tmp_path):
     with pytest.raises(ImportRefused, match=r"mine.json: nothing was imported because of line 2, column 15"):
         import_relations(write(tmp_path, '{"name": "x",\n "relations": }'))
