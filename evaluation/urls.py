@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from evaluation.views import compare, figures, harvests, reports, tuples
+from evaluation.views import compare, figures, harvests, reports, scores, tuples
 
 app_name = "evaluation"
 
@@ -13,6 +13,11 @@ urlpatterns = [
     path("reports/", reports.report_list, name="report_list"),
     path("reports/published/", compare.published, name="published"),
     path("reports/compare/", compare.compare, name="compare"),
+    path("reports/scores/", scores.score_list, name="score_list"),
+    path("reports/scores/new/", scores.score_new, name="score_new"),
+    path("reports/scores/<int:pk>/", scores.scores, name="scores"),
+    path("reports/scores/<int:pk>/cancel/", scores.score_cancel, name="score_cancel"),
+    path("reports/scores/<int:pk>/scores.<slug:file_format>", scores.score_file, name="score_file"),
     path("reports/<int:pk>/", reports.report_detail, name="report"),
     path("reports/<int:pk>/report.<slug:file_format>", reports.report_file, name="report_file"),
     path("reports/<int:pk>/tables/<slug:name>.csv", reports.table_file, name="table_file"),

@@ -244,6 +244,7 @@ CUTS_FROM_JUDGMENTS = "evaluation.services.precision_cuts.score_cut"
 JOB_RUNNERS = {
     "harvest": "kgharvest.services.harvests.run_harvest",
     "mark_sensitive": "kgharvest.services.sensitive_words.mark_sensitive",
+    "evaluate_scores": "evaluation.services.score_evaluations.run_score_evaluation",
 }
 
 # What every worker does now and then, besides reaping: functions that take the time.

@@ -6,6 +6,8 @@ from django.utils import timezone
 from annotation.services.assignment import next_batch
 from annotation.services.joining import join_round
 from evaluation.services.reports import create_report
+from evaluation.services.score_evaluation import ScoredRelation, evaluate_scores
+from evaluation.services.score_evaluations import keep_score_evaluation
 from kgharvest.models import Launch
 from tests import factories
 
@@ -36,12 +38,19 @@ def fill(person) -> None:
     judged = factories.make_round([("vaccine", "measles"), ("seat belt", "injury")], name="judged", by=owner)
     factories.judge_all(judged, ["true", "false"], ["true", "unjudgeable"], ["true", "true"])
     create_report(judged, owner)
+    keep_score_evaluation(factories.make_language_model(), {"facts": "three", "model": "lm", **small_evaluation()})
     for name in ("open", "half-judged"):
         round = factories.make_round(12, name=name, by=owner)
         if role == "annotator":
             annotator = join_round(round, user)
     if role == "annotator":
         factories.judge(annotator, next_batch(annotator, timezone.now())[0])
+
+
+def small_evaluation() -> dict:
+    facts = [("Berlin", "Germany"), ("Paris", "France"), ("Rome", "Italy")]
+    relation = ScoredRelation("capital_of", (), (), (), facts)
+    return evaluate_scores([relation], {"multi": lambda _, tuples: [entities in facts for entities in tuples]}, seed=0)
 
 
 def start_page(role: str) -> str:

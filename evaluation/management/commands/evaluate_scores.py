@@ -5,23 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from django.utils import timezone
 from tqdm import tqdm
 
 from evaluation.figures import precision_recall
 from evaluation.figures.canvas import LIGHT, render
-from evaluation.services.score_evaluation import (
-    SETTINGS,
-    built_in_facts,
-    evaluate_scores,
-    facts_of_file,
-    prompt_scorer,
-)
+from evaluation.services.score_evaluation import built_in_facts, facts_of_file
+from evaluation.services.score_evaluations import BUILT_IN, keep_score_evaluation, scores_document
 from kgharvest.errors import DomainError
 from kgharvest.management.command import DomainCommand
-from kgharvest.services.language_models import get_language_model, load
+from kgharvest.services.language_models import get_language_model
 from kgharvest.services.writing import check_writable, write_atomically
-from kgharvest.version import code_version
 
 FIGURES = {".svg": "svg", ".pdf": "pdf"}
 
@@ -31,7 +24,7 @@ class UnknownFigure(DomainError):
 
 
 class Command(DomainCommand):
-    help = "Compare scores on known facts and corrupted ones: precision, recall, average precision."
+    help = "Compare scores on known facts and corrupted ones: precision, recall, average precision. The result is kept."
 
     def add_arguments(self, parser):
         parser.add_argument("--model", default="embedded", help="embedded (default), a folder or a hub id")
@@ -39,7 +32,6 @@ class Command(DomainCommand):
         parser.add_argument("--seed", type=int, default=0, help="of the corruptions (0)")
         parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
         parser.add_argument("--output", type=Path, metavar="F", help="write to a file instead of standard output")
-
         parser.add_argument("--figure", type=Path, metavar="F", help="draw the curves, too: F.svg or F.pdf")
 
     def handle(self, *, model, facts, seed, device, output, figure, **options):
@@ -49,13 +41,11 @@ class Command(DomainCommand):
             raise UnknownFigure(f"{figure} is no figure; name a file that ends in {' or '.join(FIGURES)}.")
         relations = facts_of_file(facts) if facts else built_in_facts()
         language_model = get_language_model(model)
-        lm = load(language_model, device, "float32")
-        scorers = {setting: prompt_scorer(lm, setting) for setting in SETTINGS}
+        name = facts.name if facts else BUILT_IN
         with tqdm(total=len(relations), desc="relations", file=self.stderr, disable=None) as bar:
-            found = evaluate_scores(relations, scorers, seed, bar.update)
-        source = {"facts": facts.name if facts else "embedded LM's world", "model": str(language_model)}
-        stamp = {"created_at": timezone.now().isoformat(timespec="seconds"), "code_version": code_version()}
-        text = json.dumps({**source, **found, **stamp}, indent=2, ensure_ascii=False) + "\n"
+            found = scores_document(language_model, relations, name, seed, device, bar.update)
+        keep_score_evaluation(language_model, found)
+        text = json.dumps(found, indent=2, ensure_ascii=False) + "\n"
         if figure:
             image = render(precision_recall.draw, found, precision_recall.SIZE, FIGURES[figure.suffix], LIGHT)
             write_atomically(figure, [image])

@@ -1,0 +1,53 @@
+"""Tables of how well scores tell facts from false tuples."""
+
+from __future__ import annotations
+
+from evaluation.reports.tables import Column, Document, Kind, Row, Table
+
+
+def scorer_table(document: Document) -> Table:
+    rows = [
+        Row((each["scorer"], each["average_precision"], each["macro_average_precision"]))
+        for each in document["scorers"]
+    ]
+    columns = (Column("prompts"), Column("all relations pooled", Kind.SHARE), Column("mean over relations", Kind.SHARE))
+    chance = document["n_positive"] / (document["n_positive"] + document["n_negative"])
+    notes = (
+        f"Average precision on {document['n_positive']:,} facts and {document['n_negative']:,} false tuples of "
+        f"{document['n_relations']} relations; a random order has {chance:.2f}. Equal scores count as in every order "
+        "alike.",
+    )
+    return Table("scorers", "Average precision", columns, tuple(rows), notes)
+
+
+def corruption_table(document: Document) -> Table:
+    """Rows are what was replaced in a fact to make it false."""
+    found = {(each["corruption"], each["scorer"]): each["average_precision"] for each in document["by_corruption"]}
+    scorers = [each["scorer"] for each in document["scorers"]]
+    rows = [
+        Row((kind, *(found.get((kind, scorer)) for scorer in scorers)))
+        for kind in dict.fromkeys(each["corruption"] for each in document["by_corruption"])
+    ]
+    columns = (Column("replaced"), *(Column(scorer, Kind.SHARE) for scorer in scorers))
+    notes = ("All facts against the false tuples of one kind alone.",)
+    return Table("corruptions", "Average precision by what was replaced", columns, tuple(rows), notes)
+
+
+def relation_scores_table(document: Document) -> Table:
+    scorers = document["scorers"]
+    rows = [
+        Row((
+            each["relation"],
+            *(scorer["relations"][number]["average_precision"] for scorer in scorers),
+            each["n_positive"],
+            each["n_negative"],
+        ))
+        for number, each in enumerate(scorers[0]["relations"])
+    ]  # fmt: skip
+    columns = (
+        Column("relation"),
+        *(Column(scorer["scorer"], Kind.SHARE) for scorer in scorers),
+        Column("facts", Kind.COUNT),
+        Column("false tuples", Kind.COUNT),
+    )
+    return Table("relation-scores", "Average precision per relation", columns, tuple(rows))

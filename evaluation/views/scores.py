@@ -1,0 +1,92 @@
+"""How well scores tell facts from false tuples: the paper's Figs 4 and 5."""
+
+from __future__ import annotations
+
+import json
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.views.decorators.http import require_GET, require_POST
+
+from evaluation.figures import precision_recall
+from evaluation.figures.canvas import LIGHT, THEMES
+from evaluation.figures.canvas import render as draw
+from evaluation.models import ScoreEvaluation
+from evaluation.reports.contents.scores import corruption_table, relation_scores_table, scorer_table
+from evaluation.reports.tables import short
+from evaluation.services.score_evaluations import queue_score_evaluation
+from evaluation.views.figures import CONTENT_TYPES
+from evaluation.views.reports import as_download
+from kgharvest.access import researcher_required
+from kgharvest.models import LanguageModel
+from kgharvest.services import jobs
+from kgharvest.views.lists import page_of
+
+
+@researcher_required
+@require_GET
+def score_list(request: HttpRequest) -> HttpResponse:
+    evaluations = ScoreEvaluation.objects.select_related("language_model").defer("document")
+    context = {
+        "page_obj": page_of(request, evaluations),
+        "language_models": LanguageModel.objects.all(),
+        "lacks_worker": not jobs.has_worker(timezone.now()),
+    }
+    return render(request, "evaluation/score_list.html", context)
+
+
+@researcher_required
+@require_POST
+def score_new(request: HttpRequest) -> HttpResponse:
+    asked = request.POST.get("model", "")
+    language_model = get_object_or_404(LanguageModel, pk=asked if asked.isdecimal() else 0)
+    return redirect(queue_score_evaluation(language_model, by=request.user))
+
+
+@researcher_required
+@require_POST
+def score_cancel(request: HttpRequest, pk: int) -> HttpResponse:
+    evaluation = get_object_or_404(ScoreEvaluation, pk=pk)
+    try:
+        jobs.cancel(evaluation)
+    except jobs.JobNotOpen as error:
+        messages.error(request, str(error))
+    return redirect(evaluation)
+
+
+@researcher_required
+@require_GET
+def scores(request: HttpRequest, pk: int) -> HttpResponse:
+    evaluation = get_object_or_404(ScoreEvaluation.objects.select_related("language_model", "created_by"), pk=pk)
+    lacks_worker = evaluation.is_unfinished and not jobs.has_worker(timezone.now())
+    context = {"evaluation": evaluation, "document": evaluation.document, "lacks_worker": lacks_worker}
+    if evaluation.document:
+        width, height = (round(96 * inches) for inches in precision_recall.SIZE)
+        tables = (build(evaluation.document) for build in (scorer_table, corruption_table, relation_scores_table))
+        context |= {"tables": list(tables), "alt_text": in_words(evaluation.document), "width": width, "height": height}
+    return render(request, "evaluation/scores.html", context)
+
+
+def in_words(document: dict) -> str:
+    parts = (f"{each['scorer']} {short(each['average_precision'])}" for each in document["scorers"])
+    return f"Precision falling with recall, a line per setting of prompts. Average precision: {'; '.join(parts)}."
+
+
+@researcher_required
+@require_GET
+def score_file(request: HttpRequest, pk: int, file_format: str) -> HttpResponse:
+    """The figure as SVG or PDF, or everything as JSON."""
+    evaluation = get_object_or_404(ScoreEvaluation.objects.exclude(document={}), pk=pk)
+    name = f"scores-{pk}.{file_format}"
+    if file_format == "json":
+        text = json.dumps(evaluation.document, indent=2, ensure_ascii=False) + "\n"
+        return as_download(text.encode(), "application/json", name)
+    if file_format not in CONTENT_TYPES:
+        raise Http404("Scores come as json, svg and pdf.")
+    theme = THEMES.get(request.GET.get("theme", ""), LIGHT)
+    image = draw(precision_recall.draw, evaluation.document, precision_recall.SIZE, file_format, theme)
+    if "theme" in request.GET:
+        return HttpResponse(image, content_type=CONTENT_TYPES[file_format])
+    return as_download(image, CONTENT_TYPES[file_format], name)
