@@ -134,8 +134,9 @@ class Judgment(models.Model):
     """What one annotator said about one task. Append-only: changing one's mind adds a judgment that supersedes.
 
     client_uuid: made where the answer was given, so that the same answer sent twice is one judgment.
-    is_counted: False for an answer that came after its lease had gone to somebody else, or of an annotator who is
-    excluded; kept, but not of the k. is_excluded: it counted until its annotator was excluded.
+    is_counted: False for an answer that came after its lease had gone to somebody else or when its annotator's share
+    was full, or of an annotator who is excluded; kept, but not of the k. is_excluded: it counted until its annotator
+    was excluded.
     seconds: active time spent, None where nobody measured.
     """
 
@@ -175,7 +176,7 @@ class Judgment(models.Model):
 
     @property
     def is_late(self) -> bool:
-        """Whether somebody else had the task's last slot by then. Never of gold: annotators are told what is late."""
+        """Whether it came when no slot was left for it. Never of gold: annotators are told what is late."""
         return not self.is_counted and not self.task.is_gold
 
     def __str__(self) -> str:

@@ -24,7 +24,17 @@ from kgharvest.errors import DomainError
 
 LEASE = timedelta(minutes=30)
 RELEASED_AT_ONCE = 100
-LONG_TEXTS = ("spec", "instructions", "relation_instructions", "consent")  # of a round; handing out needs none
+# What judging looks at, of an annotator and their round. Reading every column each time would cost half as much again.
+LOOKED_AT = (
+    "round", "user", "code", "status", "status_since", "next_position", "n_handed_out", "n_judged", "trained_at",
+    *(
+        f"round__{name}"
+        for name in (
+            "name", "status", "source", "closes_at", "seed", "n_tasks", "batch_size", "gold_share", "training_size",
+            "judgments_per_task", "third_only_if_split", "max_per_annotator", "dominance_cap",
+        )
+    ),
+)  # fmt: skip
 
 
 class RoundNotOpen(DomainError):
@@ -62,7 +72,7 @@ def next_batch(annotator: Annotator, now: datetime) -> list[JudgmentTask]:
 def lock(annotator: Annotator) -> Annotator:
     """Return the annotator, fresh and locked until the transaction ends: what one person does happens in a row."""
     locked = Annotator.objects.select_for_update(of=("self",), no_key=True).select_related("round")
-    return locked.defer(*(f"round__{name}" for name in LONG_TEXTS)).get(pk=annotator.pk)
+    return locked.only(*LOOKED_AT).get(pk=annotator.pk)
 
 
 def check_open(round: Round) -> None:

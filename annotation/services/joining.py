@@ -89,6 +89,8 @@ def _check_guest(round: Round, name: str) -> None:
 def _create_annotator(round: Round, user, name: str, invite: Invite | None) -> Annotator:
     try:
         with transaction.atomic():
+            # Whoever comes while the round is closing waits for that, and then comes too late.
+            check_takes_newcomers(Round.objects.select_for_update(of=("self",), no_key=True).get(pk=round.pk))
             annotator = Annotator.objects.create(
                 round=round, user=user, name=name, **_starting_place(round), **_consent(round)
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.db.models import F, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
 from annotation.models import Annotator
@@ -12,16 +12,17 @@ GUESTS = "guests"  # in the session: {id of the round: id of the annotator}
 
 def annotators_here(request: HttpRequest) -> QuerySet[Annotator]:
     """Return whom this browser judges as, one per round and account or guest."""
-    mine = Q(pk__in=request.session.get(GUESTS, {}).values(), user=None)
+    guests = request.session.get(GUESTS, {}).values()
+    mine = Q(pk__in=guests, user=None) if guests else Q()
     if request.user.is_authenticated:
         mine |= Q(user=request.user)
-    return Annotator.objects.filter(mine).select_related("round")
+    return Annotator.objects.filter(mine) if mine else Annotator.objects.none()
 
 
 def current_annotator(request: HttpRequest, round_name: str) -> Annotator | None:
     """Return who judges in this round here; an account goes before a guest."""
     here = annotators_here(request).filter(round__name=round_name)
-    return here.order_by(F("user").asc(nulls_last=True)).first()
+    return min(here, key=lambda annotator: annotator.user_id is None, default=None)
 
 
 def remember_guest(request: HttpRequest, annotator: Annotator) -> None:

@@ -16,7 +16,7 @@ def home_context(request: HttpRequest) -> dict[str, Any]:
     """Return what rounds add to the start page."""
     if is_researcher(request.user):
         return {"n_rounds": Round.objects.visible_to(request.user).count()}
-    mine = annotators_here(request).filter(round__status=Round.Status.OPEN)
+    mine = annotators_here(request).filter(round__status=Round.Status.OPEN).select_related("round")
     return {
         "my_rounds": [
             {

@@ -190,6 +190,25 @@ def test_no_answer_is_stored_once_the_round_is_closed():
     assert Judgment.objects.count() == n_when_closed == sum(round.tasks.values_list("n_judgments", flat=True))
 
 
+def test_nobody_joins_once_the_round_is_closed():
+    round = make_round()
+    users = [make_user() for _ in range(30)]
+
+    def join(users):
+        for user in users:
+            join_round(round, user)
+
+    def close():
+        while Annotator.objects.count() < 5:
+            pass
+        close_round(Round.objects.get(pk=round.pk))
+        return Annotator.objects.count()
+
+    *_, n_when_closed = at_once(partial(join, users[:15]), partial(join, users[15:]), close)
+
+    assert Annotator.objects.count() == n_when_closed
+
+
 def test_a_quota_holds_when_one_person_asks_from_two_devices():
     round = make_round(20, batch_size=4, max_per_annotator=5)
     [annotator] = make_annotators(round, 1)

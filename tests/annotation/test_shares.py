@@ -3,7 +3,8 @@
 import pytest
 from django.utils import timezone
 
-from annotation.services.assignment import next_batch
+from annotation.models import Judgment
+from annotation.services.assignment import LEASE, next_batch
 from annotation.services.completable import what_blocks
 from tests.factories import judge, make_annotators, make_round
 
@@ -46,6 +47,29 @@ def test_changing_ones_mind_takes_nothing_of_the_quota():
         judge(annotator, task, label)
 
     assert len(next_batch(annotator, NOW)) == 4
+
+
+def test_a_late_answer_beyond_the_quota_is_kept_but_not_counted():
+    round = make_round(9, batch_size=1, max_per_annotator=2)
+    slow, other = make_annotators(round, 2)
+    [late] = next_batch(slow, NOW)
+    next_batch(other, NOW + LEASE * 2)  # the lease of the slow one has run out
+    for moment in (3, 4):
+        [task] = next_batch(slow, NOW + LEASE * moment)
+        judge(slow, task)
+
+    assert not judge(slow, late).is_counted
+    assert Judgment.objects.counted().filter(annotator=slow).count() == 2
+
+
+def test_what_is_in_hand_keeps_its_place_in_the_quota_before_a_late_answer():
+    round = make_round(9, batch_size=1, max_per_annotator=1)
+    slow, other = make_annotators(round, 2)
+    [late] = next_batch(slow, NOW)
+    next_batch(other, NOW + LEASE * 2)
+    [in_hand] = next_batch(slow, NOW + LEASE * 3)
+
+    assert [judge(slow, task).is_counted for task in (late, in_hand)] == [False, True]
 
 
 def test_who_has_judged_their_share_is_thanked(client):
