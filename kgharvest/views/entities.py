@@ -45,7 +45,7 @@ def entity_graph(request: HttpRequest) -> HttpResponse:
 
 
 def _name(request: HttpRequest) -> str:
-    return request.GET.get("name", "").replace("\x00", "").strip().casefold()  # PostgreSQL knows no NUL
+    return request.GET.get("name", "").strip().casefold()
 
 
 def _best_tuples(entity: str) -> Sequence[KnowledgeTuple]:

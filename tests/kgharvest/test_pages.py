@@ -159,3 +159,8 @@ def test_text_from_imported_files_is_escaped(researcher_client):
 
     assert "<script>alert" not in page
     assert '<code class="slot">&lt;ENT0&gt;</code>' in page
+
+
+@pytest.mark.parametrize("address", ["/relations/?q=%00", "/harvests/?model=a%00", "/reports/?q=%00", "/join/%00/"])
+def test_an_address_with_a_nul_is_a_bad_one(researcher_client, address):
+    assert researcher_client.get(address).status_code == 400
