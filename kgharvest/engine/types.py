@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple, get_args
 PatternBudget = Literal["each", "shared"]
 
 # How prompts are obtained (kgharvest.engine.prompts.choosing).
-LEARNED_SETTINGS = ("lpaqa", "autoprompt", "soft")
-SETTINGS = ("human", "top1", "multi", *LEARNED_SETTINGS)
+SETTINGS = ("human", "top1", "multi", "lpaqa", "autoprompt", "soft")
+WITH_LEARNED_PROMPTS = ("autoprompt", "soft")  # lpaqa learns the weights of prompts in words
 
 # Names of the rules in `filters`, in the order in which they are tried.
 FILTERS = (

@@ -33,6 +33,16 @@ HARVEST_COLUMNS = {
     "created": "created_at",
 }
 
+HOW_PROMPTS_CAME = {
+    "human": "The initial prompts, weighted by how well the seed tuples fit them.",
+    "top1": "Of all prompts the one that the seed tuples fit best.",
+    "multi": "All prompts, weighted by how well the seed tuples fit them.",
+    "lpaqa": "All prompts, with the weights under which their product makes the seed tuples likeliest.",
+    "autoprompt": "Tokens found by a search for those that fit the seed tuples best; they need make no sense.",
+    "soft": "The words of all prompts were taken for vectors and learned from the seed tuples: each ‹word› is the one "
+    "whose own vector is nearest to a learned one, so that the LM may read something else there.",
+}
+
 
 @researcher_required
 def harvest_list(request: HttpRequest) -> HttpResponse:
@@ -71,6 +81,7 @@ def harvest_detail(request: HttpRequest, pk: int) -> HttpResponse:
     context = {
         "job": job,
         "prompts": job.job_prompts.select_related("prompt"),
+        "how_prompts_came": HOW_PROMPTS_CAME.get(job.setting, ""),
         "lacks_worker": job.is_unfinished and lacks_worker(),
         "params": job.payload.get("spec", {}).get("params", {}),
         "rejected": [(name.replace("_", " "), n) for name, n in job.summary.get("rejected", {}).items()],

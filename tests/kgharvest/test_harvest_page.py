@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kgharvest.models import HarvestedTuple
+from kgharvest.models import HarvestedTuple, Prompt
 from kgharvest.services import scores
 from kgharvest.services.cuts import parse_cut
 from kgharvest.services.scores import RankedTuples, StoredScores, score_curve, sizes_of
@@ -123,6 +123,16 @@ def test_the_page_tells_how_the_tuples_came_to_be(researcher_client):
 
     for said in ("2.8 s", "abc123", "0.1.0+deadbeef", "stop word", "<code>candidates</code>", "on cpu in float32"):
         assert said in page
+
+
+def test_the_page_tells_how_learned_prompts_are_to_be_read(researcher_client):
+    job = make_harvest(2, setting="soft")
+    prompt = Prompt.objects.create(relation=job.relation, text="<ENT0> ‹halts› <ENT1>", origin="learned")
+    job.job_prompts.create(prompt=prompt, weight=1.0, compatibility=-5.0)
+
+    page = researcher_client.get(job.get_absolute_url()).content.decode()
+
+    assert "each ‹word› is the one whose own vector is nearest" in page
 
 
 def test_hidden_tuples_are_marked(researcher_client):

@@ -84,6 +84,17 @@ def test_a_prompt_of_another_arity_is_refused_before_a_job_exists():
     assert not HarvestJob.objects.exists()
 
 
+@pytest.mark.parametrize(
+    ("setting", "origin"), [("multi", "created"), ("lpaqa", "created"), ("autoprompt", "learned"), ("soft", "learned")]
+)
+def test_prompts_that_nobody_gave_are_learned_or_created(setting, origin):
+    job = create_harvest_job(make_request(setting=setting))
+
+    harvests.store_result(job, slow_runner.three_tuples(), None)
+
+    assert job.job_prompts.get().prompt.origin == origin
+
+
 def test_results_are_stored_with_weights_ranks_and_reasons():
     job = create_harvest_job(make_request())
 
@@ -95,7 +106,6 @@ def test_results_are_stored_with_weights_ranks_and_reasons():
         ["bird", "fly"],
         ["cat", "climb"],
     ]
-    assert job.job_prompts.get().prompt.origin == "created"
     assert (job.summary["revision"], job.summary["stats"], job.n_tuples) == ("abc123", {"states": 7}, 3)
 
 

@@ -37,6 +37,7 @@ from kgharvest.engine.types import (
 N_TRIGGERS = 5  # between two entities; as in the paper's baseline, like the two below
 TRIGGER_SEARCH = AutoPromptParams(n_candidates=10, iterations=200, patience=20)
 SOFT_EPOCHS, SOFT_LEARNING_RATE = 16, 1e-2
+WITHOUT_READY_PROMPTS = ("human", "autoprompt")
 
 
 @dataclass(frozen=True)
@@ -197,7 +198,7 @@ def fits(lm: LanguageModel, prompt: EncodedPrompt, pattern: Pattern) -> bool:
 
 def left_out(spec: HarvestSpec, templates: Sequence[PromptTemplate]) -> str | None:
     """Return the notice that ready prompts were too long for the LM."""
-    n_given = len(set(spec.prompts)) if spec.setting != "human" else 0
+    n_given = len(set(spec.prompts)) if spec.setting not in WITHOUT_READY_PROMPTS else 0
     if n_given <= len(templates):
         return None
     return f"{n_given - len(templates)} of {n_given} ready prompts were left out: they are too long for this LM."

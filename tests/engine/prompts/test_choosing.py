@@ -50,6 +50,7 @@ def test_triggers_hold_no_seed_entity_and_read_as_a_prompt(knowing_lm, languages
     assert not seed_tokens & {token for segment in asked.prompt_set.prompts[0].segments for token in segment}
     assert PromptTemplate.parse(asked.weighted[0].text).slots == (0, 1)
     assert asked.weighted[0].compatibility > -20
+    assert asked.notice is None  # the ready prompts are not asked, and none was too long
 
 
 def test_learned_weights_make_the_seed_tuples_likelier_than_equal_ones(knowing_lm, languages):
