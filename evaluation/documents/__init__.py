@@ -82,6 +82,11 @@ def _notes(evidence: Evidence) -> Iterable[str]:
         yield "The judgments are simulated, not people: they say nothing about what is true."
     if evidence.source == "imported":
         yield "The judgments were imported."
+    if alone := int((evidence.counts.sum(axis=1) < evidence.quorum)[evidence.is_complete].sum()):
+        yield (
+            f"{alone} of {evidence.n_tasks} statements have a single judgment. A verdict needs two that agree, so "
+            "these are undecided, whatever was said: the shares say little."
+        )
     if evidence.demonstrators:
         names = ", ".join(evidence.demonstrators)
         yield f"Demonstrator: the accuracy of {names} says nothing about other LMs."

@@ -20,6 +20,7 @@ N_REPLICATES = 5000
 NOTHING_PAIRED = "No statement has two judgments, so there is nothing to compare."
 ALL_ALIKE = "All judgments are alike, so agreement cannot be told from chance."
 UNEQUAL = "Fleiss' kappa needs equally many judgments of every statement."
+ONE_PATTERN = "The interval is not defined: every statement shows the same judgments, and so does every resample."
 REPLICATES_ALIKE = "The interval is not defined: in most resamples all judgments are alike."
 
 
@@ -59,6 +60,8 @@ def krippendorff_alpha(
     value = krippendorff.alpha(
         value_counts=np.repeat(patterns, n_tasks, axis=0), level_of_measurement="nominal", dtype=np.float64
     )
+    if len(np.unique(patterns, axis=0)) == 1:
+        return Alpha(float(value), None, None, n_units, ONE_PATTERN)
     low, high = bootstrap_interval(patterns, n_tasks, rng, n_replicates)
     return Alpha(float(value), low, high, n_units, REPLICATES_ALIKE if low is None else None)
 

@@ -146,6 +146,16 @@ def test_two_judgments_that_make_a_third_needless_are_a_panel_of_three():
     assert any("third judgment" in note for note in document["notes"])
 
 
+def test_a_report_says_that_a_single_imported_judgment_decides_nothing():
+    evidence = evidence_of("T..", "TTF", "F..")
+    imported = replace(
+        evidence, source="imported", quorum=2, verdict=np.array([UNDECIDED, ACCEPTED, UNDECIDED], dtype=np.int64)
+    )
+
+    assert build_document(imported)["notes"][1].startswith("2 of 3 statements have a single judgment.")
+    assert build_document(evidence)["notes"] == []
+
+
 # -- sensitivity -------------------------------------------------------------------------------------------------------
 
 

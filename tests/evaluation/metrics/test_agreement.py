@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from evaluation.metrics.agreement import (
     ALL_ALIKE,
     NOTHING_PAIRED,
+    ONE_PATTERN,
     UNEQUAL,
     alpha_of_counts,
     fleiss_kappa,
@@ -126,6 +127,14 @@ def test_the_same_seed_gives_the_same_interval():
     counts = count_patterns(WITH_MISSING)
 
     assert krippendorff_alpha(*counts, rng()) == krippendorff_alpha(*counts, rng())
+
+
+def test_statements_that_all_show_the_same_judgments_give_no_interval_of_width_zero():
+    # Three statements, each 1-1-1: every resample is the sample.
+    found = krippendorff_alpha(np.array([[1, 1, 1]]), np.array([3]), rng())
+
+    assert (found.value, found.low, found.high) == (pytest.approx(-1 / 3), None, None)
+    assert found.reason == ONE_PATTERN
 
 
 def test_a_million_units_take_a_moment():
