@@ -96,7 +96,7 @@ def _name(longest: int) -> Callable[[str], str]:
     def read(text: str) -> str:
         if not 0 < len(text) <= longest:
             raise BadValue(f"must have 1 to {longest} characters")
-        return text
+        return _without_nul(text)
 
     return read
 
@@ -125,6 +125,12 @@ def _label(text: str) -> str:
 def _comment(text: str) -> str:
     if len(text) > LONGEST_COMMENT:
         raise BadValue(f"has {len(text)} characters; shorten it to {LONGEST_COMMENT}")
+    return _without_nul(text)
+
+
+def _without_nul(text: str) -> str:
+    if "\x00" in text:
+        raise BadValue("has a NUL, which no database of ours can store")
     return text
 
 

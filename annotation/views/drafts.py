@@ -84,7 +84,8 @@ def keep(request: HttpRequest, document: Any, draft: Round | None, is_opened: bo
 
 
 def choice_context(request: HttpRequest, form: RoundForm) -> dict[str, Any]:
-    asked = {name: request.POST.get(name, "").strip() for name in FILTERS}
+    # PostgreSQL fails when asked for a NUL.
+    asked = {name: request.POST.get(name, "").replace("\x00", "").strip() for name in FILTERS}
     chosen = {str(pk) for pk in form["jobs"].value() or () if str(pk).isdecimal()}
     jobs, n_jobs = job_choices(asked, chosen)
     everything = HarvestJob.objects.succeeded().filter(n_tuples__gt=0).order_by()

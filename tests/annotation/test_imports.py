@@ -68,6 +68,7 @@ def test_optional_columns():
         (f"can,{DOG},ann,True,more", "line 2", "has 5 values"),
         (f"can,{DOG},ann,maybe", "line 2, label", "is 'maybe'"),
         (f"can,{DOG},,True", "line 2, annotator", "1 to 200 characters"),
+        (f"can,{DOG},a\x00b,True", "line 2, annotator", "has a NUL"),
         ("can,dog,ann,True", "line 2, entities", "not a JSON list"),
         ('can,"[""dog""]",ann,True', "line 2, entities", "has no list of 2 entities"),
         ('can,"[""dog"", 3]",ann,True', "line 2, entities", "empty or no text"),
@@ -78,6 +79,12 @@ def test_a_bad_line_is_named(line, where, reason):
 
     assert fault.where == where
     assert reason in fault.reason
+
+
+def test_a_comment_with_a_nul_is_named():
+    [fault] = rows_of(f"{HEADING},comment\ncan,{DOG},ann,True,well\x00\n")
+
+    assert fault == BadEntry("line 2, comment", "has a NUL, which no database of ours can store")
 
 
 def test_a_comment_has_an_end():
