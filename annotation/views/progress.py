@@ -35,6 +35,7 @@ def round_detail(request: HttpRequest, name: str) -> HttpResponse:
     context = {
         "round": round,
         "progress": found,
+        "n_gold": round.n_tasks - found["n_tasks"] if round.gold_share else 0,
         "blocked": what_blocks(round, found["n_left"]),
         "figures": figures(found, cells),
         "page_obj": cells,

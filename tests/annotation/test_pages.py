@@ -90,6 +90,12 @@ def test_a_round_shows_how_far_it_is(researcher_client, own_round):
     assert f"/join/{own_round.join_token}/" in response.text
 
 
+def test_a_round_that_asks_a_third_only_if_two_differ_says_so(researcher_client, researcher):
+    make_round(4, name="thrifty", by=researcher, study="Animals", third_only_if_split=True)
+
+    assert "judged by two people, and by a third where they differ." in researcher_client.get("/rounds/thrifty/").text
+
+
 @pytest.mark.parametrize("path", ["/rounds/secret/", "/rounds/secret/close/", "/rounds/secret/judgments.csv"])
 def test_a_round_of_another_study_is_not_there(researcher_client, path):
     make_round(name="secret", study="Others", by=make_researcher())

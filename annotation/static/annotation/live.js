@@ -2,10 +2,12 @@
 (() => {
   const source = document.querySelector("[data-live]");
   const bar = source.querySelector("progress");
+  const pace = source.querySelector("[data-pace]");
   const places = [...document.querySelectorAll("[data-figure]")];
 
   const show = ({ done, total, figures }) => {
     [bar.max, bar.value] = [total, done];
+    pace.hidden = figures.per_hour === "–";
     for (const place of places) {
       const text = figures[place.dataset.figure];
       if (text !== undefined && text !== place.textContent) place.textContent = text;
