@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from annotation.forms.judging import ReportForm
 from annotation.instructions import instructions_html
-from annotation.models import LONGEST_COMMENT, Annotator, Judgment, JudgmentTask, Label, Layout
+from annotation.models import LONGEST_COMMENT, Annotator, Judgment, JudgmentTask, Label, Layout, Round
 from annotation.services.assignment import next_batch
 from annotation.services.judgments import recent_judgments
 from annotation.services.skipping import n_skipped
@@ -48,11 +48,16 @@ def show_statements(
         "given": given,
         "recent": recent,
         "earlier": [answered_statement(judgment) for judgment in reversed(recent)],
-        "n_left": max(annotator.round.n_tasks - annotator.n_judged, len(tasks)),
+        "n_left": max(_most_for(annotator.round) - annotator.n_judged, len(tasks)),
         "n_skipped": 0 if tasks else n_skipped(annotator),
     }
     name = "annotation/judge_page.html" if layout == Layout.PAGE else "annotation/judge.html"
     return render(request, name if statements else "annotation/judge_done.html", context, status=status)
+
+
+def _most_for(round: Round) -> int:
+    """Return how many statements one annotator may judge at most."""
+    return round.n_tasks if round.share_of_one is None else min(round.n_tasks, round.share_of_one)
 
 
 def statement_of(task: JudgmentTask) -> dict[str, Any]:

@@ -91,6 +91,22 @@ def test_researchers_are_told_how_many_people_are_missing(researcher_client, res
     assert "invite at least 4 more people" in page
 
 
+def test_before_anybody_joined_the_sentence_speaks_of_nobody():
+    blocked = what_blocks(make_round(9, max_per_annotator=9), 27)
+
+    assert blocked.endswith("one annotator may judge 9 statements at most; invite at least 3 people.")
+    assert "joined" not in blocked
+
+
+@pytest.mark.parametrize("layout", ["one", "page"])
+def test_what_is_left_is_no_more_than_ones_share(client, layout):
+    [annotator] = make_annotators(make_round(9, max_per_annotator=4, batch_size=3, layout=layout, name="pilot"), 1)
+    judge(annotator, next_batch(annotator, timezone.now())[0])
+    client.force_login(annotator.user)
+
+    assert "<span data-left>3</span> left at most" in client.get("/rounds/pilot/judge/").text
+
+
 def test_nothing_blocks_a_round_that_enough_people_joined():
     round = make_round(9, max_per_annotator=9)
     make_annotators(round, 3)

@@ -15,6 +15,7 @@ const hand = openHand({ url, queue, sent: read("statements"), earlier: read("ear
 const { ahead, behind } = hand;
 const dialogs = bindDialogs(() => ahead[0]?.task, (values) => {
   queue.add("report/", values);
+  part("report-sent").hidden = false;
   state.announce("Reported. You can still answer or skip.");
 });
 
@@ -32,6 +33,7 @@ function show() {
   part("given").hidden = !label;
   if (label) part("given").querySelector(".label").replaceWith(labelMark(label));
   part("back").hidden = !behind.length;
+  part("report-sent").hidden = true;
   form.elements.comment.value = comment;
   form.querySelector("details").open = Boolean(comment);
   return timer.take();

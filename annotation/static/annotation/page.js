@@ -14,6 +14,7 @@ const timer = startTimer();
 const { rows, chosen, isOpen, current, focus, focusNextOpen, ofTask, choose, step } = readRows(form, part("submit"));
 const dialogs = bindDialogs(() => current().dataset.row, (values) => {
   queue.add("report/", values);
+  ofTask(values.task).querySelector("[data-row-state]").textContent = "Reported";
   state.announce("Reported. You can still answer or skip.");
 });
 const answered = []; // rows, in the order of their answers
@@ -76,7 +77,6 @@ async function submit() {
   return null;
 }
 
-const back = () => answered.length > 0 && focus(answered.pop());
 const openReport = (row = current()) => dialogs.openReport(row.dataset.row, row.querySelector("legend"));
 const openComment = () => { current().querySelector("details").open = true; current().querySelector("textarea").focus(); };
 
@@ -89,7 +89,7 @@ form.addEventListener("submit", (event) => {
   else openReport(row);
 });
 const answers = Object.fromEntries(["true", "false", "unjudgeable"].map((label) => [label, () => answer(label)]));
-const moves = { back, up: () => step(-1), down: () => step(1) };
+const moves = { back: () => answered.length > 0 && focus(answered.pop()), up: () => step(-1), down: () => step(1) };
 listenToKeys({ ...answers, ...moves, skip: () => skip(), report: () => openReport(), comment: openComment, instructions: dialogs.openInstructions });
 for (const { path, values } of queue.all()) {
   const row = ofTask(values.task);
