@@ -3,7 +3,8 @@
     DATABASE_URL=postgres://... DEBUG=1 python benches/judging_http.py [--tasks 10000 1000000]    an empty database
 
 For each size of a round: newcomers, then people with 20,000 judgments behind them. A judgment is an answer submitted
-and, every few answers as in a browser, the next statements asked for; the wait for both counts.
+and what asking for statements adds to it; the wait for both counts. First as the judging page asks: a batch of ten, and
+more when fewer than four are left, so once in about six answers. Then strictly: asked for before each answer.
 
 Must hold: 80 judgments/s, 10 ms of the server's CPU each, 95 % of waits under 100 ms, within 20 % at every size.
 """
@@ -45,16 +46,15 @@ N_ANNOTATORS = 8
 N_CLIENTS = 2  # processes
 BEHIND = 20_000
 WARM_UP = 20
-MEASURED = 150
-FEW = 4  # statements ahead; with fewer, the page asks for more
+ASKING = {"as the page": 4, "each time": BATCH}  # with fewer statements ahead, more are asked for
 
 
-def judge(port: int, path: str, cookies: dict[str, str], n: int) -> list[float]:
-    """Return the seconds that each of `n` judgments took, asking for statements as the judging page does."""
+def judge(port: int, path: str, cookies: dict[str, str], n: int, few: int) -> list[float]:
+    """Return the seconds that each of `n` judgments took, asking for statements when fewer than `few` are ahead."""
     browser, waits, known, ahead = Browser(port, cookies), [], set(), []
     for _ in range(n):
         begin = time.perf_counter()
-        if len(ahead) < FEW:
+        if len(ahead) < few:
             found = browser.json("GET", path)[1]["tasks"]
             ahead += [each["task"] for each in found if each["task"] not in known]
             known.update(ahead)
@@ -64,22 +64,26 @@ def judge(port: int, path: str, cookies: dict[str, str], n: int) -> list[float]:
     return waits
 
 
-def judge_together(port: int, path: str, people: list[dict[str, str]], n: int) -> list[float]:
+def judge_together(port: int, path: str, people: list[dict[str, str]], n: int, few: int) -> list[float]:
     """Judge as several people at once, in threads: they wait more than they work."""
     with ThreadPoolExecutor(len(people)) as pool:
-        waits = pool.map(judge, *zip(*((port, path, cookies, n) for cookies in people), strict=True))
+        waits = pool.map(judge, *zip(*((port, path, cookies, n, few) for cookies in people), strict=True))
     return [wait for theirs in waits for wait in theirs]
 
 
-def measure(server: WebServer, path: str, people: list[dict[str, str]], pool: ProcessPoolExecutor) -> str:
+def measure(
+    server: WebServer, path: str, people: list[dict[str, str]], pool: ProcessPoolExecutor, n: int, few: int
+) -> str:
+    """Let everybody give `n` answers and say what they cost."""
+
     def run(n: int) -> list[float]:
         shares = [people[start::N_CLIENTS] for start in range(N_CLIENTS)]
-        jobs = [pool.submit(judge_together, server.port, path, share, n) for share in shares]
+        jobs = [pool.submit(judge_together, server.port, path, share, n, few) for share in shares]
         return [wait for job in jobs for wait in job.result()]
 
     run(WARM_UP)
     cpu, begin = server.cpu_seconds(), time.perf_counter()
-    waits = run(MEASURED)
+    waits = run(n)
     wall, cpu = time.perf_counter() - begin, server.cpu_seconds() - cpu
     p95 = quantiles(waits, n=20)[-1]
     return f"{len(waits) / wall:5.0f} judgments/s  {1000 * cpu / len(waits):5.2f} ms CPU  p95 {1000 * p95:4.0f} ms"
@@ -103,6 +107,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--tasks", type=int, nargs="+", default=[10_000, 1_000_000])
     parser.add_argument("--workers", default="2")
+    parser.add_argument("--judgments", type=int, default=150, help="of each annotator, for each figure")
     arguments = parser.parse_args()
     clients = ProcessPoolExecutor(N_CLIENTS, multiprocessing.get_context("spawn"))
     call_command("migrate", verbosity=0)
@@ -111,8 +116,10 @@ def main() -> None:
             round = make_round(n_tasks)
             path = reverse("annotation:judge", args=[round.name])
             for name, n_behind in (("newcomers", 0), ("many behind", min(BEHIND, n_tasks // 2 - BATCH))):
-                figures = measure(server, path, people_of(round, n_behind), clients)
-                print(f"{n_tasks:>9,} tasks, {name:<12} {figures}", flush=True)
+                people = people_of(round, n_behind)
+                for asking, few in ASKING.items():
+                    figures = measure(server, path, people, clients, arguments.judgments, few)
+                    print(f"{n_tasks:>9,} tasks, {name:<12} {asking:<12} {figures}", flush=True)
 
 
 if __name__ == "__main__":

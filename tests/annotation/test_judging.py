@@ -321,6 +321,15 @@ def test_a_uuid_belongs_to_one_answer():
         submit_judgment(annotator, Answer(two.pk, T, uuid), NOW)
 
 
+def test_an_answer_takes_few_queries(django_assert_num_queries):
+    [annotator] = make_annotators(make_round(1), 1)
+    [task] = next_batch(annotator, NOW)
+    answer = Answer(task.pk, T, uuid4())
+
+    with django_assert_num_queries(8):  # two reads, four writes, a savepoint and its release
+        submit_judgment(annotator, answer, NOW)
+
+
 # -- what the database refuses, whoever asks ---------------------------------------------------------------------------
 
 
