@@ -1,8 +1,8 @@
-"""Tables of how well scores tell facts from false tuples."""
+"""Tables of how well scores tell facts from false tuples; with four digits, as good scores differ in the third."""
 
 from __future__ import annotations
 
-from evaluation.reports.tables import Column, Document, Kind, Row, Table
+from evaluation.reports.tables import Column, Document, Kind, Row, Table, short
 
 
 def scorer_table(document: Document) -> Table:
@@ -10,12 +10,16 @@ def scorer_table(document: Document) -> Table:
         Row((each["scorer"], each["average_precision"], each["macro_average_precision"]))
         for each in document["scorers"]
     ]
-    columns = (Column("prompts"), Column("all relations pooled", Kind.SHARE), Column("mean over relations", Kind.SHARE))
+    columns = (
+        Column("prompts"),
+        Column("all relations pooled", Kind.NUMBER),
+        Column("mean over relations", Kind.NUMBER),
+    )
     chance = document["n_positive"] / (document["n_positive"] + document["n_negative"])
     notes = (
         f"Average precision on {document['n_positive']:,} facts and {document['n_negative']:,} false tuples of "
-        f"{document['n_relations']} relations; a random order has {chance:.2f}. Equal scores count as in every order "
-        "alike.",
+        f"{document['n_relations']} relations; a random order has {short(chance)}. Equal scores count as in every "
+        "order alike.",
     )
     return Table("scorers", "Average precision", columns, tuple(rows), notes)
 
@@ -28,7 +32,7 @@ def corruption_table(document: Document) -> Table:
         Row((kind, *(found.get((kind, scorer)) for scorer in scorers)))
         for kind in dict.fromkeys(each["corruption"] for each in document["by_corruption"])
     ]
-    columns = (Column("replaced"), *(Column(scorer, Kind.SHARE) for scorer in scorers))
+    columns = (Column("replaced"), *(Column(scorer, Kind.NUMBER) for scorer in scorers))
     notes = ("All facts against the false tuples of one kind alone.",)
     return Table("corruptions", "Average precision by what was replaced", columns, tuple(rows), notes)
 
@@ -46,7 +50,7 @@ def relation_scores_table(document: Document) -> Table:
     ]  # fmt: skip
     columns = (
         Column("relation"),
-        *(Column(scorer["scorer"], Kind.SHARE) for scorer in scorers),
+        *(Column(scorer["scorer"], Kind.NUMBER) for scorer in scorers),
         Column("facts", Kind.COUNT),
         Column("false tuples", Kind.COUNT),
     )
