@@ -135,8 +135,8 @@ def start_launch(plan: Plan, by=None) -> Launch:
     """Queue all that the plan asks for, or nothing. Raises NothingToLaunch, or RelationNotReady or BadPrompt."""
     if not plan.requests:
         raise NothingToLaunch(
-            f"All of this ({plan.n_cells} cells) was harvested before with the same parameters, or is about to be; "
-            "ask for it again explicitly to harvest it anew."
+            f"All of this (cells: {plan.n_cells}) was harvested before with the same parameters, or is about to be; "
+            "tick Harvest again, or give --again, to harvest it anew."
         )
     launch = Launch.objects.create(created_by=by)
     for request in plan.requests:

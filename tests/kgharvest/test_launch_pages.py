@@ -26,6 +26,15 @@ def make_launch(*statuses: str, **fields) -> Launch:
     return launch
 
 
+def test_more_than_a_thousand_relations_may_be_ticked(researcher_client):
+    many = range(1_000_000, 1_001_100)  # none of them is there
+
+    response = researcher_client.post(reverse(NEW), filled_in(relations=many))
+
+    assert response.status_code == 200
+    assert response.context["form"].errors["relations"]
+
+
 def test_one_harvest_is_queued_for_each_relation_lm_and_setting(researcher_client, researcher, rung):
     relations = [factories.make_relation(), factories.make_relation()]
     models = ["embedded", "embedded-small"]
@@ -73,6 +82,7 @@ def test_what_was_launched_before_is_skipped_unless_it_is_wanted_again(researche
 
     page = researcher_client.post(reverse(NEW), form).content.decode()
     assert "was harvested before with the same parameters" in page
+    assert "tick Harvest again" in page
     assert HarvestJob.objects.count() == 1
 
     researcher_client.post(reverse(NEW), {**form, "again": "on"})
