@@ -38,4 +38,5 @@ def use_invite(invite: Invite, annotator: Annotator, now: datetime) -> None:
 
 def revoke_invites(round: Round, tokens: list[str], now: datetime) -> int:
     """Take back those of the named invites that nobody has used; return how many that were."""
-    return round.invites.unused().filter(token__in=tokens).update(revoked_at=now)
+    named = [token for token in tokens if "\x00" not in token]  # PostgreSQL fails when asked for a NUL
+    return round.invites.unused().filter(token__in=named).update(revoked_at=now)

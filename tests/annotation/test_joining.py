@@ -326,6 +326,13 @@ def test_the_page_of_invites_takes_one_back(researcher_client, researcher):
     assert invite.token not in page
 
 
+def test_a_token_with_a_nul_does_not_reach_the_database(django_assert_num_queries):
+    round = make_round()
+
+    with django_assert_num_queries(0):
+        assert revoke_invites(round, ["\x00"], NOW) == 0
+
+
 def test_only_who_manages_a_round_sees_its_invites(client):
     round = make_round(name="pilot", by=make_researcher())
     viewer = make_researcher()
