@@ -15,7 +15,7 @@ from django.db.models.functions import Coalesce, NullIf
 from django.utils import timezone
 
 from annotation.judgment_files import JudgmentRow, read_judgments
-from annotation.models import Annotator, Draw, Judgment, JudgmentTask, Label, Round, Stratum
+from annotation.models import Annotator, Draw, Judgment, JudgmentTask, Label, Round, Stratum, Study
 from annotation.round_specs import NAME
 from annotation.services.events import record_event
 from annotation.services.rounds import find_round, find_study
@@ -51,18 +51,19 @@ class Claim(NamedTuple):
 
 
 def import_judgments(
-    path: Path, round_name: str, *, create: bool = False, duplicates: str = "error", by=None
+    path: Path, round_name: str, *, create: bool = False, study: str = "Default", duplicates: str = "error", by=None
 ) -> Imported:
     """Add the judgments of a CSV file (judgment_files) to a round for imports.
 
-    create: make the round, relations, tuples and tasks that are missing; otherwise they are faults. duplicates: what a
-    second judgment of one annotator on one tuple means: an "error", or that the "first" or the "last" counts; the same
-    label for another cell is no repeat but one judgment that counts for both. A task's k becomes the number of
-    judgments it has. Raises ImportRefused with all faults, NotFound, NotForImports; then nothing is stored.
+    create: make the round, relations, tuples and tasks that are missing; otherwise they are faults. study: of a round
+    that is made; its members see it. duplicates: what a second judgment of one annotator on one tuple means: an
+    "error", or that the "first" or the "last" counts; the same label for another cell is no repeat but one judgment
+    that counts for both. A task's k becomes the number of judgments it has. Raises ImportRefused with all faults,
+    NotFound, NotForImports; then nothing is stored.
     """
     rows = _read(path)
     with transaction.atomic():
-        work = _Import(_round(round_name, create, by), create, duplicates)
+        work = _Import(_round(round_name, study if create else None, by), create, duplicates)
         n_judgments = work.store(rows)
         if work.faults:
             raise ImportRefused(path.name, work.faults)
@@ -91,9 +92,10 @@ def _each_reason_once(faults: Sequence[BadEntry]) -> list[BadEntry]:
     ]
 
 
-def _round(name: str, create: bool, by) -> Round:
-    if create and not Round.objects.filter(name=name).exists():
-        return _create_round(name, by)
+def _round(name: str, study: str | None, by) -> Round:
+    """Return the round of this name; make it in `study` if there is none, unless that is None."""
+    if study is not None and not Round.objects.filter(name=name).exists():
+        return _create_round(name, study, by)
     # Locked, so that two imports count one after the other.
     round = Round.objects.select_for_update(of=("self",)).get(pk=find_round(name).pk)
     if round.source != Round.Source.IMPORTED:
@@ -101,11 +103,13 @@ def _round(name: str, create: bool, by) -> Round:
     return round
 
 
-def _create_round(name: str, by) -> Round:
+def _create_round(name: str, study: str, by) -> Round:
     if not NAME.fullmatch(name):
         raise NotFound(f"{name!r} is no name for a round; use up to 100 letters, digits, - and _.")
+    if not 0 < len(study) <= Study._meta.get_field("name").max_length:
+        raise NotFound(f"{study!r:.40} is no name for a study; use 1 to 100 characters.")
     return Round.objects.create(
-        study=find_study("Default", by),
+        study=find_study(study, by),
         name=name,
         status=Round.Status.CLOSED,
         source=Round.Source.IMPORTED,

@@ -140,6 +140,26 @@ def test_an_export_can_be_imported(tmp_path):
     assert labels[0] == labels[1]
 
 
+def test_the_study_of_an_import_lets_its_members_see_it(tmp_path):
+    ada = make_researcher("ada")
+    judge_all(make_round([("dog", "swim")], name="pilot", by=ada, study="Animals"), ["true"])
+    path = tmp_path / "pilot.csv"
+    output_of("export_judgments", "--round", "pilot", "--output", path)
+
+    output_of("import_judgments", path, "--round", "copy", "--create", "--study", "Animals")
+
+    assert Round.objects.visible_to(ada).filter(name="copy").exists()
+
+
+@pytest.mark.parametrize("study", ["", "x" * 101])
+def test_an_import_needs_a_study_with_a_name(tmp_path, study):
+    path = tmp_path / "one.csv"
+    path.write_text('relation,entities,annotator,label\ncan,"[""dog"", ""swim""]",ann,True\n')
+
+    with pytest.raises(CommandError, match="no name for a study"):
+        output_of("import_judgments", path, "--round", "copy", "--create", "--study", study)
+
+
 def test_no_exported_cell_starts_a_formula():
     round = make_round([("=1+1", "@x")], name="pilot")
     judge_all(round, ["true"])

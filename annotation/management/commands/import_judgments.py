@@ -20,11 +20,12 @@ class Command(DomainCommand):
         parser.add_argument(
             "--create", action="store_true", help="make what is missing: round, relations, tuples, tasks"
         )
+        parser.add_argument("--study", default="Default", help="of a round that is made; its members see it")
         parser.add_argument(
             "--duplicates", choices=DUPLICATES, default="error", help="second judgments of an annotator on a tuple"
         )
 
-    def handle(self, *, file, round, create, duplicates, **options):
-        done = import_judgments(file, round, create=create, duplicates=duplicates)
+    def handle(self, *, file, round, create, study, duplicates, **options):
+        done = import_judgments(file, round, create=create, study=study, duplicates=duplicates)
         repeats = f", {done.n_repeats} repeats {REPEATS[duplicates]}" if done.n_repeats else ""
         self.stdout.write(f"round {done.round.pk}: {done.round.name}, {done.n_judgments} judgments added{repeats}")
