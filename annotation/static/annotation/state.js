@@ -1,5 +1,5 @@
 // Says how the answers are doing: a quiet dot with a word or two; what goes wrong gets a sentence and is announced.
-const LATE = "One answer came too late: the statement had gone to somebody else. It is kept, but not counted.";
+const LATE = "One answer came too late: its statement had been taken back. It is kept, but not counted.";
 const PACE_FROM = 5; // answers
 
 export function showState(root) {
