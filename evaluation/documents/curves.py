@@ -10,7 +10,6 @@ import numpy as np
 from evaluation.documents.rates import draw_weights
 from evaluation.evidence import ACCEPTED, INCOMPLETE, Codes, Evidence, Floats
 from evaluation.metrics.curves import accuracy_by_score, accuracy_by_size
-from evaluation.metrics.intervals import wilson_interval
 from evaluation.metrics.precision_cuts import kept_parts, largest_part
 
 TARGET = 0.8  # precision
@@ -82,9 +81,7 @@ def _scores(draws: Ranked) -> Iterable[dict[str, Any]]:
     scored = draws.where(np.isfinite(draws.score))
     if not len(scored.score):
         return
-    for each in accuracy_by_score(scored.score, scored.is_accepted):
-        low, high = wilson_interval(each.accepted, each.n)
-        yield {**each._asdict(), "accuracy": each.accepted / each.n, "low": low, "high": high}
+    yield from (each._asdict() for each in accuracy_by_score(scored.score, scored.is_accepted, scored.weight))
 
 
 def _side_curves(evidence: Evidence, population: Codes, draws: Ranked) -> Iterable[dict[str, Any]]:

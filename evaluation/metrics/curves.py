@@ -27,10 +27,15 @@ class Point(NamedTuple):
 
 
 class Bin(NamedTuple):
+    """The n draws with a score in [score_low, score_high], and the accuracy of the tuples that they stand for."""
+
     score_low: float
     score_high: float
     n: int
     accepted: int
+    accuracy: float
+    low: float
+    high: float
 
 
 def accuracy_by_size(place: Floats, is_accepted: NDArray[np.bool_], weight: Floats) -> list[Point]:
@@ -52,14 +57,24 @@ def accuracy_by_size(place: Floats, is_accepted: NDArray[np.bool_], weight: Floa
     return points
 
 
-def accuracy_by_score(score: Floats, is_accepted: NDArray[np.bool_]) -> list[Bin]:
-    """Return bins of about equally many draws, lowest scores first; equal scores stay in one bin."""
+def accuracy_by_score(score: Floats, is_accepted: NDArray[np.bool_], weight: Floats) -> list[Bin]:
+    """Return bins of about equally many draws, lowest scores first; equal scores stay in one bin. Shapes (D,).
+
+    weight: for how many tuples a draw stands; Hajek's estimate and Kish's effective size as for sizes.
+    """
     order = np.argsort(score, kind="stable")
     n_bins = max(1, min(MOST_BINS, len(score) // FEWEST_PER_BIN))
-    scores, hits = score[order], is_accepted[order]
+    scores, hits, weights = score[order], is_accepted[order], weight[order]
     edges = np.unique(np.searchsorted(scores, scores[np.arange(n_bins) * len(scores) // n_bins]))
     ends = [*edges[1:].tolist(), len(scores)]
     return [
-        Bin(float(scores[start]), float(scores[end - 1]), end - start, int(hits[start:end].sum()))
+        _bin(scores[start:end], hits[start:end], weights[start:end])
         for start, end in zip(edges.tolist(), ends, strict=True)
     ]
+
+
+def _bin(scores: Floats, hits: NDArray[np.bool_], weights: Floats) -> Bin:
+    total = float(weights.sum())
+    accuracy = min(float(weights @ hits) / total, 1.0)
+    interval = wilson_interval_of_share(accuracy, total**2 / float(weights @ weights))
+    return Bin(float(scores[0]), float(scores[-1]), len(scores), int(hits.sum()), accuracy, *interval)
