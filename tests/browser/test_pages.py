@@ -94,6 +94,18 @@ def test_no_page_scrolls_sideways_on_a_phone(visit, person, installation):
     assert {path: width for path, width in widths.items() if width > 360} == {}
 
 
+def test_the_longest_entities_are_broken_on_a_phone(visit):
+    seeds = [["x" * 200, "y" * 200], ["a", "b"]]
+    relation = factories.make_relation(seed_tuples=seeds)
+    known = factories.make_harvest(seeds, relation=relation).tuples.get(rank=1).knowledge_tuple
+    page = visit(factories.make_researcher(), width=360).page
+
+    for shown in (relation, known):
+        page.goto(shown.get_absolute_url())
+
+        assert page.evaluate("document.documentElement.scrollWidth") == 360
+
+
 @pytest.mark.parametrize(("path", "heading"), [("/no/such/page/", "No such page"), ("/harvests/", "Not allowed")])
 def test_axe_finds_nothing_on_error_pages(visit, path, heading):
     visitor = visit(factories.make_user())
