@@ -123,7 +123,7 @@ def _seed_line(entities: Sequence[str]) -> str:
 
 def seed_tuples_of(text: str) -> list[list[str]]:
     """Return the entities of each line; a line with tabs is split there and nowhere else."""
-    lines = [line for line in text.splitlines() if line.strip()]
+    lines = [line for line in text.split("\n") if line.strip()]  # other ends of lines may stand in an entity
     return [[entity.strip() for entity in line.split("\t" if "\t" in line else SEPARATOR)] for line in lines]
 
 

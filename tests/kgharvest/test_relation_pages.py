@@ -96,6 +96,10 @@ def test_what_a_form_shows_reads_as_the_same_relation():
     assert seed_tuples_of(initial_of(relation)["seed_tuples"]) == seeds
 
 
+def test_a_seed_tuple_ends_where_its_line_ends_and_nowhere_else():
+    assert seed_tuples_of("a\u2028b | c\r\nd | e") == [["a\u2028b", "c"], ["d", "e"]]
+
+
 def test_a_relation_is_edited(researcher_client):
     relation = factories.make_relation("prevent", relation_set=factories.make_relation_set("mine"))
     ternary = {
