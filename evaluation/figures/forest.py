@@ -71,8 +71,13 @@ def draw_averages(figure, document: Document, theme: Theme) -> None:
 def draw_differences(figure, document: Document, theme: Theme) -> None:
     axes = _draw(figure, differences(document), theme)
     axes.axvline(0, color=theme.ink, linewidth=0.9)
-    axes.xaxis.set_major_formatter(lambda difference, _: f"{100 * difference:.0f}".replace("-", "−"))
+    axes.xaxis.set_major_formatter(lambda difference, _: _tick(difference))
     axes.set_xlabel("difference in percentage points, 95 % interval; filled: p after Holm below .05")
+
+
+def _tick(difference: float) -> str:
+    """Return percentage points; with digits behind the point where ticks are closer than one."""
+    return f"{round(100 * difference, 2) + 0:g}".replace("-", "−")
 
 
 def _draw(figure, estimates: Sequence[Estimate], theme: Theme):

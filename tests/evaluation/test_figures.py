@@ -148,3 +148,13 @@ def test_a_page_shows_its_figures_as_images_in_both_themes(researcher_client, re
     assert paper.content.startswith(b"%PDF")
     assert 'filename="pilot-averages.pdf"' in paper["Content-Disposition"]
     assert researcher_client.get(f"/reports/{report.pk}/figures/nothing.svg").status_code == 404
+
+
+def test_ticks_of_a_small_difference_are_told_apart():
+    document = make_document(TWO_SETTINGS, comparisons=[make_comparison(difference=0.021)])
+    [figure] = [figure for figure in figures_of(document) if figure.name == "differences"]
+
+    ticks = re.findall(r">(−?[\d.]+)</text>", figure.render(document).decode())
+
+    assert len(ticks) > 3
+    assert len(set(ticks)) == len(ticks)
