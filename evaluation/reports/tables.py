@@ -53,10 +53,14 @@ class Column(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One value per column. is_summary: an average, set off from the rows above it."""
+    """One value per column. is_summary: an average, set off from the rows above it.
+
+    about: what it rests on, for pages to lead there: `relation`, `model`, `setting` of statements, or an `annotator`.
+    """
 
     values: tuple[Any, ...]
     is_summary: bool = False
+    about: Mapping[str, str | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,7 @@ class Table:
     def laid_out(self) -> Iterator[dict[str, Any]]:
         """Yield the rows with each value beside its column, for templates."""
         for row in self.rows:
-            yield {"is_summary": row.is_summary, "cells": list(self.cells(row))}
+            yield {"is_summary": row.is_summary, "about": row.about, "cells": list(self.cells(row))}
 
     def texts(self) -> Iterator[tuple[bool, list[str]]]:
         """Yield each row as it is read, with whether it is a summary."""
@@ -114,7 +118,7 @@ def without_empty_columns(table: Table) -> Table:
     """Return the table as people read it: a column in which every value is undefined tells nothing."""
     values = list(zip(*(row.values for row in table.rows), strict=True))
     kept = [number for number, column in enumerate(values) if any(value not in (None, "") for value in column)]
-    rows = tuple(Row(tuple(row.values[number] for number in kept), row.is_summary) for row in table.rows)
+    rows = tuple(row._replace(values=tuple(row.values[number] for number in kept)) for row in table.rows)
     return replace(table, columns=tuple(table.columns[number] for number in kept), rows=rows)
 
 
@@ -122,7 +126,7 @@ def split_rates(table: Table) -> Table:
     """Return the table with one number per cell: accepted, rejected, low, high and n where `Rates` were."""
     columns = tuple(_flatten([_columns_of(column) for column in table.columns]))
     rows = tuple(
-        Row(tuple(_flatten([_values_of(value, column) for value, column in table.cells(row)])), row.is_summary)
+        row._replace(values=tuple(_flatten([_values_of(value, column) for value, column in table.cells(row)])))
         for row in table.rows
     )
     return replace(table, columns=columns, rows=rows)

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from django import template
+from collections.abc import Mapping
+from urllib.parse import urlencode
 
+from django import template
+from django.core.validators import slug_re as SLUG
+from django.urls import reverse
+
+from evaluation.models import Report
 from evaluation.reports.tables import Column, Kind, short, text_of
 
 register = template.Library()
@@ -21,6 +27,17 @@ def reads(cell: tuple[object, Column]) -> str:
     """Return the value of a table's cell as people read it."""
     value, column = cell
     return text_of(value, column.kind)
+
+
+@register.simple_tag
+def evidence_url(report: Report | None, about: Mapping[str, str | None] | None) -> str:
+    """Return where the statements or the annotator that a row is about can be looked at; "" if nowhere."""
+    if not report or about is None:
+        return ""
+    if code := about.get("annotator"):
+        return reverse("annotation:annotator", args=[report.round.name, code]) if SLUG.fullmatch(code) else ""
+    query = urlencode({key: value for key, value in about.items() if value is not None})
+    return f"{reverse('evaluation:tuples', args=[report.pk])}?{query}"
 
 
 @register.filter

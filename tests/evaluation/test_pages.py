@@ -1,5 +1,8 @@
 """Pages of reports."""
 
+import re
+from html import unescape
+
 import pytest
 
 from annotation.models import Round
@@ -178,6 +181,20 @@ def test_a_cell_leads_to_its_tuples_with_their_judgments(researcher_client, repo
     behind = researcher_client.get(tuples.replace("&amp;", "&"), {"verdict": "rejected"}, follow=True).text
     assert behind.count('class="badge is-rejected"') == 1
     assert behind.count('<span class="said">') == 3
+
+
+def test_agreement_and_annotators_lead_to_what_they_rest_on(researcher_client, report):
+    page = researcher_client.get(f"/reports/{report.pk}/").text
+    sections = page[page.index('id="agreement"') : page.index('id="method"')]
+
+    places = {unescape(place) for place in re.findall(r'<th scope="row"><a href="([^"]+)"', sections)}
+
+    people = {f"/rounds/pilot/annotators/{one.code}/" for one in report.round.annotators.all()}
+    assert people < places
+    assert f"/reports/{report.pk}/tuples/?" in places
+    assert {researcher_client.get(place).status_code for place in places} == {200}
+    relation = report.document["cells"][0]["relation"]
+    assert any(f"relation={relation}" in place for place in places)
 
 
 def test_the_tuples_take_the_same_queries_for_more_of_them(researcher_client, researcher, django_assert_num_queries):

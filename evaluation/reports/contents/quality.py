@@ -25,7 +25,7 @@ def comparison_table(document: Document) -> Table:
             comparison["high"],
             comparison["p_sign_flip"],
             comparison["p_holm"],
-        ))
+        ), about=_common(comparison))
         for comparison in document["comparisons"]
     ]  # fmt: skip
     columns = (
@@ -44,7 +44,16 @@ def comparison_table(document: Document) -> Table:
 
 
 def common_of(comparison: Mapping[str, Any]) -> str:
-    return name_of(comparison.get("model" if comparison["kind"] == "settings" else "setting"))
+    return name_of(comparison.get(_common_key(comparison)))
+
+
+def _common_key(comparison: Mapping[str, Any]) -> str:
+    return "model" if comparison["kind"] == "settings" else "setting"
+
+
+def _common(comparison: Mapping[str, Any]) -> dict[str, str | None]:
+    """Name the statements of both sides."""
+    return {_common_key(comparison): comparison.get(_common_key(comparison))}
 
 
 # -- agreement ---------------------------------------------------------------------------------------------------------
@@ -64,15 +73,16 @@ def agreement_table(document: Document) -> Table:
         "Krippendorff's alpha without Unjudgeable": document["alpha_without_unjudgeable"],
     }
     rows = [
-        Row((name, alpha["value"], alpha["low"], alpha["high"], alpha["n_units"], alpha["reason"]))
+        Row((name, alpha["value"], alpha["low"], alpha["high"], alpha["n_units"], alpha["reason"]), about={})
         for name, alpha in alphas.items()
     ]
     kappa = document.get("fleiss_kappa", {"value": None, "reason": None})
-    rows.append(Row(("Fleiss' kappa", kappa["value"], None, None, None, kappa["reason"])))
-    rows.append(Row(("percent agreement", document["percent_agreement"], None, None, None, None)))
+    rows.append(Row(("Fleiss' kappa", kappa["value"], None, None, None, kappa["reason"]), about={}))
+    rows.append(Row(("percent agreement", document["percent_agreement"], None, None, None, None), about={}))
     if stability := document.get("verdict_stability"):
         name = "verdicts that a fresh panel would change"
-        rows.append(Row((name, stability["flips"], stability["low"], stability["high"], None, stability["reason"])))
+        values = (name, stability["flips"], stability["low"], stability["high"], None, stability["reason"])
+        rows.append(Row(values, about={}))
     return Table("agreement", "Agreement", (Column("measure"), *AGREEMENT_COLUMNS), tuple(rows))
 
 
@@ -87,7 +97,7 @@ def agreement_parts_table(document: Document) -> Table:
             (part.get("verdict_stability") or {}).get("flips"),
             part["n_tasks"],
             part["n_judgments"],
-        ))
+        ), about=_side(part) | {"relation": part.get("relation")})
         for part in document.get("agreement", [])
     ]  # fmt: skip
     columns = (
@@ -104,6 +114,10 @@ def agreement_parts_table(document: Document) -> Table:
     return Table("agreement-parts", "Agreement per relation and per LM and setting", columns, tuple(rows), notes)
 
 
+def _side(part: Mapping[str, Any]) -> dict[str, str | None]:
+    return {"model": part.get("model"), "setting": part.get("setting")}
+
+
 def _side_of(part: Mapping[str, Any]) -> str:
     return f"{name_of(part['model'])} · {name_of(part['setting'])}"
 
@@ -112,7 +126,10 @@ def _side_of(part: Mapping[str, Any]) -> str:
 
 
 def annotator_table(document: Document) -> Table:
-    rows = [Row(tuple(_annotator_values(annotator))) for annotator in document["annotators"]]
+    rows = [
+        Row(tuple(_annotator_values(annotator)), about={"annotator": annotator["annotator"]})
+        for annotator in document["annotators"]
+    ]
     columns = (
         Column("annotator"),
         Column("judgments", Kind.COUNT),
@@ -152,7 +169,10 @@ def pair_table(document: Document) -> Table:
     rows: list[Row] = []
     if document["annotator_pairs"] and len(codes) <= MOST_ANNOTATORS_IN_MATRIX:
         agreement = {frozenset((pair["a"], pair["b"])): pair["agreement"] for pair in document["annotator_pairs"]}
-        rows = [Row((code, *(agreement.get(frozenset((code, other))) for other in codes))) for code in codes]
+        rows = [
+            Row((code, *(agreement.get(frozenset((code, other))) for other in codes)), about={"annotator": code})
+            for code in codes
+        ]
     notes = ("Share of alike labels on the statements that both judged.",)
     return Table("annotator-pairs", "How often each two annotators agree", columns, tuple(rows), notes)
 
@@ -200,7 +220,7 @@ def sensitivity_table(document: Document) -> Table:
     """The averages of each LM and setting under every rule; the rank where it differs from the report's own."""
     rules = _rules(document)
     rows = [
-        Row((_side_of(total), *(_marked(total["macro_accuracy"], total["rank"], total["changes"]))))
+        Row((_side_of(total), *(_marked(total["macro_accuracy"], total["rank"], total["changes"]))), about=_side(total))
         for total in (document.get("sensitivity") or {}).get("totals", [])
     ]
     columns = (Column("LM and setting"), *(Column(rule["title"]) for rule in rules))
@@ -228,7 +248,9 @@ def _marked(values: Iterable[float | None], ranks: Iterable[int | None], changes
 def sensitive_comparison_table(document: Document) -> Table:
     rules = _rules(document)
     comparisons = (document.get("sensitivity") or {}).get("comparisons", [])
-    rows = [Row((_contrast(comparison), *_differences(comparison))) for comparison in comparisons]
+    rows = [
+        Row((_contrast(comparison), *_differences(comparison)), about=_common(comparison)) for comparison in comparisons
+    ]
     columns = (Column("comparison"), *(Column(rule["title"]) for rule in rules))
     notes = (
         "Difference in percentage points, first minus second. ± the sign is another one. ! p after Holm is on the "
@@ -254,7 +276,10 @@ def _differences(comparison: Mapping[str, Any]) -> Iterable[str]:
 def plan_table(document: Document) -> Table:
     plans = document.get("planner") or {}
     rows = [
-        Row((_side_of(total), total["half_width"], total["target"], total["statements"], total["judgments"]))
+        Row(
+            (_side_of(total), total["half_width"], total["target"], total["statements"], total["judgments"]),
+            about=_side(total),
+        )
         for total in plans.get("totals", [])
     ]
     columns = (
