@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
-import sys
 from uuid import uuid4
 
 import pytest
@@ -18,6 +15,7 @@ from annotation.services.judgments import Answer, submit_judgment
 from tests.annotation.test_exclusion import assert_counters_are_the_judgments
 from tests.annotation.test_races import at_once
 from tests.factories import make_annotators, make_round
+from tests.postgres import on_postgresql, run_on_postgresql
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(120)]
 
@@ -78,16 +76,8 @@ def test_the_same_decision_twice_at_once_is_one():
     assert annotator.judgments.filter(is_counted=True).count() == 6
 
 
-@pytest.mark.postgres
-@pytest.mark.skipif("KGHARVEST_TEST_POSTGRES" not in os.environ, reason="KGHARVEST_TEST_POSTGRES names no server")
+@on_postgresql
 def test_all_of_this_holds_on_postgresql():
-    environment = {**os.environ, "DATABASE_URL": os.environ["KGHARVEST_TEST_POSTGRES"], "DEBUG": "1"}
-
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-m", "not postgres"],
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    run = run_on_postgresql(__file__)
 
     assert run.returncode == 0, run.stdout

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import random
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +25,7 @@ from annotation.services.rounds import close_round
 from annotation.services.skipping import skip_task
 from kgharvest.errors import DomainError
 from tests.factories import judge, make_annotators, make_round, make_user
+from tests.postgres import on_postgresql, run_on_postgresql
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(120)]
 
@@ -280,16 +278,8 @@ def test_every_task_ends_with_exactly_k_judgments_of_k_people():
 # -- PostgreSQL --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.postgres
-@pytest.mark.skipif("KGHARVEST_TEST_POSTGRES" not in os.environ, reason="KGHARVEST_TEST_POSTGRES names no server")
+@on_postgresql
 def test_all_of_this_holds_on_postgresql():
-    environment = {**os.environ, "DATABASE_URL": os.environ["KGHARVEST_TEST_POSTGRES"], "DEBUG": "1"}
-
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-m", "not postgres"],
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    run = run_on_postgresql(__file__)
 
     assert run.returncode == 0, run.stdout

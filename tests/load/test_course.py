@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 from django.conf import settings
 from django.db import connection
@@ -13,6 +9,7 @@ from django.db import connection
 from tests.factories import make_round
 from tests.load.course import check_course, run_course
 from tests.load.web_server import WebServer, url_of
+from tests.postgres import on_postgresql, run_on_postgresql
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(280)]
 
@@ -27,16 +24,8 @@ def test_exactly_k_judgments_through_a_server_that_is_killed():
     check_course(round, course)
 
 
-@pytest.mark.postgres
-@pytest.mark.skipif("KGHARVEST_TEST_POSTGRES" not in os.environ, reason="KGHARVEST_TEST_POSTGRES names no server")
+@on_postgresql
 def test_the_same_on_postgresql():
-    environment = {**os.environ, "DATABASE_URL": os.environ["KGHARVEST_TEST_POSTGRES"], "DEBUG": "1"}
-
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-m", "not postgres"],
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    run = run_on_postgresql(__file__)
 
     assert run.returncode == 0, run.stdout
