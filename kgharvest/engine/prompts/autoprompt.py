@@ -59,12 +59,16 @@ class AutoPromptParams:
 
 @dataclass(frozen=True)
 class TriggerTask:
-    """What a trigger is to be good at. allowed: bool (V,), the tokens that it may hold. Raises EngineError."""
+    """What a trigger is to be good at. allowed: bool (V,), the tokens that it may hold. Raises EngineError.
+
+    rivals: prompts that the one with triggers has to beat on dev, such as those that people wrote.
+    """
 
     objective: Objective
     train: Sequence[Example]
     dev: Sequence[Example]
     allowed: NDArray[np.bool_]
+    rivals: Sequence[EncodedPrompt] = ()
 
     def __post_init__(self) -> None:
         if not self.train or not self.dev:
@@ -73,9 +77,13 @@ class TriggerTask:
 
 @dataclass(frozen=True)
 class FoundTrigger:
-    """dev_score: mean, in nats. history: the best one so far, at the start and after each iteration; minus infinity
-    while the trigger holds masks. n_forwards, n_gradients: sequences that the LM read without and with gradients."""
+    """prompt: the best on dev, holding `trigger` or, where that is empty, a rival. dev_score: its mean, in nats.
 
+    history: the best score of a trigger so far, at the start and after each iteration; minus infinity while it holds
+    masks. n_forwards, n_gradients: sequences that the LM read without and with gradients.
+    """
+
+    prompt: EncodedPrompt
     trigger: TokenIds
     dev_score: float
     history: tuple[float, ...] = ()
@@ -91,7 +99,8 @@ def search_trigger(
     params: AutoPromptParams,
     on_progress: OnProgress = ignore,
 ) -> FoundTrigger:
-    """Return the trigger with the largest mean score on the dev examples among all that were current, `start` included.
+    """Return what has the largest mean score on the dev examples: of all triggers that were current, `start` included,
+    and of the task's rivals.
 
     Each iteration ranks the replacements of one token, whichever it is, by a first-order estimate of what they gain
     (HotFlip; Shin et al., Eq. 2), tries the best ones on other examples, and goes on with the best if it is better
@@ -103,7 +112,7 @@ def search_trigger(
         raise EngineError(
             f"{params.iterations} iterations cannot fill {current.count(lm.mask_id)} triggers; allow more iterations."
         )
-    best = FoundTrigger(current, run.dev_score(current))
+    best = run.found(current)
     history = [best.dev_score]
     since = 0
     while len(history) <= params.iterations and since < params.patience:
@@ -111,10 +120,11 @@ def search_trigger(
         following = run.step(current)
         since += 1
         if following != current:
-            current, dev_score = following, run.dev_score(following)
-            if dev_score > best.dev_score:
-                best, since = FoundTrigger(current, dev_score), 0
+            current, found = following, run.found(following)
+            if found.dev_score > best.dev_score:
+                best, since = found, 0
         history.append(best.dev_score)
+    best = max([*run.rivals(), best], key=lambda one: one.dev_score)
     return replace(best, history=tuple(history), n_forwards=run.n_forwards, n_gradients=run.n_gradients)
 
 
@@ -128,17 +138,24 @@ class _Run:
         self._allowed = torch.from_numpy(task.allowed).to(lm.device)  # (V,)
         self.n_forwards = self.n_gradients = 0
 
-    def dev_score(self, trigger: TokenIds) -> float:
-        """Return the mean score on the dev examples, in nats; minus infinity for a trigger that holds masks."""
+    def rivals(self) -> list[FoundTrigger]:
+        if not self._task.rivals:
+            return []
+        dev_scores = self._mean_scores(self._task.rivals, self._task.dev).tolist()
+        return [FoundTrigger(prompt, (), score) for prompt, score in zip(self._task.rivals, dev_scores, strict=True)]
+
+    def found(self, trigger: TokenIds) -> FoundTrigger:
+        prompt = self._template.filled(trigger)
         if self._lm.mask_id in trigger:
-            return -float("inf")
-        return float(self._mean_scores([trigger], self._task.dev)[0])
+            return FoundTrigger(prompt, trigger, -float("inf"))
+        return FoundTrigger(prompt, trigger, float(self._mean_scores([prompt], self._task.dev)[0]))
 
     def step(self, current: TokenIds) -> TokenIds:
         """Return what to go on with: `current`, unless it holds masks, or the best candidate."""
         candidates = self._candidates(current)
         contenders = candidates if self._lm.mask_id in current else [current, *candidates]
-        return contenders[int(self._mean_scores(contenders, self._batch()).argmax())]
+        prompts = [self._template.filled(trigger) for trigger in contenders]
+        return contenders[int(self._mean_scores(prompts, self._batch()).argmax())]
 
     def _candidates(self, current: TokenIds) -> list[TokenIds]:
         """Return `current` with one token replaced, in the ways that promise most on a batch."""
@@ -171,9 +188,8 @@ class _Run:
         self.n_gradients += len(batch)
         return torch.autograd.grad(score, vectors)[0]
 
-    def _mean_scores(self, triggers: Sequence[TokenIds], examples: Sequence[Example]) -> torch.Tensor:
-        """Return (C,): the mean score of each trigger, all of them in the same forwards."""
-        prompts = [self._template.filled(trigger) for trigger in triggers]
+    def _mean_scores(self, prompts: Sequence[EncodedPrompt], examples: Sequence[Example]) -> torch.Tensor:
+        """Return (C,): the mean score of each prompt, all of them in the same forwards."""
         self.n_forwards += len(prompts) * len(examples)
         return scores(self._lm, self._task.objective, prompts, examples, lambda: None).mean(dim=1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -93,6 +94,7 @@ def test_candidates_tried_together_score_as_alone(known, task):
 def test_the_dev_score_never_falls_and_is_that_of_the_trigger(known, task, found):
     assert list(found.history) == sorted(found.history)
     prompt = template(known.lm).filled(found.trigger)
+    assert found.prompt == prompt
     assert scores(known.lm, task.objective, [prompt], task.dev, quiet).mean().item() == pytest.approx(
         found.dev_score, abs=1e-4
     )
@@ -119,6 +121,21 @@ def test_a_good_start_is_kept_unless_something_is_better(known, task, found):
     kept = search_trigger(known.lm, template(known.lm), found.trigger, task, none)
 
     assert kept.dev_score >= found.dev_score
+
+
+def test_a_prompt_in_words_is_kept_unless_a_trigger_beats_it(known, task):
+    lm, masks = known.lm, (known.lm.mask_id,) * 4
+    few = AutoPromptParams(iterations=4, n_candidates=2, batch_size=4)
+    alone = search_trigger(lm, template(lm), masks, task, few)
+    rivals = [*known.prompts, alone.prompt]
+    dev_scores = scores(lm, task.objective, rivals, task.dev, quiet).mean(dim=1)
+
+    best = search_trigger(lm, template(lm), masks, replace(task, rivals=rivals), few)
+
+    assert best.dev_score == pytest.approx(dev_scores.max().item(), abs=1e-4)
+    assert best.prompt == rivals[int(dev_scores.argmax())]
+    assert best.trigger == ()
+    assert best.history == alone.history
 
 
 def test_the_trigger_beats_masks_and_as_many_random_triggers(known, task, found):
