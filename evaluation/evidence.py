@@ -69,8 +69,9 @@ class Pattern(NamedTuple):
 
 @dataclass(frozen=True)
 class Evidence:
-    """verdict: (T,) as stored, by place in VERDICTS. cells: in the order of the report. annotators: codes, sorted.
+    """verdict: (T,) as stored, by place in VERDICTS. adjudicated: (T,) an expert's, INCOMPLETE where there is none.
 
+    cells: in the order of the report. annotators: codes, sorted.
     quorum: how many judgments a verdict needs at least. gold: judgments of gold statements, whose numbers go on after
     those of the others; gold_truth: (number of gold statements,) TRUE or FALSE. demonstrators: LMs of the round whose
     quality says nothing about others.
@@ -83,6 +84,7 @@ class Evidence:
     quorum: int
     has_thirds: bool
     verdict: Codes
+    adjudicated: Codes
     judgments: Judgments
     cells: Sequence[CellKey]
     strata: Sequence[StratumKey]
@@ -99,6 +101,10 @@ class Evidence:
     @cached_property
     def is_complete(self) -> NDArray[np.bool_]:
         return self.verdict != INCOMPLETE
+
+    @cached_property
+    def n_adjudicated(self) -> int:
+        return int(np.count_nonzero(self.is_complete & (self.adjudicated != INCOMPLETE)))
 
     @cached_property
     def counts(self) -> Codes:

@@ -43,5 +43,10 @@ def by_model(labels: Floats, n_judgments: Codes) -> Codes:
     return _decided((labels[:, TRUE] > 0.5) & is_judged, (labels[:, FALSE] > 0.5) & is_judged)
 
 
+def adjudicated(verdict: Codes, by_expert: Codes) -> Codes:
+    """Return an expert's verdict (T,) where there is one, not INCOMPLETE, and the crowd's elsewhere."""
+    return np.where(by_expert == INCOMPLETE, verdict, by_expert)
+
+
 def where_complete(verdict: Codes, is_complete: np.ndarray) -> Codes:
     return np.where(is_complete, verdict, INCOMPLETE)

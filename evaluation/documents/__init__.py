@@ -60,6 +60,7 @@ def build_document(evidence: Evidence) -> dict[str, Any]:
         "n_tasks": evidence.n_tasks,
         "n_complete": int(evidence.is_complete.sum()),
         "n_judgments": len(evidence.judgments.task),
+        "n_adjudicated": evidence.n_adjudicated,
         **whole_agreement(evidence),
         "agreement": list(parts_of_agreement(evidence)),
         "cells": [cell_entry(cell) for cell in cells],

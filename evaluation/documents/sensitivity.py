@@ -11,7 +11,7 @@ from evaluation.comparisons import SIGNIFICANT, compare_accuracies
 from evaluation.documents.annotators import FittedModel
 from evaluation.documents.rates import accuracies_of
 from evaluation.evidence import LABELS, VERDICTS, Codes, Evidence, Floats
-from evaluation.verdict_rules import majority, unanimous, unjudgeable_as_false, where_complete
+from evaluation.verdict_rules import adjudicated, majority, unanimous, unjudgeable_as_false, where_complete
 
 MOST_LEFT_OUT = 20
 
@@ -50,6 +50,9 @@ def _rules(evidence: Evidence, models: Sequence[FittedModel]) -> Iterator[Applie
     yield Applied("unjudgeable_as_false", None, "Unjudgeable as False", where_complete(moved, is_complete))
     [dawid_skene] = [model for model in models if model.name == "dawid_skene"]
     yield Applied("dawid_skene", None, "Dawid-Skene", dawid_skene.verdict, dawid_skene.reason)
+    if evidence.n_adjudicated:
+        verdict = where_complete(adjudicated(evidence.verdict, evidence.adjudicated), is_complete)
+        yield Applied("adjudicated", None, "Adjudicated", verdict)
     yield from _without_each_annotator(evidence)
 
 

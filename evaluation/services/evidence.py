@@ -11,7 +11,7 @@ import numpy as np
 from django.db.models import Exists, OuterRef, QuerySet
 from numpy.typing import NDArray
 
-from annotation.models import Annotator, Draw, Judgment, Round, Stratum
+from annotation.models import Adjudication, Annotator, Draw, Judgment, Round, Stratum
 from annotation.verdicts import IMPORTED_QUORUM
 from evaluation.evidence import (
     INCOMPLETE,
@@ -52,6 +52,7 @@ def gather_evidence(round: Round) -> Evidence:
         quorum=IMPORTED_QUORUM if round.source == Round.Source.IMPORTED else 1,
         has_thirds=round.third_only_if_split,
         verdict=verdict,
+        adjudicated=_adjudicated(round, tasks),
         judgments=judgments,
         cells=list(cells),
         strata=strata,
@@ -126,6 +127,19 @@ def _those_who_judged(
     gold = Judgments(*(column[place[gold.annotator] >= 0] for column in gold))
     renumbered = (each._replace(annotator=place[each.annotator]) for each in (judgments, gold))
     return *renumbered, [codes[number] for number in present]
+
+
+def _adjudicated(round: Round, task_ids: Codes) -> Codes:
+    """Return the verdict (T,) of the last expert who spoke on each statement, INCOMPLETE where none did."""
+    words = Adjudication.objects.current().filter(task__round=round, task__is_gold=False)
+    tasks, verdicts = _columns(words.order_by(), task_id=_whole, label=_verdicts_of_experts)
+    adjudicated = np.full(len(task_ids), INCOMPLETE)
+    adjudicated[_places(tasks, task_ids)] = verdicts
+    return adjudicated
+
+
+def _verdicts_of_experts(labels: Sequence[str]) -> Codes:
+    return _verdicts([Adjudication.VERDICTS[label] for label in labels])
 
 
 # -- cells and draws ---------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.evidence import CellKey, Draws, Evidence, Judgments, StratumKey
+from evaluation.evidence import INCOMPLETE, CellKey, Draws, Evidence, Judgments, StratumKey
 
 # What three annotators said, by turns, for each verdict: accepted, rejected, undecided, incomplete.
 LABELS = {0: [(0, 0, 0), (0, 0, 1), (0, 0, 2)], 1: [(1, 1, 1), (1, 0, 1)], 2: [(0, 1, 2)], 3: [(0,)]}
@@ -31,6 +31,7 @@ def make_evidence(
         "quorum": 1,
         "has_thirds": False,
         "verdict": verdict,
+        "adjudicated": np.full(len(verdict), INCOMPLETE),
         "judgments": Judgments(
             task,
             np.array([number for n in n_said for number in range(n)], dtype=np.int64),

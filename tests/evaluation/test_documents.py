@@ -170,6 +170,22 @@ def test_every_rule_decides_by_itself():
     assert counts["Without c"] == (2, 1, 2)  # TT, TT, TU, FF, TF
 
 
+def test_an_experts_word_replaces_the_crowds_verdict_in_a_rule_of_its_own():
+    evidence = replace(
+        evidence_of("TTT", "TTF", "TFU", "..."),
+        adjudicated=np.array([INCOMPLETE, REJECTED, ACCEPTED, ACCEPTED]),  # the last has no verdict to replace
+    )
+
+    document = build_document(evidence)
+
+    rule = one(document["sensitivity"]["rules"], rule="adjudicated")
+    assert (rule["accepted"], rule["rejected"], rule["undecided"]) == (2, 1, 0)
+    assert document["n_adjudicated"] == 2
+    assert document["cells"][0]["accepted"] == 2  # the crowd's own verdicts stay the report's
+    rules = build_document(evidence_of("TTT"))["sensitivity"]["rules"]
+    assert all(rule["rule"] != "adjudicated" for rule in rules)
+
+
 def test_rules_that_turn_a_comparison_around_are_marked():
     # By majority human is ahead, by unanimity multi: in each of two relations.
     said = ["TTF", "TTF", "FFF", "TTT", "FFF", "FFF"] * 2

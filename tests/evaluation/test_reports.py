@@ -8,6 +8,7 @@ import pytest
 from django.utils import timezone
 
 from annotation.models import Judgment
+from annotation.services.adjudication import adjudicate
 from annotation.services.rounds import open_round
 from evaluation.reports.writers import FORMATS
 from evaluation.services import reports
@@ -61,6 +62,20 @@ def test_the_shape_is_the_documented_one():
     assert document["totals"][0].keys() >= cell_keys | {
         "model", "setting", "macro_accuracy", "macro_rejection", "n_relations"
     }  # fmt: skip
+
+
+def test_the_last_experts_word_enters_the_adjudicated_rule_alone(researcher):
+    round = make_round(2)
+    judge_all(round, [T, T], [F, T], [U, T])
+    for label in (F, T):
+        adjudicate(round.tasks.first(), label, uuid4(), by=researcher)
+
+    document = document_of(round)
+
+    assert verdicts(document["cells"][0]) == (1, 0, 1, 0)
+    [rule] = [rule for rule in document["sensitivity"]["rules"] if rule["rule"] == "adjudicated"]
+    assert (rule["accepted"], rule["rejected"], rule["undecided"]) == (2, 0, 0)
+    assert document["n_adjudicated"] == 1
 
 
 def test_a_cell_rests_on_its_own_draws_only():

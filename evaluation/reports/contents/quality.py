@@ -226,9 +226,15 @@ def sensitivity_table(document: Document) -> Table:
     columns = (Column("LM and setting"), *(Column(rule["title"]) for rule in rules))
     notes = (
         "Accuracy, mean over relations. In brackets: the place among these rows, where it is another one.",
+        *_adjudicated(document),
         *_left_out(document),
     )
     return Table("sensitivity", "Accuracy under other rules", columns, tuple(rows), notes)
+
+
+def _adjudicated(document: Document) -> Iterable[str]:
+    if n := document.get("n_adjudicated"):
+        yield f"Adjudicated: the verdict is an expert's on {n:,} of {document['n_complete']:,} statements."
 
 
 def _left_out(document: Document) -> Iterable[str]:
