@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from annotation.models import LONGEST_COMMENT, Label
 from kgharvest.errors import BadEntry
-from kgharvest.services.reading import fault_of_entities
+from kgharvest.services.reading import fault_of_entities, parsed_json
 
 REQUIRED = ("relation", "entities", "annotator", "label")
 LABELS = {label.casefold(): label for label in Label.values} | {
@@ -107,7 +107,7 @@ def _optional_name(longest: int) -> Callable[[str], str]:
 
 def _entities(text: str) -> tuple[str, ...]:
     try:
-        entities = json.loads(text)
+        entities = parsed_json(text)
     except json.JSONDecodeError:
         raise BadValue(f'is {text!r:.60}, not a JSON list such as ["dog", "swim"]') from None
     arity = len(entities) if isinstance(entities, list) and 2 <= len(entities) <= MOST_ENTITIES else 2

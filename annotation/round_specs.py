@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime
@@ -259,7 +260,7 @@ def _parse_cell(document: Any, path: str) -> CellSpec:
 
 def _check(document: Any, path: str, rules: Mapping[str, Rule], required: set[str]) -> None:
     if not isinstance(document, dict):
-        raise BadRoundSpec(f"{path or 'The description'} must be a JSON object, not {document!r:.40}.")
+        raise BadRoundSpec(f"{path or 'The description'} must be a JSON object, not {reprlib.repr(document)}.")
     prefix = f"{path}." if path else ""
     if unknown := sorted(map(str, document.keys() - rules.keys())):
         raise BadRoundSpec(f"{prefix}{unknown[0]} is unknown; use {', '.join(sorted(rules))}.")
@@ -267,7 +268,7 @@ def _check(document: Any, path: str, rules: Mapping[str, Rule], required: set[st
         raise BadRoundSpec(f"{prefix}{missing[0]} is missing; see open_round --help for an example.")
     for key, value in document.items():
         if not rules[key].accepts(value):
-            raise BadRoundSpec(f"{prefix}{key} is {value!r:.40}; give {rules[key].wanted}.")
+            raise BadRoundSpec(f"{prefix}{key} is {reprlib.repr(value)}; give {rules[key].wanted}.")
 
 
 def _check_together(spec: RoundSpec) -> None:

@@ -14,6 +14,7 @@ from annotation.models import Layout, Round
 from annotation.planning import ASSUMED_ACCURACY
 from annotation.round_specs import RoundSpec
 from kgharvest.models import HarvestJob
+from kgharvest.services.reading import parsed_json
 
 SHOWN_JOBS = 500
 SAME = (
@@ -246,7 +247,7 @@ class DescriptionForm(forms.Form):
 
     def clean_description(self) -> Any:
         try:
-            return json.loads(self.cleaned_data["description"])
+            return parsed_json(self.cleaned_data["description"])
         except json.JSONDecodeError as error:
             raise forms.ValidationError(
                 f"Line {error.lineno}, column {error.colno}: this is no JSON ({error.msg})."

@@ -10,23 +10,22 @@ from typing import NamedTuple
 from uuid import UUID, uuid4
 
 from django.db import transaction
-from django.db.models import Count, F, OuterRef, Subquery
-from django.db.models.functions import Coalesce, NullIf
 from django.utils import timezone
 
 from annotation.judgment_files import JudgmentRow, read_judgments
-from annotation.models import Annotator, Draw, Judgment, JudgmentTask, Label, Round, Stratum, Study
+from annotation.models import Annotator, Draw, Judgment, JudgmentTask, Round, Stratum, Study
 from annotation.round_specs import NAME
 from annotation.services.events import record_event
+from annotation.services.imported_relations import meant_relation
+from annotation.services.recounting import count_draws, leave_out_the_excluded, recount
 from annotation.services.rounds import find_round, find_study
 from annotation.statements import freeze_statement
-from annotation.verdicts import IMPORTED_QUORUM, majority
 from kgharvest.errors import BadEntry, DomainError, ImportRefused, NotFound
 from kgharvest.models import KnowledgeTuple, LanguageModel, Relation, tuple_key
 from kgharvest.services.bulk import ROWS_AT_ONCE, insert_rows
 from kgharvest.services.language_models import name_language_model
 from kgharvest.services.reading import read_lines
-from kgharvest.services.relations import own_set, resolve_relation
+from kgharvest.services.relations import own_set, relations_of_set
 
 DUPLICATES = ("error", "first", "last")
 
@@ -51,24 +50,33 @@ class Claim(NamedTuple):
 
 
 def import_judgments(
-    path: Path, round_name: str, *, create: bool = False, study: str = "Default", duplicates: str = "error", by=None
+    path: Path,
+    round_name: str,
+    *,
+    create: bool = False,
+    study: str = "Default",
+    set_name: str | None = None,
+    duplicates: str = "error",
+    by=None,
 ) -> Imported:
     """Add the judgments of a CSV file (judgment_files) to a round for imports.
 
     create: make the round, relations, tuples and tasks that are missing; otherwise they are faults. study: of a round
-    that is made; its members see it. duplicates: what a second judgment of one annotator on one tuple means: an
-    "error", or that the "first" or the "last" counts; the same label for another cell is no repeat but one judgment
-    that counts for both. A task's k becomes the number of judgments it has. Raises ImportRefused with all faults,
-    NotFound, NotForImports; then nothing is stored.
+    that is made; its members see it. set_name: the set that is meant where several have a relation. duplicates: what a
+    second judgment of one annotator on one tuple means: an "error", or that the "first" or the "last" counts; the same
+    label for another cell is no repeat but one judgment that counts for both. A task's k becomes the number of
+    judgments it has. Raises ImportRefused with all faults, NotFound, NotForImports; then nothing is stored.
     """
     rows = _read(path)
+    if set_name is not None:
+        relations_of_set(set_name)  # raises if there is none
     with transaction.atomic():
-        work = _Import(_round(round_name, study if create else None, by), create, duplicates)
+        work = _Import(_round(round_name, study if create else None, by), create, set_name, duplicates)
         n_judgments = work.store(rows)
         if work.faults:
             raise ImportRefused(path.name, work.faults)
         if n_judgments:
-            _leave_out_the_excluded(work.round)
+            leave_out_the_excluded(work.round)
             recount(work.round)
             record_event(work.round, "imported", by=by, n_judgments=n_judgments, file=path.name)
         return Imported(work.round, n_judgments, work.n_repeats)
@@ -121,9 +129,10 @@ def _create_round(name: str, study: str, by) -> Round:
 class _Import:
     """One file on its way into a round. Each step looks at all rows and notes all faults before the next begins."""
 
-    def __init__(self, round: Round, create: bool, duplicates: str):
+    def __init__(self, round: Round, create: bool, set_name: str | None, duplicates: str):
         self.round = round
         self.create = create
+        self.set_name = set_name
         self.duplicates = duplicates
         self.faults: list[BadEntry] = []
         self.n_repeats = 0
@@ -157,7 +166,7 @@ class _Import:
 
     def _relation(self, row: JudgmentRow) -> Relation | None:
         try:
-            return resolve_relation(row.relation)
+            return meant_relation(row.relation, self.round, self.set_name)
         except NotFound as refusal:
             if self.create and NAME.fullmatch(row.relation):
                 return self._create_relation(row)
@@ -191,7 +200,7 @@ class _Import:
             tasks = self._existing_tasks(relations)
         elif missing:
             for row in reversed(missing.values()):
-                self._fault(row, f"{list(row.entities)} is not in the round; import with --create to put it there")
+                self._fault(row, f"{_in_words(row.entities)} is not in the round; import with --create to put it there")
             return []
         return [tasks[claim] for claim in claims]
 
@@ -245,7 +254,7 @@ class _Import:
         self.n_repeats += 1
         if self.duplicates == "error":
             where = f"in line {earlier.line}" if earlier else "in this round"
-            judged = f"{row.annotator} judged {list(row.entities)} already {where}"
+            judged = f"{row.annotator} judged {_in_words(row.entities)} already {where}"
             self._fault(row, f"{judged}; import with --duplicates first or last")
 
     def _store_judgments(
@@ -289,9 +298,9 @@ class _Import:
             if stratum is not None and stratum.pk not in drawn[task]:
                 draws[stratum.pk, task] = None
                 if stratum.job_id:
-                    self._fault(row, f"{list(row.entities)} was not drawn for {stratum.job}; leave the cell out")
+                    self._fault(row, f"{_in_words(row.entities)} was not drawn for {stratum.job}; leave the cell out")
         insert_rows(Draw, ("stratum", "task"), draws)
-        _count_draws(self.round)
+        count_draws(self.round)
 
     def _stratum(self, row: JudgmentRow, relation: Relation) -> Stratum | None:
         language_model = self._language_model(row)
@@ -315,6 +324,10 @@ class _Import:
         if language_model is None:
             self._fault(row, f"there is no LM {row.model!r}; import with --create to note it")
         return language_model
+
+
+def _in_words(entities: Sequence[str]) -> str:
+    return f"({', '.join(entities)})"
 
 
 def _is_same_for_another_cell(earlier: JudgmentRow, row: JudgmentRow) -> bool:
@@ -350,43 +363,3 @@ def pseudonym(round: Round, annotator: str) -> str:
     """Return the code of somebody in a file: the same in every import, and nobody can tell from it who they are."""
     digest = hmac.new(round.join_token.encode(), annotator.encode(), "sha256")
     return f"i-{digest.hexdigest()[:12]}"
-
-
-# -- counting ----------------------------------------------------------------------------------------------------------
-
-
-def _count_draws(round: Round) -> None:
-    for stratum in round.strata.filter(job=None).annotate(n_draws=Count("draws")):
-        Stratum.objects.filter(pk=stratum.pk).update(sample_size=stratum.n_draws)
-
-
-def _leave_out_the_excluded(round: Round) -> None:
-    """What an excluded annotator said in this file counts once they are reinstated, like what they said before."""
-    excluded = round.annotators.filter(status=Annotator.Status.EXCLUDED)
-    of_excluded = Judgment.objects.counted().filter(annotator__in=excluded)
-    of_excluded.update(is_counted=False, is_excluded=True)
-
-
-def recount(round: Round) -> None:
-    """Set all counters and verdicts of an imported round from its judgments; a task's k is how many it has."""
-    counted = {label: Coalesce(Subquery(_n_counted(OuterRef("pk"), label=label)), 0) for label in Label.values}
-    total = Coalesce(Subquery(_n_counted(OuterRef("pk"))), 0)
-    round.tasks.update(
-        verdict="",
-        n_judgments=total,
-        n_wanted=Coalesce(NullIf(total, 0), round.judgments_per_task),
-        **{f"n_{label}": n for label, n in counted.items()},
-    )
-    patterns = round.tasks.filter(n_judgments__gt=0).order_by().values_list("n_true", "n_false", "n_judgments")
-    for n_true, n_false, n in patterns.distinct():
-        alike = round.tasks.filter(n_true=n_true, n_false=n_false, n_judgments=n)
-        alike.update(verdict=majority(n_true, n_false, n, IMPORTED_QUORUM))
-    judged = Judgment.objects.current().filter(annotator=OuterRef("pk")).order_by().values("annotator")
-    n_judged = Subquery(judged.annotate(n=Count("pk")).values("n"))
-    round.annotators.update(n_judged=Coalesce(n_judged, F("n_judged")))
-
-
-def _n_counted(task: OuterRef, **fields: str):
-    """Return the subquery that counts a task's judgments."""
-    counted = Judgment.objects.counted().filter(task=task, **fields).order_by().values("task")
-    return counted.annotate(n=Count("pk")).values("n")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import json
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
@@ -17,6 +16,7 @@ from evaluation.metrics.novelty import Novelty, Wanted
 from evaluation.services.evidence import cells_with_strata
 from kgharvest.errors import DomainError
 from kgharvest.models import HarvestedTuple
+from kgharvest.services.reading import parsed_json
 
 ROWS_AT_ONCE = 10_000
 FORMATS = ".csv, .tsv or .jsonl"
@@ -108,7 +108,7 @@ def _json_lines(file: TextIO, name: str) -> Iterator[tuple[str, str]]:
         if not line.strip():
             continue
         try:
-            found = json.loads(line)
+            found = parsed_json(line)
             if isinstance(found, dict):
                 found = found["entities"] if "entities" in found else [found["head"], found["tail"]]
             head, tail = found[0], found[-1]

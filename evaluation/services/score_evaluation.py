@@ -15,6 +15,7 @@ from evaluation.metrics.intervals import macro_average
 from evaluation.metrics.precision_recall import average_precision, precision_recall_curve
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.errors import DomainError
+from kgharvest.services.reading import parsed_json
 from kgharvest.services.relations import resolve_relation
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def facts_of_file(path: Path) -> list[ScoredRelation]:
 
 def _fact(line: str, where: str) -> tuple[str, Entities]:
     try:
-        fact = json.loads(line)
+        fact = parsed_json(line)
         relation, entities = fact["relation"], tuple(fact["entities"])
     except (ValueError, TypeError, KeyError):
         raise BadFacts(f'{where}: write one {{"relation": "...", "entities": ["...", "..."]}} a line.') from None

@@ -193,7 +193,12 @@ def test_a_draft_is_edited_as_json(researcher_client, draft, harvest):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"), [("{", "Line 1, column 2: this is no JSON"), ("{}", "cells is missing; see open_round --help")]
+    ("text", "message"),
+    [
+        ("{", "Line 1, column 2: this is no JSON"),
+        ("[" * 100_000, "this is no JSON (Nested too deeply)"),
+        ("{}", "cells is missing; see open_round --help"),
+    ],
 )
 def test_a_description_that_is_none_is_explained(researcher_client, draft, text, message):
     assert message in researcher_client.post("/rounds/pilot/edit/?json", {"description": text}).text

@@ -13,7 +13,7 @@ from annotation.services.rounds import open_round
 from evaluation.services.reports import create_report
 from kgharvest.errors import ImportRefused, NotFound
 from kgharvest.models import KnowledgeTuple, LanguageModel, Relation
-from tests.factories import make_harvest, make_language_model, make_relation, make_round
+from tests.factories import make_harvest, make_language_model, make_relation, make_relation_set, make_round
 
 HEADING = "relation,entities,annotator,label"
 DOG, CAT = '"[""dog"", ""swim""]"', '"[""cat"", ""climb""]"'
@@ -70,6 +70,7 @@ def test_optional_columns():
         (f"can,{DOG},,True", "line 2, annotator", "1 to 200 characters"),
         (f"can,{DOG},a\x00b,True", "line 2, annotator", "has a NUL"),
         ("can,dog,ann,True", "line 2, entities", "not a JSON list"),
+        (f"can,{'[' * 100_000},ann,True", "line 2, entities", "not a JSON list"),
         ('can,"[""dog""]",ann,True', "line 2, entities", "has no list of 2 entities"),
         ('can,"[""dog"", 3]",ann,True', "line 2, entities", "empty or no text"),
     ],
@@ -180,13 +181,43 @@ def test_without_create_everything_missing_is_listed_and_nothing_stored(round, t
     with pytest.raises(ImportRefused) as refusal:
         import_judgments(csv_file(tmp_path, f"can,{DOG},a,True", f"can,{fish},a,True", f"can,{CAT},a,True"), "paper")
 
-    assert [entry.where for entry in refusal.value.entries] == ["line 3"]
-    assert "--create" in str(refusal.value)
+    [fault] = refusal.value.entries
+    assert fault == BadEntry("line 3", "(fish, sing) is not in the round; import with --create to put it there")
     assert not Judgment.objects.exists()
 
 
+def test_a_name_that_several_sets_have_is_refused_with_all_of_them(db, tmp_path):
+    for name in ("pets", "zoo"):
+        make_relation("can", relation_set=make_relation_set(name))
+
+    with pytest.raises(ImportRefused, match=r"line 2: is about 'can', .* write one of pets/can, zoo/can, or import"):
+        import_judgments(csv_file(tmp_path, f"can,{DOG},a,True"), "new", create=True)
+
+
+@pytest.mark.parametrize(("written", "set_name"), [("zoo/can", None), ("can", "zoo"), ("zoo/can", "pets")])
+def test_a_relation_is_named_with_its_set(db, tmp_path, written, set_name):
+    _, meant = (make_relation("can", relation_set=make_relation_set(name)) for name in ("pets", "zoo"))
+
+    done = import_judgments(csv_file(tmp_path, f"{written},{DOG},a,True"), "new", create=True, set_name=set_name)
+
+    assert done.round.tasks.get().knowledge_tuple.relation == meant
+
+
+def test_a_name_means_the_relation_that_the_round_is_about(round, tmp_path):
+    make_relation("can")
+
+    import_judgments(csv_file(tmp_path, f"can,{DOG},a,True"), "paper")
+
+    assert verdicts(round)["dog\x1fswim"] == "undecided"
+
+
+def test_a_set_that_is_not_there_is_named(round, tmp_path):
+    with pytest.raises(NotFound, match="'zoo'"):
+        import_judgments(csv_file(tmp_path, f"can,{DOG},a,True"), "paper", set_name="zoo")
+
+
 def test_a_failed_create_leaves_nothing(db, tmp_path):
-    with pytest.raises(ImportRefused, match=r"line 3: a judged \['dog', 'swim'\] already in line 2"):
+    with pytest.raises(ImportRefused, match=r"line 3: a judged \(dog, swim\) already in line 2"):
         import_judgments(csv_file(tmp_path, f"can,{DOG},a,True", f"can,{DOG},a,False"), "new", create=True)
 
     assert not any(model.objects.exists() for model in (Round, Relation, KnowledgeTuple))

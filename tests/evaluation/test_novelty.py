@@ -55,6 +55,7 @@ def test_triples_are_read_from_three_formats(tmp_path, name, text):
         ("kg.csv", b"a,b,c\na,b\n", "line 2: write head, relation and tail"),
         ("kg.jsonl", b'{"head": "a"}', "line 1: write"),
         ("kg.jsonl", b"[1, 2, 3]", "line 1: write"),
+        ("kg.jsonl", b"[" * 100_000, "line 1: write"),
         ("kg.tsv", b"\xff\xfe", "cannot be read"),
         ("kg.ttl", b"", "no file of triples"),
     ],

@@ -1,4 +1,4 @@
-"""`import_judgments FILE.csv --round NAME [--create] [--duplicates error/first/last]`"""
+"""`import_judgments FILE.csv --round NAME [--create] [--set NAME] [--duplicates error/first/last]`"""
 
 from pathlib import Path
 
@@ -20,12 +20,15 @@ class Command(DomainCommand):
         parser.add_argument(
             "--create", action="store_true", help="make what is missing: round, relations, tuples, tasks"
         )
+        parser.add_argument(
+            "--set", dest="set_name", metavar="NAME", help="the set that is meant where several have a relation"
+        )
         parser.add_argument("--study", default="Default", help="of a round that is made; its members see it")
         parser.add_argument(
             "--duplicates", choices=DUPLICATES, default="error", help="second judgments of an annotator on a tuple"
         )
 
-    def handle(self, *, file, round, create, study, duplicates, **options):
-        done = import_judgments(file, round, create=create, study=study, duplicates=duplicates)
+    def handle(self, *, file, round, create, set_name, study, duplicates, **options):
+        done = import_judgments(file, round, create=create, set_name=set_name, study=study, duplicates=duplicates)
         repeats = f", {done.n_repeats} repeats {REPEATS[duplicates]}" if done.n_repeats else ""
         self.stdout.write(f"round {done.round.pk}: {done.round.name}, {done.n_judgments} judgments added{repeats}")
