@@ -100,12 +100,13 @@ class _Written(io.RawIOBase):
 class FileFormat(NamedTuple):
     """How rows become the bytes of a file, and what browsers are told it is."""
 
+    name: str
     write: Callable[[Iterable[Row]], Iterator[bytes]]
     content_type: str
 
 
 FORMATS = {
-    "csv": FileFormat(as_csv, "text/csv; charset=utf-8"),
-    "jsonl": FileFormat(as_jsonl, "application/jsonl; charset=utf-8"),
-    "parquet": FileFormat(as_parquet, "application/vnd.apache.parquet"),
+    "csv": FileFormat("CSV", as_csv, "text/csv; charset=utf-8"),
+    "jsonl": FileFormat("JSONL", as_jsonl, "application/jsonl; charset=utf-8"),
+    "parquet": FileFormat("Parquet", as_parquet, "application/vnd.apache.parquet"),
 }

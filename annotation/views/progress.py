@@ -47,7 +47,7 @@ def round_detail(request: HttpRequest, name: str) -> HttpResponse:
         "can_manage": Round.objects.managed_by(request.user).filter(pk=round.pk).exists(),
         "can_adjudicate": Round.objects.adjudicated_by(request.user).filter(pk=round.pk).exists(),
         "join_url": request.build_absolute_uri(reverse("annotation:join", args=[round.join_token])),
-        "export_formats": list(FORMATS),
+        "export_formats": {key: one.name for key, one in FORMATS.items()},
     }
     return render(request, "annotation/round_detail.html", context)
 
