@@ -68,9 +68,14 @@ def _parser() -> MarkdownIt:
 
 def _embed(state) -> None:
     """Put headings below those of the page; let links open apart, so that the page with one's work stays."""
+    above: list[int] = []  # levels, as they were written, of the headings that a heading stands below
     for token in state.tokens:
+        if token.type == "heading_open":
+            written = int(token.tag[1])
+            above = [level for level in above if level < written]
+            above.append(written)
         if token.type in ("heading_open", "heading_close"):
-            token.tag = f"h{min(int(token.tag[1]) + HEADINGS_BELOW, 6)}"
+            token.tag = f"h{min(len(above) + HEADINGS_BELOW, 6)}"
         for inner in token.children or ():
             if inner.type == "link_open":
                 inner.attrs |= {"rel": "noopener noreferrer nofollow", "target": "_blank"}

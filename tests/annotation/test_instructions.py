@@ -1,5 +1,7 @@
 """What annotators are told, and that it cannot do anything else."""
 
+import re
+
 import pytest
 
 from annotation.instructions import escape, instructions_html, markdown_html, relation_guide
@@ -38,8 +40,14 @@ def test_links_open_apart_and_tell_nobody_where_from():
     assert 'href="https://example.org" rel="noopener noreferrer nofollow" target="_blank"' in html
 
 
-def test_headings_stand_below_those_of_the_page():
-    assert markdown_html("# One\n\n##### Five") == "<h3>One</h3>\n<h6>Five</h6>\n"
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [("1", "3"), ("2", "3"), ("1 2 3 4 5", "3 4 5 6 6"), ("1 5 5 2 1", "3 4 4 4 3"), ("3 1 2", "3 3 4")],
+)
+def test_headings_stand_below_those_of_the_page_and_skip_no_level(written, shown):
+    html = markdown_html("\n\n".join(f"{'#' * int(level)} Heading" for level in written.split()))
+
+    assert re.findall(r"<h(\d)>Heading</h\1>", html) == shown.split()
 
 
 def test_escaped_text_shows_as_it_is():
