@@ -19,6 +19,7 @@ from kgharvest.services.reading import read_json, read_text
 NAME = re.compile(r"[-\w]{1,100}", re.ASCII)
 RESERVED = {"new", "gold", "plan"}  # addresses of pages
 LARGEST_SEED = 2**63 - 1
+LARGEST_SMALL = 2**15 - 1
 LONGEST_INSTRUCTIONS = 20_000  # characters
 ALLOCATIONS = ("equal", "proportional")
 
@@ -39,6 +40,7 @@ EXAMPLE = """\
   "training_size": 5,                   statements with feedback before the first batch
   "max_per_annotator": 200,             statements that one annotator may judge; null: no limit
   "dominance_cap": 0.4,                 largest share of the judgments from one annotator; null: no limit
+  "limits": {"gold_accuracy": 0.7, "n_gold": 10, "median_seconds": 1.5, "longest_run": 40},   who crosses one pauses
   "closes_when": "date",                or "complete", or "manual"
   "closes_at": "2030-01-31T18:00+01:00",
   "seed": 0,
@@ -80,7 +82,7 @@ class CellSpec:
 
 @dataclass(frozen=True)
 class RoundSpec:
-    """The fields of a Round of the same names, with the cells to sample and the study by its name."""
+    """The fields of a Round of the same names, the cells to sample, the study by its name, the fields of Limits."""
 
     name: str
     cells: tuple[CellSpec, ...]
@@ -91,6 +93,7 @@ class RoundSpec:
     training_size: int = 0
     max_per_annotator: int | None = None
     dominance_cap: float | None = None
+    limits: Mapping[str, float | None] = field(default_factory=dict)
     closes_when: str = "manual"
     closes_at: str | None = None
     seed: int = 0
@@ -203,6 +206,13 @@ CELL_RULES = {
     "setting": text(500),
 }
 
+LIMITS_RULES = {
+    "gold_accuracy": or_null(number(0, 1)),
+    "n_gold": whole(1, LARGEST_SMALL),
+    "median_seconds": or_null(number(0, 24 * 3600)),
+    "longest_run": or_null(whole(2, LARGEST_SMALL)),
+}
+
 ROUND_RULES = {
     "name": Rule("a name of up to 100 letters, digits, - and _ that is none of new, gold, plan", _is_name),
     "cells": Rule('a list of at least one cell, such as [{"job": 3, "n": 50}]', _are_cells),
@@ -213,6 +223,7 @@ ROUND_RULES = {
     "training_size": whole(0, 20),
     "max_per_annotator": or_null(whole(1, 1_000_000_000)),
     "dominance_cap": or_null(number(0.01, 1)),
+    "limits": Rule('limits such as {"gold_accuracy": 0.7, "n_gold": 10}', lambda value: isinstance(value, dict)),
     "closes_when": one_of(Round.ClosesWhen.values),
     "closes_at": or_null(Rule('a date and time such as "2030-01-31T18:00+01:00"', _is_time)),
     "seed": whole(0, LARGEST_SEED),
@@ -242,6 +253,7 @@ def read_round_spec(path: Path) -> Any:
 def parse_round_spec(document: Any) -> RoundSpec:
     """Read the JSON shown in EXAMPLE. Raises BadRoundSpec, which names the first wrong key by its path."""
     _check(document, "", ROUND_RULES, {"name", "cells"})
+    _check(document.get("limits", {}), "limits", LIMITS_RULES, set())
     cells = tuple(_parse_cell(cell, f"cells[{place}]") for place, cell in enumerate(document["cells"]))
     spec = RoundSpec(**{**document, "cells": cells})
     _check_together(spec)

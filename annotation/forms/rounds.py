@@ -22,6 +22,7 @@ SAME = (
     "closes_when", "seed", "include_sensitive", "instructions", "takes_guests", "consent", "layout",
 )  # fmt: skip
 OF_CELLS = ("n", "cut", "strata", "allocation")
+OF_LIMITS = ("gold_accuracy", "n_gold", "median_seconds", "longest_run")
 
 
 class JobChoices(forms.ModelMultipleChoiceField):
@@ -30,7 +31,10 @@ class JobChoices(forms.ModelMultipleChoiceField):
 
 
 class RoundForm(forms.Form):
-    """A round on several harvests, sampled alike. GROUPS are folded; accuracy_percent is of the plan only."""
+    """A round on several harvests, sampled alike. GROUPS are folded; accuracy_percent is of the plan only.
+
+    study: the usual one of whoever fills it in.
+    """
 
     GROUPS = (
         ("Sample", ("cut", "strata", "allocation", "seed", "include_sensitive")),
@@ -38,6 +42,7 @@ class RoundForm(forms.Form):
         ("Known answers", ("gold_percent", "training_size")),
         ("Instructions", ("instructions", "consent")),
         ("People", ("study", "takes_guests", "max_per_annotator", "dominance_percent")),
+        ("Limits", ("gold_accuracy", "n_gold", "median_seconds", "longest_run")),
         ("Closing", ("closes_when", "closes_at")),
     )
 
@@ -144,6 +149,28 @@ class RoundForm(forms.Form):
         help_text="Of all judgments of the round. Empty is no limit.",
     )
 
+    gold_accuracy = forms.FloatField(
+        label="Least gold accuracy",
+        min_value=0,
+        max_value=1,
+        required=False,
+        help_text="A share such as 0.7. Whoever crosses a limit is paused until somebody has looked. Empty: no such "
+        "limit.",
+    )
+    n_gold = forms.IntegerField(
+        label="after so many gold statements", min_value=1, max_value=32767, required=False, initial=10
+    )
+    median_seconds = forms.FloatField(
+        label="Least median of seconds", min_value=0, required=False, help_text="Such as 1.5. Empty: no such limit."
+    )
+    longest_run = forms.IntegerField(
+        label="Most equal labels in a row",
+        min_value=2,
+        max_value=32767,
+        required=False,
+        help_text="Such as 40. Where nearly everything is true, long runs are honest. Empty: no such limit.",
+    )
+
     closes_when = forms.ChoiceField(
         label="Closes when", choices=Round.ClosesWhen.choices, required=False, initial=Round.ClosesWhen.MANUAL
     )
@@ -163,11 +190,20 @@ class RoundForm(forms.Form):
         help_text="For the widths of intervals below only; 50 gives the widest.",
     )
 
+    def __init__(self, *args, study: str = "", **kwargs):
+        super().__init__(*args, **kwargs)
+        self.fields["study"].initial = study
+
     def groups(self) -> Iterator[tuple[str, list[forms.BoundField], bool]]:
-        """Yield the folded groups: heading, fields, and whether one of them needs a look."""
+        """Yield the folded groups: heading, fields, and whether one of them is wrong or not as usual."""
         for heading, names in self.GROUPS:
             bound = [self[name] for name in names]
-            yield heading, bound, any(field.errors for field in bound)
+            yield heading, bound, any(field.errors or is_unusual(field) for field in bound)
+
+    def clean_instructions(self) -> str:
+        """Return "" for the usual instructions: they are what a round has that says nothing of its own."""
+        text = with_line_feeds(self.cleaned_data["instructions"])
+        return "" if text == DEFAULT_INSTRUCTIONS else text
 
     def clean_strata(self) -> int | list[int] | None:
         text = self.cleaned_data["strata"]
@@ -186,6 +222,9 @@ class RoundForm(forms.Form):
             document["gold_share"] = asked["gold_percent"] / 100
         if asked["dominance_percent"]:
             document["dominance_cap"] = asked["dominance_percent"] / 100
+        limits = {key: asked[key] for key in OF_LIMITS if asked[key] is not None}
+        if limits.keys() - {"n_gold"}:
+            document["limits"] = limits
         if asked["closes_at"]:
             document["closes_at"] = asked["closes_at"].isoformat()
         return document | {"cells": [{"n": None} | cell | {"job": job.pk} for job in asked["jobs"]]}
@@ -194,16 +233,29 @@ class RoundForm(forms.Form):
         return (self.cleaned_data["accuracy_percent"] or 100 * ASSUMED_ACCURACY) / 100
 
 
+def is_unusual(field: forms.BoundField) -> bool:
+    """Return whether the form shows something else than it does at first."""
+    value = field.value()
+    return field.field.has_changed(field.field.initial, with_line_feeds(value) if isinstance(value, str) else value)
+
+
+def with_line_feeds(text: str) -> str:
+    """Return text as it was before a browser sent it, which ends lines with CRLF."""
+    return text.replace("\r\n", "\n")
+
+
 def form_values(spec: RoundSpec) -> dict[str, Any] | None:
     """Return what RoundForm shows of a description, None if it says more than the form can."""
     samples = {(cell.n, cell.cut, cell.strata, cell.allocation) for cell in spec.cells}
-    if len(samples) > 1 or spec.relation_instructions or spec.source != Round.Source.PEOPLE:
+    if len(samples) > 1 or spec.source != Round.Source.PEOPLE:
         return None
     if not all(cell.job for cell in spec.cells):
         return None
     n, cut, strata, allocation = samples.pop()
     values = {key: getattr(spec, key) for key in SAME} | {"n": n, "cut": cut, "allocation": allocation}
     return values | {
+        **spec.limits,
+        "instructions": spec.instructions or DEFAULT_INSTRUCTIONS,
         "jobs": [cell.job for cell in spec.cells],
         "strata": strata if isinstance(strata, int) else ", ".join(map(str, strata or ())),
         "gold_percent": round(100 * spec.gold_share),

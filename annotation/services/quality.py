@@ -199,6 +199,14 @@ def set_limits(round: Round, by=None, **values: Any) -> Limits:
     return limits
 
 
+def limits_in_force(round: Round) -> dict[str, Any]:
+    """Return a round's limits as its description has them, {} for none."""
+    limits = Limits.objects.filter(round=round).first() or Limits()
+    values = {name: getattr(limits, name) for name in ("gold_accuracy", "median_seconds", "longest_run")}
+    found = {name: value for name, value in values.items() if value is not None}
+    return found and found | {"n_gold": limits.n_gold}
+
+
 def limits_in_words(limits: Limits) -> str:
     parts = [
         (limits.gold_accuracy, f"gold accuracy below {limits.gold_accuracy} after {limits.n_gold} gold statements"),

@@ -15,6 +15,7 @@ from annotation.services.assignment import wait_for_answers
 from annotation.services.events import record_event
 from annotation.services.freezing import Frozen, freeze
 from annotation.services.gold import remember_gold
+from annotation.services.quality import limits_in_force, set_limits
 from kgharvest.errors import DomainError, NotFound
 
 ROWS_AT_ONCE = 2000
@@ -78,10 +79,16 @@ def delete_draft(round: Round) -> None:
 
 
 def clone_round(round: Round, by=None) -> Round:
-    """Return a draft with the round's description, a name of its own and the next seed: other tuples, other orders."""
+    """Return a draft with the round's description, a name of its own and the next seed: other tuples, other orders.
+
+    The limits are those in force now.
+    """
     if not round.spec:
         raise BadRoundSpec(f"The round {round.name} was made by an import; there is no description to clone.")
-    return create_draft(round.spec | {"name": _free_name(round.name), "seed": round.seed + 1}, by)
+    changed = {"name": _free_name(round.name), "seed": round.seed + 1}
+    if round.status != Round.Status.DRAFT:
+        changed["limits"] = limits_in_force(round)
+    return create_draft(round.spec | changed, by)
 
 
 def open_draft(round: Round, by=None) -> Round:
@@ -95,6 +102,8 @@ def open_draft(round: Round, by=None) -> Round:
         round.status, round.opened_at = Round.Status.OPEN, timezone.now()
         round.save()
         record_event(round, "opened", by=by, n_tasks=round.n_tasks)
+        if spec.limits:
+            set_limits(round, by, **spec.limits)
         return round
 
 

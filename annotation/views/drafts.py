@@ -40,8 +40,8 @@ FILTERS = ("find", "set", "lm", "setting")
 
 @researcher_required
 def round_new(request: HttpRequest) -> HttpResponse:
-    initial = {"jobs": request.GET.getlist("job"), "study": usual_study(request.user)}
-    return fill_in(request, RoundForm(request.POST or None, initial=initial), None)
+    initial = {"jobs": request.GET.getlist("job")}
+    return fill_in(request, round_form(request, request.POST or None, initial), None)
 
 
 @researcher_required
@@ -52,7 +52,11 @@ def round_edit(request: HttpRequest, name: str) -> HttpResponse:
     initial = form_values(spec)
     if initial is None or "json" in request.GET:
         return describe(request, draft, spec)
-    return fill_in(request, RoundForm(request.POST or None, initial=initial), draft)
+    return fill_in(request, round_form(request, request.POST or None, initial), draft)
+
+
+def round_form(request: HttpRequest, sent: Any, initial: dict[str, Any]) -> RoundForm:
+    return RoundForm(sent, initial=initial, study=usual_study(request.user))
 
 
 def fill_in(request: HttpRequest, form: RoundForm, draft: Round | None) -> HttpResponse:
@@ -60,7 +64,9 @@ def fill_in(request: HttpRequest, form: RoundForm, draft: Round | None) -> HttpR
     action = request.POST.get("action", "draft")
     if request.method == "POST" and action in ("draft", "open") and form.is_valid():
         try:
-            return redirect(keep(request, form.document(), draft, is_opened=action == "open"))
+            guides = draft.spec.get("relation_instructions", {}) if draft else {}
+            document = form.document() | {"relation_instructions": guides}
+            return redirect(keep(request, document, draft, is_opened=action == "open"))
         except DomainError as refusal:
             form.add_error(None, str(refusal))
     context = choice_context(request, form) | {"form": form, "draft": draft}
@@ -68,7 +74,7 @@ def fill_in(request: HttpRequest, form: RoundForm, draft: Round | None) -> HttpR
         context |= plan_context(form)
     if action in ("filter", "plan"):
         # Shown as it stands and without complaints: one may look before everything is filled in.
-        context["form"] = RoundForm(initial={name: form[name].data for name in form.fields})
+        context["form"] = round_form(request, None, {name: form[name].data for name in form.fields})
     return render(request, "annotation/round_form.html", context)
 
 

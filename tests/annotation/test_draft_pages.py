@@ -51,6 +51,7 @@ def test_everything_the_form_asks_reaches_the_round(researcher_client, harvest):
         "gold_percent": 10, "training_size": 4, "instructions": "Judge.", "consent": "I agree.", "study": "Animals",
         "takes_guests": "on", "max_per_annotator": 50, "dominance_percent": 40, "closes_when": "date",
         "closes_at": "2030-01-31T18:00", "include_sensitive": "on",
+        "gold_accuracy": 0.7, "n_gold": 5, "median_seconds": 1.5, "longest_run": 40,
     }  # fmt: skip
 
     researcher_client.post("/rounds/new/", asked)
@@ -67,8 +68,46 @@ def test_everything_the_form_asks_reaches_the_round(researcher_client, harvest):
         "Animals",
         True,
     )
+    assert round.spec["limits"] == {"gold_accuracy": 0.7, "n_gold": 5, "median_seconds": 1.5, "longest_run": 40}
     assert (round.closes_when, f"{round.closes_at:%Y-%m-%d %H:%M}") == ("date", "2030-01-31 18:00")
-    assert researcher_client.get("/rounds/full/edit/").context["form"].initial["strata"] == "1, 11, 31"
+    form = researcher_client.get("/rounds/full/edit/").context["form"]
+    assert (form["strata"].value(), form["longest_run"].value()) == ("1, 11, 31", 40)
+
+
+def open_folds(response) -> list[str]:
+    return [heading for heading, _, is_open in response.context["form"].groups() if is_open]
+
+
+def sent_by_a_browser(form, **changed) -> dict:
+    """Return what a browser would send of a form: every field, and lines that end with CRLF."""
+    values = {name: form[name].value() for name in form.fields} | changed
+    sent = {name: "" if value is None else str(value) for name, value in values.items() if value is not False}
+    return {name: value.replace("\n", "\r\n") for name, value in sent.items()}
+
+
+def test_the_form_opens_folds_where_something_is_wrong_or_changed(researcher_client, harvest):
+    empty = researcher_client.get("/rounds/new/")
+    sent = sent_by_a_browser(empty.context["form"], name="a name", cut="top:9", closes_when="date", batch_size=0)
+
+    refused = researcher_client.post("/rounds/new/", sent | {"jobs": [harvest.pk]})
+
+    assert open_folds(empty) == []
+    assert open_folds(refused) == ["Sample", "Judgments", "Closing"]
+    assert open_folds(researcher_client.post("/rounds/new/", sent | {"action": "plan"})) == open_folds(refused)
+
+
+def test_the_folds_of_a_draft_are_open_where_it_is_unusual(researcher_client, draft, harvest):
+    edit_draft(draft, draft.spec | {"consent": "You agree.", "limits": {"longest_run": 9}})
+
+    assert open_folds(researcher_client.get("/rounds/pilot/edit/")) == ["Instructions", "Limits"]
+
+
+def test_the_usual_instructions_stay_the_usual_ones(researcher_client, harvest):
+    form = researcher_client.get("/rounds/new/").context["form"]
+
+    researcher_client.post("/rounds/new/", sent_by_a_browser(form, name="pilot") | {"jobs": [harvest.pk]})
+
+    assert Round.objects.get().instructions == ""
 
 
 def test_the_form_filters_harvests_and_keeps_what_was_chosen(researcher_client, harvest):

@@ -15,6 +15,7 @@ from annotation.round_specs import BadRoundSpec, parse_round_spec, read_round_sp
 from annotation.sampling import allocate, draw_ranks, rank_strata
 from annotation.services.assignment import RoundNotOpen, next_batch
 from annotation.services.closing import close_due_rounds
+from annotation.services.quality import set_limits
 from annotation.services.rounds import (
     NameTaken,
     NotInStudy,
@@ -293,6 +294,21 @@ def test_a_description_reads_as_what_it_was_written_from():
     assert parse_round_spec(document).document() == document
 
 
+def test_a_description_sets_the_limits_of_its_round():
+    round = open_round(spec(make_harvest(HUNDRED), n=1, limits={"longest_run": 40}))
+
+    assert (round.limits.longest_run, round.limits.n_gold, round.limits.gold_accuracy) == (40, 10, None)
+    assert round.events.filter(kind="limits_set").count() == 1
+
+
+def test_a_clone_has_the_limits_in_force():
+    round = open_round(spec(make_harvest(HUNDRED), n=1, limits={"longest_run": 40}))
+    set_limits(round, longest_run=None, median_seconds=1.5)
+
+    assert clone_round(round).spec["limits"] == {"median_seconds": 1.5, "n_gold": 10}
+    assert clone_round(clone_round(round)).spec["limits"] == {"median_seconds": 1.5, "n_gold": 10}
+
+
 def test_a_clone_is_a_draft_of_the_same_description_with_another_name_and_seed():
     round = make_round(4, name="pilot", judgments_per_task=2, seed=5)
 
@@ -393,6 +409,9 @@ def test_a_name_is_used_once():
         ({"name": "a", "cells": [CELL], "judgments_per_task": 0}, "^judgments_per_task is 0; .* from 1 to 99"),
         ({"name": "a", "cells": [CELL], "judgments_per_task": True}, "^judgments_per_task is True"),
         ({"name": "a", "cells": [CELL], "third_only_if_split": True, "judgments_per_task": 2}, "third_only_if_split"),
+        ({"name": "a", "cells": [CELL], "limits": 3}, "^limits is 3; give limits such as"),
+        ({"name": "a", "cells": [CELL], "limits": {"run": 3}}, "^limits.run is unknown; use gold_accuracy"),
+        ({"name": "a", "cells": [CELL], "limits": {"gold_accuracy": 70}}, "^limits.gold_accuracy is 70; give a number"),
         ({"name": "a", "cells": [CELL], "gold_share": 0.6}, "^gold_share is 0.6; give a number from 0 to 0.5"),
         ({"name": "a", "cells": [CELL], "dominance_cap": 0}, "^dominance_cap is 0; .* or null"),
         ({"name": "a", "cells": [CELL], "closes_when": "date"}, "^closes_at is None"),
