@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,12 +13,12 @@ from evaluation.metrics.comparisons import (
     holm,
     mean_difference,
     paired_difference,
-    sign_flip_p,
+    sign_flip_ps,
     smallest_p,
 )
 
 if TYPE_CHECKING:
-    from evaluation.evidence import CellKey
+    from evaluation.evidence import CellKey, Floats
 
 SIGNIFICANT = 0.05
 FEWEST_RELATIONS = 2
@@ -70,18 +70,50 @@ def compare_sides(
     ]
 
 
-def compare_accuracies(accuracies: Mapping[CellKey, float | None], seed: int) -> list[dict[str, Any]]:
-    """Return the same comparisons as difference and p alone, for many rules at the price of one."""
-    compared = [
-        (pair, mean_difference(differences), sign_flip_p(differences, np.random.default_rng(seed)))
-        for pair, differences in paired_accuracies(accuracies)
-    ]
-    adjusted = holm([p for *_, p in compared])
-    return [
-        {"kind": pair.kind, "common": pair.common, "a": pair.names[0], "b": pair.names[1]}
-        | {"difference": difference, "p_holm": p_holm}
-        for (pair, difference, _), p_holm in zip(compared, adjusted, strict=True)
-    ]
+class ComparedRules(NamedTuple):
+    """Two sides under R rules. difference, p_holm: (R,), NaN where a rule leaves too few relations."""
+
+    pair: Pair
+    difference: Floats
+    p_holm: Floats
+
+
+def compare_rules(cells: Sequence[CellKey], table: Floats, seed: int) -> list[ComparedRules]:
+    """Return the comparisons of `compare_sides` as difference and p alone, for all rules at once.
+
+    table: accuracies (R, C) under each rule, the first the report's own; NaN where there is none.
+    """
+    columns = {key: column for column, key in enumerate(cells) if not np.isnan(table[0, column])}
+    by_side = _by_side(columns)
+    compared = []
+    for pair in _pairs(list(by_side)):
+        a, b = by_side[pair.a], by_side[pair.b]
+        shared = sorted(a.keys() & b.keys())
+        if len(shared) >= FEWEST_RELATIONS:
+            differences = table[:, [a[each] for each in shared]] - table[:, [b[each] for each in shared]]  # (R, n)
+            compared.append((pair, np.array([_mean_of_known(row) for row in differences]), _ps(differences, seed)))
+    adjusted = _holm_of_each_rule(np.array([p for *_, p in compared]).reshape(len(compared), len(table)))
+    return [ComparedRules(*each[:2], p_holm) for each, p_holm in zip(compared, adjusted, strict=True)]
+
+
+def _mean_of_known(differences: Floats) -> float:
+    known = differences[~np.isnan(differences)]
+    return mean_difference(known) if len(known) >= FEWEST_RELATIONS else np.nan
+
+
+def _ps(differences: Floats, seed: int) -> Floats:
+    is_known = ~np.isnan(differences)
+    ps = sign_flip_ps(np.where(is_known, differences, 0), np.random.default_rng(seed))
+    return np.where(is_known.sum(axis=1) >= FEWEST_RELATIONS, ps, np.nan)
+
+
+def _holm_of_each_rule(ps: Floats) -> Floats:
+    """Adjust the p of all comparisons (M, R) that a rule allows, rule by rule."""
+    adjusted = np.full(ps.shape, np.nan)
+    for rule, values in enumerate(ps.T):
+        is_known = ~np.isnan(values)
+        adjusted[is_known, rule] = holm(values[is_known])
+    return adjusted
 
 
 def paired_accuracies(accuracies: Mapping[CellKey, float | None]) -> Iterator[tuple[Pair, np.ndarray]]:
@@ -93,12 +125,12 @@ def paired_accuracies(accuracies: Mapping[CellKey, float | None]) -> Iterator[tu
             yield pair, differences
 
 
-def _by_side(accuracies: Mapping[CellKey, float | None]) -> dict[Side, dict[str, float]]:
-    """Return the known accuracies by relation, per side in the order of the cells."""
-    by_side: dict[Side, dict[str, float]] = {}
-    for key, accuracy in accuracies.items():
-        if accuracy is not None:
-            by_side.setdefault(Side(key.model, key.setting), {})[key.relation] = accuracy
+def _by_side(of_cells: Mapping[CellKey, Any]) -> dict[Side, dict[str, Any]]:
+    """Return what is known of cells by relation, per side in the order of the cells."""
+    by_side: dict[Side, dict[str, Any]] = {}
+    for key, value in of_cells.items():
+        if value is not None:
+            by_side.setdefault(Side(key.model, key.setting), {})[key.relation] = value
     return by_side
 
 

@@ -124,6 +124,11 @@ class Evidence:
         return np.array([stratum.cell for stratum in self.strata], dtype=np.int64)  # (S,)
 
     @cached_property
+    def population_of_stratum(self) -> Floats:
+        """Return (S,): how many tuples each stratum was drawn from, 0 where nobody knows."""
+        return np.array([stratum.population or 0 for stratum in self.strata], dtype=np.float64)
+
+    @cached_property
     def sides(self) -> list[tuple[str | None, str | None]]:
         """Return each LM and setting, in the order in which they first appear."""
         return list(dict.fromkeys((cell.model, cell.setting) for cell in self.cells))

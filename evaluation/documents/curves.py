@@ -44,8 +44,7 @@ def curve_entries(evidence: Evidence, verdict: Codes) -> list[dict[str, Any]]:
 
 def _populations(evidence: Evidence) -> Codes:
     """Return (C,): how many tuples each cell was drawn from, 0 where nobody knows."""
-    population = np.array([stratum.population or 0 for stratum in evidence.strata], dtype=np.float64)
-    return np.bincount(evidence.cell_of_stratum, population, len(evidence.cells)).astype(np.int64)
+    return np.bincount(evidence.cell_of_stratum, evidence.population_of_stratum, len(evidence.cells)).astype(np.int64)
 
 
 def _ranked(evidence: Evidence, verdict: Codes, population: Codes) -> Ranked:

@@ -69,11 +69,10 @@ def stratum_counts(evidence: Evidence, verdict: Codes) -> Codes:
     return np.bincount(pair, minlength=n_strata * len(VERDICTS)).reshape(n_strata, len(VERDICTS))
 
 
-def accuracies_of(evidence: Evidence, verdict: Codes) -> Floats:
-    """Return (C,) the accuracies alone, NaN where there is none: what rules are compared by."""
-    counts = stratum_counts(evidence, verdict)
+def accuracies_of(evidence: Evidence, counts: Codes) -> Floats:
+    """Return (C,) the accuracies alone, NaN where there is none, from the strata's counts (S, 4)."""
     n = counts[:, :INCOMPLETE].sum(axis=1)  # (S,)
-    population = np.array([stratum.population or 1 for stratum in evidence.strata], dtype=np.float64)
+    population = np.maximum(evidence.population_of_stratum, 1)
     with np.errstate(divide="ignore", invalid="ignore"):
         hits = np.bincount(evidence.cell_of_stratum, population * (counts[:, ACCEPTED] / n), len(evidence.cells))
     return hits / np.bincount(evidence.cell_of_stratum, population, len(evidence.cells))
@@ -81,9 +80,8 @@ def accuracies_of(evidence: Evidence, verdict: Codes) -> Floats:
 
 def draw_weights(evidence: Evidence, is_judged: np.ndarray) -> Floats:
     """Return for how many tuples of its stratum each judged draw stands; shapes (D,)."""
-    population = np.array([stratum.population or 0 for stratum in evidence.strata], dtype=np.float64)  # (S,)
     n_judged = np.bincount(evidence.draws.stratum[is_judged], minlength=len(evidence.strata))
-    return (population / np.maximum(n_judged, 1))[evidence.draws.stratum]
+    return (evidence.population_of_stratum / np.maximum(n_judged, 1))[evidence.draws.stratum]
 
 
 # -- entries of the document -------------------------------------------------------------------------------------------

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from evaluation.comparisons import SIGNIFICANT, compare_accuracies
+from evaluation.comparisons import SIGNIFICANT, ComparedRules, compare_rules
 from evaluation.documents.annotators import FittedModel
-from evaluation.documents.rates import accuracies_of
-from evaluation.evidence import LABELS, VERDICTS, Codes, Evidence, Floats
-from evaluation.verdict_rules import adjudicated, majority, unanimous, unjudgeable_as_false, where_complete
-
-MOST_LEFT_OUT = 20
+from evaluation.documents.left_out import LeftOut, without_each_annotator
+from evaluation.documents.rates import accuracies_of, stratum_counts
+from evaluation.evidence import INCOMPLETE, VERDICTS, Codes, Evidence, Floats
+from evaluation.verdict_rules import adjudicated, unanimous, unjudgeable_as_false, where_complete
 
 
 class Applied(NamedTuple):
     """A rule and its verdicts (T,), or None and the reason why it could not be applied."""
 
     rule: str
-    annotator: str | None
     title: str
     verdict: Codes | None
     reason: str | None = None
@@ -28,13 +26,16 @@ class Applied(NamedTuple):
 
 def sensitivity_entry(evidence: Evidence, models: Sequence[FittedModel]) -> dict[str, Any]:
     rules = list(_rules(evidence, models))
-    accuracies = [None if rule.verdict is None else accuracies_of(evidence, rule.verdict) for rule in rules]
-    table = np.array([np.full(len(evidence.cells), np.nan) if each is None else each for each in accuracies])  # (R, C)
+    left_out = list(without_each_annotator(evidence))
+    table = np.array([*(_accuracies(evidence, rule) for rule in rules), *(each.accuracy for each in left_out)])
     return {
         "rules": [_rule_entry(rule) for rule in rules],
-        "cells": list(_cell_entries(evidence, table)),
-        "totals": list(_total_entries(evidence, table)),
-        "comparisons": _comparison_entries(evidence, table),
+        "left_out": [_left_out_entry(each) for each in left_out],
+        "cells": list(_cell_entries(evidence, table, len(rules))),
+        "totals": list(_total_entries(evidence, table, len(rules))),
+        "comparisons": [
+            _comparison_entry(each, len(rules)) for each in compare_rules(evidence.cells, table, evidence.seed)
+        ],
     }
 
 
@@ -43,69 +44,80 @@ def sensitivity_entry(evidence: Evidence, models: Sequence[FittedModel]) -> dict
 
 def _rules(evidence: Evidence, models: Sequence[FittedModel]) -> Iterator[Applied]:
     """Yield the report's own rule first. A statement without a verdict has none under any rule."""
-    yield Applied("majority", None, "Majority", evidence.verdict)
+    yield Applied("majority", "Majority", evidence.verdict)
     counts, is_complete = evidence.counts, evidence.is_complete
-    yield Applied("unanimous", None, "Unanimous", where_complete(unanimous(counts, evidence.quorum), is_complete))
+    yield Applied("unanimous", "Unanimous", where_complete(unanimous(counts, evidence.quorum), is_complete))
     moved = unjudgeable_as_false(counts, evidence.quorum)
-    yield Applied("unjudgeable_as_false", None, "Unjudgeable as False", where_complete(moved, is_complete))
+    yield Applied("unjudgeable_as_false", "Unjudgeable as False", where_complete(moved, is_complete))
     [dawid_skene] = [model for model in models if model.name == "dawid_skene"]
-    yield Applied("dawid_skene", None, "Dawid-Skene", dawid_skene.verdict, dawid_skene.reason)
+    yield Applied("dawid_skene", "Dawid-Skene", dawid_skene.verdict, dawid_skene.reason)
     if evidence.n_adjudicated:
         verdict = where_complete(adjudicated(evidence.verdict, evidence.adjudicated), is_complete)
-        yield Applied("adjudicated", None, "Adjudicated", verdict)
-    yield from _without_each_annotator(evidence)
+        yield Applied("adjudicated", "Adjudicated", verdict)
 
 
-def _without_each_annotator(evidence: Evidence) -> Iterator[Applied]:
-    """Leave out each annotator, at most the busiest; a statement that only they judged is incomplete."""
-    judgments = evidence.judgments
-    n_judgments = np.bincount(judgments.annotator, minlength=len(evidence.annotators))
-    busiest = np.sort(np.argsort(-n_judgments, kind="stable")[:MOST_LEFT_OUT])
-    order = np.argsort(judgments.annotator, kind="stable")
-    edges = np.searchsorted(judgments.annotator[order], np.arange(len(evidence.annotators) + 1))
-    for annotator in busiest[n_judgments[busiest] > 0].tolist():
-        own = order[edges[annotator] : edges[annotator + 1]]
-        task = judgments.task[own]
-        left = evidence.counts[task] - np.eye(len(LABELS), dtype=np.int64)[judgments.label[own]]
-        verdict = evidence.verdict.copy()
-        has_others = evidence.is_complete[task] & (left.sum(axis=1) > 0)
-        verdict[task] = where_complete(majority(left, evidence.quorum), has_others)
-        code = evidence.annotators[annotator]
-        yield Applied("without_annotator", code, f"Without {code}", verdict)
+def _accuracies(evidence: Evidence, rule: Applied) -> Floats:
+    if rule.verdict is None:
+        return np.full(len(evidence.cells), np.nan)
+    return accuracies_of(evidence, stratum_counts(evidence, rule.verdict))
 
 
 def _rule_entry(rule: Applied) -> dict[str, Any]:
-    entry = {"rule": rule.rule, "annotator": rule.annotator, "title": rule.title}
+    entry = {"rule": rule.rule, "title": rule.title}
     if rule.verdict is None:
-        return {**entry, **dict.fromkeys(("n", *VERDICTS[:3])), "reason": rule.reason}
-    numbers = [int(np.count_nonzero(rule.verdict == verdict)) for verdict in range(3)]
-    return {**entry, "n": sum(numbers), **dict(zip(VERDICTS, numbers, strict=False)), "reason": None}
+        return {**entry, **dict.fromkeys(("n", *VERDICTS[:INCOMPLETE])), "reason": rule.reason}
+    return {**entry, **_numbers_of(np.bincount(rule.verdict, minlength=len(VERDICTS))), "reason": None}
+
+
+def _left_out_entry(left_out: LeftOut) -> dict[str, Any]:
+    return {
+        "annotator": left_out.annotator,
+        **_numbers_of(left_out.counts),
+        "n_changed": left_out.n_changed,
+    }
+
+
+def _numbers_of(counts: Codes) -> dict[str, int]:
+    numbers = dict(zip(VERDICTS[:INCOMPLETE], counts[:INCOMPLETE].tolist(), strict=True))
+    return {"n": sum(numbers.values()), **numbers}
 
 
 # -- cells and totals, ranked ------------------------------------------------------------------------------------------
 
 
-def _cell_entries(evidence: Evidence, table: Floats) -> Iterator[dict[str, Any]]:
+def _cell_entries(evidence: Evidence, table: Floats, n_rules: int) -> Iterator[dict[str, Any]]:
+    """Rows of `table`, of shape (R + A, C): the rules, then the annotators left out, too many to list in each cell."""
     relations = np.array([cell.relation for cell in evidence.cells], dtype=object)
     ranks = np.full(table.shape, np.nan)
     for relation in dict.fromkeys(relations.tolist()):
         columns = np.flatnonzero(relations == relation)
         ranks[:, columns] = _ranks(table[:, columns])
     for number, key in enumerate(evidence.cells):
-        yield {**key._asdict(), "accuracy": _numbers(table[:, number]), **_ranking(table[:, number], ranks[:, number])}
+        values, places = table[:, number], ranks[:, number]
+        yield {
+            **key._asdict(),
+            "accuracy": _numbers(values[:n_rules]),
+            **_ranking(values, places, slice(n_rules)),
+            "left_out": _extremes(values[n_rules:])
+            | {"n_changes": len(_ranking(values, places, slice(n_rules, None))["changes"])},
+        }
 
 
-def _total_entries(evidence: Evidence, table: Floats) -> Iterator[dict[str, Any]]:
+def _extremes(values: Floats) -> dict[str, float | None]:
+    known = values[~np.isnan(values)]
+    return {"low": float(known.min()), "high": float(known.max())} if len(known) else {"low": None, "high": None}
+
+
+def _total_entries(evidence: Evidence, table: Floats, n_rules: int) -> Iterator[dict[str, Any]]:
     averages = np.array([_means(table[:, evidence.side_of_cell == side]) for side in range(len(evidence.sides))]).T
     ranks = _ranks(averages) if averages.size else averages
     for number, (model, setting) in enumerate(evidence.sides):
-        values = averages[:, number]
-        yield {
-            "model": model,
-            "setting": setting,
-            "macro_accuracy": _numbers(values),
-            **_ranking(values, ranks[:, number]),
-        }
+        values, places = averages[:, number], ranks[:, number]
+        of_rules, of_annotators = (
+            {"macro_accuracy": _numbers(values[part]), **_ranking(values, places, part)}
+            for part in (slice(n_rules), slice(n_rules, None))
+        )
+        yield {"model": model, "setting": setting, **of_rules, "left_out": of_annotators}
 
 
 def _means(table: Floats) -> Floats:
@@ -121,10 +133,11 @@ def _ranks(table: Floats) -> Floats:
     return np.where(np.isnan(table), np.nan, 1 + is_above.sum(axis=2))
 
 
-def _ranking(values: Floats, ranks: Floats) -> dict[str, Any]:
-    is_known = ~np.isnan(values)
-    changes = np.flatnonzero(is_known & is_known[0] & (ranks != ranks[0]))
-    return {"rank": [None if np.isnan(rank) else int(rank) for rank in ranks], "changes": changes.tolist()}
+def _ranking(values: Floats, ranks: Floats, part: slice) -> dict[str, Any]:
+    """Return the ranks of a part of the rows, and where in it they are not those of the report's own rule."""
+    is_known = ~np.isnan(values) & ~np.isnan(values[0])
+    changes = np.flatnonzero((is_known & (ranks != ranks[0]))[part])
+    return {"rank": [None if np.isnan(rank) else int(rank) for rank in ranks[part]], "changes": changes.tolist()}
 
 
 def _numbers(values: Floats) -> list[float | None]:
@@ -134,40 +147,23 @@ def _numbers(values: Floats) -> list[float | None]:
 # -- claims ------------------------------------------------------------------------------------------------------------
 
 
-def _comparison_entries(evidence: Evidence, table: Floats) -> list[dict[str, Any]]:
-    """Return one entry per comparison of the report, None where a rule leaves too few relations."""
-    by_rule = []
-    for row in table:
-        accuracies = dict(zip(evidence.cells, _numbers(row), strict=True))
-        by_rule.append({_identity(each): each for each in compare_accuracies(accuracies, evidence.seed)})
-    return [_comparison_entry(identity, [rule.get(identity) for rule in by_rule]) for identity in by_rule[0]]
+def _comparison_entry(compared: ComparedRules, n_rules: int) -> dict[str, Any]:
+    pair = compared.pair
+    a, b = pair.names
+    of_rules, of_annotators = (_claims(compared, part) for part in (slice(n_rules), slice(n_rules, None)))
+    common = "model" if pair.kind == "settings" else "setting"
+    return {"kind": pair.kind, common: pair.common, "a": a, "b": b, **of_rules, "left_out": of_annotators}
 
 
-def _identity(entry: Mapping[str, Any]) -> tuple[str, str | None, str, str]:
-    return entry["kind"], entry["common"], entry["a"], entry["b"]
-
-
-def _comparison_entry(identity: tuple, entries: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
-    kind, common, a, b = identity
-    known = [(position, entry) for position, entry in enumerate(entries) if entry is not None]
-    own = entries[0]
+def _claims(compared: ComparedRules, part: slice) -> dict[str, Any]:
+    """Return a comparison under a part of the rules, None where one leaves too few relations."""
+    difference, p = compared.difference, compared.p_holm
+    is_known = ~np.isnan(difference)
+    other_sign = is_known & (np.sign(difference) != np.sign(difference[0]))
+    other_significance = is_known & ((p < SIGNIFICANT) != (p[0] < SIGNIFICANT))
     return {
-        "kind": kind,
-        "model" if kind == "settings" else "setting": common,
-        "a": a,
-        "b": b,
-        "difference": [entry and entry["difference"] for entry in entries],
-        "p_holm": [entry and entry["p_holm"] for entry in entries],
-        "sign_changes": [position for position, entry in known if _sign(entry) != _sign(own)],
-        "significance_changes": [
-            position for position, entry in known if _is_significant(entry) != _is_significant(own)
-        ],
+        "difference": _numbers(difference[part]),
+        "p_holm": _numbers(p[part]),
+        "sign_changes": np.flatnonzero(other_sign[part]).tolist(),
+        "significance_changes": np.flatnonzero(other_significance[part]).tolist(),
     }
-
-
-def _sign(entry: Mapping[str, Any]) -> int:
-    return int(np.sign(entry["difference"]))
-
-
-def _is_significant(entry: Mapping[str, Any]) -> bool:
-    return entry["p_holm"] < SIGNIFICANT

@@ -36,8 +36,8 @@ class PairedDifference(NamedTuple):
 
 def paired_difference(differences: Differences, rng: np.random.Generator) -> PairedDifference:
     """Compare two sides by the difference of their rates in each of the n >= 1 relations, shape (n,)."""
-    low, high, reason = bootstrap_t_interval(differences, rng)
     p = sign_flip_p(differences, rng)
+    low, high, reason = bootstrap_t_interval(differences, rng)
     return PairedDifference(len(differences), mean_difference(differences), low, high, p, reason)
 
 
@@ -56,12 +56,16 @@ def sign_flip_p(differences: Differences, rng: np.random.Generator) -> float:
     Fisher's randomisation test (1935, The Design of Experiments, section 21): exact over all 2^n patterns of signs up
     to 20 relations; beyond that over random patterns, the observed one among them, so that p is never 0.
     """
-    scale = np.abs(differences).sum()
-    observed = abs(differences.sum()) - ROUNDING * scale
-    if len(differences) <= MOST_RELATIONS_EXACT:
-        return _share_as_extreme(differences, observed)
-    signs = rng.integers(0, 2, size=(N_RANDOM_SIGNS, len(differences)), dtype=np.int8) * 2 - 1  # (R, n)
-    n_as_extreme = np.count_nonzero(np.abs(signs @ differences) >= observed)
+    return float(sign_flip_ps(differences[np.newaxis], rng)[0])
+
+
+def sign_flip_ps(differences: Differences, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Return the p of each row of (R, n), all against the same patterns of signs; a 0 counts like no relation."""
+    observed = np.abs(differences.sum(axis=1)) - ROUNDING * np.abs(differences).sum(axis=1)  # (R,)
+    if differences.shape[1] <= MOST_RELATIONS_EXACT:
+        return np.array([_share_as_extreme(*row) for row in zip(differences, observed, strict=True)])
+    signs = rng.integers(0, 2, size=(N_RANDOM_SIGNS, differences.shape[1]), dtype=np.int8) * 2.0 - 1  # (P, n)
+    n_as_extreme = np.count_nonzero(np.abs(signs @ differences.T) >= observed, axis=0)
     return (1 + n_as_extreme) / (1 + N_RANDOM_SIGNS)
 
 

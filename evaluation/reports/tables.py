@@ -51,6 +51,10 @@ class Column(NamedTuple):
     kind: Kind = Kind.TEXT
     group: str = ""
 
+    @property
+    def whole_title(self) -> str:
+        return " · ".join(filter(None, [self.group, self.title]))
+
 
 class Row(NamedTuple):
     """One value per column. is_summary: an average, set off from the rows above it.
@@ -139,8 +143,7 @@ def _flatten(parts: Iterable[Iterable[Any]]) -> list[Any]:
 def _columns_of(column: Column) -> list[Column]:
     if column.kind is not Kind.RATES:
         return [column]
-    group = " · ".join(filter(None, [column.group, column.title]))
-    return [Column(title, Kind.COUNT if title == "n" else Kind.SHARE, group) for title in SUBCOLUMNS]
+    return [Column(title, Kind.COUNT if title == "n" else Kind.SHARE, column.whole_title) for title in SUBCOLUMNS]
 
 
 def _values_of(value: Any, column: Column) -> list[Any]:

@@ -29,6 +29,7 @@ from kgharvest.views.lists import page_of, sort_key, sorted_by
 REPORT_COLUMNS = {"round": "round__name", "study": "round__study__name", "made": "created_at"}
 LIST_TITLES = (
     ("cells", "Every cell"),
+    ("sensitivity-cells", "Every cell under other rules"),
     ("size-curves", "Accuracy of the best tuples"),
     ("calibration", "Accuracy by score"),
 )

@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from evaluation.documents import build_document
 from evaluation.documents.annotators import fit_models
@@ -166,8 +168,6 @@ def test_every_rule_decides_by_itself():
     assert counts["Majority"] == (2, 1, 2)
     assert counts["Unanimous"] == (1, 0, 4)
     assert counts["Unjudgeable as False"] == (2, 3, 0)
-    assert counts["Without a"] == (1, 0, 4)  # TT, TF, UU, FU, FU
-    assert counts["Without c"] == (2, 1, 2)  # TT, TT, TU, FF, TF
 
 
 def test_an_experts_word_replaces_the_crowds_verdict_in_a_rule_of_its_own():
@@ -186,19 +186,71 @@ def test_an_experts_word_replaces_the_crowds_verdict_in_a_rule_of_its_own():
     assert all(rule["rule"] != "adjudicated" for rule in rules)
 
 
+def test_each_annotator_is_left_out_in_turn():
+    left_out = build_document(evidence_of("TTT", "TTF", "TUU", "FFU", "TFU"))["sensitivity"]["left_out"]
+
+    counts = {each["annotator"]: (each["accepted"], each["rejected"], each["undecided"]) for each in left_out}
+    assert counts["a"] == (1, 0, 4)  # TT, TF, UU, FU, FU
+    assert counts["c"] == (2, 1, 2)  # TT, TT, TU, FF, TF
+    assert {each["annotator"]: each["n_changed"] for each in left_out} == {"a": 2, "b": 2, "c": 0}
+
+
+letters = st.text("TFU.", min_size=4, max_size=4)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(letters, min_size=12, max_size=12))
+def test_a_round_without_an_annotator_is_the_report_on_the_others(said):
+    cells = [CellKey(relation, "lm", setting) for relation in "rst" for setting in ("human", "multi")]
+    document = build_document(spread(evidence_of(*said), cells))
+
+    sensitivity = document["sensitivity"]
+    for place, left_out in enumerate(sensitivity["left_out"]):
+        who = "abcd".index(left_out["annotator"])
+        others = [row[:who] + "." + row[who + 1 :] for row in said]
+        alone = build_document(spread(evidence_of(*others), cells))
+        keys = ("accepted", "rejected", "undecided")
+        counts = [sum(cell[key] for cell in alone["cells"]) for key in keys]
+        assert [left_out[key] for key in keys] == counts
+        accuracies = [total["macro_accuracy"] for total in alone["totals"]]
+        assert [each["left_out"]["macro_accuracy"][place] for each in sensitivity["totals"]] == approx(accuracies)
+        found = {(each["a"], each["b"]): each for each in alone["comparisons"]}
+        for each in sensitivity["comparisons"]:
+            compared = found.get((each["a"], each["b"]), {"difference": None, "p_holm": None})
+            assert each["left_out"]["difference"][place] == approx(compared["difference"])
+            assert each["left_out"]["p_holm"][place] == approx(compared["p_holm"])
+
+
+def approx(expected):
+    return pytest.approx(expected, abs=1e-12)
+
+
+def spread(evidence, cells):
+    """The same statements, spread over several cells in turn."""
+    stratum = np.sort(np.arange(evidence.n_tasks) % len(cells))
+    return replace(
+        evidence,
+        cells=cells,
+        strata=[StratumKey(number, 1, 30, 30) for number in range(len(cells))],
+        draws=evidence.draws._replace(stratum=stratum),
+    )
+
+
+def test_the_reports_own_rule_is_compared_as_the_report_does():
+    cells = {CellKey(f"r{n:02}", "lm", s): (n % 7 + (s == "multi"), 5) for n in range(25) for s in ("human", "multi")}
+
+    document = build_document(make_evidence(cells))
+
+    [own], [under_rules] = document["comparisons"], document["sensitivity"]["comparisons"]
+    assert (under_rules["difference"][0], under_rules["p_holm"][0]) == (own["difference"], own["p_holm"])
+
+
 def test_rules_that_turn_a_comparison_around_are_marked():
     # By majority human is ahead, by unanimity multi: in each of two relations.
     said = ["TTF", "TTF", "FFF", "TTT", "FFF", "FFF"] * 2
-    base = evidence_of(*said)
     cells = [CellKey(relation, "lm", setting) for relation in "rs" for setting in ("human", "multi")]
-    evidence = replace(
-        base,
-        cells=cells,
-        strata=[StratumKey(number, 1, 30, 30) for number in range(4)],
-        draws=base.draws._replace(stratum=np.repeat(range(4), 3)),
-    )
 
-    sensitivity = build_document(evidence)["sensitivity"]
+    sensitivity = build_document(spread(evidence_of(*said), cells))["sensitivity"]
 
     titles = [rule["title"] for rule in sensitivity["rules"]]
     [compared] = sensitivity["comparisons"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from evaluation.reports.contents import curves, paper, quality
+from evaluation.reports.contents import curves, paper, quality, sensitivity
 from evaluation.reports.tables import ORIGINS, Document, Table, without_empty_columns
 
 READ = (
@@ -19,12 +19,19 @@ READ = (
     quality.annotator_table,
     quality.pair_table,
     quality.annotator_model_table,
-    quality.rule_table,
-    quality.sensitivity_table,
-    quality.sensitive_comparison_table,
+    sensitivity.sensitivity_table,
+    sensitivity.left_out_table,
+    sensitivity.sensitive_comparison_table,
+    sensitivity.left_out_claim_table,
+    sensitivity.rule_table,
     quality.plan_table,
 )
-LISTS = (paper.cell_list, curves.size_curve_table, curves.calibration_table)  # for programs: people would drown in them
+LISTS = (
+    paper.cell_list,
+    sensitivity.sensitive_cell_table,
+    curves.size_curve_table,
+    curves.calibration_table,
+)  # for programs: people would drown in them
 
 
 def report_tables(document: Document) -> list[Table]:

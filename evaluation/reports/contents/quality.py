@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from evaluation.reports.tables import Column, Document, Kind, Row, Table, name_of, points, short
+from evaluation.reports.tables import Column, Document, Kind, Row, Table, name_of
 
 MOST_ANNOTATORS_IN_MATRIX = 20  # as many columns as a page can hold
 
@@ -25,7 +25,7 @@ def comparison_table(document: Document) -> Table:
             comparison["high"],
             comparison["p_sign_flip"],
             comparison["p_holm"],
-        ), about=_common(comparison))
+        ), about=common_about(comparison))
         for comparison in document["comparisons"]
     ]  # fmt: skip
     columns = (
@@ -44,16 +44,16 @@ def comparison_table(document: Document) -> Table:
 
 
 def common_of(comparison: Mapping[str, Any]) -> str:
-    return name_of(comparison.get(_common_key(comparison)))
+    return name_of(comparison.get(common_key(comparison)))
 
 
-def _common_key(comparison: Mapping[str, Any]) -> str:
+def common_key(comparison: Mapping[str, Any]) -> str:
     return "model" if comparison["kind"] == "settings" else "setting"
 
 
-def _common(comparison: Mapping[str, Any]) -> dict[str, str | None]:
+def common_about(comparison: Mapping[str, Any]) -> dict[str, str | None]:
     """Name the statements of both sides."""
-    return {_common_key(comparison): comparison.get(_common_key(comparison))}
+    return {common_key(comparison): comparison.get(common_key(comparison))}
 
 
 # -- agreement ---------------------------------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ def agreement_table(document: Document) -> Table:
 def agreement_parts_table(document: Document) -> Table:
     rows = [
         Row((
-            part["relation"] if part["by"] == "relation" else _side_of(part),
+            part["relation"] if part["by"] == "relation" else side_of(part),
             part["alpha"]["value"],
             part["alpha"]["low"],
             part["alpha"]["high"],
@@ -118,7 +118,7 @@ def _side(part: Mapping[str, Any]) -> dict[str, str | None]:
     return {"model": part.get("model"), "setting": part.get("setting")}
 
 
-def _side_of(part: Mapping[str, Any]) -> str:
+def side_of(part: Mapping[str, Any]) -> str:
     return f"{name_of(part['model'])} · {name_of(part['setting'])}"
 
 
@@ -199,83 +199,6 @@ def annotator_model_table(document: Document) -> Table:
     return Table("annotator-models", "Verdicts of models of annotators", columns, tuple(rows), notes)
 
 
-# -- sensitivity -------------------------------------------------------------------------------------------------------
-
-
-def _rules(document: Document) -> list[Mapping[str, Any]]:
-    return (document.get("sensitivity") or {}).get("rules", [])
-
-
-def rule_table(document: Document) -> Table:
-    rows = [
-        Row((rule["title"], *(rule[key] for key in ("n", "accepted", "rejected", "undecided", "reason"))))
-        for rule in _rules(document)
-    ]
-    counts = (Column(name, Kind.COUNT) for name in ("with a verdict", "accepted", "rejected", "undecided"))
-    columns = (Column("rule"), *counts, Column("why not"))
-    return Table("rules", "Verdicts under other rules", columns, tuple(rows))
-
-
-def sensitivity_table(document: Document) -> Table:
-    """The averages of each LM and setting under every rule; the rank where it differs from the report's own."""
-    rules = _rules(document)
-    rows = [
-        Row((_side_of(total), *(_marked(total["macro_accuracy"], total["rank"], total["changes"]))), about=_side(total))
-        for total in (document.get("sensitivity") or {}).get("totals", [])
-    ]
-    columns = (Column("LM and setting"), *(Column(rule["title"]) for rule in rules))
-    notes = (
-        "Accuracy, mean over relations. In brackets: the place among these rows, where it is another one.",
-        *_adjudicated(document),
-        *_left_out(document),
-    )
-    return Table("sensitivity", "Accuracy under other rules", columns, tuple(rows), notes)
-
-
-def _adjudicated(document: Document) -> Iterable[str]:
-    if n := document.get("n_adjudicated"):
-        yield f"Adjudicated: the verdict is an expert's on {n:,} of {document['n_complete']:,} statements."
-
-
-def _left_out(document: Document) -> Iterable[str]:
-    """Say so where not every annotator was left out in turn."""
-    left_out = sum(rule["rule"] == "without_annotator" for rule in _rules(document))
-    others = len(document["annotators"]) - left_out
-    if left_out and others:
-        yield f"Left out in turn are the {left_out} annotators with the most judgments, not the {others} others."
-
-
-def _marked(values: Iterable[float | None], ranks: Iterable[int | None], changes: Iterable[int]) -> Iterable[str]:
-    moved = set(changes)
-    for position, (value, rank) in enumerate(zip(values, ranks, strict=True)):
-        yield f"{short(value)} ({rank})" if position in moved else short(value)
-
-
-def sensitive_comparison_table(document: Document) -> Table:
-    rules = _rules(document)
-    comparisons = (document.get("sensitivity") or {}).get("comparisons", [])
-    rows = [
-        Row((_contrast(comparison), *_differences(comparison)), about=_common(comparison)) for comparison in comparisons
-    ]
-    columns = (Column("comparison"), *(Column(rule["title"]) for rule in rules))
-    notes = (
-        "Difference in percentage points, first minus second. ± the sign is another one. ! p after Holm is on the "
-        "other side of .05.",
-    )
-    return Table("sensitivity-comparisons", "Comparisons under other rules", columns, tuple(rows), notes)
-
-
-def _contrast(comparison: Mapping[str, Any]) -> str:
-    return f"{common_of(comparison)}: {comparison['a']} − {comparison['b']}"
-
-
-def _differences(comparison: Mapping[str, Any]) -> Iterable[str]:
-    for position, difference in enumerate(comparison["difference"]):
-        sign = " ±" if position in comparison["sign_changes"] else ""
-        significance = " !" if position in comparison["significance_changes"] else ""
-        yield f"{points(difference)}{sign}{significance}"
-
-
 # -- plans -------------------------------------------------------------------------------------------------------------
 
 
@@ -283,7 +206,7 @@ def plan_table(document: Document) -> Table:
     plans = document.get("planner") or {}
     rows = [
         Row(
-            (_side_of(total), total["half_width"], total["target"], total["statements"], total["judgments"]),
+            (side_of(total), total["half_width"], total["target"], total["statements"], total["judgments"]),
             about=_side(total),
         )
         for total in plans.get("totals", [])
