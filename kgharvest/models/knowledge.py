@@ -108,10 +108,13 @@ class EntityOccurrence(models.Model):
     """That a knowledge tuple has the case-folded `entity` in a slot: the index by which entities are found."""
 
     entity = models.TextField()
+    # Rows are only made from rows of knowledge tuples; to check each of millions anew would take a fifth of an import.
     knowledge_tuple = models.ForeignKey(
-        KnowledgeTuple, on_delete=models.CASCADE, related_name="occurrences", db_index=False
+        KnowledgeTuple, on_delete=models.CASCADE, related_name="occurrences", db_index=False, db_constraint=False
     )
-    relation = models.ForeignKey(Relation, on_delete=models.PROTECT, related_name="+", db_index=False)
+    relation = models.ForeignKey(
+        Relation, on_delete=models.PROTECT, related_name="+", db_index=False, db_constraint=False
+    )
     slot = models.PositiveSmallIntegerField()
 
     objects = EntityOccurrenceQuerySet.as_manager()
@@ -143,7 +146,9 @@ class HarvestedTupleQuerySet(models.QuerySet):
 class HarvestedTuple(models.Model):
     """A knowledge tuple as one job scored it. rank: 1 is best; mtl: nats, None where unknown; surface: as written."""
 
-    job = models.ForeignKey(HarvestJob, on_delete=models.CASCADE, related_name="tuples")
+    job = models.ForeignKey(
+        HarvestJob, on_delete=models.CASCADE, related_name="tuples", db_index=False
+    )  # the unique constraints have the index
     knowledge_tuple = models.ForeignKey(KnowledgeTuple, on_delete=models.PROTECT, related_name="harvested_tuples")
     rank = models.PositiveIntegerField()
     score = models.FloatField()

@@ -26,8 +26,13 @@ def insert_rows(model: type[Model], names: Sequence[str], rows: Iterable[Sequenc
     columns = ", ".join(database.ops.quote_name(field.column) for field in (*given, *left))
     table = f"{database.ops.quote_name(model._meta.db_table)} ({columns})"
     prepared = ([*row, *defaults] for row in _prepared(given, rows, database))
+    fill_table(database, table, prepared)
+
+
+def fill_table(database: BaseDatabaseWrapper, table: str, rows: Iterable[Sequence[Any]]) -> None:
+    """Insert `rows`, values as the database takes them. table: as SQL names it, with columns if not all are given."""
     insert = _copy if database.vendor == "postgresql" else _insert_many
-    insert(database, table, prepared)
+    insert(database, table, iter(rows))
 
 
 def _prepared(
@@ -42,7 +47,7 @@ def _prepared(
         yield values
 
 
-def _copy(database: BaseDatabaseWrapper, table: str, rows: Iterator[list[Any]]) -> None:
+def _copy(database: BaseDatabaseWrapper, table: str, rows: Iterator[Sequence[Any]]) -> None:
     with (
         database.cursor() as cursor,
         database.wrap_database_errors,
@@ -52,7 +57,7 @@ def _copy(database: BaseDatabaseWrapper, table: str, rows: Iterator[list[Any]]) 
             copy.write_row(row)
 
 
-def _insert_many(database: BaseDatabaseWrapper, table: str, rows: Iterator[list[Any]]) -> None:
+def _insert_many(database: BaseDatabaseWrapper, table: str, rows: Iterator[Sequence[Any]]) -> None:
     with database.cursor() as cursor:
         while some := list(islice(rows, ROWS_AT_ONCE)):
             marks = ", ".join(["%s"] * len(some[0]))

@@ -2,37 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import chain, islice
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from django.db import connection
 
 from kgharvest.models import HarvestJob, KnowledgeTuple, Relation, tuple_key
+from kgharvest.services.bulk import fill_table
 from kgharvest.services.sensitive_words import sensitivity_test
 
-ROWS_AT_ONCE = 2000
-
-# Written as SQL because it is what an import of a million tuples spends its time on: Django's bulk_create takes three
-# times as long, and can set columns of known rows anew but not add to them.
+# The rows come into a table of this connection's own, from which four statements store them: an import of a million
+# tuples spends its time on this, and so the database needs no more than the tables and indexes cost it.
+STAGE = """
+CREATE TEMPORARY TABLE found_tuple (
+    rank integer PRIMARY KEY, key text, score double precision, mtl double precision, is_sensitive boolean,
+    entities {json}, surface {json}, {slots}
+)
+"""
 REMEMBER = """
 INSERT INTO kgharvest_knowledgetuple (relation_id, entities, key, n_harvests, best_score, is_sensitive)
-VALUES {rows}
+SELECT %s, entities, key, 1, score, is_sensitive FROM found_tuple WHERE true ORDER BY rank
 ON CONFLICT (relation_id, key) DO UPDATE SET
     n_harvests = kgharvest_knowledgetuple.n_harvests + 1,
     best_score = CASE WHEN kgharvest_knowledgetuple.best_score >= excluded.best_score
                       THEN kgharvest_knowledgetuple.best_score ELSE excluded.best_score END,
     is_sensitive = excluded.is_sensitive
-RETURNING id, key, n_harvests
 """
 INDEX_ENTITIES = """
 INSERT INTO kgharvest_entityoccurrence (entity, knowledge_tuple_id, relation_id, slot)
-VALUES {rows}
+SELECT found.entity{slot}, known.id, known.relation_id, {slot}
+FROM found_tuple found JOIN kgharvest_knowledgetuple known ON known.relation_id = %s AND known.key = found.key
+WHERE known.n_harvests = 1
 ON CONFLICT (knowledge_tuple_id, slot) DO NOTHING
 """
 STORE = """
 INSERT INTO kgharvest_harvestedtuple (job_id, knowledge_tuple_id, rank, score, mtl, surface)
-VALUES {rows}
+SELECT %s, known.id, found.rank, found.score, found.mtl, found.surface
+FROM found_tuple found JOIN kgharvest_knowledgetuple known ON known.relation_id = %s AND known.key = found.key
+ORDER BY found.rank
 """
 
 
@@ -49,38 +56,29 @@ def store_tuples(job: HarvestJob, rows: Iterable[TupleRow]) -> None:
     """Write the tuples of a job, different ones, best first. Call it inside the transaction that ends the job."""
     # Two jobs that update the same tuples in different orders would wait for each other for ever.
     Relation.objects.lock(job.relation_id)
-    is_sensitive = sensitivity_test()
+    slots = range(job.relation.arity)
     with connection.cursor() as cursor:
-        ranked = enumerate(rows, start=1)
-        while chunk := list(islice(ranked, ROWS_AT_ONCE)):
-            ids = _remember(cursor, job.relation_id, [row for _, row in chunk], is_sensitive)
-            found = (
-                (job.pk, ids[tuple_key(row.entities)], rank, row.score, row.mtl, _json(row.surface))
-                for rank, row in chunk
-            )
-            _insert(cursor, STORE, found)
+        cursor.execute(
+            STAGE.format(json=JSON.db_type(connection), slots=", ".join(f"entity{slot} text" for slot in slots))
+        )
+        fill_table(connection, "found_tuple", _staged(rows, sensitivity_test()))
+        cursor.execute("ANALYZE found_tuple")
+        cursor.execute(REMEMBER, [job.relation_id])
+        for slot in slots:
+            cursor.execute(INDEX_ENTITIES.format(slot=slot), [job.relation_id])
+        cursor.execute(STORE, [job.pk, job.relation_id])
+        cursor.execute("DROP TABLE found_tuple")
 
 
-def _remember(
-    cursor, relation_id: int, rows: Sequence[TupleRow], is_sensitive: Callable[[str], bool]
-) -> dict[str, int]:
-    """Note that one more job found `rows`; return the ids of their knowledge tuples by key."""
-    by_key = {tuple_key(row.entities): row for row in rows}
-    claims = ((relation_id, _json(row.entities), key, 1, row.score, is_sensitive(key)) for key, row in by_key.items())
-    _insert(cursor, REMEMBER, claims)
-    known = cursor.fetchall()
-    for slot in range(len(rows[0].entities)):
-        new = ((by_key[key].entities[slot], pk, relation_id, slot) for pk, key, n_harvests in known if n_harvests == 1)
-        _insert(cursor, INDEX_ENTITIES, new)
-    return {key: pk for pk, key, _ in known}
+def _staged(rows: Iterable[TupleRow], is_sensitive: Callable[[str], bool]) -> Iterator[Sequence[Any]]:
+    for rank, row in enumerate(rows, start=1):
+        key = tuple_key(row.entities)
+        lists = _json(row.entities), _json(row.surface)
+        yield rank, key, row.score, row.mtl, is_sensitive(key), *lists, *row.entities
 
 
-def _insert(cursor, statement: str, rows: Iterable[tuple]) -> None:
-    params = list(rows)
-    if params:
-        row = f"({', '.join(['%s'] * len(params[0]))})"
-        cursor.execute(statement.format(rows=", ".join([row] * len(params))), list(chain.from_iterable(params)))
+JSON = KnowledgeTuple._meta.get_field("entities")
 
 
 def _json(entities: Sequence[str]):
-    return KnowledgeTuple._meta.get_field("entities").get_db_prep_save(entities, connection)
+    return JSON.get_db_prep_save(entities, connection)

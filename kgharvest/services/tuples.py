@@ -15,7 +15,7 @@ from django.utils import timezone
 from kgharvest.errors import BadEntry, DomainError, ImportRefused, NotFound
 from kgharvest.models import HarvestJob, Job, LanguageModel, Relation
 from kgharvest.services.cuts import Cut, by_score
-from kgharvest.services.knowledge import ROWS_AT_ONCE, TupleRow, store_tuples
+from kgharvest.services.knowledge import TupleRow, store_tuples
 from kgharvest.services.reading import read_lines, read_pieces
 from kgharvest.services.scores import StoredScores
 from kgharvest.services.staging import StagedTuples
@@ -23,6 +23,7 @@ from kgharvest.services.tuple_files import FORMATS, Format, guess_format, read_t
 from kgharvest.services.writing import csv_lines
 from kgharvest.version import code_version
 
+ROWS_AT_ONCE = 2000
 COLUMNS = ("relation", "model", "setting", "rank", "entities", "surface", "score", "mtl", "job", "original")
 
 

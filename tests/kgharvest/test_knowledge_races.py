@@ -9,7 +9,7 @@ import pytest
 from django.db import connection, transaction
 
 from kgharvest.models import EntityOccurrence, KnowledgeTuple, SensitiveWord
-from kgharvest.services import knowledge, sensitive_words
+from kgharvest.services import sensitive_words
 from kgharvest.services.knowledge import TupleRow, store_tuples
 from tests import factories
 
@@ -24,7 +24,6 @@ def row(number: int, score: float) -> TupleRow:
 
 
 def test_jobs_of_one_relation_store_the_same_tuples_at_once_in_any_order(monkeypatch):
-    monkeypatch.setattr(knowledge, "ROWS_AT_ONCE", 5)
     monkeypatch.setattr(sensitive_words, "ROWS_AT_ONCE", 5)
     SensitiveWord.objects.get_or_create(word="nazi")
     relation = factories.make_relation()
