@@ -33,7 +33,8 @@ class Reaper(bootsteps.StartStopStep):
 
         from kgharvest.tasks import look_after_jobs
 
-        self.entry = worker.timer.call_repeatedly(settings.JOB_REAP_EVERY_S, look_after_jobs, [worker.hostname])
+        signs_in_as = [worker.hostname, worker.concurrency]
+        self.entry = worker.timer.call_repeatedly(settings.JOB_REAP_EVERY_S, look_after_jobs, signs_in_as)
 
     def stop(self, worker):
         if self.entry:

@@ -20,14 +20,14 @@ def run_job(job_id: int) -> None:
     jobs.run_job(job_id)
 
 
-def look_after_jobs(worker: str) -> None:
+def look_after_jobs(worker: str, n_processes: int) -> None:
     """Sign in, reap and do the chores; called by a timer in the worker's main process.
 
     A failure is logged, the timer goes on.
     """
     now = timezone.now()
     try:
-        jobs.sign_in(worker, now)
+        jobs.sign_in(worker, now, n_processes)
         jobs.reap(now)
         for chore in settings.CHORES:
             import_string(chore)(now)

@@ -7,12 +7,13 @@ from drf_spectacular.views import SpectacularAPIView
 
 from kgharvest import api
 from kgharvest.services import jobs
-from kgharvest.services.launches import cancel_launch, retry_failed
+from kgharvest.services.launches import cancel_launch, retry_cancelled, retry_failed
 from kgharvest.views import entities, harvests, home, knowledge, launches, relation_sets, relations
 from kgharvest.views.sensitive_words import sensitive_words
 
 CANCEL_LAUNCH = {"change": cancel_launch, "done": "cancelled"}
 RETRY_FAILED = {"change": retry_failed, "done": "queued again"}
+RETRY_CANCELLED = {"change": retry_cancelled, "done": "queued again"}
 
 harvesting = [
     path("relations/", relations.relation_list, name="relation_list"),
@@ -30,7 +31,13 @@ harvesting = [
     path("harvests/launches/", launches.launch_list, name="launch_list"),
     path("harvests/launches/<int:pk>/", launches.launch_detail, name="launch_detail"),
     path("harvests/launches/<int:pk>/cancel/", launches.launch_change, CANCEL_LAUNCH, name="launch_cancel"),
-    path("harvests/launches/<int:pk>/retry/", launches.launch_change, RETRY_FAILED, name="launch_retry"),
+    path("harvests/launches/<int:pk>/retry-failed/", launches.launch_change, RETRY_FAILED, name="launch_retry_failed"),
+    path(
+        "harvests/launches/<int:pk>/retry-cancelled/",
+        launches.launch_change,
+        RETRY_CANCELLED,
+        name="launch_retry_cancelled",
+    ),
     path("harvests/<int:pk>/", harvests.harvest_detail, name="harvest_detail"),
     path("harvests/<int:pk>/cancel/", harvests.harvest_change, {"change": jobs.cancel}, name="harvest_cancel"),
     path("harvests/<int:pk>/retry/", harvests.harvest_change, {"change": jobs.retry}, name="harvest_retry"),

@@ -28,6 +28,9 @@ class JobQuerySet(models.QuerySet):
     def unfinished(self):
         return self.filter(status__in=[Job.Status.QUEUED, Job.Status.RUNNING])
 
+    def ended_in_vain(self):
+        return self.filter(status__in=[Job.Status.FAILED, Job.Status.CANCELLED])
+
 
 class Job(models.Model):
     """The ledger of long work: the database is the truth about a job, the broker only rings for it.
@@ -94,9 +97,10 @@ class Job(models.Model):
 
 
 class Worker(models.Model):
-    """A worker process that was last heard of at `seen_at`."""
+    """A worker that was last heard of at `seen_at`. n_processes: the jobs it does at once."""
 
     name = models.CharField(max_length=200, unique=True)
+    n_processes = models.PositiveSmallIntegerField(default=1)
     seen_at = models.DateTimeField()
 
     def __str__(self) -> str:

@@ -17,7 +17,7 @@ from uuid import UUID, uuid4
 
 from django.conf import settings
 from django.db import OperationalError, connection, transaction
-from django.db.models import F, Q, QuerySet
+from django.db.models import F, Q, QuerySet, Sum
 from django.utils import timezone
 from django.utils.module_loading import import_string
 from kombu.exceptions import OperationalError as BrokerError
@@ -194,11 +194,23 @@ def cancel_all(jobs: QuerySet) -> int:
 
 def retry(job: Job) -> None:
     """Queue a failed or cancelled job again, with all its attempts."""
-    over = Job.objects.filter(pk=job.pk, status__in=[Job.Status.FAILED, Job.Status.CANCELLED])
-    fresh = {"status": Job.Status.QUEUED, "attempts": 0, "rung_at": timezone.now(), "started_at": None}
-    if not over.update(**fresh, error="", stage="", done=0, total=None, finished_at=None):
+    if not retry_all(Job.objects.filter(pk=job.pk)):
         raise JobNotOpen(f"Job {job.pk} has neither failed nor been cancelled; there is nothing to retry.")
-    ring(job.pk)
+
+
+@transaction.atomic
+def retry_all(jobs: QuerySet) -> int:
+    """Queue those of `jobs` that failed or were cancelled again, with all their attempts; return how many."""
+    ids = list(jobs.ended_in_vain().values_list("pk", flat=True))
+    fresh = {"status": Job.Status.QUEUED, "attempts": 0, "rung_at": timezone.now(), "started_at": None}
+    n_retried = (
+        Job.objects.filter(pk__in=ids)
+        .ended_in_vain()
+        .update(**fresh, error="", stage="", done=0, total=None, finished_at=None)
+    )
+    for job_id in ids if n_retried else ():  # one that somebody else has retried meanwhile is rung for twice
+        ring(job_id)
+    return n_retried
 
 
 # -- looking after jobs ------------------------------------------------------------------------------------------------
@@ -221,16 +233,17 @@ def _unheard(now: datetime):
     return Job.objects.claimable(now).filter(rung_long_ago | lost_since)
 
 
-def sign_in(worker: str, now: datetime) -> None:
-    """Note that `worker` is alive; forget those not heard of for a day."""
-    Worker.objects.update_or_create(name=worker, defaults={"seen_at": now})
+def sign_in(worker: str, now: datetime, n_processes: int = 1) -> None:
+    """Note that `worker` is alive and does `n_processes` jobs at once; forget those not heard of for a day."""
+    Worker.objects.update_or_create(name=worker, defaults={"seen_at": now, "n_processes": n_processes})
     Worker.objects.filter(seen_at__lt=now - timedelta(days=1)).delete()
 
 
-def n_workers(now: datetime) -> int:
-    """Return how many workers are alive."""
-    return Worker.objects.filter(seen_at__gte=now - timedelta(seconds=WORKER_SILENT_S)).count()
+def n_at_once(now: datetime) -> int:
+    """Return how many jobs the workers that are alive do at once."""
+    alive = Worker.objects.filter(seen_at__gte=now - timedelta(seconds=WORKER_SILENT_S))
+    return alive.aggregate(n=Sum("n_processes", default=0))["n"]
 
 
 def has_worker(now: datetime) -> bool:
-    return n_workers(now) > 0
+    return n_at_once(now) > 0

@@ -22,6 +22,8 @@ from kgharvest.services.harvests import HarvestRequest, check_harvest, payload_o
 JOBS_FOR_A_MEDIAN = 50  # the latest ones
 JOBS_FOR_A_PACE = 20
 
+PaceKey = tuple[int, str]  # LM and setting, which harvests that take about the same time share
+
 
 class NothingToLaunch(DomainError):
     """A launch that would harvest nothing."""
@@ -34,22 +36,43 @@ class Skipped(NamedTuple):
     job: HarvestJob
 
 
+class Estimate(NamedTuple):
+    """How long harvests take, roughly. seconds: of the `n_known` whose LM and setting were harvested before.
+
+    without_past: LM and setting of the others.
+    """
+
+    seconds: float
+    n_known: int
+    without_past: Sequence[PaceKey]
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.without_past
+
+
 @dataclass(frozen=True)
 class Plan:
     """What a launch would do. refusals: one sentence for each relation that cannot be harvested as it is.
 
-    seconds: how long, roughly, with the workers of now; None while it is unknown.
+    n_at_once: harvests that the workers of now do at the same time.
     """
 
     requests: Sequence[HarvestRequest]
     skipped: Sequence[Skipped]
     refusals: Sequence[str]
-    n_workers: int
-    seconds: float | None
+    n_at_once: int
+    estimate: Estimate
 
     @property
     def n_cells(self) -> int:
         return len(self.requests) + len(self.skipped)
+
+    @property
+    def without_past(self) -> list[str]:
+        """Return each LM x setting of which no past harvest tells how long it takes."""
+        unknown = [request for request in self.requests if _pace_key(request) in self.estimate.without_past]
+        return list(dict.fromkeys(f"{request.language_model.short_name} × {request.setting}" for request in unknown))
 
 
 # -- planning ----------------------------------------------------------------------------------------------------------
@@ -63,13 +86,13 @@ def plan_launch(requests: Iterable[HarvestRequest], now: datetime, again: bool =
     asked = {_key(request): request for request in requests}
     known = {} if again else _jobs_by_key(asked.values())
     todo = {key: request for key, request in asked.items() if key not in known}
-    n_workers = jobs.n_workers(now)
+    n_at_once = jobs.n_at_once(now)
     return Plan(
         requests=list(todo.values()),
         skipped=[Skipped(request, known[key]) for key, request in asked.items() if key in known],
         refusals=list(dict.fromkeys(filter(None, map(_refusal, todo.values())))),
-        n_workers=n_workers,
-        seconds=_rough_seconds(Counter(map(_pace_key, todo.values())), n_workers),
+        n_at_once=n_at_once,
+        estimate=_estimate(Counter(map(_pace_key, todo.values())), n_at_once),
     )
 
 
@@ -106,16 +129,18 @@ def _refusal(request: HarvestRequest) -> str | None:
 # -- how long ----------------------------------------------------------------------------------------------------------
 
 
-def _pace_key(request: HarvestRequest) -> tuple[int, str]:
+def _pace_key(request: HarvestRequest) -> PaceKey:
     return (request.language_model.pk, request.setting)
 
 
-def _rough_seconds(n_jobs: Counter[tuple[int, str]], n_workers: int) -> float | None:
-    """Return the sum of the median durations, shared by the workers; None if one is unknown."""
+def _estimate(n_jobs: Counter[PaceKey], n_at_once: int) -> Estimate:
+    """Add up the median durations of jobs of which `n_at_once` go on together; none of them takes less than its own."""
     medians = {pace_key: _median_seconds(*pace_key) for pace_key in n_jobs}
-    if None in medians.values():
-        return None
-    return sum(n * medians[pace_key] for pace_key, n in n_jobs.items()) / max(1, n_workers)
+    known = {pace_key: n for pace_key, n in n_jobs.items() if medians[pace_key] is not None}
+    shared = sum(n * medians[pace_key] for pace_key, n in known.items()) / max(1, n_at_once)
+    longest = max((medians[pace_key] for pace_key in known), default=0)
+    without_past = [pace_key for pace_key in n_jobs if pace_key not in known]
+    return Estimate(max(shared, longest), sum(known.values()), without_past)
 
 
 def _median_seconds(language_model_id: int, setting: str) -> float | None:
@@ -192,7 +217,8 @@ def _pace(launch: Launch, now: datetime) -> float | None:
 
 def _rough_seconds_left(launch: Launch, now: datetime) -> float | None:
     waiting = launch.jobs.unfinished().values_list("language_model", "setting")
-    return _rough_seconds(Counter(waiting), jobs.n_workers(now))
+    estimate = _estimate(Counter(waiting), jobs.n_at_once(now))
+    return estimate.seconds if estimate.is_complete else None
 
 
 # -- changing ----------------------------------------------------------------------------------------------------------
@@ -203,10 +229,11 @@ def cancel_launch(launch: Launch) -> int:
     return jobs.cancel_all(Job.objects.filter(harvestjob__launch=launch))
 
 
-@transaction.atomic
 def retry_failed(launch: Launch) -> int:
     """Queue the failed harvests of the launch again; return how many."""
-    failed = list(launch.jobs.filter(status=Job.Status.FAILED))
-    for job in failed:
-        jobs.retry(job)
-    return len(failed)
+    return jobs.retry_all(Job.objects.filter(harvestjob__launch=launch, status=Job.Status.FAILED))
+
+
+def retry_cancelled(launch: Launch) -> int:
+    """Queue the cancelled harvests of the launch again; return how many."""
+    return jobs.retry_all(Job.objects.filter(harvestjob__launch=launch, status=Job.Status.CANCELLED))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from itertools import product
 
 import pytest
 from django.urls import reverse
+from django.utils import timezone
 
 from kgharvest.models import HarvestJob, Launch
 from tests import factories
@@ -72,8 +74,23 @@ def test_a_preview_starts_nothing_and_says_what_would_happen(researcher_client, 
     page = researcher_client.post(reverse(NEW), {**form, "preview": "1"}).content.decode()
 
     assert "2 harvests, duration unknown" in page
+    assert "There are no past harvests of embedded × multi to judge by." in " ".join(page.split())
     assert "Launch 2 harvests" in page
     assert not HarvestJob.objects.exists()
+
+
+def test_a_preview_gives_the_time_of_what_is_known(researcher_client, rung):
+    embedded = factories.make_language_model("embedded")
+    end = timezone.now()
+    factories.make_harvest_job(
+        "succeeded", language_model=embedded, started_at=end - timedelta(minutes=10), finished_at=end
+    )
+    form = filled_in(relations=[factories.make_relation().pk], settings=["multi", "human"], preview="1")
+
+    page = " ".join(researcher_client.post(reverse(NEW), form).content.decode().split())
+
+    assert "2 harvests, at least 10 min" in page
+    assert "That is for 1 of the 2: there are no past harvests of embedded × human to judge by." in page
 
 
 def test_what_was_launched_before_is_skipped_unless_it_is_wanted_again(researcher_client, rung):
@@ -146,10 +163,17 @@ def test_a_launch_is_cancelled_and_its_failures_retried_as_one(researcher_client
 
     page = researcher_client.post(reverse("kgharvest:launch_cancel", args=[launch.pk]), follow=True).content.decode()
     assert "2 harvests cancelled." in page
-    page = researcher_client.post(reverse("kgharvest:launch_retry", args=[launch.pk]), follow=True).content.decode()
+    page = researcher_client.post(
+        reverse("kgharvest:launch_retry_failed", args=[launch.pk]), follow=True
+    ).content.decode()
     assert "1 harvest queued again." in page
-
     assert sorted(launch.jobs.values_list("status", flat=True)) == ["cancelled", "cancelled", "queued"]
+
+    page = researcher_client.post(
+        reverse("kgharvest:launch_retry_cancelled", args=[launch.pk]), follow=True
+    ).content.decode()
+    assert "2 harvests queued again." in page
+    assert set(launch.jobs.values_list("status", flat=True)) == {"queued"}
 
 
 def test_one_harvest_is_cancelled_from_the_launch_and_leads_back(researcher_client):
@@ -163,7 +187,7 @@ def test_one_harvest_is_cancelled_from_the_launch_and_leads_back(researcher_clie
     assert job.status == "cancelled"
 
 
-@pytest.mark.parametrize("name", ["launch_cancel", "launch_retry"])
+@pytest.mark.parametrize("name", ["launch_cancel", "launch_retry_failed", "launch_retry_cancelled"])
 def test_a_launch_is_not_changed_by_a_link(researcher_client, name):
     assert researcher_client.get(reverse(f"kgharvest:{name}", args=[make_launch("queued").pk])).status_code == 405
 

@@ -73,24 +73,28 @@ def test_a_cell_named_twice_is_harvested_once():
     assert plan_launch([request, request], NOW).requests == [request]
 
 
-def test_the_duration_is_the_median_of_the_past_shared_by_the_workers():
-    requests = make_requests(4)
+def test_the_duration_is_the_median_of_the_past_shared_by_the_processes_of_the_workers():
+    requests = make_requests(8)
     for took_s in (1, 10, 100):
         make_job_for(make_requests(1, requests[0].language_model)[0], took_s=took_s)
-    for name in ("one@here", "two@here"):
-        jobs.sign_in(name, NOW)
+    jobs.sign_in("one@here", NOW, n_processes=3)
+    jobs.sign_in("two@here", NOW)
 
     plan = plan_launch(requests, NOW)
 
-    assert (plan.seconds, plan.n_workers) == (4 * 10 / 2, 2)
+    assert (plan.estimate.seconds, plan.n_at_once) == (8 * 10 / 4, 4)
+    assert plan_launch(requests[:1], NOW).estimate.seconds == 10  # one harvest is not shared
 
 
-def test_the_duration_is_unknown_where_one_lm_has_no_past():
-    known, unknown = make_requests(1), make_requests(1)
+def test_the_duration_is_a_bound_where_one_lm_has_no_past():
+    known, unknown = make_requests(2), make_requests(3, setting="soft")
     make_job_for(make_requests(1, known[0].language_model)[0])
 
-    assert plan_launch(known, NOW).seconds == 10
-    assert plan_launch(known + unknown, NOW).seconds is None
+    assert plan_launch(known, NOW).estimate.is_complete
+    plan = plan_launch(known + unknown, NOW)
+
+    assert (plan.estimate.seconds, plan.estimate.n_known, plan.estimate.is_complete) == (20, 2, False)
+    assert plan.without_past == [f"{unknown[0].language_model.name} × soft"]
 
 
 def test_planning_costs_the_same_for_any_number_of_relations(django_assert_max_num_queries):
@@ -179,9 +183,32 @@ def test_cancelling_a_launch_ends_what_is_not_over():
 
 
 def test_the_failed_ones_of_a_launch_are_tried_again(rung):
-    launch = make_launch("failed", "failed", "cancelled")
+    launch = make_launch("failed", "failed", "cancelled", error="The LM is not at home.", attempts=3)
+    failed = set(launch.jobs.filter(status="failed").values_list("pk", flat=True))
 
     assert launches.retry_failed(launch) == 2
 
-    assert progress_of(launch, NOW).counts["queued"] == 2
-    assert len(rung) == 2
+    queued = launch.jobs.filter(status="queued")
+    assert set(queued.values_list("pk", "attempts", "error")) == {(pk, 0, "") for pk in failed}
+    assert sorted(rung) == sorted(failed)
+
+
+def test_the_cancelled_ones_of_a_launch_are_tried_again(rung):
+    launch = make_launch("failed", "cancelled", "cancelled", "succeeded")
+    elsewhere = factories.make_harvest_job("cancelled")
+
+    assert launches.retry_cancelled(launch) == 2
+
+    assert progress_of(launch, NOW).counts == {"queued": 2, "running": 0, "succeeded": 1, "failed": 1, "cancelled": 0}
+    elsewhere.refresh_from_db()
+    assert (elsewhere.status, len(rung)) == ("cancelled", 2)
+    assert launches.retry_cancelled(launch) == 0
+
+
+def test_retrying_many_costs_the_same(rung, django_assert_max_num_queries):
+    launch = make_launch(*["cancelled"] * 40, relation=factories.make_relation())
+
+    with django_assert_max_num_queries(4):  # a savepoint, the jobs' numbers, one update
+        assert launches.retry_cancelled(launch) == 40
+
+    assert len(rung) == 40

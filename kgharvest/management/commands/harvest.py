@@ -137,11 +137,20 @@ class Command(DomainCommand):
 def said(plan: Plan) -> str:
     """Return how many harvests the plan asks for, how many it skips and how long it takes, in a sentence."""
     n, skipped = len(plan.requests), len(plan.skipped)
-    workers = f"with {plan.n_workers} workers" if plan.n_workers > 1 else "with one worker"
-    how_long = f", about {duration(plan.seconds)} {workers}" if n and plan.seconds is not None else ""
-    unknown = ", duration unknown (no past harvests of this LM and setting)" if n and plan.seconds is None else ""
+    how_long = f", {said_of_time(plan)}" if n else ""
     skips = f"; {skipped} skipped that were asked the same before (--again harvests them anew)" if skipped else ""
-    return f"{n} of {plan.n_cells} cells to harvest{how_long}{unknown}{skips}."
+    return f"{n} of {plan.n_cells} cells to harvest{how_long}{skips}."
+
+
+def said_of_time(plan: Plan) -> str:
+    estimate = plan.estimate
+    at_once = f"{plan.n_at_once} at once" if plan.n_at_once > 1 else "one after the other"
+    if estimate.is_complete:
+        return f"about {duration(estimate.seconds)}, {at_once}"
+    no_past = f"no past harvests of {', '.join(plan.without_past)}"
+    if not estimate.n_known:
+        return f"duration unknown ({no_past})"
+    return f"at least {duration(estimate.seconds)} for {estimate.n_known} of them, {at_once} ({no_past})"
 
 
 def positive(text: str) -> int:

@@ -23,6 +23,11 @@
     for (const [status, n] of Object.entries(launch.counts)) {
       part.querySelector(`[data-count="${status}"]`).textContent = number(n);
     }
+    for (const form of document.querySelectorAll("[data-retry-all]")) {
+      const n = launch.counts[form.dataset.retryAll];
+      form.hidden = !n;
+      form.querySelector("[data-n]").textContent = number(n);
+    }
   };
 
   const stageOf = (job) => {
