@@ -16,6 +16,7 @@ N_RESAMPLES = 5_000
 ROUNDING = 1e-9  # sums of shares that are equal on paper differ by less than this, relative to their size
 
 ONE_RELATION = "One relation gives no interval: how much relations differ is not known."
+NONE_DIFFERS = "The difference is 0: no relation differs."
 TOO_ALIKE = "The interval is not defined: too few relations, or too few of them differ from each other."
 
 
@@ -106,6 +107,8 @@ def bootstrap_t_interval(
     n = len(differences)
     if n < 2:
         return None, None, ONE_RELATION
+    if not differences.any():
+        return None, None, NONE_DIFFERS
     mean, standard_error = differences.mean(), differences.std() / np.sqrt(n)
     distances = _studentised((differences - mean)[rng.integers(0, n, size=(N_RESAMPLES, n))])
     # Neighbours, never a mixture: resamples of one relation over and over are infinitely far, and inf - inf is nothing.

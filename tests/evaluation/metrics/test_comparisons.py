@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from evaluation.metrics.comparisons import (
+    NONE_DIFFERS,
     ONE_RELATION,
     TOO_ALIKE,
     bootstrap_t_interval,
@@ -130,6 +131,10 @@ def test_one_relation_has_no_interval():
 @pytest.mark.parametrize("values", [[0.1, 0.1, 0.1], [0.3, -0.1], [0.2] * 9 + [0.3]], ids=["same", "two", "but one"])
 def test_differences_too_few_or_alike_have_no_interval(values):
     assert bootstrap_t_interval(np.array(values), rng()) == (None, None, TOO_ALIKE)
+
+
+def test_where_no_relation_differs_that_is_said():
+    assert paired_difference(np.zeros(3), rng()) == (3, 0.0, None, None, 1.0, NONE_DIFFERS)
 
 
 def test_the_interval_stays_within_what_is_possible():
