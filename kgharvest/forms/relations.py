@@ -9,7 +9,7 @@ from django import forms
 
 from kgharvest.forms.widgets import DatalistInput, lines_of
 from kgharvest.models import Relation, RelationSet
-from kgharvest.services.relation_checks import Fault, RelationEntry
+from kgharvest.services.relation_checks import Fault, RelationEntry, one_line
 from kgharvest.services.relation_files import RelationFile, read_relation_file
 from kgharvest.services.relations import faults_of_relation, is_in_use, save_relation
 
@@ -111,8 +111,8 @@ def initial_of(relation: Relation) -> dict[str, str]:
         "statement": relation.statement,
         "explanation": relation.explanation,
         "seed_tuples": "\n".join(map(_seed_line, relation.seed_tuples)),
-        "initial_prompts": "\n".join(relation.initial_prompts),
-        "prompts": "\n".join(relation.prompts),
+        "initial_prompts": "\n".join(map(one_line, relation.initial_prompts)),
+        "prompts": "\n".join(map(one_line, relation.prompts)),
     }
 
 

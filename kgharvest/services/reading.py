@@ -18,6 +18,15 @@ DECODER = json.JSONDecoder()
 WHITE_SPACE = re.compile(r"[ \t\r\n]*")
 
 
+class Member(NamedTuple):
+    """A member of a JSON object, or an element of an array (then `name` is None): its value's line and place."""
+
+    name: str | None
+    value: Any
+    line: int
+    place: int
+
+
 class NoSuchFile(DomainError):
     """A file that is not there or must not be read."""
 
@@ -101,6 +110,28 @@ def _guarded(parse: Callable[..., Any], text: str, *start: int) -> Any:
         raise json.JSONDecodeError("Nested too deeply", text, *(start or (0,))) from None
     except ValueError:  # Python reads no integers of more than some thousand digits
         raise json.JSONDecodeError("A number is too long", text, *(start or (0,))) from None
+
+
+def members_of(text: str, place: int = 0) -> Iterator[Member]:
+    """Yield the members of the JSON object or array that begins at `place` of a valid text, repeated names as well."""
+    place = _sign_from(text, place)
+    is_object = text[place] == "{"
+    line, counted_to = 1 + text.count("\n", 0, place), place
+    while text[place := _sign_from(text, place + 1)] not in "]}":
+        name = None
+        if is_object:
+            name, place = DECODER.raw_decode(text, place)
+            place = _sign_from(text, _sign_from(text, place) + 1)
+        value, end = DECODER.raw_decode(text, place)
+        line, counted_to = line + text.count("\n", counted_to, place), place
+        yield Member(name, value, line, place)
+        place = _sign_from(text, end)
+        if text[place] != ",":
+            return
+
+
+def _sign_from(text: str, place: int) -> int:
+    return WHITE_SPACE.match(text, place).end()
 
 
 def read_json_lines(lines: Iterable[str]) -> Iterator[Line | BadEntry]:

@@ -16,6 +16,7 @@ FOREIGN_SLOT = re.compile(r"\[[XYZ]\]|\[?MASK\]?|<mask>|_{2,}|\{\w*\}")
 QUESTION_MARKS = ("?", "？", "؟")
 FULL_STOPS = (".", "!", "。", "।", "۔")
 LINE_ENDS = re.compile(r"[\t\r\n]")
+BETWEEN_LINES = re.compile(r"\s*[\r\n\u2028\u2029]\s*")
 LONG_STATEMENT = 200  # characters; people judge what they can take in at a glance
 
 
@@ -33,15 +34,20 @@ class RelationEntry:
     needs_seeds: bool = True
 
     def fields(self) -> dict[str, Any]:
-        """Return the columns of the relation, once the entry is free of faults."""
+        """Return the columns of the relation, once the entry is free of faults; sentences of several lines in one."""
         return {
-            "statement": self.statement or self.initial_prompts[0],
+            "statement": one_line(self.statement or self.initial_prompts[0]),
             "explanation": self.explanation,
             "arity": PromptTemplate.parse(self.initial_prompts[0]).arity,
-            "initial_prompts": self.initial_prompts,
-            "prompts": self.prompts,
+            "initial_prompts": [one_line(prompt) for prompt in self.initial_prompts],
+            "prompts": [one_line(prompt) for prompt in self.prompts],
             "seed_tuples": self.seed_tuples,
         }
+
+
+def one_line(sentence: str) -> str:
+    """Return a sentence without ends of lines: forms have one a line, and people and LMs read it as one."""
+    return BETWEEN_LINES.sub(" ", sentence.strip())
 
 
 class Fault(NamedTuple):

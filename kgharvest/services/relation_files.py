@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kgharvest.errors import BadEntry, ImportRefused
 from kgharvest.models import RelationSet
-from kgharvest.services.reading import Line, decoded, read_json, read_json_lines
+from kgharvest.services.reading import Line, Member, decoded, members_of, read_json, read_json_lines
 from kgharvest.services.relation_checks import RelationEntry
 
 SHAPES = (
@@ -42,15 +42,18 @@ def read_relation_file(source: str, content: bytes) -> RelationFile:
     document = read_json(text, source)
     if isinstance(document, dict) and isinstance(document.get("relations"), list):
         name, description = str(document.get("name") or stem), str(document.get("description") or "")
-        entries = _own_entries(document["relations"], source)
+        places = {member.name: member.place for member in members_of(text)}
+        entries = _own_entries(list(members_of(text, places["relations"])), source)
         return RelationFile(source, name, description, entries)
     if isinstance(document, dict) and all(_is_reference_entry(fields) for fields in document.values()):
-        return RelationFile(source, stem, "", [_reference_entry(name, fields) for name, fields in document.items()])
+        return RelationFile(source, stem, "", [_reference_entry(member) for member in members_of(text)])
     raise ImportRefused(source, [BadEntry("file", f"is no file of relations: {SHAPES}")])
 
 
-def _own_entries(relations: list[Any], source: str) -> list[RelationEntry]:
-    places = [(f"relation {number}", fields) for number, fields in enumerate(relations, start=1)]
+def _own_entries(relations: Sequence[Member], source: str) -> list[RelationEntry]:
+    places = [
+        (f"line {member.line}, relation {number}", member.value) for number, member in enumerate(relations, start=1)
+    ]
     reason = 'is no relation; write {"name": ..., "initial_prompts": [...], "seed_tuples": [...]}'
     if faults := [BadEntry(where, reason) for where, fields in places if not isinstance(fields, dict)]:
         raise ImportRefused(source, faults)
@@ -74,10 +77,11 @@ def _is_reference_entry(fields: Any) -> bool:
     return isinstance(fields, dict) and "init_prompts" in fields
 
 
-def _reference_entry(name: str, fields: dict[str, Any]) -> RelationEntry:
+def _reference_entry(member: Member) -> RelationEntry:
+    fields = member.value
     return RelationEntry(
-        where=f"relation {name!r}",
-        name=name,
+        where=f"line {member.line}, relation {member.name!r:.100}",
+        name=member.name,
         initial_prompts=fields["init_prompts"],
         seed_tuples=fields.get("seed_ent_tuples"),
         prompts=fields.get("prompts", []),

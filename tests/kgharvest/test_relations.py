@@ -110,13 +110,13 @@ def test_all_that_is_wrong_is_said_at_once_and_nothing_stored(tmp_path):
 
     said = {entry.where for entry in refusal.value.entries}
     assert said >= {
-        "relation 2 ('has space')",
-        "relation 3 ('one-slot')",
-        "relation 4 ('twice')",
-        "relation 5 ('seeds'), seed tuple 2",
-        "relation 5 ('seeds'), seed tuple 3",
-        "relation 6 ('none')",
-        "relation 7 ('prevent')",
+        "line 1, relation 2 ('has space')",
+        "line 1, relation 3 ('one-slot')",
+        "line 1, relation 4 ('twice')",
+        "line 1, relation 5 ('seeds'), seed tuple 2",
+        "line 1, relation 5 ('seeds'), seed tuple 3",
+        "line 1, relation 6 ('none')",
+        "line 1, relation 7 ('prevent')",
     }
     assert not RelationSet.objects.exists()
 
@@ -139,8 +139,40 @@ def test_a_description_that_no_database_holds_is_refused(tmp_path):
 
 
 def test_what_is_no_relation_at_all_is_located(tmp_path):
-    with pytest.raises(ImportRefused, match=r"because of relation 2: is no relation; write"):
+    with pytest.raises(ImportRefused, match=r"because of line 1, relation 2: is no relation; write"):
         import_relations(own_file(tmp_path, PREVENT, None))
+
+
+def test_a_bad_relation_is_located_by_its_line(tmp_path):
+    document = {"note": {"relations": [1]}, "relations": [PREVENT, {**PREVENT, "name": "no name"}], "name": "mine"}
+    text = json.dumps(document, indent=1).replace("\n", "\r\n")
+
+    with pytest.raises(ImportRefused) as refusal:
+        import_relations(write(tmp_path, text))
+
+    [entry] = refusal.value.entries
+    assert entry.where == f"line {1 + text[: text.rindex('{')].count(chr(10))}, relation 2 ('no name')"
+
+
+def test_a_bad_relation_of_the_reference_form_is_located_by_its_line(tmp_path):
+    fine = '{"init_prompts": ["<ENT0> prevents <ENT1>"], "seed_ent_tuples": [["a", "b"], ["c", "d"]]}'
+    bad = fine.replace("<ENT1>", "")
+
+    with pytest.raises(ImportRefused, match=r"because of line 3, relation 'bad': .*; line 4, relation 'fine': occurs"):
+        import_relations(write(tmp_path, f'{{"fine": {fine},\n\n"bad": {bad}, \n"fine":{fine}}}'))
+
+
+def test_sentences_of_several_lines_are_stored_as_one(tmp_path):
+    fields = {
+        "initial_prompts": ["<ENT0> prevents\n\n<ENT1> ."],
+        "prompts": ["## \r\n<ENT0> stops <ENT1> .", "<ENT0>\u2028keeps\u2029 <ENT1> away .\n"],
+    }
+
+    import_relations(own_file(tmp_path, {**PREVENT, **fields, "statement": "<ENT0>\nprevents <ENT1>."}))
+
+    relation = Relation.objects.get()
+    assert (relation.statement, relation.initial_prompts) == ("<ENT0> prevents <ENT1>.", ["<ENT0> prevents <ENT1> ."])
+    assert relation.prompts == ["## <ENT0> stops <ENT1> .", "<ENT0> keeps <ENT1> away ."]
 
 
 def test_a_lama_line_whose_relation_is_no_name_is_located(tmp_path):
