@@ -10,13 +10,23 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 
-from evaluation.harvest_overlap import MOST_COMPARED, PARTS, HarvestOverlap, accuracy_of_parts, overlap_of, pairs_of_set
+from evaluation.harvest_overlap import (
+    MOST_COMPARED,
+    PARTS,
+    HarvestOverlap,
+    accuracy_of_parts,
+    overlap_of,
+    overlaps_of,
+    pairs_of_set,
+    totals_of,
+)
 from kgharvest.access import researcher_required
 from kgharvest.models import HarvestedTuple, HarvestJob, Relation
 from kgharvest.views.lists import page_of
 
 MOST_CHOICES = 200
 RELATIONS_PER_PAGE = 10  # each loads two harvests
+MOST_ADDED_UNASKED = 50_000  # tuples: their totals would take too long for a page that shows only some of them
 
 
 @researcher_required
@@ -85,13 +95,17 @@ def compare_sets(request: HttpRequest) -> HttpResponse:
     a, b = _job(request.GET.get("a")), _job(request.GET.get("b"))
     if a is None or b is None or a.relation.relation_set_id != b.relation.relation_set_id:
         raise Http404("Name two harvests of one relation set by their numbers.")
-    page = Paginator(pairs_of_set(a, b), RELATIONS_PER_PAGE).get_page(request.GET.get("page"))
-    rows = [_row_of_relation(overlap_of(*pair)) for pair in page.object_list]
-    context = {"a": a, "b": b, "relation_set": a.relation.relation_set, "page_obj": page, "rows": rows}
+    pairs = pairs_of_set(a, b)
+    page = Paginator(pairs, RELATIONS_PER_PAGE).get_page(request.GET.get("page"))
+    n_tuples = sum(min(job.n_tuples, MOST_COMPARED) for pair in pairs for job in pair)
+    adds_up = pairs and (n_tuples <= MOST_ADDED_UNASKED or "totals" in request.GET)
+    context = {
+        "a": a,
+        "b": b,
+        "relation_set": a.relation.relation_set,
+        "page_obj": page,
+        "overlaps": overlaps_of(page.object_list),
+        "totals": totals_of(pairs) if adds_up else None,
+        "n_tuples": n_tuples,
+    }
     return render(request, "evaluation/compare_sets.html", context)
-
-
-def _row_of_relation(overlap: HarvestOverlap) -> dict[str, Any]:
-    n_both = len(overlap.ranks_a.keys() & overlap.ranks_b.keys())
-    sizes = {"only_a": len(overlap.ranks_a) - n_both, "both": n_both, "only_b": len(overlap.ranks_b) - n_both}
-    return {**sizes, "a": overlap.a, "b": overlap.b, "jaccard": overlap.jaccard, "correlation": overlap.correlation}

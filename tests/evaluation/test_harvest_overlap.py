@@ -6,12 +6,14 @@ import pytest
 from django.urls import reverse
 
 from annotation.services.rounds import open_round
+from evaluation.views import harvests as views
 from kgharvest.models import HarvestJob
 from tests import factories
 
 pytestmark = pytest.mark.django_db
 
 PAGE = reverse("evaluation:compare_harvests")
+SET_PAGE = reverse("evaluation:compare_sets")
 
 
 @pytest.fixture
@@ -74,7 +76,7 @@ def test_comparing_costs_the_same_for_any_number_of_tuples(researcher_client, re
         for start in (0, 30)
     ]
 
-    with django_assert_num_queries(10):  # session, user, group; a, b; ranks of both, verdicts; rows; choices
+    with django_assert_num_queries(9):  # session, user, group; a, b; ranks of both, verdicts; rows; choices
         researcher_client.get(PAGE, {"a": jobs[0].pk, "b": jobs[1].pk})
 
 
@@ -104,12 +106,63 @@ def test_two_cells_are_compared_over_the_relations_of_a_set(researcher_client, r
             jobs[one, setting] = factories.make_harvest(tuples, relation=one, language_model=lm, setting=setting)
     asked = {"a": jobs[relation, "human"].pk, "b": jobs[relation, "multi"].pk}
 
-    rows = researcher_client.get(reverse("evaluation:compare_sets"), asked).context["rows"]
+    overlaps = researcher_client.get(SET_PAGE, asked).context["overlaps"]
 
-    assert [(row["a"].relation.name, row["only_a"], row["both"], row["only_b"]) for row in rows] == [
+    assert [(overlap.a.relation.name, *overlap.sizes) for overlap in overlaps] == [
         ("help", 0, 1, 1),
         ("prevent", 0, 1, 1),
     ]
+
+
+def cells_of_a_set(*lists: tuple[str, str]) -> tuple[HarvestJob, HarvestJob]:
+    """Harvest one relation of a set for each pair of lists, whose letters are tuples; return the first pair."""
+    relation_set, lm = factories.make_relation_set(), factories.make_language_model()
+    pairs = []
+    for letters in lists:
+        cell = {"relation": factories.make_relation(relation_set=relation_set), "language_model": lm}
+        human, multi = ([[letter, "x"] for letter in one] for one in letters)
+        pairs.append(
+            (
+                factories.make_harvest(human, setting="human", **cell),
+                factories.make_harvest(multi, setting="multi", **cell),
+            )
+        )
+    return pairs[0]
+
+
+def test_a_set_is_added_up_pooled_and_as_a_mean_over_its_relations(researcher_client):
+    a, b = cells_of_a_set(("abcde", "abcdf"), ("ab", "ba"), ("a", "b"))
+
+    totals = researcher_client.get(SET_PAGE, {"a": a.pk, "b": b.pk}).context["totals"]
+
+    # Shared, of what either has: 4 of 6 in the same order, 2 of 2 in the reverse, 0 of 2.
+    assert totals.pooled == (2, 6, 2)
+    assert totals.pooled.jaccard == pytest.approx(6 / 10)
+    assert totals.mean_jaccard == pytest.approx((4 / 6 + 1 + 0) / 3)
+    assert (totals.n_relations, totals.n_correlated) == (3, 2)
+    assert totals.mean_spearman == pytest.approx((1 - 1) / 2)
+    assert totals.mean_kendall == pytest.approx((1 - 1) / 2)
+
+
+def test_a_large_set_is_added_up_when_asked(researcher_client, monkeypatch):
+    monkeypatch.setattr(views, "MOST_ADDED_UNASKED", 11)
+    a, b = cells_of_a_set(("abc", "abd"), ("abc", "bca"))
+
+    page = researcher_client.get(SET_PAGE, {"a": a.pk, "b": b.pk})
+    assert page.context["totals"] is None
+    assert "Add up all 2 relations" in page.content.decode()
+
+    page = researcher_client.get(SET_PAGE, {"a": a.pk, "b": b.pk, "totals": 1})
+    assert page.context["totals"].pooled == (1, 5, 1)
+
+
+def test_a_set_costs_the_same_for_any_number_of_relations(researcher_client, django_assert_max_num_queries):
+    a, b = cells_of_a_set(*[("abc", "abd")] * 15)
+
+    with django_assert_max_num_queries(12):
+        page = researcher_client.get(SET_PAGE, {"a": a.pk, "b": b.pk})
+
+    assert (len(page.context["overlaps"]), page.context["totals"].n_relations) == (10, 15)
 
 
 def test_annotators_may_not_compare(client, a, b):
