@@ -30,9 +30,14 @@ import django  # noqa: E402
 
 django.setup()
 
-from evaluation.management.commands.probe import table  # noqa: E402
+from evaluation.documents.probes import probe_document  # noqa: E402
 from evaluation.metrics.comparisons import paired_difference  # noqa: E402
-from evaluation.services.probes import METHODS, ProbeRelation, probe_records, summary  # noqa: E402
+from evaluation.relation_types import relation_type  # noqa: E402
+from evaluation.reports.contents.probes import summary_table  # noqa: E402
+from evaluation.reports.writers.plain import terminal_text  # noqa: E402
+from evaluation.services.probe_facts import ProbeRelation  # noqa: E402
+from evaluation.services.probe_measures import probe_records  # noqa: E402
+from evaluation.services.probes import METHODS  # noqa: E402
 from kgharvest.embedded_lm.train import Recipe, save, train  # noqa: E402
 from kgharvest.embedded_lm.world import Phrasing, Relation  # noqa: E402
 from kgharvest.engine.language_models.compact import load_compact  # noqa: E402
@@ -111,7 +116,7 @@ def trained(known: list[Relation], folder: Path, steps: int):
 
 
 def compare(records: list[dict], better: str, worse: str) -> str:
-    p1 = {(one["method"], one["relation"]): one["p1"] for one in records}
+    p1 = {(one["method"], one["relation"]): one["p1"] for one in records if not one["is_control"]}
     names = sorted({relation for _, relation in p1})
     differences = np.array([p1[better, name] - p1[worse, name] for name in names])
     found = paired_difference(differences, np.random.default_rng(0))
@@ -140,8 +145,10 @@ def main() -> None:
     records = []
     for record in probe_records(lm, control, asked, arguments.methods, budget):
         records.append(record)
-        print(f"{record['method']:>10} {record['relation']:>6} P@1 {record['p1']:.3f}", flush=True)
-    print(table(summary(records)))
+        control = ", random weights" if record["is_control"] else ""
+        print(f"{record['method']:>10} {record['relation']:>6} P@1 {record['p1']:.3f}{control}", flush=True)
+    types = {one.name: relation_type([pair for part in PARTS for pair in one.facts[part]]) for one in asked}
+    print(terminal_text(summary_table(probe_document(records, types))))
     for better, worse in ORDERINGS:
         if {better, worse} <= set(arguments.methods):
             print(compare(records, better, worse))

@@ -248,6 +248,7 @@ JOB_RUNNERS = {
     "harvest": "kgharvest.services.harvests.run_harvest",
     "mark_sensitive": "kgharvest.services.sensitive_words.mark_sensitive",
     "evaluate_scores": "evaluation.services.score_evaluations.run_score_evaluation",
+    "probe": "evaluation.services.probes.run_probe",
 }
 
 # What every worker does now and then, besides reaping: functions that take the time.

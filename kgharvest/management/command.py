@@ -49,6 +49,14 @@ class DomainCommand(BaseCommand):
             raise Error("interrupted", returncode=130) from None
 
 
+def positive(text: str) -> int:
+    """The type of an argument that is 1 or more."""
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
 def has_pending_migrations() -> bool:
     executor = MigrationExecutor(connection)
     return bool(executor.migration_plan(executor.loader.graph.leaf_nodes()))

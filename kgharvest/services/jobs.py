@@ -117,6 +117,12 @@ class Heartbeat:
         if not Job.objects.owned(self._job_id, self._token).update(lease_expires_at=lease_end, **report):
             raise Cancelled(f"Job {self._job_id} was cancelled or taken over.")
 
+    def store(self, store: Store) -> None:
+        """Store a part of the results at once, so that it outlives this claim. Raises Cancelled as a report does."""
+        with transaction.atomic():
+            self._renew()
+            store()
+
     @contextmanager
     def kept_alive(self) -> Iterator[None]:
         """Renew the lease from a thread during a step that cannot report, such as loading an LM."""

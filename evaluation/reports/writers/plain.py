@@ -1,4 +1,4 @@
-"""JSON, CSV and Markdown."""
+"""JSON, CSV, Markdown and text for a terminal."""
 
 from __future__ import annotations
 
@@ -62,3 +62,21 @@ def _markdown_row(values: Sequence[str]) -> str:
 def markdown_text(text: str) -> str:
     """Return `text` so that Markdown takes it for nothing but text on one line."""
     return re.sub(r"([\\`*_{}\[\]<>|#~])", r"\\\1", " ".join(text.split()))
+
+
+# -- terminals ---------------------------------------------------------------------------------------------------------
+
+
+def terminal_text(table: Table) -> str:
+    """Return the table in columns as wide as their longest value, texts to the left and numbers to the right."""
+    lines = [[column.title for column in table.columns], *(texts for _, texts in table.texts())]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    is_text = [column.kind is Kind.TEXT for column in table.columns]
+    return "".join(
+        "  ".join(
+            text.ljust(width) if left else text.rjust(width)
+            for text, width, left in zip(line, widths, is_text, strict=True)
+        ).rstrip()
+        + "\n"
+        for line in lines
+    )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -45,6 +46,15 @@ class PretrainedLM(ABC):
         self._tokens_at_once = tokens_at_once(self.device, weights_per_token(model))
         self._head = head
         self.n_read = Counter[str]()
+
+    @contextmanager
+    def ticking(self, tick: Tick) -> Iterator[None]:
+        """Call `tick` before everything that the LM computes, whoever asks, so that it can end long work by raising."""
+        parts: tuple[Any, Any] = (self._network, self._head.projection)
+        with ExitStack() as hooks:
+            for part in parts:
+                hooks.callback(part.register_forward_pre_hook(lambda module, inputs: tick()).remove)
+            yield
 
     def encode_entity(self, entity: str) -> TokenIds:
         return self.tokens.encode_entity(entity)

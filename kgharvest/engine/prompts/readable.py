@@ -12,9 +12,17 @@ from kgharvest.engine.language_models.masked import MaskedLM
 
 def nearest_words(lm: MaskedLM, vectors: torch.Tensor) -> list[str]:
     """Return the text of the word nearest to each of `vectors` (S, d), so that a person can read a soft prompt."""
-    distances = torch.cdist(vectors.float(), lm.word_embeddings.float())  # (S, V)
+    return [words[0][0] for words in words_by_distance(lm, vectors, 1)]
+
+
+def words_by_distance(lm: MaskedLM, vectors: torch.Tensor, n: int) -> list[list[tuple[str, float]]]:
+    """Return the texts of the `n` words nearest to each of `vectors` (S, d), with their Euclidean distances."""
+    distances, tokens = torch.cdist(vectors.float(), lm.word_embeddings.float()).topk(n, largest=False)  # (S, n)
     texts = lm.tokens.texts()
-    return [texts[token] for token in distances.argmin(dim=1).tolist()]
+    return [
+        [(texts[token], distance) for token, distance in zip(*row, strict=True)]
+        for row in zip(tokens.tolist(), distances.tolist(), strict=True)
+    ]
 
 
 def readable(lm: MaskedLM, prompt: EncodedPrompt, words: Sequence[str]) -> str:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 from django.utils import timezone
-from tqdm import tqdm
 
-from kgharvest.engine.types import FILTERS, SETTINGS, HarvestParams, ParaphraserSettings, Progress
-from kgharvest.management.command import DomainCommand
+from kgharvest.engine.types import FILTERS, SETTINGS, HarvestParams, ParaphraserSettings
+from kgharvest.management.command import DomainCommand, positive
+from kgharvest.management.running import ProgressBar, run_to_the_end, warnings_unlogged
 from kgharvest.models import HarvestJob, Job, Relation
-from kgharvest.services import jobs
 from kgharvest.services.harvests import (
     HarvestFailed,
     HarvestRequest,
@@ -153,13 +150,6 @@ def said_of_time(plan: Plan) -> str:
     return f"at least {duration(estimate.seconds)} for {estimate.n_known} of them, {at_once} ({no_past})"
 
 
-def positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError(text)
-    return number
-
-
 def requests_of(options: dict[str, Any]) -> Iterator[HarvestRequest]:
     language_models = [get_language_model(name, options["revision"]) for name in options["model"] or ["embedded"]]
     chosen = {name: options[name] for name in PARAMS if options[name] is not None}
@@ -193,46 +183,3 @@ def relations_of(names: list[str], set_name: str | None) -> list[Relation]:
     if set_name:
         return relations_of_set(set_name)
     raise HarvestFailed("No relation is named; give --relation, or --set for all relations of a set.")
-
-
-@contextmanager
-def warnings_unlogged() -> Iterator[None]:
-    """Why a job fails is said once, by this command."""
-    logger = logging.getLogger("kgharvest")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-
-
-def run_to_the_end(job: HarvestJob, bar: ProgressBar) -> None:
-    try:
-        jobs.run_job(job.pk, bar)
-    except KeyboardInterrupt:
-        jobs.cancel(job)
-        raise
-
-
-class ProgressBar:
-    """Shows progress on standard error: one bar that starts anew with each stage."""
-
-    def __init__(self, label: str):
-        self._label = label
-        self._bar = tqdm(desc=label, disable=None, leave=False)
-        self._stage = ""
-
-    def __enter__(self) -> ProgressBar:
-        return self
-
-    def __exit__(self, *error) -> None:
-        self._bar.close()
-
-    def __call__(self, progress: Progress) -> None:
-        if progress.stage != self._stage:
-            self._stage = progress.stage
-            self._bar.reset(progress.total)
-            self._bar.set_description_str(f"{self._label}: {progress.stage}")
-        self._bar.total = progress.total
-        self._bar.update(progress.done - self._bar.n)

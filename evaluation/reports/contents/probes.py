@@ -1,0 +1,140 @@
+"""Tables of a probe, from its document."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from evaluation.reports.tables import Column, Document, Kind, Row, Table
+
+CONTROL = "random weights"  # what the control is called, in one word more than there is room for
+
+SUMMARY = {
+    "p1": Column("P@1", Kind.SHARE),
+    "p1_low": Column("low", Kind.SHARE),
+    "p1_high": Column("high", Kind.SHARE),
+    "p1_micro": Column("micro", Kind.SHARE),
+    "p10": Column("P@10", Kind.SHARE),
+    "mrr": Column("MRR", Kind.SHARE),
+    "dev_nll": Column("dev NLL", Kind.NUMBER),
+    "n_parameters": Column("parameters", Kind.COUNT),
+    "forwards": Column("forwards", Kind.COUNT),
+    "forwards_per_second": Column("a second", Kind.COUNT),
+    "seconds": Column("seconds", Kind.NUMBER),
+}
+DIFFERENCE = {
+    "difference": Column("difference", Kind.POINTS),
+    "difference_low": Column("low", Kind.POINTS),
+    "difference_high": Column("high", Kind.POINTS),
+    "p": Column("p", Kind.P),
+    "p_holm": Column("p, Holm", Kind.P),
+}
+
+
+def probe_tables(document: Document) -> list[Table]:
+    """Return every table that has a row."""
+    return [table for build in TABLES if (table := build(document)).rows]
+
+
+def summary_table(document: Document) -> Table:
+    """Rows are the methods, then the same methods on the control."""
+    rows = [_summary_row(row["method"], row) for row in document["summary"]]
+    rows += [_summary_row(f"{row['method']}, {CONTROL}", row, True) for row in document["control"]]
+    counts = document["summary"][0] if document["summary"] else {"n_relations": 0, "n_facts": 0}
+    notes = (
+        f"P@1, P@10 and MRR are means over {counts['n_relations']:,} relations, each with the same weight, with a "
+        f"95 % bootstrap interval over relations; micro: of all {counts['n_facts']:,} facts alike. NLL in nats. "
+        "Forwards: sequences that the LM read while learning.",
+        *([f"Rows below the line: the same LM with {CONTROL}, which knows nothing."] if document["control"] else []),
+    )
+    return Table("summary", "Methods", (Column("method"), *SUMMARY.values()), tuple(rows), notes)
+
+
+def _summary_row(name: str, row: Mapping[str, Any], is_summary: bool = False) -> Row:
+    speed = row["forwards_per_second"]
+    shown = row | {"forwards_per_second": speed and round(speed)}
+    return Row((name, *(shown[key] for key in SUMMARY)), is_summary)
+
+
+def difference_table(document: Document) -> Table:
+    compared = [row for row in document["summary"] if row["difference"] is not None]
+    rows = [Row((row["method"], *(row[key] for key in DIFFERENCE), row["reason"] or "")) for row in compared]
+    columns = (Column("method"), *DIFFERENCE.values(), Column("note"))
+    notes = (
+        "P@1 minus that of the manual prompts, in percentage points, paired by relation; 95 % bootstrap-t interval; p "
+        "of the exact sign-flip permutation test (random patterns beyond 20 relations), adjusted over the methods by "
+        "Holm.",
+    )
+    return Table("differences", "Differences from the manual prompts", columns, tuple(rows), notes)
+
+
+def type_table(document: Document) -> Table:
+    methods = _methods(document, "summary")
+    rows = [
+        Row((row["type"], row["n_relations"], *(row["p1"].get(method) for method in methods)))
+        for row in document["types"]
+    ]
+    columns = (Column("type"), Column("relations", Kind.COUNT), *(Column(method, Kind.SHARE) for method in methods))
+    notes = (
+        "Mean P@1 over the relations of a type. N-M: a subject has 1.5 objects or more on average; N-1: an object has "
+        "as many subjects; else 1-1; or as the file of relations says.",
+    )
+    return Table("types", "P@1 by type of relation", columns, tuple(rows), notes)
+
+
+def relation_table(document: Document) -> Table:
+    """Rows are relations; columns the methods, then the same methods on the control."""
+    methods, controls = _methods(document, "summary"), _methods(document, "control")
+    rows = [
+        Row((
+            entry["relation"],
+            entry["type"],
+            entry["n_test"],
+            *(entry["p1"].get(method) for method in methods),
+            *(entry["control_p1"].get(method) for method in controls),
+        ))
+        for entry in document["relations"]
+    ]  # fmt: skip
+    columns = (
+        Column("relation"),
+        Column("type"),
+        Column("facts", Kind.COUNT),
+        *(Column(method, Kind.SHARE) for method in methods),
+        *(Column(method, Kind.SHARE, CONTROL) for method in controls),
+    )
+    return Table("relations", "P@1 per relation", columns, tuple(rows))
+
+
+def fact_table(document: Document) -> Table:
+    """What was asked, and what was left out of it."""
+    rows = [
+        Row((entry["relation"], *(entry[f"n_{part}"] for part in PARTS), _left_out(entry["left_out"])))
+        for entry in document["relations"]
+    ]
+    columns = (Column("relation"), *(Column(part, Kind.COUNT) for part in PARTS), Column("left out"))
+    return Table("facts", "Facts asked and left out", columns, tuple(rows))
+
+
+PARTS = ("train", "dev", "test")
+
+
+def _left_out(left_out: Mapping[str, Mapping[str, int]]) -> str:
+    parts = [
+        f"{part}: {', '.join(f'{n} {reason}' for reason, n in left_out[part].items())}"
+        for part in PARTS
+        if left_out[part]
+    ]
+    return "; ".join(parts)
+
+
+def _methods(document: Document, key: str) -> Sequence[str]:
+    return [row["method"] for row in document[key]]
+
+
+TABLES: tuple[Callable[[Document], Table], ...] = (
+    summary_table,
+    difference_table,
+    type_table,
+    relation_table,
+    fact_table,
+)

@@ -1,0 +1,199 @@
+"""A probe as a job: stored record by record, gone on with, cancelled, taken over."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from evaluation.models import LearnedPrompt, Probe, ProbeRecord
+from evaluation.services import probe_measures, probes
+from evaluation.services.probe_facts import ProbeRelation, split_world
+from evaluation.services.probe_measures import probe_task
+from evaluation.services.probes import ProbeParams, ProbeRequest, create_probe, masked_lms, queue_probe
+from kgharvest.engine.probing import probe as probed
+from kgharvest.engine.prompts.keeping import KeptPrompt, restored
+from kgharvest.engine.prompts.prompt_set import PromptSetAnswerer
+from kgharvest.engine.types import Cancelled
+from kgharvest.models import Job
+from kgharvest.services import jobs
+from kgharvest.services.language_models import get_language_model
+
+pytestmark = pytest.mark.django_db
+
+PROMPTS = ("<ENT0> is the capital of <ENT1> .", "the capital of <ENT1> is <ENT0> .")
+PARAMS = ProbeParams(iterations=6, epochs=2)
+
+
+def make_request(*methods: str, relations=("capital_of",), params=PARAMS, **facts) -> ProbeRequest:
+    known = split_world()
+    asked = [ProbeRelation(name, PROMPTS, facts.get(name, known.get(name)), "1-1") for name in relations]
+    return ProbeRequest(get_language_model("embedded-small"), asked, methods, "demo", "world", params)
+
+
+def run(probe: Probe) -> Probe:
+    jobs.run_job(probe.pk)
+    return Probe.objects.get(pk=probe.pk)
+
+
+def stored(probe: Probe) -> set[tuple[str, str, bool]]:
+    found = ProbeRecord.objects.filter(relation__probe=probe)
+    return set(found.values_list("relation__name", "method", "is_control"))
+
+
+def test_a_worker_stores_a_record_of_each_method_and_relation_with_its_control(rung):
+    probe = queue_probe(make_request("majority", "manual", relations=("capital_of", "language_of")))
+
+    done = run(probe)
+
+    assert rung == [probe.pk]
+    assert done.status == Job.Status.SUCCEEDED
+    assert len(stored(probe)) == 2 * 2 * 2
+    assert [row["method"] for row in done.document["summary"]] == ["majority", "manual"]
+    assert (done.document["code_version"], done.document["revision"]) == (done.code_version, done.revision)
+    assert done.revision
+
+
+def test_without_control_none_is_measured():
+    done = run(create_probe(make_request("manual", params=ProbeParams(with_control=False))))
+
+    assert {is_control for *_, is_control in stored(done)} == {False}
+    assert done.document["control"] == []
+
+
+@pytest.fixture
+def measured(monkeypatch) -> list[str]:
+    """The cells that are measured, by name."""
+    names: list[str] = []
+    measure = probe_measures.measure
+
+    def noting(lm, cell, *args, **options):
+        names.append(cell.name)
+        return measure(lm, cell, *args, **options)
+
+    monkeypatch.setattr(probe_measures, "measure", noting)
+    return names
+
+
+def test_a_killed_probe_is_taken_over_where_it_was(measured, monkeypatch):
+    probe = create_probe(make_request("manual", "lpaqa-top1"))
+    begun = iter([True, True])
+    store = probes._store
+
+    def die_after_two(rows):
+        store(rows)
+        if not next(begun, False):
+            raise SystemExit  # as good as SIGKILL: nobody ends the job
+
+    with monkeypatch.context() as patch:
+        patch.setattr(probes, "_store", die_after_two)
+        with pytest.raises(SystemExit):
+            jobs.run_job(probe.pk)
+    assert Job.objects.get(pk=probe.pk).status == Job.Status.RUNNING
+    kept = stored(probe)
+    assert 0 < len(kept) < 4
+    measured.clear()
+    Job.objects.filter(pk=probe.pk).update(lease_expires_at=timezone.now() - timedelta(seconds=1))
+
+    done = run(probe)
+
+    assert (done.status, done.attempts) == (Job.Status.SUCCEEDED, 2)
+    assert len(measured) == 4 - len(kept)
+    assert len(stored(probe)) == 4
+
+
+def test_what_other_code_has_measured_is_measured_anew(measured):
+    probe = create_probe(make_request("manual"))
+    run(probe)
+    Probe.objects.update(status=Job.Status.FAILED, code_version="of last year")
+
+    jobs.retry(probe)
+    done = run(probe)
+
+    assert done.status == Job.Status.SUCCEEDED
+    assert measured == ["manual, capital_of", "manual, capital_of, random weights"] * 2
+    assert len(stored(probe)) == 2
+
+
+def test_a_cancelled_probe_stops_at_the_next_forward_and_keeps_what_it_has(monkeypatch):
+    probe = create_probe(make_request("manual", "soft"))
+    ticks = []
+
+    class Impatient(jobs.Heartbeat):
+        def __call__(self, progress):
+            ticks.append(progress.stage)
+            if progress.stage == "soft, capital_of" and len(stored(probe)) == 2 and self._stage == progress.stage:
+                jobs.cancel(Job.objects.get(pk=probe.pk))
+                self._stage = ""  # report at once
+            super().__call__(progress)
+
+    monkeypatch.setattr(jobs, "Heartbeat", Impatient)
+
+    done = run(probe)
+
+    assert done.status == Job.Status.CANCELLED
+    assert {method for _, method, _ in stored(probe)} == {"manual"}
+    assert ticks.count("soft, capital_of") == 2  # the cell's start, and one forward
+
+
+def test_a_claim_that_is_lost_stores_nothing_more():
+    probe = create_probe(make_request("manual"))
+    heartbeat = jobs.Heartbeat(probe.pk, jobs.claim(probe.pk, timezone.now()))
+    jobs.cancel(probe)
+
+    with pytest.raises(Cancelled):
+        heartbeat.store(lambda: Probe.objects.update(name="too late"))
+
+    assert Probe.objects.get(pk=probe.pk).name == "demo"
+
+
+def test_a_relation_that_cannot_be_asked_is_left_out_with_a_reason():
+    nonsense = {part: [("a", "☃ ☃")] for part in ("train", "dev", "test")}
+
+    done = run(create_probe(make_request("manual", relations=("capital_of", "snow"), snow=nonsense)))
+
+    assert done.status == Job.Status.SUCCEEDED
+    assert "snow: no fact of train can be asked" in done.document["faults"]["snow"]
+    assert [entry["relation"] for entry in done.document["relations"]] == ["capital_of"]
+
+
+def test_a_probe_of_nothing_that_can_be_asked_fails_with_the_reasons():
+    several = {part: [("berlin", "a tree in the garden of a house")] for part in ("train", "dev", "test")}
+
+    done = run(create_probe(make_request("manual", relations=("of",), of=several)))
+
+    assert done.status == Job.Status.FAILED
+    assert "no fact of train can be asked (1 object of several tokens)" in done.error
+
+
+@pytest.mark.parametrize("method", ["lpaqa", "autoprompt", "soft", "soft-deep"])
+def test_learned_prompts_answer_again_as_they_did(method):
+    run(create_probe(make_request(method)))
+    record = ProbeRecord.objects.get(method=method, is_control=False)
+    lm, _ = masked_lms(record.relation.probe.language_model, PARAMS)
+    task = probe_task(lm, ProbeRelation("capital_of", PROMPTS, split_world()["capital_of"]))
+
+    kept = [
+        KeptPrompt(tuple(map(tuple, one.segments)), tuple(one.slots), one.weight, bytes(one.vectors))
+        for one in record.prompts.order_by("pk")
+    ]
+    scores = probed(PromptSetAnswerer(lm, restored(lm, kept, record.combine, record.temperature)), task.test)
+
+    assert scores.precision_at(1) == record.p1
+    assert scores.nll == pytest.approx(record.nll, abs=1e-6)
+
+
+def test_soft_words_have_nearest_words_and_a_control_keeps_no_prompts():
+    run(create_probe(make_request("soft")))
+
+    prompts = LearnedPrompt.objects.all()
+
+    assert {prompt.record.is_control for prompt in prompts} == {False}
+    for prompt in prompts:
+        n_soft = sum(token < 0 for segment in prompt.segments for token in segment)
+        assert len(prompt.nearest) == n_soft > 0
+        assert all(len(words) == probes.N_NEAREST for words in prompt.nearest)
+        assert [words[0][0] for words in prompt.nearest] == [
+            word.strip("‹›") for word in prompt.text.split() if word.startswith("‹")
+        ]
