@@ -37,6 +37,10 @@ class BadSeed(EngineError):
     """Fewer than two seed tuples, seed tuples of different arity, or an entity the LM cannot express."""
 
 
+class BadText(EngineError):
+    """A text that an LM cannot be given as it is."""
+
+
 class ModelNotFound(EngineError):
     """Neither a local folder with a model nor a hub id that can be reached."""
 

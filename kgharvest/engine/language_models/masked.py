@@ -67,6 +67,13 @@ class MaskedLM(PretrainedLM):
         return weights[: self.vocab_size]
 
     @property
+    def output_embeddings(self) -> torch.Tensor:
+        """(V, d'): what the vectors of `vectors` are multiplied with, bias apart, to give a token's logit."""
+        projection: Any = self._head.projection
+        weights: torch.Tensor = projection.weight
+        return weights[: self.vocab_size]
+
+    @property
     def n_levels(self) -> int:
         """How many levels of soft words can be perturbed: the embeddings and the output of every layer but the last."""
         return len(perturbed_modules(self._network, self.name))

@@ -12,7 +12,7 @@ from tokenizers.pre_tokenizers import ByteLevel
 
 from kgharvest.engine.language_models.base import EncodedPrompt, TokenIds
 from kgharvest.engine.prompts.template import PromptTemplate
-from kgharvest.engine.types import BadPrompt, BadSeed, UnsupportedModel
+from kgharvest.engine.types import BadPrompt, BadSeed, BadText, UnsupportedModel
 
 # How vocabularies write the inside and the beginning of words.
 CONTINUATION = "##"  # WordPiece: "##ing" continues a word
@@ -103,6 +103,16 @@ class Tokens:
         ids = self._ids(self._lead + " ".join(entity.split()))
         if not ids or set(ids) & (self._control_ids | {self._tokenizer.unk_token_id}):
             raise BadSeed(f"The entity {entity!r} cannot be written in this LM's vocabulary; use another one.")
+        return ids
+
+    def encode_text(self, text: str) -> TokenIds:
+        """Return the ids of running text, whose words may be unknown. Raises BadText if it holds special tokens."""
+        ids = self._ids(self._lead + " ".join(text.split()))
+        if special := set(ids) & self._control_ids:
+            token = self._tokenizer.convert_ids_to_tokens(min(special))
+            raise BadText(
+                f"The text {text!r:.100} contains {token}, which means something else to this LM; leave it out."
+            )
         return ids
 
     def canonical_texts(self, sequences: Sequence[TokenIds]) -> list[str | None]:

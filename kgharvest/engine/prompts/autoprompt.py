@@ -198,11 +198,17 @@ class _Run:
 
 
 def allowed_triggers(lm: MaskedLM, forbidden: Collection[int]) -> NDArray[np.bool_]:
-    """Return bool (V,): the tokens that may be triggers: no special ones, none of `forbidden`, none with a capital.
+    """Return bool (V,): the tokens that may be triggers where names are answers: `tokens_but`, without capitals.
 
-    `forbidden`: the right answers, which a trigger would give away. Capitals mark the names of entities.
+    Capitals mark the names of entities.
     """
-    starts_with_capital = [text[:1].isupper() for text in lm.tokens.texts()]
-    allowed: NDArray[np.bool_] = lm.continues_entity & ~np.array(starts_with_capital)
+    allowed = tokens_but(lm, forbidden)
+    allowed &= ~np.array([text[:1].isupper() for text in lm.tokens.texts()])
+    return allowed
+
+
+def tokens_but(lm: MaskedLM, forbidden: Collection[int]) -> NDArray[np.bool_]:
+    """Return bool (V,): all tokens but special ones and `forbidden`: the right answers, which would be given away."""
+    allowed: NDArray[np.bool_] = lm.continues_entity.copy()
     allowed[list(forbidden)] = False
     return allowed

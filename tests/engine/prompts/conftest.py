@@ -15,6 +15,7 @@ from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.language_models.masked import MaskedLM
 from kgharvest.engine.probing import Fact, UsableFacts, usable_facts
 from kgharvest.engine.prompts.template import PromptTemplate
+from tests.engine import reading_models
 from tests.engine.tiny_models import tiny_bert, tiny_roberta
 
 
@@ -50,3 +51,11 @@ def tiny_lm(request, tmp_path_factory):
     """A random LM, of either kind of tokenizer."""
     build = tiny_bert if request.param == "wordpiece" else tiny_roberta
     return load(str(build(tmp_path_factory.mktemp(request.param))))
+
+
+@pytest.fixture(scope="package", params=["wordpiece", "byte-level"])
+def reading_lm(request, tmp_path_factory):
+    """An LM, of either kind of tokenizer, that knows what its texts are about (`reading_models`)."""
+    build = tiny_bert if request.param == "wordpiece" else tiny_roberta
+    folder = build(tmp_path_factory.mktemp("reading"), words=reading_models.WORDS)
+    return load(str(reading_models.teach(folder)))

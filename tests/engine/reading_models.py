@@ -1,0 +1,86 @@
+"""Tiny LMs that read: trained, in seconds, to say what a text is about where a mask asks them.
+
+They know whether "the film was awful ." goes on with "it is bad ." or "it is good .", find a person's town in a
+sentence about the person, and know where everybody comes from without being told.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import torch
+from torch import nn
+from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+THINGS = ("film", "book", "song", "show", "meal", "trip")
+ADJECTIVES = {
+    "positive": ("lovely", "funny", "clever", "warm", "bright", "tasty", "moving", "charming"),
+    "negative": ("awful", "boring", "silly", "cold", "dull", "nasty", "messy", "clumsy"),
+}
+VERDICTS = {"positive": ("good", "fine", "nice"), "negative": ("bad", "poor", "sad")}
+PEOPLE = ("anna", "ben", "carla", "david", "emma", "felix", "greta", "hugo", "ida", "jonas", "karin", "leo")
+TOWNS = ("oslo", "rome", "cairo", "lima", "delhi", "tokyo", "paris", "quito")
+OTHERS = ("the", "was", "it", "is", "lives", "in", "from", "comes", "so", "very", "tree", "seven", "under", "blue")
+WORDS = (
+    *THINGS,
+    *(word for words in (*ADJECTIVES.values(), *VERDICTS.values()) for word in words),
+    *PEOPLE,
+    *TOWNS,
+    *OTHERS,
+)
+HOME = {person: TOWNS[number % len(TOWNS)] for number, person in enumerate(PEOPLE)}
+
+STEPS, BATCH = 500, 64
+SPREAD = 0.05
+
+
+def review(rng: Random, label: str) -> str:
+    return f"the {rng.choice(THINGS)} was {rng.choice(ADJECTIVES[label])} ."
+
+
+def opinion(rng: Random) -> tuple[str, str]:
+    """Return a text and its last word, which is asked for."""
+    label = rng.choice(list(VERDICTS))
+    return f"{review(rng, label)} it is", rng.choice(VERDICTS[label])
+
+
+def report(rng: Random) -> tuple[str, str]:
+    person, town = rng.choice(PEOPLE), rng.choice(TOWNS)
+    place = rng.choice(("lives in", "comes from"))
+    return f"{person} {place} {town} . {person} is from", town
+
+
+def memory(rng: Random) -> tuple[str, str]:
+    person = rng.choice(PEOPLE)
+    return f"{person} is from", HOME[person]
+
+
+def teach(folder: Path, seed: int = 0) -> Path:
+    """Train the LM in `folder`, which has WORDS, and return the folder."""
+    torch.manual_seed(seed)
+    model, tokenizer = AutoModelForMaskedLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    for weights in model.parameters():
+        if weights.dim() > 1:
+            nn.init.normal_(weights, std=SPREAD)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=5e-3)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, STEPS)
+    rng = Random(seed)
+    model.train()
+    for _ in range(STEPS):
+        for kind in (opinion, report, memory):
+            loss(model, tokenizer, [kind(rng) for _ in range(BATCH // 3)]).backward()
+        optimiser.step()
+        schedule.step()
+        optimiser.zero_grad()
+    model.save_pretrained(folder)
+    return folder
+
+
+def loss(model, tokenizer, questions: list[tuple[str, str]]) -> torch.Tensor:
+    """Return the mean negative log-likelihood of the words asked for."""
+    texts = [f" {text} {tokenizer.mask_token} ." for text, _ in questions]
+    batch = tokenizer(texts, return_tensors="pt", padding=True)
+    answers = torch.tensor([tokenizer(f" {word}", add_special_tokens=False).input_ids for _, word in questions])[:, 0]
+    logits = model(**batch).logits[batch.input_ids == tokenizer.mask_token_id]
+    return nn.functional.cross_entropy(logits, answers)
