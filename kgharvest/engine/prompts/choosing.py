@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, Pattern
+from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, Pattern, TokenIds
 from kgharvest.engine.language_models.masked import MaskedLM
 from kgharvest.engine.prompts import autoprompt, lpaqa, soft_prompts
 from kgharvest.engine.prompts.autoprompt import TRIGGER, AutoPromptParams, TriggerTask, TriggerTemplate
@@ -228,20 +228,35 @@ def asked_of(lm: MaskedLM, prompt: EncodedPrompt, seed: Encoded) -> list[Questio
 
 
 def triggers(choice: Choice) -> AskedPrompts:
-    """AutoPrompt as BertNet adapts it: trigger tokens that maximise the compatibility of the seed tuples."""
+    """AutoPrompt as BertNet adapts it: the best trigger tokens for the compatibility of the seed tuples.
+
+    Searched twice: from masks between the entities, and from the words of the initial prompts.
+    """
     lm, seeds = choice.masked_lm, choice.seeds
     gaps = ((TRIGGER,) * N_TRIGGERS,) * (len(seeds[0]) - 1)
-    template = TriggerTemplate((lm.tokens.prefix, *gaps, lm.tokens.suffix), tuple(range(len(seeds[0]))))
+    between = TriggerTemplate((lm.tokens.prefix, *gaps, lm.tokens.suffix), tuple(range(len(seeds[0]))))
+    initial = [lm.encode_prompt(template) for template in initial_prompts(choice)]
+    starts = [(between, (lm.mask_id,) * between.n_triggers), *(as_triggers(lm, prompt) for prompt in initial)]
     examples = [Example(seed) for seed in seeds]
     allowed = autoprompt.allowed_triggers(lm, {token for seed in seeds for entity in seed for token in entity})
     # A handful of seed tuples leaves none for dev.
     task = TriggerTask(Compatibility(choice.spec.params.alpha), examples, examples, allowed)
     params = replace(TRIGGER_SEARCH, seed=choice.spec.params.seed)
-    start = (lm.mask_id,) * template.n_triggers
-    found = autoprompt.search_trigger(lm, template, start, task, params, choice.on_progress)
-    prompt = template.filled(found.trigger)
+    searches = [
+        autoprompt.search_trigger(lm, template, start, task, params, choice.on_progress) for template, start in starts
+    ]
+    prompt = max(searches, key=lambda found: found.dev_score).prompt
     text = readable(lm, prompt, [])
     return described(choice, PromptSet((prompt,), (1.0,)), [text], [PromptTemplate.parse(text)])
+
+
+def as_triggers(lm: MaskedLM, prompt: EncodedPrompt) -> tuple[TriggerTemplate, TokenIds]:
+    """Return `prompt` with a trigger for every token but special ones, and those tokens."""
+    words = tuple(token for segment in prompt.segments for token in segment if lm.continues_entity[token])
+    segments = [
+        tuple(TRIGGER if lm.continues_entity[token] else token for token in segment) for segment in prompt.segments
+    ]
+    return TriggerTemplate(tuple(segments), prompt.slots), words
 
 
 def soft(choice: Choice) -> AskedPrompts:

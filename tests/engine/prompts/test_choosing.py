@@ -8,8 +8,9 @@ import torch
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.engine.harvest import encode_seeds, harvest
 from kgharvest.engine.language_models.loading import load
-from kgharvest.engine.prompts import lpaqa
-from kgharvest.engine.prompts.choosing import Choice, choose_prompts
+from kgharvest.engine.prompts import choosing, lpaqa
+from kgharvest.engine.prompts.autoprompt import AutoPromptParams
+from kgharvest.engine.prompts.choosing import N_TRIGGERS, Choice, choose_prompts
 from kgharvest.engine.prompts.prompt_set import PromptSet, PromptSetAnswerer
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.ranking import State, TokenRanker, layout
@@ -51,6 +52,19 @@ def test_triggers_hold_no_seed_entity_and_read_as_a_prompt(knowing_lm, languages
     assert PromptTemplate.parse(asked.weighted[0].text).slots == (0, 1)
     assert asked.weighted[0].compatibility > -20
     assert asked.notice is None  # the ready prompts are not asked, and none was too long
+
+
+@pytest.mark.parametrize("iterations", [N_TRIGGERS, 2 * N_TRIGGERS])  # just enough to fill the masks, or little more
+def test_triggers_are_never_less_compatible_than_the_initial_prompt(knowing_lm, languages, monkeypatch, iterations):
+    monkeypatch.setattr(choosing, "TRIGGER_SEARCH", AutoPromptParams(iterations=iterations))
+    seeds = encode_seeds(languages.facts[:5], knowing_lm)
+
+    triggers, initial = (
+        choose_prompts(Choice(asking(languages, setting), knowing_lm, seeds, None, ignore)).weighted[0]
+        for setting in ("autoprompt", "human")
+    )
+
+    assert triggers.compatibility >= initial.compatibility - 1e-4
 
 
 def test_learned_weights_make_the_seed_tuples_likelier_than_equal_ones(knowing_lm, languages):
