@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from kgharvest.engine.language_models.masked import MaskedLM
     from kgharvest.engine.prompts.methods import ProbeTask
 
-METHODS = ("majority", "manual", "lpaqa-top1", "lpaqa-rank", "lpaqa", "autoprompt", "soft", "soft-deep", "bertese")
+METHODS = (
+    *("majority", "manual", "lpaqa-top1", "lpaqa-rank", "lpaqa", "autoprompt"),
+    *("soft", "soft-manual", "soft-random", "soft-data-dependent", "soft-deep", "bertese"),
+)
 N_NEAREST = 5  # words that are kept for each soft word
 STAGE_LENGTH = 60
 

@@ -10,6 +10,7 @@ from django.core.management import CommandError, call_command
 
 from evaluation.documents.probes import summary
 from evaluation.services.probe_facts import split_world
+from evaluation.services.probes import METHODS
 from tests.factories import make_relation, make_relation_set
 
 pytestmark = pytest.mark.django_db
@@ -30,11 +31,9 @@ def probed(tmp_path, *methods, **options):
 
 
 def test_every_method_writes_a_record_of_what_it_learned(capitals, tmp_path):
-    methods = ("majority", "manual", "lpaqa-top1", "lpaqa-rank", "lpaqa", "autoprompt", "soft", "soft-deep", "bertese")
+    records = probed(tmp_path, *METHODS)
 
-    records = probed(tmp_path, *methods)
-
-    assert tuple(records) == methods
+    assert tuple(records) == METHODS
     assert all(0 <= record["p1"] <= record["mrr"] <= 1 for record in records.values())
     assert {record["n_test"] for record in records.values()} == {records["manual"]["n_test"]}
     assert [(one["text"], one["weight"]) for one in records["manual"]["prompts"]] == [
@@ -43,6 +42,8 @@ def test_every_method_writes_a_record_of_what_it_learned(capitals, tmp_path):
     assert records["lpaqa"]["n_prompts"] == 2
     assert 1 <= records["lpaqa"]["effective_prompts"] <= 2
     assert "‹" in records["soft"]["prompts"][0]["text"]
+    assert [records[one]["n_prompts"] for one in ("soft", "soft-random", "soft-manual")] == [2, 2, 1]
+    assert records["soft-data-dependent"]["n_parameters"] == records["soft"]["n_parameters"] + 1  # the temperature
     assert "[MASK]" in records["bertese"]["prompts"][0]["before"]
     assert records["autoprompt"]["forwards"] > records["manual"]["forwards"]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Literal
 
 from kgharvest.engine.language_models.base import EncodedPrompt
 from kgharvest.engine.language_models.masked import MaskedLM
@@ -16,7 +17,7 @@ from kgharvest.engine.prompts.bertese import AnsweredQuestion, BerteseAnswerer, 
 from kgharvest.engine.prompts.objectives import Example, Likelihood
 from kgharvest.engine.prompts.prompt_set import PromptSet, PromptSetAnswerer, uniform
 from kgharvest.engine.prompts.readable import nearest_words, readable
-from kgharvest.engine.prompts.soft_prompts import Site, SoftPromptParams
+from kgharvest.engine.prompts.soft_prompts import SoftPromptParams
 from kgharvest.engine.types import EngineError, OnProgress, ignore
 
 N_TRIGGERS = 5
@@ -65,6 +66,7 @@ class Budget:
         """Be called between forwards."""
 
 
+Start = Literal["given", "manual", "random"]
 Method = Callable[[MaskedLM, ProbeTask, Budget], Learned]
 
 
@@ -91,22 +93,26 @@ def lpaqa_weights(lm: MaskedLM, task: ProbeTask, budget: Budget) -> Learned:
 
 
 def triggers(lm: MaskedLM, task: ProbeTask, budget: Budget) -> Learned:
-    """AutoPrompt: head, triggers, tail. Right answers of any part are no triggers."""
+    """AutoPrompt: head, triggers, tail, or the manual prompt if no trigger is better on dev.
+
+    Right answers of any part are no triggers.
+    """
     gold = {fact.tail for facts in (task.train, task.dev, task.test) for fact in facts.facts}
     template = TriggerTemplate((lm.tokens.prefix, (TRIGGER,) * N_TRIGGERS, task.manual.segments[-1]), (0, 1))
-    trigger_task = TriggerTask(
-        Likelihood(), examples(task.train), examples(task.dev), autoprompt.allowed_triggers(lm, gold)
-    )
+    allowed = autoprompt.allowed_triggers(lm, gold)
+    trigger_task = TriggerTask(Likelihood(), examples(task.train), examples(task.dev), allowed, [task.manual])
     params = AutoPromptParams(iterations=budget.trigger_iterations, seed=budget.seed)
     start = (lm.mask_id,) * N_TRIGGERS
     found = autoprompt.search_trigger(lm, template, start, trigger_task, params, budget.on_progress)
-    return in_words(lm, uniform([template.filled(found.trigger)]), N_TRIGGERS)
+    return in_words(lm, uniform([found.prompt]), len(found.trigger))
 
 
-def soft(lm: MaskedLM, task: ProbeTask, budget: Budget, site: Site = "word") -> Learned:
-    """Soft prompts that start as the given prompts."""
-    softened, vectors = soft_prompts.soften(lm, task.given)
-    params = SoftPromptParams(site, learning_rate=budget.learning_rate, epochs=budget.epochs, seed=budget.seed)
+def soft(lm: MaskedLM, task: ProbeTask, budget: Budget, params: SoftPromptParams, start: Start = "given") -> Learned:
+    """Soft prompts that start as the given prompts, as the manual one alone, or at random in the given ones' shapes."""
+    softened, vectors = soft_prompts.soften(lm, [task.manual] if start == "manual" else task.given)
+    if start == "random":
+        vectors = soft_prompts.random_vectors(lm, len(vectors), budget.seed)
+    params = replace(params, learning_rate=budget.learning_rate, epochs=budget.epochs, seed=budget.seed)
     learned = soft_prompts.learn_soft_prompts(lm, softened, vectors, task.train, task.dev, params, budget.on_progress)
     return in_words(lm, learned.prompt_set, learned.n_parameters)
 
@@ -118,8 +124,11 @@ METHODS: dict[str, Method] = {
     "lpaqa-rank": lpaqa_rank,
     "lpaqa": lpaqa_weights,
     "autoprompt": triggers,
-    "soft": soft,
-    "soft-deep": partial(soft, site="deep"),
+    "soft": partial(soft, params=SoftPromptParams()),
+    "soft-manual": partial(soft, params=SoftPromptParams(), start="manual"),
+    "soft-random": partial(soft, params=SoftPromptParams(), start="random"),
+    "soft-data-dependent": partial(soft, params=SoftPromptParams(is_data_dependent=True)),
+    "soft-deep": partial(soft, params=SoftPromptParams("deep")),
 }
 BERTESE = "bertese"  # learns one rewriter for all relations
 
