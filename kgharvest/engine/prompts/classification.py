@@ -17,7 +17,7 @@ from kgharvest.engine.prompts import autoprompt
 from kgharvest.engine.prompts.autoprompt import AutoPromptParams, FoundTrigger, TriggerTask, TriggerTemplate
 from kgharvest.engine.prompts.label_tokens import choose_label_tokens
 from kgharvest.engine.prompts.objectives import QUERIES_AT_ONCE, Example, Likelihood, scores
-from kgharvest.engine.prompts.text_template import TextTemplate, cut_to_fit, room_for_texts
+from kgharvest.engine.prompts.text_template import SPECIAL_TOKENS, TextTemplate, encode_fields, room_for_texts
 from kgharvest.engine.types import BadSeed, BadText, EngineError, OnProgress, ignore
 
 MOST_FOR_LABEL_TOKENS = 10_000  # training texts that label tokens are chosen by
@@ -96,12 +96,11 @@ def encode_texts(
     examples, left_out, n_cut = [], Counter[str](), 0
     for text in texts:
         try:
-            whole = tuple(lm.tokens.encode_text(text.texts[name]) for name in template.fields)
+            parts, is_cut = encode_fields(lm, template, text.texts, room)
         except BadText:
-            left_out["special tokens of the LM in the text"] += 1
+            left_out[SPECIAL_TOKENS] += 1
             continue
-        parts = cut_to_fit(whole, room)
-        n_cut += parts != whole
+        n_cut += is_cut
         examples.append(EncodedText(parts, text.label))
     return EncodedTexts(tuple(examples), dict(left_out), n_cut)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kgharvest.engine.language_models.base import TokenIds
@@ -14,6 +14,7 @@ from kgharvest.engine.types import BadPrompt
 
 PLACE = re.compile(r"\{(\w+)\}|(\[T\])|(\[P\])")
 FIELD = re.compile(r"\{(\w+)\}")
+SPECIAL_TOKENS = "special tokens of the LM in the text"  # why a text is left out
 SPACED_TRIGGER = re.compile(r"\s*\[T\]")
 
 
@@ -74,6 +75,15 @@ def room_for_texts(lm: MaskedLM, template: TriggerTemplate) -> int:
     if room < len(template.slots) - 1:
         raise BadPrompt(f"The template leaves no room for texts in the {lm.max_tokens} tokens that {lm.name} takes.")
     return room
+
+
+def encode_fields(
+    lm: MaskedLM, template: TextTemplate, texts: Mapping[str, str], room: int
+) -> tuple[tuple[TokenIds, ...], bool]:
+    """Return the tokens of the template's fields, in their order, and whether they had to be cut. Raises BadText."""
+    whole = tuple(lm.tokens.encode_text(texts[name]) for name in template.fields)
+    parts = cut_to_fit(whole, room)
+    return parts, parts != whole
 
 
 def cut_to_fit(parts: Sequence[TokenIds], room: int) -> tuple[TokenIds, ...]:
