@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -21,25 +22,30 @@ class Sample(NamedTuple):
     corruption: str | None
 
 
-def with_corruptions(facts: Mapping[str, Sequence[Entities]], rng: np.random.Generator) -> list[Sample]:
+def with_corruptions(
+    facts: Mapping[str, Sequence[Entities]],
+    rng: np.random.Generator,
+    also_true: Mapping[str, Iterable[Entities]] = MappingProxyType({}),
+) -> list[Sample]:
     """Return each relation's facts and as many false tuples claimed of it, or fewer where no more can be made.
 
     A false tuple is a fact with an entity replaced by another that stands in the same slot of the relation's facts, or
-    a fact of another relation of the same arity. It is never a known fact of its relation in any casing nor made twice.
+    a fact of another relation of the same arity. It is never a known fact of its relation, or one of `also_true`, in
+    any casing, nor made twice.
     """
     samples = []
     for relation, own in facts.items():
-        known = {_folded(entities) for entities in own}
+        known = {folded(entities) for entities in (*own, *also_true.get(relation, ()))}
         samples += [Sample(relation, entities, None) for entities in own]
         for entities in own:
             false = _corrupted(relation, entities, facts, known, rng)
             if false is not None:
-                known.add(_folded(false.entities))
+                known.add(folded(false.entities))
                 samples.append(false)
     return samples
 
 
-def _folded(entities: Entities) -> Entities:
+def folded(entities: Entities) -> Entities:
     return tuple(entity.casefold() for entity in entities)
 
 
@@ -57,7 +63,7 @@ def _corrupted(
             else:
                 donor = facts[relation][rng.integers(len(facts[relation]))]
                 tried = (*entities[:place], donor[place], *entities[place + 1 :])
-            if _folded(tried) not in known:
+            if folded(tried) not in known:
                 return Sample(relation, tried, _name(place, len(entities)))
     return None
 

@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evaluation.figures.canvas import DASHES, Theme, legend, share_axis, style
-from evaluation.reports.tables import short
+from evaluation.figures.canvas import DASHES, Theme, share_axis, style
 
-SIZE = (5.2, 4.2)
+WIDTH, HEIGHT, LINE = 3.4, 3.1, 0.165  # inches: of a column of a paper, and as wide as a phone
+
+
+def size(scores: Mapping[str, Any]) -> tuple[float, float]:
+    return WIDTH, HEIGHT + LINE * len(scores["scorers"])
+
+
+def _digits(average_precision: float) -> str:
+    """Return three digits: good scores differ in the third."""
+    return f"{average_precision:.3f}".removeprefix("0")
 
 
 def draw(figure, scores: Mapping[str, Any], theme: Theme) -> None:
@@ -16,10 +24,10 @@ def draw(figure, scores: Mapping[str, Any], theme: Theme) -> None:
     axes = figure.add_subplot()
     for number, scorer in enumerate(scores["scorers"]):
         curve = scorer["curve"]
-        name = f"{scorer['scorer']} (average precision {short(scorer['average_precision'])})"
+        name = f"{scorer['scorer']} ({_digits(scorer['average_precision'])})"
         line = {
             "color": theme.hues[number % len(theme.hues)],
-            "linestyle": DASHES[number % len(DASHES)],
+            "linestyle": DASHES[(number + number // len(theme.hues)) % len(DASHES)],
             "linewidth": 1.9,
         }
         axes.plot([point["recall"] for point in curve], [point["precision"] for point in curve], label=name, **line)
@@ -32,4 +40,7 @@ def draw(figure, scores: Mapping[str, Any], theme: Theme) -> None:
     style(axes, theme)
     share_axis(axes.xaxis, theme)
     share_axis(axes.yaxis, theme)
-    legend(axes, theme, loc="lower left")
+    figure.legend(
+        loc="outside lower left", title="prompts (average precision)", alignment="left", labelcolor=theme.ink,
+        fontsize=8.5, title_fontproperties={"size": 8.5}, handlelength=3,
+    ).get_title().set_color(theme.ink)  # fmt: skip

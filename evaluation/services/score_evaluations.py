@@ -2,84 +2,177 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import count
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
 
 from evaluation.models import ScoreEvaluation
+from evaluation.services.facts import BUILT_IN, ScoredRelation, built_in_facts, frozen_facts, thawed_facts
 from evaluation.services.score_evaluation import (
-    SETTINGS,
-    ScoredRelation,
-    built_in_facts,
+    StoredPrompt,
     evaluate_scores,
-    prompt_scorer,
+    setting_scorer,
+    stored_scorer,
+    writable,
 )
-from kgharvest.engine.types import Progress
-from kgharvest.models import Job, LanguageModel
+from kgharvest.engine.types import SETTINGS, OnProgress, Progress, Reporter, ignore
+from kgharvest.errors import DomainError
+from kgharvest.models import HarvestJob, Job, LanguageModel
 from kgharvest.services import jobs, language_models
 from kgharvest.version import code_version
 
-BUILT_IN = "embedded LM's world"
-SEED = 0
-DEVICE = "cpu"
+QUICK_SETTINGS = ("human", "top1", "multi")  # the others learn prompts, minutes per relation
+STORED_SETTINGS = tuple(setting for setting in SETTINGS if setting != "soft")  # a soft prompt's vectors are not kept
+STAGE = "scoring relations"
 
 
-def queue_score_evaluation(language_model: LanguageModel, by) -> ScoreEvaluation:
-    """Ask a worker to evaluate an LM's scores on the built-in facts, unless that is under way already."""
+class NothingHarvested(DomainError):
+    """Prompts of harvests that there are not."""
+
+
+class NoScorer(DomainError):
+    """Nothing to compare."""
+
+
+@dataclass(frozen=True)
+class ScoreRequest:
+    """What to evaluate.
+
+    facts: a name for `relations`. harvested: settings whose newest finished harvests of this LM lend their prompts.
+    """
+
+    language_model: LanguageModel
+    settings: Sequence[str] = QUICK_SETTINGS
+    harvested: Sequence[str] = ()
+    facts: str = BUILT_IN
+    relations: Sequence[ScoredRelation] | None = None  # None: the built-in ones
+    seed: int = 0
+    device: str = "cpu"
+
+
+# -- prompts of harvests -----------------------------------------------------------------------------------------------
+
+
+def with_harvests(request: ScoreRequest) -> tuple[list[ScoredRelation], dict[str, dict[str, int]]]:
+    """Return the relations to score and, by setting and relation, the harvests that lend their prompts.
+
+    Where harvests lend prompts only relations that all of these settings have harvested are scored, so that every
+    scorer sees the same tuples. Raises NothingHarvested, NoScorer.
+    """
+    if not request.settings and not request.harvested:
+        raise NoScorer("Nothing would be compared; choose at least one kind of prompts.")
+    relations = built_in_facts() if request.relations is None else list(request.relations)
+    found = {setting: _newest_harvests(request.language_model, setting, relations) for setting in request.harvested}
+    kept = [relation for relation in relations if all(relation.name in each for each in found.values())]
+    if not kept:
+        names = ", ".join(request.harvested)
+        raise NothingHarvested(
+            f"No relation with facts has a finished harvest from {request.language_model} with {names}; harvest one, "
+            "or compare other prompts."
+        )
+    names = {relation.name for relation in kept}
+    return kept, {
+        setting: {name: job for name, job in each.items() if name in names} for setting, each in found.items()
+    }
+
+
+def _newest_harvests(
+    language_model: LanguageModel, setting: str, relations: Iterable[ScoredRelation]
+) -> dict[str, int]:
+    own = HarvestJob.objects.succeeded().filter(language_model=language_model, setting=setting)
+    asked = own.filter(job_prompts__isnull=False).select_related("relation__relation_set").order_by("pk")
+    newest = {job.relation.path: job.pk for job in asked.only("relation__name", "relation__relation_set__name")}
+    return {relation.name: newest[relation.path] for relation in relations if relation.path in newest}
+
+
+def stored_prompts(job: HarvestJob) -> list[StoredPrompt]:
+    learned = {each["text"]: each["token_ids"] for each in job.summary.get("learned_prompts", [])}
+    return [
+        StoredPrompt(each.prompt.text, each.weight, learned.get(each.prompt.text))
+        for each in job.job_prompts.select_related("prompt")
+    ]
+
+
+# -- jobs --------------------------------------------------------------------------------------------------------------
+
+
+def queue_score_evaluation(request: ScoreRequest, by) -> ScoreEvaluation:
+    """Ask a worker for an evaluation, unless the same is under way already. Raises NothingHarvested, NoScorer."""
+    payload = _payload_of(request)
     with transaction.atomic():
-        own = ScoreEvaluation.objects.filter(language_model=language_model)
-        if (under_way := own.unfinished().first()) is not None:
-            return under_way
+        under_way = ScoreEvaluation.objects.filter(language_model=request.language_model).unfinished()
+        for evaluation in under_way:
+            if evaluation.payload == payload:
+                return evaluation
         evaluation = ScoreEvaluation.objects.create(
-            kind=ScoreEvaluation.KIND, language_model=language_model, payload={"seed": SEED}, created_by=by
+            kind=ScoreEvaluation.KIND, language_model=request.language_model, payload=payload, created_by=by
         )
         jobs.ring(evaluation.pk)
     return evaluation
 
 
+def _payload_of(request: ScoreRequest) -> dict[str, Any]:
+    relations, harvests = with_harvests(request)
+    return {
+        "seed": request.seed,
+        "settings": list(request.settings),
+        "harvests": harvests,
+        "facts": request.facts,
+        "relations": frozen_facts(relations),
+    }
+
+
 def run_score_evaluation(job: Job, heartbeat: jobs.Heartbeat) -> jobs.Store:
     """Runner of its kind of job."""
     evaluation = ScoreEvaluation.objects.select_related("language_model").get(pk=job.pk)
-    relations = built_in_facts()
-    done = count(1)
-
-    def on_relation() -> None:
-        heartbeat(Progress("scoring relations", next(done), len(relations)))
-
     with heartbeat.kept_alive():
-        document = scores_document(
-            evaluation.language_model, relations, BUILT_IN, job.payload["seed"], DEVICE, on_relation
-        )
+        document = scores_document(evaluation.language_model, job.payload, "cpu", heartbeat)
     return lambda: ScoreEvaluation.objects.filter(pk=job.pk).update(document=document)
 
 
-def scores_document(
-    language_model: LanguageModel,
-    relations: Sequence[ScoredRelation],
-    facts: str,
-    seed: int,
-    device: str,
-    on_relation: Callable[[], None],
-) -> dict[str, Any]:
-    """Return the JSON of docs/report-json.md. facts: what the relations' facts are called."""
-    lm = language_models.load(language_model, device, "float32")
-    scorers = {setting: prompt_scorer(lm, setting) for setting in SETTINGS}
-    found = evaluate_scores(relations, scorers, seed, on_relation)
-    stamp = {"created_at": timezone.now().isoformat(timespec="seconds"), "code_version": code_version()}
-    return {"facts": facts, "model": str(language_model), **found, **stamp}
-
-
-def keep_score_evaluation(language_model: LanguageModel, document: dict[str, Any]) -> ScoreEvaluation:
-    """Keep what was computed elsewhere, so that the pages show it."""
+def evaluate_now(request: ScoreRequest, on_progress: OnProgress = ignore) -> ScoreEvaluation:
+    """Evaluate in this process, and keep the result, so that the pages show it."""
+    payload = _payload_of(request)
+    document = scores_document(request.language_model, payload, request.device, on_progress)
     now = timezone.now()
     over = {"status": Job.Status.SUCCEEDED, "started_at": now, "finished_at": now}
     return ScoreEvaluation.objects.create(
-        kind=ScoreEvaluation.KIND,
-        language_model=language_model,
-        payload={"seed": document["seed"]},
-        document=document,
-        **over,
+        kind=ScoreEvaluation.KIND, language_model=request.language_model, payload=payload, document=document, **over
     )
+
+
+def scores_document(
+    language_model: LanguageModel, payload: Mapping[str, Any], device: str, on_progress: OnProgress
+) -> dict[str, Any]:
+    """Return the JSON of docs/report-json.md."""
+    on_progress(Progress("loading the LM", 0))
+    lm = language_models.load(language_model, device, "float32")
+    used = [job for by_relation in payload["harvests"].values() for job in by_relation.values()]
+    harvests = HarvestJob.objects.in_bulk(used)
+    given = thawed_facts(payload["relations"])
+    relations = [replace(each, facts=writable(lm, each)) for each in _without_seeds(given, payload, harvests)]
+    scorers = {setting: setting_scorer(lm, setting) for setting in payload["settings"]}
+    for setting, by_relation in payload["harvests"].items():
+        prompts = {name: stored_prompts(harvests[job]) for name, job in by_relation.items()}
+        scorers[f"{setting}, as harvested"] = stored_scorer(lm, prompts)
+    report = Reporter(on_progress, STAGE, len(relations))
+    found = evaluate_scores(relations, scorers, payload["seed"], report)
+    n_left_out = sum(len(each.facts) for each in given) - sum(len(each.facts) for each in relations)
+    stamp = {"created_at": timezone.now().isoformat(timespec="seconds"), "code_version": code_version()}
+    head = {"facts": payload["facts"], "model": str(language_model), "harvests": payload["harvests"]}
+    return {**head, "n_left_out": n_left_out, **found, **stamp}
+
+
+def _without_seeds(
+    relations: Sequence[ScoredRelation], payload: Mapping[str, Any], harvests: Mapping[int, HarvestJob]
+) -> list[ScoredRelation]:
+    """Take the seed tuples of the harvests out of the facts, too: they may be others than the relation's own now."""
+    cleaned = []
+    for relation in relations:
+        own = [harvests[by_relation[relation.name]] for by_relation in payload["harvests"].values()]
+        seeds = [tuple(entities) for job in own for entities in job.payload["spec"]["seed_tuples"]]
+        cleaned.append(relation.without(seeds))
+    return cleaned

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_GET, require_POST
 from evaluation.figures import precision_recall
 from evaluation.figures.canvas import LIGHT, THEMES
 from evaluation.figures.canvas import render as draw
+from evaluation.forms import ScoreForm
 from evaluation.models import ScoreEvaluation
 from evaluation.reports.contents.scores import corruption_table, relation_scores_table, scorer_table
 from evaluation.reports.tables import short
@@ -20,29 +21,37 @@ from evaluation.services.score_evaluations import queue_score_evaluation
 from evaluation.views.figures import CONTENT_TYPES
 from evaluation.views.reports import as_download
 from kgharvest.access import researcher_required
+from kgharvest.errors import DomainError, ImportRefused
 from kgharvest.models import LanguageModel
 from kgharvest.services import jobs
 from kgharvest.views.lists import page_of
+
+SHOWN = 1.4  # times its size in print, where the page is wide enough
 
 
 @researcher_required
 @require_GET
 def score_list(request: HttpRequest) -> HttpResponse:
-    evaluations = ScoreEvaluation.objects.select_related("language_model").defer("document")
-    context = {
-        "page_obj": page_of(request, evaluations),
-        "language_models": LanguageModel.objects.all(),
-        "lacks_worker": not jobs.has_worker(timezone.now()),
-    }
+    evaluations = ScoreEvaluation.objects.select_related("language_model").defer("document", "payload")
+    context = {"page_obj": page_of(request, evaluations), "has_lms": LanguageModel.objects.exists()}
     return render(request, "evaluation/score_list.html", context)
 
 
 @researcher_required
-@require_POST
 def score_new(request: HttpRequest) -> HttpResponse:
-    asked = request.POST.get("model", "")
-    language_model = get_object_or_404(LanguageModel, pk=asked if asked.isdecimal() else 0)
-    return redirect(queue_score_evaluation(language_model, by=request.user))
+    form = ScoreForm(request.POST or None, request.FILES or None)
+    refused = None
+    if form.is_valid():
+        try:
+            return redirect(queue_score_evaluation(form.request(), by=request.user))
+        except ImportRefused as refusal:
+            refused = refusal
+        except DomainError as refusal:
+            form.add_error(None, str(refusal))
+    lacks_worker = not jobs.has_worker(timezone.now())
+    return render(
+        request, "evaluation/score_new.html", {"form": form, "refused": refused, "lacks_worker": lacks_worker}
+    )
 
 
 @researcher_required
@@ -63,7 +72,7 @@ def scores(request: HttpRequest, pk: int) -> HttpResponse:
     lacks_worker = evaluation.is_unfinished and not jobs.has_worker(timezone.now())
     context = {"evaluation": evaluation, "document": evaluation.document, "lacks_worker": lacks_worker}
     if evaluation.document:
-        width, height = (round(96 * inches) for inches in precision_recall.SIZE)
+        width, height = (round(SHOWN * 96 * inches) for inches in precision_recall.size(evaluation.document))
         tables = (build(evaluation.document) for build in (scorer_table, corruption_table, relation_scores_table))
         context |= {"tables": list(tables), "alt_text": in_words(evaluation.document), "width": width, "height": height}
     return render(request, "evaluation/scores.html", context)
@@ -86,7 +95,8 @@ def score_file(request: HttpRequest, pk: int, file_format: str) -> HttpResponse:
     if file_format not in CONTENT_TYPES:
         raise Http404("Scores come as json, svg and pdf.")
     theme = THEMES.get(request.GET.get("theme", ""), LIGHT)
-    image = draw(precision_recall.draw, evaluation.document, precision_recall.SIZE, file_format, theme)
+    size = precision_recall.size(evaluation.document)
+    image = draw(precision_recall.draw, evaluation.document, size, file_format, theme)
     if "theme" in request.GET:
         return HttpResponse(image, content_type=CONTENT_TYPES[file_format])
     return as_download(image, CONTENT_TYPES[file_format], name)

@@ -5,9 +5,10 @@ from django.utils import timezone
 
 from annotation.services.assignment import next_batch
 from annotation.services.joining import join_round
+from evaluation.models import ScoreEvaluation
+from evaluation.services.facts import ScoredRelation
 from evaluation.services.reports import create_report
-from evaluation.services.score_evaluation import ScoredRelation, evaluate_scores
-from evaluation.services.score_evaluations import keep_score_evaluation
+from evaluation.services.score_evaluation import evaluate_scores
 from kgharvest.models import Launch
 from tests import factories
 
@@ -38,7 +39,12 @@ def fill(person) -> None:
     judged = factories.make_round([("vaccine", "measles"), ("seat belt", "injury")], name="judged", by=owner)
     factories.judge_all(judged, ["true", "false"], ["true", "unjudgeable"], ["true", "true"])
     create_report(judged, owner)
-    keep_score_evaluation(factories.make_language_model(), {"facts": "three", "model": "lm", **small_evaluation()})
+    ScoreEvaluation.objects.create(
+        kind=ScoreEvaluation.KIND,
+        status=ScoreEvaluation.Status.SUCCEEDED,
+        language_model=factories.make_language_model(),
+        document={"facts": "three", "model": "lm", **small_evaluation()},
+    )
     for name in ("open", "half-judged"):
         round = factories.make_round(12, name=name, by=owner)
         if role == "annotator":
@@ -50,7 +56,9 @@ def fill(person) -> None:
 def small_evaluation() -> dict:
     facts = [("Berlin", "Germany"), ("Paris", "France"), ("Rome", "Italy")]
     relation = ScoredRelation("capital_of", (), (), (), facts)
-    return evaluate_scores([relation], {"multi": lambda _, tuples: [entities in facts for entities in tuples]}, seed=0)
+    return evaluate_scores(
+        [relation], {"multi": lambda _, tuples, tick: [entities in facts for entities in tuples]}, seed=0
+    )
 
 
 def start_page(role: str) -> str:

@@ -113,9 +113,9 @@ def test_precision_and_recall():
         "scorers": [{"scorer": "multi", "average_precision": 0.85, "curve": curve}],
     }
 
-    shown = texts(render(precision_recall.draw, scores, precision_recall.SIZE, "svg", LIGHT))
+    shown = texts(render(precision_recall.draw, scores, precision_recall.size(scores), "svg", LIGHT))
 
-    assert "multi (average precision .85)" in shown
+    assert "multi (.850)" in shown
 
 
 def test_matplotlib_is_loaded_by_the_first_figure_only():

@@ -8,7 +8,15 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from evaluation.corruption import with_corruptions
-from evaluation.services.score_evaluation import BadFacts, ScoredRelation, built_in_facts, evaluate_scores
+from evaluation.models import ScoreEvaluation
+from evaluation.services.facts import ScoredRelation, built_in_facts, facts_of_content
+from evaluation.services.score_evaluation import BadFacts, evaluate_scores
+from evaluation.services.score_evaluations import NothingHarvested, ScoreRequest, evaluate_now
+from kgharvest.engine.types import HarvestParams
+from kgharvest.errors import ImportRefused
+from kgharvest.services import jobs
+from kgharvest.services.harvests import HarvestRequest, create_harvest_job
+from kgharvest.services.language_models import get_language_model
 from tests.factories import make_relation
 
 CAPITALS = [("paris", "france"), ("rome", "italy"), ("oslo", "norway"), ("bern", "switzerland"), ("lima", "peru")]
@@ -25,11 +33,11 @@ def relations() -> list[ScoredRelation]:
     return [ScoredRelation(name, ["<ENT0> <ENT1>"], [], facts[:2], facts) for name, facts in FACTS.items()]
 
 
-def knows_all(relation, tuples):
+def knows_all(relation, tuples, tick):
     return np.array([float(entities in FACTS[relation.name]) for entities in tuples])
 
 
-def knows_nothing(relation, tuples):
+def knows_nothing(relation, tuples, tick):
     return np.zeros(len(tuples))
 
 
@@ -69,6 +77,22 @@ def test_who_knows_all_has_all_and_who_knows_nothing_has_chance():
     assert {each["average_precision"] for each in found["by_corruption"] if each["scorer"] == "all"} == {1}
 
 
+def test_a_false_tuple_is_no_tuple_that_prompts_were_learned_from():
+    # Only (a, d) and (c, b) can be made of the facts without another relation, and (A, D) is a seed.
+    facts = {"r": [("a", "b"), ("c", "d")]}
+
+    for seed in range(20):
+        made = with_corruptions(facts, np.random.default_rng(seed), {"r": [("A", "D")]})
+        assert [each.entities for each in made if each.corruption] == [("c", "b")]
+
+
+def test_facts_that_prompts_were_learned_from_are_no_facts_in_any_casing():
+    relation = ScoredRelation("capital", [], [], [], CAPITALS).without([("Paris", "FRANCE")])
+
+    assert relation.facts == CAPITALS[1:]
+    assert relation.learned_from == [("Paris", "FRANCE")]
+
+
 def test_the_same_seed_gives_the_same_figures():
     one, other = (evaluate_scores(relations(), {"all": knows_all}, seed=5) for _ in range(2))
 
@@ -90,38 +114,95 @@ def test_the_built_in_facts_leave_out_the_seeds():
 # -- the command -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.django_db
-def test_an_lm_puts_its_facts_before_false_ones(tmp_path):
+@pytest.fixture
+def capital(db):
+    """The relation `capital` and 25 facts of it that the embedded LMs know."""
     world = next(each for each in built_in_facts() if each.name == "capital_of")
-    make_relation(
+    relation = make_relation(
         "capital",
         initial_prompts=list(world.initial_prompts),
         prompts=list(world.prompts),
         seed_tuples=world.seed_tuples,
     )
+    return relation, world.facts[:25]
+
+
+def lines(name: str, facts) -> str:
+    return "\n".join(json.dumps({"relation": name, "entities": entities}) for entities in facts)
+
+
+def requested(facts, **fields) -> ScoreRequest:
+    relations = facts_of_content(lines("capital", facts).encode(), "facts.jsonl")
+    return ScoreRequest(get_language_model("embedded-small"), facts="facts.jsonl", relations=relations, **fields)
+
+
+def test_an_lm_puts_its_facts_before_false_ones(tmp_path, capital):
     facts = tmp_path / "facts.jsonl"
-    facts.write_text(
-        "\n".join(json.dumps({"relation": "capital", "entities": entities}) for entities in world.facts[:25])
-    )
+    facts.write_text(lines("capital", capital[1]))
     out, figure = io.StringIO(), tmp_path / "curves.svg"
 
     options = ["--model", "embedded-small", "--facts", str(facts), "--figure", str(figure)]
     call_command("evaluate_scores", *options, stdout=out, stderr=io.StringIO())
 
     found = json.loads(out.getvalue())
-    assert "multi (average precision" in figure.read_text()
+    assert "multi" in figure.read_text()
     assert [scorer["scorer"] for scorer in found["scorers"]] == ["human", "top1", "multi"]
     assert all(scorer["average_precision"] > 0.8 for scorer in found["scorers"])
+    assert ScoreEvaluation.objects.get().document == found
+
+
+def test_learned_prompts_are_scorers_too(capital):
+    document = evaluate_now(requested(capital[1], settings=["lpaqa", "soft"])).document
+
+    assert [scorer["scorer"] for scorer in document["scorers"]] == ["lpaqa", "soft"]
+    assert all(scorer["average_precision"] > 0.8 for scorer in document["scorers"])
+
+
+def test_a_harvest_lends_its_prompts_and_keeps_its_seeds(capital):
+    relation, facts = capital
+    params = HarvestParams(candidates=5, max_tuples=5)
+    job = create_harvest_job(HarvestRequest(relation, get_language_model("embedded-small"), "multi", params))
+    jobs.run_job(job.pk)
+    seeds = [tuple(seed) for seed in job.payload["spec"]["seed_tuples"]]
+    relation.seed_tuples = [list(facts[0]), list(facts[1])]  # so that the harvest's own seeds could be facts
+    relation.save()
+
+    document = evaluate_now(requested([*facts, *seeds], settings=["multi"], harvested=["multi"])).document
+
+    assert [scorer["scorer"] for scorer in document["scorers"]] == ["multi", "multi, as harvested"]
+    assert document["harvests"] == {"multi": {"capital": job.pk}}
+    assert document["scorers"][1]["average_precision"] > 0.8
+    assert document["n_left_out"] == len(seeds)
+    assert document["n_positive"] == len(facts) - 2
+
+
+def test_the_prompts_of_a_harvest_score_as_in_the_harvest(capital):
+    relation, facts = capital
+    asked = HarvestRequest(relation, get_language_model("embedded-small"), "multi", HarvestParams(candidates=5))
+    jobs.run_job(create_harvest_job(asked).pk)
+
+    document = evaluate_now(requested(facts, settings=["multi"], harvested=["multi"])).document
+
+    fresh, stored = document["scorers"]
+    assert stored["average_precision"] == pytest.approx(fresh["average_precision"], abs=1e-9)
+    assert stored["curve"] == fresh["curve"]
+
+
+def test_prompts_of_no_harvest_are_refused(capital):
+    with pytest.raises(NothingHarvested, match="No relation with facts has a finished harvest"):
+        evaluate_now(requested(capital[1], harvested=["top1"]))
 
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("{", "line 1: write one"),
-        ('{"relation": "r", "entities": [1, 2]}', "every entity is a text"),
-        ('{"relation": "capital", "entities": ["a"]}', "takes 2 entities"),
-        ('{"relation": "nowhere", "entities": ["a", "b"]}', "There is no relation"),
+        ("{", "line 1, column 2: is not JSON"),
+        ("[]", "line 1: is no"),
+        ('{"relation": "capital", "entities": [1, 2]}', "line 1: has an entity that is empty or no text"),
+        ('{"relation": "capital", "entities": ["a"]}', "line 1: has no list of 2 entities, as capital takes"),
+        ('{"relation": "nowhere", "entities": ["a", "b"]}', "line 1: .* There is no relation"),
+        ("", "holds no fact"),
     ],
 )
 def test_bad_facts_are_refused_with_what_is_wrong(tmp_path, line, complaint):
@@ -131,3 +212,15 @@ def test_bad_facts_are_refused_with_what_is_wrong(tmp_path, line, complaint):
 
     with pytest.raises(CommandError, match=complaint):
         call_command("evaluate_scores", "--facts", str(facts))
+    assert not ScoreEvaluation.objects.exists()
+
+
+@pytest.mark.django_db
+def test_every_bad_line_is_told():
+    make_relation("capital")
+    content = lines("capital", [("a", "b"), ("a",), ("c", "d"), ()])
+
+    with pytest.raises(ImportRefused) as refusal:
+        facts_of_content(content.encode(), "facts.jsonl")
+
+    assert [entry.where for entry in refusal.value.entries] == ["line 2", "line 4"]

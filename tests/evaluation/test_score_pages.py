@@ -1,17 +1,18 @@
 """Evaluations of scores that are kept: queued, run by a worker, shown."""
 
-import io
 import json
 
 import pytest
-from django.core.management import call_command
+from django.core.files.uploadedfile import SimpleUploadedFile
 
 from evaluation.models import ScoreEvaluation
 from evaluation.services import score_evaluations
-from evaluation.services.score_evaluation import ScoredRelation, evaluate_scores
+from evaluation.services.facts import ScoredRelation
+from evaluation.services.score_evaluation import evaluate_scores
+from evaluation.services.score_evaluations import ScoreRequest, queue_score_evaluation
 from kgharvest.models import Job
 from kgharvest.services import jobs
-from tests.factories import make_language_model, make_user
+from tests.factories import make_language_model, make_relation, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -19,7 +20,7 @@ FACTS = [("Berlin", "Germany"), ("Paris", "France"), ("Rome", "Italy"), ("Oslo",
 CAPITAL = ScoredRelation("capital_of", (), (), (), FACTS)
 
 
-def knows_all(relation, tuples):
+def knows_all(relation, tuples, tick):
     return [float(entities in FACTS) for entities in tuples]
 
 
@@ -27,15 +28,15 @@ def knows_all(relation, tuples):
 def quick(monkeypatch):
     """One relation, and scores that need no LM."""
 
-    def scores_document(language_model, relations, facts, seed, device, on_relation):
-        found = evaluate_scores([CAPITAL], {"human": knows_all, "multi": knows_all}, seed, on_relation)
-        return {"facts": facts, "model": str(language_model), **found, "code_version": "1.0"}
+    def scores_document(language_model, payload, device, on_progress):
+        found = evaluate_scores([CAPITAL], dict.fromkeys(payload["settings"], knows_all), payload["seed"])
+        return {"facts": payload["facts"], "model": str(language_model), **found, "code_version": "1.0"}
 
     monkeypatch.setattr(score_evaluations, "scores_document", scores_document)
 
 
 def evaluated() -> ScoreEvaluation:
-    evaluation = score_evaluations.queue_score_evaluation(make_language_model(), by=None)
+    evaluation = queue_score_evaluation(ScoreRequest(make_language_model(), ["human", "multi"]), by=None)
     jobs.run_job(evaluation.pk)
     evaluation.refresh_from_db()
     return evaluation
@@ -44,7 +45,9 @@ def evaluated() -> ScoreEvaluation:
 def test_a_worker_evaluates_what_a_researcher_asked_for(researcher_client, quick, rung):
     language_model = make_language_model()
 
-    response = researcher_client.post("/reports/scores/new/", {"model": language_model.pk})
+    response = researcher_client.post(
+        "/reports/scores/new/", {"model": language_model.pk, "settings": ["human", "multi"]}
+    )
 
     evaluation = ScoreEvaluation.objects.get()
     assert response.url == f"/reports/scores/{evaluation.pk}/"
@@ -60,14 +63,14 @@ def test_a_worker_evaluates_what_a_researcher_asked_for(researcher_client, quick
 def test_an_lm_that_is_under_way_is_not_queued_twice(rung):
     language_model = make_language_model()
 
-    first, second = (score_evaluations.queue_score_evaluation(language_model, by=None) for _ in range(2))
+    first, second = (queue_score_evaluation(ScoreRequest(language_model), by=None) for _ in range(2))
 
     assert first.pk == second.pk
     assert rung == [first.pk]
 
 
 def test_a_cancelled_evaluation_stores_nothing(researcher_client, quick, rung):
-    evaluation = score_evaluations.queue_score_evaluation(make_language_model(), by=None)
+    evaluation = queue_score_evaluation(ScoreRequest(make_language_model(), ["human", "multi"]), by=None)
 
     researcher_client.post(f"/reports/scores/{evaluation.pk}/cancel/")
     jobs.run_job(evaluation.pk)
@@ -105,20 +108,38 @@ def test_scores_are_closed_to_annotators(client, quick, rung):
     assert client.post("/reports/scores/new/", {"model": "1"}).status_code == 403
 
 
-def test_an_unknown_lm_is_not_there(researcher_client):
-    assert researcher_client.post("/reports/scores/new/", {"model": "x"}).status_code == 404
+def test_an_unknown_lm_is_refused(researcher_client):
+    assert "Select a valid choice" in researcher_client.post("/reports/scores/new/", {"model": "x"}).text
 
 
-def test_the_command_keeps_its_result(monkeypatch, tmp_path):
-    def scores_document(language_model, relations, facts, seed, device, on_relation):
-        found = evaluate_scores([CAPITAL], {"human": knows_all}, seed)
-        return {"facts": facts, "model": str(language_model), **found}
+def posted(client, **fields):
+    return client.post("/reports/scores/new/", {"model": make_language_model().pk, "settings": ["human"], **fields})
 
-    monkeypatch.setattr("evaluation.management.commands.evaluate_scores.scores_document", scores_document)
-    out = io.StringIO()
 
-    call_command("evaluate_scores", "--seed", "7", stdout=out, stderr=io.StringIO())
+def test_facts_of_ones_own_come_as_a_file(researcher_client, rung):
+    make_relation("capital")
+    file = SimpleUploadedFile("mine.jsonl", b'{"relation": "capital", "entities": ["x", "y"]}\n')
 
-    kept = ScoreEvaluation.objects.get()
-    assert kept.document == json.loads(out.getvalue())
-    assert (kept.status, kept.document["seed"], kept.language_model.name) == (Job.Status.SUCCEEDED, 7, "embedded")
+    posted(researcher_client, facts=file)
+
+    payload = ScoreEvaluation.objects.get().payload
+    assert payload["facts"] == "mine.jsonl"
+    assert [relation["facts"] for relation in payload["relations"]] == [[["x", "y"]]]
+
+
+def test_a_file_with_bad_lines_lists_them_and_asks_for_nothing(researcher_client, rung):
+    file = SimpleUploadedFile("mine.jsonl", b'{"relation": "nowhere", "entities": ["x", "y"]}\n{')
+
+    page = posted(researcher_client, facts=file).text
+
+    assert "Nothing was evaluated from mine.jsonl" in page
+    assert "<td>line 1</td>" in page
+    assert "<td>line 2, column 2</td>" in page
+    assert not ScoreEvaluation.objects.exists()
+    assert rung == []
+
+
+def test_nothing_to_compare_and_nothing_harvested_are_said(researcher_client, rung):
+    assert "choose at least one kind of prompts" in posted(researcher_client, settings=[]).text
+    assert "has a finished harvest" in posted(researcher_client, harvested=["top1"]).text
+    assert not ScoreEvaluation.objects.exists()

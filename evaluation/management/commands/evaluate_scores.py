@@ -1,16 +1,18 @@
-"""`evaluate_scores [--model M] [--facts F.jsonl] [--seed N] [--output F] [--figure F.svg]`"""
+"""`evaluate_scores [--model M] [--setting S ...] [--harvested S ...] [--facts F] [--output F] [--figure F]`"""
 
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 from tqdm import tqdm
 
 from evaluation.figures import precision_recall
 from evaluation.figures.canvas import LIGHT, render
-from evaluation.services.score_evaluation import built_in_facts, facts_of_file
-from evaluation.services.score_evaluations import BUILT_IN, keep_score_evaluation, scores_document
+from evaluation.services.facts import BUILT_IN, facts_of_file
+from evaluation.services.score_evaluations import QUICK_SETTINGS, STORED_SETTINGS, ScoreRequest, evaluate_now
+from kgharvest.engine.types import SETTINGS, Progress
 from kgharvest.errors import DomainError
 from kgharvest.management.command import DomainCommand
 from kgharvest.services.language_models import get_language_model
@@ -28,28 +30,47 @@ class Command(DomainCommand):
 
     def add_arguments(self, parser):
         parser.add_argument("--model", default="embedded", help="embedded (default), a folder or a hub id")
+        parser.add_argument("--setting", nargs="+", choices=SETTINGS, metavar="S", help=f"of {', '.join(SETTINGS)}")
+        parser.add_argument(
+            "--harvested",
+            nargs="+",
+            choices=STORED_SETTINGS,
+            default=[],
+            metavar="S",
+            help="prompts of harvests",
+        )
         parser.add_argument("--facts", type=Path, metavar="F.jsonl", help="instead of the embedded LM's world")
         parser.add_argument("--seed", type=int, default=0, help="of the corruptions (0)")
         parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
         parser.add_argument("--output", type=Path, metavar="F", help="write to a file instead of standard output")
         parser.add_argument("--figure", type=Path, metavar="F", help="draw the curves, too: F.svg or F.pdf")
 
-    def handle(self, *, model, facts, seed, device, output, figure, **options):
+    def handle(self, *, model, setting, harvested, facts, seed, device, output, figure, **options):
         for path in filter(None, [output, figure]):
             check_writable(path)
         if figure and figure.suffix not in FIGURES:
             raise UnknownFigure(f"{figure} is no figure; name a file that ends in {' or '.join(FIGURES)}.")
-        relations = facts_of_file(facts) if facts else built_in_facts()
-        language_model = get_language_model(model)
-        name = facts.name if facts else BUILT_IN
-        with tqdm(total=len(relations), desc="relations", file=self.stderr, disable=None) as bar:
-            found = scores_document(language_model, relations, name, seed, device, bar.update)
-        keep_score_evaluation(language_model, found)
+        request = ScoreRequest(
+            get_language_model(model),
+            setting or ([] if harvested else QUICK_SETTINGS),
+            harvested,
+            facts.name if facts else BUILT_IN,
+            facts_of_file(facts) if facts else None,
+            seed,
+            device,
+        )
+        with tqdm(desc="relations", file=self.stderr, disable=None) as bar:
+            found = evaluate_now(request, partial(show, bar)).document
         text = json.dumps(found, indent=2, ensure_ascii=False) + "\n"
         if figure:
-            image = render(precision_recall.draw, found, precision_recall.SIZE, FIGURES[figure.suffix], LIGHT)
+            image = render(precision_recall.draw, found, precision_recall.size(found), FIGURES[figure.suffix], LIGHT)
             write_atomically(figure, [image])
         if output:
             write_atomically(output, [text])
         else:
             self.stdout.write(text, ending="")
+
+
+def show(bar: tqdm, progress: Progress) -> None:
+    bar.total, bar.n = progress.total, progress.done
+    bar.refresh()

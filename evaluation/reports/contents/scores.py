@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from evaluation.reports.tables import Column, Document, Kind, Row, Table, short
 
 
@@ -20,8 +22,17 @@ def scorer_table(document: Document) -> Table:
         f"Average precision on {document['n_positive']:,} facts and {document['n_negative']:,} false tuples of "
         f"{document['n_relations']} relations; a random order has {short(chance)}. Equal scores count as in every "
         "order alike.",
+        *_left_out(document),
     )
     return Table("scorers", "Average precision", columns, tuple(rows), notes)
+
+
+def _left_out(document: Document) -> Iterable[str]:
+    if document.get("harvests"):
+        yield "As harvested: with the prompts of finished harvests and their weights; only relations that have them."
+    if n := document.get("n_left_out"):
+        facts = "1 fact is" if n == 1 else f"{n:,} facts are"
+        yield f"{facts} left out: a seed tuple of a harvest that lends its prompts, or nothing that the LM can write."
 
 
 def corruption_table(document: Document) -> Table:
