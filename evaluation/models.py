@@ -10,6 +10,7 @@ from django.db import models
 from django.urls import reverse
 
 from annotation.models import Round
+from evaluation.reports.abridged import abridged
 from kgharvest.models import Job, LanguageModel
 
 HEADLINE = ("n_tasks", "n_complete", "n_judgments")
@@ -22,19 +23,20 @@ class ReportQuerySet(models.QuerySet):
 
     def for_list(self):
         """Leave the documents, which may hold megabytes, in the database."""
-        return self.defer("document", "method").select_related("round__study", "created_by")
+        return self.defer("document", "abridged", "method").select_related("round__study", "created_by")
 
 
 class Report(models.Model):
     """What was true of a round when it was reported. `document` is the report's JSON; pages and files only render it.
 
-    headline: what lists show of the document. method: how verdicts, intervals and agreement were computed, in plain
-    sentences.
+    headline: what lists show of the document. abridged: what pages show of it; empty in old reports. method: how
+    verdicts, intervals and agreement were computed, in plain sentences.
     """
 
     round = models.ForeignKey(Round, on_delete=models.PROTECT, related_name="reports")
     document = models.JSONField()
     headline = models.JSONField(default=dict)
+    abridged = models.JSONField(default=dict)
     method = models.TextField()
     code_version = models.CharField(max_length=100)
     created_by = models.ForeignKey(
@@ -52,7 +54,12 @@ class Report(models.Model):
 
     def save(self, *args, **kwargs) -> None:
         self.headline = headline_of(self.document)
+        self.abridged = abridged(self.document)
         super().save(*args, **kwargs)
+
+    @property
+    def shown(self) -> Mapping[str, Any]:
+        return self.abridged or self.document
 
     def get_absolute_url(self) -> str:
         return reverse("evaluation:report", args=[self.pk])

@@ -24,11 +24,11 @@ def etag(request: HttpRequest, pk: int, name: str, file_format: str) -> str:
 @condition(etag_func=etag)
 def figure_file(request: HttpRequest, pk: int, name: str, file_format: str) -> HttpResponse:
     report = find_report(request, pk)
-    figure = next((figure for figure in figures_of(report.document) if figure.name == name), None)
+    figure = next((figure for figure in figures_of(report.shown) if figure.name == name), None)
     if figure is None or file_format not in CONTENT_TYPES:
         raise Http404(f"This report has no figure {name}.{file_format}.")
     theme = THEMES.get(request.GET.get("theme", ""), LIGHT)
-    content = figure.render(report.document, file_format, theme)
+    content = figure.render(report.shown, file_format, theme)
     if "theme" not in request.GET:
         return as_download(content, CONTENT_TYPES[file_format], f"{report.round.name}-{name}.{file_format}")
     response = HttpResponse(content, content_type=CONTENT_TYPES[file_format])

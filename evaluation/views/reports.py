@@ -56,13 +56,13 @@ def report_new(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def find_report(request: HttpRequest, pk: int) -> Report:
-    reports = Report.objects.visible_to(request.user).select_related("round", "created_by")
-    return get_object_or_404(reports, pk=pk)
+    """Return the report without its documents, which are read when they are asked for."""
+    return get_object_or_404(Report.objects.visible_to(request.user).for_list(), pk=pk)
 
 
 @researcher_required
 def report_detail(request: HttpRequest, pk: int) -> HttpResponse:
-    """A document of 487 relations takes a second to read and lay out, so what was laid out is kept for a while."""
+    """Hundreds of relations take a while to lay out, so what was laid out is kept for some time."""
     report = get_object_or_404(Report.objects.visible_to(request.user).for_list(), pk=pk)
     everything = "all" in request.GET
     key = f"report-{pk}-{report.created_at.timestamp()}-{everything}-{code_version()}"
@@ -72,7 +72,7 @@ def report_detail(request: HttpRequest, pk: int) -> HttpResponse:
 
 def body_of(report: Report, everything: bool) -> SafeString:
     """Return the page but for its frame: the same for everyone who may see it, as a report never changes."""
-    document = report.document
+    document = report.shown
     tables = [first_rows(table, MOST_RELATIONS) for table in tables_to_read(document)]
     context = {
         "report": report,
