@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from kgharvest.models.knowledge import KEY_SEPARATOR
 from kgharvest.services.knowledge import TupleRow
 
-CACHE_KB = 32_768
+CACHE_KB = 4096  # the cache of the table, and once more of its sorting: an import needs no more, however long its file
 STAGE = """
 INSERT INTO staged (key, surface, score, mtl, place) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (key) DO UPDATE
