@@ -13,7 +13,7 @@ from kgharvest.access import researcher_required
 from kgharvest.models import EntityOccurrence, KnowledgeTuple, Relation
 from kgharvest.services.narrowing import has_entity, narrow
 from kgharvest.services.verdicts import verdicts_known_to
-from kgharvest.views.entity_graph import draw_graph
+from kgharvest.views.entity_graph import SHAPES
 from kgharvest.views.keyset import keyset_page
 from kgharvest.views.knowledge import with_findings
 
@@ -33,14 +33,16 @@ def entity_detail(request: HttpRequest) -> HttpResponse:
         place["entities"] = [name if slot == place["slot"] else "…" for slot in range(place["relation"].arity)]
         place["rows"] = [row for row in rows if _is_at(row["tuple"], place, name)]
     n = sum(place["n"] for place in places)
-    context = {"entity": name, "places": places, "n": n, "n_shown": len(best), "graph": draw_graph(name, best)}
+    graphs = {shape: draw(name, best) for shape, draw in SHAPES.items()}
+    context = {"entity": name, "places": places, "n": n, "n_shown": len(best), "graphs": graphs}
     return render(request, "kgharvest/entity_detail.html", context)
 
 
 @researcher_required
 def entity_graph(request: HttpRequest) -> HttpResponse:
     name = _name(request)
-    graph = draw_graph(name, _best_tuples(name))
+    draw = SHAPES.get(request.GET.get("shape"), SHAPES["wide"])
+    graph = draw(name, _best_tuples(name))
     return render(request, "kgharvest/entity_graph.svg", {"graph": graph}, content_type="image/svg+xml")
 
 

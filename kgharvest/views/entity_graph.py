@@ -1,85 +1,114 @@
-"""The picture of an entity and its neighbours: the entity in the middle, what comes before it on the left, what comes
-after it on the right. The same tuples give the same picture."""
+"""The picture of an entity and its neighbours: lines lead from what comes before it in its tuples to what comes after.
+
+Two shapes: wide, with the entity in the middle, and tall for narrow screens. The same tuples give the same picture.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kgharvest.models import KnowledgeTuple
 
-MOST_NEIGHBOURS = 8  # on each side
+MOST_NEIGHBOURS = 8  # before the entity, and after it
 LONGEST_LABEL = 20  # characters
-WIDTH, ROW_HEIGHT, MARGIN = 680, 44, 18
-MIDDLE = WIDTH / 2
+ROW_HEIGHT, MARGIN = 44, 18
+BOX_WIDTH, BOX_HEIGHT = 156, 36
 COLUMN = 184  # width of the neighbours' labels
-HALF_CENTRE = 78  # half the width of the entity's box
+GAP = 78  # between a column and the box of the wide shape
+INDENT = 28  # of the labels of the tall shape
+TO_LABEL = 8
 
 
-@dataclass(frozen=True)
-class Neighbour:
-    """The other entities of a tuple, and the line to them: from (x1, y1) at the left to (x2, y2) at the right."""
+class Neighbour(NamedTuple):
+    """The other entities of a tuple at (x, y), and the line to or from them, with its tip at an angle in degrees."""
 
     label: str
     relation: str
-    is_after: bool
+    anchor: str
+    x: float
     y: float
-    x1: float
-    y1: float
-    x2: float
-    y2: float
-
-    @property
-    def bend(self) -> float:
-        """Where the line turns from the height of its start to that of its end."""
-        return (self.x1 + self.x2) / 2
-
-    @property
-    def x(self) -> float:
-        return self.x2 + 8 if self.is_after else self.x1 - 8
+    line: str
+    tip: tuple[float, float, int]
 
 
-@dataclass(frozen=True)
-class Graph:
+class Graph(NamedTuple):
     label: str
-    neighbours: tuple[Neighbour, ...]
-    height: int
-    width: int = WIDTH
+    width: float
+    height: float
+    box: tuple[float, float]  # its left upper corner
+    neighbours: Sequence[Neighbour]
 
-    centre: float = MIDDLE
-    box_x: float = MIDDLE - HALF_CENTRE
-    box_width: float = 2 * HALF_CENTRE
-
-    @property
-    def middle(self) -> float:
-        return self.height / 2
+    box_width: int = BOX_WIDTH
+    box_height: int = BOX_HEIGHT
 
     @property
-    def box_y(self) -> float:
-        return self.middle - 18
+    def centre(self) -> tuple[float, float]:
+        return self.box[0] + BOX_WIDTH / 2, self.box[1] + BOX_HEIGHT / 2
 
 
-def draw_graph(entity: str, tuples: Sequence[KnowledgeTuple]) -> Graph:
-    """Lay out the first tuples, best first. A tuple whose first slot has the entity is on the right."""
-    after = [known for known in tuples if known.entities[0] == entity][:MOST_NEIGHBOURS]
-    before = [known for known in tuples if known.entities[0] != entity][:MOST_NEIGHBOURS]
-    height = ROW_HEIGHT * max(len(after), len(before), 1) + 2 * MARGIN
-    neighbours = (*_column(entity, before, height, False), *_column(entity, after, height, True))
-    return Graph(shortened(entity, 18), neighbours, height)
+def draw_wide(entity: str, tuples: Sequence[KnowledgeTuple]) -> Graph:
+    """Lay out the first tuples, best first, beside the entity: on a side with none there is no room for any."""
+    before, after = _sides(entity, tuples)
+    height = ROW_HEIGHT * max(len(before), len(after), 1) + 2 * MARGIN
+    middle = height / 2
+    left = COLUMN + GAP if before else MARGIN
+    right = left + BOX_WIDTH
+    neighbours = []
+    for known, y in _rows(before, middle):
+        line = _across(COLUMN, y, left, middle)
+        neighbours.append(Neighbour(*_texts(entity, known), "end", COLUMN - TO_LABEL, y, line, (left, middle, 0)))
+    for known, y in _rows(after, middle):
+        x = right + GAP
+        neighbours.append(
+            Neighbour(*_texts(entity, known), "start", x + TO_LABEL, y, _across(right, middle, x, y), (x, y, 0))
+        )
+    width = right + (GAP + COLUMN if after else MARGIN)
+    return Graph(shortened(entity, 18), width, height, (left, middle - BOX_HEIGHT / 2), neighbours)
 
 
-def _column(entity: str, tuples: Sequence[KnowledgeTuple], height: int, is_after: bool) -> list[Neighbour]:
-    top = (height - ROW_HEIGHT * len(tuples)) / 2 + ROW_HEIGHT / 2
-    return [_neighbour(entity, known, top + ROW_HEIGHT * row, height / 2, is_after) for row, known in enumerate(tuples)]
+def draw_tall(entity: str, tuples: Sequence[KnowledgeTuple]) -> Graph:
+    """Lay out the first tuples, best first, above and below the entity."""
+    before, after = _sides(entity, tuples)
+    top = ROW_HEIGHT * len(before) + MARGIN
+    bottom = top + BOX_HEIGHT
+    height = bottom + ROW_HEIGHT * len(after) + MARGIN
+    turn, start = MARGIN, MARGIN + INDENT
+    neighbours = []
+    for known, y in _rows(before, top / 2):
+        line = f"M {start} {y} H {turn} V {top}"
+        neighbours.append(Neighbour(*_texts(entity, known), "start", start + TO_LABEL, y, line, (turn, top, 90)))
+    for known, y in _rows(after, (bottom + height) / 2):
+        line = f"M {turn} {bottom} V {y} H {start}"
+        neighbours.append(Neighbour(*_texts(entity, known), "start", start + TO_LABEL, y, line, (start, y, 0)))
+    width = start + COLUMN + MARGIN
+    return Graph(shortened(entity, 18), width, height, (MARGIN / 2, top), neighbours)
 
 
-def _neighbour(entity: str, known: KnowledgeTuple, y: float, middle: float, is_after: bool) -> Neighbour:
+SHAPES = {"wide": draw_wide, "tall": draw_tall}
+
+
+def _sides(entity: str, tuples: Sequence[KnowledgeTuple]) -> tuple[list[KnowledgeTuple], list[KnowledgeTuple]]:
+    """Return the tuples in which others come before the entity, and those that begin with it."""
+    before = [known for known in tuples if known.entities[0] != entity]
+    after = [known for known in tuples if known.entities[0] == entity]
+    return before[:MOST_NEIGHBOURS], after[:MOST_NEIGHBOURS]
+
+
+def _rows(tuples: Sequence[KnowledgeTuple], middle: float) -> Sequence[tuple[KnowledgeTuple, float]]:
+    """Return each tuple with its height, so that all are around `middle`."""
+    top = middle - ROW_HEIGHT * (len(tuples) - 1) / 2
+    return [(known, top + ROW_HEIGHT * row) for row, known in enumerate(tuples)]
+
+
+def _texts(entity: str, known: KnowledgeTuple) -> tuple[str, str]:
     others = [other for other in known.entities if other != entity] or [entity]
-    label = shortened(" · ".join(others), LONGEST_LABEL)
-    relation = shortened(known.relation.name, LONGEST_LABEL)
-    if is_after:
-        return Neighbour(label, relation, True, y, MIDDLE + HALF_CENTRE, middle, WIDTH - COLUMN, y)
-    return Neighbour(label, relation, False, y, COLUMN, y, MIDDLE - HALF_CENTRE, middle)
+    return shortened(" · ".join(others), LONGEST_LABEL), shortened(known.relation.name, LONGEST_LABEL)
+
+
+def _across(x1: float, y1: float, x2: float, y2: float) -> str:
+    bend = (x1 + x2) / 2
+    return f"M {x1} {y1} C {bend} {y1} {bend} {y2} {x2} {y2}"
 
 
 def shortened(text: str, longest: int) -> str:

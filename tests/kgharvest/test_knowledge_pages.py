@@ -215,12 +215,34 @@ def test_the_picture_of_an_entity_is_the_same_every_time_and_names_its_neighbour
     response = researcher_client.get(*address)
 
     assert response["Content-Type"] == "image/svg+xml"
-    texts = [
-        "".join(text.itertext())
-        for text in ElementTree.fromstring(response.content).iter("{http://www.w3.org/2000/svg}text")
-    ]
-    assert texts == ["floodprevent", "dam"]
+    texts = texts_of(response)
+    assert texts.keys() == {"floodprevent", "dam"}
+    assert texts["dam"][0] < 100 < texts["floodprevent"][0]  # no room is left where nothing comes before the dam
     assert researcher_client.get(*address).content == response.content
+
+
+def texts_of(response) -> dict[str, tuple[float, float]]:
+    """Return the texts of a picture and where they stand."""
+    texts = ElementTree.fromstring(response.content).iter("{http://www.w3.org/2000/svg}text")
+    return {"".join(text.itertext()): (float(text.get("x")), float(text.get("y"))) for text in texts}
+
+
+def test_a_narrow_picture_has_what_comes_before_the_entity_above_it_and_the_rest_below(researcher_client):
+    relation = factories.make_relation("stops")
+    factories.make_harvest(
+        [["dam", "flood"], ["flood", "mud"], ["levee", "flood"], ["flood", "loss"]], relation=relation
+    )
+
+    texts = texts_of(researcher_client.get(reverse("kgharvest:entity_graph"), {"name": "flood", "shape": "tall"}))
+
+    assert sorted(texts, key=lambda text: texts[text][1]) == [
+        "damstops",
+        "leveestops",
+        "flood",
+        "mudstops",
+        "lossstops",
+    ]
+    assert max(x for x, _ in texts.values()) < 100
 
 
 @pytest.mark.parametrize("entity", ODD)
