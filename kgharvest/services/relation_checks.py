@@ -111,9 +111,10 @@ def _faults_of_prompts(entry: RelationEntry) -> Iterator[Fault]:
         return
     if arity < 2:
         yield Fault("initial_prompts", f"{entry.initial_prompts[0]!r} has one slot; a relation has at least two")
+        return
     for (column, text), slots in arities.items():
         if slots != arity:
-            yield Fault(column, f"{text!r} has {slots} slots but its first prompt {arity}")
+            yield Fault(column, f"{text!r} has {_counted(slots, 'slot')}, the first prompt has {arity}")
     yield from _faults_of_seeds(entry, arity)
 
 
@@ -128,13 +129,18 @@ def _sentences(entry: RelationEntry) -> Iterator[tuple[str, str]]:
             seen.add(text)
 
 
+def _counted(n: int, one: str, many: str | None = None) -> str:
+    """Return "1 slot", "2 slots"."""
+    return f"{n} {one if n == 1 else many or one + 's'}"
+
+
 def _faults_of_seeds(entry: RelationEntry, arity: int) -> Iterator[Fault]:
     if not isinstance(entry.seed_tuples, list) or (entry.needs_seeds and len(entry.seed_tuples) < 2):
         yield Fault("seed_tuples", "needs at least two seed tuples")
         return
     for number, entities in enumerate(entry.seed_tuples, start=1):
         if isinstance(entities, list) and len(entities) != arity:
-            yield Fault("seed_tuples", f"has {len(entities)} of {arity} entities", number)
+            yield Fault("seed_tuples", f"has {_counted(len(entities), 'entity', 'entities')} for {arity} slots", number)
         elif fault := fault_of_entities(entities, arity):
             yield Fault("seed_tuples", fault, number)
         elif any("\n" in entity for entity in entities):  # forms have one seed tuple a line

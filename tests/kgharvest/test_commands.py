@@ -137,7 +137,7 @@ def test_import_relations_says_what_the_set_holds(tmp_path, capsys):
 
     call_command("import_relations", tmp_path / "capitals.jsonl")
 
-    assert capsys.readouterr().out == "The set capitals has 1 relations.\n"
+    assert capsys.readouterr().out == "The set capitals has 1 relation.\n"
 
 
 def test_export_relations_writes_what_import_relations_reads(tmp_path, capsys):

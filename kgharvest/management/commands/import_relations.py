@@ -20,4 +20,5 @@ class Command(DomainCommand):
 
     def handle(self, *, file, set_name, **options):
         relation_set = import_relations(file, set_name)
-        self.stdout.write(f"The set {relation_set.name} has {relation_set.relations.count()} relations.")
+        n = relation_set.relations.count()
+        self.stdout.write(f"The set {relation_set.name} has {n} relation{'' if n == 1 else 's'}.")
