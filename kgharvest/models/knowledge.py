@@ -142,6 +142,14 @@ class HarvestedTupleQuerySet(models.QuerySet):
         kept = self if include_hidden else self.exclude(knowledge_tuple__curation=KnowledgeTuple.Curation.HIDDEN)
         return kept if include_sensitive else kept.filter(knowledge_tuple__is_sensitive=False)
 
+    def count_unpresentable(self) -> int:
+        """Return how many `presentable` leaves out unless it is asked for them."""
+        hidden = KnowledgeTuple.objects.filter(curation=KnowledgeTuple.Curation.HIDDEN).values("pk")
+        sensitive = KnowledgeTuple.objects.filter(is_sensitive=True).values("pk")
+        # Each has a partial index, which one condition with "or" would not use.
+        rows = self.order_by().values("pk")
+        return rows.filter(knowledge_tuple__in=hidden).union(rows.filter(knowledge_tuple__in=sensitive)).count()
+
 
 class HarvestedTuple(models.Model):
     """A knowledge tuple as one job scored it. rank: 1 is best; mtl: nats, None where unknown; surface: as written."""

@@ -102,11 +102,13 @@ def _ranking(request: HttpRequest, job: HarvestJob) -> dict[str, Any]:
     except DomainError as refusal:
         refused = str(refusal)
     size = kept.size if kept else job.n_tuples
+    n_left_out = job.tuples.filter(rank__lte=size).count_unpresentable()
     return {
         "asked_cut": asked,
         "kept": kept,
         "refused_cut": refused,
-        "n_shown": size,
+        "n_exported": size - n_left_out,
+        "n_left_out": n_left_out,
         "cuts": sizes_of([parse_cut(cut) for cut in USUAL_CUTS], scores),
         "curve": draw_curve(score_curve(job), kept.size if kept else None),
         "page_obj": page_of(request, RankedTuples(job, size)),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kgharvest.models import HarvestedTuple, Prompt
+from kgharvest.models import HarvestedTuple, KnowledgeTuple, Prompt
 from kgharvest.services import scores
 from kgharvest.services.cuts import parse_cut
 from kgharvest.services.scores import RankedTuples, StoredScores, score_curve, sizes_of
+from kgharvest.services.tuples import export_tuples
 from kgharvest.views.score_curve import draw_curve
 from tests import factories
 
@@ -133,6 +134,19 @@ def test_the_page_tells_how_learned_prompts_are_to_be_read(researcher_client):
     page = researcher_client.get(job.get_absolute_url()).content.decode()
 
     assert "each ‹word› is the one whose own vector is nearest" in page
+
+
+def test_the_page_says_what_exports_leave_out(researcher_client):
+    job = factories.make_harvest([["a", "b"], ["c", "d"], ["e", "f"], ["g", "h"]])
+    KnowledgeTuple.objects.filter(key__startswith="a").update(curation="hidden", is_sensitive=True)
+    KnowledgeTuple.objects.filter(key__startswith="g").update(is_sensitive=True)
+
+    page = researcher_client.get(job.get_absolute_url()).content.decode()
+    assert "Export 2 tuples, without 2 hidden or sensitive, as" in page
+
+    page = researcher_client.get(job.get_absolute_url(), {"cut": "top:2"}).content.decode()
+    assert "Export 1 tuple, without 1 hidden or sensitive, as" in page
+    assert "".join(export_tuples(job, parse_cut("top:2"))).count("\n") == 1
 
 
 def test_hidden_tuples_are_marked(researcher_client):
