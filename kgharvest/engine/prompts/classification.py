@@ -20,7 +20,7 @@ from kgharvest.engine.prompts.objectives import QUERIES_AT_ONCE, Example, Likeli
 from kgharvest.engine.prompts.text_template import SPECIAL_TOKENS, TextTemplate, encode_fields, room_for_texts
 from kgharvest.engine.types import BadSeed, BadText, EngineError, OnProgress, ignore
 
-MOST_FOR_LABEL_TOKENS = 10_000  # training texts that label tokens are chosen by
+MOST_FOR_LABEL_TOKENS = 10_000  # training texts by which label tokens are chosen
 
 LabelTokens = tuple[TokenIds, ...]  # of label 0, 1, ...
 
@@ -124,14 +124,24 @@ def select_label_tokens(
     lm: MaskedLM, template: TriggerTemplate, train: Sequence[EncodedText], k: int, seed: int, tick: Tick = lambda: None
 ) -> LabelTokens:
     """Return the k tokens of each label that tell most, asked in `template` with masks in place of triggers."""
-    if len(train) > MOST_FOR_LABEL_TOKENS:
-        train = Random(seed).sample(train, MOST_FOR_LABEL_TOKENS)
+    train = sampled(train, MOST_FOR_LABEL_TOKENS, Random(seed))
     prompt = template.filled((lm.mask_id,) * template.n_triggers)
     queries = [Likelihood().questions(lm, prompt, Example(text.parts))[0].query for text in train]
     vectors = lm.vectors(queries, QUERIES_AT_ONCE, tick).double().cpu().numpy()  # (N, d)
     labels = np.array([text.label for text in train])
     output_embeddings = lm.output_embeddings.double().cpu().numpy()
     return choose_label_tokens(vectors, labels, output_embeddings, lm.continues_entity, k)
+
+
+def sampled(texts: Sequence[EncodedText], most: int, rng: Random) -> list[EncodedText]:
+    """Return all texts if they are at most `most`, else as many of each label at most."""
+    if len(texts) <= most:
+        return list(texts)
+    by_label: dict[int, list[EncodedText]] = {}
+    for text in texts:
+        by_label.setdefault(text.label, []).append(text)
+    share = most // len(by_label)
+    return [text for same in by_label.values() for text in rng.sample(same, min(share, len(same)))]
 
 
 def learn_classifier(

@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kgharvest.engine.language_models.base import TokenIds
+from kgharvest.engine.language_models.base import EncodedPrompt, TokenIds
 from kgharvest.engine.language_models.masked import MaskedLM
 from kgharvest.engine.prompts.autoprompt import TRIGGER, TriggerTemplate
+from kgharvest.engine.prompts.readable import readable
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import BadPrompt
 
@@ -56,6 +57,11 @@ class TextTemplate:
             else:
                 segments[-1] += (TRIGGER, *segment)
         return TriggerTemplate(tuple(segments), tuple(slots))
+
+    def in_writing(self, lm: MaskedLM, prompt: EncodedPrompt) -> str:
+        """Return a prompt made of this template as people read it."""
+        names = [*(f"{{{name}}}" for name in self.fields), "[P]"]
+        return re.sub(r"<ENT(\d+)>", lambda slot: names[int(slot[1])], readable(lm, prompt, []))
 
     def _with_slots_only(self) -> PromptTemplate:
         """Return a prompt with slots for the fields, then [P], then the triggers."""
