@@ -44,7 +44,7 @@ def relation_guide(relation: Relation, true: Sequence[str] | None, false: Sequen
     for label, entities in (("True", true), ("False", false)):
         if entities is not None:
             lines.append(f"- **{label}**: {escape(freeze_statement(relation.statement, entities).text)}")
-    return "\n".join(lines)
+    return "\n".join(lines).strip()
 
 
 def escape(text: str) -> str:

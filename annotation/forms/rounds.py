@@ -12,7 +12,7 @@ from django.db.models import QuerySet
 from annotation.instructions import DEFAULT_INSTRUCTIONS
 from annotation.models import Layout, Round
 from annotation.planning import ASSUMED_ACCURACY
-from annotation.round_specs import RoundSpec
+from annotation.round_specs import LONGEST_INSTRUCTIONS, RoundSpec
 from kgharvest.models import HarvestJob
 from kgharvest.services.reading import parsed_json
 
@@ -115,14 +115,15 @@ class RoundForm(forms.Form):
     )
 
     instructions = forms.CharField(
-        max_length=20_000,
+        max_length=LONGEST_INSTRUCTIONS,
         required=False,
         initial=DEFAULT_INSTRUCTIONS,
         widget=forms.Textarea(attrs={"rows": 8}),
-        help_text="Markdown. What a relation means and examples of it follow by themselves.",
+        help_text="Markdown. What a relation means and examples of it follow by themselves; on the page of the draft "
+        "you can word that, too.",
     )
     consent = forms.CharField(
-        max_length=20_000,
+        max_length=LONGEST_INSTRUCTIONS,
         required=False,
         widget=forms.Textarea(attrs={"rows": 4}),
         help_text="What annotators must agree to before they join; the time and the text are recorded.",
@@ -285,6 +286,18 @@ def _filtered(jobs: QuerySet, asked: Mapping[str, str]) -> QuerySet:
         "setting": "setting",
     }
     return jobs.filter(**{named[key]: value for key, value in asked.items() if value})
+
+
+class RelationInstructionsForm(forms.Form):
+    instructions = forms.CharField(
+        max_length=LONGEST_INSTRUCTIONS,
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 10}),
+        help_text="Markdown. Name no LM and no setting.",
+    )
+
+    def clean_instructions(self) -> str:
+        return with_line_feeds(self.cleaned_data["instructions"])
 
 
 class DescriptionForm(forms.Form):

@@ -250,6 +250,49 @@ def test_a_draft_that_the_form_cannot_show_is_edited_as_json(researcher_client, 
     assert "Edit draft as JSON" in researcher_client.get("/rounds/pilot/edit/").text
 
 
+def words_of(draft) -> dict:
+    draft.refresh_from_db()
+    return draft.spec.get("relation_instructions", {})
+
+
+def test_the_words_about_a_relation_are_written_on_a_page(researcher_client, draft, harvest):
+    page = f"/rounds/pilot/instructions/{harvest.relation.pk}/"
+    usual = researcher_client.get(page).context["form"]["instructions"].value()
+
+    researcher_client.post(page, {"instructions": "Of *this* year."})
+
+    assert usual.startswith("For example:")
+    assert words_of(draft) == {harvest.relation.path: "Of *this* year."}
+    assert "<p>Of <em>this</em> year.</p>" in researcher_client.get("/rounds/pilot/").text
+
+
+@pytest.mark.parametrize("text", ["", "usual"])
+def test_the_usual_words_come_back(researcher_client, draft, harvest, text):
+    page = f"/rounds/pilot/instructions/{harvest.relation.pk}/"
+    usual = researcher_client.get(page).context["form"]["instructions"].value()
+    edit_draft(draft, draft.spec | {"relation_instructions": {"goes_with": "Of this year."}})
+
+    researcher_client.post(page, {"instructions": usual.replace("\n", "\r\n") if text else ""})
+
+    assert words_of(draft) == {}
+
+
+def test_the_form_keeps_the_words_about_relations(researcher_client, draft, harvest):
+    edit_draft(draft, draft.spec | {"relation_instructions": {"goes_with": "Of this year."}})
+    form = researcher_client.get("/rounds/pilot/edit/").context["form"]
+
+    researcher_client.post("/rounds/pilot/edit/", sent_by_a_browser(form, seed=9) | {"jobs": [harvest.pk]})
+
+    assert words_of(draft) == {"goes_with": "Of this year."}
+    assert draft.seed == 9
+
+
+def test_only_relations_of_the_draft_are_worded(researcher_client, draft):
+    other = make_relation("other")
+
+    assert researcher_client.get(f"/rounds/pilot/instructions/{other.pk}/").status_code == 404
+
+
 def test_a_draft_is_deleted_after_asking(researcher_client, draft):
     assert "Delete draft pilot?" in researcher_client.get("/rounds/pilot/delete/").text
 

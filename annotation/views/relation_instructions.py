@@ -1,0 +1,69 @@
+"""The page on which a draft's words about one relation are written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+
+from annotation.forms.rounds import RelationInstructionsForm
+from annotation.instructions import instructions_html
+from annotation.models import Round
+from annotation.round_specs import parse_round_spec
+from annotation.services.freezing import freeze
+from annotation.services.rounds import edit_draft
+from annotation.services.samples import find_relation
+from annotation.views.drafts import get_draft
+from kgharvest.access import researcher_required
+from kgharvest.errors import DomainError
+from kgharvest.models import Relation
+
+
+@researcher_required
+def relation_instructions(request: HttpRequest, name: str, pk: int) -> HttpResponse:
+    """Show and change what annotators read about a relation. An empty text brings the usual one back."""
+    draft = get_draft(request, name)
+    try:
+        relation, usual = usual_words(draft, pk)
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+        return redirect(draft)
+    written = words_by_relation(draft)
+    form = RelationInstructionsForm(request.POST or None, initial={"instructions": written.get(pk, usual)})
+    if form.is_valid():
+        text = form.cleaned_data["instructions"]
+        keep(draft, written | {pk: "" if text == usual else text}, request.user)
+        messages.success(request, f"Annotators will read this about {relation.name}.")
+        return redirect("annotation:relation_instructions", name, pk)
+    draft.relation_instructions = {str(pk): written.get(pk, usual)}
+    context = {
+        "round": draft,
+        "relation": relation,
+        "form": form,
+        "is_usual": pk not in written,
+        "instructions": instructions_html(draft, relation),
+    }
+    return render(request, "annotation/relation_instructions.html", context)
+
+
+def usual_words(draft: Round, pk: int) -> tuple[Relation, str]:
+    """Return a relation of the draft, and what the round says about it if nobody writes anything else."""
+    frozen = freeze(draft, replace(parse_round_spec(draft.spec), relation_instructions={}))
+    relations = {sample.stratum.relation_id: sample.stratum.relation for sample in frozen.samples}
+    if pk not in relations:
+        raise Http404("The draft samples no such relation.")
+    return relations[pk], frozen.guides[str(pk)]
+
+
+def words_by_relation(draft: Round) -> dict[int, str]:
+    written = draft.spec.get("relation_instructions", {})
+    return {find_relation(name, "relation_instructions").pk: text for name, text in written.items() if text}
+
+
+def keep(draft: Round, words: dict[int, str], by) -> None:
+    """Store words by the id of a relation; empty ones are the usual ones."""
+    relations = Relation.objects.select_related("relation_set").in_bulk(words)
+    named = {relations[pk].path: text for pk, text in words.items() if text and pk in relations}
+    edit_draft(draft, draft.spec | {"relation_instructions": named}, by)
