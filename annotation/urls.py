@@ -13,6 +13,7 @@ from annotation.views import (
     invites,
     joining,
     judging,
+    preview,
     progress,
     relation_instructions,
     rounds,
@@ -31,7 +32,7 @@ urlpatterns = [
     path("rounds/gold/<int:pk>/withdraw/<int:decision>/", gold.gold_withdraw, name="gold_withdraw"),
     path("rounds/<slug:name>/", progress.round_detail, name="round"),
     path("rounds/<slug:name>/edit/", drafts.round_edit, name="round_edit"),
-    path("rounds/<slug:name>/preview/", drafts.round_preview, name="round_preview"),
+    path("rounds/<slug:name>/preview/", preview.round_preview, name="round_preview"),
     path(
         "rounds/<slug:name>/instructions/<int:pk>/",
         relation_instructions.relation_instructions,

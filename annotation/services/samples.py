@@ -165,7 +165,7 @@ def _task(round: Round, template: str, harvested: HarvestedTuple) -> JudgmentTas
     statement = freeze_statement(template, harvested.surface)
     return JudgmentTask(
         round=round,
-        knowledge_tuple_id=harvested.knowledge_tuple_id,
+        knowledge_tuple=harvested.knowledge_tuple,
         statement=statement.text,
         spans=statement.spans,
         entities=harvested.surface,

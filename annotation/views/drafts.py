@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from django.contrib import messages
-from django.core.paginator import Paginator
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -15,7 +14,7 @@ from django.views.decorators.http import require_POST
 
 from annotation.forms.rounds import DescriptionForm, RoundForm, form_values, job_choices
 from annotation.instructions import instructions_html
-from annotation.models import Label, Round, StudyMember
+from annotation.models import Round, StudyMember
 from annotation.round_specs import RoundSpec, parse_round_spec
 from annotation.services.freezing import freeze
 from annotation.services.gold import confirmed_counts
@@ -194,32 +193,6 @@ def relations_with_gold(relations: Iterable[Relation], draft: Round) -> list[dic
         }
         for relation in relations
     ]
-
-
-@researcher_required
-def round_preview(request: HttpRequest, name: str) -> HttpResponse:
-    """Show a draft as its annotators will see it. Nothing is stored: `?n=` steps through the first statements."""
-    draft = get_draft(request, name)
-    try:
-        frozen = freeze(draft, parse_round_spec(draft.spec))
-    except DomainError as refusal:
-        messages.error(request, str(refusal))
-        return redirect(draft)
-    draft.relation_instructions = frozen.guides
-    first = frozen.statements[: draft.batch_size]
-    page = Paginator(first, 1).get_page(request.GET.get("n"))
-    task = page.object_list[0]
-    context = {
-        "round": draft,
-        "task": task,
-        "page_obj": page,
-        "labels": Label,
-        "n_statements": len(frozen.statements),
-        "n_left": len(frozen.statements) - page.start_index() + 1,
-        "instructions": instructions_html(draft, task.knowledge_tuple.relation),
-        "training": frozen.training,
-    }
-    return render(request, "annotation/round_preview.html", context)
 
 
 @researcher_required

@@ -18,6 +18,7 @@ from annotation.services.judgments import recent_judgments
 from annotation.services.skipping import n_skipped
 
 N_RECENT = 5
+PAGES = {Layout.ONE: "annotation/judge.html", Layout.PAGE: "annotation/judge_page.html"}
 
 Drafts = Mapping[str, Mapping[str, str]]  # what was sent of a statement and refused, by the task's id
 
@@ -48,14 +49,14 @@ def show_statements(
         "given": given,
         "recent": recent,
         "earlier": [answered_statement(judgment) for judgment in reversed(recent)],
-        "n_left": max(_most_for(annotator.round) - annotator.n_judged, len(tasks)),
+        "n_left": max(most_for(annotator.round) - annotator.n_judged, len(tasks)),
         "n_skipped": 0 if tasks else n_skipped(annotator),
     }
-    name = "annotation/judge_page.html" if layout == Layout.PAGE else "annotation/judge.html"
-    return render(request, name if statements else "annotation/judge_done.html", context, status=status)
+    name = PAGES[layout] if statements else "annotation/judge_done.html"
+    return render(request, name, context, status=status)
 
 
-def _most_for(round: Round) -> int:
+def most_for(round: Round) -> int:
     """Return how many statements one annotator may judge at most."""
     return round.n_tasks if round.share_of_one is None else min(round.n_tasks, round.share_of_one)
 

@@ -1,6 +1,9 @@
 """The pages on which rounds are made: form, plan, draft, preview, known answers."""
 
+import re
+
 import pytest
+from django.test import Client
 
 from annotation.models import Annotator, GoldDecision, JudgmentTask, Round, Stratum, StudyMember
 from annotation.services.gold import decide_on_gold, gold_candidates
@@ -207,19 +210,60 @@ def test_a_draft_that_lacks_gold_says_where_to_make_it(researcher_client, draft,
 
 
 def test_the_preview_shows_the_first_statements_and_stores_nothing(researcher_client, draft):
-    page = researcher_client.get("/rounds/pilot/preview/", {"n": 2})
+    first, page = (researcher_client.get("/rounds/pilot/preview/", {"n": n}) for n in (1, 2))
 
-    assert page.context["task"].position == 1
+    assert page.context["rows"][0]["parts"] != first.context["rows"][0]["parts"]
     assert "2 of the first 10" in page.text
     assert (JudgmentTask.objects.count(), Annotator.objects.count()) == (0, 0)
 
 
 def test_the_preview_is_what_is_opened(researcher_client, draft):
-    previewed = researcher_client.get("/rounds/pilot/preview/").context["task"].statement
+    [row] = researcher_client.get("/rounds/pilot/preview/").context["rows"]
 
     researcher_client.post("/rounds/pilot/open/")
 
-    assert draft.tasks.get(position=0).statement == previewed
+    assert draft.tasks.get(position=0).parts == row["parts"]
+
+
+def markup(page: str) -> str:
+    """Return the part of a page on which one judges, without what differs from statement to statement and script."""
+    judged = page[page.index('<div class="judge"') : page.index("<dialog")]
+    return re.sub(r'value="[^"]*"|data-(queue|row)="[^"]*"|\?task=\d+|\d+-|data-saved( hidden)?', "", judged)
+
+
+@pytest.mark.parametrize("layout", ["one", "page"])
+@pytest.mark.parametrize("takes_guests", [True, False])
+def test_the_preview_looks_as_the_page_of_an_annotator_does(researcher, researcher_client, layout, takes_guests):
+    harvest = make_harvest([("head", "tail")], relation=make_relation("goes_with"))
+    document = {"name": "pilot", "study": "Animals", "cells": [{"job": harvest.pk, "n": 1}]}
+    draft = create_draft(document | {"layout": layout, "takes_guests": takes_guests}, researcher)
+    previewed = researcher_client.get("/rounds/pilot/preview/").text
+
+    researcher_client.post("/rounds/pilot/open/")
+    client = Client()
+    if not takes_guests:
+        client.force_login(make_user())
+    client.post(f"/join/{draft.join_token}/", {"name": "Ada"})
+
+    assert markup(previewed) == markup(client.get("/rounds/pilot/judge/").text)
+
+
+def test_the_preview_tells_what_annotators_read_before_and_beside(researcher_client, draft):
+    edit_draft(draft, draft.spec | {"consent": "You *agree*.", "relation_instructions": {"goes_with": "As a rule."}})
+
+    page = researcher_client.get("/rounds/pilot/preview/").text
+
+    assert "<p>You <em>agree</em>.</p>" in page
+    assert "<p>As a rule.</p>" in page
+
+
+def test_the_preview_of_a_page_takes_the_same_queries_for_any_batch(
+    researcher_client, draft, django_assert_max_num_queries
+):
+    edit_draft(draft, draft.spec | {"layout": "page", "batch_size": 20})
+
+    with django_assert_max_num_queries(14):
+        assert len(researcher_client.get("/rounds/pilot/preview/").context["rows"]) == 20
 
 
 def test_a_draft_is_edited_as_json(researcher_client, draft, harvest):
