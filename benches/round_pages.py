@@ -1,150 +1,214 @@
 """What a look at a round costs: its pages with 1,000,000 tasks and 300,000 judgments by 200 annotators.
 
-    python benches/round_pages.py             on a SQLite file in a temporary folder
-    DATABASE_URL=postgres://... DEBUG=1 python benches/round_pages.py    on an empty PostgreSQL database
+    python benches/round_pages.py [--tasks 1000000] [--keep FOLDER]    on SQLite in a temporary folder, or in FOLDER
+    DATABASE_URL=postgres://... DEBUG=1 python benches/round_pages.py  on an empty PostgreSQL database
 
-Prints the milliseconds of the median look at each page, of counting anew, and of excluding one who gave a fifteenth of
-all judgments. N_TASKS=150000 makes a smaller round.
+With --keep, or on PostgreSQL, a database that is already filled is taken as it is. A tenth of the tasks is judged, by
+three people each; a third of these is contested, a ninth without a majority; every hundredth judgment has a comment,
+every thousandth task a report, every five hundredth judged one an adjudication, and one task in a hundred is gold.
+
+Prints for each page the median time of 20 requests at the server, this process's part in it and the queries; a page
+holds if it answers in under 200 ms. Then what counting anew costs, and excluding one who gave a fifteenth of all
+judgments.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
 from uuid import UUID
 
 ROOT = Path(__file__).resolve().parent.parent
-N_TASKS = int(os.environ.get("N_TASKS", "1_000_000"))
-N_JUDGED = N_TASKS // 10  # tasks; three judgments each
 N_ANNOTATORS = 200
 LOOKS = 20
+LIMIT_MS = 200
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", type=int, default=1_000_000)
+    parser.add_argument("--keep", metavar="FOLDER", help="where to keep the SQLite database for the next time")
+    return parser.parse_args()
+
+
+ASKED = arguments()
+N_TASKS = ASKED.tasks
+N_JUDGED = N_TASKS // 10  # tasks; three judgments each
 
 sys.path.insert(0, str(ROOT))
 os.environ["DJANGO_SETTINGS_MODULE"] = "kgharvest.settings"
-folder = tempfile.TemporaryDirectory(prefix="kgharvest-bench-")
-os.environ["KGHARVEST_DATA_DIR"] = folder.name
+os.environ["KGHARVEST_DATA_DIR"] = ASKED.keep or tempfile.mkdtemp(prefix="kgharvest-bench-")
 
 import django  # noqa: E402
 
 django.setup()
 
-from django.conf import settings  # noqa: E402
 from django.contrib.auth import get_user_model  # noqa: E402
 from django.core.management import call_command  # noqa: E402
-from django.db import connection  # noqa: E402
+from django.db import connection, transaction  # noqa: E402
 from django.test import Client  # noqa: E402
+from django.test.utils import CaptureQueriesContext  # noqa: E402
 from django.utils import timezone  # noqa: E402
 
-from annotation.models import Annotator, Draw, Judgment, JudgmentTask, Round, Stratum, Study  # noqa: E402
+from annotation.models import (  # noqa: E402
+    Adjudication,
+    Annotator,
+    Draw,
+    Judgment,
+    JudgmentTask,
+    Round,
+    StatementReport,
+    Stratum,
+    Study,
+)
 from annotation.services.exclusion import exclude_annotator, reinstate_annotator  # noqa: E402
 from annotation.services.exclusion_effect import exclusion_effect  # noqa: E402
 from annotation.services.progress import count_progress  # noqa: E402
 from annotation.services.quality import count_annotators  # noqa: E402
 from kgharvest.models import KnowledgeTuple, Relation, RelationSet  # noqa: E402
+from kgharvest.services.bulk import insert_rows  # noqa: E402
 
-LABELS = (("true", "true", "true"), ("true", "true", "false"), ("false", "false", "false"))
+T, F, U = "true", "false", "unjudgeable"
+SAID = ((T, T, T), (F, F, F), (T, T, T), (F, F, F), (T, T, F), (T, T, T), (F, F, F), (T, F, F), (T, F, U))
 
 
+# -- filling -----------------------------------------------------------------------------------------------------------
+
+
+@transaction.atomic
 def make_round() -> Round:
     relation_set = RelationSet.objects.create(name="bench")
     relation = Relation.objects.create(
         relation_set=relation_set, name="r", statement="<ENT0> <ENT1>", arity=2, initial_prompts=[], seed_tuples=[]
     )
-    study = Study.objects.create(name="bench")
     round = Round.objects.create(
-        study=study, name="bench", status=Round.Status.OPEN, n_tasks=N_TASKS, opened_at=timezone.now()
+        study=Study.objects.create(name="bench"),
+        name="bench",
+        status=Round.Status.OPEN,
+        n_tasks=N_TASKS,
+        gold_share=0.01,
+        opened_at=timezone.now(),
     )
-    known = KnowledgeTuple.objects.bulk_create(
-        (KnowledgeTuple(relation=relation, entities=[str(n)], key=str(n)) for n in range(N_TASKS)), batch_size=5000
+    insert_rows(
+        KnowledgeTuple, ("relation", "entities", "key"), ((relation.pk, [str(n)], str(n)) for n in range(N_TASKS))
     )
-    tasks = JudgmentTask.objects.bulk_create((_task(round, known[n], n) for n in range(N_TASKS)), batch_size=5000)
+    known = KnowledgeTuple.objects.order_by("pk").values_list("pk", flat=True)
+    columns = ("round", "knowledge_tuple", "statement", "entities", "spans", "position", "n_wanted", "n_judgments")
+    columns += ("n_true", "n_false", "n_unjudgeable", "verdict", "is_gold", "gold_label")
+    insert_rows(JudgmentTask, columns, ((round.pk, pk, *_task(n)) for n, pk in enumerate(known)))
     stratum = Stratum.objects.create(round=round, relation=relation, sample_size=N_TASKS)
-    Draw.objects.bulk_create((Draw(stratum=stratum, task=task) for task in tasks), batch_size=5000)
+    tasks = list(round.tasks.order_by("position").values_list("pk", flat=True))
+    insert_rows(Draw, ("stratum", "task"), ((stratum.pk, task) for n, task in enumerate(tasks) if not _is_gold(n)))
     annotators = Annotator.objects.bulk_create(Annotator(round=round, code=f"a-{n}") for n in range(N_ANNOTATORS))
-    now = timezone.now()
-    Judgment.objects.bulk_create(
-        (
-            Judgment(
-                client_uuid=UUID(int=3 * n + place),
-                task=tasks[n],
-                annotator=_annotator(annotators, n, place),
-                label=label,
-                seconds=1 + n % 7,
-                judged_at=now,
-            )
-            for n in range(N_JUDGED)
-            for place, label in enumerate(LABELS[n % 3])
-        ),
-        batch_size=5000,
-    )
+    _judge(tasks, [annotator.pk for annotator in annotators])
     return round
 
 
-def _task(round: Round, known: KnowledgeTuple, n: int) -> JudgmentTask:
-    said = LABELS[n % 3] if n < N_JUDGED else ()
-    return JudgmentTask(
-        round=round,
-        knowledge_tuple=known,
-        statement=f"statement {n}",
-        entities=[],
-        spans=[],
-        position=n,
-        n_wanted=3,
-        n_judgments=len(said),
-        n_true=said.count("true"),
-        n_false=said.count("false"),
-        verdict=("accepted" if said.count("true") > 1 else "rejected") if said else "",
-    )
+def _is_gold(n: int) -> bool:
+    return n % 100 == 99
 
 
-def _annotator(annotators: list[Annotator], n: int, place: int) -> Annotator:
-    """Let the first one have judged a fifth of all tasks."""
+def _said(n: int) -> tuple[str, ...]:
+    return SAID[n % len(SAID)] if n < N_JUDGED else ()
+
+
+def _task(n: int) -> tuple:
+    if _is_gold(n):
+        return f"statement {n}", [], [], n, 0, 0, 0, 0, 0, "", True, T
+    counts = [_said(n).count(label) for label in (T, F, U)]
+    verdict = "accepted" if counts[0] > 1 else "rejected" if counts[1] > 1 else "undecided"
+    return f"statement {n}", [], [], n, 3, sum(counts), *counts, verdict if sum(counts) else "", False, ""
+
+
+def _judge(tasks: list[int], annotators: list[int]) -> None:
+    now = timezone.now()
+    rows = (
+        (UUID(int=3 * n + place), tasks[n], _annotator(annotators, n, place), label, 1 + n % 7, now,
+         "so it is" if (3 * n + place) % 100 == 0 else "", not _is_gold(n))
+        for n in range(N_JUDGED) for place, label in enumerate(_said(n))
+    )  # fmt: skip
+    columns = ("client_uuid", "task", "annotator", "label", "seconds", "judged_at", "comment", "is_counted")
+    insert_rows(Judgment, columns, rows)
+    reported = ((task, annotators[1], "other", now) for task in tasks[::1000])
+    insert_rows(StatementReport, ("task", "annotator", "reason", "reported_at"), reported)
+    adjudicated = ((UUID(int=n), tasks[n], T, now) for n in range(0, N_JUDGED, 500))
+    insert_rows(Adjudication, ("client_uuid", "task", "label", "at"), adjudicated)
+
+
+def _annotator(annotators: list[int], n: int, place: int) -> int:
+    """Let the first one have judged a fifth of all judged tasks."""
     return annotators[0] if n % 5 == 0 and place == 0 else annotators[1 + (3 * n + place) % (N_ANNOTATORS - 1)]
 
 
-def milliseconds(call: Callable[[], object], times: int = LOOKS) -> float:
-    taken = []
-    for _ in range(times):
-        begin = time.perf_counter()
-        call()
-        taken.append(time.perf_counter() - begin)
-    return 1000 * median(taken)
+# -- measuring ---------------------------------------------------------------------------------------------------------
+
+
+def pages(round: Round) -> Iterator[str]:
+    relation, middle = round.strata.get().relation_id, round.tasks.get(position=N_TASKS // 2).pk
+    yield from ("/rounds/", "/rounds/bench/", "/rounds/bench/progress.json", "/rounds/bench/close/")
+    yield from ("/rounds/bench/annotators/", "/rounds/bench/annotators/a-0/", "/rounds/bench/annotators/a-1/")
+    yield from ("/rounds/bench/limits/", "/rounds/bench/invites/", "/rounds/bench/events/")
+    for asked in ("", "page=400", "pattern=1-1-1", "verdict=undecided", f"relation={relation}"):
+        yield f"/rounds/bench/statements/?{asked}"
+    for show in ("all", "reported", "commented", "adjudicated", "gold"):
+        yield f"/rounds/bench/statements/?show={show}"
+    for asked in (f"page={N_TASKS // 30}", "verdict=incomplete", "verdict=undecided", f"relation={relation}",
+                  "pattern=3-0-0", f"relation={relation}&verdict=rejected"):  # fmt: skip
+        yield f"/rounds/bench/statements/?show=all&{asked}"
+    yield f"/rounds/bench/statements/{middle}/"
+    yield from ("/rounds/bench/adjudicate/", "/rounds/bench/adjudicate/?queue=contested")
+    yield f"/rounds/bench/adjudicate/?queue=contested&after={N_JUDGED // 2}"
+
+
+def measure(client: Client, path: str) -> tuple[float, float, int]:
+    """Return the medians of the time and of this process's part in it, in milliseconds, and the number of queries."""
+    client.get(path)  # counts what is kept
+    with CaptureQueriesContext(connection) as queries:
+        response = client.get(path)
+    n_queries = len(queries)  # the next request forgets them
+    assert response.status_code == 200, (path, response.status_code)
+    times, cpu_times = [], []
+    for _ in range(LOOKS):
+        start, cpu_start = time.perf_counter(), time.process_time()
+        client.get(path)
+        times.append(1000 * (time.perf_counter() - start))
+        cpu_times.append(1000 * (time.process_time() - cpu_start))
+    return median(times), median(cpu_times), n_queries
+
+
+def seconds(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
 
 
 def main() -> None:
-    settings.ALLOWED_HOSTS = ["testserver"]
     call_command("migrate", verbosity=0)
-    round = make_round()
-    with connection.cursor() as cursor:
-        cursor.execute("VACUUM ANALYZE" if connection.vendor == "postgresql" else "ANALYZE")
-    print(f"{connection.vendor}; {N_TASKS:,} tasks, {3 * N_JUDGED:,} judgments by {N_ANNOTATORS}; milliseconds")
-    print(f"counting progress       {milliseconds(lambda: count_progress(round), 3):8.0f}", flush=True)
-    print(f"counting annotators     {milliseconds(lambda: count_annotators(round), 3):8.0f}", flush=True)
-    client = Client()
-    client.force_login(get_user_model().objects.create_superuser("bench"))
-    for path in (
-        "",
-        "progress.json",
-        "annotators/",
-        "annotators/a-0/",
-        "statements/",
-        "statements/?show=all",
-        "events/",
-    ):
-        client.get(f"/rounds/bench/{path}")
-        print(
-            f"{path or 'round':<23} {milliseconds(lambda at=path: client.get(f'/rounds/bench/{at}')):8.0f}", flush=True
-        )
+    if not Round.objects.exists():
+        print(f"filled in {seconds(make_round):.0f} s", flush=True)
+        get_user_model().objects.create_superuser("bench")
+        with connection.cursor() as cursor:
+            cursor.execute("VACUUM ANALYZE" if connection.vendor == "postgresql" else "ANALYZE")
+    round = Round.objects.get()
+    print(f"{connection.vendor}; {round.n_tasks:,} tasks")
+    client = Client(SERVER_NAME="localhost")
+    client.force_login(get_user_model().objects.get(username="bench"))
+    for path in pages(round):
+        wall_ms, cpu_ms, n_queries = measure(client, path)
+        late = "   TOO SLOW" if wall_ms > LIMIT_MS else ""
+        print(f"{wall_ms:8.1f} ms  {cpu_ms:8.1f} ms of CPU  {n_queries:3d} queries  {path}{late}", flush=True)
     first = round.annotators.get(code="a-0")
-    print(f"effect of excluding     {milliseconds(lambda: exclusion_effect(first), 3):8.0f}", flush=True)
-    taken_out = milliseconds(lambda: exclude_annotator(first, "bench"), 1)
-    print(f"excluding {N_JUDGED // 5:>6,}        {taken_out:8.0f}", flush=True)
-    print(f"reinstating             {milliseconds(lambda: reinstate_annotator(first), 1):8.0f}", flush=True)
+    print(f"counting progress    {seconds(lambda: count_progress(round)):6.2f} s", flush=True)
+    print(f"counting annotators  {seconds(lambda: count_annotators(round)):6.2f} s", flush=True)
+    print(f"effect of excluding  {seconds(lambda: exclusion_effect(first)):6.2f} s", flush=True)
+    print(f"excluding            {seconds(lambda: exclude_annotator(first, 'bench')):6.2f} s", flush=True)
+    print(f"reinstating          {seconds(lambda: reinstate_annotator(first)):6.2f} s", flush=True)
 
 
 if __name__ == "__main__":

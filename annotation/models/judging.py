@@ -172,7 +172,14 @@ class Judgment(models.Model):
                 condition=Q(is_counted=False) | Q(is_excluded=False), name="judgment_excluded_is_not_counted"
             ),
         ]
-        indexes = [models.Index(fields=["annotator", "judged_at"], name="judgment_annotator_judged_at")]
+        indexes = [
+            models.Index(fields=["annotator", "judged_at"], name="judgment_annotator_judged_at"),
+            models.Index(
+                fields=["annotator", "task"],
+                condition=Q(superseded_by=None) & ~Q(comment=""),
+                name="judgment_commented",
+            ),
+        ]
 
     @property
     def is_late(self) -> bool:

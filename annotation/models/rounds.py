@@ -315,7 +315,7 @@ class JudgmentTask(models.Model):
             models.Index(fields=["round", "position"], condition=JudgmentTaskQuerySet.OPEN, name="judgment_task_open"),
             models.Index(fields=["round", "position"], condition=Q(is_gold=True), name="judgment_task_gold"),
             models.Index(
-                fields=["round", "n_true", "n_false", "n_unjudgeable"],
+                fields=["round", "n_true", "n_false", "n_unjudgeable", "position"],
                 condition=JudgmentTaskQuerySet.CONTESTED,
                 name="judgment_task_contested",
             ),

@@ -9,11 +9,12 @@ from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from annotation.models import Adjudication, JudgmentTask, Label, Round
+from annotation.models.rounds import JudgmentTaskQuerySet
 from annotation.services.events import record_event
 from annotation.verdicts import Verdict
 
 # What waits for an expert, by name: statements that people disagree about, or only those without a majority.
-QUEUES = {"undecided": Q(verdict=Verdict.UNDECIDED), "contested": Q()}
+QUEUES = {"undecided": Q(verdict=Verdict.UNDECIDED) & JudgmentTaskQuerySet.CONTESTED, "contested": Q()}
 
 
 def waiting(round: Round, queue: str):

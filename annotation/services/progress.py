@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import Count
+from django.utils import timezone
 
 from annotation.models import Draw, Judgment, Label, Round, Stratum
 from annotation.services.snapshots import counted
@@ -26,7 +27,7 @@ def progress(round: Round, now: datetime) -> dict[str, Any]:
     """
     snapshot = counted(round, "progress", count_progress, now)
     found = snapshot.content
-    return found | agreement(found["patterns"]) | pace(round, found, now) | {"counted_at": snapshot.counted_at}
+    return found | agreement(found["patterns"]) | _time_left(found) | {"counted_at": snapshot.counted_at}
 
 
 def count_progress(round: Round) -> dict[str, Any]:
@@ -43,6 +44,7 @@ def count_progress(round: Round) -> dict[str, Any]:
         "patterns": [[*counts, n] for counts, n in sorted(patterns.items())],
         "cells": count_cells(round),
         "n_commented": _n_commented(round),
+        "judgments_per_hour": judgments_per_hour(round, timezone.now()),
     }
 
 
@@ -98,17 +100,27 @@ def _new_cell(stratum: Stratum, model: str) -> dict[str, Any]:
     }
 
 
+def count_statements(round: Round) -> list[list[Any]]:
+    """Return how many statements look alike, gold left out: relation's id, true, false, unjudgeable, outcome, n."""
+    columns = ("knowledge_tuple__relation", "n_true", "n_false", "n_unjudgeable", "verdict")
+    rows = round.tasks.without_gold().order_by().values_list(*columns).annotate(n=Count("pk"))
+    return [[*looks, verdict or "incomplete", n] for *looks, verdict, n in rows]
+
+
 def label_totals(round: Round, now: datetime) -> dict[str, int]:
     """Return how many counted judgments of the round have each label."""
     patterns = counted(round, "progress", count_progress, now).content["patterns"]
     return {label: sum(each[place] * each[3] for each in patterns) for place, label in enumerate(Label.values)}
 
 
-def pace(round: Round, found: dict[str, Any], now: datetime) -> dict[str, Any]:
-    """Return judgments_per_hour over the last hour, or since the round was opened, and hours_left at this pace."""
+def judgments_per_hour(round: Round, now: datetime) -> float | None:
+    """Return the pace over the last hour, or since the round was opened; None if nobody judged."""
     since = max(now - PACE_OVER, round.opened_at or round.created_at)
     n_recent = Judgment.objects.counted().filter(annotator__round=round, judged_at__gt=since).count()
     hours = (now - since) / timedelta(hours=1)
-    per_hour = n_recent / hours if n_recent and hours > 0 else None
-    n_left = found["n_wanted"] - found["n_judgments"]
-    return {"judgments_per_hour": per_hour, "n_left": n_left, "hours_left": n_left / per_hour if per_hour else None}
+    return n_recent / hours if n_recent and hours > 0 else None
+
+
+def _time_left(found: dict[str, Any]) -> dict[str, Any]:
+    n_left, per_hour = found["n_wanted"] - found["n_judgments"], found["judgments_per_hour"]
+    return {"n_left": n_left, "hours_left": n_left / per_hour if per_hour else None}

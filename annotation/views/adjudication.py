@@ -16,7 +16,7 @@ from django.views.decorators.cache import never_cache
 from annotation.forms import AdjudicationForm
 from annotation.models import JudgmentTask, Label, Round
 from annotation.services.adjudication import QUEUES, adjudicate, waiting
-from annotation.views.statements import with_all_about
+from annotation.views.statement_lists import with_all_about
 from kgharvest.access import researcher_required
 
 IN_WORDS = {"undecided": "without a majority", "contested": "where people differ"}

@@ -38,17 +38,17 @@ class KeysetPage(NamedTuple):
     n_sought: int | None = None
 
 
-def keyset_page(narrowed: Narrowed, sort: str, address: QueryDict) -> KeysetPage:
+def keyset_page(narrowed: Narrowed, sort: str, address: QueryDict, n_rows: int = ROWS_PER_PAGE) -> KeysetPage:
     """Return the page that `address` asks for with "after" or "before", else the first.
 
     sort: a numeric column that is never NULL, with a minus if the largest comes first.
     """
     after, before = _place(address.get("after")), _place(address.get("before"))
     if before is None:
-        rows, goes_on, n_sought = _rows_beyond(narrowed, sort, after)
+        rows, goes_on, n_sought = _rows_beyond(narrowed, sort, after, n_rows)
         return KeysetPage(rows, goes_on, _first(rows, sort) or after if after else None, n_sought)
     backwards = sort.removeprefix("-") if sort.startswith("-") else f"-{sort}"
-    rows, goes_on, n_sought = _rows_beyond(narrowed, backwards, before)
+    rows, goes_on, n_sought = _rows_beyond(narrowed, backwards, before, n_rows)
     rows = rows[::-1]
     return KeysetPage(rows, _place_of(rows[-1], sort) if rows else before, goes_on, n_sought)
 
@@ -61,12 +61,14 @@ def _place_of(row: Any, sort: str) -> Place:
     return Place(getattr(row, sort.removeprefix("-")), row.pk)
 
 
-def _rows_beyond(narrowed: Narrowed, sort: str, start: Place | None) -> tuple[list[Any], Place | None, int | None]:
+def _rows_beyond(
+    narrowed: Narrowed, sort: str, start: Place | None, n_rows: int
+) -> tuple[list[Any], Place | None, int | None]:
     """Return a page of rows beyond `start`, where to go on from, and the number sought in if that cut it short."""
     end = _end_of_search(narrowed.sought_in, sort, start)
-    rows = _between(narrowed.tuples, sort, start, end, ROWS_PER_PAGE + 1)
-    if len(rows) > ROWS_PER_PAGE:
-        return rows[:ROWS_PER_PAGE], _place_of(rows[ROWS_PER_PAGE - 1], sort), None
+    rows = _between(narrowed.tuples, sort, start, end, n_rows + 1)
+    if len(rows) > n_rows:
+        return rows[:n_rows], _place_of(rows[n_rows - 1], sort), None
     return rows, end, SOUGHT if end else None
 
 

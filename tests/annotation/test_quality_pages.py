@@ -9,6 +9,7 @@ from django.utils import timezone
 from annotation.models import Adjudication, Annotator, Judgment, Limits, StatementReport, StudyMember
 from annotation.services.exclusion import exclude_annotator
 from annotation.services.quality import pause_annotator, set_limits
+from annotation.views import statement_lists
 from tests.factories import judge_all, make_annotators, make_researcher, make_round
 
 pytestmark = pytest.mark.django_db
@@ -230,7 +231,7 @@ def test_limits_that_cannot_be_are_refused(researcher_client, round, asked):
 
 def shown(client, **asked) -> list[int]:
     page = client.get("/rounds/pilot/statements/", asked)
-    return [task.position for task in page.context["page_obj"]]
+    return [task.position for task in page.context["tasks"]]
 
 
 def test_those_who_differ_most_come_first_and_those_who_agree_not_at_all(researcher_client, round):
@@ -271,6 +272,31 @@ def test_statements_can_be_filtered(researcher_client, round):
     assert shown(researcher_client, relation=relation) == [2, 1]
     assert shown(researcher_client, relation=relation + 1) == []
     assert shown(researcher_client, relation="x", pattern="1-2", verdict="good", page="99") == [2, 1]
+
+
+def test_all_statements_come_in_the_rounds_order_page_by_page(researcher_client, researcher):
+    make_round(60, name="pilot", by=researcher)
+    first = researcher_client.get("/rounds/pilot/statements/", {"show": "all"}).context
+
+    second = researcher_client.get(
+        "/rounds/pilot/statements/", {"show": "all", "after": str(first["page"].after)}
+    ).context
+    back = researcher_client.get(
+        "/rounds/pilot/statements/", {"show": "all", "before": str(second["page"].before)}
+    ).context
+
+    positions = [[task.position for task in each["tasks"]] for each in (first, second, back)]
+    assert positions == [list(range(25)), list(range(25, 50)), list(range(25))]
+    assert first["n"] == 60
+
+
+@pytest.mark.parametrize("few", [0, 10])
+def test_many_comments_are_found_as_few_are(researcher_client, round, annotator, monkeypatch, few):
+    monkeypatch.setattr(statement_lists, "FEW", few)
+    Judgment.objects.filter(task__position__in=(0, 2)).update(comment="only in summer")
+
+    assert shown(researcher_client, show="commented") == [0, 2]
+    assert shown(researcher_client, show="commented", verdict="accepted") == [0]
 
 
 def test_reported_and_commented_statements_are_found(researcher_client, round, annotator):
