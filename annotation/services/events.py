@@ -16,6 +16,7 @@ SENTENCES = {
     "paused": "paused the round",
     "reopened": "reopened the round",
     "closed": "closed the round with {n_incomplete} statements incomplete",
+    "given_back": "gave back {n} statements that people had in hand",
     "joined": "joined",
     "imported": "imported {n_judgments} judgments from {file}",
     "limits_set": "set limits: {limits}",

@@ -8,10 +8,13 @@ from django.contrib import messages
 from django.db.models import Count, Q
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.template.defaultfilters import pluralize
+from django.utils import timezone
 from django.views.decorators.http import require_POST
 
 from annotation.exports import FORMATS, judgment_rows
 from annotation.models import Round
+from annotation.services.progress import progress
 from annotation.services.rounds import close_round
 from kgharvest.access import researcher_required
 from kgharvest.errors import DomainError
@@ -65,8 +68,19 @@ def round_close(request: HttpRequest, name: str) -> HttpResponse:
     """Ask first: what is still open stays incomplete."""
     round = get_object_or_404(Round.objects.managed_by(request.user), name=name)
     if request.method == "POST":
-        return round_change(request, name, close_round)
-    return render(request, "annotation/round_close.html", {"round": round, "tally": round.tasks.tally()})
+        return _close(request, round)
+    return render(request, "annotation/round_close.html", {"round": round, "progress": progress(round, timezone.now())})
+
+
+def _close(request: HttpRequest, round: Round) -> HttpResponse:
+    try:
+        n = close_round(round, by=request.user)
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+    else:
+        came_back = f" {n} statement{pluralize(n)} that people had in hand came back." if n else ""
+        messages.success(request, f"The round {round.name} is closed.{came_back}")
+    return redirect(round)
 
 
 @researcher_required

@@ -8,11 +8,11 @@ from django.db import IntegrityError, transaction
 from django.db.models import F
 from django.utils import timezone
 
-from annotation.models import Assignment, Judgment, JudgmentTask, Label
+from annotation.models import Annotator, Assignment, Judgment, JudgmentTask, Label
 from annotation.services.assignment import LEASE, RoundNotOpen, next_batch
 from annotation.services.joining import join_round
 from annotation.services.judgments import Answer, BadAnswer, NotAssigned, UuidReused, submit_judgment
-from annotation.services.rounds import close_round, pause_round
+from annotation.services.rounds import close_round, pause_round, reopen_round
 from tests.factories import judge, judge_all, make_annotators, make_round, make_user
 
 pytestmark = pytest.mark.django_db
@@ -278,7 +278,41 @@ def test_only_an_open_round_takes_judgments(end):
 
     with pytest.raises(RoundNotOpen):
         judge(annotator, task)
-    assert counts(task) == (0, 0, 0, 1)
+    assert counts(task)[:3] == (0, 0, 0)
+
+
+def test_closing_gives_back_what_is_in_hand():
+    round = make_round(3)
+    one, two = make_annotators(round, 2)
+    next_batch(one, NOW)
+    judge(two, next_batch(two, NOW)[0])
+
+    assert close_round(round) == 5
+
+    assert set(round.tasks.values_list("n_leased", flat=True)) == {0}
+    assert [event.details for event in round.events.filter(kind="given_back")] == [{"n": 5}]
+
+
+def test_closing_leaves_what_other_rounds_have_in_hand():
+    rounds = [make_round(1), make_round(1)]
+    for round in rounds:
+        next_batch(make_annotators(round, 1)[0], NOW)
+
+    close_round(rounds[0])
+
+    assert [round.tasks.get().n_leased for round in rounds] == [0, 1]
+
+
+def test_a_closed_round_that_is_reopened_hands_out_what_came_back():
+    round = make_round(1)
+    [annotator] = make_annotators(round, 1)
+    [task] = next_batch(annotator, NOW)
+    close_round(round)
+    reopen_round(round)
+
+    assert next_batch(Annotator.objects.get(), NOW) == [task]
+    judge(annotator, task, T)
+    assert counts(task) == (1, 0, 0, 0)
 
 
 def test_an_answer_stored_before_the_round_closed_is_confirmed_after():

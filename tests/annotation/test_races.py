@@ -164,7 +164,7 @@ def test_closing_twice_at_once_succeeds_once():
 
     outcomes = at_once(*[lambda: close_round(Round.objects.get(pk=round.pk))] * 2)
 
-    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["NoneType", "WrongStatus"]
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["WrongStatus", "int"]
 
 
 def test_no_answer_is_stored_once_the_round_is_closed():
@@ -179,13 +179,15 @@ def test_no_answer_is_stored_once_the_round_is_closed():
     def close():
         while Judgment.objects.count() < 10:
             pass
-        close_round(Round.objects.get(pk=round.pk))
-        return Judgment.objects.count()
+        n_given_back = close_round(Round.objects.get(pk=round.pk))
+        return Judgment.objects.count(), n_given_back
 
     people = [partial(answer_all, *each) for each in zip(annotators, batches, strict=True)]
-    *_, n_when_closed = at_once(*people, close)
+    *_, (n_when_closed, n_given_back) = at_once(*people, close)
 
     assert Judgment.objects.count() == n_when_closed == sum(round.tasks.values_list("n_judgments", flat=True))
+    assert n_when_closed + n_given_back == 120
+    assert set(round.tasks.values_list("n_leased", flat=True)) == {0}
 
 
 def test_nobody_joins_once_the_round_is_closed():

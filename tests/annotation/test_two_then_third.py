@@ -12,6 +12,7 @@ from django.utils import timezone
 from annotation.models import Annotator, Judgment, JudgmentTask, Label
 from annotation.services.assignment import LEASE, next_batch, release_expired
 from annotation.services.exclusion import exclude_annotator
+from annotation.services.rounds import close_round
 from annotation.verdicts import majority
 from tests.factories import judge, make_annotators, make_round
 
@@ -76,6 +77,16 @@ def test_difference_undone_closes_the_task(task):
     _, second = ask(task, T, F)
 
     judge(second, task, T)
+
+    assert state(task) == (2, 2, "accepted")
+
+
+def test_two_that_agree_decide_once_closing_gives_back_what_the_third_has_in_hand(task):
+    _, second = ask(task, T, F)
+    next_batch(*make_annotators(task.round, 1), NOW)
+    judge(second, task, T)
+
+    close_round(task.round)
 
     assert state(task) == (2, 2, "accepted")
 
