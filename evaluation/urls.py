@@ -22,5 +22,6 @@ urlpatterns = [
     path("reports/<int:pk>/report.<slug:file_format>", reports.report_file, name="report_file"),
     path("reports/<int:pk>/tables/<slug:name>.csv", reports.table_file, name="table_file"),
     path("reports/<int:pk>/figures/<slug:name>.<slug:file_format>", figures.figure_file, name="figure"),
+    path("reports/<int:pk>/comparisons/<int:number>/", reports.comparison, name="comparison"),
     path("reports/<int:pk>/tuples/", tuples.tuples, name="tuples"),
 ]

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urlencode
 
 from django import template
 from django.core.validators import slug_re as SLUG
 from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
 from evaluation.models import Report
-from evaluation.reports.tables import Column, Kind, short, text_of
+from evaluation.reports.tables import Column, Kind, points, short, text_of
+
+FIRST_NUMBER = re.compile(r"\d+\.\d points")  # of a comparison's sentence
 
 register = template.Library()
 register.filter("short", short)
+register.filter("points", points)
 
 
 @register.filter
@@ -38,6 +45,15 @@ def evidence_url(report: Report | None, about: Mapping[str, str | None] | None) 
         return reverse("annotation:annotator", args=[report.round.name, code]) if SLUG.fullmatch(code) else ""
     query = urlencode({key: value for key, value in about.items() if value is not None})
     return f"{reverse('evaluation:tuples', args=[report.pk])}?{query}"
+
+
+@register.simple_tag
+def with_evidence(report: Report, comparison: Mapping[str, Any], number: int) -> SafeString:
+    """Return the comparison's sentence, its numbers a link to the relations behind them. number: from 1."""
+    sentence = comparison["sentence"]
+    start = [match.start() for match in FIRST_NUMBER.finditer(sentence)][-1]  # a name can hold one, too
+    address = reverse("evaluation:comparison", args=[report.pk, number])
+    return format_html('{}<a href="{}">{}</a>', sentence[:start], address, sentence[start:])
 
 
 @register.filter

@@ -14,10 +14,12 @@ from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST
 
 from annotation.models import Round
+from evaluation.documents.comparisons import sides_of
 from evaluation.figures import ReportFigure, figures_of
 from evaluation.models import Report
 from evaluation.reports.contents import report_tables, tables_to_read
 from evaluation.reports.contents.paper import cells_by_relation, relation_table
+from evaluation.reports.contents.quality import common_of
 from evaluation.reports.tables import Document, first_rows
 from evaluation.reports.writers import FORMATS
 from evaluation.reports.writers.plain import table_csv
@@ -120,6 +122,23 @@ def linked(cell: Mapping[str, Any] | None) -> dict[str, Any] | None:
         return None
     keys = {key: cell.get(key) for key in ("relation", "model", "setting")}
     return {**cell, "query": urlencode({key: value for key, value in keys.items() if value is not None})}
+
+
+@researcher_required
+def comparison(request: HttpRequest, pk: int, number: int) -> HttpResponse:
+    """What is behind a comparison's sentence: both sides, relation by relation."""
+    report = find_report(request, pk)
+    comparisons = report.document["comparisons"]
+    if not 1 <= number <= len(comparisons):
+        raise Http404("This report has no such comparison.")
+    compared = comparisons[number - 1]
+    cells = {(cell["relation"], cell["model"], cell["setting"]): linked(cell) for cell in report.document["cells"]}
+    a, b = sides_of(compared)
+    rows = [
+        {**each, "a": cells[each["relation"], *a], "b": cells[each["relation"], *b]} for each in compared["relations"]
+    ]
+    context = {"report": report, "comparison": compared, "rows": rows, "common": common_of(compared)}
+    return render(request, "evaluation/comparison.html", context)
 
 
 @researcher_required

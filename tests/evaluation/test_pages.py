@@ -6,9 +6,18 @@ from html import unescape
 import pytest
 
 from annotation.models import Round
+from annotation.services.rounds import open_round
 from evaluation.models import Report
 from evaluation.services.reports import create_report
-from tests.factories import judge_all, make_researcher, make_round, make_user
+from tests.factories import (
+    judge_all,
+    make_harvest,
+    make_language_model,
+    make_relation,
+    make_researcher,
+    make_round,
+    make_user,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -285,3 +294,41 @@ def test_the_same_lm_is_recognised_in_the_paper(researcher_client, report):
     assert "roberta-large (the paper)" in page
     assert "distilbert (the paper)" not in page
     assert 'What differs <strong class="simulated">simulated, not people</strong>' in page
+
+
+@pytest.fixture
+def compared(researcher):
+    """A report on two settings over two relations: multi finds 2 of 2 each time, human 1 of 2 and 0 of 2."""
+    jobs, labels = [], {}
+    for name, n_true in (("r", 1), ("s", 0)):
+        relation = make_relation(name)
+        for setting, tuples in (("human", ["a", "b"]), ("multi", ["c", "d"])):
+            lm = jobs[0].language_model if jobs else make_language_model("lm")
+            jobs.append(
+                make_harvest([(each, name) for each in tuples], relation=relation, language_model=lm, setting=setting)
+            )
+        labels |= {("a", name): n_true > 0, ("b", name): False, ("c", name): True, ("d", name): True}
+    cells = [{"job": job.pk, "n": None} for job in jobs]
+    round = open_round({"name": "sides", "study": "Animals", "cells": cells}, by=researcher)
+    said = ["true" if labels[tuple(task.entities)] else "false" for task in round.tasks.order_by("position")]
+    judge_all(round, said, said, said)
+    return create_report(round, by=researcher)
+
+
+def test_the_numbers_of_a_sentence_lead_to_the_relations_behind_them(researcher_client, compared):
+    page = researcher_client.get(f"/reports/{compared.pk}/").text
+
+    [(words, address)] = re.findall(r'<li>([^<]*)<a href="(/reports/\d+/comparisons/1/)">75\.0 points', page)
+    assert words.startswith("With lm, human and multi are not distinguishable")
+    behind = researcher_client.get(address).text
+    assert behind.count(">1.00</a>") == 2
+    assert ">.50</a>" in behind
+    assert "−50.0" in behind
+    assert "−100.0" in behind
+    tuples = unescape(re.search(r'href="([^"]*)">.50</a>', behind)[1])
+    assert "2 tuples" in researcher_client.get(tuples).text
+
+
+def test_a_comparison_that_is_not_there(researcher_client, compared):
+    assert researcher_client.get(f"/reports/{compared.pk}/comparisons/2/").status_code == 404
+    assert researcher_client.get(f"/reports/{compared.pk}/comparisons/0/").status_code == 404
