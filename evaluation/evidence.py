@@ -7,7 +7,7 @@ judgments of gold. Statements, annotators and strata are numbered from 0 in an o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -72,9 +72,10 @@ class Evidence:
     """verdict: (T,) as stored, by place in VERDICTS. adjudicated: (T,) an expert's, INCOMPLETE where there is none.
 
     cells: in the order of the report. annotators: codes, sorted.
-    quorum: how many judgments a verdict needs at least. gold: judgments of gold statements, whose numbers go on after
-    those of the others; gold_truth: (number of gold statements,) TRUE or FALSE. demonstrators: LMs of the round whose
-    quality says nothing about others.
+    has_thirds: a third judgment was asked for only where the first two differed. third: (T,) who gave it, -1 where
+    nobody did. quorum: how many judgments a verdict needs at least. gold: judgments of gold statements, whose numbers
+    go on after those of the others; gold_truth: (number of gold statements,) TRUE or FALSE. demonstrators: LMs of the
+    round whose quality says nothing about others.
     """
 
     round: str
@@ -85,6 +86,7 @@ class Evidence:
     has_thirds: bool
     verdict: Codes
     adjudicated: Codes
+    third: Codes
     judgments: Judgments
     cells: Sequence[CellKey]
     strata: Sequence[StratumKey]
@@ -101,6 +103,14 @@ class Evidence:
     @cached_property
     def is_complete(self) -> NDArray[np.bool_]:
         return self.verdict != INCOMPLETE
+
+    @cached_property
+    def first_two(self) -> Evidence:
+        """Return the evidence without third judgments: with them, statements in dispute would count for more."""
+        if not self.has_thirds:
+            return self
+        is_first = self.judgments.annotator != self.third[self.judgments.task]
+        return replace(self, judgments=Judgments(*(column[is_first] for column in self.judgments)))
 
     @cached_property
     def n_adjudicated(self) -> int:

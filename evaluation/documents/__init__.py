@@ -95,6 +95,7 @@ def _notes(evidence: Evidence) -> Iterable[str]:
         yield f"{open_tasks} of {evidence.n_tasks} statements are incomplete and left out of the rates."
     if evidence.has_thirds:
         yield (
-            "A third judgment was asked for only where two differed: verdicts are the same, but agreement is that of "
-            "unequal numbers of judgments."
+            "A third judgment was asked for only where two differed. Verdicts are as with three; agreement is that of "
+            "the first two judgments of each statement, as with the third, statements in dispute would count for more "
+            "than others."
         )

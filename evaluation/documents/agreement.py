@@ -16,7 +16,8 @@ NO_VERDICT = "No statement has a verdict."
 
 
 def whole_agreement(evidence: Evidence) -> dict[str, Any]:
-    counts, n_tasks = evidence.patterns.counts, evidence.patterns.n_tasks
+    patterns = evidence.first_two.patterns
+    counts, n_tasks = patterns.counts, patterns.n_tasks
     return {
         "alpha": _alpha(evidence, counts, n_tasks)._asdict(),
         # Unjudgeable as missing: the column is left out, so those judgments pair with nothing.
@@ -48,16 +49,21 @@ def _tasks_by(evidence: Evidence, group_of_cell: Codes, n_groups: int) -> list[C
 
 
 def _part(evidence: Evidence, tasks: Codes) -> dict[str, Any]:
-    counts = evidence.patterns.counts
-    n_tasks = np.bincount(evidence.patterns.of_task[tasks], minlength=len(counts))
+    counts, n_tasks = _patterns_of(evidence, tasks)
     return {
         "n_tasks": len(tasks),
-        "n_judgments": int(n_tasks @ counts.sum(axis=1)),
+        "n_judgments": int(evidence.counts[tasks].sum()),
         "alpha": _alpha(evidence, counts, n_tasks, N_REPLICATES_OF_PARTS)._asdict(),
         "percent_agreement": percent_agreement(counts, n_tasks),
         "fleiss_kappa": fleiss_kappa(counts, n_tasks)._asdict(),
         "verdict_stability": _stability(evidence, tasks, N_REPLICATES_OF_PARTS),
     }
+
+
+def _patterns_of(evidence: Evidence, tasks: Codes) -> tuple[Codes, Codes]:
+    """Return the patterns (P, 3) of judgments, third ones left out, and how many of `tasks` show each (P,)."""
+    patterns = evidence.first_two.patterns
+    return patterns.counts, np.bincount(patterns.of_task[tasks], minlength=len(patterns.counts))
 
 
 def _alpha(evidence: Evidence, counts: Codes, n_tasks: Codes, n_replicates: int = N_REPLICATES) -> Alpha:
@@ -70,8 +76,7 @@ def _stability(evidence: Evidence, tasks: Codes, n_replicates: int) -> dict[str,
     n_complete = int(np.count_nonzero(verdicts != INCOMPLETE))
     if not n_complete:
         return {"k": None, "flips": None, "low": None, "high": None, "reason": NO_VERDICT}
-    n_tasks = np.bincount(evidence.patterns.of_task[tasks], minlength=len(evidence.patterns.counts))
-    counts = evidence.patterns.counts
+    counts, n_tasks = _patterns_of(evidence, tasks)
     alpha = _alpha(evidence, np.stack([counts[:, 0], counts[:, 1:].sum(axis=1)], axis=1), n_tasks, n_replicates)
     usual = int(np.bincount(counts.sum(axis=1), n_tasks)[1:].argmax()) + 1
     k = evidence.judgments_per_task if evidence.has_thirds else usual  # two alike decide as three would

@@ -156,7 +156,7 @@ def pair_entries(evidence: Evidence) -> list[dict[str, Any]]:
             "n_shared": pair.n_shared,
             "agreement": pair.n_agreeing / pair.n_shared,
         }
-        for pair in pair_counts(*evidence.judgments[:3])
+        for pair in pair_counts(*evidence.first_two.judgments[:3])
     ]
 
 

@@ -29,6 +29,7 @@ from kgharvest.models import LanguageModel, Relation
 
 PAPER_ORDER = ["human", "autoprompt", "top1", "multi"]  # of the settings in Table 5
 ROWS_AT_ONCE = 50_000
+ASKED_IF_SPLIT = 3  # people, where two differ
 
 LABEL_CODES = {label: code for code, label in enumerate(LABELS)}
 VERDICT_CODES = {verdict: code for code, verdict in enumerate(VERDICTS)} | {"": INCOMPLETE}
@@ -42,6 +43,8 @@ def gather_evidence(round: Round) -> Evidence:
     counted = Judgment.objects.counted().filter(task__round=round, task__is_gold=False)
     judgments, gold = (_judgments(rows, every_task, _whole(list(codes))) for rows in (counted, _gold_judgments(round)))
     judgments, gold, annotators = _those_who_judged(judgments, gold, list(codes.values()))
+    number = {code: place for place, code in enumerate(annotators)}
+    thirds = {task: number[codes[annotator]] for task, annotator in _thirds(round).items()}
     cells = cells_with_strata(round)
     strata, stratum_ids = _strata(cells)
     return Evidence(
@@ -53,6 +56,7 @@ def gather_evidence(round: Round) -> Evidence:
         has_thirds=round.third_only_if_split,
         verdict=verdict,
         adjudicated=_adjudicated(round, tasks),
+        third=np.array([thirds.get(task, -1) for task in tasks.tolist()], dtype=np.int64),
         judgments=judgments,
         cells=list(cells),
         strata=strata,
@@ -115,6 +119,20 @@ def _gold_judgments(round: Round) -> QuerySet:
     """Gold is judged by as many as come by, and never counted; an excluded annotator's answers tell nothing here."""
     given = Judgment.objects.current().filter(task__round=round, task__is_gold=True)
     return given.exclude(annotator__status=Annotator.Status.EXCLUDED)
+
+
+def _thirds(round: Round) -> dict[int, int]:
+    """Return, by task, the annotator of the counted judgment that was asked for because two differed.
+
+    A change of mind keeps its place in the order.
+    """
+    if not round.third_only_if_split:
+        return {}
+    asked_thrice = Judgment.objects.filter(task__round=round, task__is_gold=False, task__n_judgments=ASKED_IF_SPLIT)
+    counted = set(asked_thrice.counted().values_list("task_id", "annotator_id"))
+    in_order = asked_thrice.order_by("judged_at").values_list("task_id", "annotator_id")
+    by_first_word = dict.fromkeys(pair for pair in in_order.iterator(ROWS_AT_ONCE) if pair in counted)
+    return dict(by_first_word.keys())  # the last of each task
 
 
 def _those_who_judged(

@@ -32,6 +32,7 @@ def make_evidence(
         "has_thirds": False,
         "verdict": verdict,
         "adjudicated": np.full(len(verdict), INCOMPLETE),
+        "third": np.full(len(verdict), -1),
         "judgments": Judgments(
             task,
             np.array([number for n in n_said for number in range(n)], dtype=np.int64),

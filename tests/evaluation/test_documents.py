@@ -148,6 +148,21 @@ def test_two_judgments_that_make_a_third_needless_are_a_panel_of_three():
     assert any("third judgment" in note for note in document["notes"])
 
 
+def test_agreement_leaves_out_the_third_judgment_of_statements_in_dispute():
+    said = ["TT.", "FF.", "TT.", "TFT", "FTT"]
+    thirds = replace(evidence_of(*said), has_thirds=True, third=np.array([-1, -1, -1, 2, 2]))
+
+    document, two = build_document(thirds), build_document(evidence_of("TT", "FF", "TT", "TF", "FT"))
+
+    assert document["alpha"] == two["alpha"]
+    assert document["alpha"]["value"] < build_document(evidence_of(*said))["alpha"]["value"]
+    assert document["percent_agreement"] == 0.6  # three of five
+    assert document["fleiss_kappa"]["value"] == two["fleiss_kappa"]["value"]
+    assert [(pair["a"], pair["b"], pair["agreement"]) for pair in document["annotator_pairs"]] == [("a", "b", 0.6)]
+    assert document["n_judgments"] == sum(part["n_judgments"] for part in document["agreement"][:1]) == 12
+    assert any("first two judgments" in note for note in document["notes"])
+
+
 def test_a_report_says_that_a_single_imported_judgment_decides_nothing():
     evidence = evidence_of("T..", "TTF", "F..")
     imported = replace(

@@ -12,6 +12,7 @@ from annotation.services.adjudication import adjudicate
 from annotation.services.rounds import open_round
 from evaluation.reports.writers import FORMATS
 from evaluation.services import reports
+from evaluation.services.evidence import gather_evidence
 from evaluation.services.reports import create_report
 from tests.factories import (
     judge,
@@ -76,6 +77,18 @@ def test_the_last_experts_word_enters_the_adjudicated_rule_alone(researcher):
     [rule] = [rule for rule in document["sensitivity"]["rules"] if rule["rule"] == "adjudicated"]
     assert (rule["accepted"], rule["rejected"], rule["undecided"]) == (2, 0, 0)
     assert document["n_adjudicated"] == 1
+
+
+def test_the_third_judgment_is_the_one_that_came_last_whoever_changed_their_mind_later():
+    round = make_round(1, third_only_if_split=True)
+    _, second, third = judge_all(round, [T], [F], [T])
+    task = round.tasks.get()
+
+    judge(second, task, U)
+
+    evidence = gather_evidence(round)
+    assert evidence.annotators[evidence.third[0]] == third.code
+    assert evidence.first_two.counts.tolist() == [[1, 0, 1]]
 
 
 def test_a_cell_rests_on_its_own_draws_only():
