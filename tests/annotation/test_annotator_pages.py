@@ -1,5 +1,6 @@
 """What annotators' pages and their JSON give away (nothing), and what they make of bad input (a sentence)."""
 
+import re
 from urllib.parse import urlencode
 from uuid import uuid4
 
@@ -7,11 +8,12 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from annotation.models import Judgment, Layout, StatementReport
+from annotation.models import Judgment, Label, Layout, StatementReport
 from annotation.services.assignment import next_batch
 from annotation.services.gold import decide_on_gold, gold_candidates
 from annotation.services.joining import join_round
 from annotation.services.rounds import close_round, open_round
+from annotation.services.training import answer_training
 from tests.factories import (
     judge,
     judge_all,
@@ -27,6 +29,7 @@ pytestmark = pytest.mark.django_db
 
 JSON = {"headers": {"accept": "application/json"}}
 JUDGE = "/rounds/pilot/judge/"
+TRAINING = "/rounds/pilot/training/"
 SECRETS = ("xyzzy", "123.456", "gold", "verdict", "accepted", "rejected", "top:4", "rank", "score", "wanted", "quorum")
 
 
@@ -64,11 +67,11 @@ def in_hand(annotator) -> list[int]:
 # -- nothing leaks -----------------------------------------------------------------------------------------------------
 
 
-def secretive_round():
+def secretive_round(**more):
     """Open a round with gold whose every secret can be told in what is sent."""
     seeds = [[f"head {n}", f"tail {n}"] for n in range(8)]
     relation = make_relation("relation-xyzzy", statement="<ENT0> can <ENT1>", seed_tuples=seeds)
-    decide_on_gold(relation, {candidate.code: True for candidate in gold_candidates(relation)[:3]})
+    decide_on_gold(relation, {candidate.code: True for candidate in gold_candidates(relation)[:6]})
     job = make_harvest(
         [("dog", "swim"), ("cat", "climb"), ("hen", "fly"), ("ant", "walk")],
         relation=relation,
@@ -77,7 +80,7 @@ def secretive_round():
     )
     cell = {"job": job.pk, "n": 4, "cut": "top:4"}
     spec = {"name": "pilot", "cells": [cell], "study": "study-xyzzy", "takes_guests": True, "consent": "Agreed?"}
-    round = open_round({**spec, "gold_share": 0.5, "batch_size": 4})
+    round = open_round({**spec, "gold_share": 0.5, "batch_size": 4, **more})
     job.tuples.update(score=-123.456)
     return round
 
@@ -117,6 +120,55 @@ def test_nothing_an_annotator_receives_tells_where_a_statement_came_from(client)
     assert b"swim" in everything
     for secret in (*SECRETS, *(other.code for other in others)):
         assert secret.encode() not in everything, secret
+
+
+def trained(client, round, label: str) -> tuple[list, list]:
+    """Go through the training, always with one answer; return what was sent before and with the feedback."""
+    before, feedback = [], []
+    for statement in round.training_statements.all():
+        page = client.get(TRAINING)
+        begun = [client.get(TRAINING, {"position": statement.position, "label": each}) for each in Label.values]
+        before.append((statement.position, [page, *begun, client.get(TRAINING, **JSON), client.get(JUDGE, **JSON)]))
+        answer = {"position": statement.position, "label": label}
+        feedback.append(client.post(TRAINING, answer, follow=True))
+    return before, feedback
+
+
+def sent_bytes(responses) -> bytes:
+    return b"".join(response.content + str(response.headers).encode() for response in responses)
+
+
+@pytest.mark.parametrize("label", ["true", "false", "unjudgeable"])
+def test_the_training_tells_an_answer_only_once_it_is_given(client, label):
+    round = secretive_round(training_size=4)
+    for other in [join_round(round, make_user(), agrees=True) for _ in range(2)]:
+        answer_training(other, 0, "unjudgeable", timezone.now())
+    joining = client.post(f"/join/{round.join_token}/", {"name": "Ada", "agrees": "on"}, follow=True)
+
+    before, feedback = trained(client, round, label)
+
+    told = list(round.training_statements.all())
+    assert [each.reason.encode() in page.content for each, page in zip(told, feedback, strict=True)] == [True] * 4
+    for position, pages in before:
+        for untold in told[position:]:
+            assert untold.reason.encode() not in sent_bytes(pages)
+        for later in told[position + 1 :]:
+            assert later.statement.encode() not in sent_bytes(pages)
+    end = [client.get(TRAINING), client.post(TRAINING, follow=True)]
+    everything = sent_bytes([joining, *(page for _, pages in before for page in pages), *feedback, *end])
+    for secret in SECRETS:
+        assert secret.encode() not in everything, secret
+
+
+def test_what_is_sent_before_the_feedback_is_the_same_whatever_is_right(client):
+    round = secretive_round(training_size=4)
+    client.post(f"/join/{round.join_token}/", {"name": "Ada", "agrees": "on"})
+
+    before, _ = trained(client, round, "true")
+
+    assert {each.label for each in round.training_statements.all()} == {"true", "false"}
+    shapes = {re.sub(r"(?s)<b>[^<]*</b>|\d+|token[^>]*|<details.*</details>", "", pages[0].text) for _, pages in before}
+    assert len({" ".join(shape.split()) for shape in shapes}) == 1
 
 
 def test_gold_cannot_be_told_from_other_statements_by_any_reply(client):
