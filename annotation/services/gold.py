@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from django.db.models import Count
 
+from annotation.casing import casings
 from annotation.models import GoldDecision, JudgmentTask, Label, Round, TrainingStatement
 from annotation.statements import freeze_statement
 from kgharvest.errors import DomainError
@@ -135,9 +136,10 @@ class Gold(NamedTuple):
 def choose_gold(round: Round, relations: Iterable[Relation], drawn: Iterable[HarvestedTuple], n_tasks: int) -> Gold:
     """Choose examples, training and gold for a round of `n_tasks` other statements; none serves twice.
 
-    As many true as false ones, so that saying True to everything is no success. Raises NotEnoughGold.
+    As many true as false ones, so that saying True to everything is no success. What is mixed in is written with the
+    capitals of the tuples drawn. Raises NotEnoughGold.
     """
-    relations = list(relations)
+    relations, drawn = list(relations), list(drawn)
     known = {relation.pk: _known_answers(relation, decisions) for relation, decisions in _decided(relations)}
     examples = {pk: (_entities_of_first(true), _entities_of_first(false)) for pk, (true, false) in known.items()}
     taken = {(harvested.knowledge_tuple.relation_id, harvested.knowledge_tuple.key) for harvested in drawn}
@@ -149,7 +151,22 @@ def choose_gold(round: Round, relations: Iterable[Relation], drawn: Iterable[Har
     by_turns = list(chain.from_iterable(zip(true[:n_pairs], false[:n_pairs], strict=True)))
     training = by_turns[: round.training_size]
     rng.shuffle(training)
-    return Gold(by_turns[len(training) :][:n_mixed_in], training, examples)
+    return Gold(_written_as(drawn, by_turns[len(training) :][:n_mixed_in]), training, examples)
+
+
+def _written_as(drawn: Iterable[HarvestedTuple], gold: Iterable[GoldStatement]) -> list[GoldStatement]:
+    surfaces = defaultdict(list)
+    for harvested in drawn:
+        surfaces[harvested.knowledge_tuple.relation_id].append(harvested.surface)
+    by_slot = {relation: casings(tuples) for relation, tuples in surfaces.items()}
+    return [
+        one._replace(
+            entities=[
+                casing.write(entity) for casing, entity in zip(by_slot[one.relation.pk], one.entities, strict=True)
+            ]
+        )
+        for one in gold
+    ]
 
 
 def _n_mixed_in(gold_share: float, n_tasks: int) -> int:
