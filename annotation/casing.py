@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from string import capwords
 
 NEARLY_ALL = 0.9
 
@@ -25,8 +24,9 @@ class Casing:
             return entity
         if self._share_capitalised <= 1 - NEARLY_ALL:
             return entity.lower()
-        is_to_be_capitalised = self._share_capitalised >= NEARLY_ALL and entity == entity.lower()
-        return capwords(entity) if is_to_be_capitalised else entity
+        if self._share_capitalised >= NEARLY_ALL:
+            return " ".join(word[:1].upper() + word[1:] for word in entity.split(" "))
+        return entity
 
 
 def casings(tuples: Iterable[Sequence[str]]) -> list[Casing]:
