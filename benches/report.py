@@ -3,9 +3,11 @@
     python benches/report.py [N_TASKS ...]    on a SQLite file in a temporary folder
     DATABASE_URL=postgres://... DEBUG=1 python benches/report.py    on an empty PostgreSQL database
 
-Fourteen relations in four settings; every tenth statement was drawn for two settings. Seven in ten statements are true;
-annotators are right in 65 to 95 % and call every tenth statement unjudgeable. Prints the seconds of a report, by the
-clock and of the processor, and the peak of memory of a process that does nothing else.
+Fourteen relations in four settings; every tenth statement was drawn for two settings. A harvest holds what was drawn
+from it, as many tuples again that were not, and scores that are higher for what is true, so that curves and cuts are
+part of the report. Seven in ten statements are true; annotators are right in 65 to 95 % and call every tenth statement
+unjudgeable. Prints the seconds of a report, by the clock and of the processor, and the peak of memory of a process that
+does nothing else.
 """
 
 from __future__ import annotations
@@ -46,18 +48,25 @@ from django.utils import timezone  # noqa: E402
 from annotation.models import Annotator, Draw, Judgment, JudgmentTask, Round, Stratum, Study  # noqa: E402
 from annotation.verdicts import majority  # noqa: E402
 from evaluation.services.reports import create_report  # noqa: E402
-from kgharvest.models import KnowledgeTuple, LanguageModel, Relation, RelationSet  # noqa: E402
+from kgharvest.models import (  # noqa: E402
+    HarvestedTuple,
+    HarvestJob,
+    Job,
+    KnowledgeTuple,
+    LanguageModel,
+    Relation,
+    RelationSet,
+)
 
 AT_ONCE = {"batch_size": 5000}
 
 
 def make_round(n_tasks: int, rng: random.Random) -> Round:
-    """Make a judged round with strata but without harvests, which reports do not look at."""
+    """Make a judged round on harvests."""
     study, _ = Study.objects.get_or_create(name="bench")
     round = Round.objects.create(study=study, name=f"bench-{n_tasks}", n_tasks=n_tasks, source="simulated")
-    strata = make_strata(round)
+    relations = make_relations(round)
     annotators = Annotator.objects.bulk_create(Annotator(round=round, code=f"a{n:02}") for n in range(N_ANNOTATORS))
-    relations = sorted({stratum.relation for stratum in strata}, key=lambda relation: relation.pk)
     known = KnowledgeTuple.objects.bulk_create(
         (
             KnowledgeTuple(relation=relations[n % N_RELATIONS], entities=[str(n)], key=f"{round.pk}-{n}")
@@ -66,32 +75,67 @@ def make_round(n_tasks: int, rng: random.Random) -> Round:
         **AT_ONCE,
     )
     said = [
-        tuple(say(number, n % 10 < 7, rng) for number in rng.sample(range(N_ANNOTATORS), K)) for n in range(n_tasks)
+        tuple(say(number, is_true(n), rng) for number in rng.sample(range(N_ANNOTATORS), K)) for n in range(n_tasks)
     ]
     labels = [tuple(label for _, label in answers) for answers in said]
     tasks = JudgmentTask.objects.bulk_create(
         (make_task(round, known[n], n, labels[n]) for n in range(n_tasks)), **AT_ONCE
     )
-    Draw.objects.bulk_create(make_draws(tasks, strata), **AT_ONCE)
+    for setting in range(len(SETTINGS)):
+        for relation in range(N_RELATIONS):
+            make_cell(round, relations[relation], tasks[relation::N_RELATIONS], setting, rng)
     Judgment.objects.bulk_create(make_judgments(tasks, said, annotators, rng), **AT_ONCE)
     return round
 
 
-def make_strata(round: Round) -> list[Stratum]:
+def is_true(number: int) -> bool:
+    return number % 10 < 7
+
+
+def make_relations(round: Round) -> list[Relation]:
     relation_set = RelationSet.objects.create(name=round.name)
-    language_model, _ = LanguageModel.objects.get_or_create(name="lm")
     sentence = "<ENT0> goes with <ENT1> ."
-    relations = [
+    return [
         Relation.objects.create(
             relation_set=relation_set, name=f"r{n}", statement=sentence, arity=2, initial_prompts=[], seed_tuples=[]
         )
         for n in range(N_RELATIONS)
     ]
-    return Stratum.objects.bulk_create(
-        Stratum(round=round, relation=relation, language_model=language_model, setting=setting, sample_size=0)
-        for setting in SETTINGS
-        for relation in relations
+
+
+def make_cell(round: Round, relation: Relation, tasks: list[JudgmentTask], setting: int, rng: random.Random) -> None:
+    """Make a harvest, its stratum and its draws. tasks: all of the relation, in their order."""
+    language_model, _ = LanguageModel.objects.get_or_create(name="lm")
+    own = [task for number, task in enumerate(tasks) if is_drawn(task.position, number, setting)]
+    others = [task for number, task in enumerate(tasks) if number % len(SETTINGS) == (setting + 2) % len(SETTINGS)]
+    cell = {"relation": relation, "language_model": language_model, "setting": SETTINGS[setting]}
+    job = HarvestJob.objects.create(
+        kind="harvest", status=Job.Status.SUCCEEDED, n_tuples=len(own) + len(others), **cell
     )
+    scored = sorted(((score_of(task.position, rng), task) for task in [*own, *others]), key=lambda each: -each[0])
+    found = HarvestedTuple.objects.bulk_create(
+        (
+            HarvestedTuple(job=job, knowledge_tuple_id=task.knowledge_tuple_id, rank=rank, score=score, surface=[])
+            for rank, (score, task) in enumerate(scored, start=1)
+        ),
+        **AT_ONCE,
+    )
+    stratum = Stratum.objects.create(
+        round=round, job=job, rank_to=len(scored), population=len(scored), sample_size=len(own), **cell
+    )
+    by_tuple = {harvested.knowledge_tuple_id: harvested for harvested in found}
+    Draw.objects.bulk_create(
+        (Draw(task=task, stratum=stratum, harvested_tuple=by_tuple[task.knowledge_tuple_id]) for task in own), **AT_ONCE
+    )
+
+
+def is_drawn(position: int, number: int, setting: int) -> bool:
+    own = number % len(SETTINGS)
+    return setting == own or (position % SHARED_EVERY == 0 and setting == (own + 1) % len(SETTINGS))
+
+
+def score_of(position: int, rng: random.Random) -> float:
+    return rng.gauss(-2 if is_true(position) else -3, 1)
 
 
 def make_task(round: Round, known: KnowledgeTuple, position: int, labels: tuple[str, ...]) -> JudgmentTask:
@@ -103,18 +147,11 @@ def make_task(round: Round, known: KnowledgeTuple, position: int, labels: tuple[
     )  # fmt: skip
 
 
-def make_draws(tasks: list[JudgmentTask], strata: list[Stratum]) -> Iterator[Draw]:
-    for number, task in enumerate(tasks):
-        setting, relation = number // N_RELATIONS % len(SETTINGS), number % N_RELATIONS
-        for shift in range(2 if number % SHARED_EVERY == 0 else 1):
-            yield Draw(task=task, stratum=strata[(setting + shift) % len(SETTINGS) * N_RELATIONS + relation])
-
-
-def say(annotator: int, is_true: bool, rng: random.Random) -> tuple[int, str]:
+def say(annotator: int, true: bool, rng: random.Random) -> tuple[int, str]:
     if rng.random() < 0.1:
         return annotator, LABELS[2]
     is_right = rng.random() < 0.65 + 0.3 * annotator / N_ANNOTATORS
-    return annotator, LABELS[0 if is_true == is_right else 1]
+    return annotator, LABELS[0 if true == is_right else 1]
 
 
 def make_judgments(tasks, said, annotators: list[Annotator], rng: random.Random) -> Iterator[Judgment]:
@@ -149,7 +186,8 @@ def report(name: str) -> None:
     converged = [model["converged"] for model in document["annotator_models"]]
     print(
         f"{document['n_judgments']:>9} judgments: {seconds:6.2f} s (CPU {cpu_seconds:.2f} s), peak {peak_gb():.2f} GB, "
-        f"{len(document['comparisons'])} comparisons, models at rest: {converged}"
+        f"{len(document['comparisons'])} comparisons, {len(document['curves'])} curves, {len(document['cuts'])} cuts, "
+        f"models at rest: {converged}"
     )
 
 
