@@ -11,7 +11,7 @@ from evaluation.services.probe_facts import PARTS, NotProbed, ProbeRelation
 from kgharvest.engine.language_models.base import Tick
 from kgharvest.engine.language_models.masked import MaskedLM
 from kgharvest.engine.probing import Fact, ProbeScores, UsableFacts, probe, usable_facts
-from kgharvest.engine.prompts.methods import BERTESE, Budget, Learned, ProbeTask, learn
+from kgharvest.engine.prompts.methods import FOR_ALL_RELATIONS, Budget, Learned, ProbeTask, learn
 from kgharvest.engine.prompts.prompt_set import PromptSet, PromptSetAnswerer
 from kgharvest.engine.prompts.template import parse_prompts
 
@@ -65,7 +65,7 @@ def reasons(facts: UsableFacts) -> str:
 def cells_of(methods: Iterable[str], tasks: Sequence[ProbeTask], controls: Sequence[bool]) -> Iterator[Cell]:
     """Yield what is to be measured, each with its control. controls: False, and True if wanted."""
     for method in methods:
-        for group in [tasks] if method == BERTESE else [[task] for task in tasks]:
+        for group in [tasks] if method in FOR_ALL_RELATIONS else [[task] for task in tasks]:
             for is_control in controls:
                 yield Cell(method, group, is_control)
 

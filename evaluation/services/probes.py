@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 METHODS = (
     *("majority", "manual", "lpaqa-top1", "lpaqa-rank", "lpaqa", "autoprompt"),
-    *("soft", "soft-manual", "soft-random", "soft-data-dependent", "soft-deep", "bertese"),
+    *("soft", "soft-manual", "soft-random", "soft-data-dependent", "soft-deep", "bertese", "bertese-continuous"),
 )
 N_NEAREST = 5  # words that are kept for each soft word
 STAGE_LENGTH = 60

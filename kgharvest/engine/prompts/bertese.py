@@ -1,7 +1,8 @@
 """BERTese: a rewriter that learns to put questions so that the LM answers right (Haviv et al. 2021).
 
 One rewriter for all relations. It reads a question, which is a filled prompt with one mask, and gives a vector for each
-of its tokens; the frozen LM reads the words nearest to them, and answers at the mask.
+of its tokens; the frozen LM reads the words nearest to them, as in the paper, or the vectors themselves, as in the code
+that was released with it, and answers at the mask.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import random
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -33,13 +34,16 @@ class AnsweredQuestion(NamedTuple):
 
 @dataclass(frozen=True)
 class BerteseParams:
-    """distance_weight, mask_weight: lambda 1 and 2 of the losses. Defaults: the paper's, the rate apart, which is for
-    small LMs; for BERT-base it is 1e-5."""
+    """in_words: whether the LM reads words, in training too, or vectors.
 
+    distance_weight, mask_weight: lambda 1 and 2 of the losses. Defaults: the paper's, the rate apart, which is for
+    small LMs; for BERT-base it is 1e-5.
+    """
+
+    in_words: bool = True
     distance_weight: float = 0.3
     mask_weight: float = 0.5
-    learning_rate: float = 1e-3
-    gate_learning_rate: float = 0.1
+    learning_rate: float = 3e-4
     batch_size: int = 64
     epochs: int = 5
     seed: int = 0
@@ -56,42 +60,44 @@ class Losses:
 
 
 class Rewrites(NamedTuple):
-    """vectors: (B, T, d). words: (B, T), the nearest ones. distances: (B, T), squared, to them. shares: (B, T), of the
-    mask, of sum 1 in each row."""
+    """read: (B, T, d), what the LM reads. words: (B, T), the nearest to the rewriter's vectors. distances: (B, T),
+    squared, to them. shares: (B, T), of the mask, of sum 1 in each row."""
 
-    vectors: torch.Tensor
+    read: torch.Tensor
     words: torch.Tensor
     distances: torch.Tensor
     shares: torch.Tensor
 
 
 class Rewriter(nn.Module):
-    """A copy of the LM's layers whose output, behind a gate, is added to the word embeddings.
+    """A copy of the LM's layers whose output, projected, is added to the word embeddings.
 
-    The gate starts at zero, so that at first every question is rewritten as itself, exactly. Special tokens at either
-    end stay as they are.
+    The projection starts at zero, so that at first every question is rewritten as itself, exactly. Special tokens at
+    either end stay as they are. in_words: whether the LM is to read words.
     """
 
     _words: torch.Tensor  # (V, d)
 
-    def __init__(self, lm: MaskedLM) -> None:
+    def __init__(self, lm: MaskedLM, in_words: bool = True) -> None:
         super().__init__()
         self._encoder = lm.trainable_encoder()
         width = lm.word_embeddings.shape[1]
-        self.gate = nn.Parameter(torch.zeros(width, device=lm.device))
+        self.projection = nn.Parameter(torch.zeros(width, width, device=lm.device))
         self.log_sharpness = nn.Parameter(torch.zeros((), device=lm.device))  # log beta
         self._n_kept = len(lm.tokens.prefix), len(lm.tokens.suffix)
         self.register_buffer("_words", lm.word_embeddings.float().detach())
-        self._mask_id = lm.mask_id
+        self._mask_id, self._in_words = lm.mask_id, in_words
 
     def forward(self, ids: torch.Tensor) -> Rewrites:
         """Rewrite `ids` (B, T), all with the special tokens of a sequence around them."""
         words = self._words[ids]
-        change = self.gate * self._encoder(inputs_embeds=words).last_hidden_state.float()
+        change = self._encoder(inputs_embeds=words).last_hidden_state.float() @ self.projection
         vectors = words + change * self._rewritable(ids)[:, None]
         distances, nearest = nearest_words(vectors, self._words)
         to_mask = (vectors - self._words[self._mask_id]).square().sum(-1)
-        return Rewrites(vectors, nearest, distances, torch.softmax(-self.log_sharpness.exp() * to_mask, dim=1))
+        shares = torch.softmax(-self.log_sharpness.exp() * to_mask, dim=1)
+        read = straight_through(vectors, self._words[nearest]) if self._in_words else vectors
+        return Rewrites(read, nearest, distances, shares)
 
     def _rewritable(self, ids: torch.Tensor) -> torch.Tensor:
         """Return (T,): 0 for the special tokens around a sequence."""
@@ -119,8 +125,7 @@ def straight_through(soft: torch.Tensor, hard: torch.Tensor) -> torch.Tensor:
 def losses(lm: MaskedLM, rewriter: Rewriter, ids: torch.Tensor, tails: torch.Tensor) -> Losses:
     """Return the losses of questions `ids` (B, T) whose answers are `tails` (B,)."""
     rewrites = rewriter(ids)
-    read = straight_through(rewrites.vectors, lm.word_embeddings[rewrites.words].float())
-    answers = cross_entropy_everywhere(lm.logits_everywhere(read), tails)  # (B, T)
+    answers = cross_entropy_everywhere(lm.logits_everywhere(rewrites.read), tails)  # (B, T)
     place = one_hot(rewrites.shares.argmax(1), ids.shape[1])
     return Losses(
         answer=(straight_through(rewrites.shares, place.float()) * answers).sum(1).mean(),
@@ -157,13 +162,9 @@ def learn_rewriter(
     """Return the rewriter that was best on dev; the one that changes nothing is a candidate. Raises EngineError."""
     if not train or not dev:
         raise EngineError("A rewriter is learned from training and dev facts; give at least one of each.")
-    rewriter = Rewriter(lm)
+    rewriter = Rewriter(lm, params.in_words)
     best, history, rng = deepcopy(rewriter), [accuracy(lm, rewriter, dev)], random.Random(params.seed)
-    groups: list[dict[str, Any]] = [
-        {"params": [rewriter.gate], "lr": params.gate_learning_rate, "weight_decay": 0.0},
-        {"params": [one for name, one in rewriter.named_parameters() if name != "gate"]},
-    ]
-    optimiser = torch.optim.AdamW(groups, lr=params.learning_rate)
+    optimiser = torch.optim.AdamW(rewriter.parameters(), lr=params.learning_rate)
     for epoch in range(params.epochs):
         on_progress(Progress("rewriter", epoch, params.epochs))
         for batch in shuffled_batches(train, params.batch_size, rng):
@@ -213,8 +214,8 @@ def accuracy(lm: MaskedLM, rewriter: Rewriter, questions: Sequence[AnsweredQuest
 
 
 def answers(lm: MaskedLM, rewrites: Rewrites) -> torch.Tensor:
-    """Return (B, V): log P(token) at the place that is most of a mask, of what is rewritten in words."""
-    logits = lm.logits_everywhere(lm.word_embeddings[rewrites.words])
+    """Return (B, V): log P(token) at the place that is most of a mask."""
+    logits = lm.logits_everywhere(rewrites.read)
     place = rewrites.shares.argmax(1)
     return torch.log_softmax(logits[torch.arange(len(logits), device=logits.device), place], dim=-1)
 
@@ -253,8 +254,3 @@ def rewritten(lm: MaskedLM, rewriter: Rewriter, queries: Sequence[Query]) -> lis
         (text(query.ids), text(rewriter(torch.tensor([query.ids], device=lm.device)).words[0].tolist()))
         for query in queries
     ]
-
-
-def n_masks(lm: MaskedLM, rewrites: Rewrites) -> torch.Tensor:
-    """Return (B,): how many masks each rewritten question has; one is right."""
-    return (rewrites.words == lm.mask_id).sum(1)

@@ -130,13 +130,13 @@ METHODS: dict[str, Method] = {
     "soft-data-dependent": partial(soft, params=SoftPromptParams(is_data_dependent=True)),
     "soft-deep": partial(soft, params=SoftPromptParams("deep")),
 }
-BERTESE = "bertese"  # learns one rewriter for all relations
+FOR_ALL_RELATIONS = {"bertese": BerteseParams(), "bertese-continuous": BerteseParams(in_words=False)}  # at once
 
 
-def learn_bertese(lm: MaskedLM, tasks: Sequence[ProbeTask], budget: Budget) -> list[Learned]:
+def learn_bertese(lm: MaskedLM, tasks: Sequence[ProbeTask], budget: Budget, params: BerteseParams) -> list[Learned]:
     """Return what the rewriter of all relations makes of each task."""
     train, dev = ([one for task in tasks for one in questions(lm, task, part)] for part in ("train", "dev"))
-    params = BerteseParams(epochs=budget.epochs, seed=budget.seed)
+    params = replace(params, epochs=budget.epochs, seed=budget.seed)
     learned = bertese.learn_rewriter(lm, train, dev, params, budget.on_progress)
     shown = [[one.query for one in questions(lm, task, "dev")[:N_SHOWN]] for task in tasks]
     rewrites = [bertese.rewritten(lm, learned.rewriter, queries) for queries in shown]
@@ -153,10 +153,10 @@ def learn_bertese(lm: MaskedLM, tasks: Sequence[ProbeTask], budget: Budget) -> l
 
 def learn(lm: MaskedLM, method: str, tasks: Sequence[ProbeTask], budget: Budget) -> list[Learned]:
     """Return what `method` makes of each task. Raises EngineError, with the relation's name in it."""
-    if method == BERTESE:
-        return learn_bertese(lm, tasks, budget)
+    if method in FOR_ALL_RELATIONS:
+        return learn_bertese(lm, tasks, budget, FOR_ALL_RELATIONS[method])
     if method not in METHODS:
-        raise EngineError(f"There is no method {method!r}; choose from {', '.join([*METHODS, BERTESE])}.")
+        raise EngineError(f"There is no method {method!r}; choose from {', '.join([*METHODS, *FOR_ALL_RELATIONS])}.")
     return [learn_one(lm, method, task, budget) for task in tasks]
 
 

@@ -16,7 +16,6 @@ from kgharvest.engine.prompts.bertese import (
     as_tensors,
     learn_rewriter,
     losses,
-    n_masks,
     nearest_words,
     rewritten,
     straight_through,
@@ -36,9 +35,9 @@ def batch(known):
     return as_tensors(known.lm, asked or questions(known, known.train)[:1])
 
 
-@pytest.fixture
-def rewriter(known):
-    return Rewriter(known.lm)
+@pytest.fixture(params=[True, False], ids=["words", "vectors"])
+def rewriter(request, known):
+    return Rewriter(known.lm, in_words=request.param)
 
 
 def test_at_the_start_every_question_is_rewritten_as_itself(known, rewriter, batch):
@@ -47,9 +46,13 @@ def test_at_the_start_every_question_is_rewritten_as_itself(known, rewriter, bat
 
     assert torch.equal(rewrites.words, ids)
     assert rewrites.distances.abs().max() == 0
-    assert (n_masks(known.lm, rewrites) == 1).all()
+    assert (n_masks(known, rewrites.words) == 1).all()
     plain = cross_entropy(known.lm.logits_at(ids, positions(known, ids)), tails)
     torch.testing.assert_close(losses(known.lm, rewriter, ids, tails).answer, plain, atol=1e-4, rtol=0)
+
+
+def n_masks(known, ids):
+    return (ids == known.lm.mask_id).sum(1)
 
 
 def positions(known, ids):
@@ -69,7 +72,7 @@ def test_gradients_reach_the_rewriter_and_not_the_lm(known, rewriter, batch):
 
     (loss.answer + loss.distance + loss.mask).backward()
 
-    assert rewriter.gate.grad.abs().max() > 0
+    assert rewriter.projection.grad.abs().max() > 0
     assert known.lm.word_embeddings.grad is None
 
 
@@ -111,28 +114,51 @@ def test_two_masks_share_equally(known, rewriter):
     shares = rewriter(ids).shares[0].tolist()
 
     assert shares[1] == pytest.approx(shares[2])
-    assert n_masks(known.lm, rewriter(ids)).item() == 2
+    assert n_masks(known, rewriter(ids).words).item() == 2
 
 
 def test_special_tokens_around_a_question_are_never_rewritten(known, rewriter, batch):
     ids, _ = batch
-    rewriter.gate.data.fill_(5.0)
+    rewriter.projection.data.copy_(5 * torch.eye(len(rewriter.projection)))
 
     rewrites = rewriter(ids)
 
     assert torch.equal(rewrites.words[:, [0, -1]], ids[:, [0, -1]])
     assert not torch.equal(rewrites.words, ids)
-    assert answers(known.lm, rewrites).exp().sum(1) == pytest.approx(1, abs=1e-4)
+    torch.testing.assert_close(answers(known.lm, rewrites).exp().sum(1), torch.ones(len(ids)))
 
 
 def test_learning_never_ends_below_its_start_on_dev(known):
     train, dev = questions(known, known.train), questions(known, known.dev)
 
-    learned = learn_rewriter(known.lm, train, dev, BerteseParams(epochs=2, gate_learning_rate=0.05))
+    learned = learn_rewriter(known.lm, train, dev, BerteseParams(epochs=2))
 
     assert len(learned.history) == 3
     answerer = BerteseAnswerer(known.lm, learned.rewriter, known.prompts[0])
     assert probe(answerer, known.dev).precision_at(1) == pytest.approx(max(learned.history))
+
+
+def test_what_the_lm_reads_is_words_or_else_the_vectors(known, batch):
+    ids, _ = batch
+    in_words, in_vectors = Rewriter(known.lm), Rewriter(known.lm, in_words=False)
+    for one in (in_words, in_vectors):
+        one.projection.data.copy_(0.1 * torch.eye(len(one.projection)))
+
+    words = known.lm.word_embeddings[in_words(ids).words]
+    torch.testing.assert_close(in_words(ids).read, words)
+    distances = (in_vectors(ids).read - words).square().sum(-1)
+    torch.testing.assert_close(distances, in_vectors(ids).distances)
+    assert distances.max() > 0.1
+
+
+def test_vectors_learn_to_ask_better(known):
+    train, dev = questions(known, known.train), questions(known, known.dev)
+
+    learned = learn_rewriter(known.lm, train, dev, BerteseParams(in_words=False, epochs=6))
+
+    answerer = BerteseAnswerer(known.lm, learned.rewriter, known.prompts[0])
+    without = PromptSetAnswerer(known.lm, uniform(known.prompts[:1]))
+    assert probe(answerer, known.train).nll < 0.7 * probe(without, known.train).nll
 
 
 def test_a_heavier_price_of_distance_keeps_rewrites_nearer_to_words(known):
