@@ -2,7 +2,9 @@
 
 from django.urls import path
 
-from evaluation.views import compare, figures, harvests, reports, scores, tuples
+from evaluation.api import ProbeDetail
+from evaluation.views import compare, figures, harvests, probes, reports, scores, tuples
+from kgharvest.services import jobs
 
 app_name = "evaluation"
 
@@ -18,6 +20,18 @@ urlpatterns = [
     path("reports/scores/<int:pk>/", scores.scores, name="scores"),
     path("reports/scores/<int:pk>/cancel/", scores.score_cancel, name="score_cancel"),
     path("reports/scores/<int:pk>/scores.<slug:file_format>", scores.score_file, name="score_file"),
+    path("reports/probes/", probes.probe_list, name="probe_list"),
+    path("reports/probes/new/", probes.probe_new, name="probe_new"),
+    path("reports/probes/<int:pk>/", probes.probe_detail, name="probe"),
+    path("reports/probes/<int:pk>/cancel/", probes.probe_change, {"change": jobs.cancel}, name="probe_cancel"),
+    path("reports/probes/<int:pk>/retry/", probes.probe_change, {"change": jobs.retry}, name="probe_retry"),
+    path("reports/probes/<int:pk>/prompts/<int:relation_pk>/", probes.probed_relation, name="probed_relation"),
+    path("reports/probes/<int:pk>/records.jsonl", probes.probe_lines, {"kind": "records"}, name="probe_records"),
+    path("reports/probes/<int:pk>/prompts.jsonl", probes.probe_lines, {"kind": "prompts"}, name="probe_prompts"),
+    path("reports/probes/<int:pk>/tables.tex", probes.probe_latex, name="probe_latex"),
+    path("reports/probes/<int:pk>/tables/<slug:name>.csv", probes.probe_table, name="probe_table"),
+    path("reports/probes/<int:pk>/figures/<slug:name>.<slug:file_format>", probes.probe_figure, name="probe_figure"),
+    path("api/probes/<int:pk>/", ProbeDetail.as_view(), name="probe_api"),
     path("reports/<int:pk>/", reports.report_detail, name="report"),
     path("reports/<int:pk>/report.<slug:file_format>", reports.report_file, name="report_file"),
     path("reports/<int:pk>/tables/<slug:name>.csv", reports.table_file, name="table_file"),

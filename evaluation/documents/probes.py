@@ -18,6 +18,7 @@ Record = Mapping[str, Any]  # the columns of a ProbeRecord, `relation` being its
 ByRelation = dict[str, Record]
 
 BASELINE = "manual"
+SHARED = ("bertese",)  # methods that learn one thing for all relations
 MEASURES = ("p1", "p10", "mrr", "nll", "dev_nll")
 LEAST_FOR_AN_INTERVAL = 3  # relations
 ALL_TIE = "Every relation ties."
@@ -76,11 +77,16 @@ def method_row(method: str, records: Sequence[Record]) -> dict[str, Any]:
         "p1_low": low,
         "p1_high": high,
         "p1_micro": sum(one["p1"] * one["n_test"] for one in records) / n_facts,
-        "n_parameters": sum(one["n_parameters"] for one in records),
+        "n_parameters": n_parameters(method, records),
         "forwards": forwards,
         "seconds": round(seconds, 3),
         "forwards_per_second": forwards / seconds if forwards and seconds else None,
     }
+
+
+def n_parameters(method: str, records: Iterable[Record]) -> int:
+    counts = [one["n_parameters"] for one in records]
+    return max(counts) if method in SHARED else sum(counts)
 
 
 def bootstrap_of_mean(values: Sequence[float]) -> tuple[float | None, float | None]:

@@ -42,34 +42,42 @@ def differences(document: Document) -> list[Estimate]:
             comparison["difference"],
             comparison["low"],
             comparison["high"],
-            _points(comparison["difference"], comparison["low"], comparison["high"]),
+            points_with_interval(comparison["difference"], comparison["low"], comparison["high"]),
             comparison["p_holm"] < 0.05,
         )
         for comparison in document["comparisons"]
     ]
 
 
-def _points(value: float, low: float | None, high: float | None) -> str:
+def points_with_interval(value: float, low: float | None, high: float | None) -> str:
     ends = "" if low is None else f" ({100 * low:.0f} to {100 * high:.0f})".replace("-", "−")
     return f"{points(value)}{ends}"
 
 
 def averages_size(document: Document) -> tuple[float, float]:
-    return 7.2, 0.9 + 0.3 * len(averages(document))
+    return size_of(averages(document))
 
 
 def differences_size(document: Document) -> tuple[float, float]:
-    return 7.2, 0.9 + 0.3 * len(differences(document))
+    return size_of(differences(document))
+
+
+def size_of(estimates: Sequence[Estimate]) -> tuple[float, float]:
+    return 7.2, 0.9 + 0.3 * len(estimates)
 
 
 def draw_averages(figure, document: Document, theme: Theme) -> None:
-    axes = _draw(figure, averages(document), theme)
+    axes = draw_estimates(figure, averages(document), theme)
     axes.set_xlim(0, 1)
     axes.set_xlabel("accuracy, mean over relations, 95 % interval")
 
 
 def draw_differences(figure, document: Document, theme: Theme) -> None:
-    axes = _draw(figure, differences(document), theme)
+    draw_paired(figure, differences(document), theme)
+
+
+def draw_paired(figure, estimates: Sequence[Estimate], theme: Theme) -> None:
+    axes = draw_estimates(figure, estimates, theme)
     axes.axvline(0, color=theme.ink, linewidth=0.9)
     axes.xaxis.set_major_formatter(lambda difference, _: _tick(difference))
     axes.set_xlabel("difference in percentage points, 95 % interval; filled: p after Holm below .05")
@@ -80,7 +88,8 @@ def _tick(difference: float) -> str:
     return f"{round(100 * difference, 2) + 0:g}".replace("-", "−")
 
 
-def _draw(figure, estimates: Sequence[Estimate], theme: Theme):
+def draw_estimates(figure, estimates: Sequence[Estimate], theme: Theme):
+    """Return the axes, one row per estimate, the first one on top, with its text beside it."""
     axes, hue = figure.add_subplot(), theme.hues[0]
     for row, estimate in enumerate(estimates):
         if estimate.low is not None:

@@ -219,19 +219,18 @@ def read_prompts(documents: Sequence[Document], relations: Collection[str]) -> P
 
 
 def probe_relations(
-    relations: Sequence[Relation], facts: Sequence[Document] | None = None, prompts: Sequence[Document] = ()
+    relations: Sequence[Relation], facts: Mapping[str, FactsByPart] | None = None, more: Prompts | None = None
 ) -> list[ProbeRelation]:
-    """Return the binary ones of `relations` for which there are `facts`, or facts in the embedded LMs' world.
+    """Return the binary ones of `relations` of which there are `facts`, by name, or facts in the embedded LMs' world.
 
-    prompts: more of them, besides the relations' own. Raises NotProbed or ImportRefused.
+    more: prompts besides the relations' own. Raises NotProbed.
     """
     names = [relation.name for relation in relations]
     if repeated := {name for name in names if names.count(name) > 1}:
         raise NotProbed(f"Two of these relations are called {min(repeated)}; probe them apart.")
-    known = split_world() if facts is None else read_facts(facts, names)
-    more = read_prompts(prompts, names) if prompts else Prompts()
+    known = split_world() if facts is None else facts
     found = [
-        _probe_relation(relation, known[relation.name], more)
+        _probe_relation(relation, known[relation.name], more or Prompts())
         for relation in relations
         if relation.arity == 2 and relation.name in known
     ]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 from django import forms
-from django.db.models import Q
 
 from kgharvest.embedded_lm import MODELS
 from kgharvest.engine.types import SETTINGS, HarvestParams
-from kgharvest.models import LanguageModel, Relation, RelationSet
+from kgharvest.forms.choosing import RelationChooserForm
+from kgharvest.models import LanguageModel, Relation
 from kgharvest.services.harvests import MIN_SEED_TUPLES, HarvestRequest
 from kgharvest.services.language_models import get_language_model
 
@@ -27,33 +27,12 @@ SETTING_NAMES = {
 PARAMS = ("max_tuples", "candidates", "max_entity_tokens")
 
 
-class RelationChoice(NamedTuple):
-    relation: Relation
-    is_ready: bool
-    is_chosen: bool
-
-
-class SetChoice(NamedTuple):
-    """A set with its relations; `is_chosen` if it is wanted as a whole."""
-
-    relation_set: RelationSet
-    relations: list[RelationChoice]
-    is_chosen: bool
-
-    @property
-    def n_ready(self) -> int:
-        return sum(choice.is_ready for choice in self.relations)
-
-    @property
-    def is_open(self) -> bool:
-        return not self.is_chosen and any(choice.is_chosen for choice in self.relations)
-
-
-class LaunchForm(forms.Form):
+class LaunchForm(RelationChooserForm):
     """Relations x LMs x settings, and the parameters that all of the harvests share."""
 
-    relations = forms.ModelMultipleChoiceField(Relation.objects, required=False)
-    sets = forms.ModelMultipleChoiceField(RelationSet.objects, required=False)
+    ready = "can be harvested"
+    not_ready = "fewer than two seed tuples"
+
     models = forms.MultipleChoiceField(
         label="LMs",
         initial=[next(iter(MODELS))],
@@ -99,27 +78,6 @@ class LaunchForm(forms.Form):
         self.fields["models"].choices = [(name, name) for name in dict.fromkeys([*MODELS, *used.distinct()])]
         self.fields["models"].required = not self.data.get("other_models", "").strip()
 
-    def rest(self) -> list[forms.BoundField]:
-        """Return the fields that need no template of their own."""
-        return [self[name] for name in self.fields if name not in ("relations", "sets")]
-
-    def clean(self) -> dict[str, Any]:
-        asked = super().clean()
-        if not asked.get("relations") and not asked.get("sets") and not {"relations", "sets"} & set(self.errors):
-            self.add_error("relations", "Choose at least one relation, or a whole set.")
-        return asked
-
-    def choices_by_set(self) -> list[SetChoice]:
-        """Return every relation that can be chosen, in the sets, with what was chosen before."""
-        chosen_sets = {str(value) for value in self["sets"].value() or ()}
-        chosen = {str(value) for value in self["relations"].value() or ()}
-        choices: dict[RelationSet, list[RelationChoice]] = {}
-        columns = ("name", "statement", "seed_tuples", "relation_set")
-        for relation in Relation.objects.select_related("relation_set").only(*columns, "relation_set__name"):
-            choice = RelationChoice(relation, is_ready(relation), str(relation.pk) in chosen)
-            choices.setdefault(relation.relation_set, []).append(choice)
-        return [SetChoice(its_set, relations, str(its_set.pk) in chosen_sets) for its_set, relations in choices.items()]
-
     def requests(self) -> Iterator[HarvestRequest]:
         """Yield what was asked for, once the form is valid; of whole sets, the relations that can be harvested.
 
@@ -129,15 +87,8 @@ class LaunchForm(forms.Form):
         params = HarvestParams(**{name: asked[name] for name in PARAMS})
         names = dict.fromkeys([*asked["models"], *asked["other_models"].split("\n")])
         language_models = [get_language_model(name.strip()) for name in names if name.strip()]
-        for relation, language_model, setting in product(self._relations(), language_models, asked["settings"]):
+        for relation, language_model, setting in product(self.chosen_relations(), language_models, asked["settings"]):
             yield HarvestRequest(relation, language_model, setting, params)
 
-    def _relations(self) -> list[Relation]:
-        named, sets = self.cleaned_data["relations"], self.cleaned_data["sets"]
-        wanted = Relation.objects.filter(Q(pk__in=named) | Q(relation_set__in=sets)).select_related("relation_set")
-        return [relation for relation in wanted if relation.relation_set not in sets or is_ready(relation)]
-
-
-def is_ready(relation: Relation) -> bool:
-    """Return whether the relation has the seed tuples that a harvest needs."""
-    return len(relation.seed_tuples) >= MIN_SEED_TUPLES
+    def is_ready(self, relation: Relation) -> bool:
+        return len(relation.seed_tuples) >= MIN_SEED_TUPLES

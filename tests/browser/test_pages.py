@@ -11,6 +11,7 @@ from evaluation.services.reports import create_report
 from evaluation.services.score_evaluation import evaluate_scores
 from kgharvest.models import Launch
 from tests import factories
+from tests.evaluation.probes import make_probe
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -45,6 +46,7 @@ def fill(person) -> None:
         language_model=factories.make_language_model(),
         document={"facts": "three", "model": "lm", **small_evaluation()},
     )
+    make_probe()
     for name in ("open", "half-judged"):
         round = factories.make_round(12, name=name, by=owner)
         if role == "annotator":

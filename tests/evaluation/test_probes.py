@@ -45,7 +45,7 @@ def test_every_method_writes_a_record_of_what_it_learned(capitals, tmp_path):
     assert [records[one]["n_prompts"] for one in ("soft", "soft-random", "soft-manual")] == [2, 2, 1]
     assert records["soft-data-dependent"]["n_parameters"] == records["soft"]["n_parameters"] + 1  # the temperature
     assert "[MASK]" in records["bertese"]["prompts"][0]["before"]
-    assert records["autoprompt"]["forwards"] > records["manual"]["forwards"]
+    assert all(records[method]["forwards"] > records["manual"]["forwards"] for method in ("autoprompt", "bertese"))
 
 
 def test_what_the_lm_knows_is_far_from_what_a_random_one_and_the_majority_say(capitals, tmp_path):
@@ -128,3 +128,18 @@ def test_methods_are_compared_with_the_manual_prompts_by_relation():
     assert row["p"] == pytest.approx(2 / 32)
     assert row["p1_low"] < row["p1"] < row["p1_high"]
     assert np.isfinite([row["difference_low"], row["difference_high"]]).all()
+
+
+def test_methods_that_tie_everywhere_differ_by_nothing_and_say_so():
+    same = [record(method, name, 0.5) for method in ("manual", "lpaqa") for name in "abc"]
+
+    row = summary(same)[1]
+
+    assert (row["difference"], row["difference_low"], row["p_holm"]) == (0, None, 1)
+    assert row["reason"] == "Every relation ties."
+
+
+def test_one_rewriter_of_all_relations_counts_once():
+    rows = summary([record(method, name, 0.5) for method in ("lpaqa", "bertese") for name in "abc"])
+
+    assert [row["n_parameters"] for row in rows] == [6, 2]

@@ -8,7 +8,14 @@ from typing import Any
 from evaluation.models import Probe
 from evaluation.reports.contents.probes import difference_table, summary_table
 from evaluation.reports.writers.plain import terminal_text
-from evaluation.services.probe_facts import WORLD, NotProbed, documents_in, probe_relations
+from evaluation.services.probe_facts import (
+    WORLD,
+    NotProbed,
+    documents_in,
+    probe_relations,
+    read_facts,
+    read_prompts,
+)
 from evaluation.services.probe_files import record_lines
 from evaluation.services.probes import METHODS, ProbeParams, ProbeRequest, create_probe
 from kgharvest.management.command import DomainCommand, positive
@@ -73,10 +80,13 @@ def request_of(options: dict[str, Any]) -> ProbeRequest:
         relations = [resolve_relation(name, set_name) for name in options["relation"]]
     else:
         relations = relations_of_set(set_name)
+    names = [relation.name for relation in relations]
     return ProbeRequest(
         language_model=get_language_model(options["model"]),
         relations=probe_relations(
-            relations, documents_in(facts) if facts else None, documents_in(prompts) if prompts else ()
+            relations,
+            read_facts(documents_in(facts), names) if facts else None,
+            read_prompts(documents_in(prompts), names) if prompts else None,
         ),
         methods=options["method"],
         name=set_name,

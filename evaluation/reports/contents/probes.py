@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from evaluation.reports.tables import Column, Document, Kind, Row, Table
 
-CONTROL = "random weights"  # what the control is called, in one word more than there is room for
+CONTROL = "random weights"
 
 SUMMARY = {
     "p1": Column("P@1", Kind.SHARE),
@@ -38,22 +39,38 @@ def probe_tables(document: Document) -> list[Table]:
 
 def summary_table(document: Document) -> Table:
     """Rows are the methods, then the same methods on the control."""
-    rows = [_summary_row(row["method"], row) for row in document["summary"]]
-    rows += [_summary_row(f"{row['method']}, {CONTROL}", row, True) for row in document["control"]]
+    methods, control = method_table(document), control_table(document)
+    rows = [
+        row._replace(values=(f"{row.values[0]}, {CONTROL}", *row.values[1:]), is_summary=True) for row in control.rows
+    ]
+    return replace(methods, name="summary", rows=(*methods.rows, *rows), notes=methods.notes + control.notes)
+
+
+def method_table(document: Document) -> Table:
     counts = document["summary"][0] if document["summary"] else {"n_relations": 0, "n_facts": 0}
     notes = (
         f"P@1, P@10 and MRR are means over {counts['n_relations']:,} relations, each with the same weight, with a "
         f"95 % bootstrap interval over relations; micro: of all {counts['n_facts']:,} facts alike. NLL in nats. "
         "Forwards: sequences that the LM read while learning.",
-        *([f"Rows below the line: the same LM with {CONTROL}, which knows nothing."] if document["control"] else []),
     )
-    return Table("summary", "Methods", (Column("method"), *SUMMARY.values()), tuple(rows), notes)
+    return _side_by_side("methods", "Methods", document["summary"], notes)
 
 
-def _summary_row(name: str, row: Mapping[str, Any], is_summary: bool = False) -> Row:
+def control_table(document: Document) -> Table:
+    notes = (f"With {CONTROL} the LM knows nothing: what is right there was learned from the training facts.",)
+    title = f"Control: the same LM with {CONTROL}"
+    return _side_by_side("control", title, document["control"], notes if document["control"] else ())
+
+
+def _side_by_side(name: str, title: str, rows: Sequence[Mapping[str, Any]], notes: tuple[str, ...]) -> Table:
+    columns = (Column("method"), *SUMMARY.values())
+    return Table(name, title, columns, tuple(map(_summary_row, rows)), notes)
+
+
+def _summary_row(row: Mapping[str, Any]) -> Row:
     speed = row["forwards_per_second"]
     shown = row | {"forwards_per_second": speed and round(speed)}
-    return Row((name, *(shown[key] for key in SUMMARY)), is_summary)
+    return Row((row["method"], *(shown[key] for key in SUMMARY)))
 
 
 def difference_table(document: Document) -> Table:

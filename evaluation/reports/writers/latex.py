@@ -40,14 +40,18 @@ TEX_SPECIAL = {
 
 
 def write_latex(document: Document) -> str:
-    """Return the tables for booktabs and longtable, which the preamble must load."""
+    return latex_of(document["round"], tables_to_read(document))
+
+
+def latex_of(name: str, tables: Iterable[Table]) -> str:
+    """Return the tables for booktabs and longtable, which the preamble must load; `name` begins their labels."""
     head = [
         r"% \usepackage{booktabs,longtable}",
         r"% \usepackage[utf8]{inputenc} \usepackage[T1]{fontenc} with pdfLaTeX;",
         "% names outside the Latin script need XeLaTeX or LuaLaTeX.",
     ]
-    prefix = re.sub("[^a-zA-Z0-9]+", "-", document["round"])
-    parts = [part for table in tables_to_read(document) for part in parts_of(table)]
+    prefix = re.sub("[^a-zA-Z0-9]+", "-", name)
+    parts = [part for table in tables for part in parts_of(table)]
     return "\n".join([*head, *("\n" + _table(part, f"tab:{prefix}-{part.name}") for part in parts)]) + "\n"
 
 

@@ -93,6 +93,7 @@ class MaskedLM(PretrainedLM):
 
     def logits_everywhere(self, words: torch.Tensor) -> torch.Tensor:
         """Return (B, T, V) for vectors (B, T, d) read in place of word embeddings, with gradients for them."""
+        self.n_read["sequences"] += len(words)
         hidden = self._network(inputs_embeds=words.to(self.dtype)).last_hidden_state
         if self._last_layer is not None:
             hidden = self._last_layer(hidden, hidden)

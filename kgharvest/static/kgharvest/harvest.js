@@ -1,11 +1,11 @@
-// Shows how far a harvest is, once a second, until it is over; then the page is loaded anew with its tuples.
+// Shows how far a harvest or a probe is, once a second, until it is over; then the page is loaded anew.
 (() => {
   const section = document.querySelector("[data-job]");
   if (!section) return;
   const text = section.querySelector(".progress > p");
   const bar = section.querySelector("progress");
-  let stage = "";
-  let since = 0; // when the stage was first seen, in ms
+  let counted = { total: null, done: 0 }; // as seen last
+  let since = 0; // when this count was first seen, in ms
   let doneThen = 0;
 
   const part = (words, className = "") => {
@@ -25,7 +25,8 @@
   };
 
   const show = (job) => {
-    if (job.stage !== stage) [stage, since, doneThen] = [job.stage, Date.now(), job.done];
+    if (job.total !== counted.total || job.done < counted.done) [since, doneThen] = [Date.now(), job.done];
+    counted = job;
     const parts = [part(job.stage || "waiting for a worker", "stage")];
     if (job.total) parts.push(part(`${job.done.toLocaleString("en")} of ${job.total.toLocaleString("en")}`), ...pace(job));
     text.replaceChildren(...parts.flatMap((span) => [span, " "]));

@@ -1,0 +1,153 @@
+"""What researchers fill in to probe an LM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django import forms
+
+from evaluation.services.probe_facts import (
+    WORLD,
+    NotProbed,
+    documents_of,
+    probe_relations,
+    read_facts,
+    read_prompts,
+)
+from evaluation.services.probes import ProbeParams, ProbeRequest
+from kgharvest.embedded_lm import MODELS
+from kgharvest.errors import ImportRefused
+from kgharvest.forms.choosing import RelationChooserForm
+from kgharvest.models import LanguageModel, Relation
+from kgharvest.services.language_models import get_language_model
+
+DEFAULTS = ProbeParams()
+ABOUT_METHODS = {
+    "majority": "the objects that occur most, whatever the subject",
+    "manual": "the relation's first prompt, as people wrote it",
+    "lpaqa-top1": "the best of the given prompts",
+    "lpaqa-rank": "the average of the best given prompts",
+    "lpaqa": "the given prompts, with learned weights",
+    "autoprompt": "trigger tokens, found by gradients",
+    "soft": "the given prompts, their words learned as vectors",
+    "soft-deep": "as soft, and a change in every layer",
+    "bertese": "one rewriter of all questions",
+}
+LARGEST_FILE = 50 << 20  # bytes
+
+
+class ProbeForm(RelationChooserForm):
+    """Relations, an LM and methods; facts of the embedded LMs' world or of a file."""
+
+    ready = "have a subject and an object"
+    not_ready = "not binary"
+
+    model = forms.ChoiceField(
+        label="LM",
+        initial=next(iter(MODELS)),
+        widget=forms.RadioSelect,
+        error_messages={"required": "Choose an LM, or name another one."},
+    )
+    other_model = forms.CharField(
+        label="Another LM",
+        required=False,
+        max_length=500,
+        help_text="Instead: a folder on the server with a masked LM, or a hub id.",
+    )
+    methods = forms.MultipleChoiceField(
+        choices=[(method, f"{method}: {about}") for method, about in ABOUT_METHODS.items()],
+        initial=["majority", "manual", "lpaqa"],
+        widget=forms.CheckboxSelectMultiple,
+        error_messages={"required": "Choose at least one method."},
+    )
+    facts = forms.FileField(
+        required=False,
+        help_text="Without a file, those of the embedded LMs’ world, which they were trained on. A ZIP file of "
+        'RELATION/{train,dev,test}.jsonl with lines {"sub", "obj"} as in LAMA; or one file of such lines, each with '
+        '"part" and, if there are several, "relation".',
+    )
+    prompts = forms.FileField(
+        label="More prompts",
+        required=False,
+        help_text='Besides the relations’ own: lines {"relation", "template": "[X] ... [Y]"}, such as LAMA’s file of '
+        'relations, whose "type" is taken over; or a ZIP file of RELATION.jsonl.',
+    )
+    with_control = forms.BooleanField(
+        label="Control",
+        required=False,
+        initial=DEFAULTS.with_control,
+        help_text="Run every method on the same LM with random weights, too; it takes about as long again.",
+    )
+    iterations = forms.IntegerField(
+        label="Iterations", min_value=1, max_value=10_000, initial=DEFAULTS.iterations, help_text="Of AutoPrompt."
+    )
+    epochs = forms.IntegerField(
+        min_value=1, max_value=1000, initial=DEFAULTS.epochs, help_text="Of soft prompts and BERTese."
+    )
+    seed = forms.IntegerField(min_value=0, max_value=2**31 - 1, initial=DEFAULTS.seed)
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        used = LanguageModel.objects.filter(probes__isnull=False, revision="").values_list("name", flat=True)
+        self.fields["model"].choices = [(name, name) for name in dict.fromkeys([*MODELS, *used.distinct()])]
+        self.fields["model"].required = not self.data.get("other_model", "").strip()
+
+    def is_ready(self, relation: Relation) -> bool:
+        return relation.arity == 2
+
+    def clean(self) -> dict[str, Any]:
+        """Read the files, and say beside them what is wrong with them."""
+        asked = super().clean()
+        if not self.errors:
+            self._find_what_to_ask()
+        return asked
+
+    def _find_what_to_ask(self) -> None:
+        relations = self.chosen_relations()
+        names = [relation.name for relation in relations]
+        facts, prompts = self._read("facts", read_facts, names), self._read("prompts", read_prompts, names)
+        if self.errors:
+            return
+        try:
+            self.probe_relations = probe_relations(relations, facts, prompts)
+        except NotProbed as refusal:
+            self.add_error("relations" if facts is None else "facts", str(refusal))
+
+    def _read(self, name: str, read: Callable[..., Any], names: list[str]) -> Any:
+        """Return what `read` makes of an uploaded file, None without one; list its bad lines beside the field."""
+        upload = self.cleaned_data[name]
+        if not upload:
+            return None
+        if upload.size > LARGEST_FILE:
+            self.add_error(name, f"{upload.name} has more than {LARGEST_FILE >> 20} MB; use the command for it.")
+            return None
+        try:
+            return read(documents_of(upload.name, upload.read()), names)
+        except ImportRefused as refusal:
+            self.add_error(name, [f"{entry.where}: {entry.reason}." for entry in refusal.shown])
+            if refusal.n_entries > len(refusal.shown):
+                self.add_error(name, f"{refusal.n_entries:,} lines in all are not as they should be.")
+        except NotProbed as refusal:
+            self.add_error(name, str(refusal))
+        return None
+
+    def request(self) -> ProbeRequest:
+        """Return what was asked for, once the form is valid. Raises NotFound if there is no such LM."""
+        asked = self.cleaned_data
+        return ProbeRequest(
+            language_model=get_language_model(asked["other_model"].strip() or asked["model"]),
+            relations=self.probe_relations,
+            methods=asked["methods"],
+            name=self._name(),
+            facts=asked["facts"].name if asked["facts"] else WORLD,
+            params=ProbeParams(asked["iterations"], asked["epochs"], asked["seed"], asked["with_control"]),
+        )
+
+    def _name(self) -> str:
+        """Say in few words what is probed: whole sets, one relation, or how many."""
+        named, sets = self.cleaned_data["relations"], self.cleaned_data["sets"]
+        if not named:
+            return ", ".join(one.name for one in sets)
+        found = self.probe_relations
+        return found[0].name if len(found) == 1 else f"{len(found)} relations"
