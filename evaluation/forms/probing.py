@@ -7,15 +7,15 @@ from typing import Any
 
 from django import forms
 
+from evaluation.services.facts import BUILT_IN
 from evaluation.services.probe_facts import (
-    WORLD,
     NotProbed,
     documents_of,
     probe_relations,
     read_facts,
     read_prompts,
 )
-from evaluation.services.probes import ProbeParams, ProbeRequest
+from evaluation.services.probes import METHODS, ProbeParams, ProbeRequest
 from kgharvest.embedded_lm import MODELS
 from kgharvest.errors import ImportRefused
 from kgharvest.forms.choosing import RelationChooserForm
@@ -31,6 +31,9 @@ ABOUT_METHODS = {
     "lpaqa": "the given prompts, with learned weights",
     "autoprompt": "trigger tokens, found by gradients",
     "soft": "the given prompts, their words learned as vectors",
+    "soft-manual": "as soft, from the manual prompt alone",
+    "soft-random": "as soft, from random vectors",
+    "soft-data-dependent": "as soft, a prompt counting more where it expects the subject",
     "soft-deep": "as soft, and a change in every layer",
     "bertese": "one rewriter of all questions",
 }
@@ -56,7 +59,7 @@ class ProbeForm(RelationChooserForm):
         help_text="Instead: a folder on the server with a masked LM, or a hub id.",
     )
     methods = forms.MultipleChoiceField(
-        choices=[(method, f"{method}: {about}") for method, about in ABOUT_METHODS.items()],
+        choices=[(method, f"{method}: {ABOUT_METHODS[method]}") for method in METHODS],
         initial=["majority", "manual", "lpaqa"],
         widget=forms.CheckboxSelectMultiple,
         error_messages={"required": "Choose at least one method."},
@@ -140,7 +143,7 @@ class ProbeForm(RelationChooserForm):
             relations=self.probe_relations,
             methods=asked["methods"],
             name=self._name(),
-            facts=asked["facts"].name if asked["facts"] else WORLD,
+            facts=asked["facts"].name if asked["facts"] else BUILT_IN,
             params=ProbeParams(asked["iterations"], asked["epochs"], asked["seed"], asked["with_control"]),
         )
 

@@ -17,7 +17,6 @@ from kgharvest.models import Relation
 from kgharvest.services.reading import decoded, fault_of_entities, read_bytes, read_json_lines
 
 PARTS = ("train", "dev", "test")
-WORLD = "embedded LM's world"
 LARGEST_ARCHIVE = 200 << 20  # bytes, unpacked
 FACT_KEYS = {"sub": ("sub", "sub_label"), "obj": ("obj", "obj_label")}  # this project's, LAMA's
 RELATION_KEYS = ("relation", "predicate_id")

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_GET, require_POST
 from evaluation.figures import precision_recall
 from evaluation.figures.canvas import LIGHT, THEMES
 from evaluation.figures.canvas import render as draw
-from evaluation.forms import ScoreForm
+from evaluation.forms.scores import ScoreForm
 from evaluation.models import ScoreEvaluation
 from evaluation.reports.contents.scores import corruption_table, relation_scores_table, scorer_table
 from evaluation.reports.tables import short

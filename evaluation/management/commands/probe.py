@@ -8,8 +8,8 @@ from typing import Any
 from evaluation.models import Probe
 from evaluation.reports.contents.probes import difference_table, summary_table
 from evaluation.reports.writers.plain import terminal_text
+from evaluation.services.facts import BUILT_IN
 from evaluation.services.probe_facts import (
-    WORLD,
     NotProbed,
     documents_in,
     probe_relations,
@@ -90,7 +90,7 @@ def request_of(options: dict[str, Any]) -> ProbeRequest:
         ),
         methods=options["method"],
         name=set_name,
-        facts=facts.name if facts else WORLD,
+        facts=facts.name if facts else BUILT_IN,
         params=ProbeParams(
             iterations=options["iterations"],
             epochs=options["epochs"],

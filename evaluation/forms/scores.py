@@ -1,4 +1,4 @@
-"""Forms of evaluations."""
+"""What researchers fill in to evaluate scores."""
 
 from __future__ import annotations
 
