@@ -18,7 +18,7 @@ Record = Mapping[str, Any]  # the columns of a ProbeRecord, `relation` being its
 ByRelation = dict[str, Record]
 
 BASELINE = "manual"
-SHARED = ("bertese",)  # methods that learn one thing for all relations
+SHARED = ("bertese", "bertese-continuous")  # methods that learn one thing for all relations
 MEASURES = ("p1", "p10", "mrr", "nll", "dev_nll")
 LEAST_FOR_AN_INTERVAL = 3  # relations
 ALL_TIE = "Every relation ties."

@@ -23,20 +23,6 @@ from kgharvest.models import LanguageModel, Relation
 from kgharvest.services.language_models import get_language_model
 
 DEFAULTS = ProbeParams()
-ABOUT_METHODS = {
-    "majority": "the objects that occur most, whatever the subject",
-    "manual": "the relation's first prompt, as people wrote it",
-    "lpaqa-top1": "the best of the given prompts",
-    "lpaqa-rank": "the average of the best given prompts",
-    "lpaqa": "the given prompts, with learned weights",
-    "autoprompt": "trigger tokens, found by gradients",
-    "soft": "the given prompts, their words learned as vectors",
-    "soft-manual": "as soft, from the manual prompt alone",
-    "soft-random": "as soft, from random vectors",
-    "soft-data-dependent": "as soft, a prompt counting more where it expects the subject",
-    "soft-deep": "as soft, and a change in every layer",
-    "bertese": "one rewriter of all questions",
-}
 LARGEST_FILE = 50 << 20  # bytes
 
 
@@ -59,7 +45,7 @@ class ProbeForm(RelationChooserForm):
         help_text="Instead: a folder on the server with a masked LM, or a hub id.",
     )
     methods = forms.MultipleChoiceField(
-        choices=[(method, f"{method}: {ABOUT_METHODS[method]}") for method in METHODS],
+        choices=[(method, f"{method}: {about}") for method, about in METHODS.items()],
         initial=["majority", "manual", "lpaqa"],
         widget=forms.CheckboxSelectMultiple,
         error_messages={"required": "Choose at least one method."},

@@ -23,10 +23,21 @@ if TYPE_CHECKING:
     from kgharvest.engine.language_models.masked import MaskedLM
     from kgharvest.engine.prompts.methods import ProbeTask
 
-METHODS = (
-    *("majority", "manual", "lpaqa-top1", "lpaqa-rank", "lpaqa", "autoprompt"),
-    *("soft", "soft-manual", "soft-random", "soft-data-dependent", "soft-deep", "bertese", "bertese-continuous"),
-)
+METHODS = {
+    "majority": "the objects that occur most, whatever the subject",
+    "manual": "the relation's first prompt, as people wrote it",
+    "lpaqa-top1": "the best of the given prompts",
+    "lpaqa-rank": "the average of the best given prompts",
+    "lpaqa": "the given prompts, with learned weights",
+    "autoprompt": "trigger tokens, found by gradients",
+    "soft": "the given prompts, their words learned as vectors",
+    "soft-manual": "as soft, from the manual prompt alone",
+    "soft-random": "as soft, from random vectors",
+    "soft-data-dependent": "as soft, a prompt counting more where it expects the subject",
+    "soft-deep": "as soft, and a change in every layer",
+    "bertese": "one rewriter of all questions, into words",
+    "bertese-continuous": "one rewriter of all questions, into vectors",
+}
 N_NEAREST = 5  # words that are kept for each soft word
 STAGE_LENGTH = 60
 
