@@ -90,9 +90,9 @@ class Tokens:
         """Raise BadPrompt if the tokenizer would read special tokens out of `text`."""
         special = self._control_ids & set(self._ids(text))
         if special:
-            token = self._tokenizer.convert_ids_to_tokens(min(special))
             raise BadPrompt(
-                f"The prompt {text!r} contains {token}, which means something else to this LM; leave it out."
+                f"The prompt {text!r} contains {self._piece(min(special))}, which means something else to this LM; "
+                "leave it out."
             )
 
     def encode_entity(self, entity: str) -> TokenIds:
@@ -109,9 +109,9 @@ class Tokens:
         """Return the ids of running text, whose words may be unknown. Raises BadText if it holds special tokens."""
         ids = self._ids(self._lead + " ".join(text.split()))
         if special := set(ids) & self._control_ids:
-            token = self._tokenizer.convert_ids_to_tokens(min(special))
             raise BadText(
-                f"The text {text!r:.100} contains {token}, which means something else to this LM; leave it out."
+                f"The text {text!r:.100} contains {self._piece(min(special))}, which means something else to this LM; "
+                "leave it out."
             )
         return ids
 
@@ -123,6 +123,11 @@ class Tokens:
             text if text and self._ids(self._lead + text) == ids else None
             for text, ids in zip(texts, sequences, strict=True)
         ]
+
+    def _piece(self, index: int) -> str | None:
+        """Return how the vocabulary writes a token."""
+        piece: str | None = self._tokenizer.convert_ids_to_tokens([index])[0]
+        return piece
 
     def _ids(self, text: str) -> TokenIds:
         return tuple(self._backend.encode(text, add_special_tokens=False).ids)

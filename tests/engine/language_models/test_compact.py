@@ -81,3 +81,9 @@ def test_harvesting_from_an_embedded_lm_needs_no_transformers():
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
 
     assert loaded.strip() == "[]"
+
+
+def test_a_prompt_with_special_tokens_is_refused_in_a_sentence(both):
+    for lm in both:
+        with pytest.raises(BadPrompt, match=r"contains \[SEP\], which means something else"):
+            lm.encode_prompt(PromptTemplate.parse("<ENT0> is [SEP] <ENT1> ."))
