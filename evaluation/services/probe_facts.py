@@ -136,6 +136,26 @@ def split_world() -> dict[str, FactsByPart]:
     return worlds
 
 
+class PlacedFact(NamedTuple):
+    relation: str
+    part: str
+    pair: tuple[str, str]
+
+
+def placed_fact(line: Mapping[str, Any], document: Document, relations: Collection[str]) -> PlacedFact | str:
+    """Return the fact of a line, or what is wrong with it."""
+    relation = _relation_of(line, document, relations)
+    part = document.part or line.get("part")
+    pair = [_first(line, keys) for keys in FACT_KEYS.values()]
+    if relation is None:
+        return NO_RELATION
+    if part not in PARTS:
+        return f'is in no part; add "part": {", ".join(PARTS[:-1])} or {PARTS[-1]}'
+    if any(not isinstance(entity, str) for entity in pair):
+        return 'has no texts "sub" and "obj"'
+    return fault_of_entities(pair, 2) or PlacedFact(relation, part, (pair[0], pair[1]))
+
+
 def read_facts(documents: Sequence[Document], relations: Collection[str]) -> dict[str, FactsByPart]:
     """Return the facts in {"sub", "obj"} lines by relation and part; a line says itself what its place does not.
 
@@ -144,18 +164,10 @@ def read_facts(documents: Sequence[Document], relations: Collection[str]) -> dic
     found: dict[str, dict[str, list[tuple[str, str]]]] = {}
 
     def take(line: dict[str, Any], document: Document) -> str | None:
-        relation = _relation_of(line, document, relations)
-        part = document.part or line.get("part")
-        pair = [_first(line, keys) for keys in FACT_KEYS.values()]
-        if relation is None:
-            return NO_RELATION
-        if part not in PARTS:
-            return f'is in no part; add "part": {", ".join(PARTS[:-1])} or {PARTS[-1]}'
-        if any(not isinstance(entity, str) for entity in pair):
-            return 'has no texts "sub" and "obj"'
-        if fault := fault_of_entities(pair, 2):
-            return fault
-        found.setdefault(relation, {part: [] for part in PARTS})[part].append((pair[0], pair[1]))
+        placed = placed_fact(line, document, relations)
+        if isinstance(placed, str):
+            return placed
+        found.setdefault(placed.relation, {part: [] for part in PARTS})[placed.part].append(placed.pair)
         return None
 
     read_documents(documents, take)

@@ -1,4 +1,4 @@
-"""Let an LM find the object of a fact in a sentence about it, true or falsified (Shin et al. 2020, section 6)."""
+"""Let an LM find the object of a fact in a sentence about it, as it is or perturbed (Shin et al. 2020, section 6)."""
 
 from __future__ import annotations
 
@@ -35,17 +35,23 @@ class Evidence(NamedTuple):
 
 
 class Attested(NamedTuple):
-    """A fact and the sentences that say it."""
+    """A fact and the sentences that say it. surfaces: what else is right, besides its object and the evidences'."""
 
     subject: str
     object: str
     evidences: tuple[Evidence, ...]
+    surfaces: tuple[str, ...] = ()
+
+    @property
+    def right(self) -> tuple[str, ...]:
+        """The answers that count, the canonical one first."""
+        return tuple(dict.fromkeys([self.object, *(one.surface for one in self.evidences), *self.surfaces]))
 
 
 class Reading(NamedTuple):
     """A fact in the context of one sentence. right: what the context says, as any answer that counts.
 
-    known: the same of the fact as it is, which differs where the context is falsified.
+    known: the same of the fact as it is, which differs where the context is perturbed.
     """
 
     sentence: str
@@ -77,12 +83,11 @@ def draw_contexts(facts: Sequence[Attested], rng: Random) -> Readings:
             left_out[f"no sentence with the object in its first {MOST_WORDS} words"] += 1
             continue
         sentence, surface = rng.choice(fitting)
-        right = tuple(dict.fromkeys([fact.object, *(evidence.surface for evidence in fact.evidences)]))
-        readings.append(Reading(sentence, surface, fact.subject, right, right))
+        readings.append(Reading(sentence, surface, fact.subject, fact.right, fact.right))
     return Readings(tuple(readings), dict(left_out))
 
 
-def falsified(readings: Sequence[Reading], objects: Sequence[str], rng: Random) -> list[Reading]:
+def perturbed(readings: Sequence[Reading], objects: Sequence[str], rng: Random) -> list[Reading]:
     """Return the readings with another of the relation's `objects`, drawn at random, in context and answer alike.
 
     Raises EngineError where there is no other.
@@ -92,7 +97,7 @@ def falsified(readings: Sequence[Reading], objects: Sequence[str], rng: Random) 
         others = [one for one in objects if one not in reading.known]
         if not others:
             raise EngineError(
-                f"The object {reading.right[0]!r} is the relation's only one, so no context can be falsified; "
+                f"The object {reading.right[0]!r} is the relation's only one, so no context can be perturbed; "
                 "give facts with different objects."
             )
         other = rng.choice(others)
@@ -190,7 +195,7 @@ def learn_triggers(
 class ReadingScores:
     """right: where the best right answer ranks. knows: (N,), whether the LM answers with the fact as it is.
 
-    Where the context is falsified, such an answer comes from memory.
+    Where the context is perturbed, such an answer comes from memory.
     """
 
     right: ProbeScores

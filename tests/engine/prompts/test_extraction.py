@@ -1,4 +1,4 @@
-"""Objects are found in sentences about facts, true and falsified."""
+"""Objects are found in sentences about facts, as they are and perturbed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from kgharvest.engine.prompts.extraction import (
     answers_in,
     draw_contexts,
     encode_readings,
-    falsified,
     learn_triggers,
     majority_answers,
     measure,
+    perturbed,
     tokens_of,
 )
 from kgharvest.engine.prompts.text_template import TextTemplate
@@ -31,7 +31,9 @@ from tests.engine.reading_models import HOME, PEOPLE, TOWNS
 TEMPLATE = TextTemplate.parse("{context} {subject} [T] [T] [P] .")
 MANUAL = TextTemplate.parse("{context} {subject} is from [P] .")
 PARAMS = AutoPromptParams(iterations=15, batch_size=16)
-ROME = Attested("leo", "rome", (Evidence("leo lives in [MASK] .", "rome"), Evidence("[MASK] is his", "the city")))
+ROME = Attested(
+    "leo", "rome", (Evidence("leo lives in [MASK] .", "rome"), Evidence("[MASK] is his", "the city")), ("roma",)
+)
 
 
 def at_home(people):
@@ -45,7 +47,7 @@ def test_a_context_names_the_object_as_its_sentence_does():
     drawn = {draw_contexts([ROME], Random(seed)).readings[0] for seed in range(20)}
 
     assert {reading.context for reading in drawn} == {"leo lives in rome .", "the city is his"}
-    assert {reading.right for reading in drawn} == {("rome", "the city")}
+    assert {reading.right for reading in drawn} == {("rome", "the city", "roma")}
 
 
 def test_a_long_context_is_cut_and_one_without_its_object_left_out():
@@ -59,10 +61,10 @@ def test_a_long_context_is_cut_and_one_without_its_object_left_out():
     assert found.left_out == {"no sentence with the object in its first 50 words": 2}
 
 
-def test_a_falsified_context_names_another_object_which_is_the_answer():
+def test_a_perturbed_context_names_another_object_which_is_the_answer():
     readings = draw_contexts(at_home(PEOPLE), Random(0)).readings
 
-    changed = falsified(readings, TOWNS, Random(0))
+    changed = perturbed(readings, TOWNS, Random(0))
 
     for before, after in zip(readings, changed, strict=True):
         assert after.right == (after.written,)
@@ -70,15 +72,15 @@ def test_a_falsified_context_names_another_object_which_is_the_answer():
         assert after.written not in before.right
         assert after.context == before.context.replace(before.written, after.written)
         assert after.known == before.right
-    assert changed == falsified(readings, TOWNS, Random(0))
-    assert changed != falsified(readings, TOWNS, Random(1))
+    assert changed == perturbed(readings, TOWNS, Random(0))
+    assert changed != perturbed(readings, TOWNS, Random(1))
 
 
-def test_the_only_object_of_a_relation_cannot_be_falsified():
+def test_the_only_object_of_a_relation_cannot_be_perturbed():
     readings = draw_contexts([ROME], Random(0)).readings
 
     with pytest.raises(EngineError, match="'rome' is the relation's only one"):
-        falsified(readings, ["rome", "the city"], Random(0))
+        perturbed(readings, ["rome", "roma"], Random(0))
 
 
 # -- tokens ------------------------------------------------------------------------------------------------------------
@@ -142,14 +144,14 @@ def test_the_majority_reads_nothing(tiny_lm):
 # -- an LM that reads, and remembers -----------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", params=["true", "falsified"])
+@pytest.fixture(scope="module", params=["as it is", "perturbed"])
 def parts(request, reading_lm):
     """Train, dev and test: several reports of the same people, of some of whom the LM knows the towns."""
     rng = Random(0)
     people = {"train": PEOPLE[:6] * 4, "dev": PEOPLE[6:9] * 4, "test": PEOPLE[9:] * 8}
     readings = {name: draw_contexts(at_home(some), rng).readings for name, some in people.items()}
-    if request.param == "falsified":
-        readings = {name: falsified(some, TOWNS, rng) for name, some in readings.items()}
+    if request.param == "perturbed":
+        readings = {name: perturbed(some, TOWNS, rng) for name, some in readings.items()}
     return {name: encode_readings(reading_lm, TEMPLATE, some).examples for name, some in readings.items()}
 
 
@@ -167,8 +169,8 @@ def test_a_prompt_that_is_found_reads_the_context(reading_lm, parts):
 
 
 def test_what_an_lm_remembers_is_told_from_what_it_reads(reading_lm):
-    """Without the context it can only remember; with a falsified one it reads."""
-    readings = falsified(draw_contexts(at_home(PEOPLE), Random(0)).readings, TOWNS, Random(0))
+    """Without the context it can only remember; with a perturbed one it reads."""
+    readings = perturbed(draw_contexts(at_home(PEOPLE), Random(0)).readings, TOWNS, Random(0))
     from_memory = TextTemplate.parse("{subject} is from [P] .")
 
     remembered, read = (
