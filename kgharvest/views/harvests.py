@@ -19,7 +19,7 @@ from kgharvest.services import jobs
 from kgharvest.services.cuts import parse_cut
 from kgharvest.services.harvests import LOADING
 from kgharvest.services.scores import USUAL_CUTS, RankedTuples, StoredScores, score_curve, size_of, sizes_of
-from kgharvest.services.tuples import EXPORT_FORMATS, export_tuples
+from kgharvest.services.tuples import EXPORT_FORMATS, Included, export_tuples
 from kgharvest.services.writing import in_pieces
 from kgharvest.views.lists import page_of, sort_key, sorted_by
 from kgharvest.views.score_curve import draw_curve
@@ -107,6 +107,7 @@ def _ranking(request: HttpRequest, job: HarvestJob) -> dict[str, Any]:
         "asked_cut": asked,
         "kept": kept,
         "refused_cut": refused,
+        "n_kept": size,
         "n_exported": size - n_left_out,
         "n_left_out": n_left_out,
         "cuts": sizes_of([parse_cut(cut) for cut in USUAL_CUTS], scores),
@@ -130,9 +131,11 @@ def harvest_change(request: HttpRequest, pk: int, change: Callable[[Job], None])
 @researcher_required
 def harvest_export(request: HttpRequest, pk: int, file_format: str) -> HttpResponse:
     job = get_object_or_404(HarvestJob.objects.with_cell(), pk=pk)
+    """Download the tuples down to "cut"; "include" is "all" for the hidden and sensitive ones too."""
     cut = request.GET.get("cut", "")
+    everything = request.GET.get("include") == "all"
     try:
-        lines = export_tuples(job, parse_cut(cut) if cut else None, file_format)
+        lines = export_tuples(job, parse_cut(cut) if cut else None, file_format, Included(everything, everything))
     except DomainError as refusal:
         messages.error(request, str(refusal))
         return redirect(job)

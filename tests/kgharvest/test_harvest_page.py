@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import re
+from html import unescape
+
 import pytest
 
 from kgharvest.models import HarvestedTuple, KnowledgeTuple, Prompt
 from kgharvest.services import scores
 from kgharvest.services.cuts import parse_cut
 from kgharvest.services.scores import RankedTuples, StoredScores, score_curve, sizes_of
-from kgharvest.services.tuples import export_tuples
 from kgharvest.views.score_curve import draw_curve
 from tests import factories
 
@@ -142,11 +145,20 @@ def test_the_page_says_what_exports_leave_out(researcher_client):
     KnowledgeTuple.objects.filter(key__startswith="g").update(is_sensitive=True)
 
     page = researcher_client.get(job.get_absolute_url()).content.decode()
-    assert "Export 2 tuples, without 2 hidden or sensitive, as" in page
+    assert "Export 2 tuples as" in page
+    assert "2 hidden or sensitive tuples are left out" in page
 
     page = researcher_client.get(job.get_absolute_url(), {"cut": "top:2"}).content.decode()
-    assert "Export 1 tuple, without 1 hidden or sensitive, as" in page
-    assert "".join(export_tuples(job, parse_cut("top:2"))).count("\n") == 1
+    assert "Export 1 tuple as" in page
+    assert "1 hidden or sensitive tuple is left out" in page
+    assert "Export all 2, with it, as" in page
+    assert ranks_in(page, researcher_client) == [[2], [1, 2]]
+
+
+def ranks_in(page: str, client) -> list[list[int]]:
+    """Return the ranks in each JSONL file that the page offers."""
+    files = (client.get(unescape(href)) for href in re.findall(r'href="([^"]*tuples\.jsonl[^"]*)"', page))
+    return [[json.loads(line)["rank"] for line in b"".join(file).splitlines()] for file in files]
 
 
 def test_hidden_tuples_are_marked(researcher_client):
