@@ -5,13 +5,16 @@ Two shapes: wide, with the entity in the middle, and tall for narrow screens. Th
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
+from unicodedata import east_asian_width
 
 from kgharvest.models import KnowledgeTuple
 
 MOST_NEIGHBOURS = 8  # before the entity, and after it
-LONGEST_LABEL = 20  # characters
+LONGEST_LABEL = 20  # columns, as `shortened` counts them
 ROW_HEIGHT, MARGIN = 44, 18
 BOX_WIDTH, BOX_HEIGHT = 156, 36
 COLUMN = 184  # width of the neighbours' labels
@@ -112,4 +115,6 @@ def _across(x1: float, y1: float, x2: float, y2: float) -> str:
 
 
 def shortened(text: str, longest: int) -> str:
-    return text if len(text) <= longest else text[: longest - 1].rstrip() + "…"
+    """Return as much of `text` as `longest` columns hold, of which East Asian characters take two each."""
+    ends = list(accumulate(2 if east_asian_width(character) in "WF" else 1 for character in text))
+    return text if not ends or ends[-1] <= longest else text[: bisect_left(ends, longest)].rstrip() + "…"

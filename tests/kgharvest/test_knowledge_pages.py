@@ -9,6 +9,7 @@ from django.urls import reverse
 
 from kgharvest.models import Curation, HarvestJob, KnowledgeTuple, SensitiveWord
 from kgharvest.views import keyset
+from kgharvest.views.entity_graph import shortened
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -225,6 +226,22 @@ def texts_of(response) -> dict[str, tuple[float, float]]:
     """Return the texts of a picture and where they stand."""
     texts = ElementTree.fromstring(response.content).iter("{http://www.w3.org/2000/svg}text")
     return {"".join(text.itertext()): (float(text.get("x")), float(text.get("y"))) for text in texts}
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("", ""),
+        ("four", "four"),
+        ("fiver", "fiv…"),
+        ("a b c", "a b…"),
+        ("日本", "日本"),
+        ("日本語", "日…"),
+        ("日a日", "日a…"),
+    ],
+)
+def test_labels_of_a_picture_take_no_more_than_their_columns(text, label):
+    assert shortened(text, 4) == label
 
 
 def test_a_narrow_picture_has_what_comes_before_the_entity_above_it_and_the_rest_below(researcher_client):
