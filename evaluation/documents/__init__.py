@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from evaluation.comparisons import METHOD_OF_COMPARISONS
 from evaluation.documents.agreement import parts_of_agreement, whole_agreement
 from evaluation.documents.annotators import annotator_entries, fit_models, model_entries, pair_entries
@@ -16,7 +18,7 @@ from evaluation.documents.curves import curve_entries
 from evaluation.documents.planner import planner_entry
 from evaluation.documents.rates import cell_entry, cells_of, total_entries
 from evaluation.documents.sensitivity import sensitivity_entry
-from evaluation.evidence import Evidence
+from evaluation.evidence import UNJUDGEABLE, Evidence
 
 METHOD = (
     "Verdict: accepted if more than half of a statement's judgments are True, rejected if more than half are False, "
@@ -88,6 +90,7 @@ def _notes(evidence: Evidence) -> Iterable[str]:
             f"{alone} of {evidence.n_tasks} statements have a single judgment. A verdict needs two that agree, so "
             "these are undecided, whatever was said: the shares say little."
         )
+    yield from _degenerate(evidence)
     if evidence.demonstrators:
         names = ", ".join(evidence.demonstrators)
         yield f"Demonstrator: the accuracy of {names} says nothing about other LMs."
@@ -98,4 +101,21 @@ def _notes(evidence: Evidence) -> Iterable[str]:
             "A third judgment was asked for only where two differed. Verdicts are as with three; agreement is that of "
             "the first two judgments of each statement, as with the third, statements in dispute would count for more "
             "than others."
+        )
+
+
+def _degenerate(evidence: Evidence) -> Iterable[str]:
+    """Yield what makes verdicts say less than they seem to."""
+    counts = evidence.counts[evidence.is_complete]
+    n_judgments = counts.sum(axis=1)
+    if not len(counts):
+        return
+    if evidence.quorum == 1 and (n_judgments == 1).all():
+        yield "Every statement has a single judgment: its verdict is one person's word, which nobody has confirmed."
+    if not counts[:, :UNJUDGEABLE].any():
+        yield "Every judgment is Unjudgeable: nothing was decided, so accuracy and rejection are 0 whatever is true."
+    if n_tied := int(np.count_nonzero(2 * counts.max(axis=1) == n_judgments)):
+        yield (
+            f"{n_tied} of {len(counts)} statements are tied: an even number of judgments, half of them alike and half "
+            "not. Ties are undecided."
         )

@@ -13,6 +13,7 @@ from evaluation.metrics.stability import expected_flips
 
 N_REPLICATES_OF_PARTS = 1000
 NO_VERDICT = "No statement has a verdict."
+ALL_OR_NONE = "Either no statement is accepted or every one, which does not tell how often panels differ."
 
 
 def whole_agreement(evidence: Evidence) -> dict[str, Any]:
@@ -74,13 +75,15 @@ def _stability(evidence: Evidence, tasks: Codes, n_replicates: int) -> dict[str,
     """Return how many of the verdicts of these statements a fresh panel would overturn (docs/report-json.md)."""
     verdicts = evidence.verdict[tasks]
     n_complete = int(np.count_nonzero(verdicts != INCOMPLETE))
-    if not n_complete:
-        return {"k": None, "flips": None, "low": None, "high": None, "reason": NO_VERDICT}
+    n_accepted = int(np.count_nonzero(verdicts == ACCEPTED))
+    if n_accepted in (0, n_complete):
+        reason = ALL_OR_NONE if n_complete else NO_VERDICT
+        return {"k": None, "flips": None, "low": None, "high": None, "reason": reason}
     counts, n_tasks = _patterns_of(evidence, tasks)
     alpha = _alpha(evidence, np.stack([counts[:, 0], counts[:, 1:].sum(axis=1)], axis=1), n_tasks, n_replicates)
     usual = int(np.bincount(counts.sum(axis=1), n_tasks)[1:].argmax()) + 1
     k = evidence.judgments_per_task if evidence.has_thirds else usual  # two alike decide as three would
-    accepted = np.count_nonzero(verdicts == ACCEPTED) / n_complete
+    accepted = n_accepted / n_complete
     flips, low, high = (
         None if value is None else expected_flips(accepted, value, k) for value in (alpha.value, alpha.high, alpha.low)
     )

@@ -12,6 +12,8 @@ from evaluation.documents.rates import accuracies_of, stratum_counts
 from evaluation.evidence import LABELS, VERDICTS, Codes, Evidence, Floats
 from evaluation.verdict_rules import majority, where_complete
 
+FEWEST_ANNOTATORS = 2
+
 
 class LeftOut(NamedTuple):
     """A round without an annotator. n_changed: statements whose verdict is another then, or gone.
@@ -33,7 +35,9 @@ class Changed(NamedTuple):
 
 
 def without_each_annotator(evidence: Evidence) -> Iterator[LeftOut]:
-    """Leave out each annotator in turn; a statement that only they judged is incomplete."""
+    """Leave out each annotator in turn, if there are others; a statement that only they judged is incomplete."""
+    if len(evidence.annotators) < FEWEST_ANNOTATORS:
+        return
     counts = np.bincount(evidence.verdict, minlength=len(VERDICTS))
     counts_of_strata = stratum_counts(evidence, evidence.verdict)
     moved_draws = partial(_moved_draws, evidence, _DrawsOfTasks(evidence))

@@ -11,7 +11,7 @@ from evaluation.reports.tables import Document
 
 SHOWN_OF_A_CELL = (
     "relation", "model", "setting", "n", "accepted", "rejected", "undecided", "incomplete",
-    "accuracy", "accuracy_low", "accuracy_high", "rejection",
+    "accuracy", "accuracy_low", "accuracy_high", "rejection", "reason",
 )  # fmt: skip
 
 
@@ -20,7 +20,7 @@ def abridged(document: Document) -> dict[str, Any]:
     curves = [*size_curves(document), *calibrated(document)]
     return {
         **document,
-        "cells": [{key: cell[key] for key in SHOWN_OF_A_CELL} for cell in document["cells"]],
+        "cells": [{key: cell[key] for key in SHOWN_OF_A_CELL if key in cell} for cell in document["cells"]],
         "curves": curves,
         "comparisons": [_without(comparison, "relations") for comparison in document["comparisons"]],
         "sensitivity": _without(document.get("sensitivity") or {}, "cells"),

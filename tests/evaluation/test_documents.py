@@ -133,10 +133,10 @@ def test_agreement_is_told_per_relation_and_per_side():
 
 
 def test_stability_is_null_with_a_reason_where_alpha_is():
-    stability = build_document(evidence_of("TTT", "TTT"))["verdict_stability"]
+    stability = build_document(evidence_of("T", "F"))["verdict_stability"]
 
     assert stability["flips"] is None
-    assert "alike" in stability["reason"]
+    assert "two judgments" in stability["reason"]
 
 
 def test_two_judgments_that_make_a_third_needless_are_a_panel_of_three():
@@ -393,6 +393,37 @@ def test_a_degenerate_round_gives_a_document_that_says_why(said):
         assert bool(block["reason"]) or not missing
     for model in document["annotator_models"]:
         assert model["reason"] or model["sentence"]
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        (["T", "F"], "Every statement has a single judgment"),
+        (["UUU", "UUU"], "Every judgment is Unjudgeable: nothing was decided"),
+        (["TF", "TT"], "1 of 2 statements are tied"),
+        (["TTFF", "TTUU", "TTTF"], "2 of 3 statements are tied"),
+    ],
+    ids=["one judgment", "all unjudgeable", "two", "four"],
+)
+def test_a_degenerate_round_is_called_one(said, sentence):
+    assert any(note.startswith(sentence) for note in build_document(evidence_of(*said))["notes"])
+
+
+def test_an_odd_number_of_judgments_has_no_ties():
+    assert build_document(evidence_of("TTF", "FFU", "TFU"))["notes"] == []
+    assert build_document(evidence_of("TTTFF", "TTFFU"))["notes"] == []
+
+
+@pytest.mark.parametrize("said", [["TTFF", "TTFF"], ["UUU", "TFU"], ["TTF", "TTU"]], ids=["ties", "none", "all"])
+def test_what_a_fresh_panel_would_change_is_unknown_where_all_or_nothing_is_accepted(said):
+    stability = build_document(evidence_of(*said))["verdict_stability"]
+
+    assert stability["flips"] is None
+    assert "Either no statement is accepted or every one" in stability["reason"]
+
+
+def test_the_only_annotator_is_not_left_out():
+    assert build_document(evidence_of("T", "F"))["sensitivity"]["left_out"] == []
 
 
 def test_a_round_without_statements_has_a_document():

@@ -345,3 +345,18 @@ def test_report_writes_a_file(tmp_path):
 def test_report_of_an_unknown_round_is_refused():
     with pytest.raises(CommandError, match="There is no round named 'pilot'; the newest are: none; open one first"):
         call_command("report", "--round", "pilot")
+
+
+@pytest.mark.parametrize("counts", [(0, 0, 0, 3), (2, 1, 0, 0)], ids=["nothing judged", "one relation"])
+def test_what_cannot_be_computed_is_said_with_its_reason(counts):
+    text = FORMATS["md"].write(make_document({("r", "lm", "multi"): counts}))
+
+    assert "Nothing is compared: that takes two settings" in text
+    assert "There is no interval for relations like these" in text
+
+
+def test_percent_agreement_has_a_reason_where_it_is_not_defined():
+    text = FORMATS["md"].write(make_document({("r", "lm", "multi"): (0, 0, 0, 3)}))
+
+    [row] = [line for line in text.splitlines() if line.startswith("| percent agreement")]
+    assert "No statement has two judgments." in row

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from evaluation.reports.tables import Column, Document, Kind, Rates, Row, Table, interval, name_of, short
+from evaluation.reports.tables import DASH, Column, Document, Kind, Rates, Row, Table, interval, name_of, short
 
 INCOMPLETE = "†"
+NO_COMPARISON = (
+    "Nothing is compared: that takes two settings of an LM, or two LMs in a setting, with verdicts on the same two "
+    "relations or more."
+)
 
 CELL_KEYS = (
     "n", "accepted", "rejected", "undecided", "incomplete",
@@ -73,6 +77,10 @@ def _notes(document: Document) -> Iterable[str]:
     )
     if any(cell["incomplete"] for cell in document["cells"]):
         yield f"{INCOMPLETE} Some statements of this cell are incomplete and left out of its shares."
+    for reason in sorted({cell["reason"] for cell in document["cells"] if cell.get("reason")}):
+        yield f"{DASH} {reason}"
+    if not document["comparisons"]:
+        yield NO_COMPARISON
     yield (
         f"{document['n_judgments']:,} judgments, {document['n_complete']:,} of {document['n_tasks']:,} "
         "statements complete."
@@ -105,7 +113,9 @@ MACRO_COLUMNS = (
     Column("relations", Kind.COUNT),
     Column("statements", Kind.COUNT),
 )
-MACRO_NOTES = ("Acc, Rej: means over relations. low, high: 95 % interval of Acc for relations like these.",)
+MACRO_NOTE = "Acc, Rej: means over relations."
+INTERVAL_NOTE = "low, high: 95 % interval of Acc for relations like these."
+NO_INTERVAL_NOTE = "There is no interval for relations like these: that takes two relations with a verdict."
 
 
 def _macro_values(total: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -121,7 +131,7 @@ def setting_table(document: Document) -> Table:
         for total in _with_peers(totals, "model") or totals
     ]
     columns = (Column("LM"), Column("setting"), *MACRO_COLUMNS)
-    return Table("settings", "Settings, on average over relations", columns, tuple(rows), MACRO_NOTES)
+    return Table("settings", "Settings, on average over relations", columns, tuple(rows), _macro_notes(document))
 
 
 def model_table(document: Document) -> Table:
@@ -132,7 +142,12 @@ def model_table(document: Document) -> Table:
         for total in totals
     ]
     columns = (Column("setting"), Column("LM"), *MACRO_COLUMNS)
-    return Table("lms", "LMs, on average over relations", columns, tuple(rows), MACRO_NOTES)
+    return Table("lms", "LMs, on average over relations", columns, tuple(rows), _macro_notes(document))
+
+
+def _macro_notes(document: Document) -> tuple[str, ...]:
+    has_interval = any(total.get("macro_accuracy_low") is not None for total in document["totals"])
+    return (f"{MACRO_NOTE} {INTERVAL_NOTE}" if has_interval else f"{MACRO_NOTE} {NO_INTERVAL_NOTE}",)
 
 
 def _with_peers(totals: Iterable[Mapping[str, Any]], key: str) -> list[Mapping[str, Any]]:

@@ -78,7 +78,9 @@ def agreement_table(document: Document) -> Table:
     ]
     kappa = document.get("fleiss_kappa", {"value": None, "reason": None})
     rows.append(Row(("Fleiss' kappa", kappa["value"], None, None, None, kappa["reason"]), about={}))
-    rows.append(Row(("percent agreement", document["percent_agreement"], None, None, None, None), about={}))
+    percent = document["percent_agreement"]
+    why_not = document["alpha"]["reason"] if percent is None else None  # both need a statement with two judgments
+    rows.append(Row(("percent agreement", percent, None, None, None, why_not), about={}))
     if stability := document.get("verdict_stability"):
         name = "verdicts that a fresh panel would change"
         values = (name, stability["flips"], stability["low"], stability["high"], None, stability["reason"])
@@ -125,6 +127,12 @@ def side_of(part: Mapping[str, Any]) -> str:
 # -- annotators --------------------------------------------------------------------------------------------------------
 
 
+NOTE_ON_MODELS = (
+    "true found, false found: how often the annotator says True of what Dawid-Skene takes for true, and False of "
+    "false. competence: share of judgments that MACE takes for known rather than guessed."
+)
+
+
 def annotator_table(document: Document) -> Table:
     rows = [
         Row(tuple(_annotator_values(annotator)), about={"annotator": annotator["annotator"]})
@@ -143,11 +151,8 @@ def annotator_table(document: Document) -> Table:
         Column("false found", Kind.SHARE),
         Column("competence", Kind.SHARE),
     )
-    notes = (
-        "true found, false found: how often the annotator says True of what Dawid-Skene takes for true, and False of "
-        "false. competence: share of judgments that MACE takes for known rather than guessed.",
-    )
-    return Table("annotators", "Annotators", columns, tuple(rows), notes)
+    has_models = any(annotator.get("dawid_skene") for annotator in document["annotators"])
+    return Table("annotators", "Annotators", columns, tuple(rows), (NOTE_ON_MODELS,) if has_models else ())
 
 
 def _annotator_values(annotator: Mapping[str, Any]) -> Iterable[Any]:
@@ -206,7 +211,7 @@ def plan_table(document: Document) -> Table:
     plans = document.get("planner") or {}
     rows = [
         Row(
-            (side_of(total), total["half_width"], total["target"], total["statements"], total["judgments"]),
+            (side_of(total), *(total[key] for key in ("half_width", "target", "statements", "judgments", "reason"))),
             about=_side(total),
         )
         for total in plans.get("totals", [])
@@ -217,6 +222,7 @@ def plan_table(document: Document) -> Table:
         Column("± wanted", Kind.SHARE),
         Column("statements", Kind.COUNT),
         Column("judgments", Kind.COUNT),
+        Column("why not"),
     )
     sentences = [plan["sentence"] for part in ("totals", "comparisons") for plan in plans.get(part, [])]
     return Table("plan", "What it takes to know more", columns, tuple(rows), tuple(filter(None, sentences)))

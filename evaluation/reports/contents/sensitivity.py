@@ -89,6 +89,8 @@ def _left_out_in_words(document: Document) -> Iterable[str]:
             f"Without one annotator: each of the {n:,} left out in turn; the lowest and the highest accuracy, and how "
             "many of them change the place."
         )
+    elif len(document["annotators"]) == 1:
+        yield "A single annotator cannot be left out: nothing would be judged."
 
 
 def _marked(total: Mapping[str, Any]) -> Iterable[str]:
