@@ -91,7 +91,8 @@ class Probe(Job):
     """An LM asked for known facts with several prompt systems, LAMA's way; work of a worker, or of the command.
 
     methods: in the order of the tables. facts: what the facts are called. payload: `ProbeParams`. revision,
-    code_version: of what has measured so far. document: the JSON of docs/probing.md, empty until the job has succeeded.
+    code_version: of what has measured so far. vocabulary: "full", or among which words ranks are counted. document: the
+    JSON of docs/probing.md, empty until the job has succeeded.
     """
 
     KIND = "probe"
@@ -102,6 +103,7 @@ class Probe(Job):
     facts = models.CharField(max_length=200)
     revision = models.CharField(max_length=100, blank=True)
     code_version = models.CharField(max_length=100, blank=True)
+    vocabulary = models.CharField(max_length=300, default="full")
     document = models.JSONField(default=dict)
 
     def __str__(self) -> str:

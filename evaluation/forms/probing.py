@@ -14,11 +14,13 @@ from evaluation.services.probe_facts import (
     probe_relations,
     read_facts,
     read_prompts,
+    read_words,
 )
 from evaluation.services.probes import METHODS, ProbeParams, ProbeRequest
 from kgharvest.embedded_lm import MODELS
 from kgharvest.errors import ImportRefused
 from kgharvest.forms.choosing import RelationChooserForm
+from kgharvest.forms.widgets import lines_of
 from kgharvest.models import LanguageModel, Relation
 from kgharvest.services.language_models import get_language_model
 
@@ -62,6 +64,17 @@ class ProbeForm(RelationChooserForm):
         help_text='Besides the relations’ own: lines {"relation", "template": "[X] ... [Y]"}, such as LAMA’s file of '
         'relations, whose "type" is taken over; or a ZIP file of RELATION.jsonl.',
     )
+    common_with = forms.CharField(
+        label="Vocabulary in common with",
+        required=False,
+        max_length=5000,
+        widget=forms.Textarea(attrs={"rows": 2, "class": "short"}),
+        help_text="LMs, one a line: ranks are counted among the words that they, too, write as one token, so that "
+        "probes of several LMs can be compared. Without, among the whole vocabulary.",
+    )
+    words = forms.FileField(
+        label="Words", required=False, help_text="One a line: ranks are counted among these words alone."
+    )
     with_control = forms.BooleanField(
         label="Control",
         required=False,
@@ -95,7 +108,11 @@ class ProbeForm(RelationChooserForm):
     def _find_what_to_ask(self) -> None:
         relations = self.chosen_relations()
         names = [relation.name for relation in relations]
-        facts, prompts = self._read("facts", read_facts, names), self._read("prompts", read_prompts, names)
+        facts, prompts = (
+            self._read(field, lambda *file, read=read: read(documents_of(*file), names))
+            for field, read in (("facts", read_facts), ("prompts", read_prompts))
+        )
+        self.words = self._read("words", read_words) or []
         if self.errors:
             return
         try:
@@ -103,7 +120,7 @@ class ProbeForm(RelationChooserForm):
         except NotProbed as refusal:
             self.add_error("relations" if facts is None else "facts", str(refusal))
 
-    def _read(self, name: str, read: Callable[..., Any], names: list[str]) -> Any:
+    def _read(self, name: str, read: Callable[[str, bytes], Any]) -> Any:
         """Return what `read` makes of an uploaded file, None without one; list its bad lines beside the field."""
         upload = self.cleaned_data[name]
         if not upload:
@@ -112,7 +129,7 @@ class ProbeForm(RelationChooserForm):
             self.add_error(name, f"{upload.name} has more than {LARGEST_FILE >> 20} MB; use the command for it.")
             return None
         try:
-            return read(documents_of(upload.name, upload.read()), names)
+            return read(upload.name, upload.read())
         except ImportRefused as refusal:
             self.add_error(name, [f"{entry.where}: {entry.reason}." for entry in refusal.shown])
             if refusal.n_entries > len(refusal.shown):
@@ -130,7 +147,14 @@ class ProbeForm(RelationChooserForm):
             methods=asked["methods"],
             name=self._name(),
             facts=asked["facts"].name if asked["facts"] else BUILT_IN,
-            params=ProbeParams(asked["iterations"], asked["epochs"], asked["seed"], asked["with_control"]),
+            params=ProbeParams(
+                iterations=asked["iterations"],
+                epochs=asked["epochs"],
+                seed=asked["seed"],
+                with_control=asked["with_control"],
+                common_with=[get_language_model(name).name for name in lines_of(asked["common_with"])],
+                words=self.words,
+            ),
         )
 
     def _name(self) -> str:

@@ -226,6 +226,14 @@ def read_prompts(documents: Sequence[Document], relations: Collection[str]) -> P
     return prompts
 
 
+def read_words(name: str, content: bytes) -> list[str]:
+    """Return the words of a file with one a line. Raises ImportRefused or NotProbed."""
+    words = [line.strip() for line in decoded(content, name).splitlines() if line.strip()]
+    if not words:
+        raise NotProbed(f"{name} has no words; give one a line.")
+    return words
+
+
 # -- together ----------------------------------------------------------------------------------------------------------
 
 

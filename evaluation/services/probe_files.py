@@ -24,7 +24,7 @@ def record_lines(probe: Probe) -> Iterator[str]:
         "lm": str(probe.language_model),
         "revision": probe.revision,
         "dataset": probe.name,
-        "vocab": probe.document.get("vocabulary", "full"),
+        "vocab": probe.vocabulary,
         "seed": probe.payload["seed"],
         "code_version": probe.code_version,
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.db import transaction
 
@@ -44,13 +44,19 @@ STAGE_LENGTH = 60
 
 @dataclass(frozen=True)
 class ProbeParams:
-    """How a probe is done. iterations: of AutoPrompt; epochs: of soft prompts and BERTese."""
+    """How a probe is done. iterations: of AutoPrompt; epochs: of soft prompts and BERTese.
+
+    common_with, words: ranks are counted among the words that these LMs, too, write as one token, and among `words`;
+    without both among the whole vocabulary.
+    """
 
     iterations: int = 150
     epochs: int = 16
     seed: int = 0
     with_control: bool = True
     device: str = "cpu"
+    common_with: Sequence[str] = ()
+    words: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -110,8 +116,9 @@ def run_probe(job: Job, heartbeat: jobs.Heartbeat) -> jobs.Store:
     heartbeat(Progress(LOADING, 0))
     with heartbeat.kept_alive():
         lm, control = masked_lms(probe.language_model, params)
-    heartbeat.store(partial(_begin, probe, lm.revision or ""))
-    _measure_all(probe, params, lm, control, heartbeat)
+        vocabulary = common_vocabulary(lm, params)
+    heartbeat.store(partial(_begin, probe, lm.revision or "", in_words(vocabulary, params)))
+    _measure_all(probe, params, Subjects(lm, control, vocabulary), heartbeat)
     document = document_of(probe)
     return lambda: Probe.objects.filter(pk=probe.pk).update(document=document)
 
@@ -128,23 +135,56 @@ def masked_lms(language_model: LanguageModel, params: ProbeParams) -> tuple[Mask
     return lm, language_models.load(language_model, params.device, "float32", random_seed=0)
 
 
-def _begin(probe: Probe, revision: str) -> None:
+def common_vocabulary(lm: MaskedLM, params: ProbeParams) -> list[int] | None:
+    """Return the tokens among which ranks are counted, None for all. Raises NotProbed if there are none."""
+    from kgharvest.engine.probing import common_words, token_of
+
+    if not params.common_with and not params.words:
+        return None
+    others = [
+        language_models.load(language_models.get_language_model(name), params.device, "float32")
+        for name in params.common_with
+    ]
+    words = common_words([lm, *others], params.words or None)
+    if not words:
+        raise NotProbed("No word is one token of all these LMs; choose other LMs, or give a file of other words.")
+    return sorted({token for word in words if (token := token_of(lm, word)) is not None})
+
+
+def in_words(vocabulary: Sequence[int] | None, params: ProbeParams) -> str:
+    """Say among what ranks are counted."""
+    if vocabulary is None:
+        return "full"
+    with_others = f" common with {', '.join(params.common_with)}" if params.common_with else ""
+    of_file = " of a file" if params.words else ""
+    return f"{len(vocabulary):,} words{of_file}{with_others}"
+
+
+def _begin(probe: Probe, revision: str, vocabulary: str) -> None:
     """Forget what another revision of the LM or of the code has measured."""
-    if (probe.revision, probe.code_version) != (revision, code_version()):
+    now = {"revision": revision, "code_version": code_version(), "vocabulary": vocabulary}
+    if any(getattr(probe, name) != value for name, value in now.items()):
         ProbeRecord.objects.filter(relation__probe=probe).delete()
-        probe.revision, probe.code_version = revision, code_version()
-        Probe.objects.filter(pk=probe.pk).update(revision=revision, code_version=code_version())
+        Probe.objects.filter(pk=probe.pk).update(**now)
+        probe.refresh_from_db(fields=list(now))
 
 
-def _measure_all(
-    probe: Probe, params: ProbeParams, lm: MaskedLM, control: MaskedLM | None, heartbeat: jobs.Heartbeat
-) -> None:
+class Subjects(NamedTuple):
+    """The LM, its control if one is wanted, and the tokens among which ranks are counted."""
+
+    lm: MaskedLM
+    control: MaskedLM | None
+    vocabulary: Sequence[int] | None
+
+
+def _measure_all(probe: Probe, params: ProbeParams, subjects: Subjects, heartbeat: jobs.Heartbeat) -> None:
     from evaluation.services.probe_measures import cells_of, measure
     from kgharvest.engine.prompts.methods import Budget
 
     budget = Budget(params.iterations, params.epochs, seed=params.seed)
+    lm, control, vocabulary = subjects
     relations = {relation.name: relation for relation in probe.relations.all()}
-    cells = list(cells_of(probe.methods, _tasks(lm, relations, heartbeat), [False, True] if control else [False]))
+    cells = list(cells_of(probe.methods, _tasks(subjects, relations, heartbeat), [False, True] if control else [False]))
     measured_before = set(
         ProbeRecord.objects.filter(relation__probe=probe).values_list("relation__name", "method", "is_control")
     )
@@ -152,7 +192,7 @@ def _measure_all(
         if _keys(cell) <= measured_before:
             continue
         tick = partial(heartbeat, Progress(cell.name[:STAGE_LENGTH], done, len(cells)))
-        found = measure(control if control and cell.is_control else lm, cell, budget, tick=tick)
+        found = measure(control if control and cell.is_control else lm, cell, budget, vocabulary, tick)
         rows = [_rows(lm, relations[one.task.relation], one) for one in found]
         heartbeat.store(partial(_store, rows))
 
@@ -161,14 +201,15 @@ def _keys(cell: Cell) -> set[tuple[str, str, bool]]:
     return {(task.relation, cell.method, cell.is_control) for task in cell.tasks}
 
 
-def _tasks(lm: MaskedLM, relations: Mapping[str, ProbedRelation], heartbeat: jobs.Heartbeat) -> list[ProbeTask]:
+def _tasks(subjects: Subjects, relations: Mapping[str, ProbedRelation], heartbeat: jobs.Heartbeat) -> list[ProbeTask]:
     """Return what can be asked, and note of the other relations why not. Raises NotProbed if there is nothing else."""
     from evaluation.services.probe_measures import probe_task
 
     tasks, faults = [], {}
     for name, relation in relations.items():
         try:
-            tasks.append(probe_task(lm, ProbeRelation(name, relation.prompts, relation.facts)))
+            asked = ProbeRelation(name, relation.prompts, relation.facts)
+            tasks.append(probe_task(subjects.lm, asked, subjects.vocabulary))
         except (NotProbed, EngineError) as fault:
             faults[relation.pk] = str(fault)
     if not tasks:
@@ -238,9 +279,9 @@ def document_of(probe: Probe) -> dict[str, Any]:
         "revision": probe.revision,
         "facts": probe.facts,
         "methods": probe.methods,
-        **probe.payload,
+        **{name: probe.payload[name] for name in ("seed", "iterations", "epochs", "with_control", "device")},
         "code_version": probe.code_version,
-        "vocabulary": "full",
+        "vocabulary": probe.vocabulary,
         **found,
         "faults": {relation.name: relation.fault for relation in relations if relation.fault},
     }

@@ -7,7 +7,7 @@ one may select entries without renormalising; a rank is one more than the number
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -107,6 +107,31 @@ def usable_facts(lm: LanguageModel, facts: Sequence[Fact], vocabulary: Sequence[
         else:
             kept[EncodedFact(head, tail[0])] = None
     return UsableFacts(tuple(kept), dict(left_out))
+
+
+def common_words(lms: Sequence[LanguageModel], among: Collection[str] | None = None) -> list[str]:
+    """Return the words, sorted, that each of `lms` writes as one token: LAMA's common vocabulary.
+
+    Words have a letter; special tokens and pieces from inside words are none. Of an uncased LM a word in any casing is
+    one token if it is so in lower case. among: which words may be common, None being all that any of the LMs has.
+    """
+    candidates = {word for lm in lms for word in words_of(lm)} if among is None else set(among)
+    return sorted(word for word in candidates if all(token_of(lm, word) is not None for lm in lms))
+
+
+def words_of(lm: LanguageModel) -> Iterator[str]:
+    """Yield the words that `lm` writes as one token."""
+    starts = [(int(token),) for token in np.flatnonzero(lm.starts_entity)]
+    return (word for word in lm.canonical_texts(starts) if word and any(map(str.isalpha, word)))
+
+
+def token_of(lm: LanguageModel, word: str) -> int | None:
+    """Return the one token that `word` is for `lm`, None if it is several or cannot be written."""
+    try:
+        ids = lm.encode_entity(word)
+    except BadSeed:
+        return None
+    return ids[0] if len(ids) == 1 and lm.starts_entity[ids[0]] else None
 
 
 def probe(

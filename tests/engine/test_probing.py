@@ -15,13 +15,14 @@ from kgharvest.engine.probing import (
     Majority,
     ProbeScores,
     UsableFacts,
+    common_words,
     macro,
     micro,
     probe,
     ranks_of,
     usable_facts,
 )
-from tests.engine.tiny_models import tiny_bert
+from tests.engine.tiny_models import tiny_bert, tiny_roberta
 
 LOGITS = torch.tensor([[3.0, 1.0, 2.0, 2.0], [0.0, 0.0, 0.0, 0.0]])
 
@@ -112,3 +113,21 @@ def test_facts_are_asked_once_and_only_with_objects_of_one_token(tmp_path):
     assert [lm.canonical_texts([fact.head])[0] for fact in usable.facts] == ["paris"]
     assert sum(usable.left_out.values()) == 2
     assert usable_facts(lm, facts, vocabulary=[0]).facts == ()
+
+
+def test_common_words_are_one_token_of_every_lm(tmp_path):
+    """By hand: "Rome" is no word of the one, "cat" none of the other; an uncased LM reads "Paris" as "paris"."""
+    uncased = load(tiny_bert(tmp_path / "uncased", words=("dog", "cat", "paris", "france")))
+    cased = load(tiny_roberta(tmp_path / "cased", words=("dog", "Paris", "Rome", "France")))
+
+    words = common_words([uncased, cased])
+
+    assert [word for word in words if len(word) > 1] == ["France", "Paris", "dog"]
+    assert words == common_words([cased, uncased])
+    assert all(len(lm.encode_entity(word)) == 1 for lm in (uncased, cased) for word in words)
+
+
+def test_common_words_can_be_chosen_from_a_list(tmp_path):
+    lm = load(tiny_bert(tmp_path, words=("dog", "cat", "paris")))
+
+    assert common_words([lm], ["cat", "paris", "elephant", "dog cat", "[MASK]", ""]) == ["cat", "paris"]

@@ -148,6 +148,21 @@ def test_a_template_without_both_slots_is_refused_beside_the_file(researcher_cli
     assert list(response.context["form"].errors) == ["prompts"]
 
 
+def test_a_vocabulary_is_common_with_lms_and_a_file(researcher_client, capitals, rung):
+    words = SimpleUploadedFile("words.txt", b"france\n\n germany \n")
+
+    researcher_client.post(NEW, filled_in(capitals, common_with="embedded\n", words=words))
+
+    payload = Probe.objects.get().payload
+    assert (payload["common_with"], payload["words"]) == (["embedded"], ["france", "germany"])
+
+
+def test_a_file_without_words_is_refused_beside_the_file(researcher_client, capitals):
+    response = researcher_client.post(NEW, filled_in(capitals, words=SimpleUploadedFile("words.txt", b" \n ")))
+
+    assert response.context["form"].errors["words"] == ["words.txt has no words; give one a line."]
+
+
 @pytest.mark.parametrize(
     ("fields", "field"),
     [({"methods": []}, "methods"), ({"model": ""}, "model"), ({"epochs": 0}, "epochs"), ({}, "relations")],

@@ -9,7 +9,8 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from evaluation.documents.probes import summary
-from evaluation.services.probe_facts import split_world
+from evaluation.relation_types import relation_type
+from evaluation.services.probe_facts import PARTS, split_world
 from evaluation.services.probes import METHODS
 from tests.factories import make_relation, make_relation_set
 
@@ -102,6 +103,96 @@ def test_relations_without_facts_are_refused_in_a_sentence(tmp_path):
 
     with pytest.raises(CommandError, match="world has no facts"):
         probed(tmp_path, "manual")
+
+
+def test_ranks_are_counted_among_the_words_of_a_file(capitals, tmp_path):
+    asked = sorted({obj for part in ("train", "dev", "test") for _, obj in split_world()["capital_of"][part]})[:20]
+    (tmp_path / "words.txt").write_text("\n".join([*asked, "no such word at all", ""]))
+
+    records = probed(tmp_path, "manual", common_vocabulary=[str(tmp_path / "words.txt"), "embedded"])
+
+    record = records["manual"]
+    left_out = sum(n for part in record["left_out"].values() for n in part.values())
+    n_asked = record["n_train"] + record["n_dev"] + record["n_test"]
+    assert record["vocab"] == f"{n_asked} words of a file common with embedded"
+    assert n_asked + left_out == sum(map(len, split_world()["capital_of"].values()))
+    assert record["left_out"]["test"]["object outside the common vocabulary"] > 0
+    assert record["control"]["p10"] > 0.1  # ten of few words
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [("xylophonists", "No word is one token"), (" \n", "has no words"), ("the", "outside the common vocabulary")],
+)
+def test_a_vocabulary_without_answers_is_refused_in_a_sentence(capitals, tmp_path, words, sentence):
+    (tmp_path / "words.txt").write_text(words)
+
+    with pytest.raises(CommandError, match=sentence):
+        probed(tmp_path, "manual", common_vocabulary=[str(tmp_path / "words.txt")])
+
+
+@pytest.mark.parametrize(
+    ("parts", "sentence"),
+    [
+        ({"dev": 2, "test": 2}, "capital_of has no train facts"),
+        ({"test": 1}, "capital_of has one fact"),
+        ({"train": 0, "dev": 2, "test": 2}, "capital_of has no train facts"),
+    ],
+)
+def test_too_few_facts_are_refused_in_a_sentence(capitals, tmp_path, parts, sentence):
+    folder = tmp_path / "facts" / "capital_of"
+    folder.mkdir(parents=True)
+    for part, n in parts.items():
+        lines = [json.dumps({"sub": subject, "obj": obj}) for subject, obj in split_world()["capital_of"][part][:n]]
+        (folder / f"{part}.jsonl").write_text("\n".join(lines))
+
+    with pytest.raises(CommandError, match=sentence):
+        probed(tmp_path, "manual", facts=folder.parent)
+
+
+def test_objects_of_several_tokens_are_left_out_and_counted(capitals, tmp_path):
+    several = json.dumps({"sub": "berlin", "obj": "a tree in the garden"})
+    folder = tmp_path / "facts" / "capital_of"
+    folder.mkdir(parents=True)
+    for part, pairs in split_world()["capital_of"].items():
+        lines = [json.dumps({"sub": subject, "obj": obj}) for subject, obj in pairs[:3]]
+        (folder / f"{part}.jsonl").write_text("\n".join([*lines, several]))
+
+    record = probed(tmp_path, "manual", facts=folder.parent)["manual"]
+
+    assert (record["n_test"], record["left_out"]["test"]) == (3, {"object of several tokens": 1})
+
+
+def test_nothing_but_objects_of_several_tokens_is_refused_in_a_sentence(capitals, tmp_path):
+    (tmp_path / "facts.jsonl").write_text(
+        "\n".join(json.dumps({"part": part, "sub": "berlin", "obj": "a tree in the garden"}) for part in PARTS)
+    )
+
+    with pytest.raises(CommandError, match=r"no fact of train can be asked \(1 object of several tokens\)"):
+        probed(tmp_path, "manual", facts=tmp_path / "facts.jsonl")
+
+
+@pytest.mark.parametrize("template", ["[X] is the capital .", "[Y] [Y] [X]"])
+def test_a_template_without_each_slot_once_is_refused_in_a_sentence(capitals, tmp_path, template):
+    (tmp_path / "prompts.jsonl").write_text(json.dumps({"template": template}))
+
+    with pytest.raises(CommandError, match=r"prompts.jsonl: .*line 1: has \[Y\] (nowhere|twice)"):
+        probed(tmp_path, "manual", prompts=tmp_path / "prompts.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("pairs", "its_type"),
+    [
+        ([("a", "x"), ("b", "y"), ("c", "z")], "1-1"),
+        ([("a", "x"), ("b", "x"), ("c", "y")], "N-1"),  # 3 facts on 2 objects: 1.5
+        ([("a", "x"), ("b", "x"), ("c", "y"), ("d", "z")], "1-1"),  # 4 on 3
+        ([("a", "x"), ("a", "y"), ("b", "x")], "N-M"),  # 3 on 2 subjects
+        ([("a", "x")] * 9, "1-1"),
+    ],
+)
+def test_the_type_of_a_relation_follows_from_how_many_go_with_how_many(pairs, its_type):
+    """By hand, with the 1.5 of Bordes et al. (2013)."""
+    assert relation_type(pairs) == its_type
 
 
 def record(method, relation, p1, n_test=10):

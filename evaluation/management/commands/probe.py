@@ -15,6 +15,7 @@ from evaluation.services.probe_facts import (
     probe_relations,
     read_facts,
     read_prompts,
+    read_words,
 )
 from evaluation.services.probe_files import record_lines
 from evaluation.services.probes import METHODS, ProbeParams, ProbeRequest, create_probe
@@ -44,6 +45,13 @@ class Command(DomainCommand):
         parser.add_argument(
             "--prompts", type=Path, metavar="PATH", help="more prompts: FOLDER/RELATION.jsonl, or LAMA's relations file"
         )
+        parser.add_argument(
+            "--common-vocabulary",
+            nargs="+",
+            default=[],
+            metavar="FILE|MODEL",
+            help="count ranks among the words of a file, one a line, that these LMs, too, write as one token",
+        )
         parser.add_argument("--no-control", action="store_true", help="leave out the LM that knows nothing")
         parser.add_argument("--epochs", type=positive, default=DEFAULTS.epochs, help="of soft prompts and BERTese")
         parser.add_argument("--iterations", type=positive, default=DEFAULTS.iterations, help="of AutoPrompt")
@@ -59,8 +67,9 @@ class Command(DomainCommand):
             write_atomically(options["output"], record_lines(probe))
         for name, fault in probe.document["faults"].items():
             self.stderr.write(f"{name} was left out. {fault}")
-        for table in (summary_table(probe.document), difference_table(probe.document)):
-            self.stdout.write(terminal_text(table))
+        for build in (summary_table, difference_table):
+            if (table := build(probe.document)).rows:
+                self.stdout.write(f"{table.caption}\n{terminal_text(table)}")
 
     def probed(self, request: ProbeRequest) -> Probe:
         """Do the job in this process. Raises NotProbed unless it succeeds."""
@@ -97,5 +106,16 @@ def request_of(options: dict[str, Any]) -> ProbeRequest:
             seed=options["seed"],
             with_control=not options["no_control"],
             device=options["device"],
+            **common_vocabulary_of(options["common_vocabulary"]),
         ),
     )
+
+
+def common_vocabulary_of(names: list[str]) -> dict[str, list[str]]:
+    """Tell files of words from LMs. Raises NotFound, NotProbed or ImportRefused."""
+    files = [Path(name) for name in names if Path(name).is_file()]
+    if len(files) > 1:
+        raise NotProbed(f"{files[0]} and {files[1]} are both files of words; put the words into one.")
+    models = [get_language_model(name).name for name in names if not Path(name).is_file()]
+    words = [word for file in files for word in read_words(file.name, file.read_bytes())]
+    return {"common_with": models, "words": words}
