@@ -109,11 +109,14 @@ class Worker(models.Model):
 
 class LaunchQuerySet(models.QuerySet):
     def with_counts(self):
-        """Count the harvests of each launch, those that are over, and those that failed."""
-        over = Q(jobs__status__in=[Job.Status.SUCCEEDED, Job.Status.FAILED, Job.Status.CANCELLED])
-        failed = Q(jobs__status=Job.Status.FAILED)
-        counts = {"n_over": models.Count("jobs", filter=over), "n_failed": models.Count("jobs", filter=failed)}
-        return self.annotate(n_jobs=models.Count("jobs"), **counts).order_by("-pk")
+        """Count the harvests of each launch, those that are over, and of these the failed and cancelled ones."""
+        counts = {
+            "n_over": [Job.Status.SUCCEEDED, Job.Status.FAILED, Job.Status.CANCELLED],
+            "n_failed": [Job.Status.FAILED],
+            "n_cancelled": [Job.Status.CANCELLED],
+        }
+        counted = {name: models.Count("jobs", filter=Q(jobs__status__in=statuses)) for name, statuses in counts.items()}
+        return self.annotate(n_jobs=models.Count("jobs"), **counted).order_by("-pk")
 
     def unfinished(self):
         """Return launches of several harvests that are not all over, the newest first."""

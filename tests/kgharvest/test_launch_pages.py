@@ -203,12 +203,13 @@ def test_annotators_see_no_launch(client):
 
 def test_the_list_of_launches_counts_their_harvests(researcher_client, django_assert_num_queries):
     for _ in range(5):
-        make_launch("queued", "failed", "succeeded")
+        make_launch("queued", "failed", "succeeded", "cancelled")
 
     with django_assert_num_queries(5):  # session, user, group; count, launches
         response = researcher_client.get(reverse("kgharvest:launch_list"))
 
-    assert {(one.n_jobs, one.n_over, one.n_failed) for one in response.context["page_obj"]} == {(3, 2, 1)}
+    launches = response.context["page_obj"]
+    assert {(one.n_jobs, one.n_over, one.n_failed, one.n_cancelled) for one in launches} == {(4, 3, 1, 1)}
 
 
 def test_the_start_page_shows_launches_under_way(researcher_client, django_assert_max_num_queries):
