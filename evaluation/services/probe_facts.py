@@ -14,6 +14,7 @@ from evaluation.relation_types import RELATION_TYPES, relation_type
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.errors import BadEntry, DomainError, ImportRefused
 from kgharvest.models import Relation
+from kgharvest.services.prompt_files import fault_of_template, with_slots
 from kgharvest.services.reading import decoded, fault_of_entities, read_bytes, read_json_lines
 
 PARTS = ("train", "dev", "test")
@@ -208,16 +209,11 @@ def read_prompts(documents: Sequence[Document], relations: Collection[str]) -> P
         template, its_type = line.get("template"), line.get("type")
         if relation is None:
             return NO_RELATION
-        if not isinstance(template, str):
-            return 'has no text "template"'
-        for slot in ("[X]", "[Y]"):
-            if template.count(slot) != 1:
-                times = "twice or more" if slot in template else "nowhere"
-                return f"has {slot} {times} in {template!r}; write it once"
+        if fault := fault_of_template(template):
+            return fault
         if its_type is not None and its_type not in RELATION_TYPES:
             return f"has the type {its_type!r}; write {', '.join(RELATION_TYPES)} or leave it out"
-        text = template.replace("[X]", "<ENT0>").replace("[Y]", "<ENT1>")
-        prompts.texts.setdefault(relation, []).append(text)
+        prompts.texts.setdefault(relation, []).append(with_slots(template))
         if its_type:
             prompts.types[relation] = its_type
         return None

@@ -140,7 +140,7 @@ def read_json_lines(lines: Iterable[str]) -> Iterator[Line | BadEntry]:
         if not line.strip():
             continue
         try:
-            yield Line(number, parsed_json(line))
+            yield Line(number, parsed_json(line.rstrip("\r\n")))  # an end of it would count as a further line
         except json.JSONDecodeError as error:
             yield broken_json(error, number)
 

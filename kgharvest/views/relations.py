@@ -12,6 +12,7 @@ from kgharvest.errors import DomainError
 from kgharvest.forms.relations import RelationForm, initial_of
 from kgharvest.models import HarvestJob, Relation, RelationSet
 from kgharvest.services.harvests import MIN_SEED_TUPLES
+from kgharvest.services.prompt_files import prompts_with_origins
 from kgharvest.services.relation_checks import advice_on
 from kgharvest.services.relations import WHAT_MAY_CHANGE, WHAT_STAYS, delete_relation, is_in_use
 from kgharvest.views.lists import page_of, sort_key, sorted_by
@@ -50,6 +51,7 @@ def relation_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "page_obj": page_of(request, HarvestJob.objects.with_cell().filter(relation=relation).order_by("-pk")),
         "can_harvest": len(relation.seed_tuples) >= MIN_SEED_TUPLES,
         "examples": relation.seed_tuples[:PREVIEWED],
+        "ready_prompts": prompts_with_origins(relation),
     }
     return render(request, "kgharvest/relation_detail.html", context)
 

@@ -1,0 +1,32 @@
+"""`import_prompts PATH --set NAME [--origin O] [--least-weight W]`"""
+
+from pathlib import Path
+
+from kgharvest.management.command import DomainCommand
+from kgharvest.services.prompt_files import ORIGINS, import_prompts
+
+
+class Command(DomainCommand):
+    help = "Add mined, paraphrased or manual prompts, as LPAQA released them, to the ready prompts of a set."
+
+    def add_arguments(self, parser):
+        parser.add_argument(
+            "path", type=Path, metavar="PATH", help="RELATION.jsonl of {template, weight}, or a folder of such files"
+        )
+        parser.add_argument("--set", dest="set_name", required=True, metavar="NAME", help="set of the relations")
+        parser.add_argument(
+            "--origin",
+            choices=sorted(set(ORIGINS.values())),
+            help="how they came to be (default: by the name of their folder)",
+        )
+        parser.add_argument("--least-weight", type=float, metavar="W", help="leave out prompts of a smaller weight")
+
+    def handle(self, *, path, set_name, origin, least_weight, **options):
+        imported = import_prompts(path, set_name, origin, least_weight)
+        for relation, n_added, n_known, n_light in imported.relations:
+            left_out = [f"{n_known} known already"] if n_known else []
+            left_out += [f"{n_light} of a smaller weight"] if n_light else []
+            rest = f" ({', '.join(left_out)})" if left_out else ""
+            self.stdout.write(f"{relation.name}: {n_added} prompts added{rest}; it has {len(relation.prompts)}.")
+        if imported.unknown:
+            self.stderr.write(f"The set {set_name} has no binary relation {', '.join(imported.unknown)}.")
