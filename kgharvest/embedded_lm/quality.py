@@ -104,13 +104,13 @@ def majority_recall(facts: Sequence[Entities]) -> float:
 
 
 def harvest_quality(
-    lm: LanguageModel, relation: Relation, prompts: Sequence[str], params: HarvestParams
+    lm: LanguageModel, relation: Relation, prompts: Sequence[str], params: HarvestParams, setting: str = "multi"
 ) -> HarvestQuality:
     """Harvest `relation` with `prompts` and judge the best tuples by the world: what is no fact of it is false.
 
-    The seed tuples are facts from all over the relation's file.
+    The first prompt is the initial one. The seed tuples are facts from all over the relation's file.
     """
     seeds = relation.facts[:: len(relation.facts) // N_SEEDS][:N_SEEDS]
-    spec = HarvestSpec(relation.name, tuple(prompts), seeds, "multi", tuple(prompts), params)
+    spec = HarvestSpec(relation.name, tuple(prompts[:1]), seeds, setting, tuple(prompts), params)
     best = {scored.entities for scored in harvest(spec, lm).tuples[:TOP]}
     return HarvestQuality(len(best & set(relation.facts)), len(best & set(relation.misconceptions)))
