@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,9 +17,10 @@ from kgharvest.models import Relation
 from kgharvest.version import code_version
 
 if TYPE_CHECKING:
+    from kgharvest.engine.language_models.base import EncodedPrompt
     from kgharvest.engine.language_models.masked import MaskedLM
     from kgharvest.engine.prompts.autoprompt import AutoPromptParams
-    from kgharvest.engine.prompts.extraction import Attested, EncodedReadings, Reading, ReadingScores
+    from kgharvest.engine.prompts.extraction import Attested, EncodedReadings, Evidence, Readings, ReadingScores
     from kgharvest.engine.prompts.text_template import TextTemplate
 
 TEMPLATE = "{context} {subject} [T] [T] [T] [T] [T] [P] ."  # Shin et al. 2020, Table 3
@@ -111,7 +112,7 @@ def attested_fact(line: Mapping[str, Any], subject: str, its_object: str) -> Att
     return Attested(subject, its_object, sentences, tuple(surfaces))
 
 
-def _evidence_of(context: Any, names: Sequence[str]):
+def _evidence_of(context: Any, names: Sequence[str]) -> Evidence | str:
     """Return the context with OBJECT_MASK where it has the first of `names` that it has, or what is wrong with it."""
     from kgharvest.engine.prompts.extraction import Evidence
 
@@ -140,6 +141,8 @@ def _is_evidence(value: Any) -> bool:
 
 
 class Subject(NamedTuple):
+    """The LM that is asked, or its control."""
+
     lm: MaskedLM
     is_control: bool
 
@@ -167,34 +170,43 @@ class _Asked:
     def __init__(self, lm: MaskedLM, relation: ExtractedRelation, request: ExtractRequest, is_perturbed: bool) -> None:
         self._relation, self._request, self._is_perturbed = relation, request, is_perturbed
         self._lm = lm
-        self._readings, self._left_out = self._drawn()
+        self._drawn = self._perturbed() if is_perturbed else self._as_they_are()
 
-    def _drawn(self) -> tuple[dict[str, list[Reading]], dict[str, dict[str, int]]]:
-        """Return a reading of every fact that can be asked, and how many cannot, by part. Raises NotExtracted."""
-        from kgharvest.engine.prompts.extraction import answerable, draw_contexts, perturbed
+    def _as_they_are(self) -> dict[str, Readings]:
+        rng = self._rng("contexts")
+        return {part: self._draw(part, rng) for part in PARTS}
 
-        rng = Random(f"{self._request.params.seed} {self._relation.name}")
-        readings, left_out, objects = {}, {}, {}
-        for part in PARTS:
-            facts, n_others = answerable(self._lm, self._relation.facts[part])
-            drawn = draw_contexts(facts, rng)
-            readings[part] = list(drawn.readings)
-            left_out[part] = {**({"object of several tokens": n_others} if n_others else {}), **drawn.left_out}
-            objects |= dict.fromkeys(fact.object for fact in facts)
-            if not drawn.readings:
-                reasons = ", ".join(f"{n} {reason}" for reason, n in left_out[part].items()) or "it is empty"
-                raise NotExtracted(
-                    f"{self._relation.name}: no fact of {part} can be asked in a sentence ({reasons}); give others."
-                )
-        if self._is_perturbed:
-            readings = {part: perturbed(some, list(objects), rng) for part, some in readings.items()}
-        return readings, left_out
+    def _perturbed(self) -> dict[str, Readings]:
+        from kgharvest.engine.prompts.extraction import perturbed
+
+        drawn, rng = self._as_they_are(), self._rng("perturbed")
+        objects = list(dict.fromkeys(reading.right[0] for some in drawn.values() for reading in some.readings))
+        return {
+            part: replace(some, readings=tuple(perturbed(some.readings, objects, rng))) for part, some in drawn.items()
+        }
+
+    def _rng(self, purpose: str) -> Random:
+        return Random(f"{self._request.params.seed} {self._relation.name} {purpose}")
+
+    def _draw(self, part: str, rng: Random) -> Readings:
+        """Return a reading of every fact of a part that can be asked. Raises NotExtracted if none can."""
+        from kgharvest.engine.prompts.extraction import answerable, draw_contexts
+
+        facts, n_others = answerable(self._lm, self._relation.facts[part])
+        drawn = draw_contexts(facts, rng)
+        left_out = ({"object of several tokens": n_others} if n_others else {}) | dict(drawn.left_out)
+        if not drawn.readings:
+            reasons = ", ".join(f"{n} {reason}" for reason, n in left_out.items()) or "it is empty"
+            raise NotExtracted(
+                f"{self._relation.name}: no fact of {part} can be asked in a sentence ({reasons}); give others."
+            )
+        return replace(drawn, left_out=left_out)
 
     def _encoded(self, lm: MaskedLM, template: TextTemplate) -> dict[str, EncodedReadings]:
         """Raises NotExtracted if all texts of a part hold special tokens of the LM."""
         from kgharvest.engine.prompts.extraction import encode_readings
 
-        encoded = {part: encode_readings(lm, template, readings) for part, readings in self._readings.items()}
+        encoded = {part: encode_readings(lm, template, some.readings) for part, some in self._drawn.items()}
         for part, some in encoded.items():
             if not some.examples:
                 raise NotExtracted(f"{self._relation.name}: all sentences of {part} hold special tokens; give others.")
@@ -232,7 +244,14 @@ class _Asked:
             | _cost(subject, start, before)
         )
 
-    def _prompt_record(self, method, subject, template, prompt, encoded) -> dict[str, Any]:
+    def _prompt_record(
+        self,
+        method: str,
+        subject: Subject,
+        template: TextTemplate,
+        prompt: EncodedPrompt,
+        encoded: Mapping[str, EncodedReadings],
+    ) -> dict[str, Any]:
         from kgharvest.engine.prompts.extraction import answers_in, measure
 
         test = encoded["test"].examples
@@ -251,7 +270,7 @@ class _Asked:
             "lm": self._lm.name,
             "revision": self._lm.revision,
             **{f"n_{part}": len(encoded[part].examples) for part in PARTS},
-            "left_out": {part: {**self._left_out[part], **encoded[part].left_out} for part in PARTS},
+            "left_out": {part: {**self._drawn[part].left_out, **encoded[part].left_out} for part in PARTS},
             "n_cut": {part: encoded[part].n_cut for part in PARTS},
             "p1": scores.right.precision_at(1),
             "p10": scores.right.precision_at(10),

@@ -20,6 +20,7 @@ from kgharvest.engine.prompts.objectives import QUERIES_AT_ONCE, Example, Likeli
 from kgharvest.engine.prompts.text_template import SPECIAL_TOKENS, TextTemplate, encode_fields, room_for_texts
 from kgharvest.engine.types import BadSeed, BadText, EngineError, OnProgress, ignore
 
+TEXTS_AT_ONCE = 4096
 MOST_FOR_LABEL_TOKENS = 10_000  # training texts by which label tokens are chosen
 
 LabelTokens = tuple[TokenIds, ...]  # of label 0, 1, ...
@@ -70,6 +71,10 @@ class TextClassifier:
 
     def logprobs(self, texts: Sequence[EncodedText], tick: Tick = lambda: None) -> torch.Tensor:
         """Return (N, L): the log of the probability of each label's tokens together (Eq. 1), in nats."""
+        parts = [texts[start : start + TEXTS_AT_ONCE] for start in range(0, len(texts), TEXTS_AT_ONCE)]
+        return torch.cat([self._logprobs(part, tick) for part in parts])
+
+    def _logprobs(self, texts: Sequence[EncodedText], tick: Tick) -> torch.Tensor:
         examples = [Example(text.parts, tokens) for text in texts for tokens in self.label_tokens]
         return scores(self.lm, Likelihood(), [self.prompt], examples, tick).view(len(texts), -1)
 

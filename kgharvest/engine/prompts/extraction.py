@@ -211,7 +211,7 @@ def measure(answers: Iterator[torch.Tensor], examples: Sequence[EncodedReading])
     ranks, logprobs, knows = [], [], []
     waiting = iter(examples)
     for rows in answers:
-        for row, example in zip(rows, waiting, strict=False):
+        for row, example in zip(rows.cpu(), waiting, strict=False):
             best = row[list(example.right)].max()
             ranks.append(1 + int((row > best).sum()))
             logprobs.append(best.item())
