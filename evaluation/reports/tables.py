@@ -44,6 +44,13 @@ class Rates(NamedTuple):
         return f"{short(self.accepted)} / {short(self.rejected)}{self.mark}"
 
 
+class Marked(NamedTuple):
+    """A number of a column's kind with a mark that its table's notes explain."""
+
+    value: float
+    mark: str
+
+
 class Column(NamedTuple):
     """group: the heading above it that neighbouring columns share, e.g. the LM above its settings."""
 
@@ -188,6 +195,8 @@ TEXTS = {
 
 
 def text_of(value: Any, kind: Kind) -> str:
+    if isinstance(value, Marked):
+        return f"{text_of(value.value, kind)} {value.mark}"
     return DASH if value is None or value == "" else TEXTS.get(kind, str)(value)
 
 

@@ -20,7 +20,7 @@ from evaluation.models import Report
 from evaluation.reports.contents import report_tables, tables_to_read
 from evaluation.reports.contents.paper import cells_by_relation, relation_table
 from evaluation.reports.contents.quality import common_of
-from evaluation.reports.tables import Document, first_rows
+from evaluation.reports.tables import Document, first_rows, without_empty_columns
 from evaluation.reports.writers import FORMATS
 from evaluation.reports.writers.plain import table_csv
 from evaluation.services.reports import create_report
@@ -110,7 +110,7 @@ def figure_shown(figure: ReportFigure, document: Document) -> dict[str, Any]:
         "caption": figure.caption,
         "alt_text": figure.alt(document),
         "table": figure.table,
-        "numbers": figure.numbers and first_rows(figure.numbers(document), MOST_RELATIONS),
+        "numbers": figure.numbers and first_rows(without_empty_columns(figure.numbers(document)), MOST_RELATIONS),
         "width": width,
         "height": height,
     }

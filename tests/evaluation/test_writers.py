@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from dataclasses import replace
 
+import numpy as np
 import openpyxl
 import pytest
 from django.core.management import CommandError, call_command
@@ -360,3 +361,30 @@ def test_percent_agreement_has_a_reason_where_it_is_not_defined():
 
     [row] = [line for line in text.splitlines() if line.startswith("| percent agreement")]
     assert "No statement has two judgments." in row
+
+
+def turned_document():
+    """Two sides, the first ahead by majority, the second by unanimity."""
+    cells = [CellKey(relation, "lm", side) for relation in "rs" for side in ("human", "multi")]
+    evidence = make_evidence(dict.fromkeys(cells, (2, 1)))
+    labels = {"human": ["TTF", "TTF", "FFF"], "multi": ["TTT", "FFF", "FFF"]}
+    said = [row for cell in cells for row in labels[cell.setting]]
+    verdict = np.array([row.count("F") > 1 for row in said], dtype=np.int64)
+    coded = np.array(["TFU".index(letter) for row in said for letter in row])
+    judgments = evidence.judgments._replace(label=coded)
+    return build_document(replace(evidence, verdict=verdict, judgments=judgments))
+
+
+def test_a_marked_number_stays_a_number_in_every_file():
+    document = turned_document() | {"cuts": []}
+    table = next(table for table in report_tables(document) if table.name == "sensitivity")
+
+    [human, multi] = table_csv(table).splitlines()[1:]
+
+    assert human.split(",")[1:3] == [str(2 / 3), "0.0"]
+    assert multi.split(",")[1:3] == [str(1 / 3), str(1 / 3)]
+    assert ".00 (2)" in FORMATS["md"].write(document)
+    assert ".00 (2)" in FORMATS["tex"].write(document)
+    sheet = openpyxl.load_workbook(io.BytesIO(FORMATS["xlsx"].write(document)))["sensitivity"]
+    assert sheet["C2"].value == 0
+    assert sheet["C2"].number_format == '0.0%" (2)"'

@@ -127,7 +127,10 @@ def setting_table(document: Document) -> Table:
     """The settings of each LM that was harvested in several; of every LM if none was."""
     totals = document["totals"]
     rows = [
-        Row((demonstrator_mark(document, total["model"]), name_of(total["setting"]), *_macro_values(total)))
+        Row(
+            (demonstrator_mark(document, total["model"]), name_of(total["setting"]), *_macro_values(total)),
+            about=_side(total),
+        )
         for total in _with_peers(totals, "model") or totals
     ]
     columns = (Column("LM"), Column("setting"), *MACRO_COLUMNS)
@@ -138,11 +141,18 @@ def model_table(document: Document) -> Table:
     """The LMs that were harvested in the same setting; empty if there is one LM."""
     totals = sorted(_with_peers(document["totals"], "setting"), key=lambda total: total["setting"] or "")
     rows = [
-        Row((name_of(total["setting"]), demonstrator_mark(document, total["model"]), *_macro_values(total)))
+        Row(
+            (name_of(total["setting"]), demonstrator_mark(document, total["model"]), *_macro_values(total)),
+            about=_side(total),
+        )
         for total in totals
     ]
     columns = (Column("setting"), Column("LM"), *MACRO_COLUMNS)
     return Table("lms", "LMs, on average over relations", columns, tuple(rows), _macro_notes(document))
+
+
+def _side(part: Mapping[str, Any]) -> dict[str, str | None]:
+    return {"model": part["model"], "setting": part["setting"]}
 
 
 def _macro_notes(document: Document) -> tuple[str, ...]:
@@ -174,7 +184,7 @@ def size_table(document: Document) -> Table:
             cut["high"],
             cut["n"],
             novelty.get((cut["model"], cut["setting"]), {}).get("entity_novelty") if cut["cut"] == "all" else None,
-        ))
+        ), about=_side(cut))
         for cut in document.get("cuts", [])
     ]  # fmt: skip
     columns = (
@@ -192,7 +202,8 @@ def size_table(document: Document) -> Table:
     notes = (
         "Accuracy of all tuples that the cut keeps, each weighing the same, estimated from the judged ones among them; "
         "95 % interval.",
-        "base-k keeps what is at least a tenth as probable as the k-th tuple of its relation.",
+        "base-k keeps what is at least a tenth as probable as the k-th tuple of its relation. Relations where it "
+        "reaches beyond what was sampled are left out.",
         _novelty_note(document),
     )
     return Table("sizes", "Size and accuracy of the KG", columns, tuple(rows), notes)

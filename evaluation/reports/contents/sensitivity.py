@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from evaluation.reports.contents.quality import common_about, common_of, side_of
-from evaluation.reports.tables import Column, Document, Kind, Row, Table, name_of, points, short
+from evaluation.reports.tables import Column, Document, Kind, Marked, Row, Table, name_of
 
 WITHOUT_ONE = "without one annotator"
 PLACES = "In brackets: the place among these rows, where it is another one."
@@ -29,8 +29,8 @@ def _left_out(entry: Mapping[str, Any]) -> Mapping[str, Any]:
     return entry.get("left_out", NOBODY)
 
 
-def _rule_columns(document: Document) -> list[Column]:
-    return [Column(rule["title"]) for rule in _part(document, "rules")]
+def _rule_columns(document: Document, kind: Kind) -> list[Column]:
+    return [Column(rule["title"], kind) for rule in _part(document, "rules")]
 
 
 # -- verdicts ----------------------------------------------------------------------------------------------------------
@@ -65,7 +65,7 @@ def sensitivity_table(document: Document) -> Table:
     ]
     columns = (
         Column("LM and setting"),
-        *_rule_columns(document),
+        *_rule_columns(document, Kind.SHARE),
         Column("lowest", Kind.SHARE, WITHOUT_ONE),
         Column("highest", Kind.SHARE, WITHOUT_ONE),
         Column("other place", Kind.COUNT, WITHOUT_ONE),
@@ -89,14 +89,18 @@ def _left_out_in_words(document: Document) -> Iterable[str]:
             f"Without one annotator: each of the {n:,} left out in turn; the lowest and the highest accuracy, and how "
             "many of them change the place."
         )
+        yield (
+            "A statement then has one judgment less: of two that are left, both must say True, so that accuracies are "
+            "lower for that alone. Places and signs are what to compare."
+        )
     elif len(document["annotators"]) == 1:
         yield "A single annotator cannot be left out: nothing would be judged."
 
 
-def _marked(total: Mapping[str, Any]) -> Iterable[str]:
+def _marked(total: Mapping[str, Any]) -> Iterable[float | Marked | None]:
     moved = set(total["changes"])
     for position, (value, rank) in enumerate(zip(total["macro_accuracy"], total["rank"], strict=True)):
-        yield f"{short(value)} ({rank})" if position in moved else short(value)
+        yield Marked(value, f"({rank})") if position in moved else value
 
 
 def _about(part: Mapping[str, Any]) -> dict[str, str | None]:
@@ -115,7 +119,7 @@ def left_out_table(document: Document) -> Table:
         Column("left out"),
         Column("other verdicts", Kind.COUNT),
         Column("with a verdict", Kind.COUNT),
-        *(Column(name_of(total["setting"]), group=name_of(total["model"])) for total in totals),
+        *(Column(name_of(total["setting"]), Kind.SHARE, name_of(total["model"])) for total in totals),
     )
     notes = (
         "other verdicts: statements whose verdict is another, or gone, without this annotator. Accuracy, mean over "
@@ -135,7 +139,7 @@ def sensitive_cell_table(document: Document) -> Table:
     ]  # fmt: skip
     columns = (
         *map(Column, ("relation", "LM", "setting")),
-        *(column._replace(kind=Kind.SHARE) for column in _rule_columns(document)),
+        *_rule_columns(document, Kind.SHARE),
         Column("lowest", Kind.SHARE, WITHOUT_ONE),
         Column("highest", Kind.SHARE, WITHOUT_ONE),
         Column("other place", Kind.COUNT, WITHOUT_ONE),
@@ -162,7 +166,7 @@ def sensitive_comparison_table(document: Document) -> Table:
     ]
     columns = (
         Column("comparison"),
-        *_rule_columns(document),
+        *_rule_columns(document, Kind.POINTS),
         Column("lowest", Kind.POINTS, WITHOUT_ONE),
         Column("highest", Kind.POINTS, WITHOUT_ONE),
         Column("±", Kind.COUNT, WITHOUT_ONE),
@@ -186,7 +190,7 @@ def left_out_claim_table(document: Document) -> Table:
         if (differences := list(_differences(_left_out(comparison))))
         for position in _turning(_left_out(comparison))
     ]  # fmt: skip
-    columns = (Column("comparison"), Column("without"), Column("difference"), Column("p (Holm)", Kind.P))
+    columns = (Column("comparison"), Column("without"), Column("difference", Kind.POINTS), Column("p (Holm)", Kind.P))
     return Table("left-out-comparisons", "Comparisons that turn without one annotator", columns, tuple(rows), (CLAIMS,))
 
 
@@ -202,8 +206,8 @@ def _contrast(comparison: Mapping[str, Any]) -> str:
     return f"{common_of(comparison)}: {comparison['a']} − {comparison['b']}"
 
 
-def _differences(claims: Mapping[str, Any]) -> Iterable[str]:
+def _differences(claims: Mapping[str, Any]) -> Iterable[float | Marked | None]:
     for position, difference in enumerate(claims["difference"]):
-        sign = " ±" if position in claims["sign_changes"] else ""
-        significance = " !" if position in claims["significance_changes"] else ""
-        yield f"{points(difference)}{sign}{significance}"
+        turned = {"±": claims["sign_changes"], "!": claims["significance_changes"]}
+        mark = " ".join(mark for mark, positions in turned.items() if position in positions)
+        yield Marked(difference, mark) if mark else difference

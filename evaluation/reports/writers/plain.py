@@ -7,10 +7,11 @@ import io
 import json
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from evaluation.reports.contents import tables_to_read
 from evaluation.reports.contents.paper import cell_list
-from evaluation.reports.tables import Document, Kind, Table, split_rates
+from evaluation.reports.tables import Document, Kind, Marked, Table, split_rates
 from kgharvest.services.writing import inert
 
 
@@ -31,8 +32,12 @@ def table_csv(table: Table) -> str:
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer, lineterminator="\r\n")
     writer.writerow([inert(": ".join(filter(None, [column.group, column.title]))) for column in flat.columns])
-    writer.writerows([[inert(value) for value in row.values] for row in flat.rows])
+    writer.writerows([[inert(_unmarked(value)) for value in row.values] for row in flat.rows])
     return buffer.getvalue()
+
+
+def _unmarked(value: Any) -> Any:
+    return value.value if isinstance(value, Marked) else value
 
 
 # -- Markdown ----------------------------------------------------------------------------------------------------------

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
 from evaluation.reports.contents import report_tables
-from evaluation.reports.tables import Column, Document, Kind, Table, split_rates
+from evaluation.reports.tables import Column, Document, Kind, Marked, Table, split_rates
 
 NUMBER_FORMATS = {
     Kind.COUNT: "#,##0",
@@ -29,8 +29,9 @@ def write_xlsx(document: Document) -> bytes:
     buffer = io.BytesIO()
     with Workbook(buffer, {"constant_memory": True, **INERT}) as workbook:
         workbook.set_properties({"title": document["round"], "created": _made(document)})
-        formats = _formats(workbook)
-        for table in report_tables(document):
+        tables = report_tables(document)
+        formats = _formats(workbook, sorted(set(_marks(tables))))
+        for table in tables:
             _write_sheet(workbook.add_worksheet(table.name), split_rates(table), formats)
     return buffer.getvalue()
 
@@ -41,15 +42,23 @@ def _made(document: Document) -> datetime:
     return datetime.fromisoformat(made).replace(tzinfo=None) if made else datetime(2000, 1, 1)
 
 
-def _formats(workbook) -> dict[Any, Any]:
-    numbers = {kind: workbook.add_format({"num_format": code}) for kind, code in NUMBER_FORMATS.items()}
-    summaries = {
-        (kind, True): workbook.add_format({"num_format": code, "bold": True, "top": 1})
-        for kind, code in NUMBER_FORMATS.items()
+def _marks(tables: Iterable[Table]) -> Iterator[str]:
+    return (value.mark for table in tables for row in table.rows for value in row.values if isinstance(value, Marked))
+
+
+def _formats(workbook, marks: Iterable[str]) -> dict[Any, Any]:
+    """Return the formats of numbers by kind and whether they are a summary, or how they are marked."""
+    formats: dict[Any, Any] = {
+        "head": workbook.add_format({"bold": True, "bottom": 1, "text_wrap": True, "valign": "bottom"}),
+        "bold": workbook.add_format({"bold": True}),
     }
-    head = workbook.add_format({"bold": True, "bottom": 1, "text_wrap": True, "valign": "bottom"})
-    bold = workbook.add_format({"bold": True})
-    return {**{(kind, False): number for kind, number in numbers.items()}, **summaries, "head": head, "bold": bold}
+    for kind, code in NUMBER_FORMATS.items():
+        formats[kind, False] = workbook.add_format({"num_format": code})
+        formats[kind, True] = workbook.add_format({"num_format": code, "bold": True, "top": 1})
+        for mark in marks:
+            marked = ";".join(f'{part}" {mark}"' for part in code.split(";"))
+            formats[kind, mark] = workbook.add_format({"num_format": marked})
+    return formats
 
 
 def _write_sheet(sheet, table: Table, formats: Mapping[Any, Any]) -> None:
@@ -69,7 +78,9 @@ def _write_value(sheet, line, number, value, column: Column, is_summary: bool, f
     """A number is written as one; what is undefined leaves its cell empty; a text can start no formula."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return
-    if isinstance(value, int | float):
+    if isinstance(value, Marked):
+        sheet.write_number(line, number, value.value, formats[column.kind, value.mark])
+    elif isinstance(value, int | float):
         sheet.write_number(line, number, value, formats.get((column.kind, is_summary)))
     else:
         sheet.write_string(line, number, value, formats["bold"] if is_summary else None)
