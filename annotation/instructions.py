@@ -21,7 +21,8 @@ Read the statement and say whether it is true in general.
 - **Unjudgeable**: you cannot tell, even after looking it up, or you do not understand it."""
 
 HEADINGS_BELOW = 2  # pages have an h1 and an h2 of their own
-PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
+# What begins something in a line, what begins a line, and the mark after the number of a list.
+MARKS = re.compile(r"([\\`*_\[\]<&]|(?<!\S)[-+=#>~]|(?<=\d)[.)])")
 SAFE_LINK = re.compile(r"https?://", re.IGNORECASE)
 
 
@@ -48,8 +49,8 @@ def relation_guide(relation: Relation, true: Sequence[str] | None, false: Sequen
 
 
 def escape(text: str) -> str:
-    """Return Markdown that shows `text` as it is."""
-    return PUNCTUATION.sub(r"\\\1", text)
+    """Return Markdown that shows `text` as it is, and that people can read and edit."""
+    return MARKS.sub(r"\\\1", text)
 
 
 @lru_cache(maxsize=256)
