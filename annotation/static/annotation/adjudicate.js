@@ -1,14 +1,7 @@
-// One key for each answer. Without this script the page works as a plain form.
-(() => {
-  const buttons = [...document.querySelectorAll("[data-answers] .answer")];
-  const keys = { t: 0, 1: 0, f: 1, 2: 1, u: 2, 3: 2 };
-  document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
-    if (event.target.matches("input, select, textarea")) return;
-    const key = event.key.toLowerCase();
-    if (key in keys) buttons[keys[key]].click();
-    else if (key === "s") document.querySelector("[data-skip]").click();
-    else return;
-    event.preventDefault();
-  });
-})();
+// Adjudicating by keys, as in judging. Without it, the buttons do the same.
+import { listenToKeys } from "./keys.js";
+
+const press = (selector) => () => document.querySelector(selector).click();
+const answers = Object.fromEntries(["true", "false", "unjudgeable"].map((label) => [label, press(`button[value="${label}"]`)]));
+
+listenToKeys({ ...answers, skip: press("[data-skip]"), comment: () => document.querySelector("#comment").focus() });

@@ -1,0 +1,138 @@
+"""What people see whose judging is cut short: by time, by limits, by their share. And who decides where they differ."""
+
+import re
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+from playwright.sync_api import expect
+
+from annotation.models import Adjudication, Assignment, Judgment
+from annotation.services.assignment import next_batch
+from annotation.services.joining import join_round
+from annotation.services.quality import resume_annotator, set_limits
+from tests import factories
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+JUDGE = "/rounds/pilot/judge/"
+TUPLES = [("vaccine", "measles"), ("seat belt", "injury"), ("umbrella", "sunrise"), ("lock", "theft")]
+SHARE = "You have judged your share of this round, thank you"
+
+
+def judging(visit, round, user=None, **options):
+    """Join a round in a browser of one's own, which shows the first statement."""
+    visitor = visit(user or factories.make_user(), **options)
+    visitor.page.goto(f"/join/{round.join_token}/")
+    visitor.page.get_by_role("button", name="Start judging").click()
+    expect(visitor.page.get_by_text("Saved", exact=True)).to_be_visible()
+    return visitor
+
+
+def answer_with(page, keys: str) -> None:
+    for key in keys:
+        statement = page.locator("#statement").inner_text()
+        page.keyboard.press(key)
+        page.wait_for_function("was => document.querySelector('#statement')?.innerText !== was", arg=statement)
+
+
+def test_who_kept_a_statement_too_long_is_told_and_goes_on(visit):
+    round = factories.make_round(TUPLES[:2], name="pilot", judgments_per_task=1, batch_size=1)
+    user = factories.make_user()
+    visitor = judging(visit, round, user, width=360)
+    Assignment.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    other = join_round(round, factories.make_user())
+    for _ in range(2):
+        factories.judge(other, next_batch(other, timezone.now())[0])
+
+    visitor.page.keyboard.press("t")
+
+    expect(visitor.page.get_by_text("One answer came too late").first).to_be_visible()
+    assert visitor.axe_violations() == []
+    visitor.page.get_by_role("link", name="Go on").click()
+    expect(visitor.page.get_by_role("heading", name="Nothing is left for you")).to_be_visible()
+    assert Judgment.objects.filter(annotator__user=user).values_list("is_counted", flat=True).get() is False
+    assert Judgment.objects.counted().count() == 2
+
+
+def test_a_lease_that_ran_out_and_that_nobody_took_changes_nothing(visit):
+    round = factories.make_round(TUPLES[:2], name="pilot", judgments_per_task=1, batch_size=1)
+    page = judging(visit, round).page
+    Assignment.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+
+    answer_with(page, "t")
+    expect(page.get_by_text("Saved", exact=True)).to_be_visible()
+
+    assert Judgment.objects.counted().count() == 1
+
+
+def test_a_limit_pauses_without_a_word_of_the_reason_until_somebody_lets_them_go_on(visit):
+    round = factories.make_round(24, name="pilot", batch_size=1)
+    set_limits(round, longest_run=9)
+    annotator = join_round(round, factories.make_user())
+    for _ in range(9):
+        factories.judge(annotator, next_batch(annotator, timezone.now())[0])
+    visitor = visit(annotator.user, width=360)
+    page = visitor.page
+    page.goto(JUDGE)
+    expect(page.get_by_text("9 judged")).to_be_visible()
+    expect(page.get_by_text("Saved", exact=True)).to_be_visible()
+
+    page.keyboard.press("t")
+    expect(page.get_by_role("heading", name="A pause for you")).to_be_visible()
+
+    said = page.get_by_role("main").inner_text()
+    assert "Your part in the round pilot is paused and your answers are stored." in said
+    assert not re.search("row|equal|gold|second", said)
+    assert visitor.axe_violations() == []
+    resume_annotator(annotator)
+    page.goto(JUDGE)
+    expect(page.get_by_text("10 judged")).to_be_visible()
+
+
+@pytest.mark.parametrize("limit", [{"max_per_annotator": 3}, {"dominance_cap": 0.25}])
+def test_who_has_judged_their_share_is_thanked_and_may_still_change_an_answer(visit, limit):
+    round = factories.make_round(TUPLES, name="pilot", **limit)
+    visitor = judging(visit, round, width=360)
+    page = visitor.page
+
+    expect(page.get_by_text("3 left at most")).to_be_visible()
+    answer_with(page, "tf")
+    page.keyboard.press("u")
+    expect(page.get_by_role("heading", name=SHARE)).to_be_visible()
+
+    assert visitor.axe_violations() == []
+    page.get_by_role("link", name="Change").first.click()
+    expect(page.get_by_text("You said")).to_be_visible()
+    expect(page.get_by_text("Saved", exact=True)).to_be_visible()
+    page.keyboard.press("t")
+    expect(page.get_by_role("heading", name=SHARE)).to_be_visible()
+    assert sorted(Judgment.objects.current().values_list("label", flat=True)) == ["false", "true", "true"]
+
+
+def test_an_expert_decides_by_keys_what_the_crowd_left_undecided(visit):
+    researcher = factories.make_researcher()
+    round = factories.make_round(TUPLES[:2], name="pilot", by=researcher)
+    factories.judge_all(round, ["true"] * 2, ["false"] * 2, ["unjudgeable"] * 2)
+    visitor = visit(researcher, width=360)
+    page = visitor.page
+    page.goto("/rounds/pilot/")
+
+    page.get_by_role("link", name="Adjudicate").click()
+    expect(page.get_by_text("2 statements left")).to_be_visible()
+    assert visitor.axe_violations() == []
+    page.keyboard.press("t")
+    expect(page.get_by_text("Adjudicated as True")).to_be_visible()
+    page.wait_for_load_state("load")
+    page.keyboard.press("c")
+    page.keyboard.type("Not true since 1970.")
+    page.keyboard.press("Enter")  # decides nothing
+    page.keyboard.press("Escape")
+    page.keyboard.press("f")
+    expect(page.get_by_role("heading", name="Nothing waits")).to_be_visible()
+
+    assert sorted(Adjudication.objects.values_list("label", "comment")) == [
+        ("false", "Not true since 1970."),
+        ("true", ""),
+    ]
+    assert set(round.tasks.values_list("verdict", flat=True)) == {"undecided"}
