@@ -123,4 +123,4 @@ def judgments_per_hour(round: Round, now: datetime) -> float | None:
 
 def _time_left(found: dict[str, Any]) -> dict[str, Any]:
     n_left, per_hour = found["n_wanted"] - found["n_judgments"], found["judgments_per_hour"]
-    return {"n_left": n_left, "hours_left": n_left / per_hour if per_hour else None}
+    return {"n_left": n_left, "hours_left": n_left / per_hour if per_hour and n_left else None}

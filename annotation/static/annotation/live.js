@@ -7,7 +7,7 @@
 
   const show = ({ done, total, figures }) => {
     [bar.max, bar.value] = [total, done];
-    pace.hidden = figures.per_hour === "–";
+    pace.hidden = figures.time_left === "–";
     for (const place of places) {
       const text = figures[place.dataset.figure];
       if (text !== undefined && text !== place.textContent) place.textContent = text;
