@@ -15,12 +15,17 @@ class TaskForm(forms.Form):
 
 
 class AnswerForm(TaskForm):
-    """One answer. seconds: how long the statement was actively in sight, if the page could tell."""
+    """One answer.
+
+    seconds: how long the statement was actively in sight, if the page could tell. more: whether the reply is to bring
+    the next statements.
+    """
 
     label = forms.ChoiceField(choices=Label.choices)
     client_uuid = forms.UUIDField()
     seconds = forms.FloatField(min_value=0, required=False)
     comment = forms.CharField(required=False)  # its length is the service's rule, told in its own words
+    more = forms.BooleanField(required=False)
 
     def answer(self) -> Answer:
         asked = self.cleaned_data

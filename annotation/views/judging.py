@@ -119,7 +119,7 @@ def judge(request: HttpRequest, annotator: Annotator) -> HttpResponse:
     if request.method == "POST":
         return _take_answer(request, annotator)
     if wants_json(request):
-        return JsonResponse({"tasks": [statement_of(task) for task in next_batch(annotator, timezone.now())]})
+        return JsonResponse(_next_statements(annotator))
     given = _earlier_judgment(annotator, request.GET["task"]) if "task" in request.GET else None
     return show_statements(request, annotator, given)
 
@@ -129,7 +129,20 @@ def _take_answer(request: HttpRequest, annotator: Annotator) -> HttpResponse:
     if not form.is_valid():
         return _invalid(request, annotator, form)
     judgment = submit_judgment(annotator, form.answer(), timezone.now())
-    return _done(request, annotator, stored=str(judgment.pk), late=judgment.is_late)
+    more = _more_statements(annotator) if form.cleaned_data["more"] else {}
+    return _done(request, annotator, stored=str(judgment.pk), late=judgment.is_late, **more)
+
+
+def _next_statements(annotator: Annotator) -> dict[str, Any]:
+    return {"tasks": [statement_of(task) for task in next_batch(annotator, timezone.now())]}
+
+
+def _more_statements(annotator: Annotator) -> dict[str, Any]:
+    """Return the next statements; nothing if this answer was the last for now, as it is stored all the same."""
+    try:
+        return _next_statements(annotator)
+    except NOT_NOW:
+        return {}
 
 
 def _earlier_judgment(annotator: Annotator, task_id: str) -> Judgment:

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from annotation.models import Judgment, Label, Layout, StatementReport
+from annotation.models import Annotator, Judgment, Label, Layout, StatementReport
 from annotation.services.assignment import next_batch
 from annotation.services.gold import decide_on_gold, gold_candidates
 from annotation.services.joining import join_round
@@ -98,7 +98,7 @@ def everything_sent_to(client, round) -> list:
         sent.append(client.post(f"{JUDGE}report/", {"task": task}))
         sent.append(client.post(f"{JUDGE}report/", {"task": task, "report-reason": "other"}, **JSON))
     sent.append(client.post(f"{JUDGE}skip/", {"task": tasks[0]}, **JSON))
-    sent += [client.post(JUDGE, answer_to(task), **JSON) for task in tasks]
+    sent += [client.post(JUDGE, answer_to(task, more=1), **JSON) for task in tasks]
     sent.append(client.post(f"{JUDGE}page/", {"row": tasks[:1], **row_of(tasks[0], "false")}, follow=True))
     sent += [client.get(JUDGE, {"task": task}) for task in tasks]
     sent += [client.post(JUDGE, answer_to(task, "maybe")) for task in tasks[:1]]
@@ -320,6 +320,34 @@ def test_an_answer_that_came_too_late_is_named_late():
     client.force_login(slow.user)
 
     assert client.post(JUDGE, answer_to(task), **JSON).json()["late"] is True
+
+
+# -- more with the reply -----------------------------------------------------------------------------------------------
+
+
+def test_the_reply_to_an_answer_brings_the_next_statements_where_asked():
+    round = make_round(4, name="pilot", batch_size=2)
+    [annotator] = make_annotators(round, 1)
+    client = Client()
+    client.force_login(annotator.user)
+    first, second = in_hand(annotator)
+
+    without = client.post(JUDGE, answer_to(first), **JSON).json()
+    reply = client.post(JUDGE, answer_to(second, more=1), **JSON).json()
+
+    assert "tasks" not in without
+    assert [each["task"] for each in reply["tasks"]] == in_hand(annotator)
+    assert not {first, second} & set(in_hand(annotator))
+
+
+def test_an_answer_after_which_nothing_can_be_had_is_stored_all_the_same(annotator_client, annotator):
+    [task, *_] = in_hand(annotator)
+    Annotator.objects.update(status=Annotator.Status.PAUSED)
+
+    reply = annotator_client.post(JUDGE, answer_to(task, more=1), **JSON)
+
+    assert (reply.status_code, reply.json().keys()) == (200, {"stored", "late"})
+    assert Judgment.objects.counted().filter(task=task).exists()
 
 
 # -- layouts -----------------------------------------------------------------------------------------------------------

@@ -232,6 +232,24 @@ def test_without_scripts_a_page_is_one_form_that_says_what_is_unanswered(visit):
     assert labels_of(user) == [F, T, U]
 
 
+def test_statements_come_with_the_replies_to_answers(visit):
+    user = factories.make_user()
+    round = factories.make_round(12, name="pilot", batch_size=6)
+    page = visit(user).page
+    join(page, round)
+    asked = []
+    page.on("request", lambda request: asked.append(request.method) if request.resource_type == "fetch" else None)
+
+    for n_done in range(1, 12):
+        expect(page.get_by_text("One moment")).to_be_hidden()
+        page.keyboard.press("t")
+        expect(page.locator("[data-done]")).to_have_text(str(n_done))
+    expect_saved(page)
+
+    assert set(asked) == {"POST"}
+    assert len(labels_of(user)) == 11
+
+
 # -- offline -----------------------------------------------------------------------------------------------------------
 
 

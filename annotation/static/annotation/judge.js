@@ -6,12 +6,12 @@ import { listenToKeys } from "./keys.js";
 import { labelMark, linkTo, marked, recentRow } from "./marks.js";
 import { startTimer } from "./timer.js";
 
-const { root, url, state, queue, part } = openDesk(takeBackRefused);
+const { root, url, state, queue, part } = openDesk(takeBackRefused, (reply) => hand.receive(reply));
 const form = root.querySelector("form.answers-form");
 const read = (id) => JSON.parse(document.getElementById(id).textContent);
 
 const timer = startTimer();
-const hand = openHand({ url, queue, sent: read("statements"), earlier: read("earlier") });
+const hand = openHand({ url, queue, sent: read("statements"), earlier: read("earlier"), onFirst: show });
 const { ahead, behind } = hand;
 const dialogs = bindDialogs(() => ahead[0]?.task, (values) => {
   queue.add("report/", values);
@@ -44,7 +44,7 @@ async function showNothing() {
   part("statement").replaceChildren(navigator.onLine ? "One moment …" : "More statements come when you are connected again.");
   await hand.topUp();
   await queue.empty(); // of what was answered meanwhile
-  if (ahead.length) return show();
+  if (ahead.length) return null; // in sight by now
   if (queue.all().length) return part("statement").replaceChildren("Your answers wait in this browser.");
   if (state.takeUnread()) return part("statement").replaceChildren(linkTo(url, "Go on"));
   return location.assign(url); // nothing is left; the server says so
@@ -56,7 +56,7 @@ function answer(label) {
   state.answered(seconds);
   if (isFresh) count(1);
   behind.push({ ...ahead.shift(), label, comment, isFresh });
-  queue.add("", { task: behind.at(-1).task, label, comment, seconds: seconds.toFixed(2) });
+  queue.add("", { task: behind.at(-1).task, label, comment, seconds: seconds.toFixed(2), more: hand.isLow() ? 1 : "" });
   show();
 }
 
