@@ -3,8 +3,10 @@
     DATABASE_URL=postgres://... DEBUG=1 python benches/judging_http.py [--tasks 10000 1000000]    an empty database
 
 For each size of a round: newcomers, then people with 20,000 judgments behind them. A judgment is an answer submitted
-and what asking for statements adds to it; the wait for both counts. First as the judging page asks: a batch of ten, and
-more when fewer than four are left, so once in about six answers. Then strictly: asked for before each answer.
+with what asking for statements adds to it; the wait for both counts. First as the judging page asks: with an answer
+that leaves fewer than four statements ahead, so once in about six answers. Then strictly, with each answer. Each is
+done as fast as the server can; as the page does, also at a steady 80 judgments/s, where a wait begins when the answer
+is due. Web server: gunicorn's processes; database: PostgreSQL's, if it runs on this machine; neither has the clients.
 
 Must hold: 80 judgments/s, 10 ms of the server's CPU each, 95 % of waits under 100 ms, within 20 % at every size.
 """
@@ -12,21 +14,25 @@ Must hold: 80 judgments/s, 10 ms of the server's CPU each, 95 % of waits under 1
 from __future__ import annotations
 
 import argparse
-import multiprocessing
+import json
 import os
+import socket
 import sys
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from statistics import quantiles
+from typing import Any
+from urllib.parse import urlencode
 from uuid import uuid4
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 os.environ["DJANGO_SETTINGS_MODULE"] = "kgharvest.settings"
 folder = tempfile.TemporaryDirectory(prefix="kgharvest-bench-")
-os.environ.setdefault("KGHARVEST_DATA_DIR", folder.name)  # the processes that judge share it
+os.environ.setdefault("KGHARVEST_DATA_DIR", folder.name)
 
 import django  # noqa: E402
 
@@ -40,56 +46,115 @@ from django.urls import reverse  # noqa: E402
 from annotation.models import Round  # noqa: E402
 from benches.judging import BATCH, give_a_past, make_round  # noqa: E402
 from tests.factories import make_annotators  # noqa: E402
-from tests.load.web_server import Browser, WebServer, logged_in, url_of  # noqa: E402
+from tests.load.web_server import WebServer, cpu_seconds, logged_in, url_of  # noqa: E402
 
 N_ANNOTATORS = 8
-N_CLIENTS = 2  # processes
 BEHIND = 20_000
 WARM_UP = 20
-ASKING = {"as the page": 4, "each time": BATCH}  # with fewer statements ahead, more are asked for
+STEADY = 80  # judgments per second
+# How many statements ahead are few enough to ask for more, and whether judging is steady or as fast as can be.
+WAYS = {
+    "as the page": (4, None),
+    f"as the page, {STEADY}/s": (4, STEADY),
+    "each time": (BATCH, None),
+}
 
 
-def judge(port: int, path: str, cookies: dict[str, str], n: int, few: int) -> list[float]:
-    """Return the seconds that each of `n` judgments took, asking for statements when fewer than `few` are ahead."""
-    browser, waits, known, ahead = Browser(port, cookies), [], set(), []
-    for _ in range(n):
-        begin = time.perf_counter()
-        if len(ahead) < few:
-            found = browser.json("GET", path)[1]["tasks"]
-            ahead += [each["task"] for each in found if each["task"] not in known]
-            known.update(ahead)
-        answer = {"task": ahead.pop(0), "label": "true", "client_uuid": uuid4(), "seconds": 1}
-        assert browser.json("POST", path, **answer)[0] == 200
-        waits.append(time.perf_counter() - begin)
-    return waits
+class Judge:
+    """A person's browser: a connection that stays open while they judge, and just enough HTTP to cost next to nothing."""
+
+    def __init__(self, port: int, path: str, cookies: dict[str, str]):
+        self._port = port
+        headers = {
+            "Host": f"127.0.0.1:{port}",
+            "Accept": "application/json",
+            "Cookie": "; ".join(f"{name}={value}" for name, value in cookies.items()),
+            "X-CSRFToken": cookies["csrftoken"],
+            "X-Forwarded-Proto": "https",  # as the proxy says in production
+            "Origin": f"https://127.0.0.1:{port}",
+            "Content-Type": "application/x-www-form-urlencoded",
+        }
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        self._head = f"{path} HTTP/1.1\r\n{lines}Content-Length: "
+        self._known: set[int] = set()
+        self._ahead: list[int] = []
+
+    def judge(self, n: int, few: int, every_s: float) -> list[float]:
+        """Return the seconds that each of `n` judgments took, one due every so often; 0: as soon as the last is done.
+
+        Statements are asked for with an answer that leaves fewer than `few` ahead.
+        """
+        with socket.create_connection(("127.0.0.1", self._port)) as self._socket:
+            if not self._ahead:
+                self._take(self._send("GET"))
+            waits, due = [], time.perf_counter()
+            for _ in range(n):
+                due = due + every_s if every_s else time.perf_counter()
+                time.sleep(max(0, due - time.perf_counter()))
+                self._answer(self._ahead.pop(0), more="1" if len(self._ahead) < few else "")
+                waits.append(time.perf_counter() - due)
+            return waits
+
+    def _answer(self, task: int, more: str) -> None:
+        fields = {"task": task, "label": "true", "client_uuid": uuid4(), "seconds": "1.00", "comment": "", "more": more}
+        self._take(self._send("POST", urlencode(fields)))
+
+    def _take(self, reply: dict[str, Any]) -> None:
+        fresh = [each["task"] for each in reply.get("tasks", []) if each["task"] not in self._known]
+        self._known.update(fresh)
+        self._ahead += fresh
+
+    def _send(self, method: str, body: str = "") -> dict[str, Any]:
+        self._socket.sendall(f"{method} {self._head}{len(body)}\r\n\r\n{body}".encode())
+        received = b""
+        while not (end := received.find(b"\r\n\r\n") + 4) > 3:
+            received += self._received()
+        head = received[:end].lower()
+        length = int(head.partition(b"content-length:")[2].partition(b"\r\n")[0])
+        while len(received) < end + length:
+            received += self._received()
+        assert head.split()[1] == b"200", received
+        return json.loads(received[end:])
+
+    def _received(self) -> bytes:
+        received = self._socket.recv(65536)
+        assert received, "the server has closed the connection"
+        return received
 
 
-def judge_together(port: int, path: str, people: list[dict[str, str]], n: int, few: int) -> list[float]:
-    """Judge as several people at once, in threads: they wait more than they work."""
+def judge_together(people: list[Judge], n: int, few: int, rate: float | None) -> list[float]:
+    """Judge as all of them at once, in threads: they wait far more than they work."""
+    every_s = len(people) / rate if rate else 0.0
+
+    def run(place: int, person: Judge) -> list[float]:
+        time.sleep(place * every_s / len(people))
+        return person.judge(n, few, every_s)
+
     with ThreadPoolExecutor(len(people)) as pool:
-        waits = pool.map(judge, *zip(*((port, path, cookies, n, few) for cookies in people), strict=True))
-    return [wait for theirs in waits for wait in theirs]
+        return [wait for theirs in pool.map(run, count(), people) for wait in theirs]
 
 
-def measure(
-    server: WebServer, path: str, people: list[dict[str, str]], pool: ProcessPoolExecutor, n: int, few: int
-) -> str:
+def measure(server: WebServer, people: list[Judge], n: int, few: int, rate: float | None) -> str:
     """Let everybody give `n` answers and say what they cost."""
-
-    def run(n: int) -> list[float]:
-        shares = [people[start::N_CLIENTS] for start in range(N_CLIENTS)]
-        jobs = [pool.submit(judge_together, server.port, path, share, n, few) for share in shares]
-        return [wait for job in jobs for wait in job.result()]
-
-    run(WARM_UP)
-    cpu, begin = server.cpu_seconds(), time.perf_counter()
-    waits = run(n)
-    wall, cpu = time.perf_counter() - begin, server.cpu_seconds() - cpu
-    p95 = quantiles(waits, n=20)[-1]
-    return f"{len(waits) / wall:5.0f} judgments/s  {1000 * cpu / len(waits):5.2f} ms CPU  p95 {1000 * p95:4.0f} ms"
+    judge_together(people, WARM_UP, few, None)
+    begin, web, database = time.perf_counter(), server.cpu_seconds(), database_seconds()
+    waits = judge_together(people, n, few, rate)
+    wall, web, database = time.perf_counter() - begin, server.cpu_seconds() - web, database_seconds() - database
+    cuts = quantiles(waits, n=20)
+    return (
+        f"{len(waits) / wall:5.0f} judgments/s  CPU: web server {1000 * web / len(waits):5.2f} ms, database "
+        f"{1000 * database / len(waits):5.2f} ms  median {1000 * cuts[9]:4.0f} ms  p95 {1000 * cuts[-1]:4.0f} ms"
+    )
 
 
-def people_of(round: Round, n_behind: int) -> list[dict[str, str]]:
+def database_seconds() -> float:
+    """Return the CPU that the processes of open connections to this database have used, 0 if they run elsewhere."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pid FROM pg_stat_activity WHERE datname = current_database()")
+        return cpu_seconds([pid for (pid,) in cursor])
+
+
+def people_of(round: Round, n_behind: int, port: int) -> list[Judge]:
     """Let new annotators join in the middle of the round, each with `n_behind` judgments before that."""
     annotators = make_annotators(round, N_ANNOTATORS)
     for place, annotator in enumerate(annotators):
@@ -100,26 +165,25 @@ def people_of(round: Round, n_behind: int) -> list[dict[str, str]]:
             give_a_past(annotator, n_behind)
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")  # as autovacuum does after so many new rows
-    return [logged_in(annotator.user) for annotator in annotators]
+    path = reverse("annotation:judge", args=[round.name])
+    return [Judge(port, path, logged_in(annotator.user)) for annotator in annotators]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--tasks", type=int, nargs="+", default=[10_000, 1_000_000])
     parser.add_argument("--workers", default="2")
-    parser.add_argument("--judgments", type=int, default=150, help="of each annotator, for each figure")
+    parser.add_argument("--judgments", type=int, default=100, help="of each annotator, for each figure")
     arguments = parser.parse_args()
-    clients = ProcessPoolExecutor(N_CLIENTS, multiprocessing.get_context("spawn"))
     call_command("migrate", verbosity=0)
     with WebServer(url_of(connection), settings.SECRET_KEY, "--workers", arguments.workers) as server:
         for n_tasks in arguments.tasks:
             round = make_round(n_tasks)
-            path = reverse("annotation:judge", args=[round.name])
             for name, n_behind in (("newcomers", 0), ("many behind", min(BEHIND, n_tasks // 2 - BATCH))):
-                people = people_of(round, n_behind)
-                for asking, few in ASKING.items():
-                    figures = measure(server, path, people, clients, arguments.judgments, few)
-                    print(f"{n_tasks:>9,} tasks, {name:<12} {asking:<12} {figures}", flush=True)
+                people = people_of(round, n_behind, server.port)
+                for way, (few, rate) in WAYS.items():
+                    figures = measure(server, people, arguments.judgments, few, rate)
+                    print(f"{n_tasks:>9,} tasks, {name:<12} {way:<18} {figures}", flush=True)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -52,7 +53,7 @@ class WebServer:
 
     def cpu_seconds(self) -> float:
         """Return what its processes have used so far."""
-        return sum(_ticks(each) for each in _processes_of_group(self._process.pid)) / TICKS_PER_SECOND
+        return cpu_seconds(_processes_of_group(self._process.pid))
 
     def __enter__(self) -> WebServer:
         self.start()
@@ -75,8 +76,9 @@ def _stat(pid: int) -> list[str]:
         return []
 
 
-def _ticks(pid: int) -> int:
-    return sum(map(int, _stat(pid)[11:13]))  # user and system time
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """Return the user and system time that these processes have used so far; those that are not here count nothing."""
+    return sum(int(ticks) for pid in pids for ticks in _stat(pid)[11:13]) / TICKS_PER_SECOND
 
 
 class Browser:
