@@ -61,7 +61,7 @@ WAYS = {
 
 
 class Judge:
-    """A person's browser: a connection that stays open while they judge, and just enough HTTP to cost next to nothing."""
+    """A person at a browser: a connection that stays open, and just enough HTTP to cost next to nothing itself."""
 
     def __init__(self, port: int, path: str, cookies: dict[str, str]):
         self._port = port

@@ -10,7 +10,7 @@ so nobody waits for a batch and no two batches can block each other.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
@@ -18,6 +18,7 @@ from django.db import transaction
 from django.db.models import F
 
 from annotation.models import Annotator, Assignment, JudgmentTask, Round
+from annotation.models.judging import AssignmentQuerySet
 from annotation.sampling import gold_places
 from annotation.services.settling import settle
 from kgharvest.errors import DomainError
@@ -56,17 +57,20 @@ def next_batch(annotator: Annotator, now: datetime) -> list[JudgmentTask]:
     AnnotatorNotActive and TrainingFirst.
     """
     with transaction.atomic():
-        annotator = lock(annotator)
-        check_open(annotator.round)
-        check_active(annotator)
-        check_trained(annotator)
-        n_held = Assignment.objects.filter(annotator=annotator, status=Assignment.Status.LEASED).update(
-            expires_at=now + LEASE
-        )
-        release_expired(now)
-        _lease_more(annotator, _most_in_hand(annotator) - n_held, now)
-        held = Assignment.objects.filter(annotator=annotator, status=Assignment.Status.LEASED)
-        return [assignment.task for assignment in held.select_related("task").order_by("pk")]
+        return top_up(lock(annotator), now)
+
+
+def top_up(annotator: Annotator, now: datetime) -> list[JudgmentTask]:
+    """Do what next_batch does for an annotator who is locked, within the caller's transaction; it refuses first."""
+    check_open(annotator.round)
+    check_active(annotator)
+    check_trained(annotator)
+    leased = Assignment.objects.filter(annotator=annotator, status=Assignment.Status.LEASED)
+    n_held = leased.update(expires_at=now + LEASE)
+    release_expired(now)
+    _lease_more(annotator, _most_in_hand(annotator) - n_held, now)
+    held = JudgmentTask.objects.filter(assignments__annotator=annotator, assignments__status=Assignment.Status.LEASED)
+    return list(held.only("statement", "spans").order_by("assignments__pk"))
 
 
 def lock(annotator: Annotator) -> Annotator:
@@ -133,8 +137,12 @@ def _lease_more(annotator: Annotator, n: int, now: datetime) -> None:
 
 
 def _take(annotator: Annotator, n: int) -> list[JudgmentTask]:
-    """Return and lock the next `n` open tasks in the annotator's cycle; fewer if there are no more."""
-    untouched = annotator.round.tasks.with_open_slot().untouched_by(annotator)
+    """Return and lock the next `n` open tasks in the annotator's cycle; fewer if there are no more.
+
+    The round is looked at anew: it may have been closed while this annotator waited to be locked (wait_for_answers).
+    """
+    in_open_round = annotator.round.tasks.filter(round__status=Round.Status.OPEN)
+    untouched = in_open_round.with_open_slot().untouched_by(annotator)
     return _next_in_cycle(annotator, untouched.select_for_update(skip_locked=True, of=("self",), no_key=True), n)
 
 
@@ -153,7 +161,7 @@ def _with_gold(annotator: Annotator, tasks: list[JudgmentTask]) -> list[Judgment
 
 
 def _next_in_cycle(annotator: Annotator, tasks, n: int) -> list[JudgmentTask]:
-    tasks = tasks.order_by("position")
+    tasks = tasks.only("round", "position", "is_gold").order_by("position")
     ahead = list(tasks.filter(position__gte=annotator.next_position)[:n])
     if len(ahead) == n:
         return ahead
@@ -162,14 +170,22 @@ def _next_in_cycle(annotator: Annotator, tasks, n: int) -> list[JudgmentTask]:
 
 def release_expired(now: datetime) -> None:
     """Give the slots of leases that ran out back to their tasks; a hundred at a time, the rest with the next call."""
-    expired = Assignment.objects.expired(now).select_related("task").order_by("expires_at")
+    expired = Assignment.objects.expired(now).select_related("task").only("task", "task__id").order_by("expires_at")
     # Both rows are locked or passed over, so that two callers share the work and never wait for each other.
     leases = list(expired.select_for_update(skip_locked=True, of=("self", "task"), no_key=True)[:RELEASED_AT_ONCE])
     if leases:
-        release(leases)
+        _release(leases)
 
 
-def release(leases: Sequence[Assignment]) -> None:
+def give_back(assignments: AssignmentQuerySet) -> int:
+    """End those of these that are leases, whose annotators the caller has locked; return how many they were."""
+    leased = assignments.filter(status=Assignment.Status.LEASED)
+    if leases := list(leased.select_for_update(no_key=True).order_by("task")):
+        _release(leases)
+    return len(leases)
+
+
+def _release(leases: Sequence[Assignment]) -> None:
     Assignment.objects.filter(pk__in=[lease.pk for lease in leases]).update(status=Assignment.Status.EXPIRED)
     free_slots([lease.task_id for lease in leases])
 
@@ -179,7 +195,10 @@ def free_slots(tasks: Sequence[int]) -> None:
 
     Where a third had a task in hand when the first two came to agree, no third is wanted any more.
     """
+    by_number = defaultdict(list)
     for task_id, n in Counter(tasks).items():
-        JudgmentTask.objects.without_gold().filter(pk=task_id).update(n_leased=F("n_leased") - n)
+        by_number[n].append(task_id)
+    for n, ids in by_number.items():
+        JudgmentTask.objects.without_gold().filter(pk__in=ids).update(n_leased=F("n_leased") - n)
     for round in Round.objects.filter(third_only_if_split=True, tasks__in=tasks).distinct():
         settle(round.tasks.filter(pk__in=tasks), round)

@@ -17,7 +17,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from annotation.models import Annotator, Assignment, Exclusion, Judgment, JudgmentTask, Round
-from annotation.services.assignment import lock, release
+from annotation.services.assignment import give_back, lock
 from annotation.services.events import record_event
 from annotation.services.quality import set_status
 from annotation.services.settling import add_counts, settle
@@ -83,7 +83,7 @@ def _decide_exclusion(annotator: Annotator, reason: str, by, effect: dict) -> Ex
     if annotator.status == Annotator.Status.EXCLUDED:
         raise BeingReinstated(f"{annotator.code} is being reinstated; reinstate once more to finish that first.")
     set_status(annotator, Annotator.Status.EXCLUDED)
-    _give_back_leases(annotator)
+    give_back(Assignment.objects.filter(annotator=annotator))
     n_judgments = Judgment.objects.counted().filter(annotator=annotator).count()
     record_event(annotator.round, "excluded", by=by, annotator=annotator, reason=reason, n_judgments=n_judgments)
     return Exclusion.objects.create(
@@ -120,11 +120,6 @@ def _lock(annotator: Annotator) -> Annotator:
     # The round too: imports and other exclusions move the same counters.
     Round.objects.select_for_update(of=("self",), no_key=True).get(pk=annotator.round_id)
     return lock(annotator)
-
-
-def _give_back_leases(annotator: Annotator) -> None:
-    leased = Assignment.objects.filter(annotator=annotator, status=Assignment.Status.LEASED)
-    release(list(leased.select_for_update().order_by("task")))
 
 
 # -- chunks ------------------------------------------------------------------------------------------------------------

@@ -7,6 +7,8 @@ holds all three knows every number that an answer changes, and writes it without
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from math import inf
@@ -16,7 +18,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import F
 
 from annotation.models import LONGEST_COMMENT, Annotator, Assignment, Judgment, JudgmentTask, Label, Round
-from annotation.services.assignment import check_active, check_open, lock
+from annotation.services.assignment import RoundNotOpen, TrainingFirst, check_active, check_open, lock, top_up
 from annotation.services.quality import look_at
 from annotation.services.settling import settle
 from kgharvest.errors import DomainError
@@ -57,16 +59,39 @@ def submit_judgment(annotator: Annotator, answer: Answer, now: datetime) -> Judg
     room besides what they hold; else it is kept but not counted.
     Raises BadAnswer, NotAssigned, UuidReused, RoundNotOpen.
     """
+    with _all_or_nothing(answer):
+        return _submit(lock(annotator), answer, now)
+
+
+def submit_and_go_on(annotator: Annotator, answer: Answer, now: datetime) -> tuple[Judgment, list[JudgmentTask] | None]:
+    """Store an answer as submit_judgment does, and top up what is in hand as next_batch does, in one transaction.
+
+    None for the tasks where next_batch would refuse; the answer is stored all the same.
+    """
+    with _all_or_nothing(answer):
+        annotator = lock(annotator)
+        judgment = _submit(annotator, answer, now)
+        with suppress(RoundNotOpen, TrainingFirst):
+            return judgment, top_up(annotator, now)
+        return judgment, None
+
+
+@contextmanager
+def _all_or_nothing(answer: Answer) -> Iterator[None]:
+    """Take an answer in one transaction, if it is one."""
     _check(answer)
     try:
         with transaction.atomic():
-            annotator = lock(annotator)
-            assignment = _assignment(annotator, answer)
-            return _repeated(annotator, assignment, answer) or _store(annotator, assignment, answer, now)
+            yield
     except IntegrityError as error:
         if Judgment.objects.filter(pk=answer.client_uuid).exists():  # two annotators, one UUID, the same moment
             raise _uuid_reused(answer) from error
         raise
+
+
+def _submit(annotator: Annotator, answer: Answer, now: datetime) -> Judgment:
+    assignment = _assignment(annotator, answer)
+    return _repeated(annotator, assignment, answer) or _store(annotator, assignment, answer, now)
 
 
 def recent_judgments(annotator: Annotator, n: int) -> list[Judgment]:
@@ -124,9 +149,10 @@ def _store(annotator: Annotator, assignment: Assignment | None, answer: Answer, 
         _supersede(judgment)
     else:
         judgment.is_counted = _fill_slot(assignment, annotator, answer.label)
-        Annotator.objects.filter(pk=annotator.pk).update(n_judged=annotator.n_judged + 1)
+        annotator.n_judged += 1
+        Annotator.objects.filter(pk=annotator.pk).update(n_judged=annotator.n_judged)
     judgment.save(force_insert=True)
-    look_at(annotator, annotator.n_judged + 1)
+    look_at(annotator)
     return judgment
 
 

@@ -170,12 +170,12 @@ def crossed(theirs: Profile, limits: Limits) -> list[str]:
     return reasons
 
 
-def look_at(annotator: Annotator, n_judged: int) -> None:
+def look_at(annotator: Annotator) -> None:
     """Pause the annotator if their last judgments cross a limit of the round; look at every tenth judgment only.
 
     Within the caller's transaction, which holds the annotator's lock. Costs one query where the round has no limits.
     """
-    if n_judged % LOOK_EVERY or annotator.status != Annotator.Status.ACTIVE:
+    if annotator.n_judged % LOOK_EVERY or annotator.status != Annotator.Status.ACTIVE:
         return
     limits = Limits.objects.filter(round=annotator.round_id).first()
     if limits and (reasons := crossed(profile(_last_said(annotator)), limits)):
@@ -239,4 +239,5 @@ def _move(annotator: Annotator, source: str, target: str, kind: str, by) -> None
 
 
 def set_status(annotator: Annotator, status: str) -> None:
-    Annotator.objects.filter(pk=annotator.pk).update(status=status, status_since=timezone.now())
+    annotator.status, annotator.status_since = status, timezone.now()
+    annotator.save(update_fields=["status", "status_since"])

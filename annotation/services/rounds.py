@@ -11,12 +11,11 @@ from django.utils import timezone
 
 from annotation.models import Assignment, Draw, JudgmentTask, Round, Stratum, Study, StudyMember, TrainingStatement
 from annotation.round_specs import BadRoundSpec, RoundSpec, parse_round_spec
-from annotation.services.assignment import wait_for_answers
+from annotation.services.assignment import give_back, wait_for_answers
 from annotation.services.events import record_event
 from annotation.services.freezing import Frozen, freeze
 from annotation.services.gold import remember_gold
 from annotation.services.quality import limits_in_force, set_limits
-from annotation.services.settling import settle
 from kgharvest.errors import DomainError, NotFound
 
 ROWS_AT_ONCE = 2000
@@ -198,22 +197,11 @@ def reopen_round(round: Round, by=None) -> None:
 def close_round(round: Round, by=None) -> int:
     """End judging and return how many statements were in people's hands. Tasks that are still open stay incomplete."""
     _move(round, [Round.Status.OPEN, Round.Status.PAUSED], Round.Status.CLOSED, closed_at=timezone.now())
-    n_given_back = _give_back_leases(round)
+    n_given_back = give_back(Assignment.objects.filter(annotator__round=round))
     record_event(round, "closed", by=by, n_incomplete=round.tasks.without_gold().filter(verdict="").count())
     if n_given_back:
         record_event(round, "given_back", n=n_given_back)
     return n_given_back
-
-
-def _give_back_leases(round: Round) -> int:
-    """Take back what is in hand; all annotators are locked. Where a third was asked, two that agree decide again."""
-    leases = Assignment.objects.filter(annotator__round=round, status=Assignment.Status.LEASED)
-    tasks = round.tasks.filter(pk__in=list(leases.values_list("task", flat=True)))
-    n = leases.update(status=Assignment.Status.EXPIRED)
-    tasks.update(n_leased=0)
-    if round.third_only_if_split:
-        settle(tasks, round)
-    return n
 
 
 def _move(round: Round, sources: Sequence[str], target: str, **fields: Any) -> None:

@@ -6,7 +6,7 @@ form and, asked for JSON, for scripts; both take the same fields.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
@@ -23,10 +23,10 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from annotation.forms.judging import AnswerForm, LayoutForm, ReportForm, TaskForm
 from annotation.instructions import instructions_html
-from annotation.models import Annotator, Judgment
+from annotation.models import Annotator, Judgment, JudgmentTask
 from annotation.services.assignment import RoundNotOpen, TrainingFirst, next_batch
 from annotation.services.joining import choose_layout
-from annotation.services.judgments import BadAnswer, submit_judgment
+from annotation.services.judgments import BadAnswer, submit_and_go_on, submit_judgment
 from annotation.services.skipping import report_statement, skip_task, take_up_skipped
 from annotation.views.current import current_annotator
 from annotation.views.in_hand import Drafts, show_statements, statement_of
@@ -119,7 +119,7 @@ def judge(request: HttpRequest, annotator: Annotator) -> HttpResponse:
     if request.method == "POST":
         return _take_answer(request, annotator)
     if wants_json(request):
-        return JsonResponse(_next_statements(annotator))
+        return JsonResponse(_statements(next_batch(annotator, timezone.now())))
     given = _earlier_judgment(annotator, request.GET["task"]) if "task" in request.GET else None
     return show_statements(request, annotator, given)
 
@@ -128,21 +128,17 @@ def _take_answer(request: HttpRequest, annotator: Annotator) -> HttpResponse:
     form = AnswerForm(request.POST)
     if not form.is_valid():
         return _invalid(request, annotator, form)
-    judgment = submit_judgment(annotator, form.answer(), timezone.now())
-    more = _more_statements(annotator) if form.cleaned_data["more"] else {}
+    now, more = timezone.now(), {}
+    if form.cleaned_data["more"]:
+        judgment, tasks = submit_and_go_on(annotator, form.answer(), now)
+        more = {} if tasks is None else _statements(tasks)
+    else:
+        judgment = submit_judgment(annotator, form.answer(), now)
     return _done(request, annotator, stored=str(judgment.pk), late=judgment.is_late, **more)
 
 
-def _next_statements(annotator: Annotator) -> dict[str, Any]:
-    return {"tasks": [statement_of(task) for task in next_batch(annotator, timezone.now())]}
-
-
-def _more_statements(annotator: Annotator) -> dict[str, Any]:
-    """Return the next statements; nothing if this answer was the last for now, as it is stored all the same."""
-    try:
-        return _next_statements(annotator)
-    except NOT_NOW:
-        return {}
+def _statements(tasks: Sequence[JudgmentTask]) -> dict[str, Any]:
+    return {"tasks": [statement_of(task) for task in tasks]}
 
 
 def _earlier_judgment(annotator: Annotator, task_id: str) -> Judgment:

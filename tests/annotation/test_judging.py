@@ -11,7 +11,14 @@ from django.utils import timezone
 from annotation.models import Annotator, Assignment, Judgment, JudgmentTask, Label
 from annotation.services.assignment import LEASE, RoundNotOpen, next_batch
 from annotation.services.joining import join_round
-from annotation.services.judgments import Answer, BadAnswer, NotAssigned, UuidReused, submit_judgment
+from annotation.services.judgments import (
+    Answer,
+    BadAnswer,
+    NotAssigned,
+    UuidReused,
+    submit_and_go_on,
+    submit_judgment,
+)
 from annotation.services.rounds import close_round, pause_round, reopen_round
 from tests.factories import judge, judge_all, make_annotators, make_round, make_user
 
@@ -148,7 +155,7 @@ def test_handing_out_work_takes_few_queries_after_many_judgments(django_assert_m
         judge(annotator, task)
     annotator.refresh_from_db()
 
-    with django_assert_max_num_queries(11):  # a savepoint and its release among them
+    with django_assert_max_num_queries(10):  # a savepoint and its release among them
         next_batch(annotator, NOW)
 
 
@@ -362,6 +369,29 @@ def test_an_answer_takes_few_queries(django_assert_num_queries):
 
     with django_assert_num_queries(8):  # two reads, four writes, a savepoint and its release
         submit_judgment(annotator, answer, NOW)
+
+
+def test_an_answer_with_more_statements_takes_hardly_more_queries_than_a_batch(django_assert_num_queries):
+    [annotator] = make_annotators(make_round(8, batch_size=2), 1)
+    [task, other] = next_batch(annotator, NOW)
+    answer = Answer(task.pk, T, uuid4())
+
+    with django_assert_num_queries(15):  # 8 of an answer, and 7 of a batch, which needs no lock of its own
+        _, tasks = submit_and_go_on(annotator, answer, NOW)
+
+    assert tasks[0] == other
+    assert len(tasks) == 2
+
+
+def test_the_last_answer_of_a_share_brings_no_more_statements():
+    [annotator] = make_annotators(make_round(4, batch_size=2, max_per_annotator=2), 1)
+    one, two = next_batch(annotator, NOW)
+    judge(annotator, one)
+
+    judgment, tasks = submit_and_go_on(annotator, Answer(two.pk, T, uuid4()), NOW)
+
+    assert judgment.is_counted
+    assert tasks == []
 
 
 # -- what the database refuses, whoever asks ---------------------------------------------------------------------------

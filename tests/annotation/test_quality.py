@@ -160,9 +160,11 @@ def test_a_look_costs_nothing_but_at_every_tenth_judgment(annotator, django_asse
     set_limits(annotator.round, longest_run=9)
 
     with django_assert_num_queries(0):
-        look_at(annotator, 11)
+        annotator.n_judged = 11
+        look_at(annotator)
     with django_assert_num_queries(2):
-        look_at(annotator, 20)
+        annotator.n_judged = 20
+        look_at(annotator)
 
 
 def test_only_the_active_can_be_paused_and_only_the_paused_resumed(annotator):

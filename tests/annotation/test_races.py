@@ -17,7 +17,7 @@ from django.db import connection, connections
 from django.utils import timezone
 
 from annotation.models import Annotator, Assignment, Invite, Judgment, Label, Round
-from annotation.services.assignment import LEASE, next_batch
+from annotation.services.assignment import LEASE, RoundNotOpen, next_batch
 from annotation.services.invites import make_invites
 from annotation.services.joining import join_round
 from annotation.services.judgments import Answer, submit_judgment
@@ -187,6 +187,27 @@ def test_no_answer_is_stored_once_the_round_is_closed():
 
     assert Judgment.objects.count() == n_when_closed == sum(round.tasks.values_list("n_judgments", flat=True))
     assert n_when_closed + n_given_back == 120
+    assert set(round.tasks.values_list("n_leased", flat=True)) == {0}
+
+
+def test_nobody_has_anything_in_hand_once_the_round_is_closed():
+    round = make_round(200, batch_size=2)
+    annotators = make_annotators(round, 4)
+
+    def judge_on(annotator):
+        while batch := next_batch(annotator, timezone.now()):
+            judge(annotator, batch[0])
+
+    def close():
+        while Judgment.objects.count() < 10:
+            pass
+        close_round(Round.objects.get(pk=round.pk))
+
+    outcomes = at_once(*(partial(judge_on, annotator) for annotator in annotators), close)
+
+    assert any(isinstance(outcome, RoundNotOpen) for outcome in outcomes)
+
+    assert not Assignment.objects.filter(status=Assignment.Status.LEASED).exists()
     assert set(round.tasks.values_list("n_leased", flat=True)) == {0}
 
 
