@@ -71,7 +71,7 @@ def test_a_postgres_url_is_taken_apart(tmp_path):
         "PASSWORD": "p@ss",
         "HOST": "db.example.org",
         "PORT": 5433,
-        "OPTIONS": {"sslmode": "require"},
+        "OPTIONS": {"server_side_binding": True, "prepare_threshold": 5, "sslmode": "require"},
     }
 
 

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(280)]
 def test_exactly_k_judgments_through_a_server_that_is_killed():
     round = make_round(16, batch_size=3)
 
-    with WebServer(url_of(connection), settings.SECRET_KEY, threads=4) as server:
+    with WebServer(url_of(connection), settings.SECRET_KEY, "--threads", "4") as server:
         course = run_course(round, server, n_annotators=6, n_processes=2, n_kills=1)
 
     assert course.acknowledged

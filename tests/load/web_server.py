@@ -23,12 +23,12 @@ TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 class WebServer:
     """gunicorn as `./run web` starts it, on a port of its own, which it keeps when it is started again."""
 
-    def __init__(self, database_url: str, secret_key: str, *arguments: str, threads: int = 8):
+    def __init__(self, database_url: str, secret_key: str, *arguments: str):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         command = [sys.executable, "-m", "gunicorn", "kgharvest.wsgi", "--bind", f"127.0.0.1:{self.port}"]
-        self._command = [*command, "--threads", str(threads), "--no-control-socket", "--log-level", "error", *arguments]
+        self._command = [*command, "--log-level", "error", *arguments]
         production = {"DATABASE_URL": database_url, "SECRET_KEY": secret_key, "ALLOWED_HOSTS": "127.0.0.1", "DEBUG": ""}
         self._environment = {**os.environ, **production}
         self._process: subprocess.Popen | None = None

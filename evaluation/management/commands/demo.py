@@ -130,5 +130,5 @@ def worker_command() -> list[str]:
 
 
 def web_command() -> list[str]:
-    options = ["--bind", f"{HOST}:{os.environ.get('PORT', '8000')}", "--threads", "8", "--no-control-socket"]
-    return [sys.executable, "-m", "gunicorn", *options, "kgharvest.wsgi"]
+    address = f"{HOST}:{os.environ.get('PORT', '8000')}"
+    return [sys.executable, "-m", "gunicorn", "--bind", address, "kgharvest.wsgi"]
