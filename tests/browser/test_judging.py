@@ -1,9 +1,12 @@
 """Judging in a real browser, in both layouts: one key per statement, nothing lost, and at its end a report."""
 
+import re
+
 import pytest
 from playwright.sync_api import expect
 
 from annotation.models import Assignment, Judgment, Label, Layout, StatementReport
+from annotation.services.rounds import close_round, reopen_round
 from tests import factories
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -305,6 +308,49 @@ def test_answers_to_a_round_that_was_paused_wait_for_it(visit):
     page.reload()
     expect(page.get_by_text("1 waiting")).to_be_visible()
     round.__class__.objects.update(status="open")
+    page.reload()
+    expect_saved(page)
+
+    assert labels_of(user) == [T]
+
+
+def test_an_answer_to_a_round_that_was_closed_can_be_copied_and_discarded(visit):
+    user = factories.make_user()
+    round = factories.make_round(TUPLES, name="pilot")
+    page = visit(user).page
+    join(page, round)
+
+    close_round(round)
+    page.keyboard.press("c")
+    page.keyboard.type("surely")
+    page.keyboard.press("Escape")
+    answer_with(page, "t")
+    expect(page.get_by_text("The round pilot is closed").first).to_be_visible()
+    page.reload()
+    expect(page.get_by_text("1 answer came too late: the round was over before it was sent.")).to_be_visible()
+    expect(page.get_by_text("waiting")).to_be_hidden()
+    expect(page.get_by_label("Answers that are not stored")).to_have_value(
+        re.compile(r"Statement \d+: true \(surely\)")
+    )
+    page.get_by_role("button", name="Discard them").click()
+
+    expect(page.get_by_text("Your answers are stored.")).to_be_visible()
+    page.reload()
+    expect(page.get_by_text("Your answers are stored.")).to_be_visible()
+    expect(page.get_by_text("came too late")).to_be_hidden()
+
+
+def test_an_answer_to_a_round_that_was_closed_is_sent_once_it_is_reopened(visit):
+    user = factories.make_user()
+    round = factories.make_round(TUPLES, name="pilot")
+    page = visit(user).page
+    join(page, round)
+
+    close_round(round)
+    answer_with(page, "t")
+    page.reload()
+    expect(page.get_by_text("1 answer came too late")).to_be_visible()
+    reopen_round(round)
     page.reload()
     expect_saved(page)
 

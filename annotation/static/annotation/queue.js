@@ -24,7 +24,7 @@ function openStore(prefix) {
   };
 }
 
-// Returns {add, all, empty}. on: {change(n, trouble), stored(reply), refused(act, message)}; trouble is null, or
+// Returns {add, all, empty, discard}. on: {change(n, trouble), stored(reply), refused(act, message)}; trouble is null, or
 // "offline" while it is retried, or the sentence why the server takes nothing for now.
 export function openQueue({ url, prefix, csrf, on }) {
   const store = openStore(`kgharvest/${prefix}/`);
@@ -62,6 +62,7 @@ export function openQueue({ url, prefix, csrf, on }) {
   return {
     all: store.all,
     empty, // resolves once all that can be sent is
+    discard: () => store.all().forEach(store.drop),
     add(path, values) {
       const id = uuid();
       lastAt = Math.max(Date.now(), lastAt + 1); // in the order of acts, within a millisecond too
