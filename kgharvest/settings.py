@@ -252,6 +252,9 @@ JOB_RUNNERS = {
     "probe": "evaluation.services.probes.run_probe",
 }
 
+# Short jobs that a worker does first: until the tuples are marked, exports and rounds go by the old list of words.
+URGENT_JOBS = ["mark_sensitive"]
+
 # What every worker does now and then, besides reaping: functions that take the time.
 CHORES = ["annotation.services.closing.close_due_rounds"]
 JOB_LEASE_S = 30  # a running job whose worker is silent for so long counts as lost

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 @app.task(name="kgharvest.run_job")
 def run_job(job_id: int) -> None:
-    jobs.run_job(job_id)
+    jobs.answer_ring(job_id)
 
 
 def look_after_jobs(worker: str, n_processes: int) -> None:

@@ -171,6 +171,14 @@ def run_job(job_id: int, watcher: OnProgress = ignore) -> None:
         raise
 
 
+def answer_ring(job_id: int) -> None:
+    """Do the urgent jobs that wait behind others, then the one that was rung for."""
+    urgent = Job.objects.claimable(timezone.now()).filter(kind__in=settings.URGENT_JOBS).exclude(pk=job_id)
+    for urgent_id in list(urgent.order_by("pk").values_list("pk", flat=True)):
+        run_job(urgent_id)
+    run_job(job_id)
+
+
 def _finish(job_id: int, token: UUID, store: Store) -> None:
     """Store the results and `succeeded` together, or nothing if the claim is no longer held."""
     with transaction.atomic():

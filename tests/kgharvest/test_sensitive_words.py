@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kgharvest import tasks
 from kgharvest.models import Job, KnowledgeTuple, SensitiveWord
 from kgharvest.services import jobs, sensitive_words
 from kgharvest.services.sensitive_words import BadWordList, matcher, read_words, replace_words, shipped_words
@@ -49,6 +50,18 @@ def test_a_changed_list_marks_all_tuples_anew_a_bounded_number_at_a_time(rung, m
     assert marked() == {"head 0|tulip", "head 2|tulip", "head 4|tulip", "head 6|tulip", "lily|tulip"}
     assert Job.objects.get(pk=job.pk).status == Job.Status.SUCCEEDED
     assert rung == [job.pk]
+
+
+def test_marking_does_not_wait_behind_harvests(rung):
+    factories.make_harvest([["lily", "tulip"]])
+    waiting = [factories.make_harvest_job(), factories.make_harvest_job("cancelled")]
+    replace_words(["tulip"])
+
+    tasks.run_job(waiting[-1].pk)
+
+    assert marked() == {"lily|tulip"}
+    waiting[0].refresh_from_db()
+    assert waiting[0].status == Job.Status.QUEUED
 
 
 def test_the_same_list_again_is_no_work(rung):
