@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -14,6 +15,8 @@ from kgharvest.engine.probing import Fact, ProbeScores, UsableFacts, probe, usab
 from kgharvest.engine.prompts.methods import FOR_ALL_RELATIONS, Budget, Learned, ProbeTask, learn
 from kgharvest.engine.prompts.prompt_set import PromptSet, PromptSetAnswerer
 from kgharvest.engine.prompts.template import parse_prompts
+
+Teach = Callable[[MaskedLM, str, Sequence[ProbeTask]], list[Learned]]  # LM, method and tasks to what is learned
 
 
 class Cell(NamedTuple):
@@ -71,7 +74,11 @@ def cells_of(methods: Iterable[str], tasks: Sequence[ProbeTask], controls: Seque
 
 
 def measure(
-    lm: MaskedLM, cell: Cell, budget: Budget, vocabulary: Sequence[int] | None = None, tick: Tick = lambda: None
+    lm: MaskedLM,
+    cell: Cell,
+    teach: Teach,
+    vocabulary: Sequence[int] | None = None,
+    tick: Tick = lambda: None,
 ) -> list[Measured]:
     """Return how the cell's method does on each of its tasks; what they cost together is divided among them.
 
@@ -79,7 +86,7 @@ def measure(
     """
     with lm.ticking(tick):
         start, before = perf_counter(), lm.n_read["sequences"]
-        learned = learn(lm, cell.method, cell.tasks, budget)
+        learned = teach(lm, cell.method, cell.tasks)
         cost = Cost((lm.n_read["sequences"] - before) // len(cell.tasks), (perf_counter() - start) / len(cell.tasks))
         return [
             Measured(cell, task, one, probe(one.answerer, task.test, vocabulary), probe(one.answerer, task.dev), cost)
@@ -125,4 +132,4 @@ def probe_records(
     tasks = [probe_task(lm, relation) for relation in relations]
     for cell in cells_of(methods, tasks, [False, True] if control else [False]):
         subject = control if control and cell.is_control else lm
-        yield from map(record_of, measure(subject, cell, budget))
+        yield from map(record_of, measure(subject, cell, partial(learn, budget=budget)))

@@ -13,13 +13,14 @@ from evaluation.documents.probes import probe_document
 from evaluation.models import LearnedPrompt, Probe, ProbedRelation, ProbeRecord
 from evaluation.services.probe_facts import NotProbed, ProbeRelation
 from kgharvest.engine.types import EngineError, Progress
+from kgharvest.errors import NotFound
 from kgharvest.models import Job, LanguageModel
 from kgharvest.services import jobs, language_models
 from kgharvest.services.harvests import LOADING
 from kgharvest.version import code_version
 
 if TYPE_CHECKING:
-    from evaluation.services.probe_measures import Cell, Measured
+    from evaluation.services.probe_measures import Cell, Measured, Teach
     from kgharvest.engine.language_models.masked import MaskedLM
     from kgharvest.engine.prompts.methods import ProbeTask
 
@@ -47,7 +48,7 @@ class ProbeParams:
     """How a probe is done. iterations: of AutoPrompt; epochs: of soft prompts and BERTese.
 
     common_with, words: ranks are counted among the words that these LMs, too, write as one token, and among `words`;
-    without both among the whole vocabulary.
+    without both among the whole vocabulary. prompts_of: an earlier probe whose prompts are asked; nothing is learned.
     """
 
     iterations: int = 150
@@ -57,6 +58,7 @@ class ProbeParams:
     device: str = "cpu"
     common_with: Sequence[str] = ()
     words: Sequence[str] = ()
+    prompts_of: int | None = None
 
 
 @dataclass(frozen=True)
@@ -179,9 +181,8 @@ class Subjects(NamedTuple):
 
 def _measure_all(probe: Probe, params: ProbeParams, subjects: Subjects, heartbeat: jobs.Heartbeat) -> None:
     from evaluation.services.probe_measures import cells_of, measure
-    from kgharvest.engine.prompts.methods import Budget
 
-    budget = Budget(params.iterations, params.epochs, seed=params.seed)
+    teach = teacher(params)
     lm, control, vocabulary = subjects
     relations = {relation.name: relation for relation in probe.relations.all()}
     cells = list(cells_of(probe.methods, _tasks(subjects, relations, heartbeat), [False, True] if control else [False]))
@@ -192,9 +193,26 @@ def _measure_all(probe: Probe, params: ProbeParams, subjects: Subjects, heartbea
         if _keys(cell) <= measured_before:
             continue
         tick = partial(heartbeat, Progress(cell.name[:STAGE_LENGTH], done, len(cells)))
-        found = measure(control if control and cell.is_control else lm, cell, budget, vocabulary, tick)
+        found = measure(control if control and cell.is_control else lm, cell, teach, vocabulary, tick)
         rows = [_rows(lm, relations[one.task.relation], one) for one in found]
         heartbeat.store(partial(_store, rows))
+
+
+def teacher(params: ProbeParams) -> Teach:
+    """Let methods learn anew, or recall what an earlier probe has kept. Raises NotFound."""
+    from evaluation.services.kept_prompts import recall
+    from kgharvest.engine.prompts.methods import Budget, learn
+
+    if params.prompts_of is not None:
+        return partial(recall, earlier=find_probe(params.prompts_of))
+    return partial(learn, budget=Budget(params.iterations, params.epochs, seed=params.seed))
+
+
+def find_probe(number: int) -> Probe:
+    probe = Probe.objects.select_related("language_model").filter(pk=number).first()
+    if probe is None:
+        raise NotFound(f"There is no probe {number}; look at the list of probes for its number.")
+    return probe
 
 
 def _keys(cell: Cell) -> set[tuple[str, str, bool]]:

@@ -10,11 +10,7 @@ from django.utils import timezone
 from evaluation.models import LearnedPrompt, Probe, ProbeRecord
 from evaluation.services import probe_measures, probes
 from evaluation.services.probe_facts import ProbeRelation, split_world
-from evaluation.services.probe_measures import probe_task
-from evaluation.services.probes import ProbeParams, ProbeRequest, create_probe, masked_lms, queue_probe
-from kgharvest.engine.probing import probe as probed
-from kgharvest.engine.prompts.keeping import KeptPrompt, restored
-from kgharvest.engine.prompts.prompt_set import PromptSetAnswerer
+from evaluation.services.probes import ProbeParams, ProbeRequest, create_probe, queue_probe
 from kgharvest.engine.types import Cancelled
 from kgharvest.models import Job
 from kgharvest.services import jobs
@@ -167,21 +163,35 @@ def test_a_probe_of_nothing_that_can_be_asked_fails_with_the_reasons():
     assert "no fact of train can be asked (1 object of several tokens)" in done.error
 
 
-@pytest.mark.parametrize("method", ["lpaqa", "autoprompt", "soft", "soft-deep"])
+@pytest.mark.parametrize("method", ["lpaqa", "autoprompt", "soft-data-dependent", "soft-deep"])
 def test_learned_prompts_answer_again_as_they_did(method):
-    run(create_probe(make_request(method)))
-    record = ProbeRecord.objects.get(method=method, is_control=False)
-    lm, _ = masked_lms(record.relation.probe.language_model, PARAMS)
-    task = probe_task(lm, ProbeRelation("capital_of", PROMPTS, split_world()["capital_of"]))
+    first = run(create_probe(make_request(method)))
 
-    kept = [
-        KeptPrompt(tuple(map(tuple, one.segments)), tuple(one.slots), one.weight, bytes(one.vectors))
-        for one in record.prompts.order_by("pk")
-    ]
-    scores = probed(PromptSetAnswerer(lm, restored(lm, kept, record.combine, record.temperature)), task.test)
+    again = run(create_probe(make_request(method, params=ProbeParams(with_control=False, prompts_of=first.pk))))
 
-    assert scores.precision_at(1) == record.p1
-    assert scores.nll == pytest.approx(record.nll, abs=1e-6)
+    assert again.status == Job.Status.SUCCEEDED, again.error
+    before, after = (
+        ProbeRecord.objects.get(relation__probe=probe, is_control=False, method=method) for probe in (first, again)
+    )
+    assert (after.p1, after.mrr, after.n_parameters) == (before.p1, before.mrr, before.n_parameters)
+    assert after.nll == pytest.approx(before.nll, abs=1e-6)
+    assert after.forwards == 0
+
+
+@pytest.mark.parametrize(
+    ("relations", "changes", "sentence"),
+    [
+        (("capital_of",), {"revision": "another"}, "asked another LM, or another revision of it"),
+        (("language_of",), {}, "keeps no prompts of manual for language_of"),
+    ],
+)
+def test_prompts_that_are_not_kept_are_refused_in_a_sentence(relations, changes, sentence):
+    first = run(create_probe(make_request("manual")))
+    Probe.objects.filter(pk=first.pk).update(**changes)
+
+    again = run(create_probe(make_request("manual", relations=relations, params=ProbeParams(prompts_of=first.pk))))
+
+    assert sentence in again.error
 
 
 def test_soft_words_have_nearest_words_and_a_control_keeps_no_prompts():

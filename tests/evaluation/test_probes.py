@@ -120,6 +120,11 @@ def test_ranks_are_counted_among_the_words_of_a_file(capitals, tmp_path):
     assert record["control"]["p10"] > 0.1  # ten of few words
 
 
+def test_a_probe_that_is_not_there_is_refused_in_a_sentence(capitals, tmp_path):
+    with pytest.raises(CommandError, match="There is no probe 404"):
+        probed(tmp_path, "manual", prompts_of=404)
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [("xylophonists", "No word is one token"), (" \n", "has no words"), ("the", "outside the common vocabulary")],

@@ -40,6 +40,9 @@ class Command(DomainCommand):
         parser.add_argument("--model", default="embedded", help="embedded (default), a folder or a hub id; a masked LM")
         parser.add_argument("--method", nargs="+", choices=METHODS, default=["majority", "manual", "lpaqa"])
         parser.add_argument(
+            "--prompts-of", type=int, metavar="PROBE", help="learn nothing: ask with the prompts that it has kept"
+        )
+        parser.add_argument(
             "--facts", type=Path, metavar="PATH", help="FOLDER/RELATION/{train,dev,test}.jsonl, a ZIP of it, or a file"
         )
         parser.add_argument(
@@ -104,7 +107,8 @@ def request_of(options: dict[str, Any]) -> ProbeRequest:
             iterations=options["iterations"],
             epochs=options["epochs"],
             seed=options["seed"],
-            with_control=not options["no_control"],
+            with_control=not options["no_control"] and options["prompts_of"] is None,
+            prompts_of=options["prompts_of"],
             device=options["device"],
             **common_vocabulary_of(options["common_vocabulary"]),
         ),
