@@ -191,7 +191,7 @@ def _interval(paired: PairedDifference) -> str:
         return ""
     ends = (paired.low, paired.high) if paired.difference >= 0 else (-paired.high, -paired.low)
     low, high = (round(100 * end) for end in ends)
-    return f" ({low} to {high})"
+    return f" ({low} to {high})".replace("-", "−")
 
 
 def _p_values(paired: PairedDifference, p_holm: float) -> str:

@@ -180,8 +180,11 @@ def short_p(p: float | None) -> str:
 
 
 def points(difference: float | None) -> str:
-    """Return a difference of shares in percentage points, signed."""
-    return DASH if difference is None else f"{100 * difference:+.1f}".replace("-", "−")
+    """Return a difference of shares in percentage points, signed but for 0.0."""
+    if difference is None:
+        return DASH
+    text = f"{100 * difference:+.1f}"
+    return "0.0" if text in ("+0.0", "-0.0") else text.replace("-", "−")
 
 
 TEXTS = {

@@ -1,6 +1,7 @@
 """Comparisons as reports print them."""
 
 import json
+import re
 
 import pytest
 
@@ -166,7 +167,7 @@ def test_comparisons_are_on_the_page_and_in_markdown_with_the_simulations_name(p
     text = FORMATS["md"].write(report.document)
 
     sentence = "With lm, human and top1 are not distinguishable: 50.0 points in favour of top1 over 3 relations"
-    assert f"<li>{sentence}" in page
+    assert sentence in re.sub("<[^>]*>", "", page)
     assert '<h2>Comparisons <strong class="simulated">simulated, not people</strong>' in page
     assert "## Comparisons (simulated, not people)\n" in text
     assert f"\n1. {sentence}" in text

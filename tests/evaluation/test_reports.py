@@ -91,6 +91,20 @@ def test_the_third_judgment_is_the_one_that_came_last_whoever_changed_their_mind
     assert evidence.first_two.counts.tolist() == [[1, 0, 1]]
 
 
+def test_no_file_of_a_report_holds_a_name():
+    round = make_round(3, gold_share=0)
+    annotators = judge_all(round, [T, F, T], [T, T, F], [F, F, T])
+    names = [annotator.user.username for annotator in annotators if annotator.user]
+    document = document_of(round)
+
+    assert len(names) == 3
+    assert [each["annotator"] for each in document["sensitivity"]["left_out"]] == sorted(
+        each.code for each in annotators
+    )
+    for file_format in ("json", "csv", "md", "tex", "html"):
+        assert not [name for name in names if name in FORMATS[file_format].write(document)]
+
+
 def test_a_cell_rests_on_its_own_draws_only():
     relation = make_relation()
     human = make_harvest([("dog", "swim"), ("cat", "climb")], relation=relation, setting="human")

@@ -16,7 +16,7 @@ from evaluation.documents import build_document
 from evaluation.evidence import CellKey
 from evaluation.reports.contents import report_tables
 from evaluation.reports.contents.paper import relation_table
-from evaluation.reports.tables import Column, Row, Table, short, split_rates
+from evaluation.reports.tables import Column, Row, Table, points, short, split_rates
 from evaluation.reports.writers import FORMATS
 from evaluation.reports.writers.latex import latex_text, parts_of
 from evaluation.reports.writers.plain import table_csv
@@ -31,6 +31,14 @@ from tests.factories import judge_all, make_round
 )
 def test_shares_are_printed_as_in_papers(share, printed):
     assert short(share) == printed
+
+
+@pytest.mark.parametrize(
+    ("difference", "printed"),
+    [(0.126, "+12.6"), (-0.03, "−3.0"), (0.0, "0.0"), (-0.0004, "0.0"), (0.0004, "0.0"), (None, "–")],
+)
+def test_differences_are_printed_in_points(difference, printed):
+    assert points(difference) == printed
 
 
 def test_the_table_has_relations_as_rows_and_lms_with_settings_as_columns():
