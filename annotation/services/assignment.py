@@ -179,10 +179,12 @@ def release_expired(now: datetime) -> None:
 
 def give_back(assignments: AssignmentQuerySet) -> int:
     """End those of these that are leases, whose annotators the caller has locked; return how many they were."""
-    leased = assignments.filter(status=Assignment.Status.LEASED)
-    if leases := list(leased.select_for_update(no_key=True).order_by("task")):
+    leased = assignments.filter(status=Assignment.Status.LEASED).select_for_update(no_key=True).order_by("task")
+    n = 0
+    while leases := list(leased[:RELEASED_AT_ONCE]):
         _release(leases)
-    return len(leases)
+        n += len(leases)
+    return n
 
 
 def _release(leases: Sequence[Assignment]) -> None:
