@@ -231,6 +231,10 @@ SPECTACULAR_SETTINGS = {
     "VERSION": "0.1.0",
     "SERVE_INCLUDE_SCHEMA": False,
     "SERVE_PERMISSIONS": ["kgharvest.access.IsResearcher"],
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "annotation.openapi.describe_judging",
+    ],
 }
 
 # What other apps add to the start page: functions of the request.
