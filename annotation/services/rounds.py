@@ -200,7 +200,7 @@ def close_round(round: Round, by=None) -> int:
     n_given_back = give_back(Assignment.objects.filter(annotator__round=round))
     record_event(round, "closed", by=by, n_incomplete=round.tasks.without_gold().filter(verdict="").count())
     if n_given_back:
-        record_event(round, "given_back", n=n_given_back)
+        record_event(round, "given_back", by=by, n=n_given_back)
     return n_given_back
 
 

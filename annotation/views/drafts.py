@@ -14,11 +14,12 @@ from django.views.decorators.http import require_POST
 
 from annotation.forms.rounds import DescriptionForm, RoundForm, form_values, job_choices
 from annotation.instructions import instructions_html
-from annotation.models import Round, StudyMember
+from annotation.models import Limits, Round, StudyMember
 from annotation.round_specs import RoundSpec, parse_round_spec
 from annotation.services.freezing import freeze
 from annotation.services.gold import confirmed_counts
 from annotation.services.plans import plan_of, plan_round
+from annotation.services.quality import limits_in_words
 from annotation.services.rounds import (
     clone_round,
     create_draft,
@@ -162,6 +163,7 @@ def draft_page(request: HttpRequest, draft: Round) -> HttpResponse:
         "can_manage": Round.objects.managed_by(request.user).filter(pk=draft.pk).exists(),
         "description": described(spec),
         "gold_percent": round(100 * spec.gold_share),
+        "limits": limits_in_words(Limits(**spec.limits)),
         "dominance_percent": spec.dominance_cap and round(100 * spec.dominance_cap),
     }
     try:

@@ -105,6 +105,12 @@ def test_the_folds_of_a_draft_are_open_where_it_is_unusual(researcher_client, dr
     assert open_folds(researcher_client.get("/rounds/pilot/edit/")) == ["Instructions", "Limits"]
 
 
+def test_a_draft_shows_its_limits(researcher_client, draft):
+    edit_draft(draft, draft.spec | {"limits": {"longest_run": 9}})
+
+    assert "<dd>more than 9 equal labels in a row</dd>" in researcher_client.get("/rounds/pilot/").text
+
+
 def test_the_usual_instructions_stay_the_usual_ones(researcher_client, harvest):
     form = researcher_client.get("/rounds/new/").context["form"]
 

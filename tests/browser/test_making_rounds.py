@@ -1,6 +1,7 @@
 """The pages on which rounds are made, and the training, in a browser."""
 
 import pytest
+from playwright.sync_api import expect
 
 from annotation.services.gold import decide_on_gold, gold_candidates
 from annotation.services.joining import join_round
@@ -43,7 +44,7 @@ def test_axe_finds_nothing_where_rounds_are_made(visit, researcher, harvest):
     paths = [
         f"/rounds/new/?job={harvest.pk}", "/rounds/draft/", "/rounds/broken/", "/rounds/draft/preview/",
         "/rounds/draft/edit/", "/rounds/draft/edit/?json", "/rounds/draft/delete/", "/rounds/gold/",
-        f"/rounds/gold/{harvest.relation_id}/",
+        f"/rounds/gold/{harvest.relation_id}/", f"/rounds/draft/instructions/{harvest.relation_id}/",
     ]  # fmt: skip
 
     found, widths = {}, {}
@@ -71,6 +72,20 @@ def test_the_plan_follows_what_is_chosen_and_filtered(visit, researcher, harvest
     page.get_by_text("± 18.2 points").wait_for()
     assert page.locator("[data-chosen]").inner_text() == "1"
     assert page.locator(".pick-list li:visible").count() == 1
+
+
+def test_a_fold_opens_where_something_in_it_keeps_the_form_from_being_sent(visit, researcher, harvest):
+    page = visit(researcher).page
+    page.goto(f"/rounds/new/?job={harvest.pk}")
+    page.get_by_label("Name").fill("pilot")
+    fold = page.get_by_text("Known answers", exact=True)
+    fold.click()
+    page.get_by_label("Gold, in percent").fill("90")
+    fold.click()
+
+    page.get_by_role("button", name="Keep as draft").last.click()
+
+    expect(page.get_by_label("Gold, in percent")).to_be_focused()
 
 
 @pytest.mark.parametrize("has_scripts", [True, False])

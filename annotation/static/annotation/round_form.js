@@ -54,6 +54,8 @@
     for (const filter of filters) filter.addEventListener("input", (event) => { event.stopPropagation(); show(); });
     show();
   }
+  // What is wrong inside a closed fold would keep the form from being sent without a word.
+  form.addEventListener("invalid", ({ target }) => { const fold = target.closest("details"); if (fold) fold.open = true; }, true);
   form.querySelector("[data-plan-button]").hidden = true;
   form.addEventListener("input", changed);
   changed();
