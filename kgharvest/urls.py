@@ -23,6 +23,7 @@ harvesting = [
     path("relations/<int:pk>/edit/", relations.relation_edit, name="relation_edit"),
     path("relations/<int:pk>/delete/", relations.relation_delete, name="relation_delete"),
     path("relations/sets/<int:pk>/edit/", relation_sets.set_edit, name="set_edit"),
+    path("relations/sets/<int:pk>/prompts/", relation_sets.set_prompts, name="set_prompts"),
     path("relations/sets/<int:pk>/duplicate/", relation_sets.set_duplicate, name="set_duplicate"),
     path("relations/sets/<int:pk>/delete/", relation_sets.set_delete, name="set_delete"),
     path("relations/sets/<int:pk>/relations.json", relation_sets.set_export, name="set_export"),

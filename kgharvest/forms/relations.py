@@ -9,6 +9,8 @@ from django import forms
 
 from kgharvest.forms.widgets import DatalistInput, lines_of
 from kgharvest.models import Relation, RelationSet
+from kgharvest.services.prompt_files import IMPORTED, ORIGINS, PromptFile
+from kgharvest.services.reading import decoded
 from kgharvest.services.relation_checks import Fault, RelationEntry, one_line
 from kgharvest.services.relation_files import RelationFile, read_relation_file
 from kgharvest.services.relations import faults_of_relation, is_in_use, save_relation
@@ -152,6 +154,48 @@ class ImportForm(forms.Form):
         """Return what the file says. Raises ImportRefused."""
         file = self.cleaned_data["file"]
         return read_relation_file(file.name, file.read())
+
+
+class FilesInput(forms.ClearableFileInput):
+    allow_multiple_selected = True
+
+
+class FilesField(forms.FileField):
+    """Several files at once."""
+
+    widget = FilesInput
+
+    def clean(self, data, initial=None):
+        files = data if isinstance(data, list) else [data]
+        return [super(FilesField, self).clean(file, initial) for file in files or [None]]
+
+
+class PromptsForm(forms.Form):
+    """Files of prompts for a set's relations."""
+
+    files = FilesField(
+        help_text="<code>RELATION.jsonl</code>, as LPAQA released them, with lines "
+        '<code>{"template": "[X] was born in [Y] .", "weight": 0.31}</code>; several at once if you like.'
+    )
+    origin = forms.ChoiceField(
+        label="How they came to be", choices=[(one, one) for one in (*dict.fromkeys(ORIGINS.values()), IMPORTED)]
+    )
+    least_weight = forms.FloatField(
+        required=False, min_value=0, help_text="Prompts of a smaller weight are left out. Left empty: all are taken."
+    )
+
+    def clean_files(self):
+        files = self.cleaned_data["files"]
+        if sum(file.size for file in files) > LARGEST_FILE_MB * 1024 * 1024:
+            raise forms.ValidationError(
+                f"The files are larger than {LARGEST_FILE_MB} MB; import them on the server with import_prompts."
+            )
+        return files
+
+    def prompt_files(self) -> list[PromptFile]:
+        """Raises ImportRefused."""
+        origin = self.cleaned_data["origin"]
+        return [PromptFile(file.name, origin, decoded(file.read(), file.name)) for file in self.cleaned_data["files"]]
 
 
 class SetForm(forms.Form):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from django.db import transaction
@@ -12,9 +12,9 @@ from kgharvest.engine.prompts.template import SPACE_BEFORE_END, PromptTemplate
 from kgharvest.engine.types import BadPrompt
 from kgharvest.errors import BadEntry, ImportRefused, NotFound
 from kgharvest.models import Prompt, Relation, RelationSet
-from kgharvest.services.reading import NoSuchFile, read_json_lines, read_lines
+from kgharvest.services.reading import NoSuchFile, read_json_lines, read_text
 from kgharvest.services.relation_checks import fault_of_text, one_line
-from kgharvest.services.relations import SetIsShipped, find_set
+from kgharvest.services.relations import SetIsShipped
 
 # By the folder that a file lies in, in LPAQA's release and in others.
 ORIGINS = {
@@ -26,6 +26,14 @@ ORIGINS = {
 }
 IMPORTED = "imported"  # from no such folder
 SLOTS = {"[X]": "<ENT0>", "[Y]": "<ENT1>"}
+
+
+class PromptFile(NamedTuple):
+    """name: of which the stem is the relation's name, unless a line names another. origin: of its prompts."""
+
+    name: str
+    origin: str
+    text: str
 
 
 class GivenPrompt(NamedTuple):
@@ -45,6 +53,9 @@ class AddedPrompts(NamedTuple):
     n_known: int
     n_light: int
 
+    def __str__(self) -> str:
+        return f"{self.relation.name}: {_counts(self.n_added, self.n_known, self.n_light)}"
+
 
 class ImportedPrompts(NamedTuple):
     """unknown: relations of the files that the set does not have."""
@@ -52,53 +63,77 @@ class ImportedPrompts(NamedTuple):
     relations: list[AddedPrompts]
     unknown: list[str]
 
+    def __str__(self) -> str:
+        if len(self.relations) == 1:
+            return str(self.relations[0])
+        totals = (sum(getattr(one, column) for one in self.relations) for column in ("n_added", "n_known", "n_light"))
+        return f"{len(self.relations)} relations: {_counts(*totals)}"
+
+
+def _counts(n_added: int, n_known: int, n_light: int) -> str:
+    left_out = [f"{n_known} known already"] if n_known else []
+    left_out += [f"{n_light} of a smaller weight"] if n_light else []
+    rest = f" ({', '.join(left_out)})" if left_out else ""
+    return f"{n_added} prompt{'' if n_added == 1 else 's'} added{rest}"
+
 
 def import_prompts(
-    path: Path, set_name: str, origin: str | None = None, least_weight: float | None = None
+    files: Sequence[PromptFile], relation_set: RelationSet, least_weight: float | None = None
 ) -> ImportedPrompts:
-    """Add the prompts of a file or folder to the ready prompts of a set's binary relations, each once.
+    """Add the prompts of `files` to the ready prompts of a set's binary relations, each once.
 
-    A relation without ready prompts gets its initial ones first. origin: where the folder's name does not say it.
-    Raises ImportRefused with every line at fault, NoSuchFile, NotFound, or SetIsShipped; then nothing is stored.
+    A relation without ready prompts gets its initial ones first. least_weight: of the prompts that are added. Raises
+    ImportRefused with every line at fault, NotFound if the set has none of the relations, or SetIsShipped; then nothing
+    is stored.
     """
-    given = read_prompt_files(path, origin)
-    relation_set = find_set(set_name)
     if relation_set.is_shipped:
-        raise SetIsShipped(f"The set {set_name} comes with the project and stays as it is; duplicate it on its page.")
-    return _store(relation_set, given, least_weight)
+        raise SetIsShipped(f"The set {relation_set.name} comes with the project and stays as it is; duplicate it.")
+    return _store(relation_set, read_prompts(files), least_weight)
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def read_prompt_files(path: Path, origin: str | None = None) -> list[GivenPrompt]:
-    """Return the prompts of RELATION.jsonl, or of all such files in a folder and those in it.
+def prompt_files_at(path: Path, origin: str | None = None) -> list[PromptFile]:
+    """Return RELATION.jsonl, or all such files in a folder and those in it, whose names say the origin if it is None.
 
-    Raises NoSuchFile, or ImportRefused with every line at fault.
+    Raises NoSuchFile, or ImportRefused for what is not UTF-8.
     """
-    files = sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
-    if not files:
+    paths = sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
+    if not paths:
         raise NoSuchFile(f"{path} has no file RELATION.jsonl; name another folder.")
+    return [
+        PromptFile(
+            file.name if file == path else file.relative_to(path).as_posix(),
+            origin or ORIGINS.get(file.parent.name, IMPORTED),
+            read_text(file),
+        )
+        for file in paths
+    ]
+
+
+def read_prompts(files: Sequence[PromptFile]) -> list[GivenPrompt]:
+    """Raises ImportRefused with every line at fault."""
     found: list[GivenPrompt] = []
     faults: list[BadEntry] = []
     for file in files:
-        place = "" if file == path else f"{file.relative_to(path)}, "
-        for prompt in _prompts_in(file, origin or ORIGINS.get(file.parent.name, IMPORTED)):
+        place = f"{file.name}, " if len(files) > 1 else ""
+        for prompt in _prompts_in(file):
             if isinstance(prompt, BadEntry):
                 faults.append(BadEntry(f"{place}{prompt.where}", prompt.reason))
             else:
                 found.append(prompt)
     if faults:
-        raise ImportRefused(path.name, faults)
+        raise ImportRefused("the files" if len(files) > 1 else files[0].name, faults)
     return found
 
 
-def _prompts_in(file: Path, origin: str) -> Iterator[GivenPrompt | BadEntry]:
-    for line in read_json_lines(read_lines(file)):
+def _prompts_in(file: PromptFile) -> Iterator[GivenPrompt | BadEntry]:
+    for line in read_json_lines(file.text.split("\n")):
         if isinstance(line, BadEntry):
             yield line
             continue
-        given = _prompt_of(line.value, file.stem, origin)
+        given = _prompt_of(line.value, PurePath(file.name).stem, file.origin)
         yield BadEntry(f"line {line.number}", given) if isinstance(given, str) else given
 
 

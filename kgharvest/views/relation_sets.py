@@ -10,8 +10,9 @@ from django.urls import reverse
 
 from kgharvest.access import researcher_required
 from kgharvest.errors import DomainError, ImportRefused
-from kgharvest.forms.relations import DuplicateSetForm, ImportForm, SetForm
+from kgharvest.forms.relations import DuplicateSetForm, ImportForm, PromptsForm, SetForm
 from kgharvest.models import RelationSet
+from kgharvest.services.prompt_files import import_prompts
 from kgharvest.services.relation_files import export_relations
 from kgharvest.services.relations import change_set, delete_set, duplicate_set, import_relation_file
 
@@ -33,6 +34,28 @@ def relation_import(request: HttpRequest) -> HttpResponse:
             messages.success(request, f"{n} relation{'' if n == 1 else 's'} of {file.source} imported.")
             return redirect(relation_set)
     return render(request, "kgharvest/relation_import.html", {"form": form, "refused": refused})
+
+
+@researcher_required
+def set_prompts(request: HttpRequest, pk: int) -> HttpResponse:
+    """Add prompts from files to those of the set's relations."""
+    relation_set = get_object_or_404(RelationSet, pk=pk, is_shipped=False)
+    form = PromptsForm(request.POST or None, request.FILES or None)
+    refused = None
+    if form.is_valid():
+        try:
+            imported = import_prompts(form.prompt_files(), relation_set, form.cleaned_data["least_weight"])
+        except ImportRefused as refusal:
+            refused = refusal
+        except DomainError as refusal:
+            form.add_error(None, str(refusal))
+        else:
+            messages.success(request, f"{imported}.")
+            if imported.unknown:
+                messages.warning(request, f"The set has no binary relation {', '.join(imported.unknown)}.")
+            return redirect(relation_set)
+    context = {"form": form, "relation_set": relation_set, "refused": refused}
+    return render(request, "kgharvest/set_prompts.html", context)
 
 
 @researcher_required

@@ -6,12 +6,14 @@ import json
 import shutil
 
 import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
 from django.core.management import CommandError, call_command
 from django.urls import reverse
 
 from kgharvest.models import Prompt, Relation
 from kgharvest.services.harvests import HarvestRequest, create_harvest_job
-from kgharvest.services.prompt_files import AddedPrompts, import_prompts
+from kgharvest.services.prompt_files import AddedPrompts, import_prompts, prompt_files_at
+from kgharvest.services.relations import find_set
 from tests.factories import make_language_model, make_relation, make_relation_set
 
 pytestmark = pytest.mark.django_db
@@ -35,6 +37,10 @@ def folder(tmp_path):
     return tmp_path
 
 
+def imported_from(path, origin=None, least_weight=None):
+    return import_prompts(prompt_files_at(path, origin), find_set("geography"), least_weight)
+
+
 def write(path, *prompts):
     path.parent.mkdir(exist_ok=True)
     lines = [{"template": text} | ({} if weight is None else {"weight": weight}) for text, weight in prompts]
@@ -42,7 +48,7 @@ def write(path, *prompts):
 
 
 def test_prompts_are_added_once_with_their_origin(capitals, folder):
-    imported = import_prompts(folder, "geography")
+    imported = imported_from(folder)
 
     capitals.refresh_from_db()
     assert capitals.prompts == [
@@ -57,20 +63,20 @@ def test_prompts_are_added_once_with_their_origin(capitals, folder):
         "<ENT1> 's capital <ENT0> .": "mined",
         "<ENT0> governs <ENT1>.": "paraphrased",
     }
-    assert import_prompts(folder, "geography").relations == [AddedPrompts(capitals, 0, 5, 0)]
+    assert imported_from(folder).relations == [AddedPrompts(capitals, 0, 5, 0)]
 
 
 def test_ready_prompts_stay_before_those_that_are_added(capitals, tmp_path):
     write(tmp_path / "borders.jsonl", ("[X] is next to [Y] .", None))
 
-    import_prompts(tmp_path / "borders.jsonl", "geography", origin="manual")
+    imported_from(tmp_path / "borders.jsonl", origin="manual")
 
     assert Relation.objects.get(name="borders").prompts == ["<ENT0> borders <ENT1> .", "<ENT0> is next to <ENT1> ."]
     assert Prompt.objects.get().origin == "manual"
 
 
 def test_prompts_of_small_weight_can_be_left_out(capitals, folder):
-    imported = import_prompts(folder, "geography", least_weight=0.15)
+    imported = imported_from(folder, least_weight=0.15)
 
     capitals.refresh_from_db()
     assert imported.relations == [AddedPrompts(capitals, n_added=2, n_known=1, n_light=2)]
@@ -79,7 +85,7 @@ def test_prompts_of_small_weight_can_be_left_out(capitals, folder):
 
 @pytest.mark.parametrize("setting", ["lpaqa", "soft"])
 def test_settings_that_weigh_prompts_ask_the_imported_ones(capitals, folder, setting):
-    import_prompts(folder, "geography")
+    imported_from(folder)
     capitals.refresh_from_db()
 
     job = create_harvest_job(HarvestRequest(capitals, make_language_model(), setting))
@@ -98,7 +104,7 @@ def test_the_command_says_what_it_added_and_what_the_set_lacks(capitals, folder,
 
 
 def test_the_page_of_the_relation_says_where_prompts_come_from(capitals, folder, researcher_client):
-    import_prompts(folder, "geography")
+    imported_from(folder)
 
     page = researcher_client.get(reverse("kgharvest:relation_detail", args=[capitals.pk])).content.decode()
 
@@ -154,8 +160,50 @@ def test_the_released_prompts_are_imported(public_data, tmp_path):
         make_relation(name, relation_set=relation_set, initial_prompts=["<ENT0> : <ENT1>"], prompts=[])
     shutil.copytree(public_data / "lama" / "prompts", tmp_path / "prompts")
 
-    imported = import_prompts(tmp_path / "prompts", "released")
+    imported = import_prompts(prompt_files_at(tmp_path / "prompts"), relation_set)
 
     assert {one.relation.name for one in imported.relations} == set(relations)
     assert sum(one.n_added + one.n_known for one in imported.relations) == 534
     assert set(Prompt.objects.values_list("origin", flat=True)) == {"manual", "mined", "paraphrased"}
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------
+
+
+def sent(client, capitals, folder, *places, **fields):
+    files = [SimpleUploadedFile(place.rpartition("/")[2], (folder / place).read_bytes()) for place in places]
+    address = reverse("kgharvest:set_prompts", args=[capitals.relation_set.pk])
+    return client.post(address, {"files": files, "origin": "mined", **fields}, follow=True)
+
+
+def test_a_set_takes_prompts_on_its_page(capitals, folder, researcher_client):
+    write(folder / "mine" / "borders.jsonl", ("[X] is next to [Y] .", 0.5))
+
+    page = sent(researcher_client, capitals, folder, "mine/capital_of.jsonl", "mine/borders.jsonl", least_weight="0.1")
+
+    assert "2 relations: 2 prompts added (1 of a smaller weight)." in page.content.decode()
+    added = dict(Prompt.objects.values_list("relation__name", "origin"))
+    assert added == {"capital_of": "mined", "borders": "mined"}
+
+
+def test_the_page_lists_what_is_wrong(capitals, folder, researcher_client):
+    (folder / "bad.jsonl").write_text('{"template": "[X]"}\n')
+
+    page = sent(researcher_client, capitals, folder, "mine/capital_of.jsonl", "bad.jsonl").content.decode()
+
+    assert "Nothing was imported from the files" in page
+    assert "bad.jsonl, line 1" in page
+    assert not Prompt.objects.exists()
+
+
+def test_the_page_refuses_other_relations_no_file_and_annotators(capitals, folder, researcher_client, client):
+    write(folder / "speaks.jsonl", ("[X] speaks [Y] .", 1))
+    assert (
+        "has no relation of these prompts (speaks)"
+        in sent(researcher_client, capitals, folder, "speaks.jsonl").content.decode()
+    )
+
+    assert "This field is required" in sent(researcher_client, capitals, folder).content.decode()
+
+    client.logout()
+    assert "/accounts/login/" in sent(client, capitals, folder, "speaks.jsonl").redirect_chain[-1][0]

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from kgharvest.management.command import DomainCommand
-from kgharvest.services.prompt_files import ORIGINS, import_prompts
+from kgharvest.services.prompt_files import ORIGINS, import_prompts, prompt_files_at
+from kgharvest.services.relations import find_set
 
 
 class Command(DomainCommand):
@@ -22,11 +23,8 @@ class Command(DomainCommand):
         parser.add_argument("--least-weight", type=float, metavar="W", help="leave out prompts of a smaller weight")
 
     def handle(self, *, path, set_name, origin, least_weight, **options):
-        imported = import_prompts(path, set_name, origin, least_weight)
-        for relation, n_added, n_known, n_light in imported.relations:
-            left_out = [f"{n_known} known already"] if n_known else []
-            left_out += [f"{n_light} of a smaller weight"] if n_light else []
-            rest = f" ({', '.join(left_out)})" if left_out else ""
-            self.stdout.write(f"{relation.name}: {n_added} prompts added{rest}; it has {len(relation.prompts)}.")
+        imported = import_prompts(prompt_files_at(path, origin), find_set(set_name), least_weight)
+        for added in imported.relations:
+            self.stdout.write(f"{added}; it has {len(added.relation.prompts)}.")
         if imported.unknown:
             self.stderr.write(f"The set {set_name} has no binary relation {', '.join(imported.unknown)}.")
