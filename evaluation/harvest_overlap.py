@@ -83,7 +83,7 @@ def overlap_of(a: HarvestJob, b: HarvestJob) -> HarvestOverlap:
 def overlaps_of(pairs: Sequence[tuple[HarvestJob, HarvestJob]]) -> list[HarvestOverlap]:
     """Compare the two harvests of each pair as `overlap_of` does, all with one query."""
     ranks: dict[int, dict[int, int]] = {job.pk: {} for pair in pairs for job in pair}
-    best = HarvestedTuple.objects.filter(job__in=ranks, rank__lte=MOST_COMPARED).order_by("job", "rank")
+    best = HarvestedTuple.objects.filter(job__in=ranks, rank__lte=MOST_COMPARED).order_by("job_id", "rank")
     for job, known, rank in best.values_list("job", "knowledge_tuple", "rank").iterator():
         ranks[job][known] = rank
     return [HarvestOverlap(a, b, ranks[a.pk], ranks[b.pk]) for a, b in pairs]
