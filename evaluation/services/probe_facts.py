@@ -113,10 +113,8 @@ def _first(line: Mapping[str, Any], keys: Iterable[str]) -> Any:
 
 
 def _relation_of(line: Mapping[str, Any], document: Document, relations: Collection[str]) -> str | None:
-    """Return the relation of the line's folder, of itself or of its file, else the only one of `relations`."""
-    named = document.relation if document.part else _first(line, RELATION_KEYS)
-    if named is None and document.relation in relations:
-        named = document.relation
+    """Return the relation of the line's folder, of itself or of its file; of no place, the only one of `relations`."""
+    named = document.relation if document.part else _first(line, RELATION_KEYS) or document.relation
     if named is None and len(relations) == 1:
         named = next(iter(relations))
     return named if isinstance(named, str) else None

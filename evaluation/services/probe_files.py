@@ -29,7 +29,7 @@ def record_lines(probe: Probe) -> Iterator[str]:
         "code_version": probe.code_version,
     }
     for record in records:
-        if not record["is_control"]:
+        if not record.pop("is_control"):
             key = record["relation"], record["method"]
             yield _line(
                 {**record, "type": types[key[0]], **about, **_control(controls.get(key)), "prompts": prompts[key]}

@@ -64,6 +64,7 @@ def test_facts_and_prompts_come_from_folders_of_ones_own(capitals, tmp_path):
         lines = [json.dumps({"sub": subject, "obj": obj}) for subject, obj in pairs]
         (facts / f"{part}.jsonl").write_text("\n".join(lines))
     (prompts / "capital_of.jsonl").write_text('{"template": "[Y] has the capital [X] ."}\n')
+    (prompts / "of_others.jsonl").write_text('{"template": "[X] is no capital of [Y] ."}\n')
 
     records = probed(tmp_path, "manual", "lpaqa", facts=facts.parent, prompts=prompts)
 

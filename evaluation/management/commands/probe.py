@@ -72,7 +72,7 @@ class Command(DomainCommand):
             self.stderr.write(f"{name} was left out. {fault}")
         for build in (summary_table, difference_table):
             if (table := build(probe.document)).rows:
-                self.stdout.write(f"{table.caption}\n{terminal_text(table)}")
+                self.stdout.write(f"{table.caption}\n{terminal_text(table)}\n", ending="")
 
     def probed(self, request: ProbeRequest) -> Probe:
         """Do the job in this process. Raises NotProbed unless it succeeds."""
