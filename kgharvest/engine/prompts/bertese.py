@@ -37,13 +37,14 @@ class BerteseParams:
     """in_words: whether the LM reads words, in training too, or vectors.
 
     distance_weight, mask_weight: lambda 1 and 2 of the losses. Defaults: the paper's, but for the rate and the batches,
-    which are for small LMs and few facts; for BERT-base and 40,000 facts they are 1e-5 and 64.
+    which are for small LMs and few facts; for BERT-base and 40,000 facts they are 1e-5 and 64. Vectors may learn ten
+    times as fast as words, of which too many would change at once.
     """
 
     in_words: bool = True
     distance_weight: float = 0.3
     mask_weight: float = 0.5
-    learning_rate: float = 3e-4
+    learning_rate: float = 3e-5
     batch_size: int = 16
     epochs: int = 5
     seed: int = 0

@@ -130,7 +130,10 @@ METHODS: dict[str, Method] = {
     "soft-data-dependent": partial(soft, params=SoftPromptParams(is_data_dependent=True)),
     "soft-deep": partial(soft, params=SoftPromptParams("deep")),
 }
-FOR_ALL_RELATIONS = {"bertese": BerteseParams(), "bertese-continuous": BerteseParams(in_words=False)}  # at once
+FOR_ALL_RELATIONS = {  # methods that learn of all at once
+    "bertese": BerteseParams(),
+    "bertese-continuous": BerteseParams(in_words=False, learning_rate=3e-4),
+}
 
 
 def learn_bertese(lm: MaskedLM, tasks: Sequence[ProbeTask], budget: Budget, params: BerteseParams) -> list[Learned]:

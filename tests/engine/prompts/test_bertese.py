@@ -131,7 +131,7 @@ def test_special_tokens_around_a_question_are_never_rewritten(known, rewriter, b
 def test_learning_never_ends_below_its_start_on_dev(known):
     train, dev = questions(known, known.train), questions(known, known.dev)
 
-    learned = learn_rewriter(known.lm, train, dev, BerteseParams(epochs=2))
+    learned = learn_rewriter(known.lm, train, dev, BerteseParams(learning_rate=1e-3, epochs=2))
 
     assert len(learned.history) == 3
     answerer = BerteseAnswerer(known.lm, learned.rewriter, known.prompts[0])
@@ -154,7 +154,7 @@ def test_what_the_lm_reads_is_words_or_else_the_vectors(known, batch):
 def test_vectors_learn_to_ask_better(known):
     train, dev = questions(known, known.train), questions(known, known.dev)
 
-    learned = learn_rewriter(known.lm, train, dev, BerteseParams(in_words=False, epochs=6))
+    learned = learn_rewriter(known.lm, train, dev, BerteseParams(in_words=False, learning_rate=3e-4, epochs=6))
 
     answerer = BerteseAnswerer(known.lm, learned.rewriter, known.prompts[0])
     without = PromptSetAnswerer(known.lm, uniform(known.prompts[:1]))
