@@ -50,9 +50,9 @@ def by(key: str, records: Iterable[Record]) -> dict[str, list[Record]]:
 def summary(records: Iterable[Record]) -> list[dict[str, Any]]:
     """Return a row per method, in the order of `records`: macro averages over relations, P@1 over all facts, the cost.
 
-    p1_low, p1_high: bootstrap interval of the macro P@1, over relations. difference, difference_low, difference_high,
-    p, p_holm, reason: of the P@1 against the manual prompts, paired by relation; p by sign flips, adjusted by Holm over
-    the methods; None where there is nothing to compare.
+    p1_low, p1_high: bootstrap interval of the macro P@1, over relations. n_compared, difference, difference_low,
+    difference_high, p, p_holm, reason: of the P@1 against the manual prompts, paired by relation; p by sign flips,
+    adjusted by Holm over the methods; None where there is nothing to compare.
     """
     by_method = {
         method: {record["relation"]: record for record in found} for method, found in by("method", records).items()
@@ -110,8 +110,9 @@ def against_baseline(method: str, by_method: Mapping[str, ByRelation]) -> Paired
 
 def difference_columns(difference: PairedDifference | None, p_holm: float | None) -> dict[str, Any]:
     if difference is None:
-        return dict.fromkeys(("difference", "difference_low", "difference_high", "p", "p_holm", "reason"))
+        return dict.fromkeys(("n_compared", "difference", "difference_low", "difference_high", "p", "p_holm", "reason"))
     return {
+        "n_compared": difference.n_relations,
         "difference": difference.difference,
         "difference_low": difference.low,
         "difference_high": difference.high,

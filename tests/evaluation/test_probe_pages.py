@@ -10,7 +10,7 @@ import zipfile
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
-from evaluation.models import Probe
+from evaluation.models import Probe, ProbeRecord
 from evaluation.services.probe_facts import split_world
 from kgharvest.models import Job
 from kgharvest.services import jobs
@@ -267,6 +267,17 @@ def test_a_cancelled_probe_shows_what_it_has(researcher_client, done):
     assert "What it had measured is kept" in page
     assert "Go on" in page
     assert "Control: the same LM with random weights" in page
+
+
+def test_methods_on_fewer_relations_so_far_are_not_passed_off_as_comparable(researcher_client, done):
+    Probe.objects.update(status=Job.Status.CANCELLED, document={})
+    ProbeRecord.objects.filter(method="soft", relation__name__in=["made_of", "colour_of"]).delete()
+
+    response = researcher_client.get(done.get_absolute_url())
+
+    rows = {row.values[0]: row.values[1] for row in response.context["methods"].rows}
+    assert rows == {"majority": 4, "manual": 4, "soft": 2, "bertese": 4}
+    assert "measured on fewer relations so far cannot be compared" in response.text
 
 
 def test_pages_take_the_same_queries_for_more(researcher_client, done, django_assert_max_num_queries):

@@ -24,6 +24,7 @@ SUMMARY = {
     "seconds": Column("seconds", Kind.NUMBER),
 }
 DIFFERENCE = {
+    "n_compared": Column("relations", Kind.COUNT),
     "difference": Column("difference", Kind.POINTS),
     "difference_low": Column("low", Kind.POINTS),
     "difference_high": Column("high", Kind.POINTS),
@@ -47,30 +48,37 @@ def summary_table(document: Document) -> Table:
 
 
 def method_table(document: Document) -> Table:
-    counts = document["summary"][0] if document["summary"] else {"n_relations": 0, "n_facts": 0}
+    n_relations = max((row["n_relations"] for row in document["summary"]), default=0)
+    n_facts = max((row["n_facts"] for row in document["summary"]), default=0)
     notes = (
-        f"P@1, P@10 and MRR are means over {counts['n_relations']:,} relations, each with the same weight, with a "
-        f"95 % bootstrap interval over relations; micro: of all {counts['n_facts']:,} facts alike. NLL in nats. "
-        "Forwards: sequences that the LM read while learning.",
+        f"P@1, P@10 and MRR are means over {n_relations:,} relations, each with the same weight, with a 95 % bootstrap "
+        f"interval over relations; micro: of all {n_facts:,} facts alike. NLL in nats. Forwards: sequences that the LM "
+        "read while learning.",
+        *(["Methods that are measured on fewer relations so far cannot be compared."] if is_partial(document) else []),
     )
-    return _side_by_side("methods", "Methods", document["summary"], notes)
+    return _side_by_side("methods", "Methods", "summary", document, notes)
+
+
+def is_partial(document: Document) -> bool:
+    """Return whether some methods are not measured on all relations yet."""
+    return len({row["n_relations"] for key in ("summary", "control") for row in document[key]}) > 1
 
 
 def control_table(document: Document) -> Table:
     notes = (f"With {CONTROL} the LM knows nothing: what is right there was learned from the training facts.",)
     title = f"Control: the same LM with {CONTROL}"
-    return _side_by_side("control", title, document["control"], notes if document["control"] else ())
+    return _side_by_side("control", title, "control", document, notes if document["control"] else ())
 
 
-def _side_by_side(name: str, title: str, rows: Sequence[Mapping[str, Any]], notes: tuple[str, ...]) -> Table:
-    columns = (Column("method"), *SUMMARY.values())
-    return Table(name, title, columns, tuple(map(_summary_row, rows)), notes)
+def _side_by_side(name: str, title: str, key: str, document: Document, notes: tuple[str, ...]) -> Table:
+    columns = {"n_relations": Column("relations", Kind.COUNT), **SUMMARY} if is_partial(document) else SUMMARY
+    rows = tuple(Row((row["method"], *(_rounded(row)[column] for column in columns))) for row in document[key])
+    return Table(name, title, (Column("method"), *columns.values()), rows, notes)
 
 
-def _summary_row(row: Mapping[str, Any]) -> Row:
+def _rounded(row: Mapping[str, Any]) -> Mapping[str, Any]:
     speed = row["forwards_per_second"]
-    shown = row | {"forwards_per_second": speed and round(speed)}
-    return Row((row["method"], *(shown[key] for key in SUMMARY)))
+    return row | {"forwards_per_second": speed and round(speed)}
 
 
 def difference_table(document: Document) -> Table:
