@@ -104,7 +104,7 @@ def classification_records(
 ) -> Iterator[dict[str, Any]]:
     """Yield a record of each method: the majority, the manual prompt, AutoPrompt; the last two on the control too."""
     subjects = [(lm, False), *([(control, True)] if control else [])]
-    yield from (_majority_record(lm, request),)
+    yield _majority_record(lm, request)
     for learn in (_manual_record, _autoprompt_record):
         for subject, is_control in subjects:
             start, before = perf_counter(), subject.n_read["sequences"]
