@@ -60,7 +60,7 @@ def _judge(person: Person, is_over) -> list[UUID]:
 def _answer(person: Person, task: int, browsers: Sequence[Browser], rng: random.Random, is_over) -> list[UUID]:
     """Send an answer twice, half of the time at the same moment, each until it is acknowledged or refused."""
     uuid = uuid4()
-    fields = {"task": task, "label": rng.choice(LABELS), "client_uuid": uuid, "seconds": 1}
+    fields = {"task": task, "label": rng.choice(LABELS), "client_uuid": uuid, "seconds": 1, "more": rng.choice("01")}
 
     def send(browser: Browser) -> bool | None:
         return _until_it_answers(lambda: browser.json("POST", person.round, **fields)[0] == 200, is_over)
