@@ -5,9 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# A busy machine is no failure: Hypothesis gives an example 200 ms otherwise.
+hypothesis.settings.register_profile("kgharvest", deadline=None)
+hypothesis.settings.load_profile("kgharvest")
 
 
 @pytest.fixture(scope="session")

@@ -213,7 +213,7 @@ def test_each_annotator_is_left_out_in_turn():
 letters = st.text("TFU.", min_size=4, max_size=4)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.lists(letters, min_size=12, max_size=12))
 def test_a_round_without_an_annotator_is_the_report_on_the_others(said):
     cells = [CellKey(relation, "lm", setting) for relation in "rst" for setting in ("human", "multi")]

@@ -2,7 +2,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -38,7 +38,6 @@ def test_sign_flips_of_fisher():
     assert sign_flip_p(DARWIN, rng()) == pytest.approx(2 * 863 / 32_768, abs=1e-12)
 
 
-@settings(deadline=None)  # the first call loads parts of scipy
 @given(st.lists(st.integers(-100, 100), min_size=2, max_size=10).map(np.array))
 def test_sign_flips_are_those_of_scipy(percents):
     # In whole numbers: scipy does not see that sums of shares are equal when they differ by rounding.
@@ -149,7 +148,6 @@ def test_mcnemar_of_approval_ratings():
     assert mcnemar_p(150, 86) == pytest.approx(3.716e-05, abs=5e-9)
 
 
-@settings(deadline=None)  # the first call loads parts of scipy
 @given(st.integers(0, 500), st.integers(1, 500))
 def test_mcnemar_is_the_binomial_test_of_scipy(n_only_a, n_only_b):
     expected = stats.binomtest(n_only_a, n_only_a + n_only_b).pvalue
