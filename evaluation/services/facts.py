@@ -14,7 +14,7 @@ from evaluation.corruption import Entities, folded
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.errors import BadEntry, DomainError, ImportRefused
 from kgharvest.models import Relation
-from kgharvest.services.reading import Line, decoded, fault_of_entities, read_bytes, read_json_lines
+from kgharvest.services.reading import CONTROL, Line, fault_of_entities, lines_of, read_bytes, read_json_lines
 from kgharvest.services.relations import resolve_relation
 
 DEMO_SET = Path(__file__).resolve().parents[2] / "kgharvest" / "relation_sets" / "demo.json"
@@ -76,7 +76,7 @@ def facts_of_content(content: bytes, source: str) -> list[ScoredRelation]:
     facts: dict[Relation, list[Entities]] = {}
     faults: list[BadEntry] = []
     find = cache(_relation_or_fault)
-    for line in read_json_lines(decoded(content, source).splitlines()):
+    for line in read_json_lines(lines_of(content, source)):
         fault = line if isinstance(line, BadEntry) else _taken(line, find, facts)
         if fault:
             faults.append(fault)
@@ -105,6 +105,8 @@ def _taken(line: Line, find, facts: dict[Relation, list[Entities]]) -> BadEntry 
     where = f"line {line.number}"
     if not isinstance(line.value, dict) or not isinstance(line.value.get("relation"), str):
         return BadEntry(where, SHAPE)
+    if CONTROL.search(line.value["relation"]):
+        return BadEntry(where, f"names a relation with a control character ({line.value['relation']!r})")
     relation = find(line.value["relation"])
     if isinstance(relation, str):
         return BadEntry(where, relation)

@@ -37,6 +37,10 @@ class NoScorer(DomainError):
     """Nothing to compare."""
 
 
+class Outdated(DomainError):
+    """An evaluation that can no longer be done as it was asked for."""
+
+
 @dataclass(frozen=True)
 class ScoreRequest:
     """What to evaluate.
@@ -147,11 +151,10 @@ def evaluate_now(request: ScoreRequest, on_progress: OnProgress = ignore) -> Sco
 def scores_document(
     language_model: LanguageModel, payload: Mapping[str, Any], device: str, on_progress: OnProgress
 ) -> dict[str, Any]:
-    """Return the JSON of docs/report-json.md."""
+    """Return the JSON of docs/report-json.md. Raises Outdated."""
+    harvests = _lending_harvests(payload)
     on_progress(Progress("loading the LM", 0))
     lm = language_models.load(language_model, device, "float32")
-    used = [job for by_relation in payload["harvests"].values() for job in by_relation.values()]
-    harvests = HarvestJob.objects.in_bulk(used)
     given = thawed_facts(payload["relations"])
     relations = [replace(each, facts=writable(lm, each)) for each in _without_seeds(given, payload, harvests)]
     scorers = {setting: setting_scorer(lm, setting) for setting in payload["settings"]}
@@ -164,6 +167,16 @@ def scores_document(
     stamp = {"created_at": timezone.now().isoformat(timespec="seconds"), "code_version": code_version()}
     head = {"facts": payload["facts"], "model": str(language_model), "harvests": payload["harvests"]}
     return {**head, "n_left_out": n_left_out, **found, **stamp}
+
+
+def _lending_harvests(payload: Mapping[str, Any]) -> dict[int, HarvestJob]:
+    if "harvests" not in payload:
+        raise Outdated("This was asked for by an older version of kgharvest; ask for it again.")
+    used = {job for by_relation in payload["harvests"].values() for job in by_relation.values()}
+    harvests = HarvestJob.objects.in_bulk(used)
+    if gone := used - harvests.keys():
+        raise Outdated(f"Harvest {min(gone)} is gone, whose prompts were to be compared; ask for it again.")
+    return harvests
 
 
 def _without_seeds(

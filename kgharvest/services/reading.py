@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -57,6 +58,11 @@ def decoded(content: bytes, source: str) -> str:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise ImportRefused(source, [BadEntry(f"line {line}", "is not UTF-8; save the file as UTF-8")]) from error
+
+
+def lines_of(content: bytes, source: str) -> Iterator[str]:
+    """Return the lines of the file `source` as `read_lines` yields them. Raises ImportRefused."""
+    return io.StringIO(decoded(content, source), newline="")
 
 
 def read_lines(path: Path) -> Iterator[str]:

@@ -128,7 +128,8 @@ def capital(db):
 
 
 def lines(name: str, facts) -> str:
-    return "\n".join(json.dumps({"relation": name, "entities": entities}) for entities in facts)
+    facts = ({"relation": name, "entities": entities} for entities in facts)
+    return "\n".join(json.dumps(fact, ensure_ascii=False) for fact in facts)
 
 
 def requested(facts, **fields) -> ScoreRequest:
@@ -202,6 +203,8 @@ def test_prompts_of_no_harvest_are_refused(capital):
         ('{"relation": "capital", "entities": [1, 2]}', "line 1: has an entity that is empty or no text"),
         ('{"relation": "capital", "entities": ["a"]}', "line 1: has no list of 2 entities, as capital takes"),
         ('{"relation": "nowhere", "entities": ["a", "b"]}', "line 1: .* There is no relation"),
+        (r'{"relation": "capital\ud800", "entities": ["a", "b"]}', "line 1: names a relation with a control character"),
+        (r'{"relation": "capital\u0000", "entities": ["a", "b"]}', "line 1: names a relation with a control character"),
         ("", "holds no fact"),
     ],
 )
@@ -224,3 +227,13 @@ def test_every_bad_line_is_told():
         facts_of_content(content.encode(), "facts.jsonl")
 
     assert [entry.where for entry in refusal.value.entries] == ["line 2", "line 4"]
+
+
+@pytest.mark.django_db
+def test_only_the_ends_of_lines_end_a_fact():
+    make_relation("capital")
+    separated = ("a\u2028b", "c\u2029d")  # JSON lets these stand as they are
+
+    [relation] = facts_of_content(lines("capital", [separated, ("x", "y")]).encode(), "facts.jsonl")
+
+    assert list(relation.facts) == [separated, ("x", "y")]

@@ -143,3 +143,24 @@ def test_nothing_to_compare_and_nothing_harvested_are_said(researcher_client, ru
     assert "choose at least one kind of prompts" in posted(researcher_client, settings=[]).text
     assert "has a finished harvest" in posted(researcher_client, harvested=["top1"]).text
     assert not ScoreEvaluation.objects.exists()
+
+
+def failed_with(payload) -> str:
+    evaluation = queue_score_evaluation(ScoreRequest(make_language_model(), ["human"]), by=None)
+    ScoreEvaluation.objects.filter(pk=evaluation.pk).update(payload=payload)
+    jobs.run_job(evaluation.pk)
+    evaluation.refresh_from_db()
+    assert evaluation.status == Job.Status.FAILED
+    return evaluation.error
+
+
+def test_an_evaluation_queued_by_an_older_version_fails_with_a_sentence(rung):
+    assert "asked for by an older version of kgharvest; ask for it again" in failed_with({"seed": 0})
+
+
+def test_an_evaluation_whose_harvest_is_gone_fails_with_a_sentence(rung):
+    evaluation = queue_score_evaluation(ScoreRequest(make_language_model(), ["human"]), by=None)
+    relation = evaluation.payload["relations"][0]
+    payload = evaluation.payload | {"relations": [relation], "harvests": {"top1": {relation["name"]: 999}}}
+
+    assert "999 is gone" in failed_with(payload)
