@@ -95,7 +95,7 @@ def draw_estimates(figure, estimates: Sequence[Estimate], theme: Theme):
         if estimate.low is not None:
             axes.plot([estimate.low, estimate.high], [row, row], color=hue, linewidth=1.8, solid_capstyle="butt")
         fill = hue if estimate.is_firm else theme.ground
-        axes.plot(estimate.value, row, "o", markersize=6.5, color=hue, markerfacecolor=fill)
+        axes.plot(estimate.value, row, "o", markersize=6.5, color=hue, markerfacecolor=fill, clip_on=False)
         beside = {"transform": axes.get_yaxis_transform(), "va": "center", "fontsize": 8.5}
         axes.text(1.02, row, estimate.text, color=theme.ink, **beside)
     axes.set_yticks(range(len(estimates)), [estimate.name for estimate in estimates])
