@@ -21,6 +21,7 @@ from kgharvest.engine.prompts.soft_prompts import SoftPromptParams
 from kgharvest.engine.types import EngineError, OnProgress, ignore
 
 N_TRIGGERS = 5
+BERTESE_EPOCHS = 3  # for each of the others: words change only after hundreds of small steps
 N_ENSEMBLE = 10  # prompts of a rank ensemble
 N_SHOWN = 5  # prompts, or rewrites, that a record shows
 
@@ -132,14 +133,14 @@ METHODS: dict[str, Method] = {
 }
 FOR_ALL_RELATIONS = {  # methods that learn of all at once
     "bertese": BerteseParams(),
-    "bertese-continuous": BerteseParams(in_words=False, learning_rate=3e-4),
+    "bertese-continuous": BerteseParams(in_words=False, distance_weight=0.3, learning_rate=3e-4),
 }
 
 
 def learn_bertese(lm: MaskedLM, tasks: Sequence[ProbeTask], budget: Budget, params: BerteseParams) -> list[Learned]:
     """Return what the rewriter of all relations makes of each task."""
     train, dev = ([one for task in tasks for one in questions(lm, task, part)] for part in ("train", "dev"))
-    params = replace(params, epochs=budget.epochs, seed=budget.seed)
+    params = replace(params, epochs=BERTESE_EPOCHS * budget.epochs, seed=budget.seed)
     learned = bertese.learn_rewriter(lm, train, dev, params, budget.on_progress)
     shown = [[one.query for one in questions(lm, task, "dev")[:N_SHOWN]] for task in tasks]
     rewrites = [bertese.rewritten(lm, learned.rewriter, queries) for queries in shown]
