@@ -30,7 +30,7 @@ import django  # noqa: E402
 django.setup()
 
 from django.core.management import call_command  # noqa: E402
-from django.db import connection  # noqa: E402
+from django.db import connection, transaction  # noqa: E402
 from django.utils import timezone  # noqa: E402
 
 from annotation.models import Annotator, Assignment, Judgment, JudgmentTask, Label, Round, Study  # noqa: E402
@@ -38,8 +38,10 @@ from annotation.services.assignment import next_batch  # noqa: E402
 from annotation.services.judgments import Answer, submit_judgment  # noqa: E402
 from evaluation.services.reports import create_report  # noqa: E402
 from kgharvest.models import KnowledgeTuple, Relation, RelationSet  # noqa: E402
+from kgharvest.services.bulk import insert_rows  # noqa: E402
 
 
+@transaction.atomic
 def make_round(n_tasks: int) -> Round:
     """Make a round without harvest: what is measured does not look at where tasks come from."""
     relation_set = RelationSet.objects.create(name=f"set-{n_tasks}")
@@ -50,41 +52,26 @@ def make_round(n_tasks: int) -> Round:
     round = Round.objects.create(
         study=study, name=f"bench-{n_tasks}", status=Round.Status.OPEN, batch_size=BATCH, n_tasks=n_tasks
     )
-    numbers = range(n_tasks)
-    known = KnowledgeTuple.objects.bulk_create(
-        (KnowledgeTuple(relation=relation, entities=[str(n)], key=str(n)) for n in numbers), batch_size=5000
+    insert_rows(
+        KnowledgeTuple, ("relation", "entities", "key"), ((relation.pk, [str(n)], str(n)) for n in range(n_tasks))
     )
-    tasks = (
-        JudgmentTask(
-            round=round,
-            knowledge_tuple=known[n],
-            statement=f"statement {n}",
-            entities=[],
-            spans=[],
-            position=n,
-            n_wanted=3,
-        )
-        for n in numbers
-    )
-    JudgmentTask.objects.bulk_create(tasks, batch_size=5000)
+    columns = ("round", "knowledge_tuple", "statement", "entities", "spans", "position", "n_wanted")
+    known = relation.knowledge_tuples.order_by("pk").values_list("pk", flat=True)
+    insert_rows(JudgmentTask, columns, ((round.pk, pk, f"statement {n}", [], [], n, 3) for n, pk in enumerate(known)))
     return round
 
 
+@transaction.atomic
 def give_a_past(annotator: Annotator, n: int) -> None:
     """Let the annotator have judged the `n` tasks up to the place where they are; all of these stay open."""
-    behind = annotator.round.tasks.filter(position__lt=annotator.next_position).order_by("-position")[:n]
-    tasks = list(behind)
+    behind = annotator.round.tasks.filter(position__lt=annotator.next_position).order_by("-position")
+    tasks = list(behind.values_list("pk", flat=True)[:n])
     now = timezone.now()
-    Assignment.objects.bulk_create(
-        (Assignment(task=task, annotator=annotator, status="done", expires_at=now) for task in tasks), batch_size=5000
-    )
-    Judgment.objects.bulk_create(
-        (Judgment(client_uuid=uuid4(), task=task, annotator=annotator, label="true", judged_at=now) for task in tasks),
-        batch_size=5000,
-    )
-    JudgmentTask.objects.filter(pk__gte=min(task.pk for task in tasks), pk__lte=max(task.pk for task in tasks)).update(
-        n_judgments=1, n_true=1
-    )
+    leases = ((task, annotator.pk, "done", now) for task in tasks)
+    insert_rows(Assignment, ("task", "annotator", "status", "expires_at"), leases)
+    judgments = ((uuid4(), task, annotator.pk, "true", now) for task in tasks)
+    insert_rows(Judgment, ("client_uuid", "task", "annotator", "label", "judged_at"), judgments)
+    JudgmentTask.objects.filter(pk__gte=min(tasks), pk__lte=max(tasks)).update(n_judgments=1, n_true=1)
 
 
 def cost_of_judging(annotator: Annotator) -> tuple[float, float]:
