@@ -130,7 +130,7 @@ def _thirds(round: Round) -> dict[int, int]:
         return {}
     asked_thrice = Judgment.objects.filter(task__round=round, task__is_gold=False, task__n_judgments=ASKED_IF_SPLIT)
     counted = set(asked_thrice.counted().values_list("task_id", "annotator_id"))
-    in_order = asked_thrice.order_by("judged_at").values_list("task_id", "annotator_id")
+    in_order = asked_thrice.order_by("judged_at", "client_uuid").values_list("task_id", "annotator_id")
     by_first_word = dict.fromkeys(pair for pair in in_order.iterator(ROWS_AT_ONCE) if pair in counted)
     return dict(by_first_word.keys())  # the last of each task
 

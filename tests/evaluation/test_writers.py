@@ -13,10 +13,10 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from evaluation.documents import build_document
-from evaluation.evidence import CellKey
+from evaluation.evidence import CellKey, Judgments
 from evaluation.reports.contents import report_tables
 from evaluation.reports.contents.paper import relation_table
-from evaluation.reports.tables import Column, Row, Table, points, short, split_rates
+from evaluation.reports.tables import Column, Row, Table, points, short, split_rates, without_empty_columns
 from evaluation.reports.writers import FORMATS
 from evaluation.reports.writers.latex import latex_text, parts_of
 from evaluation.reports.writers.plain import table_csv
@@ -174,6 +174,20 @@ def test_a_report_leaves_out_every_annotator_in_turn():
     [table] = [table for table in report_tables(document) if table.name == "left-out"]
     assert [row.values[0] for row in table.rows] == [f"annotator-{number:02}" for number in range(24)]
     assert "each of the 24 left out in turn" in FORMATS["md"].write(document)
+
+
+def test_a_report_on_one_annotator_says_nothing_of_leaving_one_out():
+    evidence = turned_evidence()
+    is_first = evidence.judgments.annotator == 0
+    alone = replace(evidence, annotators=["a"], judgments=Judgments(*(each[is_first] for each in evidence.judgments)))
+
+    tables = {table.name: table for table in report_tables(build_document(alone))}
+
+    for name in ("sensitivity", "sensitivity-comparisons", "sensitivity-cells"):
+        groups = {column.group for column in without_empty_columns(tables[name]).columns}
+        assert "without one annotator" not in groups
+    assert not any("Without one annotator" in note for note in tables["sensitivity-comparisons"].notes)
+    assert "left-out" not in tables
 
 
 def test_a_table_that_is_too_wide_comes_in_parts_that_repeat_its_first_column():
@@ -371,7 +385,7 @@ def test_percent_agreement_has_a_reason_where_it_is_not_defined():
     assert "No statement has two judgments." in row
 
 
-def turned_document():
+def turned_evidence():
     """Two sides, the first ahead by majority, the second by unanimity."""
     cells = [CellKey(relation, "lm", side) for relation in "rs" for side in ("human", "multi")]
     evidence = make_evidence(dict.fromkeys(cells, (2, 1)))
@@ -380,11 +394,11 @@ def turned_document():
     verdict = np.array([row.count("F") > 1 for row in said], dtype=np.int64)
     coded = np.array(["TFU".index(letter) for row in said for letter in row])
     judgments = evidence.judgments._replace(label=coded)
-    return build_document(replace(evidence, verdict=verdict, judgments=judgments))
+    return replace(evidence, verdict=verdict, judgments=judgments)
 
 
 def test_a_marked_number_stays_a_number_in_every_file():
-    document = turned_document() | {"cuts": []}
+    document = build_document(turned_evidence()) | {"cuts": []}
     table = next(table for table in report_tables(document) if table.name == "sensitivity")
 
     [human, multi] = table_csv(table).splitlines()[1:]

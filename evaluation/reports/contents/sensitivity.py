@@ -79,8 +79,10 @@ def _range(values: Iterable[float | None]) -> tuple[float | None, float | None]:
     return (min(known), max(known)) if known else (None, None)
 
 
-def _n_moves(total: Mapping[str, Any]) -> int:
-    return len(_left_out(total)["changes"])
+def _n_moves(total: Mapping[str, Any]) -> int | None:
+    """Return how many annotators move the place; None where nobody was left out."""
+    left_out = _left_out(total)
+    return len(left_out["changes"]) if left_out["rank"] else None
 
 
 def _left_out_in_words(document: Document) -> Iterable[str]:
@@ -90,8 +92,8 @@ def _left_out_in_words(document: Document) -> Iterable[str]:
             "many of them change the place."
         )
         yield (
-            "A statement then has one judgment less: of two that are left, both must say True, so that accuracies are "
-            "lower for that alone. Places and signs are what to compare."
+            "A statement then has one judgment less, which alone moves accuracies: of three judgments two must say "
+            "True, of two both. Places and signs are what to compare."
         )
     elif len(document["annotators"]) == 1:
         yield "A single annotator cannot be left out: nothing would be judged."
@@ -132,7 +134,7 @@ def sensitive_cell_table(document: Document) -> Table:
     rows = [
         Row((
             cell["relation"], name_of(cell["model"]), name_of(cell["setting"]),
-            *cell["accuracy"], *(_left_out(cell)[key] for key in ("low", "high", "n_changes")),
+            *cell["accuracy"], *_left_out_of_cell(cell),
             len(cell["changes"]),
         ), about=_about(cell))
         for cell in _part(document, "cells")
@@ -146,6 +148,11 @@ def sensitive_cell_table(document: Document) -> Table:
         Column("rules with another place", Kind.COUNT),
     )
     return Table("sensitivity-cells", "Every cell under other rules", columns, tuple(rows))
+
+
+def _left_out_of_cell(cell: Mapping[str, Any]) -> tuple[float | None, float | None, int | None]:
+    low, high, n_changes = (_left_out(cell)[key] for key in ("low", "high", "n_changes"))
+    return low, high, None if low is None else n_changes
 
 
 # -- claims ------------------------------------------------------------------------------------------------------------
@@ -172,12 +179,13 @@ def sensitive_comparison_table(document: Document) -> Table:
         Column("±", Kind.COUNT, WITHOUT_ONE),
         Column("!", Kind.COUNT, WITHOUT_ONE),
     )
-    notes = (
-        f"Difference in percentage points, first minus second. {CLAIMS}",
-        "Without one annotator: the lowest and the highest difference, and how many annotators change its sign or "
-        "significance.",
-    )
-    return Table("sensitivity-comparisons", "Comparisons under other rules", columns, tuple(rows), notes)
+    notes = [f"Difference in percentage points, first minus second. {CLAIMS}"]
+    if _part(document, "left_out"):
+        notes.append(
+            "Without one annotator: the lowest and the highest difference, and how many annotators change its sign or "
+            "significance."
+        )
+    return Table("sensitivity-comparisons", "Comparisons under other rules", columns, tuple(rows), tuple(notes))
 
 
 def left_out_claim_table(document: Document) -> Table:
@@ -198,7 +206,9 @@ def _turning(claims: Mapping[str, Any]) -> list[int]:
     return sorted({*claims["sign_changes"], *claims["significance_changes"]})
 
 
-def _n_turns(claims: Mapping[str, Any]) -> tuple[int, int]:
+def _n_turns(claims: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    if not claims["difference"]:
+        return None, None
     return len(claims["sign_changes"]), len(claims["significance_changes"])
 
 
