@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 from urllib.parse import urlencode
 
 from django import template
@@ -16,7 +15,7 @@ from django.utils.safestring import SafeString
 from evaluation.models import Report
 from evaluation.reports.tables import Column, Kind, points, short, text_of
 
-FIRST_NUMBER = re.compile(r"\d+\.\d points")  # of a comparison's sentence
+NUMBER = re.compile(r"\d+\.\d points")  # of a sentence on a comparison or a plan
 
 register = template.Library()
 register.filter("short", short)
@@ -48,12 +47,11 @@ def evidence_url(report: Report | None, about: Mapping[str, str | None] | None) 
 
 
 @register.simple_tag
-def with_evidence(report: Report, comparison: Mapping[str, Any], number: int) -> SafeString:
-    """Return the comparison's sentence, its numbers a link to the relations behind them. number: from 1."""
-    sentence = comparison["sentence"]
-    start = [match.start() for match in FIRST_NUMBER.finditer(sentence)][-1]  # a name can hold one, too
-    address = reverse("evaluation:comparison", args=[report.pk, number])
-    return format_html('{}<a href="{}">{}</a>', sentence[:start], address, sentence[start:])
+def with_evidence(sentence: str, address: str) -> SafeString:
+    """Return the sentence, its number a link to what is behind it."""
+    [*_, number] = NUMBER.finditer(sentence)  # a name can hold one, too
+    start, end = number.span()
+    return format_html('{}<a href="{}">{}</a>{}', sentence[:start], address, sentence[start:end], sentence[end:])
 
 
 @register.filter

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 
 from evaluation.comparisons import compare_sides
 from evaluation.models import Report
@@ -36,7 +37,10 @@ def compare(request: HttpRequest) -> HttpResponse:
     context = {"asked": asked, "choices": choices(reports), "paper": load_table5()}
     if all(asked.values()):
         a, b = told_apart(*(find_opponent(reports, asked[side]) for side in "ab"))
-        context |= compared(a, b) | {"same_tuples": same_tuples(reports, *asked.values())}
+        context |= compared(a, b) | {
+            "same_tuples": same_tuples(reports, *asked.values()),
+            "sources": [(each.name, address_of(asked[side])) for each, side in ((a, "a"), (b, "b"))],
+        }
     return render(request, "evaluation/compare.html", context)
 
 
@@ -52,6 +56,10 @@ def find_opponent(reports, asked: str) -> Opponent:
     if report is None:
         raise Http404("There is no such report.")
     return opponent(report.round.name, report.document)
+
+
+def address_of(asked: str) -> str:
+    return reverse("evaluation:published") if asked == PAPER else reverse("evaluation:report", args=[asked])
 
 
 def same_tuples(reports, a: str, b: str) -> str | None:

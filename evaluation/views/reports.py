@@ -10,6 +10,7 @@ from django.core.cache import cache
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
+from django.urls import reverse
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST
 
@@ -82,6 +83,7 @@ def body_of(report: Report, everything: bool) -> SafeString:
         "tables": {table.name.replace("-", "_"): table for table in tables},
         "csv_tables": [*((table.name, table.title) for table in tables), *LIST_TITLES],
         **relations_shown(document, everything),
+        "plans": plans_with_evidence(report, document),
         "figures": [figure_shown(figure, document) for figure in figures_of(document)],
         "formats": FORMATS,
     }
@@ -99,6 +101,18 @@ def relations_shown(document: Document, everything: bool) -> dict[str, Any]:
         "n_relations": len(rows),
         "n_hidden": len(rows) - len(shown),
     }
+
+
+def plans_with_evidence(report: Report, document: Document) -> list[tuple[str, str]]:
+    """Return the planner's sentences, each with the address of what it rests on."""
+    plans = document.get("planner") or {}
+    tuples = reverse("evaluation:tuples", args=[report.pk])
+    of_totals = ((plan, f"{tuples}?{linked(plan)['query']}") for plan in plans.get("totals", []))
+    of_comparisons = (
+        (plan, reverse("evaluation:comparison", args=[report.pk, number]))
+        for number, plan in enumerate(plans.get("comparisons", []), start=1)
+    )
+    return [(plan["sentence"], address) for plan, address in (*of_totals, *of_comparisons) if plan["sentence"]]
 
 
 def figure_shown(figure: ReportFigure, document: Document) -> dict[str, Any]:

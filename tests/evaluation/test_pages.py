@@ -277,7 +277,8 @@ def test_the_papers_table_is_shown_with_the_tests_that_it_lacks(researcher_clien
     page = researcher_client.get("/reports/published/").text
 
     assert ".97 / .03" in page
-    assert "human and multi are not distinguishable: 12.6 points in favour of multi" in page
+    assert 'human and multi are not distinguishable: <a href="#table">12.6 points</a> in favour of multi' in page
+    assert 'id="table"' in page
     assert "p = .019" in page  # sign-flip over the printed table's 14 relations
 
 
@@ -293,6 +294,9 @@ def test_the_same_lm_is_recognised_in_the_paper(researcher_client, report):
 
     assert "roberta-large (the paper)" in page
     assert "distilbert (the paper)" not in page
+    assert re.search(r'<li>[^<]*<a href="#differences">[\d.]+ points', page)
+    assert 'id="differences"' in page
+    assert f'<a href="/reports/{report.pk}/">{report.round.name}</a>' in page
     assert 'What differs <strong class="simulated">simulated, not people</strong>' in page
 
 
@@ -318,7 +322,8 @@ def compared(researcher):
 def test_the_numbers_of_a_sentence_lead_to_the_relations_behind_them(researcher_client, compared):
     page = researcher_client.get(f"/reports/{compared.pk}/").text
 
-    [(words, address)] = re.findall(r'<li>([^<]*)<a href="(/reports/\d+/comparisons/1/)">75\.0 points', page)
+    sentences = page[: page.index('id="averages"')]
+    [(words, address)] = re.findall(r'<li>([^<]*)<a href="(/reports/\d+/comparisons/1/)">75\.0 points', sentences)
     assert words.startswith("With lm, human and multi are not distinguishable")
     behind = researcher_client.get(address).text
     assert behind.count(">1.00</a>") == 2
@@ -327,6 +332,16 @@ def test_the_numbers_of_a_sentence_lead_to_the_relations_behind_them(researcher_
     assert "−100.0" in behind
     tuples = unescape(re.search(r'href="([^"]*)">.50</a>', behind)[1])
     assert "2 tuples" in researcher_client.get(tuples).text
+
+
+def test_what_the_planner_says_leads_to_what_it_rests_on(researcher_client, compared):
+    page = researcher_client.get(f"/reports/{compared.pk}/").text
+
+    plan = page[page.index('id="plan"') :]
+    [tuples] = re.findall(r'<li>lm · human: [^<]*<a href="([^"]*)">[\d.]+ points</a>', plan)
+    assert "4 tuples" in researcher_client.get(unescape(tuples)).text
+    [behind] = re.findall(r'<li>human and multi: [^<]*<a href="([^"]*)">75.0 points</a>', plan)
+    assert behind == f"/reports/{compared.pk}/comparisons/1/"
 
 
 def test_a_comparison_that_is_not_there(researcher_client, compared):
