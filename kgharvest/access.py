@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group
-from django.core.exceptions import BadRequest, PermissionDenied
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from rest_framework.permissions import BasePermission
 
@@ -61,14 +61,3 @@ class IsResearcher(BasePermission):
 def roles(request: HttpRequest) -> dict[str, bool]:
     """Template context: `is_researcher`."""
     return {"is_researcher": hasattr(request, "user") and is_researcher(request.user)}
-
-
-def refuse_nul(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """Middleware: refuse addresses with a NUL, which no text in PostgreSQL has, so that no view need think of it."""
-
-    def guarded(request: HttpRequest) -> HttpResponse:
-        if "\0" in request.path or "%00" in request.META.get("QUERY_STRING", ""):
-            raise BadRequest("There is a NUL in the address.")
-        return get_response(request)
-
-    return guarded

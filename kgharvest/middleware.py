@@ -17,8 +17,8 @@ def refuse_nul(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[
     """
 
     def guarded(request: HttpRequest) -> HttpResponse:
-        if any(NUL in text for name, values in request.GET.lists() for text in (name, *values)):
-            raise BadRequest("The address has a NUL.")
+        if NUL in request.path or "%00" in request.META.get("QUERY_STRING", ""):
+            raise BadRequest("There is a NUL in the address.")
         return get_response(request)
 
     return guarded
