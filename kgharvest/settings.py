@@ -11,7 +11,7 @@ import secrets
 import tempfile
 from datetime import timedelta
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
@@ -58,24 +58,41 @@ def sqlite(path: Path | str) -> dict:
     }
 
 
+POOL_MODES = ("session", "transaction")  # PgBouncer's words
+
+
+def postgresql(parts: SplitResult) -> dict:
+    """Return Django's settings for a PostgreSQL URL; its options are libpq's, and `pool_mode` of our own.
+
+    A pooler that lends a connection for one transaction keeps neither prepared statements nor cursors between them.
+    """
+    options = dict(parse_qsl(parts.query))
+    pool_mode = options.pop("pool_mode", "session")
+    if pool_mode not in POOL_MODES:
+        raise ImproperlyConfigured(f"pool_mode in DATABASE_URL is {pool_mode!r}; use {' or '.join(POOL_MODES)}.")
+    is_lent = pool_mode == "transaction"
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": unquote(parts.path.removeprefix("/")),
+        "USER": unquote(parts.username or ""),
+        "PASSWORD": unquote(parts.password or ""),
+        "HOST": unquote(parts.hostname or ""),
+        "PORT": parts.port or "",
+        # Parsed and planned anew each time, the statements of an answer cost PostgreSQL half as much again.
+        "OPTIONS": {"server_side_binding": True, "prepare_threshold": None if is_lent else 5} | options,
+        "DISABLE_SERVER_SIDE_CURSORS": is_lent,
+        "CONN_MAX_AGE": 600,
+        "CONN_HEALTH_CHECKS": True,
+    }
+
+
 def database(url: str) -> dict:
     """Return Django's settings for `sqlite:///path` or `postgres://user:password@host:port/name?option=value`."""
     parts = urlsplit(url)
     if parts.scheme == "sqlite":
         return sqlite(unquote(parts.path.removeprefix("/")))
     if parts.scheme in {"postgres", "postgresql"}:
-        return {
-            "ENGINE": "django.db.backends.postgresql",
-            "NAME": unquote(parts.path.removeprefix("/")),
-            "USER": unquote(parts.username or ""),
-            "PASSWORD": unquote(parts.password or ""),
-            "HOST": unquote(parts.hostname or ""),
-            "PORT": parts.port or "",
-            # Parsed and planned anew each time, the statements of an answer cost PostgreSQL half as much again.
-            "OPTIONS": {"server_side_binding": True, "prepare_threshold": 5} | dict(parse_qsl(parts.query)),
-            "CONN_MAX_AGE": 600,
-            "CONN_HEALTH_CHECKS": True,
-        }
+        return postgresql(parts)
     raise ImproperlyConfigured(
         f"DATABASE_URL starts with {parts.scheme!r}; use sqlite:///path or postgres://user:password@host/name."
     )

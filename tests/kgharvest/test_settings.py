@@ -75,6 +75,23 @@ def test_a_postgres_url_is_taken_apart(tmp_path):
     }
 
 
+def test_behind_a_pooler_of_transactions_nothing_outlives_one(tmp_path):
+    url = PRODUCTION["DATABASE_URL"] + "&pool_mode=transaction"
+
+    database = settings_with(tmp_path, "DATABASES", **{**PRODUCTION, "DATABASE_URL": url})["DATABASES"]["default"]
+
+    assert database["OPTIONS"] == {"server_side_binding": True, "prepare_threshold": None, "sslmode": "require"}
+    assert database["DISABLE_SERVER_SIDE_CURSORS"] is True
+
+
+def test_an_unknown_pool_mode_is_refused(tmp_path):
+    url = PRODUCTION["DATABASE_URL"] + "&pool_mode=transactions"
+
+    done = run_python(tmp_path, "manage.py", "check", **{**PRODUCTION, "DATABASE_URL": url})
+
+    assert "pool_mode in DATABASE_URL is 'transactions'; use session or transaction." in done.stderr
+
+
 @pytest.mark.parametrize(("url", "name"), [("sqlite:////tmp/a.sqlite3", "/tmp/a.sqlite3"), ("sqlite:///b.db", "b.db")])
 def test_a_sqlite_url_names_a_file(tmp_path, url, name):
     found = settings_with(tmp_path, "DATABASES", DATABASE_URL=url, DEBUG="1")
