@@ -122,6 +122,12 @@ class Evidence:
         return label_counts(self.judgments, self.n_tasks)
 
     @cached_property
+    def judgments_each(self) -> float:
+        """Return how many judgments a statement with a verdict has on average; what was asked for where none has."""
+        n_complete = np.count_nonzero(self.is_complete)
+        return float(self.counts[self.is_complete].sum() / n_complete) if n_complete else self.judgments_per_task
+
+    @cached_property
     def patterns(self) -> Pattern:
         base = int(self.counts.max(initial=0)) + 1
         codes = (self.counts[:, 0] * base + self.counts[:, 1]) * base + self.counts[:, 2]

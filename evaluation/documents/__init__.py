@@ -73,7 +73,7 @@ def build_document(evidence: Evidence) -> dict[str, Any]:
         "annotators": annotator_entries(evidence, models),
         "annotator_pairs": pair_entries(evidence),
         "annotator_models": model_entries(evidence, models),
-        "planner": planner_entry(totals, comparisons, evidence.judgments_per_task),
+        "planner": planner_entry(totals, comparisons, evidence.judgments_each),
         "novelty": None,
         "notes": list(_notes(evidence)),
     }

@@ -18,15 +18,16 @@ SHRINK = 0.5
 
 
 def planner_entry(
-    totals: Sequence[Mapping[str, Any]], comparisons: Sequence[Mapping[str, Any]], judgments_per_task: int
+    totals: Sequence[Mapping[str, Any]], comparisons: Sequence[Mapping[str, Any]], judgments_each: float
 ) -> dict[str, Any]:
+    """judgments_each: of a statement with a verdict, on average."""
     return {
-        "totals": [_plan_total(total, judgments_per_task) for total in totals],
+        "totals": [_plan_total(total, judgments_each) for total in totals],
         "comparisons": [_plan_comparison(comparison) for comparison in comparisons],
     }
 
 
-def _plan_total(total: Mapping[str, Any], k: int) -> dict[str, Any]:
+def _plan_total(total: Mapping[str, Any], judgments_each: float) -> dict[str, Any]:
     """Half as wide an interval for these relations takes four times the statements, spread over relations as now."""
     side = {"model": total["model"], "setting": total["setting"]}
     low, high = total["macro_accuracy_these_low"], total["macro_accuracy_these_high"]
@@ -35,19 +36,20 @@ def _plan_total(total: Mapping[str, Any], k: int) -> dict[str, Any]:
         return {**side, **nothing, "reason": NO_INTERVAL, "sentence": None}
     half_width = (high - low) / 2
     statements = ceil(total["n"] / SHRINK**2)
+    judgments = round(statements * judgments_each)
     relations = relations_for_interval(total["n_relations"], SHRINK) if total["n_relations"] > 1 else None
     name = " · ".join(filter(None, side.values())) or "The side"
     more = f"; for relations like these, {relations} relations" if relations else ""
     sentence = (
         f"{name}: to halve the interval (now ± {100 * half_width:.1f} points) for these relations, judge about "
-        f"{statements} statements in all, {statements * k} judgments at {k} each{more}."
+        f"{statements} statements in all, {judgments} judgments at {judgments_each:.3g} each{more}."
     )
     return {
         **side,
         "half_width": half_width,
         "target": half_width * SHRINK,
         "statements": statements,
-        "judgments": statements * k,
+        "judgments": judgments,
         "relations": relations,
         "reason": None,
         "sentence": sentence,

@@ -365,6 +365,15 @@ def test_half_an_interval_takes_four_times_the_statements():
     assert reached["half_width"] == pytest.approx(plan["target"], rel=0.05)
 
 
+def test_a_plan_counts_judgments_as_they_fell_in_this_round():
+    thirds = replace(evidence_of("TT.", "FF.", "TT.", "TFT"), has_thirds=True)
+
+    [plan] = build_document(thirds)["planner"]["totals"]
+
+    assert (plan["statements"], plan["judgments"]) == (16, 36)  # 9 judgments of 4 statements
+    assert "36 judgments at 2.25 each" in plan["sentence"]
+
+
 # -- degenerate rounds -------------------------------------------------------------------------------------------------
 
 
