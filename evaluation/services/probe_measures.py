@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import combinations
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -55,6 +56,8 @@ def probe_task(lm: MaskedLM, relation: ProbeRelation, vocabulary: Sequence[int] 
     """Raises NotProbed if nothing can be learned or asked, BadPrompt for a prompt that the LM cannot take."""
     encoded = tuple(lm.encode_prompt(template) for template in parse_prompts(relation.prompts, 2))
     facts = {part: usable_facts(lm, [Fact(*pair) for pair in relation.facts[part]], vocabulary) for part in PARTS}
+    for part, later in combinations(PARTS, 2):
+        facts[part] = facts[part].without(facts[later], f"also a fact of {later}")
     for part, usable in facts.items():
         if not usable.facts:
             raise NotProbed(f"{relation.name}: no fact of {part} can be asked ({reasons(usable)}); give others.")

@@ -40,6 +40,13 @@ class UsableFacts:
     facts: tuple[EncodedFact, ...]
     left_out: dict[str, int]
 
+    def without(self, others: UsableFacts, reason: str) -> UsableFacts:
+        """Leave out, for `reason`, the facts that `others` have."""
+        held_out = set(others.facts)
+        kept = tuple(fact for fact in self.facts if fact not in held_out)
+        n_left_out = len(self.facts) - len(kept)
+        return UsableFacts(kept, self.left_out | {reason: n_left_out}) if n_left_out else self
+
     @property
     def heads(self) -> list[TokenIds]:
         return [fact.head for fact in self.facts]

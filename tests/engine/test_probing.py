@@ -115,6 +115,14 @@ def test_facts_are_asked_once_and_only_with_objects_of_one_token(tmp_path):
     assert usable_facts(lm, facts, vocabulary=[0]).facts == ()
 
 
+def test_facts_of_another_part_are_left_out_and_counted():
+    train = UsableFacts((EncodedFact((1,), 3), EncodedFact((2,), 4)), {})
+    test = UsableFacts((EncodedFact((2,), 4),), {})
+
+    assert train.without(test, "held out") == UsableFacts((EncodedFact((1,), 3),), {"held out": 1})
+    assert test.without(UsableFacts((), {}), "held out") is test
+
+
 def test_common_words_are_one_token_of_every_lm(tmp_path):
     """By hand: "Rome" is no word of the one, "cat" none of the other; an uncased LM reads "Paris" as "paris"."""
     uncased = load(tiny_bert(tmp_path / "uncased", words=("dog", "cat", "paris", "france")))

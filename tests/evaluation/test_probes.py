@@ -169,6 +169,19 @@ def test_objects_of_several_tokens_are_left_out_and_counted(capitals, tmp_path):
     assert (record["n_test"], record["left_out"]["test"]) == (3, {"object of several tokens": 1})
 
 
+def test_nothing_is_learned_from_facts_that_are_asked(capitals, tmp_path):
+    pairs = split_world()["capital_of"]["train"][:5]
+    parts = {"train": pairs, "dev": pairs[1:4], "test": pairs[3:]}
+    (tmp_path / "facts.jsonl").write_text(
+        "\n".join(json.dumps({"part": part, "sub": x, "obj": y}) for part, own in parts.items() for x, y in own)
+    )
+
+    record = probed(tmp_path, "manual", facts=tmp_path / "facts.jsonl")["manual"]
+
+    assert [record[f"n_{part}"] for part in PARTS] == [1, 2, 2]
+    assert record["left_out"]["train"] == {"also a fact of dev": 3, "also a fact of test": 1}
+
+
 def test_nothing_but_objects_of_several_tokens_is_refused_in_a_sentence(capitals, tmp_path):
     (tmp_path / "facts.jsonl").write_text(
         "\n".join(json.dumps({"part": part, "sub": "berlin", "obj": "a tree in the garden"}) for part in PARTS)
