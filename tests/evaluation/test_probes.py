@@ -170,7 +170,7 @@ def test_objects_of_several_tokens_are_left_out_and_counted(capitals, tmp_path):
 
 
 def test_nothing_is_learned_from_facts_that_are_asked(capitals, tmp_path):
-    pairs = split_world()["capital_of"]["train"][:5]
+    pairs = [("paris", "france"), ("berlin", "germany"), ("rome", "italy"), ("madrid", "spain"), ("tokyo", "japan")]
     parts = {"train": pairs, "dev": pairs[1:4], "test": pairs[3:]}
     (tmp_path / "facts.jsonl").write_text(
         "\n".join(json.dumps({"part": part, "sub": x, "obj": y}) for part, own in parts.items() for x, y in own)
