@@ -18,6 +18,7 @@ from kgharvest.services.reading import read_json, read_text
 
 NAME = re.compile(r"[-\w]{1,100}", re.ASCII)
 RESERVED = {"new", "gold", "plan"}  # addresses of pages
+UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")  # half of a surrogate pair has no UTF-8, NUL no place in PostgreSQL
 LARGEST_SEED = 2**63 - 1
 LARGEST_SMALL = 2**15 - 1
 LONGEST_INSTRUCTIONS = 20_000  # characters
@@ -148,7 +149,8 @@ def number(low: float, high: float) -> Rule:
 
 def text(longest: int) -> Rule:
     return Rule(
-        f"a text of at most {longest} characters", lambda value: isinstance(value, str) and len(value) <= longest
+        f"a text of at most {longest} characters, without NUL and halves of surrogate pairs",
+        lambda value: isinstance(value, str) and len(value) <= longest and not UNSTORABLE.search(value),
     )
 
 
@@ -190,7 +192,9 @@ def _is_time(value: Any) -> bool:
 
 
 def _are_guides(value: Any) -> bool:
-    return isinstance(value, dict) and all(text(LONGEST_INSTRUCTIONS).accepts(guide) for guide in value.values())
+    return isinstance(value, dict) and all(
+        text(500).accepts(name) and text(LONGEST_INSTRUCTIONS).accepts(guide) for name, guide in value.items()
+    )
 
 
 BOOLEAN = Rule("true or false", lambda value: type(value) is bool)

@@ -27,10 +27,10 @@ def relation_instructions(request: HttpRequest, name: str, pk: int) -> HttpRespo
     draft = get_draft(request, name)
     try:
         relation, usual = usual_words(draft, pk)
+        written = words_by_relation(draft)
     except DomainError as refusal:
         messages.error(request, str(refusal))
         return redirect(draft)
-    written = words_by_relation(draft)
     form = RelationInstructionsForm(request.POST or None, initial={"instructions": written.get(pk, usual)})
     if form.is_valid():
         text = form.cleaned_data["instructions"]
@@ -59,6 +59,7 @@ def usual_words(draft: Round, pk: int) -> tuple[Relation, str]:
 
 def words_by_relation(draft: Round) -> dict[int, str]:
     written = draft.spec.get("relation_instructions", {})
+    """Return what is written, by the id of a relation. Raises NotFound if one is gone."""
     return {find_relation(name, "relation_instructions").pk: text for name, text in written.items() if text}
 
 

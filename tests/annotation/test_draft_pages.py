@@ -337,6 +337,15 @@ def test_the_form_keeps_the_words_about_relations(researcher_client, draft, harv
     assert draft.seed == 9
 
 
+def test_words_about_a_relation_that_is_gone_are_told(researcher_client, draft, harvest):
+    edit_draft(draft, draft.spec | {"relation_instructions": {"gone": "Of this year."}})
+
+    page = researcher_client.get(f"/rounds/pilot/instructions/{harvest.relation_id}/", follow=True)
+
+    assert page.redirect_chain[-1][0] == "/rounds/pilot/"
+    assert "There is no relation &#x27;gone&#x27;" in page.content.decode()
+
+
 def test_only_relations_of_the_draft_are_worded(researcher_client, draft):
     other = make_relation("other")
 
