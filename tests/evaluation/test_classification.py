@@ -175,6 +175,7 @@ def test_an_empty_part_and_a_single_label_are_refused(files):
         ({"template": "{sentence} [T] ."}, r"has \[P\] 0 times"),
         ({"template": "{sentence} [P] ."}, "no place for a trigger"),
         ({"template": "{headline} [T] [P]"}, "has no 'headline'"),
+        ({"iterations": 2}, "2 iterations cannot fill 3 triggers"),
         ({"label": [("animal", ["animal"])]}, "The label 'country' has no word"),
         ({"label": [("plant", ["plant"])]}, "no label 'plant'"),
         ({"label": [("animal", ["sea lion"]), ("country", ["country"])]}, "'sea lion' has 2 tokens"),
@@ -184,6 +185,20 @@ def test_an_empty_part_and_a_single_label_are_refused(files):
 def test_what_cannot_be_asked_is_refused_in_a_sentence(files, options, sentence):
     with pytest.raises(CommandError, match=sentence):
         classified(files, **options)
+
+
+@pytest.mark.parametrize("options", [{"template": "{sentence} [P]"}, {"iterations": 2}])
+def test_a_search_that_cannot_be_is_refused_before_an_lm_is_loaded(files, options):
+    with pytest.raises(CommandError, match="trigger"):
+        classified(files, model="nowhere/at/all", **options)
+
+
+def test_a_label_may_be_named_for_each_of_its_words(files):
+    label = [("animal", ["dog"]), ("country", ["france"]), ("animal", ["cat"])]
+
+    found = classified(files, no_control=True, label=label)["manual", False]
+
+    assert found["labels"] == {"animal": ["dog", "cat"], "country": ["france"]}
 
 
 def test_columns_without_a_template_are_refused(files):

@@ -89,6 +89,14 @@ def label_words(text: str) -> tuple[str, list[str]]:
     return name.strip(), found
 
 
+def label_words_of(given: list[tuple[str, list[str]]]) -> dict[str, list[str]]:
+    """Return all words of each label, which may have been named more than once."""
+    words: dict[str, list[str]] = {}
+    for label, some in given:
+        words.setdefault(label, []).extend(some)
+    return words
+
+
 def request_of(options) -> ClassifyRequest:
     """Raises NoSuchFile, ImportRefused, NotClassified or BadPrompt."""
     from kgharvest.engine.prompts.autoprompt import AutoPromptParams
@@ -98,7 +106,7 @@ def request_of(options) -> ClassifyRequest:
     manual = TextTemplate.parse(options["manual"]) if options["manual"] else template.without_triggers()
     columns = dict.fromkeys([*template.fields, *manual.fields])
     texts = read_text_sets({part: options[part] for part in PARTS}, list(columns))
-    words = dict(options["label"])
+    words = label_words_of(options["label"])
     check_label_words(words, texts.labels)
     params = AutoPromptParams(options["candidates"], options["batch_size"], options["iterations"], seed=options["seed"])
     return ClassifyRequest(texts, template, manual, params, words, options["label_tokens"])
