@@ -42,7 +42,7 @@ class TextSets:
 
 @dataclass(frozen=True)
 class ClassifyRequest:
-    """label_words: by label; empty where the LM's vectors choose `k` tokens for each."""
+    """label_words: by label; empty where the LM's vectors choose `k` tokens for each. Raises EngineError."""
 
     texts: TextSets
     template: TextTemplate
@@ -50,6 +50,9 @@ class ClassifyRequest:
     params: AutoPromptParams
     label_words: Mapping[str, Sequence[str]] = field(default_factory=dict)
     k: int = 3
+
+    def __post_init__(self) -> None:
+        self.params.check(self.template.n_triggers, self.template.n_triggers)
 
 
 # -- what is asked -----------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from random import Random
 from time import perf_counter
@@ -44,12 +45,21 @@ class ExtractedRelation:
 
 @dataclass(frozen=True)
 class ExtractRequest:
-    """with_perturbed: ask also in contexts, and search prompts for them, in which another object stands."""
+    """with_perturbed: ask also in contexts, and search prompts for them, in which another object stands.
+
+    Raises EngineError for a template or parameters with which nothing can be searched.
+    """
 
     relations: Sequence[ExtractedRelation]
     template: TextTemplate
     params: AutoPromptParams
     with_perturbed: bool = False
+
+    def __post_init__(self) -> None:
+        from kgharvest.engine.prompts.extraction import check_fields
+
+        check_fields(self.template)
+        self.params.check(self.template.n_triggers, self.template.n_triggers)
 
 
 # -- what is asked -----------------------------------------------------------------------------------------------------
@@ -150,27 +160,45 @@ class Subject(NamedTuple):
 def extraction_records(
     lm: MaskedLM, control: MaskedLM | None, request: ExtractRequest, on_progress: OnProgress = ignore
 ) -> Iterator[dict[str, Any]]:
-    """Yield a record of each relation and method, in contexts as they are and perturbed, on the control too."""
+    """Yield a record of each relation and method, in contexts as they are and perturbed, on the control too.
+
+    Raises NotExtracted or EngineError, for relations of which nothing can be asked before anything is searched.
+    """
     subjects = [Subject(lm, False), *([Subject(control, True)] if control else [])]
-    for relation in request.relations:
-        try:
-            for is_perturbed in [False, True] if request.with_perturbed else [False]:
-                asked = _Asked(lm, relation, request, is_perturbed)
-                yield asked.majority_record()
-                for subject in subjects:
-                    yield asked.manual_record(subject)
-                    yield asked.autoprompt_record(subject, on_progress)
-        except EngineError as error:
-            raise type(error)(f"{relation.name}: {error}") from error
+    contexts = [False, True] if request.with_perturbed else [False]
+    everything = [
+        (relation, _Asked(lm, relation, request, is_perturbed))
+        for relation in request.relations
+        for is_perturbed in contexts
+    ]
+    for relation, asked in everything:
+        with _naming(relation):
+            yield asked.majority_record()
+            for subject in subjects:
+                yield asked.manual_record(subject)
+                yield asked.autoprompt_record(subject, on_progress)
+
+
+@contextmanager
+def _naming(relation: ExtractedRelation) -> Iterator[None]:
+    """Say in errors of the engine which relation they are about."""
+    try:
+        yield
+    except EngineError as error:
+        raise type(error)(f"{relation.name}: {error}") from error
 
 
 class _Asked:
-    """A relation's facts, each in one context, and what methods make of them."""
+    """A relation's facts, each in one context, and what methods make of them.
+
+    Raises NotExtracted or EngineError where nothing can be asked.
+    """
 
     def __init__(self, lm: MaskedLM, relation: ExtractedRelation, request: ExtractRequest, is_perturbed: bool) -> None:
         self._relation, self._request, self._is_perturbed = relation, request, is_perturbed
         self._lm = lm
-        self._drawn = self._perturbed() if is_perturbed else self._as_they_are()
+        with _naming(relation):
+            self._drawn = self._perturbed() if is_perturbed else self._as_they_are()
 
     def _as_they_are(self) -> dict[str, Readings]:
         rng = self._rng("contexts")

@@ -11,7 +11,9 @@ from evaluation.services.extraction import attested_fact, extraction_summary
 from evaluation.services.probe_facts import split_world
 from kgharvest.embedded_lm import MODELS
 from kgharvest.engine.language_models.compact import load_compact
+from kgharvest.engine.prompts import autoprompt
 from kgharvest.engine.prompts.extraction import Attested, Evidence
+from kgharvest.models import RelationSet
 from tests.factories import make_relation, make_relation_set
 
 pytestmark = pytest.mark.django_db
@@ -178,6 +180,16 @@ def test_a_part_of_which_nothing_can_be_asked_is_refused(folder, lines, sentence
         extracted(folder)
 
 
+def test_a_later_relation_of_which_nothing_can_be_asked_is_refused_before_the_first_is_searched(folder, monkeypatch):
+    make_relation(name="of", relation_set=RelationSet.objects.get(name="known"), **CAPITALS)
+    (folder / "of").mkdir()
+    (folder / "of" / "train.jsonl").write_text(json.dumps(ROME))
+    monkeypatch.setattr(autoprompt, "search_trigger", pytest.fail)
+
+    with pytest.raises(CommandError, match="of: no fact of dev can be asked"):
+        extracted(folder)
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -190,6 +202,15 @@ def test_a_part_of_which_nothing_can_be_asked_is_refused(folder, lines, sentence
 def test_what_cannot_be_done_is_refused_in_a_sentence(folder, options, sentence):
     with pytest.raises(CommandError, match=sentence):
         extracted(folder, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [({"template": "{context} [P]"}, "trigger"), ({"template": "{text} [T] [P]"}, "{text}"), ({"iterations": 4}, "5")],
+)
+def test_a_search_that_cannot_be_is_refused_before_an_lm_is_loaded(folder, options, sentence):
+    with pytest.raises(CommandError, match=sentence):
+        extracted(folder, model="nowhere/at/all", **options)
 
 
 def test_one_object_cannot_be_perturbed(folder):

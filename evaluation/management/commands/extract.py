@@ -71,6 +71,9 @@ class Command(DomainCommand):
         if options["output"]:
             write_atomically(options["output"], (json.dumps(one, ensure_ascii=False) + "\n" for one in records))
         self.stdout.write(terminal_text(table_of(extraction_summary(records))))
+        for record in records:
+            if record["method"] == "autoprompt" and not record["is_control"]:
+                self.stdout.write(f"{record['relation']}{contexts_of(record)}: {record['prompt']}")
 
 
 def request_of(options) -> ExtractRequest:
@@ -97,5 +100,8 @@ def table_of(rows) -> Table:
 
 
 def name_of(row) -> str:
-    contexts = ", perturbed" if row["is_perturbed"] else ""
-    return f"{row['method']}{contexts}{', random weights' if row['is_control'] else ''}"
+    return f"{row['method']}{contexts_of(row)}{', random weights' if row['is_control'] else ''}"
+
+
+def contexts_of(row) -> str:
+    return ", perturbed" if row["is_perturbed"] else ""

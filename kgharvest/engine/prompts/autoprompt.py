@@ -56,6 +56,13 @@ class AutoPromptParams:
     patience: int = 100
     seed: int = 0
 
+    def check(self, n_triggers: int, n_masks: int) -> None:
+        """Raise EngineError if nothing is to be searched, or if the iterations cannot fill `n_masks` triggers."""
+        if not n_triggers:
+            raise EngineError("The template has no place for a trigger to be found; write [T] once or more in it.")
+        if n_masks > self.iterations:
+            raise EngineError(f"{self.iterations} iterations cannot fill {n_masks} triggers; allow more iterations.")
+
 
 @dataclass(frozen=True)
 class TriggerTask:
@@ -104,14 +111,11 @@ def search_trigger(
 
     Each iteration ranks the replacements of one token, whichever it is, by a first-order estimate of what they gain
     (HotFlip; Shin et al., Eq. 2), tries the best ones on other examples, and goes on with the best if it is better
-    there. Masks in `start` are replaced first, one in each iteration. Raises EngineError if that takes too many.
+    there. Masks in `start` are replaced first, one in each iteration. Raises EngineError as `AutoPromptParams.check`.
     """
     run = _Run(lm, template, task, params, random.Random(params.seed))
     current = tuple(start)
-    if current.count(lm.mask_id) > params.iterations:
-        raise EngineError(
-            f"{params.iterations} iterations cannot fill {current.count(lm.mask_id)} triggers; allow more iterations."
-        )
+    params.check(len(current), current.count(lm.mask_id))
     best = run.found(current)
     history = [best.dev_score]
     since = 0

@@ -18,7 +18,7 @@ from kgharvest.engine.prompts.autoprompt import AutoPromptParams, FoundTrigger, 
 from kgharvest.engine.prompts.label_tokens import choose_label_tokens
 from kgharvest.engine.prompts.objectives import QUERIES_AT_ONCE, Example, Likelihood, scores
 from kgharvest.engine.prompts.text_template import SPECIAL_TOKENS, TextTemplate, encode_fields, room_for_texts
-from kgharvest.engine.types import BadSeed, BadText, EngineError, OnProgress, ignore
+from kgharvest.engine.types import BadSeed, BadText, OnProgress, ignore
 
 TEXTS_AT_ONCE = 4096
 MOST_FOR_LABEL_TOKENS = 10_000  # training texts by which label tokens are chosen
@@ -161,8 +161,6 @@ def learn_classifier(
 
     Ranked by the likelihood of the labels, as in the paper. No label token is a trigger. Raises EngineError.
     """
-    if not template.n_triggers:
-        raise EngineError("The template has no place for a trigger to be found; write [T] once or more in it.")
     train, dev = ([Example(text.parts, label_tokens[text.label]) for text in part] for part in parts)
     allowed = autoprompt.tokens_but(lm, {token for tokens in label_tokens for token in tokens})
     start = (lm.mask_id,) * template.n_triggers

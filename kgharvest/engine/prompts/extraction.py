@@ -140,15 +140,20 @@ def one_token(lm: LanguageModel, word: str) -> int | None:
     return ids[0] if len(ids) == 1 else None
 
 
-def encode_readings(lm: MaskedLM, template: TextTemplate, readings: Sequence[Reading]) -> EncodedReadings:
-    """Return the readings in tokens, cut to what `template` leaves room for. Their objects are `answerable`.
-
-    Raises BadPrompt for a template with other fields than FIELDS.
-    """
+def check_fields(template: TextTemplate) -> None:
+    """Raise BadPrompt for a template with other fields than FIELDS."""
     if unknown := [name for name in template.fields if name not in FIELDS]:
         raise BadPrompt(
             f"The template {template.text!r} has {{{unknown[0]}}}; of a fact there are {{context}} and {{subject}}."
         )
+
+
+def encode_readings(lm: MaskedLM, template: TextTemplate, readings: Sequence[Reading]) -> EncodedReadings:
+    """Return the readings in tokens, cut to what `template` leaves room for. Their objects are `answerable`.
+
+    Raises BadPrompt as `check_fields`.
+    """
+    check_fields(template)
     room = room_for_texts(lm, template.encode(lm))
     examples, left_out, n_cut = [], Counter[str](), 0
     for reading in readings:
@@ -183,8 +188,6 @@ def learn_triggers(
 
     answers: the tokens of all objects, none of which is a trigger. Raises EngineError.
     """
-    if not template.n_triggers:
-        raise EngineError("The template has no place for a trigger to be found; write [T] once or more in it.")
     train, dev = ([Example(reading.parts, reading.right[:1]) for reading in part] for part in parts)
     task = TriggerTask(Likelihood(), train, dev, autoprompt.allowed_triggers(lm, answers))
     start = (lm.mask_id,) * template.n_triggers

@@ -42,6 +42,10 @@ class TextTemplate:
             )
         return cls(text, tuple(fields))
 
+    @property
+    def n_triggers(self) -> int:
+        return self.text.count("[T]")
+
     def without_triggers(self) -> TextTemplate:
         return TextTemplate(SPACED_TRIGGER.sub("", self.text).strip(), self.fields)
 
