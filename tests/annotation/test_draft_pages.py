@@ -197,6 +197,13 @@ def test_a_draft_shows_its_plan_and_stores_nothing(researcher_client, draft):
     assert not Stratum.objects.exists()
 
 
+def test_the_list_of_rounds_does_not_count_what_is_not_drawn(researcher_client, draft):
+    page = researcher_client.get("/rounds/").text
+
+    assert "not drawn yet" in page
+    assert 'data-unit="statements"' not in page
+
+
 def test_a_draft_takes_the_same_queries_for_more_relations(researcher_client, draft, django_assert_max_num_queries):
     jobs = [make_harvest(HUNDRED[:5], relation=make_relation(seed_tuples=SEEDS)) for _ in range(8)]
     edit_draft(draft, {"name": "pilot", "study": "Animals", "cells": [{"job": job.pk, "n": 2} for job in jobs]})
