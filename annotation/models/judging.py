@@ -62,6 +62,13 @@ class Annotator(models.Model):
         return self.code
 
     @property
+    def who(self) -> str:
+        """Who this is, for researchers: an account, the name of a guest or the beginning of an invite; empty else."""
+        if self.user:
+            return self.user.get_username()
+        return self.name or (f"invite {self.invite.token[:6]}…" if hasattr(self, "invite") else "")
+
+    @property
     def has_judged_share(self) -> bool:
         share = self.round.share_of_one
         return share is not None and self.n_judged >= share

@@ -50,7 +50,7 @@ def count_annotators(round: Round) -> list[dict[str, Any]]:
     extras = _extras(annotator__round=round)
     return [
         _statistics(annotator, profiles.get(annotator.pk) or profile([]), usual, limits) | extras(annotator.pk)
-        for annotator in round.annotators.select_related("user").order_by("code")
+        for annotator in round.annotators.select_related("user", "invite").order_by("code")
     ]
 
 
@@ -96,7 +96,7 @@ def _statistics(annotator: Annotator, theirs: Profile, usual: dict[str, float], 
     return {
         "pk": annotator.pk,
         "code": annotator.code,
-        "who": annotator.user.get_username() if annotator.user else annotator.name,
+        "who": annotator.who,
         "status": annotator.status,
         "n": theirs.n,
         "n_gold": theirs.n_gold,

@@ -74,7 +74,7 @@ def in_order(rows: Sequence[dict[str, Any]], sort: str) -> list[dict[str, Any]]:
 @researcher_required
 def annotator_detail(request: HttpRequest, name: str, code: str) -> HttpResponse:
     round = visible_round(request, name)
-    annotator = get_object_or_404(round.annotators.select_related("user"), code=code)
+    annotator = get_object_or_404(round.annotators.select_related("user", "invite"), code=code)
     commented = Judgment.objects.current().filter(annotator=annotator).exclude(comment="").select_related("task")
     context = {
         "round": round,

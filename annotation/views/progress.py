@@ -39,7 +39,7 @@ def round_detail(request: HttpRequest, name: str) -> HttpResponse:
         "blocked": what_blocks(round, found["n_left"]),
         "figures": figures(found, cells),
         "page_obj": cells,
-        "annotators": round.annotators.select_related("user").order_by("-n_judged", "code")[:N_ANNOTATORS],
+        "annotators": round.annotators.select_related("user", "invite").order_by("-n_judged", "code")[:N_ANNOTATORS],
         "n_annotators": round.annotators.count(),
         "n_set_aside": round.annotators.exclude(status=Annotator.Status.ACTIVE).count(),
         "n_reported": StatementReport.objects.filter(task__round=round).values("task").distinct().count(),

@@ -317,6 +317,19 @@ def test_researchers_make_invites_and_download_them(researcher_client, researche
     }
 
 
+def test_whoever_came_by_invite_is_told_by_it(researcher_client, researcher):
+    invite = make_invite(make_round(name="pilot", by=researcher))
+    Client().post(invite.get_absolute_url())
+    code = Annotator.objects.get().code
+    shown = f"{invite.token[:6]}…"
+
+    for path in ("", "annotators/", f"annotators/{code}/"):
+        assert f"invite {shown}" in researcher_client.get(f"/rounds/pilot/{path}").text
+    invites = researcher_client.get("/rounds/pilot/invites/").text
+    assert shown in invites
+    assert f'href="/rounds/pilot/annotators/{code}/"' in invites
+
+
 def test_the_page_of_invites_takes_one_back(researcher_client, researcher):
     invite = make_invite(make_round(name="pilot", by=researcher))
 
