@@ -144,12 +144,15 @@ def token_of(lm: LanguageModel, word: str) -> int | None:
 def probe(
     answerer: Answerer, facts: UsableFacts, vocabulary: Sequence[int] | None = None, tick: Tick = lambda: None
 ) -> ProbeScores:
-    """Return where `answerer` ranks the right objects among `vocabulary`, None being the LM's whole one."""
+    """Return where `answerer` ranks the right objects among `vocabulary`, None being the LM's whole one.
+
+    Scores that are no log-probabilities become some, over the whole vocabulary.
+    """
     ranks, logprobs, done = [np.zeros(0, dtype=np.int64)], [np.zeros(0)], 0
     for scores in answerer.scores(facts.heads, tick) if facts.facts else ():
         tails = facts.tails[done : done + len(scores)].to(scores.device)
         ranks.append(ranks_of(scores, tails, vocabulary))
-        logprobs.append(scores.gather(1, tails[:, None])[:, 0].double().cpu().numpy())
+        logprobs.append(torch.log_softmax(scores, dim=1).gather(1, tails[:, None])[:, 0].double().cpu().numpy())
         done += len(scores)
     return ProbeScores(np.concatenate(ranks), np.concatenate(logprobs))
 

@@ -89,6 +89,13 @@ def test_probing_takes_answers_in_parts():
     assert scores.logprobs[1] == pytest.approx(np.log(1 / 4))
 
 
+def test_scores_that_are_no_log_probabilities_are_normalised():
+    """Averaged log-probabilities, as of a rank ensemble, would otherwise pass for a smaller likelihood."""
+    scores = probe(Answers(LOGITS + 7), facts_with([2, 0]))
+
+    assert scores.logprobs == pytest.approx(torch.log_softmax(LOGITS, dim=1)[[0, 1], [2, 0]].numpy())
+
+
 def test_without_facts_nothing_is_measured():
     scores = probe(Answers(LOGITS), facts_with([]))
 
