@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -15,7 +16,7 @@ from kgharvest.embedded_lm.world import load_world
 from kgharvest.errors import BadEntry, DomainError, ImportRefused
 from kgharvest.models import Relation
 from kgharvest.services.prompt_files import fault_of_template, with_slots
-from kgharvest.services.reading import decoded, fault_of_entities, read_bytes, read_json_lines
+from kgharvest.services.reading import decoded, fault_of_entities, read_bytes, read_json_objects
 
 PARTS = ("train", "dev", "test")
 LARGEST_ARCHIVE = 200 << 20  # bytes, unpacked
@@ -70,12 +71,17 @@ def documents_of(name: str, content: bytes) -> list[Document]:
         return [Document(name, decoded(content, name))]
     try:
         with zipfile.ZipFile(BytesIO(content)) as archive:
-            members = [member for member in archive.infolist() if member.filename.endswith(".jsonl")]
+            members = [member for member in archive.infolist() if _is_meant(PurePosixPath(member.filename))]
             if sum(member.file_size for member in members) > LARGEST_ARCHIVE:
                 raise NotProbed(f"{name} unpacks to more than {LARGEST_ARCHIVE >> 20} MB; give fewer facts.")
             return [_placed(member.filename, archive.read(member)) for member in members]
-    except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
         raise NotProbed(f"{name} is no ZIP file that can be unpacked ({error}); make it anew.") from error
+
+
+def _is_meant(path: PurePosixPath) -> bool:
+    """Return whether a file holds JSON lines; those that begin with a dot are notes of macOS."""
+    return path.suffix == ".jsonl" and not path.name.startswith(".")
 
 
 def _placed(place: str, content: bytes) -> Document:
@@ -99,11 +105,9 @@ def read_documents(documents: Iterable[Document], take: Take) -> None:
 
 def _faults(document: Document, take: Take, is_one_of_many: bool) -> Iterator[BadEntry]:
     place = f"{document.source}, " if is_one_of_many else ""
-    for line in read_json_lines(document.text.split("\n")):
+    for line in read_json_objects(document.text.split("\n")):
         if isinstance(line, BadEntry):
             yield BadEntry(f"{place}{line.where}", line.reason)
-        elif not isinstance(line.value, dict):
-            yield BadEntry(f"{place}line {line.number}", "is no JSON object")
         elif reason := take(line.value, document):
             yield BadEntry(f"{place}line {line.number}", reason)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from kgharvest.errors import BadEntry, ImportRefused
-from kgharvest.services.reading import Line, read_json_lines, read_lines
+from kgharvest.services.reading import Line, read_json_objects, read_lines
 
 LABEL = "label"
 
@@ -43,24 +42,18 @@ def read_labelled(path: Path, columns: Sequence[str]) -> list[LabelledRow]:
 
 def _lines(path: Path) -> Iterator[Line | BadEntry]:
     """Yield the objects of JSON lines or, if the file's name ends in .tsv, of tab-separated ones."""
-    if path.suffix == ".tsv":
-        yield from _tab_separated(path)
-        return
-    for line in read_json_lines(read_lines(path)):
-        if isinstance(line, Line) and not isinstance(line.value, dict):
-            yield BadEntry(f"line {line.number}", "is no JSON object")
-        else:
-            yield line
+    read = _tab_separated if path.suffix.lower() == ".tsv" else read_json_objects
+    return read(read_lines(path))
 
 
-def _tab_separated(path: Path) -> Iterator[Line | BadEntry]:
-    rows = csv.reader(read_lines(path), delimiter="\t", quoting=csv.QUOTE_NONE)
+def _tab_separated(lines: Iterable[str]) -> Iterator[Line | BadEntry]:
+    rows = (line.rstrip("\r\n").split("\t") for line in lines)
     heading = next(rows, [])
-    for row in rows:
+    for number, row in enumerate(rows, start=2):
         if len(row) == len(heading):
-            yield Line(rows.line_num, dict(zip(heading, row, strict=True)))
-        elif row:
-            yield BadEntry(f"line {rows.line_num}", f"has {len(row)} columns and the heading {len(heading)}")
+            yield Line(number, dict(zip(heading, row, strict=True)))
+        elif row != [""]:
+            yield BadEntry(f"line {number}", f"has {len(row)} columns and the heading {len(heading)}")
 
 
 def _fault(line: Line, columns: Sequence[str]) -> BadEntry | None:
@@ -71,7 +64,7 @@ def _fault(line: Line, columns: Sequence[str]) -> BadEntry | None:
         if not isinstance(line.value[column], str) or not line.value[column].strip():
             return BadEntry(where, f"has no text in {column!r}")
     if not _is_label(line.value.get(LABEL)):
-        return BadEntry(where, f"has no {LABEL!r}")
+        return BadEntry(where, f"has no {LABEL!r} that is a text or a whole number")
     return None
 
 

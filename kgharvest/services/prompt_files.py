@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from kgharvest.engine.prompts.template import SPACE_BEFORE_END, PromptTemplate
 from kgharvest.engine.types import BadPrompt
 from kgharvest.errors import BadEntry, ImportRefused, NotFound
 from kgharvest.models import Prompt, Relation, RelationSet
-from kgharvest.services.reading import NoSuchFile, read_json_lines, read_text
+from kgharvest.services.reading import NoSuchFile, read_json_objects, read_text
 from kgharvest.services.relation_checks import fault_of_text, one_line
 from kgharvest.services.relations import SetIsShipped
 
@@ -129,7 +129,7 @@ def read_prompts(files: Sequence[PromptFile]) -> list[GivenPrompt]:
 
 
 def _prompts_in(file: PromptFile) -> Iterator[GivenPrompt | BadEntry]:
-    for line in read_json_lines(file.text.split("\n")):
+    for line in read_json_objects(file.text.split("\n")):
         if isinstance(line, BadEntry):
             yield line
             continue
@@ -137,10 +137,8 @@ def _prompts_in(file: PromptFile) -> Iterator[GivenPrompt | BadEntry]:
         yield BadEntry(f"line {line.number}", given) if isinstance(given, str) else given
 
 
-def _prompt_of(value: Any, relation: str, origin: str) -> GivenPrompt | str:
+def _prompt_of(value: Mapping[str, Any], relation: str, origin: str) -> GivenPrompt | str:
     """Return the prompt of a line, or what is wrong with it."""
-    if not isinstance(value, dict):
-        return "is no JSON object"
     template, weight = value.get("template"), value.get("weight")
     if fault := fault_of_template(template):
         return fault

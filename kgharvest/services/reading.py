@@ -140,6 +140,15 @@ def _sign_from(text: str, place: int) -> int:
     return WHITE_SPACE.match(text, place).end()
 
 
+def read_json_objects(lines: Iterable[str]) -> Iterator[Line | BadEntry]:
+    """Yield what `read_json_lines` does, but only objects as values."""
+    for line in read_json_lines(lines):
+        if isinstance(line, Line) and not isinstance(line.value, dict):
+            yield BadEntry(f"line {line.number}", "is no JSON object")
+        else:
+            yield line
+
+
 def read_json_lines(lines: Iterable[str]) -> Iterator[Line | BadEntry]:
     """Yield the value of each line that is not blank, or why it has none."""
     for number, line in enumerate(lines, start=1):

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 from django.core.management import CommandError, call_command
 
+from evaluation.services.text_files import read_labelled
 from kgharvest.embedded_lm import MODELS
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.engine.language_models.compact import load_compact
@@ -128,7 +129,8 @@ def test_texts_too_long_for_the_lm_are_cut_and_counted(files):
 @pytest.mark.parametrize(
     ("part", "line", "sentence"),
     [
-        ("train", '{"sentence": "the cat"}', "train.jsonl: .* line 41: has no 'label'"),
+        ("train", '{"sentence": "the cat"}', "train.jsonl: .* line 41: has no 'label' that is a text"),
+        ("train", '{"sentence": "the cat", "label": 0.5}', "line 41: has no 'label' that is a text or a whole number"),
         ("dev", '{"text": "the cat", "label": "animal"}', "dev.jsonl: .* line 21: has no 'sentence'"),
         ("dev", '{"sentence": " ", "label": "animal"}', "line 21: has no text in 'sentence'"),
         ("test", '{"sentence": "it", "label": "plant"}', "line 31: has the label 'plant', which no training text has"),
@@ -149,6 +151,15 @@ def test_a_ragged_row_is_named(tmp_path):
 
     with pytest.raises(CommandError, match=r"train.tsv: .* line 3: has 1 columns and the heading 2"):
         classified(written(tmp_path, lines, "tsv"))
+
+
+def test_a_column_may_be_long_and_hold_quotes(tmp_path):
+    path = tmp_path / "train.TSV"
+    path.write_text(f'sentence\tlabel\n{"x" * 200_000}"\ta\n\n"y\tb\n')
+
+    rows = read_labelled(path, ["sentence"])
+
+    assert [(row.number, row.texts["sentence"][-2:], row.label) for row in rows] == [(2, 'x"', "a"), (4, '"y', "b")]
 
 
 def test_other_encodings_than_utf_8_are_refused(files):

@@ -42,6 +42,14 @@ def as_zip(**parts: list[dict]) -> SimpleUploadedFile:
     return SimpleUploadedFile("facts.zip", buffer.getvalue())
 
 
+def as_broken_zip(lines: list[dict]) -> SimpleUploadedFile:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("capital_of/dev.jsonl", "\n".join(map(json.dumps, lines)))
+    content = buffer.getvalue()
+    return SimpleUploadedFile("facts.zip", content[:60] + b"\xff" * 20 + content[80:])
+
+
 def as_lines(*lines: object, name: str = "facts.jsonl") -> SimpleUploadedFile:
     texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
     return SimpleUploadedFile(name, "\n".join(texts).encode())
@@ -94,6 +102,18 @@ def test_facts_and_prompts_of_ones_own_are_frozen_in_the_probe(researcher_client
     assert relation.type == "N-M"
 
 
+def test_notes_of_macos_in_a_zip_file_are_passed_over(researcher_client, capitals, rung):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for part in ("train", "dev", "test"):
+            archive.writestr(f"capital_of/{part}.jsonl", "\n".join(map(json.dumps, pairs_of(part))))
+            archive.writestr(f"__MACOSX/capital_of/._{part}.jsonl", b"\x00\x05\x16\x07\xff")
+
+    researcher_client.post(NEW, filled_in(capitals, facts=SimpleUploadedFile("facts.zip", buffer.getvalue())))
+
+    assert Probe.objects.get().relations.get().name == "capital_of"
+
+
 def test_one_file_of_lines_may_say_itself_what_they_are_about(researcher_client, capitals, rung):
     lines = [
         {"predicate_id": "capital_of", "part": part, "sub_label": f"town {part}", "obj_label": "france"}
@@ -116,6 +136,7 @@ def test_one_file_of_lines_may_say_itself_what_they_are_about(researcher_client,
         (lambda: as_zip(dev=pairs_of("dev"), test=pairs_of("test")), "capital_of has no train facts"),
         (lambda: as_zip(train=[], dev=pairs_of("dev"), test=pairs_of("test")), "capital_of has no train facts"),
         (lambda: SimpleUploadedFile("facts.zip", b"PK\x03\x04 and no more"), "no ZIP file that can be unpacked"),
+        (lambda: as_broken_zip(pairs_of("dev")), "no ZIP file that can be unpacked"),
         (lambda: SimpleUploadedFile("facts.jsonl", b"\xff\xfe"), "is not UTF-8"),
     ],
 )
