@@ -14,7 +14,7 @@ from kgharvest.engine.prompts.prompt_set import PromptSetAnswerer
 
 def recall(lm: MaskedLM, method: str, tasks: Sequence[ProbeTask], earlier: Probe) -> list[Learned]:
     """Return what `method` has learned of each task in the probe `earlier`. Raises NotProbed."""
-    if (earlier.revision or None) != lm.revision:
+    if (earlier.language_model.name, earlier.revision or None) != (lm.name, lm.revision):
         raise NotProbed(f"Probe {earlier.pk} asked another LM, or another revision of it; name the one that it asked.")
     return [_recalled(lm, _record(earlier, method, task.relation)) for task in tasks]
 

@@ -12,7 +12,7 @@ from django.db import transaction
 from evaluation.documents.probes import probe_document
 from evaluation.models import LearnedPrompt, Probe, ProbedRelation, ProbeRecord
 from evaluation.services.probe_facts import NotProbed, ProbeRelation
-from kgharvest.engine.types import EngineError, Progress
+from kgharvest.engine.types import N_TRIGGERS, EngineError, Progress
 from kgharvest.errors import NotFound
 from kgharvest.models import Job, LanguageModel
 from kgharvest.services import jobs, language_models
@@ -84,6 +84,8 @@ def create_probe(request: ProbeRequest, by=None) -> Probe:
     """
     if unknown := set(request.methods) - set(METHODS):
         raise NotProbed(f"There is no method {min(unknown)!r}; choose from {', '.join(METHODS)}.")
+    if "autoprompt" in request.methods and request.params.iterations < N_TRIGGERS:
+        raise NotProbed(f"AutoPrompt needs {N_TRIGGERS} iterations or more, one for each trigger; allow more.")
     probe = Probe.objects.create(
         kind=Probe.KIND,
         language_model=request.language_model,
@@ -213,6 +215,15 @@ def find_probe(number: int) -> Probe:
     if probe is None:
         raise NotFound(f"There is no probe {number}; look at the list of probes for its number.")
     return probe
+
+
+def kept_methods(earlier: Probe) -> list[str]:
+    """Return the methods whose prompts a probe has kept. Raises NotProbed if there are none."""
+    records = ProbeRecord.objects.filter(relation__probe=earlier, is_control=False).exclude(combine="")
+    kept = set(records.values_list("method", flat=True))
+    if not kept:
+        raise NotProbed(f"Probe {earlier.pk} has kept no prompts; name another one.")
+    return [method for method in earlier.methods if method in kept]
 
 
 def _keys(cell: Cell) -> set[tuple[str, str, bool]]:

@@ -13,6 +13,8 @@ PatternBudget = Literal["each", "shared"]
 SETTINGS = ("human", "top1", "multi", "lpaqa", "autoprompt", "soft")
 WITH_LEARNED_PROMPTS = ("autoprompt", "soft")  # lpaqa learns the weights of prompts in words
 
+N_TRIGGERS = 5  # of AutoPrompt, between two entities; as in the paper's baseline
+
 # Names of the rules in `filters`, in the order in which they are tried.
 FILTERS = (
     "stop_word",

@@ -182,11 +182,14 @@ def test_learned_prompts_answer_again_as_they_did(method):
     ("relations", "changes", "sentence"),
     [
         (("capital_of",), {"revision": "another"}, "asked another LM, or another revision of it"),
+        (("capital_of",), {"language_model": "embedded"}, "asked another LM, or another revision of it"),
         (("language_of",), {}, "keeps no prompts of manual for language_of"),
     ],
 )
 def test_prompts_that_are_not_kept_are_refused_in_a_sentence(relations, changes, sentence):
     first = run(create_probe(make_request("manual")))
+    if "language_model" in changes:
+        changes = {"language_model": get_language_model(changes["language_model"])}
     Probe.objects.filter(pk=first.pk).update(**changes)
 
     again = run(create_probe(make_request("manual", relations=relations, params=ProbeParams(prompts_of=first.pk))))

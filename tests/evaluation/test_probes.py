@@ -9,6 +9,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from evaluation.documents.probes import summary
+from evaluation.models import Probe
 from evaluation.relation_types import relation_type
 from evaluation.services.probe_facts import PARTS, split_world
 from evaluation.services.probes import METHODS
@@ -119,6 +120,28 @@ def test_ranks_are_counted_among_the_words_of_a_file(capitals, tmp_path):
     assert n_asked + left_out == sum(map(len, split_world()["capital_of"].values()))
     assert record["left_out"]["test"]["object outside the common vocabulary"] > 0
     assert record["control"]["p10"] > 0.1  # ten of few words
+
+
+def test_the_methods_whose_prompts_were_kept_are_asked_again(capitals, tmp_path):
+    probed(tmp_path, "majority", "manual", "lpaqa-top1")
+
+    again = probed(tmp_path, prompts_of=Probe.objects.get().pk)
+
+    assert list(again) == ["manual", "lpaqa-top1"]
+
+
+def test_a_probe_without_prompts_cannot_be_asked_again(capitals, tmp_path):
+    probed(tmp_path, "majority")
+
+    with pytest.raises(CommandError, match="has kept no prompts"):
+        probed(tmp_path, prompts_of=Probe.objects.get().pk)
+
+
+def test_a_search_that_cannot_fill_its_triggers_is_refused_before_others_are_measured(capitals, tmp_path):
+    with pytest.raises(CommandError, match="AutoPrompt needs 5 iterations or more"):
+        probed(tmp_path, "manual", "autoprompt", iterations=4)
+
+    assert not Probe.objects.exists()
 
 
 def test_a_probe_that_is_not_there_is_refused_in_a_sentence(capitals, tmp_path):

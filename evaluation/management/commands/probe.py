@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from evaluation.services.probe_facts import (
     read_words,
 )
 from evaluation.services.probe_files import record_lines
-from evaluation.services.probes import METHODS, ProbeParams, ProbeRequest, create_probe
+from evaluation.services.probes import METHODS, ProbeParams, ProbeRequest, create_probe, find_probe, kept_methods
 from kgharvest.management.command import DomainCommand, positive
 from kgharvest.management.running import ProgressBar, run_to_the_end, warnings_unlogged
 from kgharvest.models import Job
@@ -27,6 +28,7 @@ from kgharvest.services.relations import relations_of_set, resolve_relation
 from kgharvest.services.writing import check_writable, write_atomically
 
 DEFAULTS = ProbeParams()
+USUAL_METHODS = ("majority", "manual", "lpaqa")
 
 
 class Command(DomainCommand):
@@ -38,7 +40,12 @@ class Command(DomainCommand):
             "--relation", action="append", metavar="R", help="only this relation of the set; repeatable"
         )
         parser.add_argument("--model", default="embedded", help="embedded (default), a folder or a hub id; a masked LM")
-        parser.add_argument("--method", nargs="+", choices=METHODS, default=["majority", "manual", "lpaqa"])
+        parser.add_argument(
+            "--method",
+            nargs="+",
+            choices=METHODS,
+            help=f"default: {' '.join(USUAL_METHODS)}, or with --prompts-of those whose prompts were kept",
+        )
         parser.add_argument(
             "--prompts-of", type=int, metavar="PROBE", help="learn nothing: ask with the prompts that it has kept"
         )
@@ -100,7 +107,7 @@ def request_of(options: dict[str, Any]) -> ProbeRequest:
             read_facts(documents_in(facts), names) if facts else None,
             read_prompts(documents_in(prompts), names) if prompts else None,
         ),
-        methods=options["method"],
+        methods=options["method"] or methods_of(options["prompts_of"]),
         name=set_name,
         facts=facts.name if facts else BUILT_IN,
         params=ProbeParams(
@@ -113,6 +120,10 @@ def request_of(options: dict[str, Any]) -> ProbeRequest:
             **common_vocabulary_of(options["common_vocabulary"]),
         ),
     )
+
+
+def methods_of(earlier: int | None) -> Sequence[str]:
+    return USUAL_METHODS if earlier is None else kept_methods(find_probe(earlier))
 
 
 def common_vocabulary_of(names: list[str]) -> dict[str, list[str]]:

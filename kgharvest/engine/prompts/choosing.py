@@ -23,6 +23,7 @@ from kgharvest.engine.prompts.readable import nearest_words, readable
 from kgharvest.engine.prompts.template import PromptTemplate, parse_prompts
 from kgharvest.engine.scoring import Encoded, compatibilities, prompt_weights
 from kgharvest.engine.types import (
+    N_TRIGGERS,
     SETTINGS,
     BadPrompt,
     EngineError,
@@ -34,7 +35,7 @@ from kgharvest.engine.types import (
     WeightedPrompt,
 )
 
-N_TRIGGERS = 5  # between two entities; as in the paper's baseline, like the two below
+# As in the paper's baseline.
 TRIGGER_SEARCH = AutoPromptParams(n_candidates=10, iterations=200, patience=20)
 SOFT_EPOCHS, SOFT_LEARNING_RATE = 16, 1e-2
 WITHOUT_READY_PROMPTS = ("human", "autoprompt")
@@ -236,7 +237,8 @@ def triggers(choice: Choice) -> AskedPrompts:
     gaps = ((TRIGGER,) * N_TRIGGERS,) * (len(seeds[0]) - 1)
     between = TriggerTemplate((lm.tokens.prefix, *gaps, lm.tokens.suffix), tuple(range(len(seeds[0]))))
     initial = [lm.encode_prompt(template) for template in initial_prompts(choice)]
-    starts = [(between, (lm.mask_id,) * between.n_triggers), *(as_triggers(lm, prompt) for prompt in initial)]
+    in_words = [(template, words) for template, words in (as_triggers(lm, prompt) for prompt in initial) if words]
+    starts = [(between, (lm.mask_id,) * between.n_triggers), *in_words]
     examples = [Example(seed) for seed in seeds]
     allowed = autoprompt.allowed_triggers(lm, {token for seed in seeds for entity in seed for token in entity})
     # A handful of seed tuples leaves none for dev.

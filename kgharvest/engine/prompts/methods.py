@@ -18,9 +18,8 @@ from kgharvest.engine.prompts.objectives import Example, Likelihood
 from kgharvest.engine.prompts.prompt_set import PromptSet, PromptSetAnswerer, uniform
 from kgharvest.engine.prompts.readable import nearest_words, readable
 from kgharvest.engine.prompts.soft_prompts import SoftPromptParams
-from kgharvest.engine.types import EngineError, OnProgress, ignore
+from kgharvest.engine.types import N_TRIGGERS, EngineError, OnProgress, ignore
 
-N_TRIGGERS = 5
 BERTESE_EPOCHS = 3  # for each of the others: words change only after hundreds of small steps
 N_ENSEMBLE = 10  # prompts of a rank ensemble
 N_SHOWN = 5  # prompts, or rewrites, that a record shows

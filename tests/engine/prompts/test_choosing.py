@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -10,11 +12,11 @@ from kgharvest.engine.harvest import encode_seeds, harvest
 from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.prompts import choosing, lpaqa
 from kgharvest.engine.prompts.autoprompt import AutoPromptParams
-from kgharvest.engine.prompts.choosing import N_TRIGGERS, Choice, choose_prompts
+from kgharvest.engine.prompts.choosing import Choice, choose_prompts
 from kgharvest.engine.prompts.prompt_set import PromptSet, PromptSetAnswerer
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.ranking import State, TokenRanker, layout
-from kgharvest.engine.types import HarvestParams, HarvestSpec, UnsupportedModel, ignore
+from kgharvest.engine.types import N_TRIGGERS, HarvestParams, HarvestSpec, UnsupportedModel, ignore
 from tests.engine.tiny_models import tiny_gpt2
 
 PARAMS = HarvestParams(candidates=40, max_entity_tokens=1, max_tuples=20)
@@ -29,6 +31,12 @@ def languages():
 def asking(relation, setting):
     texts = tuple(phrasing.text for phrasing in relation.held_out)
     return HarvestSpec(relation.name, texts[:1], relation.facts[:5], setting, texts, PARAMS)
+
+
+def test_triggers_are_searched_beside_an_initial_prompt_without_words(knowing_lm, languages):
+    bare = replace(asking(languages, "autoprompt"), initial_prompts=("<ENT0> <ENT1>",), prompts=())
+
+    assert harvest(bare, knowing_lm).prompts[0].text != "<ENT0> <ENT1>"
 
 
 @pytest.mark.parametrize("setting", LEARNED)
