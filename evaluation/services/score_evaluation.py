@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from evaluation.comparisons import compare_sides
 from evaluation.corruption import Entities, Sample, with_corruptions
+from evaluation.evidence import CellKey
 from evaluation.metrics.intervals import macro_average
 from evaluation.metrics.precision_recall import average_precision, precision_recall_curve
 from evaluation.services.facts import ScoredRelation
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 Tick = Callable[[], None]
 PARAMS = HarvestParams()
+COMPARED = ("a", "b", "n_relations", "difference", "low", "high", "reason", "p_sign_flip", "p_holm", "sentence")
 
 # Scores (E,) of tuples under a relation, higher for what is held to be true; whatever gives these can be compared.
 # Calls the tick now and then, which may raise to end the work.
@@ -121,12 +124,14 @@ def evaluate_scores(
                 tuples = [samples[index].entities for index in own]
                 scores[name][own] = score(relation, tuples, partial(on_progress, done))
         on_progress(done + 1)
+    entries = [_scorer_entry(name, found, is_positive, names) for name, found in scores.items()]
     return {
         "seed": seed,
         "n_relations": len(facts),
         "n_positive": int(is_positive.sum()),
         "n_negative": int((~is_positive).sum()),
-        "scorers": [_scorer_entry(name, found, is_positive, names) for name, found in scores.items()],
+        "scorers": entries,
+        "comparisons": _comparisons(entries, seed),
         "by_corruption": list(_by_corruption(samples, scores, is_positive)),
     }
 
@@ -148,6 +153,16 @@ def _scorer_entry(name: str, scores: np.ndarray, is_positive: np.ndarray, names:
         "relations": relations,
         "curve": [point._asdict() for point in precision_recall_curve(scores, is_positive)],
     }
+
+
+def _comparisons(scorers: Iterable[Mapping[str, Any]], seed: int) -> list[dict[str, Any]]:
+    """Compare the scorers, paired by relation, as a report compares settings; differences are of average precision."""
+    precisions = {
+        CellKey(each["relation"], None, scorer["scorer"]): each["average_precision"]
+        for scorer in scorers
+        for each in scorer["relations"]
+    }
+    return [{key: compared[key] for key in COMPARED} for compared in compare_sides(precisions, {}, seed)]
 
 
 def _by_corruption(

@@ -77,6 +77,17 @@ def test_who_knows_all_has_all_and_who_knows_nothing_has_chance():
     assert {each["average_precision"] for each in found["by_corruption"] if each["scorer"] == "all"} == {1}
 
 
+def test_scorers_are_compared_as_the_settings_of_a_report():
+    found = evaluate_scores(relations(), {"all": knows_all, "nothing": knows_nothing}, seed=0)
+
+    [compared] = found["comparisons"]
+    by_relation = [[each["average_precision"] for each in scorer["relations"]] for scorer in found["scorers"]]
+    assert compared["difference"] == pytest.approx(np.mean(np.subtract(*by_relation)))
+    assert (compared["a"], compared["b"], compared["n_relations"]) == ("all", "nothing", 3)
+    assert compared["p_sign_flip"] == 0.25  # ahead in each of three relations
+    assert "all and nothing are not distinguishable" in compared["sentence"]
+
+
 def test_a_false_tuple_is_no_tuple_that_prompts_were_learned_from():
     # Only (a, d) and (c, b) can be made of the facts without another relation, and (A, D) is a seed.
     facts = {"r": [("a", "b"), ("c", "d")]}
