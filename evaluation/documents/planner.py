@@ -42,7 +42,7 @@ def _plan_total(total: Mapping[str, Any], judgments_each: float) -> dict[str, An
     more = f"; for relations like these, {relations} relations" if relations else ""
     sentence = (
         f"{name}: to halve the interval (now ± {100 * half_width:.1f} points) for these relations, judge about "
-        f"{statements} statements in all, {judgments} judgments at {judgments_each:.3g} each{more}."
+        f"{statements:,} statements in all, {judgments:,} judgments at {judgments_each:.3g} each{more}."
     )
     return {
         **side,

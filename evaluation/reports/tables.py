@@ -15,12 +15,16 @@ SUBCOLUMNS = ("accepted", "rejected", "low", "high", "n")
 
 
 class Kind(Enum):
-    """What the values of a column are. SHARE: in [0, 1]. POINTS: a difference of shares. RATES: `Rates`."""
+    """What the values of a column are.
+
+    SHARE: in [0, 1]. FINE: a share that needs four digits. POINTS: a difference of shares. RATES: `Rates`.
+    """
 
     TEXT = auto()
     COUNT = auto()
     NUMBER = auto()
     SHARE = auto()
+    FINE = auto()
     COEFFICIENT = auto()
     POINTS = auto()
     P = auto()
@@ -191,6 +195,7 @@ TEXTS = {
     Kind.COUNT: lambda value: f"{value:,}",
     Kind.NUMBER: lambda value: f"{value:.4g}",
     Kind.SHARE: short,
+    Kind.FINE: lambda value: f"{value:.4f}".removeprefix("0"),
     Kind.COEFFICIENT: short,
     Kind.POINTS: points,
     Kind.P: short_p,

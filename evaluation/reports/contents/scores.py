@@ -14,8 +14,8 @@ def scorer_table(document: Document) -> Table:
     ]
     columns = (
         Column("prompts"),
-        Column("all relations pooled", Kind.NUMBER),
-        Column("mean over relations", Kind.NUMBER),
+        Column("all relations pooled", Kind.FINE),
+        Column("mean over relations", Kind.FINE),
     )
     chance = document["n_positive"] / (document["n_positive"] + document["n_negative"])
     notes = (
@@ -43,7 +43,7 @@ def corruption_table(document: Document) -> Table:
         Row((kind, *(found.get((kind, scorer)) for scorer in scorers)))
         for kind in dict.fromkeys(each["corruption"] for each in document["by_corruption"])
     ]
-    columns = (Column("replaced"), *(Column(scorer, Kind.NUMBER) for scorer in scorers))
+    columns = (Column("replaced"), *(Column(scorer, Kind.FINE) for scorer in scorers))
     notes = ("All facts against the false tuples of one kind alone.",)
     return Table("corruptions", "Average precision by what was replaced", columns, tuple(rows), notes)
 
@@ -61,7 +61,7 @@ def relation_scores_table(document: Document) -> Table:
     ]  # fmt: skip
     columns = (
         Column("relation"),
-        *(Column(scorer["scorer"], Kind.NUMBER) for scorer in scorers),
+        *(Column(scorer["scorer"], Kind.FINE) for scorer in scorers),
         Column("facts", Kind.COUNT),
         Column("false tuples", Kind.COUNT),
     )
