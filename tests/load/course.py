@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
+from django.db import transaction
 from django.db.models import Count
 from django.urls import reverse
 from django.utils import timezone
@@ -80,8 +81,12 @@ def _let_run_out(round: Round, rng: random.Random) -> int:
     """Let some leases end before their time, as if half an hour had passed for their holders."""
     leased = Assignment.objects.filter(annotator__round=round, status=Assignment.Status.LEASED)
     ids = list(leased.values_list("pk", flat=True))
-    chosen = rng.sample(ids, min(RUN_OUT_AT_ONCE, len(ids)))
-    return leased.filter(pk__in=chosen).update(expires_at=timezone.now() - timedelta(seconds=1))
+    chosen = leased.filter(pk__in=rng.sample(ids, min(RUN_OUT_AT_ONCE, len(ids))))
+    with transaction.atomic():
+        # Those that a holder is at are passed over: one of two who wait for each other's leases is thrown out.
+        free = chosen.select_for_update(skip_locked=True, of=("self",), no_key=True).only("pk")
+        free = Assignment.objects.filter(pk__in=[lease.pk for lease in free])
+        return free.update(expires_at=timezone.now() - timedelta(seconds=1))
 
 
 def check_course(round: Round, course: Course) -> None:
