@@ -21,6 +21,7 @@ from annotation.services.assignment import give_back, lock
 from annotation.services.events import record_event
 from annotation.services.quality import set_status
 from annotation.services.settling import add_counts, settle
+from annotation.services.snapshots import forget_counts
 from kgharvest.errors import DomainError
 
 JUDGMENTS_AT_ONCE = 2000
@@ -174,3 +175,4 @@ def _move(round: Round, judgments: Sequence[_Taken], sign: int) -> None:
     for label, ids in by_label.items():
         add_counts(JudgmentTask.objects.filter(pk__in=ids), round, label, sign)
     settle(JudgmentTask.objects.filter(pk__in=[each.task for each in judgments]), round)
+    forget_counts(round)

@@ -19,6 +19,7 @@ from annotation.services.events import record_event
 from annotation.services.imported_relations import meant_relation
 from annotation.services.recounting import count_draws, leave_out_the_excluded, recount
 from annotation.services.rounds import find_round, find_study
+from annotation.services.snapshots import forget_counts
 from annotation.statements import freeze_statement
 from kgharvest.errors import BadEntry, DomainError, ImportRefused, NotFound
 from kgharvest.models import KnowledgeTuple, LanguageModel, Relation, tuple_key
@@ -78,6 +79,7 @@ def import_judgments(
         if n_judgments:
             leave_out_the_excluded(work.round)
             recount(work.round)
+            forget_counts(work.round)
             record_event(work.round, "imported", by=by, n_judgments=n_judgments, file=path.name)
         return Imported(work.round, n_judgments, work.n_repeats)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
@@ -38,8 +39,12 @@ class CannotPause(DomainError):
 
 
 def annotator_statistics(round: Round, now: datetime) -> Counted:
-    """Return one dict per annotator of a round, by code; of a large round perhaps as it was a while ago."""
-    return counted(round, "annotators", count_annotators, now)
+    """Return one dict per annotator of a round, by code; of a large round perhaps as it was, but for the status."""
+    found = counted(round, "annotators", count_annotators, now)
+    if found.counted_at is None:
+        return found
+    status = dict(round.annotators.values_list("pk", "status"))
+    return replace(found, content=[each | {"status": status[each["pk"]]} for each in found.content])
 
 
 def count_annotators(round: Round) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 A round of up to LIVE_JUDGMENTS judgments is counted for each look. A larger one is counted again when its last count
 is REST times as old as counting took, in a thread of its own, so that nobody waits; until then the last count shows.
+What changes much at once, such as an import, forgets the counts: whoever looks next waits for new ones.
 """
 
 from __future__ import annotations
@@ -38,10 +39,15 @@ def counted(round: Round, subject: str, count: Count, now: datetime) -> Counted:
     """Return what `count` says of the round, perhaps as it was a while ago."""
     if round.n_tasks * round.judgments_per_task <= LIVE_JUDGMENTS:
         return Counted(count(round), None)
-    last = round.snapshots.filter(subject=subject).first() or _count(round, subject, count)
+    last = round.snapshots.filter(subject=subject).first() or _first_count(round, subject, count)
     if _is_old(last, now) and _claim(last, now):
-        Thread(target=_count_aside, args=(round, subject, count), daemon=True).start()
+        Thread(target=_count_aside, args=(last, count), daemon=True).start()
     return Counted(last.content, last.counted_at)
+
+
+def forget_counts(round: Round) -> None:
+    """Let the next look count anew, whatever is being counted now. Call it in the transaction that changes much."""
+    round.snapshots.all().delete()
 
 
 def _is_old(last: Snapshot, now: datetime) -> bool:
@@ -54,16 +60,23 @@ def _claim(last: Snapshot, now: datetime) -> bool:
     return bool(Snapshot.objects.filter(free, pk=last.pk).update(counting_since=now))
 
 
-def _count_aside(round: Round, subject: str, count: Count) -> None:
+def _first_count(round: Round, subject: str, count: Count) -> Snapshot:
+    return Snapshot.objects.update_or_create(round=round, subject=subject, defaults=_count(round, count))[0]
+
+
+def _count_aside(last: Snapshot, count: Count) -> None:
     try:
-        _count(round, subject, count)
+        Snapshot.objects.filter(pk=last.pk).update(**_count(last.round, count))  # none if it was forgotten meanwhile
     finally:
         connection.close()
 
 
-def _count(round: Round, subject: str, count: Count) -> Snapshot:
+def _count(round: Round, count: Count) -> dict[str, Any]:
     begin, counted_at = time.monotonic(), timezone.now()
     content = count(round)
-    fields = {"content": content, "counted_at": counted_at, "took_s": time.monotonic() - begin, "counting_since": None}
-    snapshot, _ = Snapshot.objects.update_or_create(round=round, subject=subject, defaults=fields)
-    return snapshot
+    return {
+        "content": content,
+        "counted_at": counted_at,
+        "took_s": time.monotonic() - begin,
+        "counting_since": None,
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 from django.core.paginator import Page, Paginator
@@ -65,10 +66,14 @@ class Alike(NamedTuple):
         return sum(map(bool, self.counts)) > 1
 
 
-def statements_alike(round: Round) -> list[Alike]:
-    """Return how many statements of a round look alike, gold left out; of a large round perhaps as it was."""
-    rows = counted(round, "statements", count_statements, timezone.now()).content
-    return [Alike(relation, tuple(counts), outcome, n) for relation, *counts, outcome, n in rows]
+def statements_alike(round: Round) -> tuple[list[Alike], datetime | None]:
+    """Return how many statements of a round look alike, gold left out, and when they were counted if not for this look.
+
+    See annotation.services.snapshots.
+    """
+    found = counted(round, "statements", count_statements, timezone.now())
+    alike = [Alike(relation, tuple(counts), outcome, n) for relation, *counts, outcome, n in found.content]
+    return alike, found.counted_at
 
 
 def patterns(statements: Sequence[Alike]) -> list[str]:

@@ -39,7 +39,7 @@ def statement_list(request: HttpRequest, name: str) -> HttpResponse:
     round = visible_round(request, name)
     asked = {key: request.GET.get(key, "") for key in ("show", "relation", "pattern", "verdict")}
     asked["show"] = asked["show"] if asked["show"] in SHOWN else "contested"
-    statements = statements_alike(round)
+    statements, counted_at = statements_alike(round)
     context = {
         "round": round,
         "asked": asked,
@@ -47,6 +47,7 @@ def statement_list(request: HttpRequest, name: str) -> HttpResponse:
         "shown": SHOWN,
         "relations": Relation.objects.filter(strata__round=round).distinct().order_by("name"),
         "patterns": patterns(statements),
+        "counted_at": counted_at,
         "outcomes": OUTCOMES,
         "can_adjudicate": Round.objects.adjudicated_by(request.user).filter(pk=round.pk).exists(),
     }
