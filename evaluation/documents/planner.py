@@ -14,6 +14,7 @@ NO_INTERVAL = "There is no interval yet to make narrower."
 NO_DIFFERENCE = "The two do not differ in what was judged, so no number of relations is enough."
 NO_SPREAD = "The difference is the same in all relations, so its spread is not known."
 TOO_MANY = "More than 10,000 relations would be needed."
+TOO_FEW_TUPLES = "There are fewer tuples than it would take statements."
 SHRINK = 0.5
 
 
@@ -35,25 +36,32 @@ def _plan_total(total: Mapping[str, Any], judgments_each: float) -> dict[str, An
         nothing = dict.fromkeys(("half_width", "target", "statements", "judgments", "relations"))
         return {**side, **nothing, "reason": NO_INTERVAL, "sentence": None}
     half_width = (high - low) / 2
-    statements = ceil(total["n"] / SHRINK**2)
-    judgments = round(statements * judgments_each)
+    wanted = ceil(total["n"] / SHRINK**2)
+    judgments = round(wanted * judgments_each)
+    there_are = total["population"]
+    is_possible = there_are is None or wanted <= there_are
     relations = relations_for_interval(total["n_relations"], SHRINK) if total["n_relations"] > 1 else None
-    name = " · ".join(filter(None, side.values())) or "The side"
-    more = f"; for relations like these, {relations} relations" if relations else ""
-    sentence = (
-        f"{name}: to halve the interval (now ± {100 * half_width:.1f} points) for these relations, judge about "
-        f"{statements:,} statements in all, {judgments:,} judgments at {judgments_each:.3g} each{more}."
+    how = (
+        f"judge about {wanted:,} statements in all, {judgments:,} judgments at {judgments_each:.3g} each"
+        if is_possible
+        else f"about {wanted:,} statements would have to be judged, but there are only {there_are:,} tuples"
     )
     return {
         **side,
         "half_width": half_width,
         "target": half_width * SHRINK,
-        "statements": statements,
-        "judgments": judgments,
+        "statements": wanted if is_possible else None,
+        "judgments": judgments if is_possible else None,
         "relations": relations,
-        "reason": None,
-        "sentence": sentence,
+        "reason": None if is_possible else TOO_FEW_TUPLES,
+        "sentence": _total_in_words(side, half_width, how, relations),
     }
+
+
+def _total_in_words(side: Mapping[str, str | None], half_width: float, how: str, relations: int | None) -> str:
+    name = " · ".join(filter(None, side.values())) or "The side"
+    more = f"; for relations like these, {relations} relations" if relations else ""
+    return f"{name}: to halve the interval (now ± {100 * half_width:.1f} points) for these relations, {how}{more}."
 
 
 def _plan_comparison(comparison: Mapping[str, Any]) -> dict[str, Any]:

@@ -374,6 +374,16 @@ def test_a_plan_counts_judgments_as_they_fell_in_this_round():
     assert "36 judgments at 2.25 each" in plan["sentence"]
 
 
+def test_a_plan_that_wants_more_statements_than_there_are_tuples_says_so():
+    evidence = make_evidence({CellKey("r", "lm", "multi"): (12, 8)})
+
+    [plan] = build_document(replace(evidence, strata=[StratumKey(0, 1, 60, 60)]))["planner"]["totals"]
+
+    assert (plan["statements"], plan["judgments"]) == (None, None)
+    assert plan["reason"] == "There are fewer tuples than it would take statements."
+    assert "about 80 statements would have to be judged, but there are only 60 tuples" in plan["sentence"]
+
+
 # -- degenerate rounds -------------------------------------------------------------------------------------------------
 
 
