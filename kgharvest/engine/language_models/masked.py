@@ -91,13 +91,17 @@ class MaskedLM(PretrainedLM):
         """
         return self.project(self._forward(ids, positions))
 
-    def logits_everywhere(self, words: torch.Tensor) -> torch.Tensor:
-        """Return (B, T, V) for vectors (B, T, d) read in place of word embeddings, with gradients for them."""
+    def vectors_everywhere(self, words: torch.Tensor) -> torch.Tensor:
+        """Return (B, T, d'), what `project` takes, for vectors (B, T, d) read in place of word embeddings.
+
+        Gradients reach those vectors.
+        """
         self.n_read["sequences"] += len(words)
         hidden = self._network(inputs_embeds=words.to(self.dtype)).last_hidden_state
         if self._last_layer is not None:
             hidden = self._last_layer(hidden, hidden)
-        return self.project(self._head.transform(hidden))
+        vectors: torch.Tensor = self._head.transform(hidden)
+        return vectors
 
     def trainable_encoder(self) -> nn.Module:
         """Return a copy of the layers below the last one, which reads `inputs_embeds` and may be trained."""
@@ -105,7 +109,7 @@ class MaskedLM(PretrainedLM):
         return encoder
 
     def project(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Return (Q, V) float32 for `vectors` (Q, d): what `logits` is, with gradients."""
+        """Return (..., V) float32 for `vectors` (..., d): what `logits` is, with gradients."""
         return self._head.projection(vectors.to(self.dtype)).float()
 
     def encode_prompt(self, prompt: PromptTemplate) -> EncodedPrompt:

@@ -20,9 +20,10 @@ from torch.nn.functional import cross_entropy, one_hot
 from kgharvest.engine.language_models.base import EncodedPrompt, Query, Tick, TokenIds
 from kgharvest.engine.language_models.batching import same_length_batches
 from kgharvest.engine.language_models.masked import MaskedLM
+from kgharvest.engine.ranking import rows_at_once
 from kgharvest.engine.types import EngineError, OnProgress, Progress, ignore
 
-VECTORS_AT_ONCE = 4096  # compared with all words
+DISTANCES_AT_ONCE = 1 << 25  # of vectors from words; 128 MB
 
 
 class AnsweredQuestion(NamedTuple):
@@ -113,7 +114,8 @@ def nearest_words(vectors: torch.Tensor, words: torch.Tensor) -> tuple[torch.Ten
     """
     flat = vectors.detach().flatten(0, 1)
     norms = words.square().sum(1)
-    found = [(norms - 2 * part @ words.T).argmin(1) for part in torch.split(flat, VECTORS_AT_ONCE)]
+    at_once = max(1, DISTANCES_AT_ONCE // len(words))
+    found = [torch.addmm(norms, part, words.T, alpha=-2).argmin(1) for part in torch.split(flat, at_once)]
     nearest = torch.cat(found).view(vectors.shape[:2])
     return (vectors - words[nearest]).square().sum(-1), nearest
 
@@ -126,7 +128,7 @@ def straight_through(soft: torch.Tensor, hard: torch.Tensor) -> torch.Tensor:
 def losses(lm: MaskedLM, rewriter: Rewriter, ids: torch.Tensor, tails: torch.Tensor) -> Losses:
     """Return the losses of questions `ids` (B, T) whose answers are `tails` (B,)."""
     rewrites = rewriter(ids)
-    answers = cross_entropy_everywhere(lm.logits_everywhere(rewrites.read), tails)  # (B, T)
+    answers = cross_entropy_everywhere(lm.project(lm.vectors_everywhere(rewrites.read)), tails)  # (B, T)
     place = one_hot(rewrites.shares.argmax(1), ids.shape[1])
     return Losses(
         answer=(straight_through(rewrites.shares, place.float()) * answers).sum(1).mean(),
@@ -210,15 +212,14 @@ def accuracy(lm: MaskedLM, rewriter: Rewriter, questions: Sequence[AnsweredQuest
     right = 0
     for batch in shuffled_batches(questions, 256, random.Random(0)):
         ids, tails = as_tensors(lm, batch)
-        right += int((answers(lm, rewriter(ids)).argmax(1) == tails).sum())
+        right += int((lm.logits(mask_vectors(lm, rewriter(ids))).argmax(1) == tails).sum())
     return right / len(questions)
 
 
-def answers(lm: MaskedLM, rewrites: Rewrites) -> torch.Tensor:
-    """Return (B, V): log P(token) at the place that is most of a mask."""
-    logits = lm.logits_everywhere(rewrites.read)
-    place = rewrites.shares.argmax(1)
-    return torch.log_softmax(logits[torch.arange(len(logits), device=logits.device), place], dim=-1)
+def mask_vectors(lm: MaskedLM, rewrites: Rewrites) -> torch.Tensor:
+    """Return (B, d'): what `lm.logits` projects, at the place that is most of a mask."""
+    vectors = lm.vectors_everywhere(rewrites.read)
+    return vectors[torch.arange(len(vectors), device=vectors.device), rewrites.shares.argmax(1)]
 
 
 @dataclass(frozen=True)
@@ -233,13 +234,15 @@ class BerteseAnswerer:
     def scores(self, heads: Sequence[TokenIds], tick: Tick) -> Iterator[torch.Tensor]:
         """Yield (B, V), in the order of `heads`: log P(tail | head) in nats."""
         queries = [self.lm.query(self.prompt, (len(head), 1), head) for head in heads]
-        result = torch.empty(len(queries), self.lm.vocab_size)
+        vectors = torch.empty(len(queries), self.lm.output_embeddings.shape[1], device=self.lm.device)
         for rows in same_length_batches(queries, self.batch_size, 1 << 30):
             with torch.no_grad():
                 ids = torch.tensor([queries[row].ids for row in rows], device=self.lm.device)
-                result[rows] = answers(self.lm, self.rewriter(ids)).cpu()
+                vectors[rows] = mask_vectors(self.lm, self.rewriter(ids)).float()
             tick()
-        yield from torch.split(result, self.batch_size)
+        for part in torch.split(vectors, rows_at_once(self.lm, vectors)):
+            yield torch.log_softmax(self.lm.logits(part), dim=-1)
+            tick()
 
 
 @torch.no_grad()

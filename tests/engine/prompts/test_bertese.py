@@ -12,10 +12,11 @@ from kgharvest.engine.prompts.bertese import (
     BerteseAnswerer,
     BerteseParams,
     Rewriter,
-    answers,
+    accuracy,
     as_tensors,
     learn_rewriter,
     losses,
+    mask_vectors,
     nearest_words,
     rewritten,
     straight_through,
@@ -65,6 +66,18 @@ def test_probing_with_a_rewriter_that_changes_nothing_is_probing_without(known, 
 
     assert with_rewriter.ranks.tolist() == without.ranks.tolist()
     assert with_rewriter.logprobs == pytest.approx(without.logprobs, abs=1e-3)
+
+
+def test_answers_are_projected_at_the_mask_alone(known, rewriter):
+    """A projection everywhere takes the memory of a vocabulary for every token."""
+    shapes = []
+    hook = known.lm._head.projection.register_forward_hook(lambda module, inputs, output: shapes.append(output.shape))
+
+    probe(BerteseAnswerer(known.lm, rewriter, known.prompts[0]), known.test)
+    accuracy(known.lm, rewriter, questions(known, known.dev))
+    hook.remove()
+
+    assert {len(shape) for shape in shapes} == {2}
 
 
 def test_gradients_reach_the_rewriter_and_not_the_lm(known, rewriter, batch):
@@ -125,7 +138,7 @@ def test_special_tokens_around_a_question_are_never_rewritten(known, rewriter, b
 
     assert torch.equal(rewrites.words[:, [0, -1]], ids[:, [0, -1]])
     assert not torch.equal(rewrites.words, ids)
-    torch.testing.assert_close(answers(known.lm, rewrites).exp().sum(1), torch.ones(len(ids)))
+    assert mask_vectors(known.lm, rewrites).shape == (len(ids), known.lm.output_embeddings.shape[1])
 
 
 def test_learning_never_ends_below_its_start_on_dev(known):
