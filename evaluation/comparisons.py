@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
+from math import ceil, log10
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -176,7 +177,7 @@ def _entry(pair: Pair, paired: PairedDifference, p_holm: float, n_shared: int) -
 def comparison_in_words(pair: Pair, paired: PairedDifference, p_holm: float) -> str:
     """Return the result as one sentence, which says that a side is better only where p after Holm is below .05."""
     ahead, behind = pair.names if paired.difference >= 0 else pair.names[::-1]
-    size = f"{100 * abs(paired.difference):.1f} points"
+    size = f"{100 * abs(paired.difference):.{_decimals(paired)}f} points"
     evidence = f"{_interval(paired)} over {paired.n_relations} relations; {_p_values(paired, p_holm)}."
     start = f"With {pair.common}, " if pair.common else ""
     if p_holm < SIGNIFICANT:
@@ -186,12 +187,19 @@ def comparison_in_words(pair: Pair, paired: PairedDifference, p_holm: float) -> 
 
 
 def _interval(paired: PairedDifference) -> str:
-    """Return the interval in whole points, seen from the side that is ahead."""
+    """Return the interval in whole points, or as fine as a small difference, seen from the side that is ahead."""
     if paired.low is None:
         return ""
     ends = (paired.low, paired.high) if paired.difference >= 0 else (-paired.high, -paired.low)
-    low, high = (round(100 * end) for end in ends)
+    decimals = 0 if (of_difference := _decimals(paired)) == 1 else of_difference
+    low, high = (f"{round(100 * end, decimals) + 0:.{decimals}f}" for end in ends)  # + 0: never "-0"
     return f" ({low} to {high})".replace("-", "−")
+
+
+def _decimals(paired: PairedDifference) -> int:
+    """Return with how many decimals a difference in points is not 0.0, one at least."""
+    size = 100 * abs(paired.difference)
+    return 1 if size == 0 or size >= 0.05 else ceil(-log10(size))
 
 
 def _p_values(paired: PairedDifference, p_holm: float) -> str:

@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 from evaluation.models import Report
 from evaluation.reports.tables import Column, Kind, points, short, text_of
 
-NUMBER = re.compile(r"\d+\.\d points")  # of a sentence on a comparison or a plan
+NUMBER = re.compile(r"\d+\.\d+ points")  # of a sentence on a comparison or a plan
 
 register = template.Library()
 register.filter("short", short)

@@ -6,8 +6,9 @@ import re
 import pytest
 
 from annotation.services.rounds import open_round
-from evaluation.comparisons import compare_sides
+from evaluation.comparisons import Pair, Side, compare_sides, comparison_in_words
 from evaluation.evidence import CellKey
+from evaluation.metrics.comparisons import PairedDifference
 from evaluation.reports.writers import FORMATS
 from evaluation.services.reports import create_report
 from tests.factories import judge_all, make_harvest, make_language_model, make_relation
@@ -63,6 +64,19 @@ def test_two_relations_are_too_few_to_tell():
         "With lm, human and multi are not distinguishable: 70.0 points in favour of multi over 2 relations; "
         "p = .50, after Holm .50 (with 2 relations p cannot fall below .50)."
     )
+
+
+@pytest.mark.parametrize(
+    ("difference", "words"),
+    [(0.136, "13.6 points in favour of multi (−1 to 30)"), (0.00018, "0.02 points in favour of multi (0.00 to 0.05)")],
+)
+def test_a_small_difference_is_told_as_finely_as_it_needs(difference, words):
+    pair = Pair("settings", None, Side(None, "multi"), Side(None, "human"))
+    low, high = (-0.012, 0.3) if difference > 0.1 else (-0.00001, 0.00049)
+
+    sentence = comparison_in_words(pair, PairedDifference(9, difference, low, high, 0.2, None), 0.2)
+
+    assert sentence.startswith(f"multi and human are not distinguishable: {words} over 9 relations")
 
 
 def test_sides_that_are_alike_favour_nobody():

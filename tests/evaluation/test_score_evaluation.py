@@ -181,7 +181,7 @@ def test_a_harvest_lends_its_prompts_and_keeps_its_seeds(capital):
 
     document = evaluate_now(requested([*facts, *seeds], settings=["multi"], harvested=["multi"])).document
 
-    assert [scorer["scorer"] for scorer in document["scorers"]] == ["multi", "multi, as harvested"]
+    assert [scorer["scorer"] for scorer in document["scorers"]] == ["multi", "multi (as harvested)"]
     assert document["harvests"] == {"multi": {"capital": job.pk}}
     assert document["scorers"][1]["average_precision"] > 0.8
     assert document["n_left_out"] == len(seeds)

@@ -156,11 +156,3 @@ def failed_with(payload) -> str:
 
 def test_an_evaluation_queued_by_an_older_version_fails_with_a_sentence(rung):
     assert "asked for by an older version of kgharvest; ask for it again" in failed_with({"seed": 0})
-
-
-def test_an_evaluation_whose_harvest_is_gone_fails_with_a_sentence(rung):
-    evaluation = queue_score_evaluation(ScoreRequest(make_language_model(), ["human"]), by=None)
-    relation = evaluation.payload["relations"][0]
-    payload = evaluation.payload | {"relations": [relation], "harvests": {"top1": {relation["name"]: 999}}}
-
-    assert "999 is gone" in failed_with(payload)
