@@ -129,10 +129,14 @@ def _thirds(round: Round) -> dict[int, int]:
     if not round.third_only_if_split:
         return {}
     asked_thrice = Judgment.objects.filter(task__round=round, task__is_gold=False, task__n_judgments=ASKED_IF_SPLIT)
-    counted = set(asked_thrice.counted().values_list("task_id", "annotator_id"))
-    in_order = asked_thrice.order_by("judged_at", "client_uuid").values_list("task_id", "annotator_id")
-    by_first_word = dict.fromkeys(pair for pair in in_order.iterator(ROWS_AT_ONCE) if pair in counted)
-    return dict(by_first_word.keys())  # the last of each task
+    of_pair = {"task_id": _whole, "annotator_id": _whole}
+    task, annotator = _columns(asked_thrice.order_by("judged_at", "client_uuid"), **of_pair)
+    counted_task, counted_annotator = _columns(asked_thrice.counted().order_by(), **of_pair)
+    n = annotator.max(initial=0) + 1
+    pair, first_word = np.unique(task * n + annotator, return_index=True)
+    is_counted = np.isin(pair, counted_task * n + counted_annotator)
+    in_order = pair[is_counted][np.argsort(first_word[is_counted])]
+    return dict(zip((in_order // n).tolist(), (in_order % n).tolist(), strict=True))  # the last of each task
 
 
 def _those_who_judged(
