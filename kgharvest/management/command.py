@@ -57,6 +57,14 @@ def positive(text: str) -> int:
     return number
 
 
+def natural(text: str) -> int:
+    """The type of an argument that is 0 or more."""
+    number = int(text)
+    if number < 0:
+        raise ValueError(text)
+    return number
+
+
 def has_pending_migrations() -> bool:
     executor = MigrationExecutor(connection)
     return bool(executor.migration_plan(executor.loader.graph.leaf_nodes()))

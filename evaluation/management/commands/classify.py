@@ -17,7 +17,7 @@ from evaluation.services.classification import (
 )
 from evaluation.services.probe_facts import PARTS
 from evaluation.services.probes import ProbeParams, masked_lms
-from kgharvest.management.command import DomainCommand, positive
+from kgharvest.management.command import DomainCommand, natural, positive
 from kgharvest.management.running import ProgressBar
 from kgharvest.services.language_models import get_language_model
 from kgharvest.services.writing import check_writable, write_atomically
@@ -57,6 +57,7 @@ class Command(DomainCommand):
         )
         parser.add_argument("--label-tokens", type=positive, default=3, metavar="K", help="searched for each label (3)")
         parser.add_argument("--iterations", type=positive, default=180, help="of the search for triggers (180)")
+        parser.add_argument("--restarts", type=natural, default=0, help="further searches, from random triggers (0)")
         parser.add_argument("--candidates", type=positive, default=10, help="tried in each iteration (10)")
         parser.add_argument("--batch-size", type=positive, default=24, help="texts in each iteration (24)")
         parser.add_argument("--no-control", action="store_true", help="leave out the LM that knows nothing")
@@ -108,7 +109,13 @@ def request_of(options) -> ClassifyRequest:
     texts = read_text_sets({part: options[part] for part in PARTS}, list(columns))
     words = label_words_of(options["label"])
     check_label_words(words, texts.labels)
-    params = AutoPromptParams(options["candidates"], options["batch_size"], options["iterations"], seed=options["seed"])
+    params = AutoPromptParams(
+        options["candidates"],
+        options["batch_size"],
+        options["iterations"],
+        seed=options["seed"],
+        restarts=options["restarts"],
+    )
     return ClassifyRequest(texts, template, manual, params, words, options["label_tokens"])
 
 

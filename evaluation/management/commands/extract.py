@@ -16,7 +16,7 @@ from evaluation.services.extraction import (
 )
 from evaluation.services.probe_facts import documents_in
 from evaluation.services.probes import ProbeParams, masked_lms
-from kgharvest.management.command import DomainCommand, positive
+from kgharvest.management.command import DomainCommand, natural, positive
 from kgharvest.management.running import ProgressBar
 from kgharvest.services.language_models import get_language_model
 from kgharvest.services.relations import relations_of_set, resolve_relation
@@ -53,6 +53,7 @@ class Command(DomainCommand):
         parser.add_argument("--template", default=TEMPLATE, help=f"for AutoPrompt (default: {TEMPLATE!r})")
         parser.add_argument("--perturbed", action="store_true", help="also in contexts with other objects")
         parser.add_argument("--iterations", type=positive, default=500, help="of the search for triggers (500)")
+        parser.add_argument("--restarts", type=natural, default=0, help="further searches, from random triggers (0)")
         parser.add_argument("--candidates", type=positive, default=10, help="tried in each iteration (10)")
         parser.add_argument("--batch-size", type=positive, default=32, help="facts in each iteration (32)")
         parser.add_argument("--no-control", action="store_true", help="leave out the LM that knows nothing")
@@ -86,10 +87,17 @@ def request_of(options) -> ExtractRequest:
         relations = [resolve_relation(name, options["set_name"]) for name in options["relation"]]
     else:
         relations = relations_of_set(options["set_name"])
+    params = AutoPromptParams(
+        options["candidates"],
+        options["batch_size"],
+        options["iterations"],
+        seed=options["seed"],
+        restarts=options["restarts"],
+    )
     return ExtractRequest(
         extracted_relations(relations, documents_in(options["facts"])),
         template,
-        AutoPromptParams(options["candidates"], options["batch_size"], options["iterations"], seed=options["seed"]),
+        params,
         options["perturbed"],
     )
 

@@ -47,7 +47,8 @@ class TriggerTemplate:
 class AutoPromptParams:
     """n_candidates: replacements tried per iteration. batch_size: examples per gradient, and per comparison.
 
-    patience: iterations without a better dev score after which the search ends. Defaults: Shin et al.'s code.
+    patience: iterations without a better dev score after which the search ends. restarts: further searches of
+    `search_from_masks`. Defaults: Shin et al.'s code.
     """
 
     n_candidates: int = 10
@@ -55,6 +56,7 @@ class AutoPromptParams:
     iterations: int = 1000
     patience: int = 100
     seed: int = 0
+    restarts: int = 0
 
     def check(self, n_triggers: int, n_masks: int) -> None:
         """Raise EngineError if nothing is to be searched, or if the iterations cannot fill `n_masks` triggers."""
@@ -130,6 +132,29 @@ def search_trigger(
         history.append(best.dev_score)
     best = max([*run.rivals(), best], key=lambda one: one.dev_score)
     return replace(best, history=tuple(history), n_forwards=run.n_forwards, n_gradients=run.n_gradients)
+
+
+def search_from_masks(
+    lm: MaskedLM,
+    template: TriggerTemplate,
+    task: TriggerTask,
+    params: AutoPromptParams,
+    on_progress: OnProgress = ignore,
+) -> FoundTrigger:
+    """Return the best on dev of what `search_trigger` finds from masks and from `restarts` draws of random tokens.
+
+    With few triggers a search soon ends in an optimum that one replacement does not leave.
+    """
+    rng, n = random.Random(params.seed), template.n_triggers
+    tokens = np.flatnonzero(task.allowed).tolist()
+    starts = [(lm.mask_id,) * n, *(tuple(rng.choices(tokens, k=n)) for _ in range(params.restarts))]
+    searches = [search_trigger(lm, template, start, task, params, on_progress) for start in starts]
+    best = max(searches, key=lambda found: found.dev_score)
+    return replace(
+        best,
+        n_forwards=sum(found.n_forwards for found in searches),
+        n_gradients=sum(found.n_gradients for found in searches),
+    )
 
 
 class _Run:

@@ -163,7 +163,6 @@ def learn_classifier(
     """
     train, dev = ([Example(text.parts, label_tokens[text.label]) for text in part] for part in parts)
     allowed = autoprompt.tokens_but(lm, {token for tokens in label_tokens for token in tokens})
-    start = (lm.mask_id,) * template.n_triggers
     task = TriggerTask(Likelihood(), train, dev, allowed)
-    found = autoprompt.search_trigger(lm, template, start, task, params, on_progress)
+    found = autoprompt.search_from_masks(lm, template, task, params, on_progress)
     return TextClassifier(lm, found.prompt, label_tokens), found

@@ -190,8 +190,7 @@ def learn_triggers(
     """
     train, dev = ([Example(reading.parts, reading.right[:1]) for reading in part] for part in parts)
     task = TriggerTask(Likelihood(), train, dev, autoprompt.allowed_triggers(lm, answers))
-    start = (lm.mask_id,) * template.n_triggers
-    return autoprompt.search_trigger(lm, template, start, task, params, on_progress)
+    return autoprompt.search_from_masks(lm, template, task, params, on_progress)
 
 
 @dataclass(frozen=True)

@@ -102,8 +102,7 @@ def triggers(lm: MaskedLM, task: ProbeTask, budget: Budget) -> Learned:
     allowed = autoprompt.allowed_triggers(lm, gold)
     trigger_task = TriggerTask(Likelihood(), examples(task.train), examples(task.dev), allowed, [task.manual])
     params = AutoPromptParams(iterations=budget.trigger_iterations, seed=budget.seed)
-    start = (lm.mask_id,) * N_TRIGGERS
-    found = autoprompt.search_trigger(lm, template, start, trigger_task, params, budget.on_progress)
+    found = autoprompt.search_from_masks(lm, template, trigger_task, params, budget.on_progress)
     return in_words(lm, uniform([found.prompt]), len(found.trigger))
 
 

@@ -18,6 +18,7 @@ from kgharvest.engine.prompts.autoprompt import (
     TriggerTemplate,
     _Run,
     allowed_triggers,
+    search_from_masks,
     search_trigger,
 )
 from kgharvest.engine.prompts.objectives import Compatibility, Example, Likelihood, scores
@@ -105,6 +106,17 @@ def test_the_same_seed_finds_the_same_trigger(known, task, found):
     again = search_trigger(known.lm, template(known.lm), (known.lm.mask_id,) * 4, task, PARAMS)
 
     assert again == found
+
+
+def test_restarts_never_find_less_and_count_their_forwards(known, task):
+    start, few = template(known.lm, 2), replace(PARAMS, iterations=6)
+
+    once, again, same = (search_from_masks(known.lm, start, task, replace(few, restarts=n)) for n in (0, 2, 2))
+
+    assert again.dev_score >= once.dev_score
+    assert again.n_gradients == 3 * once.n_gradients
+    assert again == same
+    assert all(task.allowed[token] for token in again.trigger)
 
 
 def test_no_mask_is_left_and_no_forbidden_token_gets_in(known, task, found):
