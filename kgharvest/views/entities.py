@@ -16,6 +16,7 @@ from kgharvest.services.verdicts import verdicts_known_to
 from kgharvest.views.entity_graph import SHAPES
 from kgharvest.views.keyset import keyset_page
 from kgharvest.views.knowledge import with_findings
+from kgharvest.views.lists import ROWS_PER_PAGE
 
 
 @researcher_required
@@ -52,7 +53,7 @@ def _name(request: HttpRequest) -> str:
 
 def _best_tuples(entity: str) -> Sequence[KnowledgeTuple]:
     narrowed = narrow(KnowledgeTuple.objects.found().with_relation(), [has_entity(entity)])
-    return keyset_page(narrowed, "-best_score", QueryDict()).rows
+    return keyset_page(narrowed, "-best_score", QueryDict(), ROWS_PER_PAGE).rows
 
 
 def _places(entity: str) -> list[dict[str, Any]]:

@@ -10,7 +10,6 @@ from django.db.models import Q, QuerySet
 from django.http import QueryDict
 
 from kgharvest.services.narrowing import Narrowed
-from kgharvest.views.lists import ROWS_PER_PAGE
 
 COUNTED_UP_TO = 10_000
 SOUGHT = 30_000  # tuples that are asked one by one for a page
@@ -38,7 +37,7 @@ class KeysetPage(NamedTuple):
     n_sought: int | None = None
 
 
-def keyset_page(narrowed: Narrowed, sort: str, address: QueryDict, n_rows: int = ROWS_PER_PAGE) -> KeysetPage:
+def keyset_page(narrowed: Narrowed, sort: str, address: QueryDict, n_rows: int) -> KeysetPage:
     """Return the page that `address` asks for with "after" or "before", else the first.
 
     sort: a numeric column that is never NULL, with a minus if the largest comes first.

@@ -14,10 +14,10 @@ from kgharvest.access import researcher_required
 from kgharvest.errors import DomainError
 from kgharvest.models import HarvestedTuple, KnowledgeTuple, LanguageModel
 from kgharvest.services.verdicts import TupleVerdicts, verdicts_known_to
+from kgharvest.views import lists
 from kgharvest.views.curation_form import CurationForm
 from kgharvest.views.keyset import COUNTED_UP_TO, bounded_count, keyset_page
 from kgharvest.views.knowledge_search import KnowledgeSearch
-from kgharvest.views.lists import sort_key
 
 TUPLE_COLUMNS = {"score": "best_score", "harvests": "n_harvests", "age": "pk"}
 MOST_FINDINGS = 200  # harvests that a tuple's page lists
@@ -27,11 +27,11 @@ MOST_FINDINGS = 200  # harvests that a tuple's page lists
 def tuple_list(request: HttpRequest) -> HttpResponse:
     verdicts = verdicts_known_to(request.user)
     search = KnowledgeSearch(request.GET, verdicts)
-    sort = sort_key(request, TUPLE_COLUMNS, "-score")
+    sort = lists.sort_key(request, TUPLE_COLUMNS, "-score")
     narrowed = search.narrowed()
     sign = "-" if sort.startswith("-") else ""
     column = sign + TUPLE_COLUMNS[sort.removeprefix("-")]
-    page = keyset_page(narrowed, column, request.GET)
+    page = keyset_page(narrowed, column, request.GET, lists.ROWS_PER_PAGE)
     context = {
         "search": search,
         "page": page,

@@ -8,7 +8,7 @@ import pytest
 from django.urls import reverse
 
 from kgharvest.models import Curation, HarvestJob, KnowledgeTuple, SensitiveWord
-from kgharvest.views import keyset
+from kgharvest.views import keyset, lists
 from kgharvest.views.entity_graph import shortened
 from tests import factories
 
@@ -126,7 +126,7 @@ def test_an_address_with_a_place_that_is_none_shows_a_page(researcher_client, mu
 
 @pytest.mark.parametrize("sort", ["-score", "score", "-harvests", "harvests", "-age", "age"])
 def test_pages_follow_each_other_there_and_back_through_ties(researcher_client, monkeypatch, relation, sort):
-    monkeypatch.setattr(keyset, "ROWS_PER_PAGE", 4)
+    monkeypatch.setattr(lists, "ROWS_PER_PAGE", 4)
     for start in (0, 3):  # equal scores and equal numbers of harvests
         factories.make_harvest([[f"h{n}", "t"] for n in range(start, start + 7)], relation=relation)
 
@@ -283,7 +283,7 @@ def test_a_tuple_is_hidden_and_restored_on_its_page(researcher_client, researche
     page = claim("dam").get_absolute_url()
 
     researcher_client.post(page, {"decision": "hide", "reason": "private"})
-    assert "Hidden: rounds do not draw it" in researcher_client.get(page).content.decode()
+    assert "Hidden: rounds never draw it" in researcher_client.get(page).content.decode()
     researcher_client.post(page, {"decision": "restore", "reason": "is public"})
 
     assert claim("dam").curation is None
