@@ -9,6 +9,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from evaluation.documents.probes import summary
+from evaluation.metrics.comparisons import NONE_DIFFERS
 from evaluation.models import Probe
 from evaluation.relation_types import relation_type
 from evaluation.services.probe_facts import PARTS, split_world
@@ -269,7 +270,7 @@ def test_methods_that_tie_everywhere_differ_by_nothing_and_say_so():
     row = summary(same)[1]
 
     assert (row["difference"], row["difference_low"], row["p_holm"]) == (0, None, 1)
-    assert row["reason"] == "Every relation ties."
+    assert row["reason"] == NONE_DIFFERS
 
 
 def test_one_rewriter_of_all_relations_counts_once():
