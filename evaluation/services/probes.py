@@ -280,9 +280,8 @@ def prompts_of(lm: MaskedLM, measured: Measured) -> Iterator[dict[str, Any]]:
 
     asked = prompt_set_of(measured.learned)
     if asked is None:
-        for text, weight in measured.learned.prompts:
-            before, _, after = text.rpartition(REWRITTEN)
-            yield {"text": after, "rewritten_from": before, "weight": weight}
+        for before, after in measured.learned.rewrites:
+            yield {"text": after, "rewritten_from": before, "weight": 1.0}
         return
     near = words_by_distance(lm, asked.soft_words.vectors, N_NEAREST) if asked.soft_words else []
     words = [nearest[0][0] for nearest in near]
@@ -290,9 +289,6 @@ def prompts_of(lm: MaskedLM, measured: Measured) -> Iterator[dict[str, Any]]:
         soft = dict.fromkeys(token for segment in prompt.segments for token in segment if token >= lm.vocab_size)
         nearest = [near[token - lm.vocab_size] for token in soft]
         yield {"text": readable(lm, prompt, words), "nearest": nearest, **one._asdict()}
-
-
-REWRITTEN = " → "  # between a question and its rewrite, as BERTese shows them
 
 
 # -- what was found ----------------------------------------------------------------------------------------------------

@@ -16,13 +16,12 @@ from kgharvest.engine.prompts.autoprompt import TRIGGER, AutoPromptParams, Trigg
 from kgharvest.engine.prompts.bertese import AnsweredQuestion, BerteseAnswerer, BerteseParams
 from kgharvest.engine.prompts.objectives import Example, Likelihood
 from kgharvest.engine.prompts.prompt_set import PromptSet, PromptSetAnswerer, uniform
-from kgharvest.engine.prompts.readable import nearest_words, readable
 from kgharvest.engine.prompts.soft_prompts import SoftPromptParams
 from kgharvest.engine.types import N_TRIGGERS, EngineError, OnProgress, ignore
 
 BERTESE_EPOCHS = 3  # for each of the others: words change only after hundreds of small steps
 N_ENSEMBLE = 10  # prompts of a rank ensemble
-N_SHOWN = 5  # prompts, or rewrites, that a record shows
+N_SHOWN = 5  # rewrites that are kept
 
 
 @dataclass(frozen=True)
@@ -39,12 +38,12 @@ class ProbeTask:
 
 @dataclass(frozen=True)
 class Learned:
-    """What a method made of a task. prompts: some of them, as people read them, with their weights."""
+    """What a method made of a task. rewrites: some questions as people read them, and what they became."""
 
     answerer: Answerer
     weights: tuple[float, ...] = ()
     n_parameters: int = 0
-    prompts: tuple[tuple[str, float], ...] = ()
+    rewrites: tuple[tuple[str, str], ...] = ()
 
     @property
     def effective_prompts(self) -> float:
@@ -77,19 +76,19 @@ def majority(lm: MaskedLM, task: ProbeTask, budget: Budget) -> Learned:
 
 def manual(lm: MaskedLM, task: ProbeTask, budget: Budget) -> Learned:
     """LAMA: the prompt that people wrote."""
-    return in_words(lm, uniform([task.manual]))
+    return asking(lm, uniform([task.manual]))
 
 
 def lpaqa_top1(lm: MaskedLM, task: ProbeTask, budget: Budget) -> Learned:
-    return in_words(lm, lpaqa.top1(lm, task.given, task.train, budget.tick))
+    return asking(lm, lpaqa.top1(lm, task.given, task.train, budget.tick))
 
 
 def lpaqa_rank(lm: MaskedLM, task: ProbeTask, budget: Budget) -> Learned:
-    return in_words(lm, lpaqa.rank_ensemble(lm, task.given, task.train, N_ENSEMBLE, budget.tick))
+    return asking(lm, lpaqa.rank_ensemble(lm, task.given, task.train, N_ENSEMBLE, budget.tick))
 
 
 def lpaqa_weights(lm: MaskedLM, task: ProbeTask, budget: Budget) -> Learned:
-    return in_words(lm, lpaqa.optimised_ensemble(lm, task.given, task.train, budget.tick), len(task.given))
+    return asking(lm, lpaqa.optimised_ensemble(lm, task.given, task.train, budget.tick), len(task.given))
 
 
 def triggers(lm: MaskedLM, task: ProbeTask, budget: Budget) -> Learned:
@@ -103,7 +102,7 @@ def triggers(lm: MaskedLM, task: ProbeTask, budget: Budget) -> Learned:
     trigger_task = TriggerTask(Likelihood(), examples(task.train), examples(task.dev), allowed, [task.manual])
     params = AutoPromptParams(iterations=budget.trigger_iterations, seed=budget.seed)
     found = autoprompt.search_from_masks(lm, template, trigger_task, params, budget.on_progress)
-    return in_words(lm, uniform([found.prompt]), len(found.trigger))
+    return asking(lm, uniform([found.prompt]), len(found.trigger))
 
 
 def soft(lm: MaskedLM, task: ProbeTask, budget: Budget, params: SoftPromptParams, start: Start = "given") -> Learned:
@@ -113,7 +112,7 @@ def soft(lm: MaskedLM, task: ProbeTask, budget: Budget, params: SoftPromptParams
         vectors = soft_prompts.random_vectors(lm, len(vectors), budget.seed)
     params = replace(params, learning_rate=budget.learning_rate, epochs=budget.epochs, seed=budget.seed)
     learned = soft_prompts.learn_soft_prompts(lm, softened, vectors, task.train, task.dev, params, budget.on_progress)
-    return in_words(lm, learned.prompt_set, learned.n_parameters)
+    return asking(lm, learned.prompt_set, learned.n_parameters)
 
 
 METHODS: dict[str, Method] = {
@@ -147,9 +146,9 @@ def learn_bertese(lm: MaskedLM, tasks: Sequence[ProbeTask], budget: Budget, para
             BerteseAnswerer(lm, learned.rewriter, task.manual),
             (1.0,),
             learned.n_parameters,
-            tuple((f"{before} → {after}", 1.0) for before, after in pairs),
+            tuple(some),
         )
-        for task, pairs in zip(tasks, rewrites, strict=True)
+        for task, some in zip(tasks, rewrites, strict=True)
     ]
 
 
@@ -178,8 +177,5 @@ def questions(lm: MaskedLM, task: ProbeTask, part: str) -> list[AnsweredQuestion
     return [AnsweredQuestion(lm.query(task.manual, (len(fact.head), 1), fact.head), fact.tail) for fact in facts.facts]
 
 
-def in_words(lm: MaskedLM, prompt_set: PromptSet, n_parameters: int = 0) -> Learned:
-    words = nearest_words(lm, prompt_set.soft_words.vectors) if prompt_set.soft_words else []
-    order = sorted(range(len(prompt_set.prompts)), key=lambda index: -prompt_set.weights[index])[:N_SHOWN]
-    shown = tuple((readable(lm, prompt_set.prompts[index], words), prompt_set.weights[index]) for index in order)
-    return Learned(PromptSetAnswerer(lm, prompt_set), prompt_set.weights, n_parameters, shown)
+def asking(lm: MaskedLM, prompt_set: PromptSet, n_parameters: int = 0) -> Learned:
+    return Learned(PromptSetAnswerer(lm, prompt_set), prompt_set.weights, n_parameters)
