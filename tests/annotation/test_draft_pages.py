@@ -201,6 +201,7 @@ def test_the_list_of_rounds_does_not_count_what_is_not_drawn(researcher_client, 
     page = researcher_client.get("/rounds/").text
 
     assert "not drawn yet" in page
+    assert "not opened yet" in page
     assert 'data-unit="statements"' not in page
 
 

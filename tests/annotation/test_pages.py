@@ -67,6 +67,12 @@ def test_the_list_can_be_searched(researcher_client, own_round):
     assert "No round matches" in researcher_client.get("/rounds/", {"q": "nothing like it"}).text
 
 
+def test_a_round_of_imports_is_never_to_be_opened(researcher_client, own_round):
+    Round.objects.filter(pk=own_round.pk).update(source="imported", status="closed", opened_at=None)
+
+    assert "not yet" not in researcher_client.get("/rounds/").text
+
+
 def test_the_empty_list_says_what_to_do_first(researcher_client):
     assert "New harvest" in researcher_client.get("/rounds/").text
 
