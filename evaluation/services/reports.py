@@ -19,9 +19,16 @@ from kgharvest.version import code_version
 
 
 def create_report(round: Round, by=None, reference: Path | None = None) -> Report:
-    """Compute and store a report on the round as it is now: a function of its judgments and seed, but for the date.
+    """Compute and store a report on the round as it is now. Raises BadReference; then nothing is stored."""
+    report = compute_report(round, by=by, reference=reference)
+    report.save()
+    return report
 
-    reference: a KG whose entities and tuples are not new. Raises BadReference; then nothing is stored.
+
+def compute_report(round: Round, by=None, reference: Path | None = None) -> Report:
+    """Return an unstored report on the round as it is now: a function of its judgments and seed, but for the date.
+
+    reference: a KG whose entities and tuples are not new. Raises BadReference.
     """
     now, version = timezone.now(), code_version()
     with one_moment():
@@ -30,7 +37,7 @@ def create_report(round: Round, by=None, reference: Path | None = None) -> Repor
         novelty = compare_with_reference(round, reference) if reference else None
     document = build_document(evidence) | {"cuts": cuts, "novelty": novelty}
     stamp = {"created_at": now.isoformat(timespec="seconds"), "code_version": version, "method": METHOD}
-    return Report.objects.create(
+    return Report(
         round=round, document=document | stamp, method=METHOD, code_version=version, created_by=by, created_at=now
     )
 

@@ -14,6 +14,7 @@ from django.core.management import CommandError, call_command
 
 from evaluation.documents import build_document
 from evaluation.evidence import CellKey, Judgments
+from evaluation.models import Report
 from evaluation.reports.contents import report_tables
 from evaluation.reports.contents.paper import relation_table
 from evaluation.reports.tables import Column, Row, Table, points, short, split_rates, without_empty_columns
@@ -348,11 +349,13 @@ def test_report_prints_any_table_as_csv():
 
 
 @pytest.mark.django_db
-def test_a_table_that_a_report_lacks_is_refused_with_those_it_has():
+def test_a_table_that_a_report_lacks_is_refused_with_those_it_has_and_no_report_is_kept():
     make_round(1, name="pilot")
 
     with pytest.raises(CommandError, match="no table 'nothing'; it has agreement, "):
         call_command("report", "--round", "pilot", "--format", "csv", "--table", "nothing")
+
+    assert not Report.objects.exists()
 
 
 @pytest.mark.django_db

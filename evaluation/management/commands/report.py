@@ -6,7 +6,7 @@ from annotation.services.rounds import find_round
 from evaluation.reports.contents import report_tables
 from evaluation.reports.writers import FORMATS
 from evaluation.reports.writers.plain import table_csv
-from evaluation.services.reports import create_report
+from evaluation.services.reports import compute_report
 from kgharvest.errors import DomainError
 from kgharvest.management.command import DomainCommand
 from kgharvest.services.writing import check_writable, write_atomically
@@ -33,8 +33,9 @@ class Command(DomainCommand):
             raise NoSuchTable("--table chooses a table for --format csv; the other formats hold all tables.")
         if output:
             check_writable(output)
-        document = create_report(find_round(round), reference=reference).document
-        content = csv_of(document, table) if table else FORMATS[file_format].bytes_of(document)
+        report = compute_report(find_round(round), reference=reference)
+        content = csv_of(report.document, table) if table else FORMATS[file_format].bytes_of(report.document)
+        report.save()
         if output:
             write_atomically(output, [content])
         else:
