@@ -97,7 +97,7 @@ def _relation_or_fault(name: str) -> Relation | str:
     try:
         return resolve_relation(name)
     except DomainError as error:
-        return f"names a relation that is not known. {error}"
+        return f"names a relation that is not known. {str(error).removesuffix('.')}"
 
 
 def _taken(line: Line, find, facts: dict[Relation, list[Entities]]) -> BadEntry | None:

@@ -230,6 +230,14 @@ def test_bad_facts_are_refused_with_what_is_wrong(tmp_path, line, complaint):
 
 
 @pytest.mark.django_db
+def test_a_relation_that_is_not_known_ends_its_sentence_once():
+    make_relation("capital")
+
+    with pytest.raises(ImportRefused, match=r"There is no relation 'nowhere'.*[^.]\.$"):
+        facts_of_content(lines("nowhere", [("a", "b")]).encode(), "facts.jsonl")
+
+
+@pytest.mark.django_db
 def test_every_bad_line_is_told():
     make_relation("capital")
     content = lines("capital", [("a", "b"), ("a",), ("c", "d"), ()])
