@@ -31,7 +31,7 @@ LARGEST_FILE = 50 << 20  # bytes
 class ProbeForm(RelationChooserForm):
     """Relations, an LM and methods; facts of the embedded LMs' world or of a file."""
 
-    ready = "have a subject and an object"
+    ready = "with a subject and an object"
     not_ready = "not binary"
 
     model = forms.ChoiceField(

@@ -89,6 +89,10 @@ def test_a_whole_set_is_probed_without_its_relations_of_three(researcher_client,
     assert not probe.payload["with_control"]
 
 
+def test_what_the_chooser_says_of_a_set_holds_for_one_relation_too(researcher_client, capitals):
+    assert "1 relation with a subject and an object" in researcher_client.get(NEW).content.decode()
+
+
 def test_facts_and_prompts_of_ones_own_are_frozen_in_the_probe(researcher_client, capitals, rung):
     facts = as_zip(**{part: pairs_of(part) for part in ("train", "dev", "test")})
     prompts = as_lines(
