@@ -55,8 +55,8 @@ class RelationForm(forms.Form):
         max_length=100_000,
         required=False,
         widget=forms.Textarea(attrs={"rows": 3}),
-        help_text="For the settings <code>top1</code> and <code>multi</code>, one a line. Left empty: they are "
-        "paraphrases of the initial ones.",
+        help_text="For every setting but <code>human</code> and <code>autoprompt</code>, one a line. Left empty: they "
+        "are paraphrases of the initial ones.",
     )
 
     def __init__(self, *args: Any, relation: Relation | None = None, **kwargs: Any):
