@@ -65,7 +65,7 @@ def edit_draft(round: Round, document: dict[str, Any], by=None) -> Round:
     """Give a draft another description. Raises as open_round does, and WrongStatus."""
     spec = parse_round_spec(document)
     with transaction.atomic():
-        draft = _lock_draft(round)
+        draft = lock_draft(round)
         draft.study = find_study(spec.study, by)
         for name, value in _fields(spec).items():
             setattr(draft, name, value)
@@ -75,7 +75,7 @@ def edit_draft(round: Round, document: dict[str, Any], by=None) -> Round:
 
 def delete_draft(round: Round) -> None:
     with transaction.atomic():
-        _lock_draft(round).delete()
+        lock_draft(round).delete()
 
 
 def clone_round(round: Round, by=None) -> Round:
@@ -94,7 +94,7 @@ def clone_round(round: Round, by=None) -> Round:
 def open_draft(round: Round, by=None) -> Round:
     """Draw the samples of a draft, freeze its statements and open it. Raises as open_round does, and WrongStatus."""
     with transaction.atomic():
-        round = _lock_draft(round)
+        round = lock_draft(round)
         spec = parse_round_spec(round.spec)
         if round.closes_at and round.closes_at <= timezone.now():
             raise BadRoundSpec(f"The round would close at {round.closes_at:%Y-%m-%d %H:%M}, which is over.")
@@ -122,7 +122,8 @@ def _save(round: Round) -> None:
         raise NameTaken(f"There is already a round named {round.name!r}; choose another name.") from None
 
 
-def _lock_draft(round: Round) -> Round:
+def lock_draft(round: Round) -> Round:
+    """Return the draft as it is now, until the end of the transaction. Raises WrongStatus."""
     draft = Round.objects.select_for_update(of=("self",)).filter(pk=round.pk, status=Round.Status.DRAFT).first()
     if draft is None:
         raise WrongStatus(f"The round {round.name} is no draft any more; what was drawn stays as it is.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from django.contrib import messages
+from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
@@ -13,7 +14,7 @@ from annotation.instructions import instructions_html
 from annotation.models import Round
 from annotation.round_specs import parse_round_spec
 from annotation.services.freezing import freeze
-from annotation.services.rounds import edit_draft
+from annotation.services.rounds import edit_draft, lock_draft
 from annotation.services.samples import find_relation
 from annotation.views.drafts import get_draft
 from kgharvest.access import researcher_required
@@ -34,7 +35,11 @@ def relation_instructions(request: HttpRequest, name: str, pk: int) -> HttpRespo
     form = RelationInstructionsForm(request.POST or None, initial={"instructions": written.get(pk, usual)})
     if form.is_valid():
         text = form.cleaned_data["instructions"]
-        keep(draft, written | {pk: "" if text == usual else text}, request.user)
+        try:
+            keep(draft, relation, "" if text == usual else text, request.user)
+        except DomainError as refusal:
+            messages.error(request, str(refusal))
+            return redirect(draft)
         messages.success(request, f"Annotators will read this about {relation.name}.")
         return redirect("annotation:relation_instructions", name, pk)
     draft.relation_instructions = {str(pk): written.get(pk, usual)}
@@ -58,13 +63,19 @@ def usual_words(draft: Round, pk: int) -> tuple[Relation, str]:
 
 
 def words_by_relation(draft: Round) -> dict[int, str]:
-    written = draft.spec.get("relation_instructions", {})
     """Return what is written, by the id of a relation. Raises NotFound if one is gone."""
+    written = draft.spec.get("relation_instructions", {})
     return {find_relation(name, "relation_instructions").pk: text for name, text in written.items() if text}
 
 
-def keep(draft: Round, words: dict[int, str], by) -> None:
-    """Store words by the id of a relation; empty ones are the usual ones."""
-    relations = Relation.objects.select_related("relation_set").in_bulk(words)
-    named = {relations[pk].path: text for pk, text in words.items() if text and pk in relations}
-    edit_draft(draft, draft.spec | {"relation_instructions": named}, by)
+def keep(draft: Round, relation: Relation, text: str, by) -> None:
+    """Store words about a relation beside those about others, which somebody may be writing now; "" is the usual ones.
+
+    Raises WrongStatus for a round that is open by now, NotFound if a relation is gone.
+    """
+    with transaction.atomic():
+        draft = lock_draft(draft)
+        words = words_by_relation(draft) | {relation.pk: text}
+        relations = Relation.objects.select_related("relation_set").in_bulk(words)
+        named = {relations[pk].path: text for pk, text in words.items() if text}
+        edit_draft(draft, draft.spec | {"relation_instructions": named}, by)

@@ -7,7 +7,8 @@ from django.test import Client
 
 from annotation.models import Annotator, GoldDecision, JudgmentTask, Round, Stratum, StudyMember
 from annotation.services.gold import decide_on_gold, gold_candidates
-from annotation.services.rounds import create_draft, edit_draft
+from annotation.services.rounds import create_draft, edit_draft, open_draft
+from annotation.views import relation_instructions
 from tests.annotation.test_gold import SEEDS, confirm
 from tests.factories import make_harvest, make_language_model, make_relation, make_researcher, make_round, make_user
 
@@ -322,6 +323,37 @@ def test_the_words_about_a_relation_are_written_on_a_page(researcher_client, dra
     assert usual.startswith("For example:")
     assert words_of(draft) == {harvest.relation.path: "Of *this* year."}
     assert "<p>Of <em>this</em> year.</p>" in researcher_client.get("/rounds/pilot/").text
+
+
+def test_words_about_two_relations_are_written_at_once(researcher_client, draft, harvest, monkeypatch):
+    other = make_harvest(HUNDRED, relation=make_relation("part_of"))
+    edit_draft(draft, draft.spec | {"cells": [{"job": harvest.pk, "n": 2}, {"job": other.pk, "n": 2}]})
+    read = relation_instructions.usual_words
+
+    def while_another_writes(draft, pk):
+        monkeypatch.setattr(relation_instructions, "usual_words", read)
+        researcher_client.post(f"/rounds/pilot/instructions/{other.relation_id}/", {"instructions": "Of parts."})
+        return read(draft, pk)
+
+    monkeypatch.setattr(relation_instructions, "usual_words", while_another_writes)
+    researcher_client.post(f"/rounds/pilot/instructions/{harvest.relation_id}/", {"instructions": "Of this year."})
+
+    assert words_of(draft) == {harvest.relation.path: "Of this year.", other.relation.path: "Of parts."}
+
+
+def test_words_that_come_when_the_round_is_open_are_refused(researcher_client, draft, harvest, monkeypatch):
+    read = relation_instructions.usual_words
+
+    def while_it_opens(draft, pk):
+        found = read(draft, pk)
+        open_draft(Round.objects.get(pk=draft.pk))
+        return found
+
+    monkeypatch.setattr(relation_instructions, "usual_words", while_it_opens)
+    page = f"/rounds/pilot/instructions/{harvest.relation_id}/"
+    answer = researcher_client.post(page, {"instructions": "Of this year."}, follow=True)
+
+    assert "is no draft any more" in answer.text
 
 
 @pytest.mark.parametrize("text", ["", "usual"])
