@@ -206,6 +206,13 @@ def test_agreement_and_annotators_lead_to_what_they_rest_on(researcher_client, r
     assert any(f"relation={relation}" in place for place in places)
 
 
+def test_a_statement_behind_a_number_leads_to_all_that_was_said_about_it(researcher_client, report):
+    page = researcher_client.get(f"/reports/{report.pk}/tuples/").text
+
+    for task in report.round.tasks.all():
+        assert f'href="/rounds/{report.round.name}/statements/{task.pk}/"' in page
+
+
 def test_the_tuples_take_the_same_queries_for_more_of_them(researcher_client, researcher, django_assert_num_queries):
     reports = [create_report(make_round(n, study="Animals", by=researcher)) for n in (2, 40)]
     researcher_client.get("/reports/")
