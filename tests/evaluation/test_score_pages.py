@@ -57,7 +57,7 @@ def test_a_worker_evaluates_what_a_researcher_asked_for(researcher_client, quick
     page = researcher_client.get(response.url).text
     assert "Precision against recall" in page
     assert "Average precision: human 1.00; multi 1.00." in page
-    assert "4 facts and 4 false tuples" in page
+    assert "4 facts and 4 false tuples of 1 relation;" in page
 
 
 def test_an_lm_that_is_under_way_is_not_queued_twice(rung):

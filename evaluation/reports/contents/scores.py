@@ -18,9 +18,10 @@ def scorer_table(document: Document) -> Table:
         Column("mean over relations", Kind.FINE),
     )
     chance = document["n_positive"] / (document["n_positive"] + document["n_negative"])
+    relations = "relation" if document["n_relations"] == 1 else "relations"
     notes = (
         f"Average precision on {document['n_positive']:,} facts and {document['n_negative']:,} false tuples of "
-        f"{document['n_relations']} relations; a random order has {short(chance)}. Equal scores count as in every "
+        f"{document['n_relations']} {relations}; a random order has {short(chance)}. Equal scores count as in every "
         "order alike.",
         *_left_out(document),
     )
