@@ -116,8 +116,8 @@ class Probe(Job):
 class ProbedRelation(models.Model):
     """A relation as one probe asks it: its prompts, the one that people wrote first, and its facts are frozen here.
 
-    facts: {"train": [[subject, object], ...], "dev": ..., "test": ...}. type: one of RELATION_TYPES. fault: why none of
-    it can be asked of the LM, a sentence.
+    facts: {"train": [[subject, object], ...], "dev": ..., "test": ...}. type: one of RELATION_TYPES. fault: why the LM
+    cannot be asked for it, or not by some method, in sentences.
     """
 
     probe = models.ForeignKey(Probe, on_delete=models.CASCADE, related_name="relations")

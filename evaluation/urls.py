@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from evaluation.api import ProbeDetail
+from evaluation.api import ProbeDetail, ScoreEvaluationDetail
 from evaluation.views import compare, figures, harvests, probes, reports, scores, tuples
 from kgharvest.services import jobs
 
@@ -32,6 +32,7 @@ urlpatterns = [
     path("reports/probes/<int:pk>/tables/<slug:name>.csv", probes.probe_table, name="probe_table"),
     path("reports/probes/<int:pk>/figures/<slug:name>.<slug:file_format>", probes.probe_figure, name="probe_figure"),
     path("api/probes/<int:pk>/", ProbeDetail.as_view(), name="probe_api"),
+    path("api/scores/<int:pk>/", ScoreEvaluationDetail.as_view(), name="score_api"),
     path("reports/<int:pk>/", reports.report_detail, name="report"),
     path("reports/<int:pk>/report.<slug:file_format>", reports.report_file, name="report_file"),
     path("reports/<int:pk>/tables/<slug:name>.csv", reports.table_file, name="table_file"),

@@ -51,4 +51,4 @@ class ImportRefused(DomainError):
         shown = "; ".join(f"{entry.where}: {entry.reason}" for entry in self.shown)
         left = self.n_entries - self.SHOWN
         more = f"; and {left} more ({self.n_entries} in all)" if left > 0 else ""
-        return f"{self.source}: nothing was imported because of {shown}{more}."
+        return f"{self.source}: nothing of it was used because of {shown}{more}."

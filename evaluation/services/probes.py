@@ -12,7 +12,7 @@ from django.db import transaction
 from evaluation.documents.probes import probe_document
 from evaluation.models import LearnedPrompt, Probe, ProbedRelation, ProbeRecord
 from evaluation.services.probe_facts import NotProbed, ProbeRelation
-from kgharvest.engine.types import N_TRIGGERS, EngineError, Progress
+from kgharvest.engine.types import N_TRIGGERS, Cancelled, EngineError, Progress
 from kgharvest.errors import NotFound
 from kgharvest.models import Job, LanguageModel
 from kgharvest.services import jobs, language_models
@@ -195,9 +195,17 @@ def _measure_all(probe: Probe, params: ProbeParams, subjects: Subjects, heartbea
         if _keys(cell) <= measured_before:
             continue
         tick = partial(heartbeat, Progress(cell.name[:STAGE_LENGTH], done, len(cells)))
-        found = measure(control if control and cell.is_control else lm, cell, teach, vocabulary, tick)
+        try:
+            found = measure(control if control and cell.is_control else lm, cell, teach, vocabulary, tick)
+        except Cancelled:
+            raise
+        except EngineError as fault:
+            heartbeat.store(partial(_add_fault, [relations[task.relation] for task in cell.tasks], str(fault)))
+            continue
         rows = [_rows(lm, relations[one.task.relation], one) for one in found]
         heartbeat.store(partial(_store, rows))
+    if not ProbeRecord.objects.filter(relation__probe=probe).exists():
+        raise NotProbed(_faults_of(relations))
 
 
 def teacher(params: ProbeParams) -> Teach:
@@ -234,23 +242,30 @@ def _tasks(subjects: Subjects, relations: Mapping[str, ProbedRelation], heartbea
     """Return what can be asked, and note of the other relations why not. Raises NotProbed if there is nothing else."""
     from evaluation.services.probe_measures import probe_task
 
-    tasks, faults = [], {}
+    tasks = []
     for name, relation in relations.items():
+        relation.fault = ""
         try:
             asked = ProbeRelation(name, relation.prompts, relation.facts)
             tasks.append(probe_task(subjects.lm, asked, subjects.vocabulary))
         except (NotProbed, EngineError) as fault:
-            faults[relation.pk] = str(fault)
+            relation.fault = str(fault)
+    heartbeat.store(partial(ProbedRelation.objects.bulk_update, list(relations.values()), ["fault"]))
     if not tasks:
-        raise NotProbed(" ".join(faults.values()))
-    heartbeat.store(partial(_note_faults, list(relations.values()), faults))
+        raise NotProbed(_faults_of(relations))
     return tasks
 
 
-def _note_faults(relations: Sequence[ProbedRelation], faults: Mapping[int, str]) -> None:
+def _add_fault(relations: Sequence[ProbedRelation], fault: str) -> None:
+    """Note why a method has no record. Where its control fails alike, that is said once."""
     for relation in relations:
-        relation.fault = faults.get(relation.pk, "")
+        if fault not in relation.fault:
+            relation.fault = f"{relation.fault} {fault}".lstrip()
     ProbedRelation.objects.bulk_update(relations, ["fault"])
+
+
+def _faults_of(relations: Mapping[str, ProbedRelation]) -> str:
+    return " ".join(dict.fromkeys(relation.fault for relation in relations.values() if relation.fault))
 
 
 # -- storing -----------------------------------------------------------------------------------------------------------

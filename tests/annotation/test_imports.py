@@ -326,7 +326,7 @@ def test_the_command(round, tmp_path):
     call_command("import_judgments", str(path), "--round", "paper", "--duplicates", "first", stdout=out)
 
     assert "paper, 1 judgments added, 1 repeats left out" in out.getvalue()
-    with pytest.raises(CommandError, match="nothing was imported because of line 2: a judged"):
+    with pytest.raises(CommandError, match="nothing of it was used because of line 2: a judged"):
         call_command("import_judgments", str(path), "--round", "paper")
 
 

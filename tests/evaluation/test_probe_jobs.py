@@ -11,7 +11,8 @@ from evaluation.models import LearnedPrompt, Probe, ProbeRecord
 from evaluation.services import probe_measures, probes
 from evaluation.services.probe_facts import ProbeRelation, split_world
 from evaluation.services.probes import ProbeParams, ProbeRequest, create_probe, queue_probe
-from kgharvest.engine.types import Cancelled
+from kgharvest.engine.prompts import methods
+from kgharvest.engine.types import Cancelled, EngineError
 from kgharvest.models import Job
 from kgharvest.services import jobs
 from kgharvest.services.language_models import get_language_model
@@ -152,6 +153,25 @@ def test_a_relation_that_cannot_be_asked_is_left_out_with_a_reason():
     assert done.status == Job.Status.SUCCEEDED
     assert "snow: no fact of train can be asked" in done.document["faults"]["snow"]
     assert [entry["relation"] for entry in done.document["relations"]] == ["capital_of"]
+
+
+def test_a_method_that_cannot_learn_a_relation_leaves_the_others_alone(monkeypatch):
+    learn_soft = methods.METHODS["soft"]
+
+    def fail_on_one(lm, task, budget):
+        if task.relation == "bare":
+            raise EngineError("no word to soften.")
+        return learn_soft(lm, task, budget)
+
+    monkeypatch.setitem(methods.METHODS, "soft", fail_on_one)
+    capitals = split_world()["capital_of"]
+
+    done = run(create_probe(make_request("manual", "soft", relations=("capital_of", "bare"), bare=capitals)))
+
+    assert done.status == Job.Status.SUCCEEDED
+    assert done.document["faults"] == {"bare": "bare, soft: no word to soften."}
+    assert {name for name, method, _ in stored(done) if method == "soft"} == {"capital_of"}
+    assert {name for name, method, _ in stored(done) if method == "manual"} == {"capital_of", "bare"}
 
 
 def test_a_probe_of_nothing_that_can_be_asked_fails_with_the_reasons():

@@ -1,6 +1,7 @@
 """Evaluations of scores that are kept: queued, run by a worker, shown."""
 
 import json
+import re
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
@@ -52,8 +53,12 @@ def test_a_worker_evaluates_what_a_researcher_asked_for(researcher_client, quick
     evaluation = ScoreEvaluation.objects.get()
     assert response.url == f"/reports/scores/{evaluation.pk}/"
     assert rung == [evaluation.pk]
-    assert "waiting for a worker" in researcher_client.get(response.url).text
+    waiting = researcher_client.get(response.url).text
+    assert "waiting for a worker" in waiting
+    [watched] = re.findall(r'data-job="([^"]+)"', waiting)
+    assert researcher_client.get(watched).json()["is_unfinished"]
     jobs.run_job(evaluation.pk)
+    assert researcher_client.get(watched).json()["status"] == "succeeded"
     page = researcher_client.get(response.url).text
     assert "Precision against recall" in page
     assert "Average precision: human 1.00; multi 1.00." in page

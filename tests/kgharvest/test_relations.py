@@ -183,7 +183,7 @@ def test_a_lama_line_whose_relation_is_no_name_is_located(tmp_path):
 
 
 def test_broken_json_is_located(tmp_path):
-    with pytest.raises(ImportRefused, match=r"mine.json: nothing was imported because of line 2, column 15"):
+    with pytest.raises(ImportRefused, match=r"mine.json: nothing of it was used because of line 2, column 15"):
         import_relations(write(tmp_path, '{"name": "x",\n "relations": }'))
 
 

@@ -135,7 +135,7 @@ def test_a_malformed_file_is_located(tmp_path, cell, text, where):
     with pytest.raises(ImportRefused) as refusal:
         import_tuples(write(tmp_path, text, "tuples"), cell)
 
-    assert f"nothing was imported because of {where}" in str(refusal.value)
+    assert f"nothing of it was used because of {where}" in str(refusal.value)
     assert not Job.objects.exists()
 
 

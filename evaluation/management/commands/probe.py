@@ -76,7 +76,7 @@ class Command(DomainCommand):
         if options["output"]:
             write_atomically(options["output"], record_lines(probe))
         for name, fault in probe.document["faults"].items():
-            self.stderr.write(f"{name} was left out. {fault}")
+            self.stderr.write(f"{name} lacks results. {fault}")
         for build in (summary_table, difference_table):
             if (table := build(probe.document)).rows:
                 self.stdout.write(f"{table.caption}\n{terminal_text(table)}\n", ending="")

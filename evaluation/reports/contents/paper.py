@@ -97,7 +97,7 @@ def _notes(document: Document) -> Iterable[str]:
 def agreement_in_words(alpha: Mapping[str, Any]) -> str:
     """Return alpha with its interval, or why there is none."""
     if alpha["value"] is None:
-        return f"not defined: {alpha['reason'].rstrip('.')}"
+        return f"not defined ({alpha['reason'].rstrip('.')})"
     ends = interval(alpha["low"], alpha["high"])
     statements = "statement" if alpha["n_units"] == 1 else "statements"
     return f"{short(alpha['value'])}{f' ({ends})' if ends else ''} over {alpha['n_units']:,} {statements}"

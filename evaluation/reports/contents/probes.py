@@ -20,7 +20,7 @@ SUMMARY = {
     "dev_nll": Column("dev NLL", Kind.NUMBER),
     "n_parameters": Column("parameters", Kind.COUNT),
     "forwards": Column("forwards", Kind.COUNT),
-    "forwards_per_second": Column("a second", Kind.COUNT),
+    "forwards_per_second": Column("forwards/s", Kind.COUNT),
     "seconds": Column("seconds", Kind.NUMBER),
 }
 DIFFERENCE = {

@@ -17,7 +17,7 @@ from kgharvest.engine.prompts.bertese import AnsweredQuestion, BerteseAnswerer, 
 from kgharvest.engine.prompts.objectives import Example, Likelihood
 from kgharvest.engine.prompts.prompt_set import PromptSet, PromptSetAnswerer, uniform
 from kgharvest.engine.prompts.soft_prompts import SoftPromptParams
-from kgharvest.engine.types import N_TRIGGERS, EngineError, OnProgress, ignore
+from kgharvest.engine.types import N_TRIGGERS, Cancelled, EngineError, OnProgress, ignore
 
 BERTESE_EPOCHS = 3  # for each of the others: words change only after hundreds of small steps
 N_ENSEMBLE = 10  # prompts of a rank ensemble
@@ -164,6 +164,8 @@ def learn(lm: MaskedLM, method: str, tasks: Sequence[ProbeTask], budget: Budget)
 def learn_one(lm: MaskedLM, method: str, task: ProbeTask, budget: Budget) -> Learned:
     try:
         return METHODS[method](lm, task, budget)
+    except Cancelled:
+        raise
     except EngineError as error:
         raise type(error)(f"{task.relation}, {method}: {error}") from error
 

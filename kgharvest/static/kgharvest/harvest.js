@@ -1,4 +1,4 @@
-// Shows how far a harvest or a probe is, once a second, until it is over; then the page is loaded anew.
+// Shows how far a harvest, a probe or an evaluation of scores is, once a second, until it is over; then the page is loaded anew.
 (() => {
   const section = document.querySelector("[data-job]");
   if (!section) return;
