@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from argparse import ArgumentTypeError
+from functools import partial
 from pathlib import Path
 
+from evaluation.management.trigger_search import add_search_arguments, found_by_search, search_params, searched
 from evaluation.reports.tables import Column, Kind, Row, Table
 from evaluation.reports.writers.plain import terminal_text
 from evaluation.services.classification import (
@@ -16,11 +17,7 @@ from evaluation.services.classification import (
     read_text_sets,
 )
 from evaluation.services.probe_facts import PARTS
-from evaluation.services.probes import ProbeParams, masked_lms
-from kgharvest.management.command import DomainCommand, natural, positive
-from kgharvest.management.running import ProgressBar
-from kgharvest.services.language_models import get_language_model
-from kgharvest.services.writing import check_writable, write_atomically
+from kgharvest.management.command import DomainCommand, positive
 
 COLUMNS = {
     "dev_accuracy": Column("dev accuracy", Kind.SHARE),
@@ -42,7 +39,6 @@ class Command(DomainCommand):
             parser.add_argument(
                 f"--{part}", type=Path, required=True, metavar="F", help="JSON lines, or F.tsv with a heading"
             )
-        parser.add_argument("--model", default="embedded", help="embedded (default), a folder or a hub id; a masked LM")
         parser.add_argument(
             "--template", help="{column} for texts, [T] for triggers, [P] for the mask (default: by the columns)"
         )
@@ -56,29 +52,13 @@ class Command(DomainCommand):
             help="the words that stand for a label; repeatable (default: they are searched)",
         )
         parser.add_argument("--label-tokens", type=positive, default=3, metavar="K", help="searched for each label (3)")
-        parser.add_argument("--iterations", type=positive, default=180, help="of the search for triggers (180)")
-        parser.add_argument("--restarts", type=natural, default=0, help="further searches, from random triggers (0)")
-        parser.add_argument("--candidates", type=positive, default=10, help="tried in each iteration (10)")
-        parser.add_argument("--batch-size", type=positive, default=24, help="texts in each iteration (24)")
-        parser.add_argument("--no-control", action="store_true", help="leave out the LM that knows nothing")
-        parser.add_argument("--seed", type=int, default=0)
-        parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
-        parser.add_argument("--output", type=Path, metavar="F.jsonl", help="write the records to a file")
+        add_search_arguments(parser, iterations=180, batch_size=24, texts="texts")
 
     def handle(self, **options):
-        if options["output"]:
-            check_writable(options["output"])
-        request = request_of(options)
-        params = ProbeParams(device=options["device"], with_control=not options["no_control"])
-        lm, control = masked_lms(get_language_model(options["model"]), params)
-        with ProgressBar("classify") as bar:
-            records = list(classification_records(lm, control, request, bar))
-        if options["output"]:
-            write_atomically(options["output"], (json.dumps(one, ensure_ascii=False) + "\n" for one in records))
+        records = searched("classify", partial(classification_records, request=request_of(options)), options)
         self.stdout.write(terminal_text(table_of(records)))
-        for record in records:
-            if record["method"] == "autoprompt" and not record["is_control"]:
-                self.stdout.write(found_text(record))
+        for record in found_by_search(records):
+            self.stdout.write(found_text(record))
 
 
 def label_words(text: str) -> tuple[str, list[str]]:
@@ -100,7 +80,6 @@ def label_words_of(given: list[tuple[str, list[str]]]) -> dict[str, list[str]]:
 
 def request_of(options) -> ClassifyRequest:
     """Raises NoSuchFile, ImportRefused, NotClassified or BadPrompt."""
-    from kgharvest.engine.prompts.autoprompt import AutoPromptParams
     from kgharvest.engine.prompts.text_template import TextTemplate
 
     template = TextTemplate.parse(options["template"] or default_template(options["train"]))
@@ -109,14 +88,7 @@ def request_of(options) -> ClassifyRequest:
     texts = read_text_sets({part: options[part] for part in PARTS}, list(columns))
     words = label_words_of(options["label"])
     check_label_words(words, texts.labels)
-    params = AutoPromptParams(
-        options["candidates"],
-        options["batch_size"],
-        options["iterations"],
-        seed=options["seed"],
-        restarts=options["restarts"],
-    )
-    return ClassifyRequest(texts, template, manual, params, words, options["label_tokens"])
+    return ClassifyRequest(texts, template, manual, search_params(options), words, options["label_tokens"])
 
 
 def table_of(records) -> Table:
