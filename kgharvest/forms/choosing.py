@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from django import forms
@@ -35,17 +36,15 @@ class SetChoice(NamedTuple):
 class RelationChooserForm(forms.Form):
     """Relations and sets, laid out by `kgharvest/_relation_chooser.html`; forms add what is to be done with them.
 
-    ready: what can be done with a relation that is ready; not_ready: why another one is not.
+    is_ready: whether it can be done with a relation; ready: what can be done then; not_ready: why it cannot else.
     """
 
-    ready = ""
-    not_ready = ""
+    is_ready: Callable[[Relation], bool]
+    ready: str
+    not_ready: str
 
     relations = forms.ModelMultipleChoiceField(Relation.objects, required=False)
     sets = forms.ModelMultipleChoiceField(RelationSet.objects, required=False)
-
-    def is_ready(self, relation: Relation) -> bool:
-        raise NotImplementedError
 
     def rest(self) -> list[forms.BoundField]:
         """Return the fields that need no template of their own."""
