@@ -9,6 +9,7 @@ from typing import Any
 from django import forms
 from django.db.models import QuerySet
 
+from annotation.forms.quality import LimitFields
 from annotation.instructions import DEFAULT_INSTRUCTIONS
 from annotation.models import Layout, Round
 from annotation.planning import ASSUMED_ACCURACY
@@ -30,7 +31,7 @@ class JobChoices(forms.ModelMultipleChoiceField):
         return f"{job.relation.path} × {job.language_model.short_name} × {job.setting}"
 
 
-class RoundForm(forms.Form):
+class RoundForm(LimitFields):
     """A round on several harvests, sampled alike. GROUPS are folded; accuracy_percent is of the plan only.
 
     study: the usual one of whoever fills it in.
@@ -150,26 +151,8 @@ class RoundForm(forms.Form):
         help_text="Of all judgments of the round. Empty is no limit.",
     )
 
-    gold_accuracy = forms.FloatField(
-        label="Least gold accuracy",
-        min_value=0,
-        max_value=1,
-        required=False,
-        help_text="A share such as 0.7. Whoever crosses a limit is paused until somebody has looked. Empty: no such "
-        "limit.",
-    )
     n_gold = forms.IntegerField(
         label="after so many gold statements", min_value=1, max_value=32767, required=False, initial=10
-    )
-    median_seconds = forms.FloatField(
-        label="Least median of seconds", min_value=0, required=False, help_text="Such as 1.5. Empty: no such limit."
-    )
-    longest_run = forms.IntegerField(
-        label="Most equal labels in a row",
-        min_value=2,
-        max_value=32767,
-        required=False,
-        help_text="Such as 40. Where nearly everything is true, long runs are honest. Empty: no such limit.",
     )
 
     closes_when = forms.ChoiceField(
