@@ -33,12 +33,12 @@ from django.core.management import call_command  # noqa: E402
 from django.db import connection, transaction  # noqa: E402
 from django.utils import timezone  # noqa: E402
 
+from annotation.judging.assignment import next_batch  # noqa: E402
+from annotation.judging.judgments import Answer, submit_judgment  # noqa: E402
 from annotation.models import Annotator, Assignment, Judgment, JudgmentTask, Label, Round, Study  # noqa: E402
-from annotation.services.assignment import next_batch  # noqa: E402
-from annotation.services.judgments import Answer, submit_judgment  # noqa: E402
-from evaluation.services.reports import create_report  # noqa: E402
+from evaluation.reports.services import create_report  # noqa: E402
+from kgharvest.bulk.insert import insert_rows  # noqa: E402
 from kgharvest.models import KnowledgeTuple, Relation, RelationSet  # noqa: E402
-from kgharvest.services.bulk import insert_rows  # noqa: E402
 
 
 @transaction.atomic

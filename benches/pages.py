@@ -62,8 +62,8 @@ from django.utils import timezone  # noqa: E402
 
 from annotation.models import Draw, JudgmentTask, Round, Stratum, Study, StudyMember  # noqa: E402
 from kgharvest.access import make_researcher  # noqa: E402
+from kgharvest.knowledge.tuple_store import TupleRow, store_tuples  # noqa: E402
 from kgharvest.models import HarvestJob, KnowledgeTuple, LanguageModel, Relation, RelationSet  # noqa: E402
-from kgharvest.services.knowledge import TupleRow, store_tuples  # noqa: E402
 
 AT_ONCE = {"batch_size": 5000}
 

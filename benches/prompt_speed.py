@@ -37,7 +37,7 @@ from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.language_models.masked import MaskedLM
 from kgharvest.engine.language_models.pretrained import PretrainedLM
 from kgharvest.engine.probing import EncodedFact, UsableFacts
-from kgharvest.engine.prompts.autoprompt import (
+from kgharvest.engine.prompt_learning.autoprompt import (
     TRIGGER,
     AutoPromptParams,
     TriggerTask,
@@ -45,8 +45,8 @@ from kgharvest.engine.prompts.autoprompt import (
     allowed_triggers,
     search_trigger,
 )
-from kgharvest.engine.prompts.objectives import Compatibility, Example, Likelihood
-from kgharvest.engine.prompts.soft_prompts import SoftPromptParams, learn_soft_prompts, soften
+from kgharvest.engine.prompt_learning.objectives import Compatibility, Example, Likelihood
+from kgharvest.engine.prompt_learning.soft_prompts import SoftPromptParams, learn_soft_prompts, soften
 from kgharvest.engine.prompts.template import PromptTemplate
 
 HELD = {"autoprompt": 1.2, "autoprompt-seeds": 1.2, "soft": 1.3, "soft-deep": 1.3}

@@ -37,24 +37,24 @@ import django  # noqa: E402
 
 django.setup()
 
-from evaluation.documents.probes import probe_document  # noqa: E402
-from evaluation.metrics.comparisons import PairedDifference, paired_difference  # noqa: E402
-from evaluation.relation_types import relation_type  # noqa: E402
-from evaluation.reports.contents.probes import summary_table  # noqa: E402
-from evaluation.reports.writers.plain import terminal_text  # noqa: E402
-from evaluation.services.probe_facts import ProbeRelation  # noqa: E402
-from evaluation.services.probe_measures import probe_records, probe_task  # noqa: E402
-from evaluation.services.probes import METHODS  # noqa: E402
+from evaluation.rendering.plain import terminal_text  # noqa: E402
+from evaluation.statistics.paired_tests import PairedDifference, paired_difference  # noqa: E402
 from kgharvest.embedded_lm.train import Recipe, save, train  # noqa: E402
 from kgharvest.embedded_lm.world import Phrasing, Relation  # noqa: E402
 from kgharvest.engine.language_models.base import EncodedPrompt  # noqa: E402
 from kgharvest.engine.language_models.compact import load_compact  # noqa: E402
 from kgharvest.engine.language_models.masked import MaskedLM  # noqa: E402
 from kgharvest.engine.probing import probe  # noqa: E402
-from kgharvest.engine.prompts import lpaqa  # noqa: E402
-from kgharvest.engine.prompts.methods import Budget  # noqa: E402
+from kgharvest.engine.prompt_learning import lpaqa  # noqa: E402
+from kgharvest.engine.prompt_learning.methods import Budget  # noqa: E402
 from kgharvest.engine.prompts.prompt_set import PromptSetAnswerer  # noqa: E402
 from kgharvest.engine.prompts.template import PromptTemplate  # noqa: E402
+from probing.probes.document import probe_document  # noqa: E402
+from probing.probes.facts import ProbeRelation  # noqa: E402
+from probing.probes.measures import probe_records, probe_task  # noqa: E402
+from probing.probes.relation_types import relation_type  # noqa: E402
+from probing.probes.services import METHODS  # noqa: E402
+from probing.probes.tables import summary_table  # noqa: E402
 
 PARTS = ("train", "dev", "test")
 N_MINED = 12  # mined prompts that the LM learns from

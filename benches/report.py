@@ -45,9 +45,9 @@ django.setup()
 from django.core.management import call_command  # noqa: E402
 from django.utils import timezone  # noqa: E402
 
+from annotation.judging.verdicts import majority  # noqa: E402
 from annotation.models import Annotator, Draw, Judgment, JudgmentTask, Round, Stratum, Study  # noqa: E402
-from annotation.verdicts import majority  # noqa: E402
-from evaluation.services.reports import create_report  # noqa: E402
+from evaluation.reports.services import create_report  # noqa: E402
 from kgharvest.models import (  # noqa: E402
     HarvestedTuple,
     HarvestJob,

@@ -67,12 +67,12 @@ from annotation.models import (  # noqa: E402
     Stratum,
     Study,
 )
-from annotation.services.exclusion import exclude_annotator, reinstate_annotator  # noqa: E402
-from annotation.services.exclusion_effect import exclusion_effect  # noqa: E402
-from annotation.services.progress import count_progress  # noqa: E402
-from annotation.services.quality import count_annotators  # noqa: E402
+from annotation.quality.exclusion import exclude_annotator, reinstate_annotator  # noqa: E402
+from annotation.quality.exclusion_effect import exclusion_effect  # noqa: E402
+from annotation.quality.limits import count_annotators  # noqa: E402
+from annotation.rounds.progress import count_progress  # noqa: E402
+from kgharvest.bulk.insert import insert_rows  # noqa: E402
 from kgharvest.models import KnowledgeTuple, Relation, RelationSet  # noqa: E402
-from kgharvest.services.bulk import insert_rows  # noqa: E402
 
 T, F, U = "true", "false", "unjudgeable"
 SAID = ((T, T, T), (F, F, F), (T, T, T), (F, F, F), (T, T, F), (T, T, T), (F, F, F), (T, F, F), (T, F, U))

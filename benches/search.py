@@ -31,8 +31,8 @@ from kgharvest.engine.filters import EntityFilter
 from kgharvest.engine.language_models.batching import same_length_batches
 from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.lexicon import Entity, Lexicon
-from kgharvest.engine.prompts.choosing import weigh_prompts
 from kgharvest.engine.prompts.prompt_set import PromptSet
+from kgharvest.engine.prompts.strategies import weigh_prompts
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.search import BestFirstSearch
 from kgharvest.engine.types import HarvestParams, WeightedPrompt, ignore

@@ -8,7 +8,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kgharvest.settings")
 
 app = Celery("kgharvest")
 app.config_from_object("django.conf:settings", namespace="CELERY")
-app.autodiscover_tasks()
+app.autodiscover_tasks(["kgharvest.jobs"])
 
 
 @signals.setup_logging.connect
@@ -31,7 +31,7 @@ class Reaper(bootsteps.StartStopStep):
     def start(self, worker):
         from django.conf import settings
 
-        from kgharvest.tasks import look_after_jobs
+        from kgharvest.jobs.tasks import look_after_jobs
 
         signs_in_as = [worker.hostname, worker.concurrency]
         self.entry = worker.timer.call_repeatedly(settings.JOB_REAP_EVERY_S, look_after_jobs, signs_in_as)

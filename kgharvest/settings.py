@@ -115,6 +115,7 @@ INSTALLED_APPS = [
     "kgharvest.apps.KgharvestConfig",
     "annotation.apps.AnnotationConfig",
     "evaluation.apps.EvaluationConfig",
+    "probing.apps.ProbingConfig",
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -249,34 +250,37 @@ SPECTACULAR_SETTINGS = {
     "SERVE_PERMISSIONS": ["kgharvest.access.IsResearcher"],
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
-        "annotation.openapi.describe_judging",
+        "annotation.judging.openapi.describe_judging",
     ],
 }
 
 # What other apps add to the start page: functions of the request.
-HOME_CONTEXT = ["annotation.views.home.home_context", "evaluation.views.home.home_context"]
+HOME_CONTEXT = ["annotation.rounds.home.home_context", "evaluation.reports.home.home_context"]
 # What pages of rounds show and evaluation computes, for apps that may not import it.
-ROUND_STATISTICS = {"agreement": "evaluation.live.agreement", "rate": "evaluation.metrics.intervals.rate"}
+ROUND_STATISTICS = {
+    "agreement": "evaluation.evidence.running_agreement.agreement",
+    "rate": "evaluation.statistics.rates.rate",
+}
 
 # Who knows what people judged about tuples, for the pages of the knowledge base.
-TUPLE_VERDICTS = "annotation.knowledge.JudgedTuples"
+TUPLE_VERDICTS = "annotation.judging.tuple_verdicts.JudgedTuples"
 
 # Who makes a cut by score of `precision:0.8`, which rests on judgments.
-CUTS_FROM_JUDGMENTS = "evaluation.services.precision_cuts.score_cut"
+CUTS_FROM_JUDGMENTS = "evaluation.evidence.precision_cuts.score_cut"
 
-# Jobs. The broker only rings the bell: what a job is and who works on it is in the database (kgharvest.services.jobs).
+# Jobs. The broker only rings the bell: what a job is and who works on it is in the database (kgharvest.jobs.ledger).
 JOB_RUNNERS = {
-    "harvest": "kgharvest.services.harvests.run_harvest",
-    "mark_sensitive": "kgharvest.services.sensitive_words.mark_sensitive",
-    "evaluate_scores": "evaluation.services.score_evaluations.run_score_evaluation",
-    "probe": "evaluation.services.probes.run_probe",
+    "harvest": "kgharvest.harvests.runner.run_harvest",
+    "mark_sensitive": "kgharvest.knowledge.sensitive_words.mark_sensitive",
+    "evaluate_scores": "evaluation.scores.score_jobs.run_score_evaluation",
+    "probe": "probing.probes.services.run_probe",
 }
 
 # Short jobs that a worker does first: until the tuples are marked, exports and rounds go by the old list of words.
 URGENT_JOBS = ["mark_sensitive"]
 
 # What every worker does now and then, besides reaping: functions that take the time.
-CHORES = ["annotation.services.closing.close_due_rounds"]
+CHORES = ["annotation.rounds.closing.close_due_rounds"]
 JOB_LEASE_S = 30  # a running job whose worker is silent for so long counts as lost
 JOB_RING_AGAIN_S = 30  # a job that nobody has taken is rung for again after so long
 JOB_REAP_EVERY_S = 5

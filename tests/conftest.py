@@ -55,9 +55,9 @@ def researcher_client(client, researcher):
 @pytest.fixture
 def rung(monkeypatch) -> list[int]:
     """The jobs that workers were told about; nothing goes to a broker."""
-    from kgharvest.services import jobs
+    from kgharvest.jobs import ledger
 
     sent: list[int] = []
-    monkeypatch.setattr(jobs, "_send", sent.append)
-    monkeypatch.setattr(jobs.transaction, "on_commit", lambda call: call())
+    monkeypatch.setattr(ledger, "_send", sent.append)
+    monkeypatch.setattr(ledger.transaction, "on_commit", lambda call: call())
     return sent

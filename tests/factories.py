@@ -10,12 +10,13 @@ from django.contrib.auth import get_user_model
 from django.db import transaction
 from django.utils import timezone
 
+from annotation.judging.assignment import next_batch
+from annotation.judging.judgments import Answer, submit_judgment
 from annotation.models import Annotator, Judgment, JudgmentTask, Label, Round
-from annotation.services.assignment import next_batch
-from annotation.services.joining import join_round
-from annotation.services.judgments import Answer, submit_judgment
-from annotation.services.rounds import open_round
+from annotation.recruiting.joining import join_round
+from annotation.rounds.services import open_round
 from kgharvest import access
+from kgharvest.knowledge.tuple_store import TupleRow, store_tuples
 from kgharvest.models import (
     HarvestJob,
     Job,
@@ -23,7 +24,6 @@ from kgharvest.models import (
     Relation,
     RelationSet,
 )
-from kgharvest.services.knowledge import TupleRow, store_tuples
 
 _numbers = count(1)
 

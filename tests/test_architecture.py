@@ -87,6 +87,6 @@ def test_importing_the_engine_loads_neither_django_nor_celery(module):
 
 
 def test_starting_django_loads_no_torch():
-    start = "import django; django.setup(); import kgharvest.urls, kgharvest.tasks"
+    start = "import django; django.setup(); import kgharvest.urls, kgharvest.jobs.tasks"
 
     assert loaded_by(start, "torch", "transformers") == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django import template
 from django.contrib.humanize.templatetags.humanize import intcomma
 
-from annotation.services.events import sentence
+from annotation.quality.events import sentence
 
 register = template.Library()
 NONE = "–"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from evaluation.figures.calibration import calibrated
-from evaluation.figures.sizes import size_curves
-from evaluation.reports.contents.quality import MOST_ANNOTATORS_IN_MATRIX
-from evaluation.reports.tables import Document
+from evaluation.rendering.figures.calibration import calibrated
+from evaluation.rendering.figures.size_curves import size_curves
+from evaluation.rendering.tables import Document
+from evaluation.reports.sections.quality_tables import MOST_ANNOTATORS_IN_MATRIX
 
 SHOWN_OF_A_CELL = (
     "relation", "model", "setting", "n", "accepted", "rejected", "undecided", "incomplete",

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, get_args
 
 PatternBudget = Literal["each", "shared"]
 
-# How prompts are obtained (kgharvest.engine.prompts.choosing).
+# How prompts are obtained (kgharvest.engine.prompts.strategies).
 SETTINGS = ("human", "top1", "multi", "lpaqa", "autoprompt", "soft")
 WITH_LEARNED_PROMPTS = ("autoprompt", "soft")  # lpaqa learns the weights of prompts in words
 

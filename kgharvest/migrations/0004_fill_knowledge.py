@@ -7,7 +7,7 @@ from django.db import migrations
 from django.db.models import Count, Max
 
 ROWS_AT_ONCE = 5000
-WORDS = Path(__file__).resolve().parent.parent / "sensitive_words.txt"
+WORDS = Path(__file__).resolve().parent.parent / "knowledge" / "sensitive_words.txt"
 
 
 def load_words(apps, schema_editor):

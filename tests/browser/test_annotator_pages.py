@@ -6,11 +6,11 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import expect
 
+from annotation.judging.skipping import skip_task
 from annotation.models import Label, Layout
-from annotation.services.invites import make_invites
-from annotation.services.joining import join_round, return_code
-from annotation.services.rounds import close_round
-from annotation.services.skipping import skip_task
+from annotation.recruiting.invites import make_invites
+from annotation.recruiting.joining import join_round, return_code
+from annotation.rounds.services import close_round
 from tests import factories
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]

@@ -7,10 +7,10 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import expect
 
+from annotation.judging.assignment import next_batch
 from annotation.models import Adjudication, Assignment, Judgment
-from annotation.services.assignment import next_batch
-from annotation.services.joining import join_round
-from annotation.services.quality import resume_annotator, set_limits
+from annotation.quality.limits import resume_annotator, set_limits
+from annotation.recruiting.joining import join_round
 from tests import factories
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from annotation.models import Assignment, Judgment, Label, Layout, StatementReport
-from annotation.services.rounds import close_round, reopen_round
+from annotation.rounds.services import close_round, reopen_round
 from tests import factories
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]

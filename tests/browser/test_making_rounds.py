@@ -3,9 +3,9 @@
 import pytest
 from playwright.sync_api import expect
 
-from annotation.services.gold import decide_on_gold, gold_candidates
-from annotation.services.joining import join_round
-from annotation.services.rounds import create_draft, open_round
+from annotation.gold.services import decide_on_gold, gold_candidates
+from annotation.recruiting.joining import join_round
+from annotation.rounds.services import create_draft, open_round
 from tests import factories
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]

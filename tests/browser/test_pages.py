@@ -3,15 +3,15 @@
 import pytest
 from django.utils import timezone
 
-from annotation.services.assignment import next_batch
-from annotation.services.joining import join_round
-from evaluation.models import ScoreEvaluation
-from evaluation.services.facts import ScoredRelation
-from evaluation.services.reports import create_report
-from evaluation.services.score_evaluation import evaluate_scores
+from annotation.judging.assignment import next_batch
+from annotation.recruiting.joining import join_round
+from evaluation.reports.services import create_report
+from evaluation.scores.facts import ScoredRelation
+from evaluation.scores.models import ScoreEvaluation
+from evaluation.scores.scorers import evaluate_scores
 from kgharvest.models import Launch
 from tests import factories
-from tests.evaluation.probes import make_probe
+from tests.probing.probes.probe_factories import make_probe
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 

@@ -14,8 +14,8 @@ from kgharvest.engine import ranking
 from kgharvest.engine.filters import EntityFilter
 from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.lexicon import Lexicon
-from kgharvest.engine.prompts.choosing import weigh_prompts
 from kgharvest.engine.prompts.prompt_set import PromptSet
+from kgharvest.engine.prompts.strategies import weigh_prompts
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.ranking import TokenRanker
 from kgharvest.engine.search import BestFirstSearch, search_tuples

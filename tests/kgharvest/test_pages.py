@@ -8,8 +8,8 @@ import pytest
 from django.urls import reverse
 from django.utils import timezone
 
+from kgharvest.jobs import ledger
 from kgharvest.models import HarvestJob, Job
-from kgharvest.services import jobs
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -109,7 +109,7 @@ def test_waiting_harvests_without_a_worker_are_explained(researcher_client):
     job = factories.make_harvest_job()
 
     assert "No worker is running" in researcher_client.get(harvest_page(job)).content.decode()
-    jobs.sign_in("worker@here", timezone.now())
+    ledger.sign_in("worker@here", timezone.now())
     assert "No worker is running" not in researcher_client.get(harvest_page(job)).content.decode()
 
 

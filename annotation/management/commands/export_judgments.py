@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from annotation.exports import FORMATS, judgment_rows
-from annotation.services.rounds import find_round
+from annotation.exchange.judgment_export import FORMATS, judgment_rows
+from annotation.rounds.services import find_round
+from kgharvest.bulk.file_writing import write_atomically
 from kgharvest.errors import DomainError
 from kgharvest.management.command import DomainCommand
-from kgharvest.services.writing import write_atomically
 
 
 class NotForScreens(DomainError):

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from annotation.services.imports import DUPLICATES, import_judgments
+from annotation.exchange.judgment_import import DUPLICATES, import_judgments
 from kgharvest.management.command import DomainCommand
 
 REPEATS = {"first": "left out", "last": "in the place of earlier ones"}

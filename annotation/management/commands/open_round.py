@@ -8,9 +8,9 @@ from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.urls import reverse
 
-from annotation.round_specs import EXAMPLE, parse_round_spec, read_round_spec
-from annotation.services.plans import Plan, plan_round
-from annotation.services.rounds import create_draft, open_round
+from annotation.rounds.plan import Plan, plan_round
+from annotation.rounds.services import create_draft, open_round
+from annotation.rounds.spec import EXAMPLE, parse_round_spec, read_round_spec
 from kgharvest.errors import NotFound
 from kgharvest.management.command import DomainCommand
 

@@ -14,15 +14,15 @@ from django.core.management import call_command
 from django.urls import reverse
 
 from annotation.models import Round
-from evaluation.models import Report
-from evaluation.reports.contents import tables_to_read
-from evaluation.reports.writers.plain import markdown_of
-from evaluation.services import demo
-from evaluation.services.demo import Login
+from evaluation import demo
+from evaluation.demo import Login
+from evaluation.rendering.plain import markdown_of
+from evaluation.reports.models import Report
+from evaluation.reports.report_tables import tables_to_read
 from kgharvest.errors import DomainError
+from kgharvest.jobs.supervision import Supervisor
 from kgharvest.management.command import DomainCommand
 from kgharvest.models import HarvestJob, Job
-from kgharvest.supervision import Supervisor
 
 HOST = "127.0.0.1"
 LOOK_EVERY_S = 0.3

@@ -8,15 +8,15 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from evaluation.figures import precision_recall
-from evaluation.figures.canvas import LIGHT, render
-from evaluation.services.facts import BUILT_IN, facts_of_file
-from evaluation.services.score_evaluations import QUICK_SETTINGS, STORED_SETTINGS, ScoreRequest, evaluate_now
+from evaluation.rendering.figures import precision_recall
+from evaluation.rendering.figures.canvas import LIGHT, render
+from evaluation.scores.facts import BUILT_IN, facts_of_file
+from evaluation.scores.score_jobs import QUICK_SETTINGS, STORED_SETTINGS, ScoreRequest, evaluate_now
+from kgharvest.bulk.file_writing import check_writable, write_atomically
 from kgharvest.engine.types import SETTINGS, Progress
 from kgharvest.errors import DomainError
+from kgharvest.harvests.language_models import get_language_model
 from kgharvest.management.command import DomainCommand
-from kgharvest.services.language_models import get_language_model
-from kgharvest.services.writing import check_writable, write_atomically
 
 FIGURES = {".svg": "svg", ".pdf": "pdf"}
 

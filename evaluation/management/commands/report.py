@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from annotation.services.rounds import find_round
-from evaluation.reports.contents import report_tables
-from evaluation.reports.writers import FORMATS
-from evaluation.reports.writers.plain import table_csv
-from evaluation.services.reports import compute_report
+from annotation.rounds.services import find_round
+from evaluation.rendering.formats import FORMATS
+from evaluation.rendering.plain import table_csv
+from evaluation.reports.report_tables import report_tables
+from evaluation.reports.services import compute_report
+from kgharvest.bulk.file_writing import check_writable, write_atomically
 from kgharvest.errors import DomainError
 from kgharvest.management.command import DomainCommand
-from kgharvest.services.writing import check_writable, write_atomically
 
 
 class NoSuchTable(DomainError):

@@ -18,9 +18,9 @@ from tokenizers import Tokenizer
 from torch import nn
 from torch.nn.functional import gelu
 
+from kgharvest.engine.language_models.devices import check_device, dtype_named, fingerprint, move, redraw
 from kgharvest.engine.language_models.last_layer import attend
 from kgharvest.engine.language_models.masked import MaskedLM
-from kgharvest.engine.language_models.placing import check_device, dtype_named, fingerprint, move, redraw
 
 
 def load_compact(

@@ -23,7 +23,7 @@ from transformers.utils.hub import cached_file, extract_commit_hash
 
 from kgharvest.engine.language_models import causal, infilling, masked
 from kgharvest.engine.language_models.base import LanguageModel
-from kgharvest.engine.language_models.placing import check_device, dtype_named, fingerprint, move, redraw
+from kgharvest.engine.language_models.devices import check_device, dtype_named, fingerprint, move, redraw
 from kgharvest.engine.types import ModelNotFound, UnsupportedModel
 
 FAMILIES: list[tuple[Collection[str], Any, Callable[..., LanguageModel]]] = [

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
+from kgharvest.engine.language_models.devices import check_device, move
 from kgharvest.engine.language_models.loading import load_config, load_part
-from kgharvest.engine.language_models.placing import check_device, move
 from kgharvest.engine.types import UnsupportedModel
 
 SPARE_TOKENS = 20  # how much longer than twice the input an output may be

@@ -12,7 +12,7 @@ from concurrent.futures import wait as wait_for
 from rapidfuzz.distance import Levenshtein
 
 from kgharvest.engine.prompts.paraphrase import Paraphraser
-from kgharvest.engine.prompts.recovery import as_prompt, as_sentence
+from kgharvest.engine.prompts.slot_recovery import as_prompt, as_sentence
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import OnProgress, Progress, ignore
 

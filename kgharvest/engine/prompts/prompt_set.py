@@ -15,7 +15,7 @@ import torch
 from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, Tick, TokenIds
 from kgharvest.engine.language_models.masked import MaskedLM
 from kgharvest.engine.language_models.soft_words import SoftWords
-from kgharvest.engine.prompts.objectives import Example, HeadLikelihood, scores
+from kgharvest.engine.prompt_learning.objectives import Example, HeadLikelihood, scores
 from kgharvest.engine.ranking import rows_at_once
 from kgharvest.engine.types import UnsupportedModel
 

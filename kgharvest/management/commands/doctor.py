@@ -13,9 +13,9 @@ from kombu.exceptions import OperationalError as BrokerError
 
 from kgharvest.celery import app
 from kgharvest.embedded_lm import MODELS
+from kgharvest.jobs import ledger
 from kgharvest.management.command import DomainCommand, Error, has_pending_migrations
 from kgharvest.models import Job
-from kgharvest.services import jobs
 
 FREE_GB = 1
 
@@ -64,7 +64,7 @@ def check_broker() -> Finding:
 
 def check_worker() -> Finding:
     try:
-        if jobs.has_worker(timezone.now()):
+        if ledger.has_worker(timezone.now()):
             return Finding(True, "one was heard of within the last minute")
         waiting = Job.objects.unfinished().count()
     except DatabaseError:

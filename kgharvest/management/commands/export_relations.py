@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from kgharvest.bulk.file_writing import write_atomically
 from kgharvest.management.command import DomainCommand
-from kgharvest.services.relation_files import export_relations
-from kgharvest.services.relations import find_set
-from kgharvest.services.writing import write_atomically
+from kgharvest.relations.files import export_relations
+from kgharvest.relations.services import find_set
 
 
 class Command(DomainCommand):

@@ -1,9 +1,9 @@
 """`export_tuples --job ID [--cut base:10] [--format jsonl/csv/nt/ttl] [--include-hidden] [--include-sensitive]`"""
 
+from kgharvest.bulk.file_writing import in_pieces
+from kgharvest.harvests.cuts import by_score, parse_cut
+from kgharvest.harvests.tuples import EXPORT_FORMATS, Included, export_tuples, find_harvest_job
 from kgharvest.management.command import DomainCommand
-from kgharvest.services.cuts import by_score, parse_cut
-from kgharvest.services.tuples import EXPORT_FORMATS, Included, export_tuples, find_harvest_job
-from kgharvest.services.writing import in_pieces
 
 
 class Command(DomainCommand):

@@ -10,21 +10,16 @@ from typing import Any
 from django.conf import settings
 from django.utils import timezone
 
+from kgharvest.bulk.file_writing import check_writable, write_atomically
 from kgharvest.engine.types import FILTERS, SETTINGS, HarvestParams, ParaphraserSettings
+from kgharvest.harvests.language_models import get_language_model
+from kgharvest.harvests.launches import Plan, plan_launch, start_launch
+from kgharvest.harvests.runner import HarvestFailed, HarvestRequest, check_harvest, create_harvest_job
+from kgharvest.harvests.tuples import export_tuples
+from kgharvest.jobs.foreground import ProgressBar, run_to_the_end, warnings_unlogged
 from kgharvest.management.command import DomainCommand, positive
-from kgharvest.management.running import ProgressBar, run_to_the_end, warnings_unlogged
 from kgharvest.models import HarvestJob, Job, Relation
-from kgharvest.services.harvests import (
-    HarvestFailed,
-    HarvestRequest,
-    check_harvest,
-    create_harvest_job,
-)
-from kgharvest.services.language_models import get_language_model
-from kgharvest.services.launches import Plan, plan_launch, start_launch
-from kgharvest.services.relations import relations_of_set, resolve_relation
-from kgharvest.services.tuples import export_tuples
-from kgharvest.services.writing import check_writable, write_atomically
+from kgharvest.relations.services import relations_of_set, resolve_relation
 from kgharvest.templatetags.durations import duration
 
 PARAMS = ("max_tuples", "candidates", "max_entity_tokens", "max_entity_repeats", "pattern_budget", "seed")

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from kgharvest.management.command import DomainCommand
-from kgharvest.services.prompt_files import ORIGINS, import_prompts, prompt_files_at
-from kgharvest.services.relations import find_set
+from kgharvest.relations.prompt_files import ORIGINS, import_prompts, prompt_files_at
+from kgharvest.relations.services import find_set
 
 
 class Command(DomainCommand):

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from kgharvest.management.command import DomainCommand
-from kgharvest.services.relations import import_relations
+from kgharvest.relations.services import import_relations
 
 
 class Command(DomainCommand):

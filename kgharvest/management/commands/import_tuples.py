@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
+from kgharvest.harvests.language_models import name_language_model
+from kgharvest.harvests.tuples import Cell, import_tuples
+from kgharvest.knowledge.tuple_files import FORMATS
 from kgharvest.management.command import DomainCommand
-from kgharvest.services.language_models import name_language_model
-from kgharvest.services.relations import resolve_relation
-from kgharvest.services.tuple_files import FORMATS
-from kgharvest.services.tuples import Cell, import_tuples
+from kgharvest.relations.services import resolve_relation
 
 
 class Command(DomainCommand):

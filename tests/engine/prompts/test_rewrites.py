@@ -11,7 +11,7 @@ import pytest
 
 from kgharvest.engine.prompts.paraphrasers.frames import FRAMES, bare_clause, framed
 from kgharvest.engine.prompts.paraphrasers.offline import rewritten
-from kgharvest.engine.prompts.paraphrasers.rewrites import REWRITES
+from kgharvest.engine.prompts.paraphrasers.rewrite_rules import REWRITES
 from kgharvest.engine.prompts.paraphrasers.rewriting import PARTS, Rewrite
 from kgharvest.engine.prompts.template import SLOT, PromptTemplate
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 from kgharvest.engine.language_models.base import LanguageModel, TokenIds
-from kgharvest.engine.prompts.paraphrasers.filling import refill
 from kgharvest.engine.prompts.paraphrasers.frames import bare_clause, framed
-from kgharvest.engine.prompts.paraphrasers.rewrites import REWRITES
+from kgharvest.engine.prompts.paraphrasers.infilling import refill
+from kgharvest.engine.prompts.paraphrasers.rewrite_rules import REWRITES
 from kgharvest.engine.prompts.paraphrasers.rewriting import prompt_of
-from kgharvest.engine.prompts.recovery import as_prompt, as_sentence
+from kgharvest.engine.prompts.slot_recovery import as_prompt, as_sentence
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.scoring import entity_logprobs
 from kgharvest.engine.types import BadPrompt

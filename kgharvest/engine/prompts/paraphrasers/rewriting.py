@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from kgharvest.engine.prompts.paraphrasers.english import BASE_OF_PARTICIPLE, IRREGULAR, Word
+from kgharvest.engine.prompts.paraphrasers.inflection import BASE_OF_PARTICIPLE, IRREGULAR, Word
 from kgharvest.engine.prompts.template import PromptTemplate
 
 _SLOT = r"(?:(?:an?|the|some) )?<ENT\d+>(?:e?s\b)?"

@@ -1,0 +1,170 @@
+"""Read judgments from CSV. Pure: rows come out, or everything that is wrong with the file."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import chain
+from typing import Any, NamedTuple
+
+from annotation.models import LONGEST_COMMENT, Label
+from kgharvest.bulk.file_reading import fault_of_entities, parsed_json
+from kgharvest.errors import BadEntry
+
+REQUIRED = ("relation", "entities", "annotator", "label")
+LABELS = {label.casefold(): label for label in Label.values} | {
+    "t": Label.TRUE,
+    "f": Label.FALSE,
+    "u": Label.UNJUDGEABLE,
+}
+LONGEST_NAME = 200  # characters of an annotator's name
+MOST_ENTITIES = 9
+SEEN_AGAIN = 10_000  # values of a column that are remembered, as many come again soon
+
+
+class JudgmentRow(NamedTuple):
+    """One line of the file. Empty or None where the line says nothing."""
+
+    line: int
+    relation: str
+    entities: tuple[str, ...]
+    annotator: str
+    label: str
+    model: str
+    setting: str
+    seconds: float | None
+    judged_at: datetime | None
+    comment: str
+
+
+class BadValue(ValueError):
+    """What is wrong with one value."""
+
+
+def read_judgments(lines: Iterable[str]) -> Iterator[JudgmentRow | BadEntry]:
+    """Yield the rows of a CSV file with commas, semicolons or tabs and any line ends, or what is wrong with each.
+
+    lines: with their ends. Memory stays flat, and values that come again are the same objects.
+    """
+    lines = iter(lines)
+    heading = next(lines, "")
+    reader = csv.reader(chain([heading], lines), delimiter=_delimiter(heading))
+    try:
+        columns = [name.strip().casefold() for name in next(reader, [])]
+        if fault := _fault_of_heading(columns):
+            yield BadEntry("line 1", fault)
+            return
+        readers = {name: lru_cache(SEEN_AGAIN)(read) for name, read in READERS.items()}
+        for values in reader:
+            if values:
+                yield _row(reader.line_num, columns, values, readers)
+    except csv.Error as error:
+        yield BadEntry(f"line {reader.line_num}", f"is not CSV ({error})")
+
+
+def _delimiter(heading: str) -> str:
+    """Return the separator that the heading uses most; names of columns contain none of them."""
+    return max(",;\t", key=heading.count)
+
+
+def _fault_of_heading(columns: list[str]) -> str | None:
+    if missing := [name for name in REQUIRED if name not in columns]:
+        return f"has no column {' or '.join(missing)}"
+    if twice := [name for name in READERS if columns.count(name) > 1]:
+        return f"has the column {' and '.join(twice)} twice"
+    return None
+
+
+def _row(line: int, columns: list[str], values: list[str], readers: Mapping[str, Callable]) -> JudgmentRow | BadEntry:
+    if len(values) != len(columns):
+        return BadEntry(f"line {line}", f"has {len(values)} values but the heading has {len(columns)}")
+    texts = dict(zip(columns, values, strict=True))
+    read: dict[str, Any] = {}
+    for name, reader in readers.items():
+        try:
+            read[name] = reader(texts.get(name, "").strip())
+        except BadValue as fault:
+            return BadEntry(f"line {line}, {name}", str(fault))
+    return JudgmentRow(line, **read)
+
+
+def _name(longest: int) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if not 0 < len(text) <= longest:
+            raise BadValue(f"must have 1 to {longest} characters")
+        return _without_nul(text)
+
+    return read
+
+
+def _optional_name(longest: int) -> Callable[[str], str]:
+    return lambda text: _name(longest)(text) if text else ""
+
+
+def _entities(text: str) -> tuple[str, ...]:
+    try:
+        entities = parsed_json(text)
+    except json.JSONDecodeError:
+        raise BadValue(f'is {text!r:.60}, not a JSON list such as ["dog", "swim"]') from None
+    arity = len(entities) if isinstance(entities, list) and 2 <= len(entities) <= MOST_ENTITIES else 2
+    if fault := fault_of_entities(entities, arity):
+        raise BadValue(fault)
+    return tuple(entity.strip() for entity in entities)
+
+
+def _label(text: str) -> str:
+    if text.casefold() not in LABELS:
+        raise BadValue(f"is {text!r:.40}; use True, False or Unjudgeable")
+    return LABELS[text.casefold()]
+
+
+def _comment(text: str) -> str:
+    if len(text) > LONGEST_COMMENT:
+        raise BadValue(f"has {len(text)} characters; shorten it to {LONGEST_COMMENT}")
+    return _without_nul(text)
+
+
+def _without_nul(text: str) -> str:
+    if "\x00" in text:
+        raise BadValue("has a NUL, which no database of ours can store")
+    return text
+
+
+def _seconds(text: str) -> float | None:
+    if not text:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds <= 24 * 3600:
+        raise BadValue(f"is {text!r:.40}; give seconds, at most a day, or leave it empty")
+    return seconds
+
+
+def _moment(text: str) -> datetime | None:
+    """Return an ISO 8601 time; UTC where it names no zone."""
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise BadValue(f"is {text!r:.40}; give an ISO time such as 2026-03-01T12:00:00Z, or leave it empty") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+READERS: dict[str, Callable[[str], Any]] = {
+    "relation": _name(200),
+    "entities": _entities,
+    "annotator": _name(LONGEST_NAME),
+    "label": _label,
+    "model": _optional_name(500),
+    "setting": _optional_name(30),
+    "seconds": _seconds,
+    "judged_at": _moment,
+    "comment": _comment,
+}

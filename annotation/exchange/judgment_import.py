@@ -1,0 +1,367 @@
+"""Store judgments that were collected elsewhere, with or without a harvest behind them."""
+
+from __future__ import annotations
+
+import hmac
+from collections import Counter, defaultdict
+from collections.abc import Container, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+from uuid import UUID, uuid4
+
+from django.db import transaction
+from django.utils import timezone
+
+from annotation.exchange.imported_relations import meant_relation
+from annotation.exchange.judgment_files import JudgmentRow, read_judgments
+from annotation.judging.recount import count_draws, leave_out_the_excluded, recount
+from annotation.models import Annotator, Draw, Judgment, JudgmentTask, Round, Stratum, Study
+from annotation.quality.events import record_event
+from annotation.rounds.services import find_round, find_study
+from annotation.rounds.snapshots import forget_counts
+from annotation.rounds.spec import NAME
+from annotation.rounds.statements import freeze_statement
+from kgharvest.bulk.file_reading import read_lines
+from kgharvest.bulk.insert import ROWS_AT_ONCE, insert_rows
+from kgharvest.errors import BadEntry, DomainError, ImportRefused, NotFound
+from kgharvest.harvests.language_models import name_language_model
+from kgharvest.models import KnowledgeTuple, LanguageModel, Relation, tuple_key
+from kgharvest.relations.services import own_set, relations_of_set
+
+DUPLICATES = ("error", "first", "last")
+
+
+class NotForImports(DomainError):
+    """Importing into a round whose judgments come from people or a program."""
+
+
+class Imported(NamedTuple):
+    """n_repeats: rows that the policy for repeats left out or let take another's place."""
+
+    round: Round
+    n_judgments: int
+    n_repeats: int
+
+
+class Claim(NamedTuple):
+    """What a row is about: a tuple of a relation, whichever of its names the file uses."""
+
+    relation_id: int
+    key: str
+
+
+def import_judgments(
+    path: Path,
+    round_name: str,
+    *,
+    create: bool = False,
+    study: str = "Default",
+    set_name: str | None = None,
+    duplicates: str = "error",
+    by=None,
+) -> Imported:
+    """Add the judgments of a CSV file (judgment_files) to a round for imports.
+
+    create: make the round, relations, tuples and tasks that are missing; otherwise they are faults. study: of a round
+    that is made; its members see it. set_name: the set that is meant where several have a relation. duplicates: what a
+    second judgment of one annotator on one tuple means: an "error", or that the "first" or the "last" counts; the same
+    label for another cell is no repeat but one judgment that counts for both. A task's k becomes the number of
+    judgments it has. Raises ImportRefused with all faults, NotFound, NotForImports; then nothing is stored.
+    """
+    rows = _read(path)
+    if set_name is not None:
+        relations_of_set(set_name)  # raises if there is none
+    with transaction.atomic():
+        work = _Import(_round(round_name, study if create else None, by), create, set_name, duplicates)
+        n_judgments = work.store(rows)
+        if work.faults:
+            raise ImportRefused(path.name, work.faults)
+        if n_judgments:
+            leave_out_the_excluded(work.round)
+            recount(work.round)
+            forget_counts(work.round)
+            record_event(work.round, "imported", by=by, n_judgments=n_judgments, file=path.name)
+        return Imported(work.round, n_judgments, work.n_repeats)
+
+
+def _read(path: Path) -> list[JudgmentRow]:
+    entries = list(read_judgments(read_lines(path)))
+    if faults := [entry for entry in entries if isinstance(entry, BadEntry)]:
+        raise ImportRefused(path.name, _each_reason_once(faults))
+    if not entries:
+        raise ImportRefused(path.name, [BadEntry("file", "has no judgments")])
+    return entries
+
+
+def _each_reason_once(faults: Sequence[BadEntry]) -> list[BadEntry]:
+    """Return the first fault of each reason with how many more there are, so that all unknown labels are in sight."""
+    firsts = {fault.reason: fault for fault in reversed(faults)}
+    more = {reason: n - 1 for reason, n in Counter(fault.reason for fault in faults).items()}
+    return [
+        BadEntry(firsts[reason].where, f"{reason} (and so in {n} more)" if n else reason) for reason, n in more.items()
+    ]
+
+
+def _round(name: str, study: str | None, by) -> Round:
+    """Return the round of this name; make it in `study` if there is none, unless that is None."""
+    if study is not None and not Round.objects.filter(name=name).exists():
+        return _create_round(name, study, by)
+    # Locked, so that two imports count one after the other.
+    round = Round.objects.select_for_update(of=("self",)).get(pk=find_round(name).pk)
+    if round.source != Round.Source.IMPORTED:
+        raise NotForImports(f"The judgments of the round {name} are those of {round.source}; import into another one.")
+    return round
+
+
+def _create_round(name: str, study: str, by) -> Round:
+    if not NAME.fullmatch(name):
+        raise NotFound(f"{name!r} is no name for a round; use up to 100 letters, digits, - and _.")
+    if not 0 < len(study) <= Study._meta.get_field("name").max_length:
+        raise NotFound(f"{study!r:.40} is no name for a study; use 1 to 100 characters.")
+    return Round.objects.create(
+        study=find_study(study, by),
+        name=name,
+        status=Round.Status.CLOSED,
+        source=Round.Source.IMPORTED,
+        created_by=by,
+        closed_at=timezone.now(),
+    )
+
+
+class _Import:
+    """One file on its way into a round. Each step looks at all rows and notes all faults before the next begins."""
+
+    def __init__(self, round: Round, create: bool, set_name: str | None, duplicates: str):
+        self.round = round
+        self.create = create
+        self.set_name = set_name
+        self.duplicates = duplicates
+        self.faults: list[BadEntry] = []
+        self.n_repeats = 0
+
+    def store(self, rows: Sequence[JudgmentRow]) -> int:
+        """Store what the rows say; return how many judgments that are. Stores nothing useful if there are faults."""
+        relations = self._relations(rows)
+        tasks = [] if self.faults else self._tasks(rows, relations)
+        stored = self._stored()
+        kept = {} if self.faults else self._without_repeats(rows, tasks, stored)
+        if not self.faults:
+            self._draw(rows, tasks, relations)
+        if not self.faults:
+            self._store_judgments(kept, stored)
+        return len(kept)
+
+    def _fault(self, row: JudgmentRow, reason: str) -> None:
+        self.faults.append(BadEntry(f"line {row.line}", reason))
+
+    # -- what is judged
+
+    def _relations(self, rows: Sequence[JudgmentRow]) -> dict[str, Relation]:
+        """Return the relations by the names that the file uses."""
+        firsts = {row.relation: row for row in reversed(rows)}
+        relations = {name: relation for name, row in firsts.items() if (relation := self._relation(row))}
+        for row in rows:
+            relation = relations.get(row.relation)
+            if relation and relation.arity != len(row.entities):
+                self._fault(row, f"has {len(row.entities)} entities but {relation.name} has {relation.arity}")
+        return relations
+
+    def _relation(self, row: JudgmentRow) -> Relation | None:
+        try:
+            return meant_relation(row.relation, self.round, self.set_name)
+        except NotFound as refusal:
+            if self.create and NAME.fullmatch(row.relation):
+                return self._create_relation(row)
+            self._fault(row, f"{refusal} Or import with --create.")
+        except DomainError as refusal:
+            self._fault(row, str(refusal))
+        return None
+
+    def _create_relation(self, row: JudgmentRow) -> Relation:
+        """Make a relation of which only the name is known; its statement just lists the entities."""
+        relation_set = own_set(self.round.name)
+        slots = ", ".join(f"<ENT{slot}>" for slot in range(len(row.entities)))
+        return Relation.objects.create(
+            relation_set=relation_set,
+            name=row.relation,
+            arity=len(row.entities),
+            statement=f"{row.relation}: {slots}",
+            initial_prompts=[],
+            seed_tuples=[],
+        )
+
+    def _tasks(self, rows: Sequence[JudgmentRow], relations: dict[str, Relation]) -> list[int]:
+        """Return the ids of the rows' tasks; make those that are missing, if that is wanted."""
+        claims = [Claim(relations[row.relation].pk, tuple_key(row.entities)) for row in rows]
+        tasks = self._existing_tasks(relations)
+        missing = {
+            claim: row for claim, row in zip(reversed(claims), reversed(rows), strict=True) if claim not in tasks
+        }
+        if missing and self.create:
+            self._create_tasks(dict(reversed(missing.items())), relations)
+            tasks = self._existing_tasks(relations)
+        elif missing:
+            for row in reversed(missing.values()):
+                self._fault(row, f"{_in_words(row.entities)} is not in the round; import with --create to put it there")
+            return []
+        return [tasks[claim] for claim in claims]
+
+    def _existing_tasks(self, relations: dict[str, Relation]) -> dict[Claim, int]:
+        existing = self.round.tasks.without_gold().filter(knowledge_tuple__relation__in=relations.values())
+        columns = existing.values_list("knowledge_tuple__relation", "knowledge_tuple__key", "pk")
+        return {Claim(relation, key): pk for relation, key, pk in columns.iterator()}
+
+    def _create_tasks(self, missing: dict[Claim, JudgmentRow], relations: dict[str, Relation]) -> None:
+        known = _knowledge_tuples(missing)
+        tasks = (
+            (self.round.pk, known[claim], *self._wording(relations[row.relation], row), position)
+            for position, (claim, row) in enumerate(missing.items(), start=self.round.n_tasks)
+        )
+        k = self.round.judgments_per_task
+        columns = ("round", "knowledge_tuple", "statement", "spans", "entities", "position", "n_wanted")
+        insert_rows(JudgmentTask, columns, ((*task, k) for task in tasks))
+        self.round.n_tasks += len(missing)
+        self.round.save(update_fields=["n_tasks"])
+
+    def _wording(self, relation: Relation, row: JudgmentRow) -> tuple[str, list, tuple[str, ...]]:
+        statement = freeze_statement(relation.statement, row.entities)
+        return statement.text, statement.spans, row.entities
+
+    # -- who judged it
+
+    def _stored(self) -> dict[tuple[str, int], UUID]:
+        """Return the ids of the round's current judgments by annotator's code and task."""
+        current = Judgment.objects.current().filter(task__round=self.round)
+        columns = current.values_list("annotator__code", "task", "pk")
+        return {(code, task): pk for code, task, pk in columns.iterator()}
+
+    def _without_repeats(
+        self, rows: Sequence[JudgmentRow], tasks: Sequence[int], stored: Container[tuple[str, int]]
+    ) -> dict[tuple[str, int], JudgmentRow]:
+        """Return one row per annotator's code and task, by the policy for repeats."""
+        codes = {name: pseudonym(self.round, name) for name in {row.annotator for row in rows}}
+        kept: dict[tuple[str, int], JudgmentRow] = {}
+        for row, task in zip(rows, tasks, strict=True):
+            place = (codes[row.annotator], task)
+            earlier = kept.get(place)
+            if earlier is None and place not in stored:
+                kept[place] = row
+            elif earlier is None or not _is_same_for_another_cell(earlier, row):
+                self._repeat(row, earlier)
+                if self.duplicates == "last":
+                    kept[place] = row
+        return kept
+
+    def _repeat(self, row: JudgmentRow, earlier: JudgmentRow | None) -> None:
+        self.n_repeats += 1
+        if self.duplicates == "error":
+            where = f"in line {earlier.line}" if earlier else "in this round"
+            judged = f"{row.annotator} judged {_in_words(row.entities)} already {where}"
+            self._fault(row, f"{judged}; import with --duplicates first or last")
+
+    def _store_judgments(
+        self, kept: dict[tuple[str, int], JudgmentRow], stored: Mapping[tuple[str, int], UUID]
+    ) -> None:
+        annotators = self._annotators({code for code, _ in kept})
+        now = timezone.now()
+        new = {place: uuid4() for place in kept}
+        _supersede({stored[place]: uuid for place, uuid in new.items() if place in stored})
+        insert_rows(
+            Judgment,
+            ("client_uuid", "task", "annotator", "label", "seconds", "judged_at", "comment"),
+            (
+                (new[code, task], task, annotators[code], row.label, row.seconds, row.judged_at or now, row.comment)
+                for (code, task), row in kept.items()
+            ),
+        )
+
+    def _annotators(self, codes: set[str]) -> dict[str, int]:
+        Annotator.objects.bulk_create(
+            (Annotator(round=self.round, code=code) for code in sorted(codes)), ignore_conflicts=True
+        )
+        return dict(self.round.annotators.values_list("code", "pk"))
+
+    # -- for which cells it counts
+
+    def _draw(self, rows: Sequence[JudgmentRow], tasks: Sequence[int], relations: dict[str, Relation]) -> None:
+        """Note the cells that rows name, or for tasks of no cell an unnamed one."""
+        drawn = defaultdict(set)
+        for task, stratum in Draw.objects.filter(stratum__round=self.round).values_list("task", "stratum").iterator():
+            drawn[task].add(stratum)
+        strata: dict[tuple[int, str, str], Stratum | None] = {}
+        draws: dict[tuple[int, int], None] = {}
+        for row, task in zip(rows, tasks, strict=True):
+            if not (row.model or row.setting or not drawn[task]):
+                continue
+            cell = (relations[row.relation].pk, row.model, row.setting)
+            if cell not in strata:
+                strata[cell] = self._stratum(row, relations[row.relation])
+            stratum = strata[cell]
+            if stratum is not None and stratum.pk not in drawn[task]:
+                draws[stratum.pk, task] = None
+                if stratum.job_id:
+                    self._fault(row, f"{_in_words(row.entities)} was not drawn for {stratum.job}; leave the cell out")
+        insert_rows(Draw, ("stratum", "task"), draws)
+        count_draws(self.round)
+
+    def _stratum(self, row: JudgmentRow, relation: Relation) -> Stratum | None:
+        language_model = self._language_model(row)
+        if row.model and language_model is None:
+            return None
+        stratum, _ = Stratum.objects.get_or_create(
+            round=self.round,
+            relation=relation,
+            language_model=language_model,
+            setting=row.setting,
+            defaults={"sample_size": 0},
+        )
+        return stratum
+
+    def _language_model(self, row: JudgmentRow) -> LanguageModel | None:
+        if not row.model:
+            return None
+        if self.create:
+            return name_language_model(row.model)
+        language_model = LanguageModel.objects.filter(name=row.model).first()
+        if language_model is None:
+            self._fault(row, f"there is no LM {row.model!r}; import with --create to note it")
+        return language_model
+
+
+def _in_words(entities: Sequence[str]) -> str:
+    return f"({', '.join(entities)})"
+
+
+def _is_same_for_another_cell(earlier: JudgmentRow, row: JudgmentRow) -> bool:
+    return earlier.label == row.label and (earlier.model, earlier.setting) != (row.model, row.setting)
+
+
+def _supersede(successors: Mapping[UUID, UUID]) -> None:
+    """Note which new judgment takes the place of which stored one. The foreign key is checked at commit."""
+    judgments = (Judgment(client_uuid=old, superseded_by_id=new) for old, new in successors.items())
+    Judgment.objects.bulk_update(judgments, ["superseded_by"], batch_size=ROWS_AT_ONCE)
+
+
+def _knowledge_tuples(missing: dict[Claim, JudgmentRow]) -> dict[Claim, int]:
+    """Return the ids of the tuples; make those that are new."""
+    KnowledgeTuple.objects.bulk_create(
+        (
+            KnowledgeTuple(
+                relation_id=claim.relation_id,
+                key=claim.key,
+                entities=[entity.casefold() for entity in row.entities],
+            )
+            for claim, row in missing.items()
+        ),
+        batch_size=ROWS_AT_ONCE,
+        ignore_conflicts=True,
+    )
+    relations = {claim.relation_id for claim in missing}
+    known = KnowledgeTuple.objects.filter(relation__in=relations).values_list("relation", "key", "pk")
+    return {Claim(relation, key): pk for relation, key, pk in known.iterator()}
+
+
+def pseudonym(round: Round, annotator: str) -> str:
+    """Return the code of somebody in a file: the same in every import, and nobody can tell from it who they are."""
+    digest = hmac.new(round.join_token.encode(), annotator.encode(), "sha256")
+    return f"i-{digest.hexdigest()[:12]}"

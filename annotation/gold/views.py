@@ -1,0 +1,80 @@
+"""Researchers' pages on which false statements are confirmed before they serve as gold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.db.models import Count, Q
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_POST
+
+from annotation.gold.services import GoldCandidate, decide_on_gold, gold_candidates, withdraw_gold
+from annotation.models import GoldDecision
+from annotation.rounds.statements import freeze_statement, statement_parts
+from kgharvest.access import researcher_required
+from kgharvest.bulk.lists import page_of
+from kgharvest.models import Relation
+
+CANDIDATES_PER_PAGE = 10
+DECISIONS = {"false": True, "unsure": False}
+
+
+@researcher_required
+def gold_list(request: HttpRequest) -> HttpResponse:
+    """List the relations that have harvests, with how many known answers they have."""
+    q = request.GET.get("q", "").strip()
+    relations = Relation.objects.filter(jobs__n_tuples__gt=0).select_related("relation_set").distinct()
+    if q:
+        relations = relations.filter(Q(name__icontains=q) | Q(relation_set__name__icontains=q))
+    confirmed = Count("gold_decisions", filter=Q(gold_decisions__is_confirmed=True), distinct=True)
+    page = page_of(request, relations.annotate(n_false=confirmed).order_by("relation_set__name", "name"))
+    return render(request, "annotation/gold/gold_list.html", {"page_obj": page, "q": q})
+
+
+@researcher_required
+def gold_of_relation(request: HttpRequest, pk: int) -> HttpResponse:
+    """Take decisions on candidates, a page of them at a time; `?page=` passes over some."""
+    relation = get_object_or_404(Relation.objects.select_related("relation_set"), pk=pk)
+    if request.method == "POST":
+        n = decide_on_gold(relation, decisions_in(request), request.user)
+        messages.success(request, f"{n} decision{'' if n == 1 else 's'} stored.")
+        return redirect("annotation:gold", pk)
+    page = Paginator(gold_candidates(relation), CANDIDATES_PER_PAGE).get_page(request.GET.get("page"))
+    decided = relation.gold_decisions.select_related("decided_by").order_by("-pk")
+    context = {
+        "relation": relation,
+        "page_obj": page,
+        "candidates": [shown(relation, candidate) for candidate in page],
+        "decided": [{"decision": one, "parts": parts(relation, one.entities)} for one in decided],
+        "n_confirmed": sum(one.is_confirmed for one in decided),
+        "seeds": [parts(relation, seed) for seed in relation.seed_tuples],
+    }
+    return render(request, "annotation/gold/gold.html", context)
+
+
+def decisions_in(request: HttpRequest) -> dict[str, bool]:
+    """Return the decisions by the candidates' codes."""
+    return {code: DECISIONS[decision] for code, decision in request.POST.items() if decision in DECISIONS}
+
+
+def shown(relation: Relation, candidate: GoldCandidate) -> dict[str, Any]:
+    return {
+        "code": candidate.code,
+        "parts": parts(relation, candidate.entities),
+        "replaced": candidate.seed[candidate.slot],
+        "replacement": candidate.entities[candidate.slot],
+    }
+
+
+def parts(relation: Relation, entities: list[str]) -> list[tuple[str, bool]]:
+    return statement_parts(*freeze_statement(relation.statement, entities))
+
+
+@researcher_required
+@require_POST
+def gold_withdraw(request: HttpRequest, pk: int, decision: int) -> HttpResponse:
+    withdraw_gold(get_object_or_404(GoldDecision, relation=pk, pk=decision))
+    return redirect("annotation:gold", pk)

@@ -1,0 +1,45 @@
+"""What annotators send."""
+
+from __future__ import annotations
+
+from django import forms
+
+from annotation.judging.judgments import Answer
+from annotation.models import LONGEST_COMMENT, Label, Layout, StatementReport
+
+LARGEST_ID = 2**63 - 1
+
+
+class TaskForm(forms.Form):
+    task = forms.IntegerField(min_value=1, max_value=LARGEST_ID)
+
+
+class AnswerForm(TaskForm):
+    """One answer.
+
+    seconds: how long the statement was actively in sight, if the page could tell. more: whether the reply is to bring
+    the next statements.
+    """
+
+    label = forms.ChoiceField(choices=Label.choices)
+    client_uuid = forms.UUIDField()
+    seconds = forms.FloatField(min_value=0, required=False)
+    comment = forms.CharField(required=False)  # its length is the service's rule, told in its own words
+    more = forms.BooleanField(required=False)
+
+    def answer(self) -> Answer:
+        asked = self.cleaned_data
+        return Answer(asked["task"], asked["label"], asked["client_uuid"], asked["seconds"], asked["comment"])
+
+
+class ReportForm(forms.Form):
+    reason = forms.ChoiceField(label="What is wrong?", choices=StatementReport.Reason.choices, widget=forms.RadioSelect)
+    comment = forms.CharField(
+        label="In your words",
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 3, "maxlength": LONGEST_COMMENT}),
+    )
+
+
+class LayoutForm(forms.Form):
+    layout = forms.ChoiceField(choices=Layout.choices)

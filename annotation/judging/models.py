@@ -1,0 +1,224 @@
+"""Who judges, what they have in hand, and what they said.
+
+Assignments (leases on a task) and judgments (append-only evidence) are apart, so that imported judgments need no
+assignment.
+"""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Lower
+
+from annotation.rounds.models import JudgmentTask, Layout, Round
+
+
+class Annotator(models.Model):
+    """One person in one round, under a code that tells nothing about them.
+
+    user: None for a guest, who has no account. name: what a guest called themselves, for the researchers' eyes only.
+    layout: how they like to judge; empty follows the round. consented_at, consent_sha256: when they agreed and to
+    which text. next_position: where in the round's cyclic order of tasks the next ones are looked for. n_handed_out,
+    n_judged: how many they were given and judged, gold included. trained_at: when they first finished the training.
+    status: paused gets nothing new, excluded counts no more. status_since: None while they were always active.
+    """
+
+    class Status(models.TextChoices):
+        ACTIVE = "active"
+        PAUSED = "paused"
+        EXCLUDED = "excluded"
+
+    round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="annotators")
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="annotators"
+    )
+    code = models.CharField(max_length=30)
+    name = models.CharField(max_length=100, blank=True)
+    layout = models.CharField(max_length=4, choices=Layout, blank=True)
+    consented_at = models.DateTimeField(null=True, blank=True)
+    consent_sha256 = models.CharField(max_length=64, blank=True)
+    next_position = models.PositiveIntegerField(default=0)
+    n_handed_out = models.PositiveIntegerField(default=0)
+    n_judged = models.PositiveIntegerField(default=0)
+    trained_at = models.DateTimeField(null=True, blank=True)
+    joined_at = models.DateTimeField(auto_now_add=True)
+    status = models.CharField(max_length=8, choices=Status, default=Status.ACTIVE)
+    status_since = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["code"]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(status__in=["active", "paused", "excluded"]), name="annotator_status_known"
+            ),
+            models.UniqueConstraint(fields=["round", "code"], name="annotator_round_code_unique"),
+            models.UniqueConstraint(fields=["round", "user"], name="annotator_round_user_unique"),
+            models.UniqueConstraint("round", Lower("name"), condition=~Q(name=""), name="annotator_round_name_unique"),
+            models.CheckConstraint(condition=Q(layout__in=["", "one", "page"]), name="annotator_layout_known"),
+        ]
+
+    def __str__(self) -> str:
+        return self.code
+
+    @property
+    def who(self) -> str:
+        """Who this is, for researchers: an account, the name of a guest or the beginning of an invite; empty else."""
+        if self.user:
+            return self.user.get_username()
+        return self.name or (f"invite {self.invite.token[:6]}…" if hasattr(self, "invite") else "")
+
+    @property
+    def has_judged_share(self) -> bool:
+        share = self.round.share_of_one
+        return share is not None and self.n_judged >= share
+
+
+class AssignmentQuerySet(models.QuerySet):
+    def taken(self):
+        """Return what keeps a task from being handed to the same annotator: in hand, done or skipped."""
+        return self.filter(status__in=[Assignment.Status.LEASED, Assignment.Status.DONE, Assignment.Status.SKIPPED])
+
+    def skipped(self):
+        return self.filter(status=Assignment.Status.SKIPPED)
+
+    def expired(self, now):
+        return self.filter(status=Assignment.Status.LEASED, expires_at__lt=now)
+
+
+class Assignment(models.Model):
+    """A lease: the annotator has one slot of the task in hand until `expires_at`, then it may go to somebody else."""
+
+    class Status(models.TextChoices):
+        LEASED = "leased"
+        DONE = "done"
+        EXPIRED = "expired"
+        SKIPPED = "skipped"
+
+    task = models.ForeignKey(JudgmentTask, on_delete=models.CASCADE, related_name="assignments")
+    annotator = models.ForeignKey(Annotator, on_delete=models.CASCADE, related_name="assignments")
+    status = models.CharField(max_length=8, choices=Status, default=Status.LEASED)
+    expires_at = models.DateTimeField()
+
+    objects = AssignmentQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["task", "annotator"], name="assignment_task_annotator_unique"),
+            models.CheckConstraint(
+                condition=Q(status__in=["leased", "done", "expired", "skipped"]), name="assignment_status_known"
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["status", "expires_at"], name="assignment_status_expires_at"),
+            models.Index(fields=["annotator", "status"], name="assignment_annotator_status"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.task_id} for {self.annotator_id}: {self.status}"
+
+
+LONGEST_COMMENT = 1000  # characters
+
+
+class Label(models.TextChoices):
+    TRUE = "true"
+    FALSE = "false"
+    UNJUDGEABLE = "unjudgeable"
+
+
+class JudgmentQuerySet(models.QuerySet):
+    def current(self):
+        """Return each annotator's last word on each task."""
+        return self.filter(superseded_by=None)
+
+    def counted(self):
+        """Return the judgments that verdicts and agreement rest on: exactly k of a complete task."""
+        return self.current().filter(is_counted=True)
+
+
+class Judgment(models.Model):
+    """What one annotator said about one task. Append-only: changing one's mind adds a judgment that supersedes.
+
+    client_uuid: made where the answer was given, so that the same answer sent twice is one judgment.
+    is_counted: False for an answer that came after its lease had gone to somebody else or when its annotator's share
+    was full, or of an annotator who is excluded; kept, but not of the k. is_excluded: it counted until its annotator
+    was excluded.
+    seconds: active time spent, None where nobody measured.
+    """
+
+    client_uuid = models.UUIDField(primary_key=True)
+    task = models.ForeignKey(JudgmentTask, on_delete=models.CASCADE, related_name="judgments")
+    annotator = models.ForeignKey(Annotator, on_delete=models.PROTECT, related_name="judgments")
+    label = models.CharField(max_length=11, choices=Label)
+    is_counted = models.BooleanField(default=True)
+    is_excluded = models.BooleanField(default=False)
+    seconds = models.FloatField(null=True, blank=True)
+    comment = models.TextField(blank=True)
+    judged_at = models.DateTimeField()
+    # Its index leaves out NULL: SQLite would search among all current judgments with it.
+    superseded_by = models.ForeignKey(
+        "self", on_delete=models.PROTECT, null=True, blank=True, related_name="superseded", db_index=False
+    )
+
+    objects = JudgmentQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["judged_at", "client_uuid"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["task", "annotator"], condition=Q(superseded_by=None), name="judgment_one_current"
+            ),
+            models.UniqueConstraint(
+                fields=["superseded_by"], condition=Q(superseded_by__isnull=False), name="judgment_supersedes_one"
+            ),
+            models.CheckConstraint(
+                condition=Q(label__in=["true", "false", "unjudgeable"]), name="judgment_label_known"
+            ),
+            models.CheckConstraint(
+                condition=Q(is_counted=False) | Q(is_excluded=False), name="judgment_excluded_is_not_counted"
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["annotator", "judged_at"], name="judgment_annotator_judged_at"),
+            models.Index(
+                fields=["annotator", "task"],
+                condition=Q(superseded_by=None) & ~Q(comment=""),
+                name="judgment_commented",
+            ),
+        ]
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it came when no slot was left for it. Never of gold: annotators are told what is late."""
+        return not self.is_counted and not self.task.is_gold
+
+    def __str__(self) -> str:
+        return f"{self.get_label_display()} by {self.annotator_id} on {self.task_id}"
+
+
+class StatementReport(models.Model):
+    """That an annotator finds a statement itself broken. It is no judgment; reporting again replaces it."""
+
+    class Reason(models.TextChoices):
+        UNREADABLE = "unreadable", "It is not a readable sentence"
+        OFFENSIVE = "offensive", "It is offensive or about a private person"
+        OTHER = "other", "Something else"
+
+    task = models.ForeignKey(JudgmentTask, on_delete=models.CASCADE, related_name="reports")
+    annotator = models.ForeignKey(Annotator, on_delete=models.CASCADE, related_name="reports")
+    reason = models.CharField(max_length=10, choices=Reason)
+    comment = models.TextField(blank=True)
+    reported_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["-reported_at", "-pk"]
+        constraints = [
+            models.UniqueConstraint(fields=["task", "annotator"], name="statement_report_task_annotator_unique"),
+            models.CheckConstraint(
+                condition=Q(reason__in=["unreadable", "offensive", "other"]), name="statement_report_reason_known"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.get_reason_display()}: {self.task_id} by {self.annotator_id}"

@@ -1,0 +1,142 @@
+"""What the API's description says about judging, whose addresses are those of the pages (annotation.judging.views)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from annotation.models import LONGEST_COMMENT, Label, StatementReport
+
+Schema = dict[str, Any]
+
+FORM = "application/x-www-form-urlencoded"
+UUID = "7f3c1a52-6d0e-4a9b-9c55-0d6f2d1f8e21"
+TASKS = {"tasks": [{"task": 7, "parts": [["A dog", True], [" can ", False], ["swim", True], [".", False]]}]}
+
+
+def describe_judging(result: Schema, **_: Any) -> Schema:
+    """Add judging to the description (settings.SPECTACULAR_SETTINGS, POSTPROCESSING_HOOKS)."""
+    result["paths"] |= {f"/rounds/{{name}}/judge/{path}": acts for path, acts in PATHS.items()}
+    return result
+
+
+def fields(required: list[str], **properties: Schema) -> Schema:
+    return {"type": "object", "required": required, "properties": properties}
+
+
+def reply(description: str, schema: Schema, **examples: Any) -> Schema:
+    shown = {name: {"value": value} for name, value in examples.items()}
+    return {"description": description, "content": {"application/json": {"schema": schema, "examples": shown}}}
+
+
+def refusal(description: str, *codes: str, message: str, **more: Any) -> Schema:
+    """Describe {"error": {"code", "message"}}; the example has the first code."""
+    code = {"type": "string", "enum": list(codes)}
+    error = fields(["code", "message"], code=code, message=TEXT, fields={"type": "object"})
+    example = {"error": {"code": codes[0], "message": message, **more}}
+    return reply(description, fields(["error"], error=error), refused=example)
+
+
+def act(summary: str, replies: Schema, asked: Schema | None = None, **example: Any) -> Schema:
+    body = {} if asked is None else {"requestBody": {"content": {FORM: {"schema": asked, "example": example}}}}
+    return {
+        "operationId": summary.lower().replace(" ", "_"),
+        "tags": ["judging"],
+        "summary": summary,
+        "parameters": [ROUND],
+        **body,
+        "responses": {"200": replies, **REFUSALS},
+    }
+
+
+TEXT = {"type": "string"}
+ID = {"type": "integer", "minimum": 1}
+PART = {"type": "array", "minItems": 2, "maxItems": 2, "items": {"oneOf": [TEXT, {"type": "boolean"}]}}
+STATEMENT = fields(["task", "parts"], task=ID, parts={"type": "array", "items": PART})
+STATEMENTS = {
+    "type": "array",
+    "items": STATEMENT,
+    "description": "What the annotator has in hand, oldest first; of each its stretches of text, `true` for entities.",
+}
+
+ROUND = {"name": "name", "in": "path", "required": True, "schema": TEXT, "description": "The round's name."}
+REFUSALS = {
+    "400": refusal(
+        "The fields are not valid.",
+        "Invalid",
+        message="The answer is not valid.",
+        fields={"label": ["Select a valid choice. maybe is not one of the available choices."]},
+    ),
+    "403": refusal(
+        "Nobody who judges this round is known here.",
+        "NotJoined",
+        message="Nobody who judges this round is known here; come back with your link or log in, and reload the page.",
+    ),
+    "409": refusal(
+        "The round, the annotator's part in it or the statement does not allow it.",
+        "RoundNotOpen",
+        *("AnnotatorNotActive", "TrainingFirst", "NotAssigned", "BadAnswer", "UuidReused"),
+        message="The round pilot is closed; judgments are taken only while it is open.",
+    ),
+}
+
+ANSWER = fields(
+    ["task", "label", "client_uuid"],
+    task=ID,
+    label={"type": "string", "enum": Label.values},
+    client_uuid={"type": "string", "format": "uuid", "description": "One for each answer; sent again it counts once."},
+    seconds={"type": "number", "minimum": 0, "description": "How long the statement was actively in sight."},
+    comment={"type": "string", "maxLength": LONGEST_COMMENT},
+    more={"type": "string", "enum": ["", "1"], "description": "Whether the reply is to bring the next statements."},
+)
+STORED = fields(
+    ["stored", "late"],
+    stored={"type": "string", "format": "uuid"},
+    late={"type": "boolean", "description": "Whether it came when no judgment was wanted any more: kept, not counted."},
+    tasks=STATEMENTS,
+)
+REPORT = fields(
+    ["task", "report-reason"],
+    **{
+        "task": ID,
+        "report-reason": {"type": "string", "enum": StatementReport.Reason.values},
+        "report-comment": {"type": "string", "maxLength": LONGEST_COMMENT},
+    },
+)
+
+PATHS = {
+    "": {
+        "get": act("The next statements", reply("In hand now.", fields(["tasks"], tasks=STATEMENTS), statements=TASKS)),
+        "post": act(
+            "Answer a statement",
+            reply(
+                "The answer is stored. `tasks` only where more are asked for and can be had.",
+                STORED,
+                stored={"stored": UUID, "late": False},
+                more={"stored": UUID, "late": False, **TASKS},
+            ),
+            ANSWER,
+            task=6,
+            label="true",
+            client_uuid=UUID,
+            seconds=2.5,
+            comment="",
+            more="1",
+        ),
+    },
+    "skip/": {
+        "post": act(
+            "Leave a statement to others",
+            reply("It was given back.", fields(["skipped"], skipped=ID), skipped={"skipped": 7}),
+            fields(["task"], task=ID),
+            task=7,
+        ),
+    },
+    "report/": {
+        "post": act(
+            "Report a broken statement",
+            reply("The report is stored.", fields(["reported"], reported=ID), reported={"reported": 7}),
+            REPORT,
+            **{"task": 7, "report-reason": "unreadable", "report-comment": "There is no verb."},
+        ),
+    },
+}

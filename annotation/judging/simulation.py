@@ -1,0 +1,62 @@
+"""Fill a round with judgments made up by a program, to show and test what comes after judging."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from uuid import UUID
+
+from django.db import transaction
+from django.utils import timezone
+
+from annotation.judging.assignment import next_batch
+from annotation.judging.judgments import Answer, submit_judgment
+from annotation.models import Annotator, Label, Round
+from annotation.rounds.sampling import start_position
+from kgharvest.errors import DomainError
+from kgharvest.models import KnowledgeTuple
+
+UNJUDGEABLE_SHARE = 0.03
+
+Truth = Callable[[KnowledgeTuple], float]  # the probability in [0, 1] that somebody calls the tuple True
+
+
+class NotSimulated(DomainError):
+    """Filling a round that was opened for people."""
+
+
+def fill_with_simulated_judgments(round: Round, truth: Truth, rng: Random, n_annotators: int = 3) -> None:
+    """Let `n_annotators` made-up annotators, at least k, complete the round through the same services as people.
+
+    Raises NotSimulated unless the round was opened with source "simulated": its pages and reports say so everywhere.
+    """
+    if not round.is_simulated:
+        raise NotSimulated(f'The round {round.name} is for people; open one with "source": "simulated" instead.')
+    tasks = round.tasks.select_related("knowledge_tuple__relation")
+    chances = {task.pk: truth(task.knowledge_tuple) for task in tasks}
+    with transaction.atomic():
+        annotators = [_create_annotator(round, number) for number in range(1, n_annotators + 1)]
+        while sum(_judge_batch(annotator, chances, rng) for annotator in annotators):
+            pass
+
+
+def _create_annotator(round: Round, number: int) -> Annotator:
+    code = f"simulated-{number}"
+    start = start_position(round.seed, code, round.n_tasks)
+    return Annotator.objects.create(round=round, code=code, next_position=start, trained_at=timezone.now())
+
+
+def _judge_batch(annotator: Annotator, chances: dict[int, float], rng: Random) -> int:
+    """Judge what is handed out; return how many tasks it was."""
+    now = timezone.now()
+    batch = next_batch(annotator, now)
+    for task in batch:
+        label = _label(chances[task.pk], rng)
+        submit_judgment(annotator, Answer(task.pk, label, UUID(int=rng.getrandbits(128), version=4)), now)
+    return len(batch)
+
+
+def _label(chance_of_true: float, rng: Random) -> str:
+    if rng.random() < UNJUDGEABLE_SHARE:
+        return Label.UNJUDGEABLE
+    return Label.TRUE if rng.random() < chance_of_true else Label.FALSE

@@ -1,0 +1,51 @@
+"""The training before the first batch: statements with known answers, one by one, with the reason after each."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db import transaction
+
+from annotation.judging.assignment import check_open, lock
+from annotation.judging.judgments import BadAnswer
+from annotation.models import Annotator, Label, Training, TrainingStatement
+
+
+def current_training(annotator: Annotator, now: datetime) -> Training:
+    """Return the training that the annotator is in, begun now if there is none. Raises RoundNotOpen."""
+    with transaction.atomic():
+        annotator = lock(annotator)
+        check_open(annotator.round)
+        training = annotator.trainings.filter(finished_at=None).first()
+        return training or annotator.trainings.create(started_at=now)
+
+
+def next_statement(training: Training) -> TrainingStatement | None:
+    """Return the statement to answer next, None after the last."""
+    return training.annotator.round.training_statements.filter(position=training.n_answered).first()
+
+
+def answer_training(annotator: Annotator, position: int, label: str, now: datetime) -> TrainingStatement | None:
+    """Count an answer to the statement at `position` and return the statement; after the last, training is finished.
+
+    None if it is not the one to answer next: the same answer sent twice counts once. Raises BadAnswer, RoundNotOpen.
+    """
+    if label not in Label.values:
+        raise BadAnswer(f"{label!r:.40} is no label; use one of {', '.join(Label.values)}.")
+    with transaction.atomic():
+        training = current_training(annotator, now)
+        statement = next_statement(training)
+        if statement is None or statement.position != position:
+            return None
+        training.n_answered += 1
+        training.n_right += label == statement.label
+        if next_statement(training) is None:
+            training.finished_at = now
+            Annotator.objects.filter(pk=annotator.pk, trained_at=None).update(trained_at=now)
+        training.save()
+        return statement
+
+
+def last_training(annotator: Annotator) -> Training | None:
+    """Return the training that the annotator finished last."""
+    return annotator.trainings.filter(finished_at__isnull=False).order_by("-pk").first()

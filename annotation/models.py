@@ -1,0 +1,34 @@
+"""Studies, rounds with their samples, and what people said."""
+
+from annotation.gold.models import GoldDecision
+from annotation.judging.models import LONGEST_COMMENT, Annotator, Assignment, Judgment, Label, StatementReport
+from annotation.judging.training_models import Training, TrainingStatement
+from annotation.quality.models import Adjudication, Exclusion, Limits, RoundEvent
+from annotation.recruiting.models import Invite
+from annotation.rounds.models import Draw, JudgmentTask, Layout, Round, Snapshot, Stratum
+from annotation.rounds.studies import Study, StudyMember
+
+__all__ = [
+    "LONGEST_COMMENT",
+    "Adjudication",
+    "Annotator",
+    "Assignment",
+    "Draw",
+    "Exclusion",
+    "GoldDecision",
+    "Invite",
+    "Judgment",
+    "JudgmentTask",
+    "Label",
+    "Layout",
+    "Limits",
+    "Round",
+    "RoundEvent",
+    "Snapshot",
+    "StatementReport",
+    "Stratum",
+    "Study",
+    "StudyMember",
+    "Training",
+    "TrainingStatement",
+]

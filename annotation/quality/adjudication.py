@@ -1,0 +1,52 @@
+"""What an expert says where annotators differ: kept beside the crowd's verdict, never in its place."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef, Q
+from django.utils import timezone
+
+from annotation.judging.verdicts import Verdict
+from annotation.models import Adjudication, JudgmentTask, Label, Round
+from annotation.quality.events import record_event
+from annotation.rounds.models import JudgmentTaskQuerySet
+
+# What waits for an expert, by name: statements that people disagree about, or only those without a majority.
+QUEUES = {"undecided": Q(verdict=Verdict.UNDECIDED) & JudgmentTaskQuerySet.CONTESTED, "contested": Q()}
+
+
+def waiting(round: Round, queue: str):
+    """Return the tasks of a queue that nobody has adjudicated, in the round's order."""
+    tasks = round.tasks.without_gold().complete().filter(QUEUES[queue])
+    if queue == "contested":
+        tasks = tasks.contested()
+    current = Adjudication.objects.current().filter(task=OuterRef("pk"))
+    return tasks.filter(~Exists(current)).order_by("position")
+
+
+def adjudicate(
+    task: JudgmentTask, label: str, client_uuid: UUID, *, by, comment: str = "", is_blind: bool = True
+) -> Adjudication:
+    """Store what `by` says about a task; a later word supersedes an earlier one, whoever gave it.
+
+    The same `client_uuid` again changes nothing. The crowd's counters and verdict stay as they are.
+    """
+    with transaction.atomic():
+        task = JudgmentTask.objects.select_for_update(of=("self",), no_key=True).select_related("round").get(pk=task.pk)
+        stored = task.adjudications.filter(pk=client_uuid).first()
+        if stored is not None:
+            return stored
+        # The foreign key is checked at commit, when the new adjudication is there.
+        task.adjudications.current().update(superseded_by=client_uuid)
+        record_event(task.round, "adjudicated", by=by, task=task.pk, label=Label(label).label)
+        return Adjudication.objects.create(
+            client_uuid=client_uuid,
+            task=task,
+            label=label,
+            comment=comment,
+            is_blind=is_blind,
+            by=by,
+            at=timezone.now(),
+        )

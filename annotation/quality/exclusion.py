@@ -1,0 +1,178 @@
+"""Take an annotator's judgments out of the count, and put them back: recorded decisions.
+
+An annotator may have given a hundred thousand judgments, so the work is done in chunks, each a short transaction.
+The first transaction decides: from then on the annotator gives no more judgments. Whatever interrupts the rest, the
+same call goes on where it stopped. Locks are taken in the order round, annotator, assignments, tasks.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from annotation.judging.assignment import give_back, lock
+from annotation.judging.verdict_update import add_counts, settle
+from annotation.models import Annotator, Assignment, Exclusion, Judgment, JudgmentTask, Round
+from annotation.quality.events import record_event
+from annotation.quality.limits import set_status
+from annotation.rounds.snapshots import forget_counts
+from kgharvest.errors import DomainError
+
+JUDGMENTS_AT_ONCE = 2000
+
+
+class NotExcluded(DomainError):
+    """Reinstating somebody who counts."""
+
+
+class BeingReinstated(DomainError):
+    """Excluding somebody whose reinstatement has not ended."""
+
+
+class NoReason(DomainError):
+    """Excluding somebody without saying why."""
+
+
+class _Taken(NamedTuple):
+    judgment: UUID
+    task: int
+    label: str
+
+
+def exclude_annotator(annotator: Annotator, reason: str, by=None, effect: dict | None = None) -> Exclusion:
+    """Let nothing that the annotator said count any more; their tasks lose it and want another judgment instead.
+
+    effect: what was shown before (exclusion_effect), kept with the decision. Their leases go back. Excluding again
+    goes on with an exclusion that was interrupted. Raises NoReason, BeingReinstated.
+    """
+    if not reason.strip():
+        raise NoReason(f"Say why {annotator.code} is excluded; the reason stays with the decision.")
+    exclusion = _decide_exclusion(annotator, reason.strip(), by, effect or {})
+    for chunk in _chunks(Judgment.objects.counted().filter(annotator=annotator)):
+        _take_out(exclusion, chunk)
+    return exclusion
+
+
+def reinstate_annotator(annotator: Annotator, by=None) -> Exclusion:
+    """Count an excluded annotator's judgments again wherever their slot is still free, then let them go on.
+
+    Where somebody else has filled the slot or has it in hand, the judgment is kept but stays uncounted: exactly k.
+    Raises NotExcluded.
+    """
+    exclusion = _decide_reinstatement(annotator, by)
+    for chunk in _chunks(Judgment.objects.current().filter(annotator=annotator, is_excluded=True)):
+        _put_back(exclusion, chunk)
+    _end_reinstatement(exclusion, by)
+    return exclusion
+
+
+# -- decisions ---------------------------------------------------------------------------------------------------------
+
+
+@transaction.atomic
+def _decide_exclusion(annotator: Annotator, reason: str, by, effect: dict) -> Exclusion:
+    annotator = _lock(annotator)
+    in_force = annotator.exclusions.filter(reinstated_at=None).first()
+    if in_force is not None:
+        return in_force
+    if annotator.status == Annotator.Status.EXCLUDED:
+        raise BeingReinstated(f"{annotator.code} is being reinstated; reinstate once more to finish that first.")
+    set_status(annotator, Annotator.Status.EXCLUDED)
+    give_back(Assignment.objects.filter(annotator=annotator))
+    n_judgments = Judgment.objects.counted().filter(annotator=annotator).count()
+    record_event(annotator.round, "excluded", by=by, annotator=annotator, reason=reason, n_judgments=n_judgments)
+    return Exclusion.objects.create(
+        annotator=annotator,
+        reason=reason,
+        excluded_by=by,
+        excluded_at=timezone.now(),
+        effect=effect,
+        n_judgments=n_judgments,
+    )
+
+
+@transaction.atomic
+def _decide_reinstatement(annotator: Annotator, by) -> Exclusion:
+    annotator = _lock(annotator)
+    if annotator.status != Annotator.Status.EXCLUDED:
+        raise NotExcluded(f"{annotator.code} is not excluded.")
+    annotator.exclusions.filter(reinstated_at=None).update(reinstated_at=timezone.now(), reinstated_by=by)
+    return annotator.exclusions.first()
+
+
+@transaction.atomic
+def _end_reinstatement(exclusion: Exclusion, by) -> None:
+    annotator = _lock(exclusion.annotator)
+    if annotator.status != Annotator.Status.EXCLUDED:  # somebody else has ended it
+        return
+    set_status(annotator, Annotator.Status.ACTIVE)
+    exclusion.refresh_from_db()
+    counts = {name: getattr(exclusion, name) for name in ("n_counted_again", "n_left_out")}
+    record_event(annotator.round, "reinstated", by=by, annotator=annotator, **counts)
+
+
+def _lock(annotator: Annotator) -> Annotator:
+    # The round too: imports and other exclusions move the same counters.
+    Round.objects.select_for_update(of=("self",), no_key=True).get(pk=annotator.round_id)
+    return lock(annotator)
+
+
+# -- chunks ------------------------------------------------------------------------------------------------------------
+
+
+def _chunks(judgments) -> Iterator[Sequence[UUID]]:
+    """Return the ids now: the annotator cannot add to them meanwhile."""
+    ids = list(judgments.order_by("task").values_list("pk", flat=True))
+    return (ids[start : start + JUDGMENTS_AT_ONCE] for start in range(0, len(ids), JUDGMENTS_AT_ONCE))
+
+
+@transaction.atomic
+def _take_out(exclusion: Exclusion, ids: Sequence[UUID]) -> None:
+    annotator = _lock(exclusion.annotator)
+    if not annotator.exclusions.filter(pk=exclusion.pk, reinstated_at=None).exists():
+        return
+    counted = Judgment.objects.counted().filter(pk__in=ids)
+    taken = [_Taken(*row) for row in counted.values_list("pk", "task", "label")]
+    counted.update(is_counted=False, is_excluded=True)
+    _move(annotator.round, taken, -1)
+
+
+@transaction.atomic
+def _put_back(exclusion: Exclusion, ids: Sequence[UUID]) -> None:
+    annotator = _lock(exclusion.annotator)
+    excluded = Judgment.objects.current().filter(pk__in=ids, is_excluded=True)
+    taken = [_Taken(*row) for row in excluded.values_list("pk", "task", "label")]
+    wanted = _still_wanted(annotator.round, [each.task for each in taken])
+    again = [each for each in taken if each.task in wanted]
+    excluded.filter(pk__in=[each.judgment for each in again]).update(is_counted=True, is_excluded=False)
+    excluded.update(is_excluded=False)
+    _move(annotator.round, again, 1)
+    Exclusion.objects.filter(pk=exclusion.pk).update(
+        n_counted_again=F("n_counted_again") + len(again), n_left_out=F("n_left_out") + len(taken) - len(again)
+    )
+
+
+def _still_wanted(round: Round, ids: Sequence[int]) -> set[int]:
+    """Lock the tasks; return those with a free slot, the third one's included where a third is asked only when two
+    differ. Imported judgments have no slots: all count."""
+    tasks = JudgmentTask.objects.filter(pk__in=ids).order_by("pk").select_for_update(no_key=True)
+    if round.source == Round.Source.IMPORTED:
+        return set(tasks.values_list("pk", flat=True))
+    locked = tasks.values_list("pk", "n_wanted", F("n_judgments") + F("n_leased"))
+    return {pk for pk, wanted, taken in locked if taken < (3 if round.third_only_if_split else wanted)}
+
+
+def _move(round: Round, judgments: Sequence[_Taken], sign: int) -> None:
+    by_label = defaultdict(list)
+    for each in judgments:
+        by_label[each.label].append(each.task)
+    for label, ids in by_label.items():
+        add_counts(JudgmentTask.objects.filter(pk__in=ids), round, label, sign)
+    settle(JudgmentTask.objects.filter(pk__in=[each.task for each in judgments]), round)
+    forget_counts(round)

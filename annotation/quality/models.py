@@ -1,0 +1,138 @@
+"""What researchers watch and decide about a round's judgments, and the log of it."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+from django.db.models import Q
+
+from annotation.judging.models import Annotator, Label
+from annotation.judging.verdicts import Verdict
+from annotation.rounds.models import JudgmentTask, Round
+
+
+class RoundEvent(models.Model):
+    """One line of a round's log. by: None for the system and the operator. annotator: whom it concerns, if one.
+
+    details: what the sentence about it needs beside these, by kind (annotation.quality.events.SENTENCES).
+    """
+
+    round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="events")
+    kind = models.CharField(max_length=30)
+    annotator = models.ForeignKey(Annotator, on_delete=models.CASCADE, null=True, blank=True, related_name="events")
+    by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
+    at = models.DateTimeField()
+    details = models.JSONField(default=dict, blank=True)
+
+    class Meta:
+        ordering = ["-pk"]
+
+    def __str__(self) -> str:
+        return f"{self.kind} at {self.at:%Y-%m-%d %H:%M}"
+
+
+class Limits(models.Model):
+    """When an annotator of a round is paused for somebody to look. None: no such limit.
+
+    gold_accuracy: the least share right, after `n_gold` answers to gold. median_seconds: the least median time.
+    longest_run: the most equal labels in a row.
+    """
+
+    round = models.OneToOneField(Round, on_delete=models.CASCADE, related_name="limits")
+    gold_accuracy = models.FloatField(null=True, blank=True, validators=[MinValueValidator(0), MaxValueValidator(1)])
+    n_gold = models.PositiveSmallIntegerField(default=10, validators=[MinValueValidator(1)])
+    median_seconds = models.FloatField(null=True, blank=True, validators=[MinValueValidator(0)])
+    longest_run = models.PositiveSmallIntegerField(null=True, blank=True, validators=[MinValueValidator(2)])
+
+    class Meta:
+        verbose_name_plural = "limits"
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(gold_accuracy=None) | Q(gold_accuracy__gte=0, gold_accuracy__lte=1),
+                name="limits_gold_accuracy_is_a_share",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"limits of {self.round}"
+
+
+class Exclusion(models.Model):
+    """The decision that an annotator's judgments do not count, and perhaps a later one that they do again.
+
+    effect: what was shown before the decision (annotation.quality.exclusion.Effect). n_judgments: taken out.
+    n_counted_again, n_left_out: what reinstating found free, and what others had filled meanwhile.
+    """
+
+    annotator = models.ForeignKey(Annotator, on_delete=models.CASCADE, related_name="exclusions")
+    reason = models.TextField()
+    excluded_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
+    )
+    excluded_at = models.DateTimeField()
+    effect = models.JSONField(default=dict, blank=True)
+    n_judgments = models.PositiveIntegerField(default=0)
+    reinstated_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
+    )
+    reinstated_at = models.DateTimeField(null=True, blank=True)
+    n_counted_again = models.PositiveIntegerField(default=0)
+    n_left_out = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        ordering = ["-pk"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["annotator"], condition=Q(reinstated_at=None), name="exclusion_one_in_force"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.annotator} excluded: {self.reason}"
+
+
+class AdjudicationQuerySet(models.QuerySet):
+    def current(self):
+        """Return the last word on each task."""
+        return self.filter(superseded_by=None)
+
+
+class Adjudication(models.Model):
+    """What an expert says about a task. Append-only like judgments, and never part of the crowd's verdict.
+
+    client_uuid: made with the page it was given on. is_blind: whether the annotators' labels were out of sight.
+    """
+
+    client_uuid = models.UUIDField(primary_key=True)
+    task = models.ForeignKey(JudgmentTask, on_delete=models.CASCADE, related_name="adjudications")
+    label = models.CharField(max_length=11, choices=Label)
+    comment = models.TextField(blank=True)
+    is_blind = models.BooleanField(default=True)
+    by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="adjudications"
+    )
+    at = models.DateTimeField()
+    superseded_by = models.OneToOneField(
+        "self", on_delete=models.PROTECT, null=True, blank=True, related_name="supersedes"
+    )
+
+    objects = AdjudicationQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-at"]
+        constraints = [
+            models.UniqueConstraint(fields=["task"], condition=Q(superseded_by=None), name="adjudication_one_current"),
+            models.CheckConstraint(
+                condition=Q(label__in=["true", "false", "unjudgeable"]), name="adjudication_label_known"
+            ),
+        ]
+
+    VERDICTS = {Label.TRUE: Verdict.ACCEPTED, Label.FALSE: Verdict.REJECTED, Label.UNJUDGEABLE: Verdict.UNDECIDED}
+
+    def __str__(self) -> str:
+        return f"{self.get_label_display()} on {self.task_id}"
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.VERDICTS[Label(self.label)]

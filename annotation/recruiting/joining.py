@@ -1,0 +1,152 @@
+"""How people come into a round, and back into it from another device.
+
+An account is one way in; a guest gives a name or code where the round takes guests, or has an invite. Either way one
+person is one annotator, and whoever has no account comes back with a code that only this installation can have made.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import secrets
+import unicodedata
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+from django.utils.crypto import constant_time_compare, salted_hmac
+
+from annotation.judging.assignment import RoundNotOpen
+from annotation.models import Annotator, Invite, Layout, Round
+from annotation.quality.events import record_event
+from annotation.recruiting.invites import use_invite
+from annotation.rounds.sampling import start_position
+from kgharvest.errors import DomainError
+
+RETURN_SALT = "annotation.return_code"
+RETURN_BYTES = 10  # of the signature: 80 bits, written as four groups of four letters and digits
+RETURN_CODE = re.compile(r"([0-9]{1,18})-([A-Z2-7]{16})")
+
+
+class NotForPeople(DomainError):
+    """Joining a round whose judgments come from elsewhere."""
+
+
+class NoGuests(DomainError):
+    """Joining without an account or invite where an account is needed."""
+
+
+class ConsentMissing(DomainError):
+    """Joining without agreeing to what the round asks for."""
+
+
+class NameMissing(DomainError):
+    """A guest without a name or code."""
+
+
+class NameTaken(DomainError):
+    """A guest under somebody else's name."""
+
+
+class BadReturnCode(DomainError):
+    """A code that leads back to nobody."""
+
+
+def join_round(
+    round: Round, user=None, *, name: str = "", agrees: bool = False, invite: Invite | None = None
+) -> Annotator:
+    """Return the annotator that somebody becomes; an account is the same annotator however often it joins.
+
+    user: None for a guest, who needs an `invite` or else a `name` that nobody else has. agrees: to the round's consent.
+    Raises NotForPeople, RoundNotOpen for a newcomer to a closed round, NoGuests, NameMissing, NameTaken,
+    ConsentMissing, InviteNotUsable.
+    """
+    known = Annotator.objects.filter(round=round, user=user).first() if user else None
+    if known is not None:
+        return known
+    check_takes_newcomers(round)
+    if user is None and invite is None:
+        _check_guest(round, name)
+    if round.consent and not agrees:
+        raise ConsentMissing("Tick that you agree before you start.")
+    return _create_annotator(round, user, "" if user else _tidy(name), invite)
+
+
+def check_takes_newcomers(round: Round) -> None:
+    if round.source != Round.Source.PEOPLE:
+        raise NotForPeople(f"The judgments of the round {round.name} are {round.source}; people cannot join it.")
+    if round.status == Round.Status.CLOSED:
+        raise RoundNotOpen(f"The round {round.name} is closed; nobody can join it any more.")
+
+
+def _check_guest(round: Round, name: str) -> None:
+    if not round.takes_guests:
+        raise NoGuests(f"The round {round.name} needs an account; log in first.")
+    if not _tidy(name):
+        raise NameMissing("Give a name or code, so that you are one annotator wherever you go on.")
+
+
+def _create_annotator(round: Round, user, name: str, invite: Invite | None) -> Annotator:
+    try:
+        with transaction.atomic():
+            # Whoever comes while the round is closing waits for that, and then comes too late.
+            check_takes_newcomers(Round.objects.select_for_update(of=("self",), no_key=True).get(pk=round.pk))
+            annotator = Annotator.objects.create(
+                round=round, user=user, name=name, **_starting_place(round), **_consent(round)
+            )
+            if invite is not None:
+                use_invite(invite, annotator, timezone.now())
+            record_event(round, "joined", by=user, annotator=annotator)
+            return annotator
+    except IntegrityError:
+        if user is not None:  # the same account at the same moment
+            return Annotator.objects.get(round=round, user=user)
+        raise NameTaken(
+            f"Somebody called {name} has joined already; if that was you, use your return code, else add to the name."
+        ) from None
+
+
+def _tidy(name: str) -> str:
+    return " ".join(unicodedata.normalize("NFC", name).split())
+
+
+def _starting_place(round: Round) -> dict[str, str | int]:
+    code = f"a-{secrets.token_hex(4)}"
+    return {"code": code, "next_position": start_position(round.seed, code, round.n_tasks)}
+
+
+def _consent(round: Round) -> dict:
+    if not round.consent:
+        return {}
+    digest = hashlib.sha256(round.consent.encode()).hexdigest()
+    return {"consented_at": timezone.now(), "consent_sha256": digest}
+
+
+def choose_layout(annotator: Annotator, layout: str) -> None:
+    """Let the annotator see statements as they like, whatever the round begins with."""
+    Annotator.objects.filter(pk=annotator.pk).update(layout=Layout(layout))
+
+
+# -- coming back -------------------------------------------------------------------------------------------------------
+
+
+def return_code(annotator: Annotator) -> str:
+    """Return the code with which a guest goes on elsewhere, such as 12-ABCD-EFGH-IJKL-MNOP. It lasts with the round."""
+    signature = _signature(annotator.pk)
+    return "-".join([str(annotator.pk), *(signature[start : start + 4] for start in range(0, 16, 4))])
+
+
+def annotator_of_return_code(code: str) -> Annotator:
+    """Return the guest whose code this is, however it is spaced. Raises BadReturnCode."""
+    number, _, signature = code.strip().upper().partition("-")
+    match = RETURN_CODE.fullmatch(number + "-" + re.sub(r"[-\s]", "", signature))
+    if match and constant_time_compare(match[2], _signature(int(match[1]))):
+        guest = Annotator.objects.select_related("round").filter(pk=match[1], user=None).first()
+        if guest is not None:
+            return guest
+    raise BadReturnCode("This return code is not one of ours; check that all of it is there.")
+
+
+def _signature(pk: int) -> str:
+    digest = salted_hmac(RETURN_SALT, str(pk), algorithm="sha256").digest()
+    return base64.b32encode(digest[:RETURN_BYTES]).decode()

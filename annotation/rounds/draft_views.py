@@ -1,0 +1,229 @@
+"""Researchers' pages on which rounds are made: form, plan, draft, preview."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from django.contrib import messages
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_POST
+
+from annotation.gold.services import confirmed_counts
+from annotation.models import Limits, Round, StudyMember
+from annotation.quality.limits import limits_in_words
+from annotation.rounds.forms import DescriptionForm, RoundForm, form_values, job_choices
+from annotation.rounds.freezing import freeze
+from annotation.rounds.instructions import instructions_html
+from annotation.rounds.plan import plan_of, plan_round
+from annotation.rounds.services import clone_round, create_draft, delete_draft, edit_draft, open_draft, open_round
+from annotation.rounds.spec import RoundSpec, parse_round_spec
+from kgharvest.access import researcher_required
+from kgharvest.errors import DomainError
+from kgharvest.models import HarvestJob, Relation
+
+FILTERS = ("find", "set", "lm", "setting")
+
+
+# -- the form ----------------------------------------------------------------------------------------------------------
+
+
+@researcher_required
+def round_new(request: HttpRequest) -> HttpResponse:
+    initial = {"jobs": request.GET.getlist("job")}
+    return fill_in(request, round_form(request, request.POST or None, initial), None)
+
+
+@researcher_required
+def round_edit(request: HttpRequest, name: str) -> HttpResponse:
+    """Change a draft: in the form if that can show all of it, else as JSON."""
+    draft = get_draft(request, name)
+    spec = parse_round_spec(draft.spec)
+    initial = form_values(spec)
+    if initial is None or "json" in request.GET:
+        return describe(request, draft, spec)
+    return fill_in(request, round_form(request, request.POST or None, initial), draft)
+
+
+def round_form(request: HttpRequest, sent: Any, initial: dict[str, Any]) -> RoundForm:
+    return RoundForm(sent, initial=initial, study=usual_study(request.user))
+
+
+def fill_in(request: HttpRequest, form: RoundForm, draft: Round | None) -> HttpResponse:
+    """Show the form, or do what its button says: filter the harvests, plan, keep a draft or open the round."""
+    action = request.POST.get("action", "draft")
+    if request.method == "POST" and action in ("draft", "open") and form.is_valid():
+        try:
+            guides = draft.spec.get("relation_instructions", {}) if draft else {}
+            document = form.document() | {"relation_instructions": guides}
+            return redirect(keep(request, document, draft, is_opened=action == "open"))
+        except DomainError as refusal:
+            form.add_error(None, str(refusal))
+    context = choice_context(request, form) | {"form": form, "draft": draft}
+    if action == "plan":
+        context |= plan_context(form)
+    if action in ("filter", "plan"):
+        # Shown as it stands and without complaints: one may look before everything is filled in.
+        context["form"] = round_form(request, None, {name: form[name].data for name in form.fields})
+    return render(request, "annotation/rounds/round_form.html", context)
+
+
+def keep(request: HttpRequest, document: Any, draft: Round | None, is_opened: bool) -> Round:
+    if is_opened and draft is None:
+        round = open_round(document, request.user)
+    else:
+        round = edit_draft(draft, document, request.user) if draft else create_draft(document, request.user)
+        round = open_draft(round, request.user) if is_opened else round
+    if is_opened:
+        messages.success(request, f"The round {round.name} is open with {round.n_tasks} statements.")
+    return round
+
+
+def choice_context(request: HttpRequest, form: RoundForm) -> dict[str, Any]:
+    # PostgreSQL fails when asked for a NUL.
+    asked = {name: request.POST.get(name, "").replace("\x00", "").strip() for name in FILTERS}
+    chosen = {str(pk) for pk in form["jobs"].value() or () if str(pk).isdecimal()}
+    jobs, n_jobs = job_choices(asked, chosen)
+    everything = HarvestJob.objects.succeeded().filter(n_tuples__gt=0).order_by()
+    return {
+        "asked": asked,
+        "jobs": [(job, str(job.pk) in chosen) for job in jobs],
+        "n_jobs": n_jobs,
+        "n_chosen": len(chosen),
+        "is_filtered": any(asked.values()),
+        "sets": everything.values_list("relation__relation_set__name", flat=True).distinct(),
+        "lms": everything.values_list("language_model__name", flat=True).distinct(),
+        "settings": everything.values_list("setting", flat=True).distinct(),
+    }
+
+
+def plan_context(form: RoundForm) -> dict[str, Any]:
+    """Return the plan of what the form says, or why there is none."""
+    if not form.is_valid():
+        missing = ", ".join(form.fields[name].label or name for name in form.errors if name in form.fields)
+        return {"no_plan": f"The plan waits for: {missing}."}
+    try:
+        return {"plan": plan_round(parse_round_spec(form.document()), form.accuracy())}
+    except DomainError as refusal:
+        return {"no_plan": str(refusal)}
+
+
+@researcher_required
+@require_POST
+def round_plan(request: HttpRequest) -> HttpResponse:
+    """Return the plan alone, for the script of the form. A name is not needed yet."""
+    asked = request.POST.copy()
+    asked["name"] = "plan-1"
+    return render(request, "annotation/rounds/_plan.html", plan_context(RoundForm(asked)))
+
+
+def describe(request: HttpRequest, draft: Round, spec: RoundSpec) -> HttpResponse:
+    form = DescriptionForm(request.POST or None, initial={"description": described(spec)})
+    if form.is_valid():
+        try:
+            return redirect(edit_draft(draft, form.document(), request.user))
+        except DomainError as refusal:
+            form.add_error(None, str(refusal))
+    return render(request, "annotation/rounds/round_describe.html", {"form": form, "draft": draft})
+
+
+def described(spec: RoundSpec) -> str:
+    return json.dumps(spec.document(), ensure_ascii=False, indent=2)
+
+
+def usual_study(user) -> str:
+    """Return the name of the study that the user last joined as one who opens rounds, else of one of their own."""
+    managed = StudyMember.objects.filter(user=user, role__in=StudyMember.MANAGING).order_by("pk").last()
+    return managed.study.name if managed else user.get_username()
+
+
+# -- a draft -----------------------------------------------------------------------------------------------------------
+
+
+def get_draft(request: HttpRequest, name: str) -> Round:
+    return get_object_or_404(Round.objects.managed_by(request.user).filter(status=Round.Status.DRAFT), name=name)
+
+
+def draft_page(request: HttpRequest, draft: Round) -> HttpResponse:
+    """Show what opening the draft would do; the round's own page until it is opened."""
+    spec = parse_round_spec(draft.spec)
+    context: dict[str, Any] = {
+        "round": draft,
+        "spec": spec,
+        "can_manage": Round.objects.managed_by(request.user).filter(pk=draft.pk).exists(),
+        "description": described(spec),
+        "gold_percent": round(100 * spec.gold_share),
+        "limits": limits_in_words(Limits(**spec.limits)),
+        "dominance_percent": spec.dominance_cap and round(100 * spec.dominance_cap),
+    }
+    try:
+        frozen = freeze(draft, spec)
+    except DomainError as refusal:
+        context |= {"no_plan": str(refusal), "relations": relations_with_gold(cells_relations(spec), draft)}
+    else:
+        draft.relation_instructions = frozen.guides
+        relations = {sample.stratum.relation_id: sample.stratum.relation for sample in frozen.samples}
+        context |= {"plan": plan_of(spec, frozen), "relations": relations_with_gold(relations.values(), draft)}
+    return render(request, "annotation/rounds/round_draft.html", context)
+
+
+def cells_relations(spec: RoundSpec) -> QuerySet:
+    """Return the relations of the cells that name a job: those of a draft that cannot be drawn yet."""
+    jobs = [cell.job for cell in spec.cells if cell.job]
+    return Relation.objects.filter(jobs__in=jobs).select_related("relation_set").distinct()
+
+
+def relations_with_gold(relations: Iterable[Relation], draft: Round) -> list[dict[str, Any]]:
+    relations = sorted(relations, key=lambda relation: relation.path)
+    n_confirmed = confirmed_counts(relations)
+    return [
+        {
+            "relation": relation,
+            "instructions": instructions_html(draft, relation),
+            "n_true": len(relation.seed_tuples),
+            "n_false": n_confirmed.get(relation.pk, 0),
+        }
+        for relation in relations
+    ]
+
+
+@researcher_required
+@require_POST
+def round_open(request: HttpRequest, name: str) -> HttpResponse:
+    draft = get_draft(request, name)
+    try:
+        round = open_draft(draft, request.user)
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+    else:
+        messages.success(request, f"The round {round.name} is open with {round.n_tasks} statements.")
+    return redirect(draft)
+
+
+@researcher_required
+def round_delete(request: HttpRequest, name: str) -> HttpResponse:
+    """Ask first."""
+    draft = get_draft(request, name)
+    if request.method == "POST":
+        delete_draft(draft)
+        messages.success(request, f"The draft {name} is deleted.")
+        return redirect("annotation:round_list")
+    return render(request, "annotation/rounds/round_delete.html", {"round": draft})
+
+
+@researcher_required
+@require_POST
+def round_clone(request: HttpRequest, name: str) -> HttpResponse:
+    round = get_object_or_404(Round.objects.managed_by(request.user), name=name)
+    try:
+        clone = clone_round(round, request.user)
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+        return redirect(round)
+    messages.success(
+        request, f"This is a draft with the description of {round.name}, a name of its own and seed {clone.seed}."
+    )
+    return redirect(clone)

@@ -1,0 +1,82 @@
+"""What annotators are told: Markdown of the round, and for each relation what its statements mean, with examples."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+from django.utils.safestring import SafeString, mark_safe
+from markdown_it import MarkdownIt
+
+from annotation.models import Round
+from annotation.rounds.statements import freeze_statement
+from kgharvest.models import Relation
+
+DEFAULT_INSTRUCTIONS = """\
+Read the statement and say whether it is true in general.
+
+- **True**: it holds as a rule, for a typical case.
+- **False**: it does not hold, or makes no sense of the things it names.
+- **Unjudgeable**: you cannot tell, even after looking it up, or you do not understand it."""
+
+HEADINGS_BELOW = 2  # pages have an h1 and an h2 of their own
+# What begins something in a line, what begins a line, and the mark after the number of a list.
+MARKS = re.compile(r"([\\`*_\[\]<&]|(?<!\S)[-+=#>~]|(?<=\d)[.)])")
+SAFE_LINK = re.compile(r"https?://", re.IGNORECASE)
+
+
+def instructions_html(round: Round, relation: Relation | None = None) -> SafeString:
+    """Return the round's instructions as safe HTML, with what it says about `relation` if one is given.
+
+    Only what stands in the statements or was written for annotators: nothing of LM, setting or score.
+    """
+    parts = [round.instructions or DEFAULT_INSTRUCTIONS]
+    if relation is not None and (guide := round.relation_instructions.get(str(relation.pk))):
+        parts.append(guide)
+    return markdown_html("\n\n".join(parts))
+
+
+def relation_guide(relation: Relation, true: Sequence[str] | None, false: Sequence[str] | None) -> str:
+    """Return the default Markdown about a relation: its explanation and, where given, a true and a false example."""
+    lines = [escape(relation.explanation.strip())] if relation.explanation else []
+    if true is not None or false is not None:
+        lines += ["", "For example:", ""]
+    for label, entities in (("True", true), ("False", false)):
+        if entities is not None:
+            lines.append(f"- **{label}**: {escape(freeze_statement(relation.statement, entities).text)}")
+    return "\n".join(lines).strip()
+
+
+def escape(text: str) -> str:
+    """Return Markdown that shows `text` as it is, and that people can read and edit."""
+    return MARKS.sub(r"\\\1", text)
+
+
+@lru_cache(maxsize=256)
+def markdown_html(text: str) -> SafeString:
+    """Return Markdown as HTML that cannot run anything or load anything from elsewhere."""
+    return mark_safe(_parser().render(text))  # noqa: S308 (HTML in the text is disabled)
+
+
+@lru_cache(maxsize=1)
+def _parser() -> MarkdownIt:
+    parser = MarkdownIt("commonmark", {"html": False}).disable("image")
+    parser.validateLink = lambda url: bool(SAFE_LINK.match(url))
+    parser.core.ruler.push("embed", _embed)
+    return parser
+
+
+def _embed(state) -> None:
+    """Put headings below those of the page; let links open apart, so that the page with one's work stays."""
+    above: list[int] = []  # levels, as they were written, of the headings that a heading stands below
+    for token in state.tokens:
+        if token.type == "heading_open":
+            written = int(token.tag[1])
+            above = [level for level in above if level < written]
+            above.append(written)
+        if token.type in ("heading_open", "heading_close"):
+            token.tag = f"h{min(len(above) + HEADINGS_BELOW, 6)}"
+        for inner in token.children or ():
+            if inner.type == "link_open":
+                inner.attrs |= {"rel": "noopener noreferrer nofollow", "target": "_blank"}

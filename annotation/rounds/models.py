@@ -1,0 +1,378 @@
+"""Rounds and what was drawn into them.
+
+A task counts its judgments and leases itself; a CHECK constraint holds that they never exceed what is wanted, whoever
+writes them.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+from django.conf import settings
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+from django.db.models import Count, Exists, F, OuterRef, Q, Sum
+from django.db.models.functions import Coalesce
+from django.urls import reverse
+from django.utils import timezone
+
+from annotation.judging.verdicts import Verdict
+from annotation.rounds.statements import statement_parts
+from annotation.rounds.studies import Study, StudyMember
+from kgharvest.models import HarvestedTuple, HarvestJob, KnowledgeTuple, LanguageModel, Relation
+
+
+def new_join_token() -> str:
+    return secrets.token_urlsafe(16)
+
+
+class Layout(models.TextChoices):
+    """How statements come before people."""
+
+    ONE = "one", "One at a time"
+    PAGE = "page", "Page of statements"
+
+
+class RoundQuerySet(models.QuerySet):
+    def visible_to(self, user):
+        """Return the rounds of the user's studies; all of them for a superuser."""
+        return self if user.is_superuser else self.filter(study__members__user=user)
+
+    def managed_by(self, user):
+        """Return the rounds that the user may open, pause and close."""
+        if user.is_superuser:
+            return self
+        return self.filter(study__members__user=user, study__members__role__in=StudyMember.MANAGING)
+
+    def adjudicated_by(self, user):
+        """Return the rounds in which the user may say what is right where annotators differ."""
+        if user.is_superuser:
+            return self
+        return self.filter(study__members__user=user, study__members__role__in=StudyMember.ADJUDICATING)
+
+    def joined_by(self, user):
+        return self.filter(annotators__user=user)
+
+
+class Round(models.Model):
+    """A frozen sample of harvested tuples put before people.
+
+    source: where the judgments come from; simulated ones are named so wherever they show.
+    spec: the JSON it was opened with. n_tasks: how many statements it has, gold included.
+    instructions, relation_instructions: Markdown, the second by the relation's id and frozen when the round opens.
+    batch_size: statements in one annotator's hands at a time. judgments_per_task: k. layout: how annotators see
+    statements until they choose otherwise. consent: what they must agree to before they join, empty for nothing.
+    takes_guests: whether the join link lets in people without an account.
+    third_only_if_split: each task asks two people, and a third only when they differ; k is 3. gold_share: of what an
+    annotator sees; training_size: statements with known answers to get right or learn from first.
+    max_per_annotator, dominance_cap: how many statements, and which share of the round's judgments, one annotator may
+    give; None for no limit. closes_when: what ends judging besides a person's word.
+    """
+
+    class Status(models.TextChoices):
+        DRAFT = "draft"
+        OPEN = "open"
+        PAUSED = "paused"
+        CLOSED = "closed"
+
+    class Source(models.TextChoices):
+        PEOPLE = "people"
+        SIMULATED = "simulated", "simulated, not people"
+        IMPORTED = "imported"
+
+    class ClosesWhen(models.TextChoices):
+        MANUAL = "manual", "somebody closes it"
+        COMPLETE = "complete", "every statement has its judgments"
+        DATE = "date", "a date has come"
+
+    study = models.ForeignKey(Study, on_delete=models.PROTECT, related_name="rounds")
+    name = models.SlugField(max_length=100, unique=True)
+    status = models.CharField(max_length=6, choices=Status, default=Status.DRAFT)
+    source = models.CharField(max_length=9, choices=Source, default=Source.PEOPLE)
+    instructions = models.TextField(blank=True)
+    relation_instructions = models.JSONField(default=dict, blank=True)
+    judgments_per_task = models.PositiveSmallIntegerField(
+        default=3, validators=[MinValueValidator(1), MaxValueValidator(99)]
+    )
+    batch_size = models.PositiveSmallIntegerField(default=10, validators=[MinValueValidator(1), MaxValueValidator(100)])
+    layout = models.CharField(max_length=4, choices=Layout, default=Layout.ONE)
+    consent = models.TextField(blank=True)
+    takes_guests = models.BooleanField(default=False)
+    third_only_if_split = models.BooleanField(default=False)
+    gold_share = models.FloatField(default=0, validators=[MinValueValidator(0), MaxValueValidator(0.5)])
+    training_size = models.PositiveSmallIntegerField(default=0, validators=[MaxValueValidator(20)])
+    max_per_annotator = models.PositiveIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
+    dominance_cap = models.FloatField(null=True, blank=True, validators=[MinValueValidator(0), MaxValueValidator(1)])
+    closes_when = models.CharField(max_length=8, choices=ClosesWhen, default=ClosesWhen.MANUAL)
+    closes_at = models.DateTimeField(null=True, blank=True)
+    seed = models.PositiveBigIntegerField(default=0)
+    spec = models.JSONField(default=dict, blank=True)
+    n_tasks = models.PositiveIntegerField(default=0)
+    join_token = models.CharField(max_length=32, unique=True, default=new_join_token)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+    opened_at = models.DateTimeField(null=True, blank=True)
+    closed_at = models.DateTimeField(null=True, blank=True)
+
+    objects = RoundQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-pk"]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(status__in=["draft", "open", "paused", "closed"]), name="round_status_known"
+            ),
+            models.CheckConstraint(
+                condition=Q(source__in=["people", "simulated", "imported"]), name="round_source_known"
+            ),
+            models.CheckConstraint(condition=Q(judgments_per_task__gte=1), name="round_judgments_per_task_positive"),
+            models.CheckConstraint(condition=Q(layout__in=["one", "page"]), name="round_layout_known"),
+            models.CheckConstraint(
+                condition=Q(third_only_if_split=False) | Q(judgments_per_task=3), name="round_third_of_three"
+            ),
+            models.CheckConstraint(
+                condition=Q(gold_share__gte=0, gold_share__lte=0.5), name="round_gold_share_in_range"
+            ),
+            models.CheckConstraint(
+                condition=Q(max_per_annotator=None) | Q(max_per_annotator__gte=1), name="round_quota_positive"
+            ),
+            models.CheckConstraint(
+                condition=Q(dominance_cap=None) | Q(dominance_cap__gt=0, dominance_cap__lte=1),
+                name="round_dominance_cap_in_range",
+            ),
+            models.CheckConstraint(
+                condition=Q(closes_when__in=["manual", "complete"], closes_at=None)
+                | Q(closes_when="date", closes_at__isnull=False),
+                name="round_closes_at_a_date",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def get_absolute_url(self) -> str:
+        return reverse("annotation:round", args=[self.name])
+
+    @property
+    def share_of_one(self) -> int | None:
+        """How many statements one annotator may judge, by their number or their share of all judgments; None: all.
+
+        The share is that of the judgments that are sure to come, so that it is not exceeded in the end. Gold is among
+        what they judge and among what there is to judge.
+        """
+        n_sure = 2 if self.third_only_if_split else self.judgments_per_task
+        limits = [] if self.max_per_annotator is None else [self.max_per_annotator]
+        if self.dominance_cap is not None:
+            limits.append(max(1, int(self.dominance_cap * self.n_tasks * n_sure + 1e-9)))
+        return min(limits, default=None)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether judging goes on: a round is over at its closing time, even before a worker has closed it."""
+        return self.status == self.Status.OPEN and (self.closes_at is None or timezone.now() < self.closes_at)
+
+    @property
+    def is_simulated(self) -> bool:
+        return self.source == self.Source.SIMULATED
+
+
+class Stratum(models.Model):
+    """A part of a cell (relation x LM x setting) from which a simple random sample was drawn.
+
+    With a job: `sample_size` of the `population` tuples of rank `rank_from` .. `rank_to`, 1-based and inclusive. cut:
+    which part of the harvest this is, e.g. "top:100"; empty for all of it. Without a job: statements that came with
+    imported judgments, from a population nobody knows; language_model None and setting empty where they name none.
+    """
+
+    round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="strata")
+    relation = models.ForeignKey(Relation, on_delete=models.PROTECT, related_name="strata")
+    language_model = models.ForeignKey(
+        LanguageModel, on_delete=models.PROTECT, null=True, blank=True, related_name="strata"
+    )
+    setting = models.CharField(max_length=30, blank=True)
+    job = models.ForeignKey(HarvestJob, on_delete=models.PROTECT, null=True, blank=True, related_name="strata")
+    cut = models.CharField(max_length=50, blank=True)
+    rank_from = models.PositiveIntegerField(default=1)
+    rank_to = models.PositiveIntegerField(null=True, blank=True)
+    population = models.PositiveIntegerField(null=True, blank=True)
+    sample_size = models.PositiveIntegerField()
+
+    class Meta:
+        ordering = ["pk"]
+        verbose_name_plural = "strata"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["round", "relation", "language_model", "setting", "rank_from"], name="stratum_cell_rank_unique"
+            ),
+            models.UniqueConstraint(
+                fields=["round", "relation", "setting"], condition=Q(language_model=None), name="stratum_unnamed_unique"
+            ),
+            models.CheckConstraint(
+                condition=Q(job=None) | Q(population__gte=F("sample_size"), rank_to__gte=F("rank_from")),
+                name="stratum_sample_in_population",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.sample_size} of {self.population} from {self.job}"
+
+
+class JudgmentTaskQuerySet(models.QuerySet):
+    # The partial index judgment_task_open has the same condition, without parameters, so that every database sees it.
+    OPEN = Q(n_wanted__gt=F("n_judgments") + F("n_leased"))
+    # Likewise judgment_task_contested: neither all True nor all False.
+    CONTESTED = Q(n_judgments__gt=F("n_true")) & Q(n_judgments__gt=F("n_false"))
+
+    def with_open_slot(self):
+        """Return tasks that want more judgments than they have, those in somebody's hands included."""
+        return self.filter(self.OPEN)
+
+    def contested(self):
+        """Return tasks whose judgments so far are not all alike."""
+        return self.filter(self.CONTESTED, n_judgments__gt=F("n_unjudgeable"))
+
+    def untouched_by(self, annotator):
+        """Leave out what the annotator has judged or holds."""
+        return self.filter(~Exists(annotator.assignments.taken().filter(task=OuterRef("pk"))))
+
+    def tally(self) -> dict[str, int]:
+        """Return in one query how far the tasks are, gold left out: judgments, leases and verdicts."""
+        verdicts = {verdict.value: Count("pk", filter=Q(verdict=verdict.value)) for verdict in Verdict}
+        sums = {name: Coalesce(Sum(name), 0) for name in ("n_judgments", "n_wanted", "n_leased")}
+        return self.without_gold().aggregate(
+            n_tasks=Count("pk"), incomplete=Count("pk", filter=Q(verdict="")), **verdicts, **sums
+        )
+
+    def gold(self):
+        return self.filter(is_gold=True)
+
+    def without_gold(self):
+        return self.filter(is_gold=False)
+
+    def complete(self):
+        return self.exclude(verdict="")
+
+
+class JudgmentTask(models.Model):
+    """One statement of a round, judged once whichever cells drew its tuple.
+
+    statement: frozen text; entities: their surface, by slot; spans: [start, end) of each entity in the statement, in
+    reading order. position: place in the round's random order, from 0. n_wanted: k of this task; 0 for gold, which
+    everybody may judge and which counts nothing: its counters stay 0 and its judgments are not counted ones.
+    n_leased: judgments that somebody has in hand. verdict: empty until `n_wanted` judgments are counted.
+    """
+
+    round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="tasks")
+    knowledge_tuple = models.ForeignKey(KnowledgeTuple, on_delete=models.PROTECT, related_name="judgment_tasks")
+    statement = models.TextField()
+    entities = models.JSONField()
+    spans = models.JSONField()
+    is_gold = models.BooleanField(default=False)
+    gold_label = models.CharField(max_length=11, blank=True)
+    position = models.PositiveIntegerField()
+    n_wanted = models.PositiveSmallIntegerField()
+    n_leased = models.PositiveSmallIntegerField(default=0)
+    n_judgments = models.PositiveSmallIntegerField(default=0)
+    n_true = models.PositiveSmallIntegerField(default=0)
+    n_false = models.PositiveSmallIntegerField(default=0)
+    n_unjudgeable = models.PositiveSmallIntegerField(default=0)
+    verdict = models.CharField(
+        max_length=9, blank=True, choices=[(verdict.value, verdict.value.capitalize()) for verdict in Verdict]
+    )
+
+    objects = JudgmentTaskQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["round", "position"]
+        constraints = [
+            models.UniqueConstraint(fields=["round", "position"], name="judgment_task_position_unique"),
+            models.UniqueConstraint(
+                fields=["round", "knowledge_tuple"], condition=Q(is_gold=False), name="judgment_task_tuple_unique"
+            ),
+            # Exactly k: with what is in people's hands, never more judgments than wanted.
+            models.CheckConstraint(
+                condition=Q(n_wanted__gte=F("n_judgments") + F("n_leased")), name="judgment_task_never_more_than_wanted"
+            ),
+            models.CheckConstraint(
+                condition=Q(n_judgments=F("n_true") + F("n_false") + F("n_unjudgeable")),
+                name="judgment_task_counts_add_up",
+            ),
+            models.CheckConstraint(
+                condition=Q(verdict="") | Q(n_judgments=F("n_wanted")), name="judgment_task_verdict_when_complete"
+            ),
+            models.CheckConstraint(
+                condition=Q(verdict__in=["", "accepted", "rejected", "undecided"]), name="judgment_task_verdict_known"
+            ),
+            models.CheckConstraint(
+                condition=Q(is_gold=True, gold_label__in=["true", "false"]) | Q(is_gold=False, gold_label=""),
+                name="judgment_task_gold_has_label",
+            ),
+            models.CheckConstraint(condition=Q(is_gold=False) | Q(n_wanted=0), name="judgment_task_gold_wants_none"),
+        ]
+        indexes = [
+            models.Index(fields=["round", "position"], condition=JudgmentTaskQuerySet.OPEN, name="judgment_task_open"),
+            models.Index(fields=["round", "position"], condition=Q(is_gold=True), name="judgment_task_gold"),
+            models.Index(
+                fields=["round", "n_true", "n_false", "n_unjudgeable", "position"],
+                condition=JudgmentTaskQuerySet.CONTESTED,
+                name="judgment_task_contested",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.statement
+
+    @property
+    def parts(self) -> list[tuple[str, bool]]:
+        """The statement in stretches of text, each with whether it is an entity."""
+        return statement_parts(self.statement, self.spans)
+
+
+class Draw(models.Model):
+    """That a stratum's sample contains a task. A cell's rate rests on its own draws only; gold has none.
+
+    harvested_tuple, inclusion_probability: None where the judgments were imported without a harvest.
+    """
+
+    stratum = models.ForeignKey(Stratum, on_delete=models.CASCADE, related_name="draws")
+    task = models.ForeignKey(JudgmentTask, on_delete=models.CASCADE, related_name="draws")
+    harvested_tuple = models.ForeignKey(
+        HarvestedTuple, on_delete=models.PROTECT, null=True, blank=True, related_name="draws"
+    )
+    inclusion_probability = models.FloatField(null=True, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["stratum", "task"], name="draw_stratum_task_unique"),
+            models.CheckConstraint(
+                condition=Q(inclusion_probability__gt=0, inclusion_probability__lte=1),
+                name="draw_inclusion_probability_in_range",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.task_id} from stratum {self.stratum_id}"
+
+
+class Snapshot(models.Model):
+    """The last count of something in a round that is too large to count for each look (annotation.rounds.snapshots).
+
+    took_s: how long counting took. counting_since: when somebody began the next one, None while nobody does.
+    """
+
+    round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="snapshots")
+    subject = models.CharField(max_length=30)
+    content = models.JSONField()
+    counted_at = models.DateTimeField()
+    took_s = models.FloatField()
+    counting_since = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["round", "subject"], name="snapshot_round_subject_unique"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.subject} of {self.round_id} at {self.counted_at:%Y-%m-%d %H:%M}"

@@ -1,0 +1,126 @@
+"""How far a round is, counted in four queries whatever its size."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import Count
+from django.utils import timezone
+
+from annotation.judging.verdicts import Verdict
+from annotation.models import Draw, Judgment, Label, Round, Stratum
+from annotation.rounds.snapshots import counted
+from annotation.rounds.statistics import agreement
+
+PACE_OVER = timedelta(hours=1)
+OUTCOMES = (*(verdict.value for verdict in Verdict), "incomplete")
+COUNTERS = ("n_true", "n_false", "n_unjudgeable", "n_wanted", "n_leased", "verdict")
+
+
+def progress(round: Round, now: datetime) -> dict[str, Any]:
+    """Return what the round's page shows of it: tasks, judgments, verdicts in all and by cell, agreement and pace.
+
+    counted_at: None if it is true of now; a large round is counted now and then.
+    """
+    snapshot = counted(round, "progress", count_progress, now)
+    found = snapshot.content
+    return found | agreement(found["patterns"]) | _time_left(found) | {"counted_at": snapshot.counted_at}
+
+
+def count_progress(round: Round) -> dict[str, Any]:
+    tasks = round.tasks.without_gold().order_by()
+    rows = [dict(zip((*COUNTERS, "n"), row, strict=True)) for row in _grouped(tasks)]
+    patterns: Counter[tuple[int, int, int]] = Counter()
+    totals = Counter(dict.fromkeys((*OUTCOMES, "n_tasks", "in_hand", "open", "n_judgments", "n_wanted", "n_leased"), 0))
+    for row in rows:
+        counts = (row["n_true"], row["n_false"], row["n_unjudgeable"])
+        patterns[counts] += row["n"]
+        totals.update(_totals(row, sum(counts)))
+    return dict(totals) | {
+        "complete": totals["n_tasks"] - totals["incomplete"],
+        "patterns": [[*counts, n] for counts, n in sorted(patterns.items())],
+        "cells": count_cells(round),
+        "n_commented": _n_commented(round),
+        "judgments_per_hour": judgments_per_hour(round, timezone.now()),
+    }
+
+
+def _n_commented(round: Round) -> int:
+    commented = Judgment.objects.current().filter(annotator__round=round).exclude(comment="")
+    return commented.aggregate(n=Count("task", distinct=True))["n"]
+
+
+def _grouped(tasks) -> Iterable[tuple]:
+    return tasks.values_list(*COUNTERS).annotate(n=Count("pk"))
+
+
+def _totals(row: dict[str, Any], n_judgments: int) -> dict[str, int]:
+    n = row["n"]
+    totals = {"n_tasks": n, row["verdict"] or "incomplete": n}
+    if not row["verdict"]:
+        totals["in_hand" if row["n_leased"] else "open"] = n
+    return totals | {
+        "n_judgments": n * n_judgments,
+        "n_wanted": n * row["n_wanted"],
+        "n_leased": n * row["n_leased"],
+    }
+
+
+def count_cells(round: Round) -> list[dict[str, Any]]:
+    """Return for each cell its name, how it was sampled and how many of its statements have which outcome."""
+    cells: dict[tuple, dict[str, Any]] = {}
+    strata = {}
+    for stratum in round.strata.select_related("relation", "language_model").order_by("pk"):
+        model = stratum.language_model.short_name if stratum.language_model else ""
+        cell = cells.setdefault((stratum.relation.name, model, stratum.setting), _new_cell(stratum, model))
+        cell["n_strata"] += 1
+        cell["drawn"] += stratum.sample_size
+        cell["population"] += stratum.population or 0
+        strata[stratum.pk] = cell
+    drawn = Draw.objects.filter(stratum__round=round).order_by()
+    for stratum, verdict, n in drawn.values_list("stratum", "task__verdict").annotate(n=Count("pk")):
+        strata[stratum][verdict or "incomplete"] += n
+    return [cells[key] for key in sorted(cells)]
+
+
+def _new_cell(stratum: Stratum, model: str) -> dict[str, Any]:
+    return {
+        "relation": stratum.relation.name,
+        "model": model,
+        "setting": stratum.setting,
+        "job": stratum.job_id,
+        "cut": stratum.cut,
+        "n_strata": 0,
+        "drawn": 0,
+        "population": 0,
+        **dict.fromkeys(OUTCOMES, 0),
+    }
+
+
+def count_statements(round: Round) -> list[list[Any]]:
+    """Return how many statements look alike, gold left out: relation's id, true, false, unjudgeable, outcome, n."""
+    columns = ("knowledge_tuple__relation", "n_true", "n_false", "n_unjudgeable", "verdict")
+    rows = round.tasks.without_gold().order_by().values_list(*columns).annotate(n=Count("pk"))
+    return [[*looks, verdict or "incomplete", n] for *looks, verdict, n in rows]
+
+
+def label_totals(round: Round, now: datetime) -> dict[str, int]:
+    """Return how many counted judgments of the round have each label."""
+    patterns = counted(round, "progress", count_progress, now).content["patterns"]
+    return {label: sum(each[place] * each[3] for each in patterns) for place, label in enumerate(Label.values)}
+
+
+def judgments_per_hour(round: Round, now: datetime) -> float | None:
+    """Return the pace over the last hour, or since the round was opened; None if nobody judged."""
+    since = max(now - PACE_OVER, round.opened_at or round.created_at)
+    n_recent = Judgment.objects.counted().filter(annotator__round=round, judged_at__gt=since).count()
+    hours = (now - since) / timedelta(hours=1)
+    return n_recent / hours if n_recent and hours > 0 else None
+
+
+def _time_left(found: dict[str, Any]) -> dict[str, Any]:
+    n_left, per_hour = found["n_wanted"] - found["n_judgments"], found["judgments_per_hour"]
+    return {"n_left": n_left, "hours_left": n_left / per_hour if per_hour and n_left else None}

@@ -1,0 +1,7 @@
+// Adjudicating by keys, as in judging. Without it, the buttons do the same.
+import { listenToKeys } from "../judging/keys.js";
+
+const press = (selector) => () => document.querySelector(selector).click();
+const answers = Object.fromEntries(["true", "false", "unjudgeable"].map((label) => [label, press(`button[value="${label}"]`)]));
+
+listenToKeys({ ...answers, skip: press("[data-skip]"), comment: () => document.querySelector("#comment").focus() });

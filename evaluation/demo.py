@@ -1,0 +1,142 @@
+"""What a newcomer sees first: harvests, a round to judge, and a round that a simulation has judged.
+
+Each step takes what is there and makes what is missing, so that the demo can be run again at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import NamedTuple
+
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import AbstractBaseUser
+from django.utils.crypto import get_random_string
+
+from annotation.judging.simulation import Truth, fill_with_simulated_judgments
+from annotation.models import Round
+from annotation.recruiting.joining import join_round
+from annotation.rounds.services import open_round
+from evaluation.reports.models import Report
+from evaluation.reports.services import create_report
+from kgharvest.access import make_researcher
+from kgharvest.embedded_lm.world import load_world
+from kgharvest.engine.types import HarvestParams
+from kgharvest.harvests.language_models import get_language_model
+from kgharvest.harvests.runner import HarvestRequest, payload_of, queue_harvest
+from kgharvest.models import HarvestJob, Job, KnowledgeTuple
+from kgharvest.relations.services import SHIPPED, import_relations, resolve_relation
+
+MODEL = "embedded"
+RELATIONS = ("capital_of", "a_do_b_at", "need_a_to_do_b", "help", "place_for", "prevent")  # a_... and need_...: 3-ary
+SETTINGS = ("human", "multi")
+PARAMS = HarvestParams(candidates=50, max_tuples=60)
+
+RESEARCHER = "researcher"
+ANNOTATORS = ("annotator-1", "annotator-2", "annotator-3")
+PASSWORD_LENGTH = 12
+LEGIBLE = "abcdefghijkmnpqrstuvwxyz23456789"  # without l, o, 0 and 1
+
+STUDY = "Demo"
+PEOPLE_ROUND = "demo"
+PEOPLE_N = 3  # statements per cell: a quarter of an hour for three people
+SIMULATED_ROUND = "demo-simulated"
+SIMULATED_N = 25
+SIMULATION_SEED = 2023
+CHANCE_OF_TRUE = {True: 0.9, False: 0.15}  # by whether the tuple is a fact: made-up annotators err, as people do
+
+
+class Login(NamedTuple):
+    """password: None for a login that was there before; what it is then, nobody here knows."""
+
+    username: str
+    password: str | None
+
+
+def load_shipped_relations() -> None:
+    for path in sorted(SHIPPED.glob("*.json")):
+        import_relations(path)
+
+
+def create_logins() -> list[Login]:
+    """Return the demo's logins, the researcher first; new ones with the only record of their passwords."""
+    logins = [_create_login(username) for username in (RESEARCHER, *ANNOTATORS)]
+    make_researcher(researcher())
+    return logins
+
+
+def _create_login(username: str) -> Login:
+    users = get_user_model().objects
+    if users.filter(username=username).exists():
+        return Login(username, None)
+    password = get_random_string(PASSWORD_LENGTH, LEGIBLE)
+    users.create_user(username, password=password)
+    return Login(username, password)
+
+
+def researcher() -> AbstractBaseUser:
+    return get_user_model().objects.get(username=RESEARCHER)
+
+
+def queue_missing_harvests() -> list[HarvestJob]:
+    """Return one job per cell of the demo: the newest that is done or under way, or else a new one in the queue."""
+    return [_job_of_cell(request) or queue_harvest(request, by=researcher()) for request in _requests()]
+
+
+def _requests() -> Iterator[HarvestRequest]:
+    language_model = get_language_model(MODEL)
+    for name in RELATIONS:
+        relation = resolve_relation(f"demo/{name}")
+        for setting in SETTINGS:
+            yield HarvestRequest(relation, language_model, setting, PARAMS)
+
+
+def _job_of_cell(request: HarvestRequest) -> HarvestJob | None:
+    cell = {
+        "relation": request.relation,
+        "language_model": request.language_model,
+        "setting": request.setting,
+    }
+    hopeful = [Job.Status.QUEUED, Job.Status.RUNNING, Job.Status.SUCCEEDED]
+    jobs = HarvestJob.objects.filter(status__in=hopeful, **cell).order_by("-pk")
+    # Whoever runs the demo may have harvested its cells in another way.
+    return next((job for job in jobs if job.payload == payload_of(request)), None)
+
+
+def open_people_round(jobs: Sequence[HarvestJob]) -> Round:
+    """Return the round for people, with the demo's annotators in it."""
+    round = _find_or_open(PEOPLE_ROUND, jobs, PEOPLE_N, source=Round.Source.PEOPLE)
+    if round.is_open:
+        for annotator in get_user_model().objects.filter(username__in=ANNOTATORS):
+            join_round(round, annotator)
+    return round
+
+
+def open_simulated_round(jobs: Sequence[HarvestJob]) -> Round:
+    """Return the round that made-up annotators have judged, who mostly know the facts of the embedded LM's world."""
+    round = _find_or_open(SIMULATED_ROUND, jobs, SIMULATED_N, source=Round.Source.SIMULATED)
+    if not round.annotators.exists():
+        fill_with_simulated_judgments(round, truth_of_the_world(), Random(SIMULATION_SEED))
+    return round
+
+
+def _find_or_open(name: str, jobs: Sequence[HarvestJob], n: int, source: str) -> Round:
+    known = Round.objects.filter(name=name).first()
+    if known is not None:
+        return known
+    cells = [{"job": job.pk, "n": min(n, job.n_tuples)} for job in jobs]
+    return open_round({"name": name, "study": STUDY, "source": source, "cells": cells}, by=researcher())
+
+
+def truth_of_the_world() -> Truth:
+    facts = {(relation.name, entities) for relation in load_world() for entities in relation.facts}
+
+    def chance_of_true(claim: KnowledgeTuple) -> float:
+        return CHANCE_OF_TRUE[(claim.relation.name, tuple(claim.entities)) in facts]
+
+    return chance_of_true
+
+
+def report_on(round: Round) -> Report:
+    """Return the newest report on the round, or the first one."""
+    return round.reports.first() or create_report(round, by=researcher())

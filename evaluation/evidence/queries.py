@@ -1,0 +1,220 @@
+"""Gather what a report rests on from the database, as arrays: a few queries however large the round is."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from django.db.models import Exists, OuterRef, QuerySet
+from numpy.typing import NDArray
+
+from annotation.judging.verdicts import IMPORTED_QUORUM
+from annotation.models import Adjudication, Annotator, Draw, Judgment, Round, Stratum
+from evaluation.evidence.arrays import (
+    INCOMPLETE,
+    LABELS,
+    VERDICTS,
+    CellKey,
+    Codes,
+    Draws,
+    Evidence,
+    Floats,
+    Judgments,
+    StratumKey,
+)
+from kgharvest.models import LanguageModel, Relation
+
+PAPER_ORDER = ["human", "autoprompt", "top1", "multi"]  # of the settings in Table 5
+ROWS_AT_ONCE = 50_000
+ASKED_IF_SPLIT = 3  # people, where two differ
+
+LABEL_CODES = {label: code for code, label in enumerate(LABELS)}
+VERDICT_CODES = {verdict: code for code, verdict in enumerate(VERDICTS)} | {"": INCOMPLETE}
+
+
+def gather_evidence(round: Round) -> Evidence:
+    tasks, verdict = _columns(round.tasks.without_gold().order_by("position"), pk=_whole, verdict=_verdicts)
+    gold_tasks, gold_truth = _columns(round.tasks.gold().order_by("position"), pk=_whole, gold_label=_labels)
+    every_task = np.concatenate([tasks, gold_tasks])
+    codes = dict(Annotator.objects.filter(round=round).order_by("code").values_list("pk", "code"))
+    counted = Judgment.objects.counted().filter(task__round=round, task__is_gold=False)
+    judgments, gold = (_judgments(rows, every_task, _whole(list(codes))) for rows in (counted, _gold_judgments(round)))
+    judgments, gold, annotators = _those_who_judged(judgments, gold, list(codes.values()))
+    number = {code: place for place, code in enumerate(annotators)}
+    thirds = {task: number[codes[annotator]] for task, annotator in _thirds(round).items()}
+    cells = cells_with_strata(round)
+    strata, stratum_ids = _strata(cells)
+    return Evidence(
+        round=round.name,
+        source=round.source,
+        seed=round.seed,
+        judgments_per_task=round.judgments_per_task,
+        quorum=IMPORTED_QUORUM if round.source == Round.Source.IMPORTED else 1,
+        has_thirds=round.third_only_if_split,
+        verdict=verdict,
+        adjudicated=_adjudicated(round, tasks),
+        third=np.array([thirds.get(task, -1) for task in tasks.tolist()], dtype=np.int64),
+        judgments=judgments,
+        cells=list(cells),
+        strata=strata,
+        draws=_draws(round, tasks, stratum_ids),
+        annotators=annotators,
+        gold=gold,
+        gold_truth=gold_truth,
+        demonstrators=_demonstrators(round),
+    )
+
+
+# -- columns -----------------------------------------------------------------------------------------------------------
+
+
+def _columns(rows: QuerySet, **fields: Callable[[Sequence[Any]], NDArray]) -> list[NDArray]:
+    """Return the values of each field, made an array by its function; read in pieces, as rows of Python are large."""
+    found = rows.values_list(*fields).iterator(ROWS_AT_ONCE)
+    pieces = [[to_array([]) for to_array in fields.values()]]
+    while piece := list(islice(found, ROWS_AT_ONCE)):
+        columns = zip(*piece, strict=True)
+        pieces.append([to_array(column) for to_array, column in zip(fields.values(), columns, strict=True)])
+    return [np.concatenate(column) for column in zip(*pieces, strict=True)]
+
+
+def _whole(values: Sequence[int]) -> Codes:
+    return np.array(values, dtype=np.int64)
+
+
+def _labels(values: Sequence[str]) -> Codes:
+    return np.fromiter(map(LABEL_CODES.__getitem__, values), dtype=np.int64, count=len(values))
+
+
+def _verdicts(values: Sequence[str]) -> Codes:
+    return np.fromiter(map(VERDICT_CODES.__getitem__, values), dtype=np.int64, count=len(values))
+
+
+def _floats(values: Sequence[float | None]) -> Floats:
+    return np.array(values, dtype=np.float64)  # None becomes NaN
+
+
+def _places(ids: Codes, among: Codes) -> Codes:
+    """Return where each id stands in `among`, which holds them all."""
+    order = np.argsort(among, kind="stable")
+    return order[np.searchsorted(among, ids, sorter=order)]
+
+
+# -- judgments ---------------------------------------------------------------------------------------------------------
+
+
+def _judgments(rows: QuerySet, task_ids: Codes, annotator_ids: Codes) -> Judgments:
+    tasks, annotators, label, seconds = _columns(
+        rows.order_by(), task_id=_whole, annotator_id=_whole, label=_labels, seconds=_floats
+    )
+    task, annotator = _places(tasks, task_ids), _places(annotators, annotator_ids)
+    order = np.lexsort((annotator, task))
+    return Judgments(*(column[order] for column in (task, annotator, label, seconds)))
+
+
+def _gold_judgments(round: Round) -> QuerySet:
+    """Gold is judged by as many as come by, and never counted; an excluded annotator's answers tell nothing here."""
+    given = Judgment.objects.current().filter(task__round=round, task__is_gold=True)
+    return given.exclude(annotator__status=Annotator.Status.EXCLUDED)
+
+
+def _thirds(round: Round) -> dict[int, int]:
+    """Return, by task, the annotator of the counted judgment that was asked for because two differed.
+
+    A change of mind keeps its place in the order.
+    """
+    if not round.third_only_if_split:
+        return {}
+    asked_thrice = Judgment.objects.filter(task__round=round, task__is_gold=False, task__n_judgments=ASKED_IF_SPLIT)
+    of_pair = {"task_id": _whole, "annotator_id": _whole}
+    task, annotator = _columns(asked_thrice.order_by("judged_at", "client_uuid"), **of_pair)
+    counted_task, counted_annotator = _columns(asked_thrice.counted().order_by(), **of_pair)
+    n = annotator.max(initial=0) + 1
+    pair, first_word = np.unique(task * n + annotator, return_index=True)
+    is_counted = np.isin(pair, counted_task * n + counted_annotator)
+    in_order = pair[is_counted][np.argsort(first_word[is_counted])]
+    return dict(zip((in_order // n).tolist(), (in_order % n).tolist(), strict=True))  # the last of each task
+
+
+def _those_who_judged(
+    judgments: Judgments, gold: Judgments, codes: Sequence[str]
+) -> tuple[Judgments, Judgments, list[str]]:
+    """Number only the annotators who gave a counted judgment; gold of others is left out."""
+    present = np.unique(judgments.annotator)
+    place = np.full(len(codes), -1)
+    place[present] = np.arange(len(present))
+    gold = Judgments(*(column[place[gold.annotator] >= 0] for column in gold))
+    renumbered = (each._replace(annotator=place[each.annotator]) for each in (judgments, gold))
+    return *renumbered, [codes[number] for number in present]
+
+
+def _adjudicated(round: Round, task_ids: Codes) -> Codes:
+    """Return the verdict (T,) of the last expert who spoke on each statement, INCOMPLETE where none did."""
+    words = Adjudication.objects.current().filter(task__round=round, task__is_gold=False)
+    tasks, verdicts = _columns(words.order_by(), task_id=_whole, label=_verdicts_of_experts)
+    adjudicated = np.full(len(task_ids), INCOMPLETE)
+    adjudicated[_places(tasks, task_ids)] = verdicts
+    return adjudicated
+
+
+def _verdicts_of_experts(labels: Sequence[str]) -> Codes:
+    return _verdicts([Adjudication.VERDICTS[label] for label in labels])
+
+
+# -- cells and draws ---------------------------------------------------------------------------------------------------
+
+
+def cells_with_strata(round: Round) -> dict[CellKey, list[Stratum]]:
+    """Return the cells in the order of reports, each with its strata from the best ranks on."""
+    has_draws = Exists(Draw.objects.filter(stratum=OuterRef("pk")))
+    strata = list(round.strata.filter(has_draws).order_by("rank_from", "pk"))
+    relations = _relation_names(stratum.relation_id for stratum in strata)
+    models = {model.pk: str(model) for model in LanguageModel.objects.filter(strata__round=round).distinct()}
+    cells: defaultdict[CellKey, list[Stratum]] = defaultdict(list)
+    for stratum in strata:
+        key = CellKey(relations[stratum.relation_id], models.get(stratum.language_model_id), stratum.setting or None)
+        cells[key].append(stratum)
+    return dict(sorted(cells.items(), key=lambda cell: _place(cell[0])))
+
+
+def _strata(cells: Mapping[CellKey, Sequence[Stratum]]) -> tuple[list[StratumKey], Codes]:
+    """Return the strata of all cells, and their ids."""
+    numbered = [(number, stratum) for number, strata in enumerate(cells.values()) for stratum in strata]
+    keys = [
+        StratumKey(number, stratum.rank_from, stratum.rank_to, stratum.population, stratum.job_id)
+        if stratum.job_id
+        else StratumKey(number, None, None, None)
+        for number, stratum in numbered
+    ]
+    return keys, _whole([stratum.pk for _, stratum in numbered])
+
+
+def _draws(round: Round, task_ids: Codes, stratum_ids: Codes) -> Draws:
+    rows = Draw.objects.filter(stratum__round=round).order_by()
+    tasks, strata, ranks, score = _columns(
+        rows, task_id=_whole, stratum_id=_whole, harvested_tuple__rank=_floats, harvested_tuple__score=_floats
+    )
+    task, stratum, rank = _places(tasks, task_ids), _places(strata, stratum_ids), np.nan_to_num(ranks).astype(np.int64)
+    order = np.lexsort((task, stratum))
+    return Draws(*(column[order] for column in (task, stratum, rank, score)))
+
+
+def _place(key: CellKey) -> tuple[str, int, str, str]:
+    """Sort settings as the paper's tables do, others after them by name."""
+    place = PAPER_ORDER.index(key.setting) if key.setting in PAPER_ORDER else len(PAPER_ORDER)
+    return key.model or "", place, key.setting or "", key.relation
+
+
+def _relation_names(ids: Iterable[int]) -> dict[int, str]:
+    """Return the names of relations; set/name where two sets of one round use the same name."""
+    relations = Relation.objects.filter(pk__in=set(ids)).select_related("relation_set")
+    n_bearers = Counter(relation.name for relation in relations)
+    return {relation.pk: relation.name if n_bearers[relation.name] == 1 else relation.path for relation in relations}
+
+
+def _demonstrators(round: Round) -> list[str]:
+    used = LanguageModel.objects.filter(strata__round=round, is_demonstrator=True).distinct()
+    return sorted(map(str, used))

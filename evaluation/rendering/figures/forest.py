@@ -1,0 +1,107 @@
+"""Averages, and their differences, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from evaluation.rendering.figures.canvas import Theme, share_axis, short_model, side_name, style
+from evaluation.rendering.tables import Document, interval, points, short
+from evaluation.reports.sections.quality_tables import common_of
+
+
+class Estimate(NamedTuple):
+    """A row of a forest plot. is_firm: told apart from nothing, by a test."""
+
+    name: str
+    value: float
+    low: float | None
+    high: float | None
+    text: str
+    is_firm: bool = True
+
+
+def averages(document: Document) -> list[Estimate]:
+    return [
+        Estimate(
+            side_name(total),
+            total["macro_accuracy"],
+            low := total.get("macro_accuracy_low"),
+            high := total.get("macro_accuracy_high"),
+            short(total["macro_accuracy"]) + (f" ({interval(low, high)})" if low is not None else ""),
+        )
+        for total in document["totals"]
+        if total["macro_accuracy"] is not None
+    ]
+
+
+def differences(document: Document) -> list[Estimate]:
+    return [
+        Estimate(
+            f"{short_model(common_of(comparison))}: {short_model(comparison['a'])} − {short_model(comparison['b'])}",
+            comparison["difference"],
+            comparison["low"],
+            comparison["high"],
+            points_with_interval(comparison["difference"], comparison["low"], comparison["high"]),
+            comparison["p_holm"] < 0.05,
+        )
+        for comparison in document["comparisons"]
+    ]
+
+
+def points_with_interval(value: float, low: float | None, high: float | None) -> str:
+    ends = "" if low is None else f" ({100 * low:.0f} to {100 * high:.0f})".replace("-", "−")
+    return f"{points(value)}{ends}"
+
+
+def averages_size(document: Document) -> tuple[float, float]:
+    return size_of(averages(document))
+
+
+def differences_size(document: Document) -> tuple[float, float]:
+    return size_of(differences(document))
+
+
+def size_of(estimates: Sequence[Estimate]) -> tuple[float, float]:
+    return 7.2, 0.9 + 0.3 * len(estimates)
+
+
+def draw_averages(figure, document: Document, theme: Theme) -> None:
+    axes = draw_estimates(figure, averages(document), theme)
+    axes.set_xlim(0, 1)
+    axes.set_xlabel("accuracy, mean over relations, 95 % interval")
+
+
+def draw_differences(figure, document: Document, theme: Theme) -> None:
+    draw_paired(figure, differences(document), theme)
+
+
+def draw_paired(figure, estimates: Sequence[Estimate], theme: Theme) -> None:
+    axes = draw_estimates(figure, estimates, theme)
+    axes.axvline(0, color=theme.ink, linewidth=0.9)
+    axes.xaxis.set_major_formatter(lambda difference, _: _tick(difference))
+    axes.set_xlabel("difference in percentage points, 95 % interval; filled: p after Holm below .05")
+
+
+def _tick(difference: float) -> str:
+    """Return percentage points; with digits behind the point where ticks are closer than one."""
+    return f"{round(100 * difference, 2) + 0:g}".replace("-", "−")
+
+
+def draw_estimates(figure, estimates: Sequence[Estimate], theme: Theme):
+    """Return the axes, one row per estimate, the first one on top, with its text beside it."""
+    axes, hue = figure.add_subplot(), theme.hues[0]
+    for row, estimate in enumerate(estimates):
+        if estimate.low is not None:
+            axes.plot([estimate.low, estimate.high], [row, row], color=hue, linewidth=1.8, solid_capstyle="butt")
+        fill = hue if estimate.is_firm else theme.ground
+        axes.plot(estimate.value, row, "o", markersize=6.5, color=hue, markerfacecolor=fill, clip_on=False)
+        beside = {"transform": axes.get_yaxis_transform(), "va": "center", "fontsize": 8.5}
+        axes.text(1.02, row, estimate.text, color=theme.ink, **beside)
+    axes.set_yticks(range(len(estimates)), [estimate.name for estimate in estimates])
+    axes.set_ylim(len(estimates) - 0.4, -0.6)
+    style(axes, theme)
+    axes.spines["left"].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    share_axis(axes.xaxis, theme)
+    return axes

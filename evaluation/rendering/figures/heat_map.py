@@ -1,0 +1,63 @@
+"""Table 5 as a heat map."""
+
+from __future__ import annotations
+
+from evaluation.rendering.figures.canvas import Theme, short_model
+from evaluation.rendering.tables import Document, name_of, short
+from evaluation.reports.sections.rate_tables import cells_by_relation
+
+MOST_LABELLED = 80  # rows; of more there is only their shade
+LONGEST_LEVEL = 11  # letters of a column's name that fit over it
+
+
+def size(document: Document) -> tuple[float, float]:
+    n_rows = len(cells_by_relation(document))
+    row = 0.27 if n_rows <= MOST_LABELLED else 0.03
+    return 2.2 + 0.85 * len(document["totals"]), 1.0 + row * (n_rows + 1)
+
+
+def draw(figure, document: Document, theme: Theme) -> None:
+    """Accuracy by shade and in figures; relations by name, their average last."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    rows = _rows(document)
+    scale = LinearSegmentedColormap.from_list("accuracy", [theme.low, theme.high])
+    shares = [[float("nan") if share is None else share for share in row] for _, row in rows]
+    is_labelled = len(rows) <= MOST_LABELLED
+    axes = figure.add_subplot()
+    mesh = {"edgecolors": theme.ground, "linewidth": 1.5 if is_labelled else 0, "rasterized": not is_labelled}
+    axes.pcolormesh(shares, cmap=scale, vmin=0, vmax=1, **mesh)
+    _label(axes, document, [name for name, _ in rows] if is_labelled else [], len(rows), theme)
+    if is_labelled:
+        _print_shares(axes, rows, theme)
+
+
+def _rows(document: Document) -> list[tuple[str, list[float | None]]]:
+    rows = [(name, [cell and cell["accuracy"] for cell in cells]) for name, cells in cells_by_relation(document)]
+    return [*rows, ("average", [total["macro_accuracy"] for total in document["totals"]])]
+
+
+def _label(axes, document: Document, names: list[str], n_rows: int, theme: Theme) -> None:
+    columns = [f"{short_model(total['model'])}\n{name_of(total['setting'])}" for total in document["totals"]]
+    axes.set_xticks([column + 0.5 for column in range(len(columns))], columns)
+    axes.xaxis.tick_top()
+    if any(len(line) > LONGEST_LEVEL for column in columns for line in column.split("\n")):
+        axes.tick_params(axis="x", labelrotation=30)
+        for label in axes.get_xticklabels():
+            label.set_ha("left")
+    axes.set_yticks([row + 0.5 for row in range(len(names))], names)
+    if not names:
+        axes.set_ylabel(f"{n_rows - 1} relations and their average", color=theme.ink)
+    axes.invert_yaxis()
+    axes.tick_params(colors=theme.ink, length=0)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    axes.axhline(n_rows - 1, color=theme.ink, linewidth=1)
+
+
+def _print_shares(axes, rows, theme: Theme) -> None:
+    for row, (_, shares) in enumerate(rows):
+        weight = "bold" if row == len(rows) - 1 else "normal"
+        for column, share in enumerate(shares):
+            place = {"ha": "center", "va": "center", "fontsize": 8.5}
+            axes.text(column + 0.5, row + 0.5, short(share), color=theme.ink, fontweight=weight, **place)

@@ -1,0 +1,46 @@
+"""Precision and recall of scores on known facts and corrupted ones: the paper's Figs 4 and 5."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from evaluation.rendering.figures.canvas import DASHES, Theme, share_axis, style
+
+WIDTH, HEIGHT, LINE = 3.4, 3.1, 0.165  # inches: of a column of a paper, and as wide as a phone
+
+
+def size(scores: Mapping[str, Any]) -> tuple[float, float]:
+    return WIDTH, HEIGHT + LINE * len(scores["scorers"])
+
+
+def _digits(average_precision: float) -> str:
+    """Return three digits: good scores differ in the third."""
+    return f"{average_precision:.3f}".removeprefix("0")
+
+
+def draw(figure, scores: Mapping[str, Any], theme: Theme) -> None:
+    """One line per scorer, over all relations; the share of facts, which a random order reaches, as a dotted line."""
+    axes = figure.add_subplot()
+    for number, scorer in enumerate(scores["scorers"]):
+        curve = scorer["curve"]
+        name = f"{scorer['scorer']} ({_digits(scorer['average_precision'])})"
+        line = {
+            "color": theme.hues[number % len(theme.hues)],
+            "linestyle": DASHES[(number + number // len(theme.hues)) % len(DASHES)],
+            "linewidth": 1.9,
+        }
+        axes.plot([point["recall"] for point in curve], [point["precision"] for point in curve], label=name, **line)
+    chance = scores["n_positive"] / (scores["n_positive"] + scores["n_negative"])
+    axes.axhline(chance, color=theme.soft, linewidth=1, linestyle=":", label="random order")
+    axes.set_xlim(0, 1.01)
+    axes.set_ylim(0, 1.02)
+    axes.set_xlabel("recall")
+    axes.set_ylabel("precision")
+    style(axes, theme)
+    share_axis(axes.xaxis, theme)
+    share_axis(axes.yaxis, theme)
+    figure.legend(
+        loc="outside lower left", title="prompts (average precision)", alignment="left", labelcolor=theme.ink,
+        fontsize=8.5, title_fontproperties={"size": 8.5}, handlelength=3,
+    ).get_title().set_color(theme.ink)  # fmt: skip

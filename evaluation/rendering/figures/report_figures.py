@@ -1,0 +1,125 @@
+"""Figures of a report, drawn from its document."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from evaluation.rendering.figures import calibration, forest, heat_map, size_curves
+from evaluation.rendering.figures.canvas import LIGHT, Draw, Theme, render, side_name
+from evaluation.rendering.tables import Document, Table, interval, points, short
+from evaluation.reports.sections.curve_tables import calibration_table, size_curve_table
+
+
+class ReportFigure(NamedTuple):
+    """A figure that some reports have.
+
+    shows: what it draws from the document; none of it, no figure. alt: the figure in words. table: the report's table
+    with its numbers; numbers: that part of it that is drawn, None where the page shows the table anyway.
+    """
+
+    name: str
+    title: str
+    caption: str
+    table: str
+    shows: Callable[[Document], list[Any]]
+    alt: Callable[[Document], str]
+    size: Callable[[Document], tuple[float, float]]
+    draw: Draw
+    numbers: Callable[[Document], Table] | None = None
+
+    def render(self, document: Document, file_format: str = "svg", theme: Theme = LIGHT) -> bytes:
+        return render(self.draw, document, self.size(document), file_format, theme)
+
+
+def figures_of(document: Document) -> list[ReportFigure]:
+    return [figure for figure in FIGURES if figure.shows(document)]
+
+
+def averages_in_words(document: Document) -> str:
+    parts = [f"{each.name} {short(each.value)}{_range(each.low, each.high)}" for each in forest.averages(document)]
+    return f"Accuracy, mean over relations: {'; '.join(parts)}."
+
+
+def _range(low: float | None, high: float | None) -> str:
+    return f" ({interval(low, high)})" if low is not None else ""
+
+
+def differences_in_words(document: Document) -> str:
+    parts = [f"{each.name} {points(each.value)}" for each in forest.differences(document)]
+    return f"Differences in percentage points: {'; '.join(parts)}."
+
+
+def curves_in_words(document: Document) -> str:
+    parts = [
+        f"{side_name(curve)} from {short(curve['sizes'][0]['accuracy'])} to {short(curve['sizes'][-1]['accuracy'])}"
+        for curve in size_curves.size_curves(document)
+    ]
+    return f"Accuracy from the best tuples to the whole harvest: {'; '.join(parts)}."
+
+
+def calibration_in_words(document: Document) -> str:
+    parts = [
+        f"{curve['relation']}, {side_name(curve)}: {short(curve['scores'][0]['accuracy'])} at the lowest scores, "
+        f"{short(curve['scores'][-1]['accuracy'])} at the highest"
+        for curve in calibration.calibrated(document)
+    ]
+    return f"Accuracy by score. {'; '.join(parts)}."
+
+
+FIGURES = (
+    ReportFigure(
+        "heat-map",
+        "Accuracy per relation",
+        "The table above as a map: the stronger the colour, the more of the sample is true.",
+        "relations",
+        lambda document: [cell for cell in document["cells"] if cell["accuracy"] is not None],
+        lambda document: f"Heat map of accuracy, relations by LM and setting. {averages_in_words(document)}",
+        heat_map.size,
+        heat_map.draw,
+    ),
+    ReportFigure(
+        "averages",
+        "Averages with intervals",
+        "Mean over relations; the interval is for relations like these.",
+        "settings",
+        forest.averages,
+        averages_in_words,
+        forest.averages_size,
+        forest.draw_averages,
+    ),
+    ReportFigure(
+        "differences",
+        "Differences with intervals",
+        "Paired by relation. An interval that spans 0 leaves open which is better.",
+        "comparisons",
+        forest.differences,
+        differences_in_words,
+        forest.differences_size,
+        forest.draw_differences,
+    ),
+    ReportFigure(
+        "sizes",
+        "Accuracy against the size of the KG",
+        "From one sample: how accurate the best tuples are, with a 95 % band, if more or fewer of them are kept. "
+        "Marked are the cuts that the paper uses.",
+        "size-curves",
+        size_curves.size_curves,
+        curves_in_words,
+        lambda document: size_curves.SIZE,
+        size_curves.draw,
+        lambda document: size_curve_table({**document, "curves": size_curves.size_curves(document)}),
+    ),
+    ReportFigure(
+        "calibration",
+        "Accuracy by score",
+        "Judged tuples in bins of equal numbers, with 95 % intervals. Scores of two relations, or of two LMs, are on "
+        "scales of their own. The dashed line is the cut precision:0.8: above it, .8 of the tuples are true.",
+        "calibration",
+        calibration.calibrated,
+        calibration_in_words,
+        calibration.size,
+        calibration.draw,
+        lambda document: calibration_table({**document, "curves": calibration.calibrated(document)}),
+    ),
+)

@@ -1,0 +1,76 @@
+"""Accuracy against the size of the KG, from one sample."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from evaluation.rendering.figures.canvas import DASHES, Theme, legend, share_axis, side_name, style
+from evaluation.rendering.tables import Document
+
+SIZE = (7.2, 4.2)
+MARKED = {"base:10": "base-10", "base:100": "base-100", "share:0.5": "50 %"}
+MOST_SIDES = 8  # as many as the hues tell apart
+MOST_BANDS = 4  # more of them hide each other
+
+
+def size_curves(document: Document) -> list[Mapping[str, Any]]:
+    """Return the curves of the sides, over all their relations."""
+    curves = [curve for curve in document.get("curves", []) if curve["relation"] is None and curve["sizes"]]
+    return curves[:MOST_SIDES]
+
+
+def draw(figure, document: Document, theme: Theme) -> None:
+    """A line with its band per LM and setting; the cuts of the paper as marks, estimated on their own."""
+    axes = figure.add_subplot()
+    curves = size_curves(document)
+    in_tuples = all(_population(document, curve) for curve in curves)
+    for number, curve in enumerate(curves):
+        scale = _population(document, curve) if in_tuples else 1
+        _draw_curve(axes, curve, scale, len(curves) <= MOST_BANDS, number, theme)
+    _mark_cuts(axes, document, in_tuples, theme)
+    axes.set_ylim(0, 1.02)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("tuples kept, best first" if in_tuples else "share of each harvest kept, best first")
+    axes.set_ylabel("accuracy")
+    style(axes, theme)
+    share_axis(axes.yaxis, theme)
+    if in_tuples:
+        axes.xaxis.set_major_formatter(lambda size, _: f"{size:,.0f}")
+    legend(axes, theme, loc="lower left", ncols=2)
+
+
+def _population(document: Document, curve: Mapping[str, Any]) -> int | None:
+    side = curve["model"], curve["setting"]
+    known = (total.get("population") for total in document["totals"] if (total["model"], total["setting"]) == side)
+    return next(known, None)
+
+
+def _draw_curve(axes, curve: Mapping[str, Any], scale: float, has_band: bool, number: int, theme: Theme) -> None:
+    known = [point for point in curve["sizes"] if point["accuracy"] is not None]
+    sizes = [point["share"] * scale for point in known]
+    hue, dashes = theme.hues[number], DASHES[number % len(DASHES)]
+    if has_band:
+        ends = ([point[end] for point in known] for end in ("low", "high"))
+        axes.fill_between(sizes, *ends, color=hue, alpha=0.13, linewidth=0)
+    axes.plot(
+        sizes,
+        [point["accuracy"] for point in known],
+        color=hue,
+        linewidth=1.9,
+        linestyle=dashes,
+        label=side_name(curve),
+    )
+
+
+def _mark_cuts(axes, document: Document, in_tuples: bool, theme: Theme) -> None:
+    """Mark the cuts where sizes are known; a legend entry for each in no side's hue."""
+    hues = {(curve["model"], curve["setting"]): theme.hues[n] for n, curve in enumerate(size_curves(document))}
+    cuts = [cut for cut in document.get("cuts", []) if cut["accuracy"] is not None and in_tuples]
+    for marker, (name, title) in zip("D^s", MARKED.items(), strict=True):
+        marked = [cut for cut in cuts if cut["cut"] == name and (cut["model"], cut["setting"]) in hues]
+        for cut in marked:
+            hue = hues[cut["model"], cut["setting"]]
+            axes.plot(cut["size"], cut["accuracy"], marker, color=hue, markeredgecolor=theme.ground, markersize=7.5)
+        if marked:
+            axes.plot([], [], marker, color=theme.soft, label=title)

@@ -1,0 +1,175 @@
+"""LaTeX for booktabs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from evaluation.rendering.tables import Column, Document, Kind, Row, Table, text_of
+from evaluation.reports.report_tables import tables_to_read
+
+MOST_ROWS_ON_A_PAGE = 45
+
+# Widths in letters of \footnotesize; the text of LaTeX's article, its narrowest common page, is 345 pt wide.
+TEXT_WIDTH = 80
+GAP = 2  # between columns
+LONGEST_LINE = 26  # a longer text wraps
+
+SMALL = r"\footnotesize\setlength{\tabcolsep}{4pt}"
+
+TEX_SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"$<$",
+    ">": r"$>$",
+    "|": r"\textbar{}",
+    '"': "''",
+    # After \\ these would be taken for its arguments.
+    "[": "{[}",
+    "]": "{]}",
+    "*": "{*}",
+    "–": "--",
+    "−": "$-$",
+    "±": r"$\pm$",
+    "·": r"$\cdot$",
+    "×": r"$\times$",
+    "†": r"\dag{}",
+} | {character: f"\\{character}" for character in "&%$#_{}"}
+
+
+def write_latex(document: Document) -> str:
+    return latex_of(document["round"], tables_to_read(document))
+
+
+def latex_of(name: str, tables: Iterable[Table]) -> str:
+    """Return the tables for booktabs and longtable, which the preamble must load; `name` begins their labels."""
+    head = [
+        r"% \usepackage{booktabs,longtable}",
+        r"% \usepackage[utf8]{inputenc} \usepackage[T1]{fontenc} with pdfLaTeX;",
+        "% names outside the Latin script need XeLaTeX or LuaLaTeX.",
+    ]
+    prefix = re.sub("[^a-zA-Z0-9]+", "-", name)
+    parts = [part for table in tables for part in parts_of(table)]
+    return "\n".join([*head, *("\n" + _table(part, f"tab:{prefix}-{part.name}") for part in parts)]) + "\n"
+
+
+# -- as wide as a page -------------------------------------------------------------------------------------------------
+
+
+def parts_of(table: Table) -> Iterator[Table]:
+    """Yield the table, or as many tables as its columns need, each with the first column; notes under the last."""
+    spans = list(_spans([_width(table, number) for number in range(len(table.columns))]))
+    if len(spans) == 1:
+        yield table
+        return
+    for number, span in enumerate(spans, start=1):
+        kept = [0, *span]
+        yield replace(
+            table,
+            name=f"{table.name}-{number}",
+            title=f"{table.title}, part {number} of {len(spans)}",
+            columns=tuple(table.columns[column] for column in kept),
+            rows=tuple(Row(tuple(row.values[column] for column in kept), row.is_summary) for row in table.rows),
+            notes=table.notes if number == len(spans) else (),
+        )
+
+
+def _spans(widths: Sequence[int]) -> Iterator[range]:
+    """Yield which columns stand beside the first in each part: at least one, else as many as the text is wide."""
+    start, used = 1, widths[0]
+    for column in range(1, len(widths)):
+        if column > start and used + GAP + widths[column] > TEXT_WIDTH:
+            yield range(start, column)
+            start, used = column, widths[0]
+        used += GAP + widths[column]
+    yield range(start, len(widths))
+
+
+def _width(table: Table, number: int) -> int:
+    """Return the letters of the longest line in a column, its headings among them."""
+    column = table.columns[number]
+    texts = [text_of(row.values[number], column.kind) for row in table.rows]
+    heading = max(len(column.title), -(-len(column.group) // _group_size(table, column)))
+    return min(max([heading, *map(len, texts)]), LONGEST_LINE)
+
+
+def _group_size(table: Table, column: Column) -> int:
+    return sum(other.group == column.group for other in table.columns)
+
+
+# -- one table ---------------------------------------------------------------------------------------------------------
+
+
+def _table(table: Table, label: str) -> str:
+    caption = rf"\caption{{{latex_text(table.caption + '.')}}}\label{{{label}}}"
+    if len(table.rows) > MOST_ROWS_ON_A_PAGE:
+        return "\n".join(_long_table(table, caption))
+    return "\n".join(_floating_table(table, caption))
+
+
+def _floating_table(table: Table, caption: str) -> Iterable[str]:
+    yield from (r"\begin{table}", r"\centering", caption, SMALL)
+    yield rf"\begin{{tabular}}{{{_columns(table)}}}"
+    yield from (r"\toprule", *_head(table), r"\midrule", *_body(table), r"\bottomrule", r"\end{tabular}")
+    if table.notes:
+        yield rf"\par\medskip\parbox{{\linewidth}}{{\footnotesize {_notes(table)}}}"
+    yield r"\end{table}"
+
+
+def _long_table(table: Table, caption: str) -> Iterable[str]:
+    yield f"{{{SMALL}"
+    yield rf"\begin{{longtable}}{{{_columns(table)}}}"
+    yield caption + r"\\"
+    yield from (r"\toprule", *_head(table), r"\midrule", r"\endhead", r"\bottomrule", r"\endfoot")
+    yield from _body(table)
+    yield r"\end{longtable}"
+    if table.notes:
+        yield rf"\noindent{{\footnotesize {_notes(table)}\par}}"
+    yield "}"
+
+
+def _columns(table: Table) -> str:
+    return "".join(_alignment(table, number) for number in range(len(table.columns)))
+
+
+def _alignment(table: Table, number: int) -> str:
+    """Let a long text wrap; the width of a column that does is as LaTeX measures that many letters."""
+    if table.columns[number].kind is not Kind.TEXT:
+        return "r"
+    longest = max((len(text_of(row.values[number], Kind.TEXT)) for row in table.rows), default=0)
+    return rf"p{{{LONGEST_LINE / 2:.0f}em}}" if longest > LONGEST_LINE else "l"
+
+
+def _notes(table: Table) -> str:
+    return latex_text(" ".join(table.notes))
+
+
+def _head(table: Table) -> list[str]:
+    titles = _row([column.title for column in table.columns])
+    if not table.groups:
+        return [titles]
+    spans, rules, column = [], [], 1
+    for title, width in table.groups:
+        spans.append(rf"\multicolumn{{{width}}}{{c}}{{{latex_text(title)}}}" if title else "")
+        rules += [rf"\cmidrule(lr){{{column}-{column + width - 1}}}"] if title else []
+        column += width
+    return [" & ".join(spans) + r" \\", "".join(rules), titles]
+
+
+def _body(table: Table) -> Iterable[str]:
+    was_summary = False
+    for is_summary, texts in table.texts():
+        if is_summary and not was_summary:
+            yield r"\midrule"
+        was_summary = is_summary
+        yield _row(texts)
+
+
+def _row(values: Sequence[str]) -> str:
+    return " & ".join(map(latex_text, values)) + r" \\"
+
+
+def latex_text(text: str) -> str:
+    return "".join(TEX_SPECIAL.get(character, character) for character in " ".join(text.split()))

@@ -1,0 +1,68 @@
+"""Reports: numbers frozen together with what they rest on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.conf import settings
+from django.db import models
+from django.urls import reverse
+
+from annotation.models import Round
+from evaluation.reports.abridged import abridged
+
+HEADLINE = ("n_tasks", "n_complete", "n_judgments")
+
+
+class ReportQuerySet(models.QuerySet):
+    def visible_to(self, user):
+        """Return the reports on rounds of the user's studies; all of them for a superuser."""
+        return self.filter(round__in=Round.objects.visible_to(user))
+
+    def for_list(self):
+        """Leave the documents, which may hold megabytes, in the database."""
+        return self.defer("document", "abridged", "method").select_related("round__study", "created_by")
+
+
+class Report(models.Model):
+    """What was true of a round when it was reported. `document` is the report's JSON; pages and files only render it.
+
+    headline: what lists show of the document. abridged: what pages show of it; empty in old reports. method: how
+    verdicts, intervals and agreement were computed, in plain sentences.
+    """
+
+    round = models.ForeignKey(Round, on_delete=models.PROTECT, related_name="reports")
+    document = models.JSONField()
+    headline = models.JSONField(default=dict)
+    abridged = models.JSONField(default=dict)
+    method = models.TextField()
+    code_version = models.CharField(max_length=100)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
+    )
+    created_at = models.DateTimeField()
+
+    objects = ReportQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-pk"]
+
+    def __str__(self) -> str:
+        return f"{self.round}, {self.created_at:%Y-%m-%d %H:%M}"
+
+    def save(self, *args, **kwargs) -> None:
+        self.headline = headline_of(self.document)
+        self.abridged = abridged(self.document)
+        super().save(*args, **kwargs)
+
+    @property
+    def shown(self) -> Mapping[str, Any]:
+        return self.abridged or self.document
+
+    def get_absolute_url(self) -> str:
+        return reverse("evaluation:report", args=[self.pk])
+
+
+def headline_of(document: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: document[name] for name in HEADLINE} | {"alpha": document["alpha"]["value"]}

@@ -1,0 +1,90 @@
+"""How far annotators agree: over all statements, and per relation and per LM and setting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, Codes, Evidence
+from evaluation.statistics.agreement import N_REPLICATES, Alpha, fleiss_kappa, krippendorff_alpha, percent_agreement
+from evaluation.statistics.verdict_stability import expected_flips
+
+N_REPLICATES_OF_PARTS = 1000
+NO_VERDICT = "No statement has a verdict."
+ALL_OR_NONE = "Either no statement is accepted or every one, which does not tell how often panels differ."
+
+
+def whole_agreement(evidence: Evidence) -> dict[str, Any]:
+    patterns = evidence.first_two.patterns
+    counts, n_tasks = patterns.counts, patterns.n_tasks
+    return {
+        "alpha": _alpha(evidence, counts, n_tasks)._asdict(),
+        # Unjudgeable as missing: the column is left out, so those judgments pair with nothing.
+        "alpha_without_unjudgeable": _alpha(evidence, counts[:, :2], n_tasks)._asdict(),
+        "percent_agreement": percent_agreement(counts, n_tasks),
+        "fleiss_kappa": fleiss_kappa(counts, n_tasks)._asdict(),
+        "verdict_stability": _stability(evidence, np.arange(evidence.n_tasks), N_REPLICATES),
+    }
+
+
+def parts_of_agreement(evidence: Evidence) -> Iterable[dict[str, Any]]:
+    """Yield one entry per relation, then one per LM and setting; a statement counts once in each that drew it."""
+    relations = sorted({cell.relation for cell in evidence.cells})
+    place = {relation: number for number, relation in enumerate(relations)}
+    relation_of_cell = np.array([place[cell.relation] for cell in evidence.cells], dtype=np.int64)
+    for relation, tasks in zip(relations, _tasks_by(evidence, relation_of_cell, len(relations)), strict=True):
+        yield {"by": "relation", "relation": relation, "model": None, "setting": None} | _part(evidence, tasks)
+    sides = _tasks_by(evidence, evidence.side_of_cell, len(evidence.sides))
+    for (model, setting), tasks in zip(evidence.sides, sides, strict=True):
+        yield {"by": "side", "relation": None, "model": model, "setting": setting} | _part(evidence, tasks)
+
+
+def _tasks_by(evidence: Evidence, group_of_cell: Codes, n_groups: int) -> list[Codes]:
+    """Return the statements of each group of cells, each once."""
+    group = group_of_cell[evidence.cell_of_draw]  # (D,)
+    pairs = np.unique(group * evidence.n_tasks + evidence.draws.task)
+    edges = np.searchsorted(pairs, np.arange(1, n_groups) * evidence.n_tasks)
+    return [part % evidence.n_tasks for part in np.split(pairs, edges)] if evidence.n_tasks else [pairs] * n_groups
+
+
+def _part(evidence: Evidence, tasks: Codes) -> dict[str, Any]:
+    counts, n_tasks = _patterns_of(evidence, tasks)
+    return {
+        "n_tasks": len(tasks),
+        "n_judgments": int(evidence.counts[tasks].sum()),
+        "alpha": _alpha(evidence, counts, n_tasks, N_REPLICATES_OF_PARTS)._asdict(),
+        "percent_agreement": percent_agreement(counts, n_tasks),
+        "fleiss_kappa": fleiss_kappa(counts, n_tasks)._asdict(),
+        "verdict_stability": _stability(evidence, tasks, N_REPLICATES_OF_PARTS),
+    }
+
+
+def _patterns_of(evidence: Evidence, tasks: Codes) -> tuple[Codes, Codes]:
+    """Return the patterns (P, 3) of judgments, third ones left out, and how many of `tasks` show each (P,)."""
+    patterns = evidence.first_two.patterns
+    return patterns.counts, np.bincount(patterns.of_task[tasks], minlength=len(patterns.counts))
+
+
+def _alpha(evidence: Evidence, counts: Codes, n_tasks: Codes, n_replicates: int = N_REPLICATES) -> Alpha:
+    return krippendorff_alpha(counts, n_tasks, np.random.default_rng(evidence.seed), n_replicates)
+
+
+def _stability(evidence: Evidence, tasks: Codes, n_replicates: int) -> dict[str, Any]:
+    """Return how many of the verdicts of these statements a fresh panel would overturn (docs/report-json.md)."""
+    verdicts = evidence.verdict[tasks]
+    n_complete = int(np.count_nonzero(verdicts != INCOMPLETE))
+    n_accepted = int(np.count_nonzero(verdicts == ACCEPTED))
+    if n_accepted in (0, n_complete):
+        reason = ALL_OR_NONE if n_complete else NO_VERDICT
+        return {"k": None, "flips": None, "low": None, "high": None, "reason": reason}
+    counts, n_tasks = _patterns_of(evidence, tasks)
+    alpha = _alpha(evidence, np.stack([counts[:, 0], counts[:, 1:].sum(axis=1)], axis=1), n_tasks, n_replicates)
+    usual = int(np.bincount(counts.sum(axis=1), n_tasks)[1:].argmax()) + 1
+    k = evidence.judgments_per_task if evidence.has_thirds else usual  # two alike decide as three would
+    accepted = n_accepted / n_complete
+    flips, low, high = (
+        None if value is None else expected_flips(accepted, value, k) for value in (alpha.value, alpha.high, alpha.low)
+    )
+    return {"k": k, "flips": flips, "low": low, "high": high, "reason": alpha.reason}

@@ -1,0 +1,227 @@
+"""What annotators said, and what is known of their quality."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from evaluation.evidence.arrays import (
+    ACCEPTED,
+    FALSE,
+    INCOMPLETE,
+    LABELS,
+    REJECTED,
+    TRUE,
+    UNDECIDED,
+    UNJUDGEABLE,
+    VERDICTS,
+    Codes,
+    Evidence,
+    Judgments,
+    label_counts,
+)
+from evaluation.statistics.annotator_models import FITS, DawidSkene, Judged, Mace
+from evaluation.statistics.paired_tests import mcnemar_p
+from evaluation.statistics.pairwise_agreement import pair_counts
+from evaluation.statistics.rates import rate
+from evaluation.statistics.verdict_rules import by_model, majority, where_complete
+
+TITLES = {"dawid_skene": "Dawid-Skene", "mace": "MACE"}
+ONE_ANNOTATOR = "One annotator alone cannot be told from the truth."
+NO_OPINION = "Nobody said True or False."
+ONE_LABEL = "All judgments of True or False are alike, so annotators cannot be told apart."
+NO_GOLD = "without gold statements nothing tells which of the two is right"
+
+
+@dataclass(frozen=True)
+class FittedModel:
+    """A model of annotators: verdicts (T,) on complete statements and, on gold ones, what it and the majority say.
+
+    fit: None where `reason` says why there is none.
+    """
+
+    name: str
+    fit: DawidSkene | Mace | None
+    verdict: Codes | None
+    gold_verdict: Codes | None
+    has_opinion: np.ndarray
+    reason: str | None
+
+
+def fit_models(evidence: Evidence) -> list[FittedModel]:
+    """Fit each model to all judgments of True and False, those of gold statements among them but not their truth."""
+    judged, has_opinion = _judged(evidence)
+    reason = _reason_against(judged, has_opinion)
+    if reason:
+        return [FittedModel(name, None, None, None, has_opinion, reason) for name in FITS]
+    n_opinions = judged.per_task()
+    fitted = []
+    for name, fit_model in FITS.items():
+        fit = fit_model(judged)
+        verdict = by_model(fit.labels, n_opinions)
+        own, gold = verdict[: evidence.n_tasks], verdict[evidence.n_tasks :]
+        fitted.append(FittedModel(name, fit, where_complete(own, evidence.is_complete), gold, has_opinion, None))
+    return fitted
+
+
+def _judged(evidence: Evidence) -> tuple[Judged, np.ndarray]:
+    """Return the judgments with an opinion, gold statements behind the others, and which annotators have one (A,)."""
+    columns = [np.concatenate(pair) for pair in zip(evidence.judgments[:3], evidence.gold[:3], strict=True)]
+    task, annotator, label = (column[columns[2] != UNJUDGEABLE] for column in columns)
+    n_tasks = evidence.n_tasks + len(evidence.gold_truth)
+    has_opinion = np.bincount(annotator, minlength=len(evidence.annotators)) > 0
+    return Judged(task, annotator, label, n_tasks, len(evidence.annotators), 2), has_opinion
+
+
+def _reason_against(judged: Judged, has_opinion: np.ndarray) -> str | None:
+    if not len(judged.task):
+        return NO_OPINION
+    if np.count_nonzero(has_opinion) < 2:
+        return ONE_ANNOTATOR
+    if len(np.unique(judged.label)) < 2:
+        return ONE_LABEL
+    return None
+
+
+# -- entries of the document -------------------------------------------------------------------------------------------
+
+
+def annotator_entries(evidence: Evidence, models: Iterable[FittedModel]) -> list[dict[str, Any]]:
+    n_annotators = len(evidence.annotators)
+    labels = label_counts(evidence.judgments._replace(task=evidence.judgments.annotator), n_annotators)  # (A, 3)
+    n_gold, n_correct = _gold_counts(evidence)
+    medians = _median_seconds(evidence.judgments, n_annotators)
+    by_name = {model.name: model for model in models}
+    return [
+        {
+            "annotator": code,
+            "n_judgments": int(labels[number].sum()),
+            **dict(zip(LABELS, labels[number].tolist(), strict=True)),
+            "median_seconds": medians[number],
+            "gold": _gold_entry(int(n_gold[number]), int(n_correct[number])),
+            "dawid_skene": _confusion(by_name["dawid_skene"], number),
+            "mace": _competence(by_name["mace"], number),
+        }
+        for number, code in enumerate(evidence.annotators)
+    ]
+
+
+def _gold_counts(evidence: Evidence) -> tuple[Codes, Codes]:
+    """Return (A,), (A,): gold statements judged, and judged right."""
+    is_right = evidence.gold.label == evidence.gold_truth[evidence.gold.task - evidence.n_tasks]
+    n_annotators = len(evidence.annotators)
+    return (
+        np.bincount(evidence.gold.annotator, minlength=n_annotators),
+        np.bincount(evidence.gold.annotator[is_right], minlength=n_annotators),
+    )
+
+
+def _gold_entry(n: int, n_correct: int) -> dict[str, Any]:
+    accuracy = rate(n_correct, n)
+    return {"n": n, "correct": n_correct, "accuracy": accuracy.value, "low": accuracy.low, "high": accuracy.high}
+
+
+def _median_seconds(judgments: Judgments, n_annotators: int) -> list[float | None]:
+    is_timed = np.isfinite(judgments.seconds)
+    annotator, seconds = judgments.annotator[is_timed], judgments.seconds[is_timed]
+    order = np.argsort(annotator, kind="stable")
+    edges = np.searchsorted(annotator[order], np.arange(n_annotators + 1))
+    parts = [seconds[order[start:end]] for start, end in pairwise(edges)]
+    return [float(np.median(part)) if len(part) else None for part in parts]
+
+
+def _confusion(model: FittedModel, annotator: int) -> dict[str, float] | None:
+    if model.fit is None or not model.has_opinion[annotator]:
+        return None
+    errors = model.fit.errors[annotator]  # (true, given)
+    return {"true_accuracy": float(errors[TRUE, TRUE]), "false_accuracy": float(errors[FALSE, FALSE])}
+
+
+def _competence(model: FittedModel, annotator: int) -> dict[str, float] | None:
+    if model.fit is None or not model.has_opinion[annotator]:
+        return None
+    return {"competence": float(model.fit.competence[annotator])}
+
+
+def pair_entries(evidence: Evidence) -> list[dict[str, Any]]:
+    codes = evidence.annotators
+    return [
+        {
+            "a": codes[pair.a],
+            "b": codes[pair.b],
+            "n_shared": pair.n_shared,
+            "agreement": pair.n_agreeing / pair.n_shared,
+        }
+        for pair in pair_counts(*evidence.first_two.judgments[:3])
+    ]
+
+
+# -- models beside the majority ----------------------------------------------------------------------------------------
+
+
+def model_entries(evidence: Evidence, models: Iterable[FittedModel]) -> list[dict[str, Any]]:
+    return [_model_entry(evidence, model) for model in models]
+
+
+def _model_entry(evidence: Evidence, model: FittedModel) -> dict[str, Any]:
+    if model.fit is None:
+        keys = ("n_steps", "converged", "prior_true", *VERDICTS[:3], "n_compared", "n_differing", "gold", "sentence")
+        return {"model": model.name, "reason": model.reason, **dict.fromkeys(keys)}
+    decided = [verdict < UNDECIDED for verdict in (model.verdict, evidence.verdict)]
+    n_compared = int(np.count_nonzero(decided[0] & decided[1]))
+    n_differing = int(np.count_nonzero(decided[0] & decided[1] & (model.verdict != evidence.verdict)))
+    gold = _on_gold(evidence, model)
+    return {
+        "model": model.name,
+        "reason": None,
+        "n_steps": model.fit.n_steps,
+        "converged": model.fit.converged,
+        "prior_true": float(model.fit.prior[TRUE]) if isinstance(model.fit, DawidSkene) else None,
+        **_verdict_counts(model.verdict),
+        "n_compared": n_compared,
+        "n_differing": n_differing,
+        "gold": gold,
+        "sentence": _sentence(model, n_compared, n_differing, gold),
+    }
+
+
+def _verdict_counts(verdict: Codes) -> dict[str, int]:
+    return {name: int(np.count_nonzero(verdict == code)) for code, name in enumerate(VERDICTS[:INCOMPLETE])}
+
+
+def _on_gold(evidence: Evidence, model: FittedModel) -> dict[str, Any] | None:
+    """Return who is right on the gold statements that somebody judged; None if there is none."""
+    n_gold = len(evidence.gold_truth)
+    counts = label_counts(evidence.gold._replace(task=evidence.gold.task - evidence.n_tasks), n_gold)  # (gold, 3)
+    is_judged = counts.sum(axis=1) > 0
+    if not is_judged.any():
+        return None
+    truth = np.where(evidence.gold_truth == TRUE, ACCEPTED, REJECTED)[is_judged]
+    by_majority, by_the_model = (verdict[is_judged] == truth for verdict in (majority(counts), model.gold_verdict))
+    only_model = int(np.count_nonzero(by_the_model & ~by_majority))
+    only_majority = int(np.count_nonzero(by_majority & ~by_the_model))
+    return {
+        "n": int(np.count_nonzero(is_judged)),
+        "model_correct": int(np.count_nonzero(by_the_model)),
+        "majority_correct": int(np.count_nonzero(by_majority)),
+        "p": mcnemar_p(only_model, only_majority),
+    }
+
+
+def _sentence(model: FittedModel, n_compared: int, n_differing: int, gold: Mapping[str, Any] | None) -> str:
+    """Say how the model's verdicts differ, and that one side is better only where gold shows it."""
+    title = TITLES[model.name]
+    start = f"{title} and the majority differ on {n_differing} of {n_compared} statements that both decide"
+    rest = "" if model.fit.converged else f" {title} did not come to rest; its figures are preliminary."
+    if gold is None:
+        return f"{start}; {NO_GOLD}.{rest}"
+    right = f"on {gold['n']} gold statements {title} is right {gold['model_correct']} times, "
+    right += f"the majority {gold['majority_correct']} times"
+    if gold["p"] is None or gold["p"] >= 0.05:
+        return f"{start}; {right}: not distinguishable.{rest}"
+    better = title if gold["model_correct"] > gold["majority_correct"] else "the majority"
+    return f"{start}; {right}: {better} is better (p = {gold['p']:.3f}).{rest}"

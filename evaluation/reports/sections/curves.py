@@ -1,0 +1,100 @@
+"""Accuracy against size and against score, per cell and per LM and setting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, Codes, Evidence, Floats
+from evaluation.reports.sections.rates import draw_weights
+from evaluation.statistics.curves import accuracy_by_score, accuracy_by_size
+from evaluation.statistics.precision_cuts import kept_parts, largest_part
+
+TARGET = 0.8  # precision
+
+
+class Ranked(NamedTuple):
+    """Draws with a verdict and a rank; place: rank as a share of the cell's population. All of shape (D,)."""
+
+    cell: Codes
+    place: Floats
+    weight: Floats
+    score: Floats
+    is_accepted: np.ndarray
+
+    def where(self, chosen: np.ndarray) -> Ranked:
+        return Ranked(*(column[chosen] for column in self))
+
+
+def curve_entries(evidence: Evidence, verdict: Codes) -> list[dict[str, Any]]:
+    """Return one curve per cell whose population is known, then one per LM and setting."""
+    population = _populations(evidence)
+    draws = _ranked(evidence, verdict, population)
+    order = np.argsort(draws.cell, kind="stable")
+    draws = draws.where(order)
+    edges = np.searchsorted(draws.cell, np.arange(len(evidence.cells) + 1))
+    entries = [
+        _cell_curve(evidence, number, int(population[number]), draws.where(slice(*edges[number : number + 2])))
+        for number in np.flatnonzero(population)
+    ]
+    return entries + list(_side_curves(evidence, population, draws))
+
+
+def _populations(evidence: Evidence) -> Codes:
+    """Return (C,): how many tuples each cell was drawn from, 0 where nobody knows."""
+    return np.bincount(evidence.cell_of_stratum, evidence.population_of_stratum, len(evidence.cells)).astype(np.int64)
+
+
+def _ranked(evidence: Evidence, verdict: Codes, population: Codes) -> Ranked:
+    draws = evidence.draws
+    verdicts = verdict[draws.task]
+    is_known = (verdicts != INCOMPLETE) & (draws.rank > 0) & (population[evidence.cell_of_draw] > 0)
+    weight = draw_weights(evidence, is_known)
+    place = draws.rank / np.maximum(population[evidence.cell_of_draw], 1)
+    return Ranked(evidence.cell_of_draw, place, weight, draws.score, verdicts == ACCEPTED).where(is_known)
+
+
+def _cell_curve(evidence: Evidence, number: int, population: int, draws: Ranked) -> dict[str, Any]:
+    points = accuracy_by_size(draws.place, draws.is_accepted, draws.weight) if len(draws.place) else []
+    return {
+        **evidence.cells[number]._asdict(),
+        "population": population,
+        "sizes": [{"size": int(point.share * population + 1e-9), **point._asdict()} for point in points],
+        "scores": list(_scores(draws)),
+        "precision_cut": _precision_cut(draws),
+    }
+
+
+def _precision_cut(draws: Ranked) -> dict[str, Any] | None:
+    """Return the largest best part of which TARGET is true, None where no part is as precise."""
+    scored = draws.where(np.isfinite(draws.score))
+    if not len(scored.score):
+        return None
+    part = largest_part(kept_parts(scored.score, scored.is_accepted, scored.weight), TARGET, surely=False)
+    return part and {"target": TARGET, **part._asdict()}
+
+
+def _scores(draws: Ranked) -> Iterable[dict[str, Any]]:
+    scored = draws.where(np.isfinite(draws.score))
+    if not len(scored.score):
+        return
+    yield from (each._asdict() for each in accuracy_by_score(scored.score, scored.is_accepted, scored.weight))
+
+
+def _side_curves(evidence: Evidence, population: Codes, draws: Ranked) -> Iterable[dict[str, Any]]:
+    side_of_draw = evidence.side_of_cell[draws.cell]
+    for number, (model, setting) in enumerate(evidence.sides):
+        own = draws.where(side_of_draw == number)
+        if not len(own.place):
+            continue
+        points = accuracy_by_size(own.place, own.is_accepted, own.weight)
+        yield {
+            "relation": None,
+            "model": model,
+            "setting": setting,
+            "population": int(population[evidence.side_of_cell == number].sum()),
+            "sizes": [{"size": None, **point._asdict()} for point in points],
+            "scores": [],
+        }

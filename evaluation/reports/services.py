@@ -1,0 +1,52 @@
+"""Freeze what a round says at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from django.db import connection, transaction
+from django.utils import timezone
+
+from annotation.models import Round
+from evaluation.evidence.queries import gather_evidence
+from evaluation.reports.document import METHOD, build_document
+from evaluation.reports.models import Report
+from evaluation.reports.sections.kg_sizes import cut_entries
+from evaluation.reports.sections.novelty import compare_with_reference
+from kgharvest.version import code_version
+
+
+def create_report(round: Round, by=None, reference: Path | None = None) -> Report:
+    """Compute and store a report on the round as it is now. Raises BadReference; then nothing is stored."""
+    report = compute_report(round, by=by, reference=reference)
+    report.save()
+    return report
+
+
+def compute_report(round: Round, by=None, reference: Path | None = None) -> Report:
+    """Return an unstored report on the round as it is now: a function of its judgments and seed, but for the date.
+
+    reference: a KG whose entities and tuples are not new. Raises BadReference.
+    """
+    now, version = timezone.now(), code_version()
+    with one_moment():
+        evidence = gather_evidence(round)
+        cuts = cut_entries(round, evidence)
+        novelty = compare_with_reference(round, reference) if reference else None
+    document = build_document(evidence) | {"cuts": cuts, "novelty": novelty}
+    stamp = {"created_at": now.isoformat(timespec="seconds"), "code_version": version, "method": METHOD}
+    return Report(
+        round=round, document=document | stamp, method=METHOD, code_version=version, created_by=by, created_at=now
+    )
+
+
+@contextmanager
+def one_moment() -> Iterator[None]:
+    """Let all queries inside see the database as it is at one moment, while people go on judging."""
+    with transaction.atomic():
+        if connection.vendor == "postgresql":
+            with connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        yield

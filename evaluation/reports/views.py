@@ -1,0 +1,180 @@
+"""Pages of reports: they only render what was frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from django.core.cache import cache
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils.safestring import SafeString
+from django.views.decorators.http import require_POST
+
+from annotation.models import Round
+from evaluation.rendering.figures.report_figures import ReportFigure, figures_of
+from evaluation.rendering.formats import FORMATS
+from evaluation.rendering.plain import table_csv
+from evaluation.rendering.tables import Document, first_rows, without_empty_columns
+from evaluation.reports.models import Report
+from evaluation.reports.report_tables import report_tables, tables_to_read
+from evaluation.reports.sections.comparisons import sides_of
+from evaluation.reports.sections.quality_tables import common_of
+from evaluation.reports.sections.rate_tables import cells_by_relation, relation_table
+from evaluation.reports.services import create_report
+from kgharvest.access import researcher_required
+from kgharvest.bulk.lists import page_of, sort_key, sorted_by
+from kgharvest.version import code_version
+
+REPORT_COLUMNS = {"round": "round__name", "study": "round__study__name", "made": "created_at"}
+LIST_TITLES = (
+    ("cells", "Every cell"),
+    ("sensitivity-cells", "Every cell under other rules"),
+    ("size-curves", "Accuracy of the best tuples"),
+    ("calibration", "Accuracy by score"),
+)
+KEPT_S = 3600
+MOST_RELATIONS = 60  # shown at first: a page of 487 relations times eight columns is slow to read and to load
+
+
+@researcher_required
+def report_list(request: HttpRequest) -> HttpResponse:
+    asked = request.GET.get("q", "").strip()
+    reports = Report.objects.visible_to(request.user).for_list()
+    if asked:
+        reports = reports.filter(round__name__icontains=asked)
+    sort = sort_key(request, REPORT_COLUMNS, "-made")
+    context = {"page_obj": page_of(request, sorted_by(reports, sort, REPORT_COLUMNS)), "asked": asked, "sort": sort}
+    return render(request, "evaluation/reports/report_list.html", context)
+
+
+@researcher_required
+@require_POST
+def report_new(request: HttpRequest, name: str) -> HttpResponse:
+    round = get_object_or_404(Round.objects.managed_by(request.user), name=name)
+    return redirect(create_report(round, by=request.user))
+
+
+def find_report(request: HttpRequest, pk: int) -> Report:
+    """Return the report without its documents, which are read when they are asked for."""
+    return get_object_or_404(Report.objects.visible_to(request.user).for_list(), pk=pk)
+
+
+@researcher_required
+def report_detail(request: HttpRequest, pk: int) -> HttpResponse:
+    """Hundreds of relations take a while to lay out, so what was laid out is kept for some time."""
+    report = get_object_or_404(Report.objects.visible_to(request.user).for_list(), pk=pk)
+    everything = "all" in request.GET
+    key = f"report-{pk}-{report.created_at.timestamp()}-{everything}-{code_version()}"
+    body = cache.get_or_set(key, lambda: body_of(report, everything), KEPT_S)
+    return render(request, "evaluation/reports/report_detail.html", {"report": report, "body": body})
+
+
+def body_of(report: Report, everything: bool) -> SafeString:
+    """Return the page but for its frame: the same for everyone who may see it, as a report never changes."""
+    document = report.shown
+    tables = [first_rows(table, MOST_RELATIONS) for table in tables_to_read(document)]
+    context = {
+        "report": report,
+        "document": document,
+        "tables": {table.name.replace("-", "_"): table for table in tables},
+        "csv_tables": [*((table.name, table.title) for table in tables), *LIST_TITLES],
+        **relations_shown(document, everything),
+        "plans": plans_with_evidence(report, document),
+        "figures": [figure_shown(figure, document) for figure in figures_of(document)],
+        "formats": FORMATS,
+    }
+    return render_to_string("evaluation/reports/_report_body.html", context)
+
+
+def relations_shown(document: Document, everything: bool) -> dict[str, Any]:
+    """Return the rows of the first table; the first ones only where there are too many for one look."""
+    rows = cells_by_relation(document)
+    shown = rows if everything else rows[:MOST_RELATIONS]
+    return {
+        "table": relation_table(document),
+        "rows": [(relation, [linked(cell) for cell in cells]) for relation, cells in shown],
+        "totals": [linked(total) for total in document["totals"]],
+        "n_relations": len(rows),
+        "n_hidden": len(rows) - len(shown),
+    }
+
+
+def plans_with_evidence(report: Report, document: Document) -> list[tuple[str, str]]:
+    """Return the planner's sentences, each with the address of what it rests on."""
+    plans = document.get("planner") or {}
+    tuples = reverse("evaluation:tuples", args=[report.pk])
+    of_totals = ((plan, f"{tuples}?{linked(plan)['query']}") for plan in plans.get("totals", []))
+    of_comparisons = (
+        (plan, reverse("evaluation:comparison", args=[report.pk, number]))
+        for number, plan in enumerate(plans.get("comparisons", []), start=1)
+    )
+    return [(plan["sentence"], address) for plan, address in (*of_totals, *of_comparisons) if plan["sentence"]]
+
+
+def figure_shown(figure: ReportFigure, document: Document) -> dict[str, Any]:
+    """Return what the page says about a figure; its size in CSS pixels, so that nothing moves when it arrives."""
+    width, height = (round(96 * inches) for inches in figure.size(document))
+    return {
+        "name": figure.name,
+        "title": figure.title,
+        "caption": figure.caption,
+        "alt_text": figure.alt(document),
+        "table": figure.table,
+        "numbers": figure.numbers and first_rows(without_empty_columns(figure.numbers(document)), MOST_RELATIONS),
+        "width": width,
+        "height": height,
+    }
+
+
+def linked(cell: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return a cell, or a total, with the query that names its tuples."""
+    if cell is None:
+        return None
+    keys = {key: cell.get(key) for key in ("relation", "model", "setting")}
+    return {**cell, "query": urlencode({key: value for key, value in keys.items() if value is not None})}
+
+
+@researcher_required
+def comparison(request: HttpRequest, pk: int, number: int) -> HttpResponse:
+    """What is behind a comparison's sentence: both sides, relation by relation."""
+    report = find_report(request, pk)
+    comparisons = report.document["comparisons"]
+    if not 1 <= number <= len(comparisons):
+        raise Http404("This report has no such comparison.")
+    compared = comparisons[number - 1]
+    cells = {(cell["relation"], cell["model"], cell["setting"]): linked(cell) for cell in report.document["cells"]}
+    a, b = sides_of(compared)
+    rows = [
+        {**each, "a": cells[each["relation"], *a], "b": cells[each["relation"], *b]} for each in compared["relations"]
+    ]
+    context = {"report": report, "comparison": compared, "rows": rows, "common": common_of(compared)}
+    return render(request, "evaluation/reports/comparison.html", context)
+
+
+@researcher_required
+def report_file(request: HttpRequest, pk: int, file_format: str) -> HttpResponse:
+    report = find_report(request, pk)
+    if file_format not in FORMATS:
+        raise Http404(f"Reports come as {', '.join(FORMATS)}.")
+    asked = FORMATS[file_format]
+    return as_download(asked.bytes_of(report.document), asked.content_type, f"{report.round.name}-report.{file_format}")
+
+
+@researcher_required
+def table_file(request: HttpRequest, pk: int, name: str) -> HttpResponse:
+    """One table of the report as CSV."""
+    report = find_report(request, pk)
+    table = next((table for table in report_tables(report.document) if table.name == name), None)
+    if table is None:
+        raise Http404(f"This report has no table named {name}.")
+    return as_download(table_csv(table).encode(), "text/csv; charset=utf-8", f"{report.round.name}-{name}.csv")
+
+
+def as_download(content: bytes, content_type: str, name: str) -> HttpResponse:
+    response = HttpResponse(content, content_type=content_type)
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response

@@ -1,0 +1,139 @@
+"""Known facts to test scores with: the world of the embedded LMs, or those of a file."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from evaluation.statistics.negative_sampling import Entities, folded
+from kgharvest.bulk.file_reading import CONTROL, Line, fault_of_entities, lines_of, read_bytes, read_json_lines
+from kgharvest.embedded_lm.world import load_world
+from kgharvest.errors import BadEntry, DomainError, ImportRefused
+from kgharvest.models import Relation
+from kgharvest.relations.services import resolve_relation
+
+DEMO_SET = Path(__file__).resolve().parents[2] / "kgharvest" / "relation_sets" / "demo.json"
+BUILT_IN = "embedded LM's world"
+MOST_FACTS = 50_000
+SHAPE = 'is no {"relation": "...", "entities": ["...", "..."]}'
+
+
+@dataclass(frozen=True)
+class ScoredRelation:
+    """A relation with its prompts and the facts to score.
+
+    seed_tuples: what weighs prompts, or what they are learned from. facts: without these. path: set/name of the
+    relation. learned_from: all tuples that are no facts because some prompt was weighed by or learned from them.
+    """
+
+    name: str
+    initial_prompts: Sequence[str]
+    prompts: Sequence[str]
+    seed_tuples: Sequence[Entities]
+    facts: Sequence[Entities]
+    path: str = ""
+    learned_from: Sequence[Entities] = ()
+
+    def without(self, learned_from: Sequence[Entities]) -> ScoredRelation:
+        """Return the relation without the facts that some prompt was learned from, in any casing."""
+        seen = {folded(entities) for entities in learned_from}
+        kept = [entities for entities in self.facts if folded(entities) not in seen]
+        return replace(self, facts=kept, learned_from=[*self.learned_from, *learned_from])
+
+
+def built_in_facts() -> list[ScoredRelation]:
+    """Return the world that the embedded LMs were trained on, with the prompts of the set `demo`."""
+    relations = {each["name"]: each for each in json.loads(DEMO_SET.read_text(encoding="utf-8"))["relations"]}
+    return [
+        _scored_relation(world.name, f"{DEMO_SET.stem}/{world.name}", relations[world.name], world.facts)
+        for world in load_world()
+        if world.name in relations
+    ]
+
+
+def _scored_relation(name: str, path: str, relation: Mapping[str, Any], facts: Collection[Entities]) -> ScoredRelation:
+    seeds = [tuple(entities) for entities in relation["seed_tuples"]]
+    prompts = relation["prompts"] or relation["initial_prompts"]
+    scored = ScoredRelation(name, relation["initial_prompts"], prompts, seeds, list(dict.fromkeys(facts)), path)
+    return scored.without(seeds)
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+def facts_of_file(path: Path) -> list[ScoredRelation]:
+    """Return the facts of a JSONL file with the prompts of stored relations. Raises ImportRefused."""
+    return facts_of_content(read_bytes(path), path.name)
+
+
+def facts_of_content(content: bytes, source: str) -> list[ScoredRelation]:
+    """Return the facts of JSONL, one {"relation", "entities"} a line. Raises ImportRefused with every bad line."""
+    facts: dict[Relation, list[Entities]] = {}
+    faults: list[BadEntry] = []
+    find = cache(_relation_or_fault)
+    for line in read_json_lines(lines_of(content, source)):
+        fault = line if isinstance(line, BadEntry) else _taken(line, find, facts)
+        if fault:
+            faults.append(fault)
+    if not faults and not facts:
+        faults.append(BadEntry("the file", "holds no fact"))
+    if sum(map(len, facts.values())) > MOST_FACTS:
+        faults.append(BadEntry("the file", f"holds more than {MOST_FACTS:,} facts; draw a sample of them"))
+    if faults:
+        raise ImportRefused(source, faults)
+    n_bearers = Counter(relation.name for relation in facts)
+    return [
+        _of_stored(relation.name if n_bearers[relation.name] == 1 else relation.path, relation, own)
+        for relation, own in facts.items()
+    ]
+
+
+def _relation_or_fault(name: str) -> Relation | str:
+    try:
+        return resolve_relation(name)
+    except DomainError as error:
+        return f"names a relation that is not known. {str(error).removesuffix('.')}"
+
+
+def _taken(line: Line, find, facts: dict[Relation, list[Entities]]) -> BadEntry | None:
+    """Add the fact of a line to those of its relation; return what is wrong with it otherwise."""
+    where = f"line {line.number}"
+    if not isinstance(line.value, dict) or not isinstance(line.value.get("relation"), str):
+        return BadEntry(where, SHAPE)
+    if CONTROL.search(line.value["relation"]):
+        return BadEntry(where, f"names a relation with a control character ({line.value['relation']!r})")
+    relation = find(line.value["relation"])
+    if isinstance(relation, str):
+        return BadEntry(where, relation)
+    entities = line.value.get("entities")
+    if fault := fault_of_entities(entities, relation.arity):
+        return BadEntry(where, f"{fault}, as {relation.name} takes")
+    facts.setdefault(relation, []).append(tuple(entities))
+    return None
+
+
+def _of_stored(name: str, relation: Relation, facts: Collection[Entities]) -> ScoredRelation:
+    fields = ("initial_prompts", "prompts", "seed_tuples")
+    own = {field: getattr(relation, field) for field in fields}
+    return _scored_relation(name, relation.path, own, facts)
+
+
+# -- kept with a job ---------------------------------------------------------------------------------------------------
+
+
+def frozen_facts(relations: Sequence[ScoredRelation]) -> list[dict[str, Any]]:
+    """Return the relations as JSON can hold them. The inverse is `thawed_facts`."""
+    return json.loads(json.dumps([vars(relation) for relation in relations]))
+
+
+def thawed_facts(frozen: Sequence[Mapping[str, Any]]) -> list[ScoredRelation]:
+    tuples = ("seed_tuples", "facts", "learned_from")
+    return [
+        ScoredRelation(**{**each, **{name: [tuple(entities) for entities in each[name]] for name in tuples}})
+        for each in frozen
+    ]

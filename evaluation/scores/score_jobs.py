@@ -1,0 +1,183 @@
+"""Evaluations of scores that are kept: asked for on a page and done by a worker, or made by the command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from evaluation.scores.facts import BUILT_IN, ScoredRelation, built_in_facts, frozen_facts, thawed_facts
+from evaluation.scores.models import ScoreEvaluation
+from evaluation.scores.scorers import StoredPrompt, evaluate_scores, setting_scorer, stored_scorer, writable
+from kgharvest.engine.types import SETTINGS, OnProgress, Progress, Reporter, ignore
+from kgharvest.errors import DomainError
+from kgharvest.harvests import language_models
+from kgharvest.jobs import ledger
+from kgharvest.models import HarvestJob, Job, LanguageModel
+from kgharvest.version import code_version
+
+QUICK_SETTINGS = ("human", "top1", "multi")  # the others learn prompts, minutes per relation
+STORED_SETTINGS = tuple(setting for setting in SETTINGS if setting != "soft")  # a soft prompt's vectors are not kept
+STAGE = "scoring relations"
+
+
+class NothingHarvested(DomainError):
+    """Prompts of harvests that there are not."""
+
+
+class NoScorer(DomainError):
+    """Nothing to compare."""
+
+
+class Outdated(DomainError):
+    """An evaluation that an older version was asked for, in a shape of its own."""
+
+
+@dataclass(frozen=True)
+class ScoreRequest:
+    """What to evaluate.
+
+    facts: a name for `relations`. harvested: settings whose newest finished harvests of this LM lend their prompts.
+    """
+
+    language_model: LanguageModel
+    settings: Sequence[str] = QUICK_SETTINGS
+    harvested: Sequence[str] = ()
+    facts: str = BUILT_IN
+    relations: Sequence[ScoredRelation] | None = None  # None: the built-in ones
+    seed: int = 0
+    device: str = "cpu"
+
+
+# -- prompts of harvests -----------------------------------------------------------------------------------------------
+
+
+def with_harvests(request: ScoreRequest) -> tuple[list[ScoredRelation], dict[str, dict[str, int]]]:
+    """Return the relations to score and, by setting and relation, the harvests that lend their prompts.
+
+    Where harvests lend prompts only relations that all of these settings have harvested are scored, so that every
+    scorer sees the same tuples. Raises NothingHarvested, NoScorer.
+    """
+    if not request.settings and not request.harvested:
+        raise NoScorer("Nothing would be compared; choose at least one kind of prompts.")
+    relations = built_in_facts() if request.relations is None else list(request.relations)
+    found = {setting: _newest_harvests(request.language_model, setting, relations) for setting in request.harvested}
+    kept = [relation for relation in relations if all(relation.name in each for each in found.values())]
+    if not kept:
+        names = ", ".join(request.harvested)
+        raise NothingHarvested(
+            f"No relation with facts has a finished harvest from {request.language_model} with {names}; harvest one, "
+            "or compare other prompts."
+        )
+    names = {relation.name for relation in kept}
+    return kept, {
+        setting: {name: job for name, job in each.items() if name in names} for setting, each in found.items()
+    }
+
+
+def _newest_harvests(
+    language_model: LanguageModel, setting: str, relations: Iterable[ScoredRelation]
+) -> dict[str, int]:
+    own = HarvestJob.objects.succeeded().filter(language_model=language_model, setting=setting)
+    asked = own.filter(job_prompts__isnull=False).select_related("relation__relation_set").order_by("pk")
+    newest = {job.relation.path: job.pk for job in asked.only("relation__name", "relation__relation_set__name")}
+    return {relation.name: newest[relation.path] for relation in relations if relation.path in newest}
+
+
+def stored_prompts(job: HarvestJob) -> list[StoredPrompt]:
+    learned = {each["text"]: each["token_ids"] for each in job.summary.get("learned_prompts", [])}
+    return [
+        StoredPrompt(each.prompt.text, each.weight, learned.get(each.prompt.text))
+        for each in job.job_prompts.select_related("prompt")
+    ]
+
+
+# -- jobs --------------------------------------------------------------------------------------------------------------
+
+
+def queue_score_evaluation(request: ScoreRequest, by) -> ScoreEvaluation:
+    """Ask a worker for an evaluation, unless the same is under way already. Raises NothingHarvested, NoScorer."""
+    payload = _payload_of(request)
+    with transaction.atomic():
+        under_way = ScoreEvaluation.objects.filter(language_model=request.language_model).unfinished()
+        for evaluation in under_way:
+            if evaluation.payload == payload:
+                return evaluation
+        evaluation = ScoreEvaluation.objects.create(
+            kind=ScoreEvaluation.KIND, language_model=request.language_model, payload=payload, created_by=by
+        )
+        ledger.ring(evaluation.pk)
+    return evaluation
+
+
+def _payload_of(request: ScoreRequest) -> dict[str, Any]:
+    relations, harvests = with_harvests(request)
+    return {
+        "seed": request.seed,
+        "settings": list(request.settings),
+        "harvests": harvests,
+        "facts": request.facts,
+        "relations": frozen_facts(relations),
+    }
+
+
+def run_score_evaluation(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
+    """Runner of its kind of job."""
+    evaluation = ScoreEvaluation.objects.select_related("language_model").get(pk=job.pk)
+    with heartbeat.kept_alive():
+        document = scores_document(evaluation.language_model, job.payload, "cpu", heartbeat)
+    return lambda: ScoreEvaluation.objects.filter(pk=job.pk).update(document=document)
+
+
+def evaluate_now(request: ScoreRequest, on_progress: OnProgress = ignore) -> ScoreEvaluation:
+    """Evaluate in this process, and keep the result, so that the pages show it."""
+    payload = _payload_of(request)
+    document = scores_document(request.language_model, payload, request.device, on_progress)
+    now = timezone.now()
+    over = {"status": Job.Status.SUCCEEDED, "started_at": now, "finished_at": now}
+    return ScoreEvaluation.objects.create(
+        kind=ScoreEvaluation.KIND, language_model=request.language_model, payload=payload, document=document, **over
+    )
+
+
+def scores_document(
+    language_model: LanguageModel, payload: Mapping[str, Any], device: str, on_progress: OnProgress
+) -> dict[str, Any]:
+    """Return the JSON of docs/report-json.md. Raises Outdated."""
+    harvests = _lending_harvests(payload)
+    on_progress(Progress("loading the LM", 0))
+    lm = language_models.load(language_model, device, "float32")
+    given = thawed_facts(payload["relations"])
+    relations = [replace(each, facts=writable(lm, each)) for each in _without_seeds(given, payload, harvests)]
+    scorers = {setting: setting_scorer(lm, setting) for setting in payload["settings"]}
+    for setting, by_relation in payload["harvests"].items():
+        prompts = {name: stored_prompts(harvests[job]) for name, job in by_relation.items()}
+        scorers[f"{setting} (as harvested)"] = stored_scorer(lm, prompts)
+    report = Reporter(on_progress, STAGE, len(relations))
+    found = evaluate_scores(relations, scorers, payload["seed"], report)
+    n_left_out = sum(len(each.facts) for each in given) - sum(len(each.facts) for each in relations)
+    stamp = {"created_at": timezone.now().isoformat(timespec="seconds"), "code_version": code_version()}
+    head = {"facts": payload["facts"], "model": str(language_model), "harvests": payload["harvests"]}
+    return {**head, "n_left_out": n_left_out, **found, **stamp}
+
+
+def _lending_harvests(payload: Mapping[str, Any]) -> dict[int, HarvestJob]:
+    if "harvests" not in payload:
+        raise Outdated("This was asked for by an older version of kgharvest; ask for it again.")
+    used = [job for by_relation in payload["harvests"].values() for job in by_relation.values()]
+    return HarvestJob.objects.in_bulk(used)
+
+
+def _without_seeds(
+    relations: Sequence[ScoredRelation], payload: Mapping[str, Any], harvests: Mapping[int, HarvestJob]
+) -> list[ScoredRelation]:
+    """Take the seed tuples of the harvests out of the facts, too: they may be others than the relation's own now."""
+    cleaned = []
+    for relation in relations:
+        own = [harvests[by_relation[relation.name]] for by_relation in payload["harvests"].values()]
+        seeds = [tuple(entities) for job in own for entities in job.payload["spec"]["seed_tuples"]]
+        cleaned.append(relation.without(seeds))
+    return cleaned

@@ -1,0 +1,69 @@
+"""Tables of how well scores tell facts from false tuples; with four digits, as good scores differ in the third."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from evaluation.rendering.tables import Column, Document, Kind, Row, Table, short
+
+
+def scorer_table(document: Document) -> Table:
+    rows = [
+        Row((each["scorer"], each["average_precision"], each["macro_average_precision"]))
+        for each in document["scorers"]
+    ]
+    columns = (
+        Column("prompts"),
+        Column("all relations pooled", Kind.FINE),
+        Column("mean over relations", Kind.FINE),
+    )
+    chance = document["n_positive"] / (document["n_positive"] + document["n_negative"])
+    relations = "relation" if document["n_relations"] == 1 else "relations"
+    notes = (
+        f"Average precision on {document['n_positive']:,} facts and {document['n_negative']:,} false tuples of "
+        f"{document['n_relations']} {relations}; a random order has {short(chance)}. Equal scores count as in every "
+        "order alike.",
+        *_left_out(document),
+    )
+    return Table("scorers", "Average precision", columns, tuple(rows), notes)
+
+
+def _left_out(document: Document) -> Iterable[str]:
+    if document.get("harvests"):
+        yield "As harvested: with the prompts of finished harvests and their weights; only relations that have them."
+    if n := document.get("n_left_out"):
+        facts = "1 fact is" if n == 1 else f"{n:,} facts are"
+        yield f"{facts} left out: a seed tuple of a harvest that lends its prompts, or nothing that the LM can write."
+
+
+def corruption_table(document: Document) -> Table:
+    """Rows are what was replaced in a fact to make it false."""
+    found = {(each["corruption"], each["scorer"]): each["average_precision"] for each in document["by_corruption"]}
+    scorers = [each["scorer"] for each in document["scorers"]]
+    rows = [
+        Row((kind, *(found.get((kind, scorer)) for scorer in scorers)))
+        for kind in dict.fromkeys(each["corruption"] for each in document["by_corruption"])
+    ]
+    columns = (Column("replaced"), *(Column(scorer, Kind.FINE) for scorer in scorers))
+    notes = ("All facts against the false tuples of one kind alone.",)
+    return Table("corruptions", "Average precision by what was replaced", columns, tuple(rows), notes)
+
+
+def relation_scores_table(document: Document) -> Table:
+    scorers = document["scorers"]
+    rows = [
+        Row((
+            each["relation"],
+            *(scorer["relations"][number]["average_precision"] for scorer in scorers),
+            each["n_positive"],
+            each["n_negative"],
+        ))
+        for number, each in enumerate(scorers[0]["relations"])
+    ]  # fmt: skip
+    columns = (
+        Column("relation"),
+        *(Column(scorer["scorer"], Kind.FINE) for scorer in scorers),
+        Column("facts", Kind.COUNT),
+        Column("false tuples", Kind.COUNT),
+    )
+    return Table("relation-scores", "Average precision per relation", columns, tuple(rows))

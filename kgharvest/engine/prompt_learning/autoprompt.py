@@ -1,0 +1,243 @@
+"""AutoPrompt: trigger tokens found by following gradients (Shin et al. 2020), for any objective.
+
+With the likelihood of a tail it learns to retrieve facts, with that of a label's tokens to classify, and with the
+compatibility of a relation's seed tuples it is the baseline of BertNet.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from kgharvest.engine.language_models.base import EncodedPrompt, TokenIds
+from kgharvest.engine.language_models.masked import MaskedLM
+from kgharvest.engine.language_models.soft_words import SoftWords
+from kgharvest.engine.prompt_learning.objectives import Example, Objective, differentiable_scores, scores
+from kgharvest.engine.types import EngineError, OnProgress, Progress, ignore
+
+TRIGGER = -1  # stands for a trigger token in a TriggerTemplate
+
+
+@dataclass(frozen=True)
+class TriggerTemplate:
+    """A prompt with places for triggers: TRIGGER among the tokens of `segments`; `slots` as in EncodedPrompt."""
+
+    segments: tuple[TokenIds, ...]
+    slots: tuple[int, ...]
+
+    @property
+    def n_triggers(self) -> int:
+        return sum(segment.count(TRIGGER) for segment in self.segments)
+
+    def filled(self, trigger: Sequence[int]) -> EncodedPrompt:
+        """Return the prompt with the tokens of `trigger`, in reading order."""
+        tokens = iter(trigger)
+        segments = [
+            tuple(next(tokens) if token == TRIGGER else token for token in segment) for segment in self.segments
+        ]
+        return EncodedPrompt(tuple(segments), self.slots)
+
+
+@dataclass(frozen=True)
+class AutoPromptParams:
+    """n_candidates: replacements tried per iteration. batch_size: examples per gradient, and per comparison.
+
+    patience: iterations without a better dev score after which the search ends. restarts: further searches of
+    `search_from_masks`. Defaults: Shin et al.'s code.
+    """
+
+    n_candidates: int = 10
+    batch_size: int = 56
+    iterations: int = 1000
+    patience: int = 100
+    seed: int = 0
+    restarts: int = 0
+
+    def check(self, n_triggers: int, n_masks: int) -> None:
+        """Raise EngineError if nothing is to be searched, or if the iterations cannot fill `n_masks` triggers."""
+        if not n_triggers:
+            raise EngineError("The template has no place for a trigger to be found; write [T] once or more in it.")
+        if n_masks > self.iterations:
+            raise EngineError(f"{self.iterations} iterations cannot fill {n_masks} triggers; allow more iterations.")
+
+
+@dataclass(frozen=True)
+class TriggerTask:
+    """What a trigger is to be good at. allowed: bool (V,), the tokens that it may hold. Raises EngineError.
+
+    rivals: prompts that the one with triggers has to beat on dev, such as those that people wrote.
+    """
+
+    objective: Objective
+    train: Sequence[Example]
+    dev: Sequence[Example]
+    allowed: NDArray[np.bool_]
+    rivals: Sequence[EncodedPrompt] = ()
+
+    def __post_init__(self) -> None:
+        if not self.train or not self.dev:
+            raise EngineError("A trigger is learned from training and dev examples; give at least one of each.")
+
+
+@dataclass(frozen=True)
+class FoundTrigger:
+    """prompt: the best on dev, holding `trigger` or, where that is empty, a rival. dev_score: its mean, in nats.
+
+    history: the best score of a trigger so far, at the start and after each iteration; minus infinity while it holds
+    masks. n_forwards, n_gradients: sequences that the LM read without and with gradients.
+    """
+
+    prompt: EncodedPrompt
+    trigger: TokenIds
+    dev_score: float
+    history: tuple[float, ...] = ()
+    n_forwards: int = 0
+    n_gradients: int = 0
+
+
+def search_trigger(
+    lm: MaskedLM,
+    template: TriggerTemplate,
+    start: Sequence[int],
+    task: TriggerTask,
+    params: AutoPromptParams,
+    on_progress: OnProgress = ignore,
+) -> FoundTrigger:
+    """Return what has the largest mean score on the dev examples: of all triggers that were current, `start` included,
+    and of the task's rivals.
+
+    Each iteration ranks the replacements of one token, whichever it is, by a first-order estimate of what they gain
+    (HotFlip; Shin et al., Eq. 2), tries the best ones on other examples, and goes on with the best if it is better
+    there. Masks in `start` are replaced first, one in each iteration. Raises EngineError as `AutoPromptParams.check`.
+    """
+    run = _Run(lm, template, task, params, random.Random(params.seed))
+    current = tuple(start)
+    params.check(len(current), current.count(lm.mask_id))
+    best = run.found(current)
+    history = [best.dev_score]
+    since = 0
+    while len(history) <= params.iterations and since < params.patience:
+        on_progress(Progress("triggers", len(history) - 1, params.iterations))
+        following = run.step(current)
+        since += 1
+        if following != current:
+            current, found = following, run.found(following)
+            if found.dev_score > best.dev_score:
+                best, since = found, 0
+        history.append(best.dev_score)
+    best = max([*run.rivals(), best], key=lambda one: one.dev_score)
+    return replace(best, history=tuple(history), n_forwards=run.n_forwards, n_gradients=run.n_gradients)
+
+
+def search_from_masks(
+    lm: MaskedLM,
+    template: TriggerTemplate,
+    task: TriggerTask,
+    params: AutoPromptParams,
+    on_progress: OnProgress = ignore,
+) -> FoundTrigger:
+    """Return the best on dev of what `search_trigger` finds from masks and from `restarts` draws of random tokens.
+
+    With few triggers a search soon ends in an optimum that one replacement does not leave.
+    """
+    rng, n = random.Random(params.seed), template.n_triggers
+    tokens = np.flatnonzero(task.allowed).tolist()
+    starts = [(lm.mask_id,) * n, *(tuple(rng.choices(tokens, k=n)) for _ in range(params.restarts))]
+    searches = [search_trigger(lm, template, start, task, params, on_progress) for start in starts]
+    best = max(searches, key=lambda found: found.dev_score)
+    return replace(
+        best,
+        n_forwards=sum(found.n_forwards for found in searches),
+        n_gradients=sum(found.n_gradients for found in searches),
+    )
+
+
+class _Run:
+    """The steps of one search, and what they cost."""
+
+    def __init__(
+        self, lm: MaskedLM, template: TriggerTemplate, task: TriggerTask, params: AutoPromptParams, rng: random.Random
+    ) -> None:
+        self._lm, self._template, self._task, self._params, self._rng = lm, template, task, params, rng
+        self._allowed = torch.from_numpy(task.allowed).to(lm.device)  # (V,)
+        self.n_forwards = self.n_gradients = 0
+
+    def rivals(self) -> list[FoundTrigger]:
+        if not self._task.rivals:
+            return []
+        dev_scores = self._mean_scores(self._task.rivals, self._task.dev).tolist()
+        return [FoundTrigger(prompt, (), score) for prompt, score in zip(self._task.rivals, dev_scores, strict=True)]
+
+    def found(self, trigger: TokenIds) -> FoundTrigger:
+        prompt = self._template.filled(trigger)
+        if self._lm.mask_id in trigger:
+            return FoundTrigger(prompt, trigger, -float("inf"))
+        return FoundTrigger(prompt, trigger, float(self._mean_scores([prompt], self._task.dev)[0]))
+
+    def step(self, current: TokenIds) -> TokenIds:
+        """Return what to go on with: `current`, unless it holds masks, or the best candidate."""
+        candidates = self._candidates(current)
+        contenders = candidates if self._lm.mask_id in current else [current, *candidates]
+        prompts = [self._template.filled(trigger) for trigger in contenders]
+        return contenders[int(self._mean_scores(prompts, self._batch()).argmax())]
+
+    def _candidates(self, current: TokenIds) -> list[TokenIds]:
+        """Return `current` with one token replaced, in the ways that promise most on a batch."""
+        gains = self._gains(current)  # (n, V)
+        best = gains.flatten().topk(min(self._params.n_candidates, int((gains > -torch.inf).sum()))).indices
+        places, tokens = best // gains.shape[1], best % gains.shape[1]
+        return [
+            (*current[:place], token, *current[place + 1 :])
+            for place, token in zip(places.tolist(), tokens.tolist(), strict=True)
+        ]
+
+    def _gains(self, current: TokenIds) -> torch.Tensor:
+        """Return (n, V): the estimated gain, in nats, of each token at each place; minus infinity where not allowed."""
+        gradient = self.gradient(current, self._batch())  # (n, d)
+        words = self._lm.word_embeddings.float()  # (V, d)
+        now = torch.tensor(current, device=words.device)
+        gains = gradient @ words.T - (gradient * words[now]).sum(1, keepdim=True)
+        gains[:, ~self._allowed] = -torch.inf
+        gains[torch.arange(len(current), device=words.device), now] = -torch.inf
+        if self._lm.mask_id in current:
+            gains[now != self._lm.mask_id] = -torch.inf
+        return gains
+
+    def gradient(self, trigger: TokenIds, batch: Sequence[Example]) -> torch.Tensor:
+        """Return (n, d): the gradient of the mean score with respect to the vectors of the trigger's tokens."""
+        vectors = self._lm.word_embeddings[list(trigger)].float().clone().requires_grad_()
+        prompt = self._template.filled(range(self._lm.vocab_size, self._lm.vocab_size + len(trigger)))
+        reader = self._lm.with_soft_words(SoftWords(vectors))
+        score = differentiable_scores(reader, self._task.objective, [prompt], batch).mean()
+        self.n_gradients += len(batch)
+        return torch.autograd.grad(score, vectors)[0]
+
+    def _mean_scores(self, prompts: Sequence[EncodedPrompt], examples: Sequence[Example]) -> torch.Tensor:
+        """Return (C,): the mean score of each prompt, all of them in the same forwards."""
+        self.n_forwards += len(prompts) * len(examples)
+        return scores(self._lm, self._task.objective, prompts, examples, lambda: None).mean(dim=1)
+
+    def _batch(self) -> list[Example]:
+        return self._rng.sample(self._task.train, min(self._params.batch_size, len(self._task.train)))
+
+
+def allowed_triggers(lm: MaskedLM, forbidden: Collection[int]) -> NDArray[np.bool_]:
+    """Return bool (V,): the tokens that may be triggers where names are answers: `tokens_but`, without capitals.
+
+    Capitals mark the names of entities.
+    """
+    allowed = tokens_but(lm, forbidden)
+    allowed &= ~np.array([text[:1].isupper() for text in lm.tokens.texts()])
+    return allowed
+
+
+def tokens_but(lm: MaskedLM, forbidden: Collection[int]) -> NDArray[np.bool_]:
+    """Return bool (V,): all tokens but special ones and `forbidden`: the right answers, which would be given away."""
+    allowed: NDArray[np.bool_] = lm.continues_entity.copy()
+    allowed[list(forbidden)] = False
+    return allowed

@@ -1,0 +1,194 @@
+"""Soft prompts: the words of given prompts as vectors, and how much each prompt counts (Qin & Eisner 2021)."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from kgharvest.engine.language_models.base import EncodedPrompt
+from kgharvest.engine.language_models.masked import MaskedLM
+from kgharvest.engine.language_models.soft_words import SoftWords
+from kgharvest.engine.probing import UsableFacts, probe
+from kgharvest.engine.prompt_learning.objectives import (
+    Example,
+    HeadLikelihood,
+    Likelihood,
+    TokenLikelihoods,
+    differentiable_scores,
+)
+from kgharvest.engine.prompts.prompt_set import PromptSet, PromptSetAnswerer
+from kgharvest.engine.scoring import Encoded
+from kgharvest.engine.types import EngineError, OnProgress, Progress, ignore
+
+Site = Literal["word", "hidden0", "deep"]
+
+
+@dataclass(frozen=True)
+class SoftPromptParams:
+    """site: what is learned: the soft words' vectors, a change to them after the first normalisation, or vectors and a
+    change at every level (the paper's "deep"). is_data_dependent: prompts count more where they make the head likely.
+    batch_size: facts; each is asked in every prompt. patience: epochs without a better dev score.
+    """
+
+    site: Site = "word"
+    is_data_dependent: bool = False
+    learning_rate: float = 1e-3
+    batch_size: int = 64
+    epochs: int = 16
+    patience: int = 4
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class LearnedSoftPrompts:
+    """history: P@1 and mean log-likelihood (nats) on dev, at the start and after each epoch."""
+
+    prompt_set: PromptSet
+    history: tuple[tuple[float, float], ...]
+    n_parameters: int
+
+
+def soften(lm: MaskedLM, prompts: Sequence[EncodedPrompt]) -> tuple[list[EncodedPrompt], torch.Tensor]:
+    """Return the prompts with a soft word for every token but special ones, and the vectors (S, d) of those tokens."""
+    words: list[int] = []
+
+    def softened(token: int) -> int:
+        if not lm.continues_entity[token]:
+            return token
+        words.append(token)
+        return lm.vocab_size + len(words) - 1
+
+    segments = [tuple(tuple(map(softened, ids)) for ids in prompt.segments) for prompt in prompts]
+    if not words:
+        raise EngineError("The prompts hold no word that could be learned; give one with words between its slots.")
+    soft = [EncodedPrompt(ids, prompt.slots) for ids, prompt in zip(segments, prompts, strict=True)]
+    return soft, lm.word_embeddings[words].float().clone()
+
+
+def random_vectors(lm: MaskedLM, n: int, seed: int) -> torch.Tensor:
+    """Return (n, d) from the normal distribution that fits each dimension of the LM's word embeddings."""
+    words = lm.word_embeddings.float()
+    noise = torch.randn(n, words.shape[1], generator=torch.Generator().manual_seed(seed)).to(words.device)
+    return words.mean(dim=0) + noise * words.std(dim=0)
+
+
+def learn_soft_prompts(
+    lm: MaskedLM,
+    prompts: Sequence[EncodedPrompt],
+    vectors: torch.Tensor,
+    train: UsableFacts,
+    dev: UsableFacts,
+    params: SoftPromptParams,
+    on_progress: OnProgress = ignore,
+) -> LearnedSoftPrompts:
+    """Return the soft prompts that were best on dev by P@1, then by likelihood; those at the start are candidates.
+
+    `prompts` and `vectors` (S, d) come from `soften`, or the vectors from `random_vectors`. Maximises the likelihood of
+    the training facts under the mixture of the prompts. Raises EngineError without training or dev facts.
+    """
+    if not train.facts or not dev.facts:
+        raise EngineError("Soft prompts are learned from training and dev facts; give at least one of each.")
+    learner = _Learner(lm, prompts, vectors, params)
+    best = learner.prompt_set()
+    history = [dev_score(lm, best, dev)]
+    since = 0
+    rng = random.Random(params.seed)
+    for epoch in range(params.epochs):
+        on_progress(Progress("soft prompts", epoch, params.epochs))
+        learner.epoch(train, rng)
+        score = dev_score(lm, learner.prompt_set(), dev)
+        since += 1
+        if score > max(history):
+            best, since = learner.prompt_set(), 0
+        history.append(score)
+        if since >= params.patience:
+            break
+    return LearnedSoftPrompts(best, tuple(history), learner.n_parameters)
+
+
+def learn_on_tuples(
+    lm: MaskedLM,
+    prompts: Sequence[EncodedPrompt],
+    vectors: torch.Tensor,
+    tuples: Sequence[Encoded],
+    params: SoftPromptParams,
+    on_progress: OnProgress = ignore,
+) -> PromptSet:
+    """Return the soft prompts whose mixture gives whole `tuples` most, token by token; those at the start included.
+
+    For as few tuples as a relation has seeds, so that none are left for dev.
+    """
+    learner = _Learner(lm, prompts, vectors, params)
+    best, most = learner.prompt_set(), -math.inf
+    for epoch in range(params.epochs + 1):
+        on_progress(Progress("soft prompts", epoch, params.epochs))
+        likelihood = learner.tuple_log_likelihood(tuples)
+        if likelihood.item() > most:
+            best, most = learner.prompt_set(), likelihood.item()
+        learner.step(-likelihood)
+    return best
+
+
+def dev_score(lm: MaskedLM, prompt_set: PromptSet, dev: UsableFacts) -> tuple[float, float]:
+    scores = probe(PromptSetAnswerer(lm, prompt_set), dev)
+    return scores.precision_at(1) or 0.0, -(scores.nll or 0.0)
+
+
+class _Learner:
+    def __init__(
+        self, lm: MaskedLM, prompts: Sequence[EncodedPrompt], vectors: torch.Tensor, params: SoftPromptParams
+    ) -> None:
+        self._lm, self._prompts, self._params = lm, prompts, params
+        self._vectors = vectors.clone().requires_grad_(params.site != "hidden0")
+        self._deltas = self._zero_deltas().requires_grad_() if params.site != "word" else None
+        self._logits = torch.zeros(len(prompts), device=vectors.device, requires_grad=True)  # of the prompts' weights
+        self._log_temperature = torch.zeros((), device=vectors.device, requires_grad=params.is_data_dependent)
+        everything = (self._vectors, self._deltas, self._logits, self._log_temperature)
+        self._learned = [one for one in everything if one is not None and one.requires_grad]
+        self._optimiser = torch.optim.Adam(self._learned, lr=params.learning_rate)
+        self.n_parameters = sum(one.numel() for one in self._learned)
+
+    def _zero_deltas(self) -> torch.Tensor:
+        n_levels = 1 if self._params.site == "hidden0" else self._lm.n_levels
+        return torch.zeros(len(self._vectors), n_levels, self._vectors.shape[1], device=self._vectors.device)
+
+    def prompt_set(self) -> PromptSet:
+        """Return what is learned so far, as a copy."""
+        deltas = None if self._deltas is None else self._deltas.detach().clone()
+        soft_words = SoftWords(self._vectors.detach().clone(), deltas)
+        weights = tuple(self._logits.detach().softmax(0).tolist())
+        temperature = math.exp(self._log_temperature.item()) if self._params.is_data_dependent else None
+        return PromptSet(tuple(self._prompts), weights, "mixture", soft_words, temperature)
+
+    def epoch(self, train: UsableFacts, rng: random.Random) -> None:
+        examples = [Example((fact.head,), (fact.tail,)) for fact in train.facts]
+        rng.shuffle(examples)
+        for start in range(0, len(examples), self._params.batch_size):
+            self.step(-self.log_likelihoods(examples[start : start + self._params.batch_size]).mean())
+
+    def step(self, loss: torch.Tensor) -> None:
+        for parameter, gradient in zip(self._learned, torch.autograd.grad(loss, self._learned), strict=True):
+            parameter.grad = gradient
+        self._optimiser.step()
+
+    def log_likelihoods(self, examples: Sequence[Example]) -> torch.Tensor:
+        """Return (B,): log sum_t p(t | r, x) p(y | t, x)."""
+        reader = self._lm.with_soft_words(SoftWords(self._vectors, self._deltas))
+        tails = differentiable_scores(reader, Likelihood(), self._prompts, examples)  # (K, B)
+        log_weights = self._logits.log_softmax(0)[:, None]
+        if self._params.is_data_dependent:
+            heads = differentiable_scores(reader, HeadLikelihood(), self._prompts, examples)  # (K, B)
+            log_weights = (log_weights + heads / self._log_temperature.exp()).log_softmax(0)
+        return torch.logsumexp(tails + log_weights, dim=0)
+
+    def tuple_log_likelihood(self, tuples: Sequence[Encoded]) -> torch.Tensor:
+        """Return the mean over the tokens of `tuples` of log sum_t p(t | r) p(token | t, those before it)."""
+        reader = self._lm.with_soft_words(SoftWords(self._vectors, self._deltas))
+        examples = [Example(entities) for entities in tuples]
+        tokens = differentiable_scores(reader, TokenLikelihoods(), self._prompts, examples)  # (K, Q)
+        return torch.logsumexp(tokens + self._logits.log_softmax(0)[:, None], dim=0).mean()

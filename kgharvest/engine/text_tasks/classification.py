@@ -1,0 +1,168 @@
+"""Classify texts by what an LM says in a prompt, without training it (Shin et al. 2020, sections 2 to 4)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from kgharvest.engine.language_models.base import EncodedPrompt, Tick, TokenIds
+from kgharvest.engine.language_models.masked import MaskedLM
+from kgharvest.engine.prompt_learning import autoprompt
+from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams, FoundTrigger, TriggerTask, TriggerTemplate
+from kgharvest.engine.prompt_learning.objectives import QUERIES_AT_ONCE, Example, Likelihood, scores
+from kgharvest.engine.text_tasks.label_tokens import choose_label_tokens
+from kgharvest.engine.text_tasks.text_template import SPECIAL_TOKENS, TextTemplate, encode_fields, room_for_texts
+from kgharvest.engine.types import BadSeed, BadText, OnProgress, ignore
+
+TEXTS_AT_ONCE = 4096
+MOST_FOR_LABEL_TOKENS = 10_000  # training texts by which label tokens are chosen
+
+LabelTokens = tuple[TokenIds, ...]  # of label 0, 1, ...
+
+
+class LabelledText(NamedTuple):
+    """texts: by field of the template. label: its index."""
+
+    texts: Mapping[str, str]
+    label: int
+
+
+class EncodedText(NamedTuple):
+    """parts: the tokens of the texts, in the order of the template's fields."""
+
+    parts: tuple[TokenIds, ...]
+    label: int
+
+
+@dataclass(frozen=True)
+class EncodedTexts:
+    """What an LM can be asked. left_out: how many it cannot, by reason. n_cut: how many lost their ends."""
+
+    examples: tuple[EncodedText, ...]
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    n_cut: int = 0
+
+
+@dataclass(frozen=True)
+class ClassScores:
+    """correct: bool (N,). log_likelihood: mean log P(label | text), in nats; summed over the label's tokens."""
+
+    correct: tuple[bool, ...]
+    log_likelihood: float
+
+    @property
+    def accuracy(self) -> float:
+        return sum(self.correct) / len(self.correct)
+
+
+@dataclass(frozen=True)
+class TextClassifier:
+    """A prompt, and the tokens that stand for each label."""
+
+    lm: MaskedLM
+    prompt: EncodedPrompt
+    label_tokens: LabelTokens
+
+    def logprobs(self, texts: Sequence[EncodedText], tick: Tick = lambda: None) -> torch.Tensor:
+        """Return (N, L): the log of the probability of each label's tokens together (Eq. 1), in nats."""
+        parts = [texts[start : start + TEXTS_AT_ONCE] for start in range(0, len(texts), TEXTS_AT_ONCE)]
+        return torch.cat([self._logprobs(part, tick) for part in parts])
+
+    def _logprobs(self, texts: Sequence[EncodedText], tick: Tick) -> torch.Tensor:
+        examples = [Example(text.parts, tokens) for text in texts for tokens in self.label_tokens]
+        return scores(self.lm, Likelihood(), [self.prompt], examples, tick).view(len(texts), -1)
+
+    def measure(self, texts: Sequence[EncodedText]) -> ClassScores:
+        logprobs = self.logprobs(texts).cpu()
+        labels = torch.tensor([text.label for text in texts])
+        right = logprobs.gather(1, labels[:, None])
+        return ClassScores(tuple((logprobs.argmax(dim=1) == labels).tolist()), right.mean().item())
+
+
+def majority(train: Sequence[EncodedText], texts: Sequence[EncodedText]) -> ClassScores:
+    """Return the baseline that reads no text: the most frequent label of `train`, and the labels' shares there."""
+    counts = Counter(text.label for text in train)
+    most = max(counts, key=lambda label: counts[label])
+    logprobs = [np.log(counts[text.label] / len(train)) for text in texts]
+    return ClassScores(tuple(text.label == most for text in texts), float(np.mean(logprobs)))
+
+
+def encode_texts(
+    lm: MaskedLM, template: TextTemplate, encoded: TriggerTemplate, texts: Sequence[LabelledText]
+) -> EncodedTexts:
+    """Return the texts in tokens of `lm`, cut to what `encoded`, which is `template`, leaves room for."""
+    room = room_for_texts(lm, encoded)
+    examples, left_out, n_cut = [], Counter[str](), 0
+    for text in texts:
+        try:
+            parts, is_cut = encode_fields(lm, template, text.texts, room)
+        except BadText:
+            left_out[SPECIAL_TOKENS] += 1
+            continue
+        n_cut += is_cut
+        examples.append(EncodedText(parts, text.label))
+    return EncodedTexts(tuple(examples), dict(left_out), n_cut)
+
+
+def given_label_tokens(lm: MaskedLM, words: Sequence[Sequence[str]]) -> LabelTokens:
+    """Return the tokens of `words`, those of label 0 first. Raises BadSeed for one of several tokens, or used twice."""
+    taken: dict[int, str] = {}
+    for word in [word for of_label in words for word in of_label]:
+        ids = lm.encode_entity(word)
+        if len(ids) > 1:
+            raise BadSeed(f"The label word {word!r} has {len(ids)} tokens in this LM; use words of one token.")
+        if ids[0] in taken:
+            raise BadSeed(
+                f"The label word {word!r} is the token of {taken[ids[0]]!r} too; use each word for one label."
+            )
+        taken[ids[0]] = word
+    return tuple(tuple(lm.encode_entity(word)[0] for word in of_label) for of_label in words)
+
+
+def select_label_tokens(
+    lm: MaskedLM, template: TriggerTemplate, train: Sequence[EncodedText], k: int, seed: int, tick: Tick = lambda: None
+) -> LabelTokens:
+    """Return the k tokens of each label that tell most, asked in `template` with masks in place of triggers."""
+    train = sampled(train, MOST_FOR_LABEL_TOKENS, Random(seed))
+    prompt = template.filled((lm.mask_id,) * template.n_triggers)
+    queries = [Likelihood().questions(lm, prompt, Example(text.parts))[0].query for text in train]
+    vectors = lm.vectors(queries, QUERIES_AT_ONCE, tick).double().cpu().numpy()  # (N, d)
+    labels = np.array([text.label for text in train])
+    output_embeddings = lm.output_embeddings.double().cpu().numpy()
+    return choose_label_tokens(vectors, labels, output_embeddings, lm.continues_entity, k)
+
+
+def sampled(texts: Sequence[EncodedText], most: int, rng: Random) -> list[EncodedText]:
+    """Return all texts if they are at most `most`, else as many of each label at most."""
+    if len(texts) <= most:
+        return list(texts)
+    by_label: dict[int, list[EncodedText]] = {}
+    for text in texts:
+        by_label.setdefault(text.label, []).append(text)
+    share = most // len(by_label)
+    return [text for same in by_label.values() for text in rng.sample(same, min(share, len(same)))]
+
+
+def learn_classifier(
+    lm: MaskedLM,
+    template: TriggerTemplate,
+    label_tokens: LabelTokens,
+    parts: tuple[Sequence[EncodedText], Sequence[EncodedText]],
+    params: AutoPromptParams,
+    on_progress: OnProgress = ignore,
+) -> tuple[TextClassifier, FoundTrigger]:
+    """Return the classifier whose triggers give the labels of dev most, learned on train: `parts`.
+
+    Ranked by the likelihood of the labels, as in the paper. No label token is a trigger. Raises EngineError.
+    """
+    train, dev = ([Example(text.parts, label_tokens[text.label]) for text in part] for part in parts)
+    allowed = autoprompt.tokens_but(lm, {token for tokens in label_tokens for token in tokens})
+    task = TriggerTask(Likelihood(), train, dev, allowed)
+    found = autoprompt.search_from_masks(lm, template, task, params, on_progress)
+    return TextClassifier(lm, found.prompt, label_tokens), found

@@ -1,0 +1,104 @@
+"""Templates of tasks on texts: `{sentence} [T] [T] [T] [P] .` (Shin et al. 2020, Table 3)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kgharvest.engine.language_models.base import EncodedPrompt, TokenIds
+from kgharvest.engine.language_models.masked import MaskedLM
+from kgharvest.engine.prompt_learning.autoprompt import TRIGGER, TriggerTemplate
+from kgharvest.engine.prompt_learning.prompt_text import readable
+from kgharvest.engine.prompts.template import PromptTemplate
+from kgharvest.engine.types import BadPrompt
+
+PLACE = re.compile(r"\{(\w+)\}|(\[T\])|(\[P\])")
+FIELD = re.compile(r"\{(\w+)\}")
+SPECIAL_TOKENS = "special tokens of the LM in the text"  # why a text is left out
+SPACED_TRIGGER = re.compile(r"\s*\[T\]")
+
+
+@dataclass(frozen=True)
+class TextTemplate:
+    """Words, and places for others: each of `fields` once, triggers [T], and once [P], what the LM is to say."""
+
+    text: str
+    fields: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> TextTemplate:
+        """Raise BadPrompt unless `text` has a field and exactly one [P]."""
+        fields = FIELD.findall(text)
+        if not fields:
+            raise BadPrompt(
+                f"The template {text!r} has no place for a text; write its column there, as in {{sentence}}."
+            )
+        if repeated := [field for field in fields if fields.count(field) > 1]:
+            raise BadPrompt(f"The template {text!r} has {{{repeated[0]}}} twice; use each column once.")
+        if text.count("[P]") != 1:
+            raise BadPrompt(
+                f"The template {text!r} has [P] {text.count('[P]')} times; write it once, where the mask is."
+            )
+        return cls(text, tuple(fields))
+
+    @property
+    def n_triggers(self) -> int:
+        return self.text.count("[T]")
+
+    def without_triggers(self) -> TextTemplate:
+        return TextTemplate(SPACED_TRIGGER.sub("", self.text).strip(), self.fields)
+
+    def encode(self, lm: MaskedLM) -> TriggerTemplate:
+        """Return the template in tokens: slots 0, 1, ... for the fields, the next one for [P]. Raises BadPrompt."""
+        n_slots = len(self.fields) + 1
+        encoded = lm.encode_prompt(self._with_slots_only())
+        segments, slots = [encoded.segments[0]], []
+        for slot, segment in zip(encoded.slots, encoded.segments[1:], strict=True):
+            if slot < n_slots:
+                segments.append(segment)
+                slots.append(slot)
+            else:
+                segments[-1] += (TRIGGER, *segment)
+        return TriggerTemplate(tuple(segments), tuple(slots))
+
+    def in_writing(self, lm: MaskedLM, prompt: EncodedPrompt) -> str:
+        """Return a prompt made of this template as people read it."""
+        names = [*(f"{{{name}}}" for name in self.fields), "[P]"]
+        return re.sub(r"<ENT(\d+)>", lambda slot: names[int(slot[1])], readable(lm, prompt, []))
+
+    def _with_slots_only(self) -> PromptTemplate:
+        """Return a prompt with slots for the fields, then [P], then the triggers."""
+        slots = iter(range(len(self.fields) + 1, len(self.text)))
+
+        def slot(place: re.Match[str]) -> str:
+            if place[1]:
+                return f"<ENT{self.fields.index(place[1])}>"
+            return f"<ENT{len(self.fields)}>" if place[3] else f"<ENT{next(slots)}>"
+
+        return PromptTemplate.parse(PLACE.sub(slot, self.text))
+
+
+def room_for_texts(lm: MaskedLM, template: TriggerTemplate) -> int:
+    """Return how many tokens the texts in `template` may have, all together. Raises BadPrompt if they may have none."""
+    room = lm.max_tokens - sum(map(len, template.segments)) - 1  # the mask
+    if room < len(template.slots) - 1:
+        raise BadPrompt(f"The template leaves no room for texts in the {lm.max_tokens} tokens that {lm.name} takes.")
+    return room
+
+
+def encode_fields(
+    lm: MaskedLM, template: TextTemplate, texts: Mapping[str, str], room: int
+) -> tuple[tuple[TokenIds, ...], bool]:
+    """Return the tokens of the template's fields, in their order, and whether they had to be cut. Raises BadText."""
+    whole = tuple(lm.tokens.encode_text(texts[name]) for name in template.fields)
+    parts = cut_to_fit(whole, room)
+    return parts, parts != whole
+
+
+def cut_to_fit(parts: Sequence[TokenIds], room: int) -> tuple[TokenIds, ...]:
+    """Return `parts` with the ends of the longest cut off until they have `room` tokens."""
+    lengths = list(map(len, parts))
+    for _ in range(sum(lengths) - room):
+        lengths[lengths.index(max(lengths))] -= 1
+    return tuple(part[:length] for part, length in zip(parts, lengths, strict=True))

@@ -1,0 +1,94 @@
+"""What researchers fill in to launch harvests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+from django import forms
+
+from kgharvest.embedded_lm import MODELS
+from kgharvest.engine.types import SETTINGS, HarvestParams
+from kgharvest.harvests.language_models import get_language_model
+from kgharvest.harvests.runner import MIN_SEED_TUPLES, HarvestRequest
+from kgharvest.models import LanguageModel, Relation
+from kgharvest.relations.picker import RelationChooserForm
+
+DEFAULTS = HarvestParams()
+SETTING_NAMES = {
+    "human": "human: the initial prompts",
+    "top1": "top1: the prompt with the largest weight",
+    "multi": "multi: all prompts, weighted",
+    "lpaqa": "lpaqa: all prompts, weights learned from the seed tuples",
+    "autoprompt": "autoprompt: trigger tokens learned from the seed tuples",
+    "soft": "soft: all prompts, their words learned as vectors from the seed tuples",
+}
+PARAMS = ("max_tuples", "candidates", "max_entity_tokens")
+
+
+class LaunchForm(RelationChooserForm):
+    """Relations x LMs x settings, and the parameters that all of the harvests share."""
+
+    ready = "can be harvested"
+    not_ready = "fewer than two seed tuples"
+
+    models = forms.MultipleChoiceField(
+        label="LMs",
+        initial=[next(iter(MODELS))],
+        widget=forms.CheckboxSelectMultiple,
+        error_messages={"required": "Choose at least one LM, or name another one."},
+    )
+    other_models = forms.CharField(
+        label="Other LMs",
+        required=False,
+        max_length=5000,
+        widget=forms.Textarea(attrs={"rows": 2, "class": "short"}),
+        help_text="One a line: a folder on the server with a model, or a hub id.",
+    )
+    settings = forms.MultipleChoiceField(
+        choices=[(setting, SETTING_NAMES.get(setting, setting)) for setting in SETTINGS],
+        initial=["multi"],
+        widget=forms.CheckboxSelectMultiple,
+    )
+    max_tuples = forms.IntegerField(
+        label="Tuples to keep", min_value=1, required=False, help_text="After re-scoring; all if left empty."
+    )
+    candidates = forms.IntegerField(
+        min_value=1,
+        initial=DEFAULTS.candidates,
+        help_text="Tuples proposed for re-scoring, for each combination of entity lengths.",
+    )
+    max_entity_tokens = forms.IntegerField(
+        label="Longest entity",
+        min_value=1,
+        max_value=6,
+        initial=DEFAULTS.max_entity_tokens,
+        help_text="In tokens of the LM.",
+    )
+    again = forms.BooleanField(
+        label="Harvest again",
+        required=False,
+        help_text="Also the cells that were harvested before with the same parameters.",
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        used = LanguageModel.objects.filter(jobs__origin="harvested", revision="").values_list("name", flat=True)
+        self.fields["models"].choices = [(name, name) for name in dict.fromkeys([*MODELS, *used.distinct()])]
+        self.fields["models"].required = not self.data.get("other_models", "").strip()
+
+    def requests(self) -> Iterator[HarvestRequest]:
+        """Yield what was asked for, once the form is valid; of whole sets, the relations that can be harvested.
+
+        Raises NotFound if there is no such LM.
+        """
+        asked = self.cleaned_data
+        params = HarvestParams(**{name: asked[name] for name in PARAMS})
+        names = dict.fromkeys([*asked["models"], *asked["other_models"].split("\n")])
+        language_models = [get_language_model(name.strip()) for name in names if name.strip()]
+        for relation, language_model, setting in product(self.chosen_relations(), language_models, asked["settings"]):
+            yield HarvestRequest(relation, language_model, setting, params)
+
+    def is_ready(self, relation: Relation) -> bool:
+        return len(relation.seed_tuples) >= MIN_SEED_TUPLES

@@ -1,0 +1,239 @@
+"""Many harvests at once: what a launch would do and how long it takes, starting it, how far it is, ending it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from statistics import median
+from typing import Any, NamedTuple
+
+from django.db import transaction
+from django.db.models import Count
+
+from kgharvest.engine.types import EngineError
+from kgharvest.errors import DomainError
+from kgharvest.harvests.runner import HarvestRequest, check_harvest, payload_of, queue_harvest
+from kgharvest.jobs import ledger
+from kgharvest.models import HarvestJob, Job, Launch
+
+JOBS_FOR_A_MEDIAN = 50  # the latest ones
+JOBS_FOR_A_PACE = 20
+
+PaceKey = tuple[int, str]  # LM and setting, which harvests that take about the same time share
+
+
+class NothingToLaunch(DomainError):
+    """A launch that would harvest nothing."""
+
+
+class Skipped(NamedTuple):
+    """A cell that nobody needs to harvest, because `job` asked the same: it has the tuples or is about to."""
+
+    request: HarvestRequest
+    job: HarvestJob
+
+
+class Estimate(NamedTuple):
+    """How long harvests take, roughly. seconds: of the `n_known` whose LM and setting were harvested before.
+
+    without_past: LM and setting of the others.
+    """
+
+    seconds: float
+    n_known: int
+    without_past: Sequence[PaceKey]
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.without_past
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a launch would do. refusals: one sentence for each relation that cannot be harvested as it is.
+
+    n_at_once: harvests that the workers of now do at the same time.
+    """
+
+    requests: Sequence[HarvestRequest]
+    skipped: Sequence[Skipped]
+    refusals: Sequence[str]
+    n_at_once: int
+    estimate: Estimate
+
+    @property
+    def n_cells(self) -> int:
+        return len(self.requests) + len(self.skipped)
+
+    @property
+    def without_past(self) -> list[str]:
+        """Return each LM x setting of which no past harvest tells how long it takes."""
+        unknown = [request for request in self.requests if _pace_key(request) in self.estimate.without_past]
+        return list(dict.fromkeys(f"{request.language_model.short_name} × {request.setting}" for request in unknown))
+
+
+# -- planning ----------------------------------------------------------------------------------------------------------
+
+
+def plan_launch(requests: Iterable[HarvestRequest], now: datetime, again: bool = False) -> Plan:
+    """Return what launching `requests` would do. Cells asked the same before are skipped unless `again`.
+
+    The number of queries does not depend on the number of relations.
+    """
+    asked = {_key(request): request for request in requests}
+    known = {} if again else _jobs_by_key(asked.values())
+    todo = {key: request for key, request in asked.items() if key not in known}
+    n_at_once = ledger.n_at_once(now)
+    return Plan(
+        requests=list(todo.values()),
+        skipped=[Skipped(request, known[key]) for key, request in asked.items() if key in known],
+        refusals=list(dict.fromkeys(filter(None, map(_refusal, todo.values())))),
+        n_at_once=n_at_once,
+        estimate=_estimate(Counter(map(_pace_key, todo.values())), n_at_once),
+    )
+
+
+def _key(request: HarvestRequest) -> tuple[Any, ...]:
+    return (request.relation.pk, request.language_model.pk, request.setting, _frozen(payload_of(request)))
+
+
+def _frozen(payload: dict[str, Any]) -> str:
+    return json.dumps(payload, sort_keys=True)
+
+
+def _jobs_by_key(requests: Iterable[HarvestRequest]) -> dict[tuple[Any, ...], HarvestJob]:
+    """Return the harvests of these cells that have succeeded or are under way, by what they were asked."""
+    requests = list(requests)
+    of_these_cells = HarvestJob.objects.with_cell().filter(
+        kind="harvest",
+        status__in=[Job.Status.SUCCEEDED, Job.Status.QUEUED, Job.Status.RUNNING],
+        relation__in={request.relation.pk for request in requests},
+        language_model__in={request.language_model.pk for request in requests},
+        setting__in={request.setting for request in requests},
+    )
+    finished_last = sorted(of_these_cells, key=lambda job: (job.status == Job.Status.SUCCEEDED, job.pk))
+    return {(job.relation_id, job.language_model_id, job.setting, _frozen(job.payload)): job for job in finished_last}
+
+
+def _refusal(request: HarvestRequest) -> str | None:
+    try:
+        check_harvest(request)
+    except (DomainError, EngineError) as refusal:
+        return str(refusal)
+    return None
+
+
+# -- how long ----------------------------------------------------------------------------------------------------------
+
+
+def _pace_key(request: HarvestRequest) -> PaceKey:
+    return (request.language_model.pk, request.setting)
+
+
+def _estimate(n_jobs: Counter[PaceKey], n_at_once: int) -> Estimate:
+    """Add up the median durations of jobs of which `n_at_once` go on together; none of them takes less than its own."""
+    medians = {pace_key: _median_seconds(*pace_key) for pace_key in n_jobs}
+    known = {pace_key: n for pace_key, n in n_jobs.items() if medians[pace_key] is not None}
+    shared = sum(n * medians[pace_key] for pace_key, n in known.items()) / max(1, n_at_once)
+    longest = max((medians[pace_key] for pace_key in known), default=0)
+    without_past = [pace_key for pace_key in n_jobs if pace_key not in known]
+    return Estimate(max(shared, longest), sum(known.values()), without_past)
+
+
+def _median_seconds(language_model_id: int, setting: str) -> float | None:
+    """Return how long the latest harvests of this LM and setting took; None if there are none."""
+    past = HarvestJob.objects.succeeded().filter(
+        kind="harvest", language_model=language_model_id, setting=setting, started_at__isnull=False
+    )
+    times = past.order_by("-pk").values_list("started_at", "finished_at")[:JOBS_FOR_A_MEDIAN]
+    return median(durations) if (durations := [(end - start).total_seconds() for start, end in times]) else None
+
+
+# -- starting ----------------------------------------------------------------------------------------------------------
+
+
+@transaction.atomic
+def start_launch(plan: Plan, by=None) -> Launch:
+    """Queue all that the plan asks for, or nothing. Raises NothingToLaunch, or RelationNotReady or BadPrompt."""
+    if not plan.requests:
+        raise NothingToLaunch(
+            f"All of this (cells: {plan.n_cells}) was harvested before with the same parameters, or is about to be; "
+            "tick Harvest again, or give --again, to harvest it anew."
+        )
+    launch = Launch.objects.create(created_by=by)
+    for request in plan.requests:
+        queue_harvest(request, by, launch)
+    return launch
+
+
+# -- watching ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LaunchProgress:
+    """How far a launch is. counts: jobs by status, every status named; n_over counts those that are over, however.
+
+    per_minute: harvests that end in a minute at the pace of the latest; seconds_left: rough; None while unknown.
+    """
+
+    counts: dict[str, int]
+    per_minute: float | None
+    seconds_left: float | None
+
+    @property
+    def n_jobs(self) -> int:
+        return sum(self.counts.values())
+
+    @property
+    def n_unfinished(self) -> int:
+        return self.counts[Job.Status.QUEUED] + self.counts[Job.Status.RUNNING]
+
+    @property
+    def n_over(self) -> int:
+        return self.n_jobs - self.n_unfinished
+
+
+def progress_of(launch: Launch, now: datetime) -> LaunchProgress:
+    found = dict(launch.jobs.order_by().values_list("status").annotate(Count("pk")))
+    counts = {status.value: found.get(status, 0) for status in Job.Status}
+    n_unfinished = counts[Job.Status.QUEUED] + counts[Job.Status.RUNNING]
+    if not n_unfinished:
+        return LaunchProgress(counts, None, None)
+    per_minute = _pace(launch, now)
+    left = n_unfinished / per_minute * 60 if per_minute else _rough_seconds_left(launch, now)
+    return LaunchProgress(counts, per_minute, left)
+
+
+def _pace(launch: Launch, now: datetime) -> float | None:
+    """Return the harvests a minute since the latest few began; None before the first has ended."""
+    latest = launch.jobs.succeeded().filter(started_at__isnull=False).order_by("-finished_at")
+    starts = list(latest.values_list("started_at", flat=True)[:JOBS_FOR_A_PACE])
+    elapsed_s = (now - min(starts)).total_seconds() if starts else 0
+    return 60 * len(starts) / elapsed_s if elapsed_s > 0 else None
+
+
+def _rough_seconds_left(launch: Launch, now: datetime) -> float | None:
+    waiting = launch.jobs.unfinished().values_list("language_model", "setting")
+    estimate = _estimate(Counter(waiting), ledger.n_at_once(now))
+    return estimate.seconds if estimate.is_complete else None
+
+
+# -- changing ----------------------------------------------------------------------------------------------------------
+
+
+def cancel_launch(launch: Launch) -> int:
+    """Cancel every harvest of the launch that is not over; return how many."""
+    return ledger.cancel_all(Job.objects.filter(harvestjob__launch=launch))
+
+
+def retry_failed(launch: Launch) -> int:
+    """Queue the failed harvests of the launch again; return how many."""
+    return ledger.retry_all(Job.objects.filter(harvestjob__launch=launch, status=Job.Status.FAILED))
+
+
+def retry_cancelled(launch: Launch) -> int:
+    """Queue the cancelled harvests of the launch again; return how many."""
+    return ledger.retry_all(Job.objects.filter(harvestjob__launch=launch, status=Job.Status.CANCELLED))

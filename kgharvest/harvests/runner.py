@@ -1,0 +1,232 @@
+"""Create harvest jobs and do them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from time import monotonic
+from typing import Any
+
+from django.db import transaction
+
+from kgharvest.engine.prompts.template import parse_prompts
+from kgharvest.engine.types import (
+    SETTINGS,
+    WITH_LEARNED_PROMPTS,
+    HarvestParams,
+    HarvestResult,
+    HarvestSpec,
+    OnProgress,
+    ParaphraserSettings,
+    Progress,
+)
+from kgharvest.errors import DomainError
+from kgharvest.harvests import language_models
+from kgharvest.jobs import ledger
+from kgharvest.knowledge.tuple_store import TupleRow, store_tuples
+from kgharvest.models import HarvestJob, Job, JobPrompt, LanguageModel, Launch, Prompt, Relation
+from kgharvest.version import code_version
+
+MIN_SEED_TUPLES = 2
+LOADING = "loading the LM"  # the stage before the LM is asked anything
+
+
+class RelationNotReady(DomainError):
+    """A relation that cannot be harvested as it is."""
+
+
+class HarvestFailed(DomainError):
+    """A harvest that somebody waits for and that cannot give its tuples."""
+
+
+@dataclass(frozen=True)
+class HarvestRequest:
+    """A cell and how to harvest it. `prompts`: used instead of the relation's own, initial and ready ones."""
+
+    relation: Relation
+    language_model: LanguageModel
+    setting: str
+    params: HarvestParams = field(default_factory=HarvestParams)
+    prompts: tuple[str, ...] = ()
+    paraphraser: ParaphraserSettings = field(default_factory=ParaphraserSettings)
+    device: str = "cpu"
+    dtype: str = "float32"
+
+    @property
+    def cell(self) -> str:
+        return f"{self.relation.name} × {self.language_model.short_name} × {self.setting}"
+
+
+def create_harvest_job(request: HarvestRequest, by=None, launch: Launch | None = None) -> HarvestJob:
+    """Create a queued job with all it needs frozen in it. Raises RelationNotReady or BadPrompt.
+
+    `jobs.run_job` does it in this process; `queue_harvest` leaves it to a worker.
+    """
+    _check(_spec(request), request.relation)
+    payload = payload_of(request)
+    return HarvestJob.objects.create(
+        kind="harvest",
+        relation=request.relation,
+        language_model=request.language_model,
+        setting=request.setting,
+        payload=payload,
+        launch=launch,
+        created_by=by,
+    )
+
+
+@transaction.atomic
+def queue_harvest(request: HarvestRequest, by=None, launch: Launch | None = None) -> HarvestJob:
+    """Create a job and tell the workers."""
+    job = create_harvest_job(request, by, launch)
+    ledger.ring(job.pk)
+    return job
+
+
+def payload_of(request: HarvestRequest) -> dict[str, Any]:
+    """Return what a job is asked to do, frozen: equal for equal requests."""
+    return {"spec": _frozen(_spec(request)), "device": request.device, "dtype": request.dtype}
+
+
+def check_harvest(request: HarvestRequest) -> None:
+    """Raise RelationNotReady or BadPrompt if `create_harvest_job` would."""
+    _check(_spec(request), request.relation)
+
+
+def _spec(request: HarvestRequest) -> HarvestSpec:
+    relation = request.relation
+    return HarvestSpec(
+        relation=relation.name,
+        initial_prompts=request.prompts or tuple(relation.initial_prompts),
+        prompts=request.prompts or tuple(relation.prompts),
+        seed_tuples=tuple(tuple(entities) for entities in relation.seed_tuples),
+        setting=request.setting,
+        params=request.params,
+        paraphraser=request.paraphraser,
+    )
+
+
+def _check(spec: HarvestSpec, relation: Relation) -> None:
+    if spec.setting not in SETTINGS:
+        raise RelationNotReady(f"There is no setting {spec.setting!r}; choose one of {', '.join(SETTINGS)}.")
+    if len(spec.seed_tuples) < MIN_SEED_TUPLES:
+        raise RelationNotReady(
+            f"The relation {relation.path} has {len(spec.seed_tuples)} seed tuples; give it at least two."
+        )
+    parse_prompts([*spec.initial_prompts, *spec.prompts], relation.arity)
+
+
+def _frozen(spec: HarvestSpec) -> dict[str, Any]:
+    """Return the spec as JSON can hold it. The inverse is `_thawed`."""
+    frozen = asdict(spec)
+    frozen["params"]["disabled_filters"] = sorted(spec.params.disabled_filters)
+    return json.loads(json.dumps(frozen))
+
+
+def _thawed(frozen: dict[str, Any]) -> HarvestSpec:
+    params = dict(frozen["params"])
+    params["disabled_filters"] = frozenset(params["disabled_filters"])
+    return HarvestSpec(
+        relation=frozen["relation"],
+        initial_prompts=tuple(frozen["initial_prompts"]),
+        prompts=tuple(frozen["prompts"]),
+        seed_tuples=tuple(tuple(entities) for entities in frozen["seed_tuples"]),
+        setting=frozen["setting"],
+        params=HarvestParams(**params),
+        paraphraser=ParaphraserSettings(**frozen["paraphraser"]),
+    )
+
+
+# -- doing it, in a worker ---------------------------------------------------------------------------------------------
+
+
+def run_harvest(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
+    """Harvest; return what stores the result. Runner of jobs of kind "harvest"."""
+    harvest_job = HarvestJob.objects.select_related("relation", "language_model").get(pk=job.pk)
+    clock = StageClock(heartbeat)
+    clock(Progress(LOADING, 0))
+    with heartbeat.kept_alive():
+        # Imported here because it imports torch, which must not be loaded in the process that forks.
+        from kgharvest.engine.harvest import harvest
+
+        lm = language_models.load(harvest_job.language_model, job.payload["device"], job.payload["dtype"])
+    result = harvest(_thawed(job.payload["spec"]), lm, clock)
+    seconds = clock.seconds()
+    code_version()  # asks git once in this process: now, not in the transaction that stores
+    return lambda: store_result(harvest_job, result, lm.revision, seconds)
+
+
+class StageClock:
+    """Passes progress on and notes how long each stage lasts."""
+
+    def __init__(self, on_progress: OnProgress):
+        self._on_progress = on_progress
+        self._starts: dict[str, float] = {}
+
+    def __call__(self, progress: Progress) -> None:
+        self._starts.setdefault(progress.stage, monotonic())
+        self._on_progress(progress)
+
+    def seconds(self) -> dict[str, float]:
+        """Return the stages in their order, each with its seconds; the last one lasted until now."""
+        starts = [*self._starts.values(), monotonic()]
+        return {
+            stage: round(end - start, 3) for stage, (start, end) in zip(self._starts, pairwise(starts), strict=True)
+        }
+
+
+def store_result(
+    job: HarvestJob, result: HarvestResult, revision: str | None, seconds: Mapping[str, float] | None = None
+) -> None:
+    """Write prompts, tuples and summary of a job. Call it inside the transaction that ends the job.
+
+    seconds: how long each stage lasted, if somebody took the time.
+    """
+    _store_prompts(job, result)
+    rows = [TupleRow(found.entities, found.surface, found.score, found.mtl) for found in result.tuples]
+    store_tuples(job, rows)
+    summary = {
+        "rejected": dict(result.rejected),
+        "stats": dict(result.stats),
+        "notice": result.notice,
+        "seconds": dict(seconds or {}),
+        "revision": revision,
+        "code_version": code_version(),
+        "learned_prompts": [
+            {"text": prompt.text, "token_ids": prompt.token_ids} for prompt in result.prompts if prompt.token_ids
+        ],
+    }
+    HarvestJob.objects.filter(pk=job.pk).update(
+        n_tuples=len(rows), summary=summary, fingerprint=fingerprint(job, revision)
+    )
+
+
+def fingerprint(job: HarvestJob, revision: str | None) -> str:
+    """Return 16 hex digits, equal for jobs that asked the same revision of an LM the same in the same way."""
+    asked = json.dumps([job.payload, job.language_model.name, revision], sort_keys=True)
+    return hashlib.sha256(asked.encode()).hexdigest()[:16]
+
+
+def _store_prompts(job: HarvestJob, result: HarvestResult) -> None:
+    relation = job.relation
+    origins = dict.fromkeys(relation.prompts, "ready") | dict.fromkeys(relation.initial_prompts, "initial")
+    by_text = defaultdict(list)  # learned prompts can read alike
+    for prompt in result.prompts:
+        by_text[prompt.text].append(prompt)
+    made = "learned" if job.setting in WITH_LEARNED_PROMPTS else "created"
+    prompts = [Prompt(relation=relation, text=text, origin=origins.get(text, made)) for text in by_text]
+    Prompt.objects.bulk_create(prompts, ignore_conflicts=True)
+    ids = dict(Prompt.objects.filter(relation=relation, text__in=list(by_text)).values_list("text", "pk"))
+    JobPrompt.objects.bulk_create(
+        JobPrompt(
+            job=job,
+            prompt_id=ids[text],
+            weight=sum(prompt.weight for prompt in alike),
+            compatibility=max(prompt.compatibility for prompt in alike),
+        )
+        for text, alike in by_text.items()
+    )

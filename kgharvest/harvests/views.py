@@ -1,0 +1,144 @@
+"""Pages of harvests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import messages
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.views.decorators.http import require_POST
+
+from kgharvest.access import researcher_required
+from kgharvest.bulk.file_writing import in_pieces
+from kgharvest.bulk.lists import page_of, sort_key, sorted_by
+from kgharvest.errors import DomainError
+from kgharvest.harvests.cuts import parse_cut
+from kgharvest.harvests.runner import LOADING
+from kgharvest.harvests.score_curve import draw_curve
+from kgharvest.harvests.scores import USUAL_CUTS, RankedTuples, StoredScores, score_curve, size_of, sizes_of
+from kgharvest.harvests.tuples import EXPORT_FORMATS, Included, export_tuples
+from kgharvest.jobs import ledger
+from kgharvest.models import HarvestJob, Job, LanguageModel
+
+HARVEST_COLUMNS = {
+    "relation": "relation__name",
+    "model": "language_model__name",
+    "setting": "setting",
+    "status": "status",
+    "tuples": "n_tuples",
+    "created": "created_at",
+}
+
+HOW_PROMPTS_CAME = {
+    "human": "The initial prompts, weighted by how well the seed tuples fit them.",
+    "top1": "Of all prompts the one that the seed tuples fit best.",
+    "multi": "All prompts, weighted by how well the seed tuples fit them.",
+    "lpaqa": "All prompts, with the weights under which their product makes the seed tuples likeliest.",
+    "autoprompt": "Tokens found by a search for those that fit the seed tuples best; they need make no sense.",
+    "soft": "The words of all prompts were taken for vectors and learned from the seed tuples: each ‹word› is the one "
+    "whose own vector is nearest to a learned one, so that the LM may read something else there.",
+}
+
+
+@researcher_required
+def harvest_list(request: HttpRequest) -> HttpResponse:
+    asked = {name: request.GET.get(name, "").strip() for name in ("q", "status", "model", "setting")}
+    sort = sort_key(request, HARVEST_COLUMNS, "-created")
+    context = {
+        "page_obj": page_of(request, sorted_by(harvests_matching(asked), sort, HARVEST_COLUMNS)),
+        "asked": asked,
+        "is_filtered": any(asked.values()),
+        "statuses": Job.Status.choices,
+        "models": LanguageModel.objects.filter(jobs__isnull=False).distinct(),
+        "settings": HarvestJob.objects.order_by("setting").values_list("setting", flat=True).distinct(),
+        "sort": sort,
+        "lacks_worker": lacks_worker(),
+    }
+    return render(request, "kgharvest/harvests/harvest_list.html", context)
+
+
+def harvests_matching(asked: dict[str, str]) -> QuerySet:
+    harvests = HarvestJob.objects.with_cell()
+    if asked["q"]:
+        harvests = harvests.filter(relation__name__icontains=asked["q"])
+    exact = {"status": asked["status"], "language_model__name": asked["model"], "setting": asked["setting"]}
+    return harvests.filter(**{field: value for field, value in exact.items() if value})
+
+
+def lacks_worker() -> bool:
+    """Return whether jobs wait and nobody is there to do them."""
+    return Job.objects.filter(status=Job.Status.QUEUED).exists() and not ledger.has_worker(timezone.now())
+
+
+@researcher_required
+def harvest_detail(request: HttpRequest, pk: int) -> HttpResponse:
+    job = get_object_or_404(HarvestJob.objects.with_cell().select_related("launch"), pk=pk)
+    seconds = job.summary.get("seconds", {})
+    context = {
+        "job": job,
+        "prompts": job.job_prompts.select_related("prompt"),
+        "how_prompts_came": HOW_PROMPTS_CAME.get(job.setting, ""),
+        "lacks_worker": job.is_unfinished and lacks_worker(),
+        "params": job.payload.get("spec", {}).get("params", {}),
+        "rejected": [(name.replace("_", " "), n) for name, n in job.summary.get("rejected", {}).items()],
+        "stages": seconds,
+        "lm_seconds": sum(duration for stage, duration in seconds.items() if stage != LOADING),
+        **(_ranking(request, job) if job.n_tuples else {}),
+    }
+    return render(request, "kgharvest/harvests/harvest_detail.html", context)
+
+
+def _ranking(request: HttpRequest, job: HarvestJob) -> dict[str, Any]:
+    """Return what the page shows of the tuples, down to the cut that the address asks for."""
+    scores = StoredScores(job)
+    asked = request.GET.get("cut", "").strip()
+    kept, refused = None, ""
+    try:
+        kept = size_of(parse_cut(asked), scores) if asked else None
+    except DomainError as refusal:
+        refused = str(refusal)
+    size = kept.size if kept else job.n_tuples
+    n_left_out = job.tuples.filter(rank__lte=size).count_unpresentable()
+    return {
+        "asked_cut": asked,
+        "kept": kept,
+        "refused_cut": refused,
+        "n_kept": size,
+        "n_exported": size - n_left_out,
+        "n_left_out": n_left_out,
+        "cuts": sizes_of([parse_cut(cut) for cut in USUAL_CUTS], scores),
+        "curve": draw_curve(score_curve(job), kept.size if kept else None),
+        "page_obj": page_of(request, RankedTuples(job, size)),
+    }
+
+
+@researcher_required
+@require_POST
+def harvest_change(request: HttpRequest, pk: int, change: Callable[[Job], None]) -> HttpResponse:
+    """Cancel or retry: `change` is the service's function. Goes back to the job, or to the launch it was asked from."""
+    job = get_object_or_404(HarvestJob.objects.select_related("launch"), pk=pk)
+    try:
+        change(job)
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+    return redirect(job.launch if job.launch and "from_launch" in request.POST else job)
+
+
+@researcher_required
+def harvest_export(request: HttpRequest, pk: int, file_format: str) -> HttpResponse:
+    job = get_object_or_404(HarvestJob.objects.with_cell(), pk=pk)
+    """Download the tuples down to "cut"; "include" is "all" for the hidden and sensitive ones too."""
+    cut = request.GET.get("cut", "")
+    everything = request.GET.get("include") == "all"
+    try:
+        lines = export_tuples(job, parse_cut(cut) if cut else None, file_format, Included(everything, everything))
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+        return redirect(job)
+    response = StreamingHttpResponse(in_pieces(lines), content_type=EXPORT_FORMATS[file_format])
+    response["Content-Disposition"] = f'attachment; filename="harvest-{job.pk}.{file_format}"'
+    return response

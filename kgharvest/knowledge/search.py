@@ -1,0 +1,98 @@
+"""What the address of the knowledge base asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from django import forms
+from django.db.models import Exists, OuterRef, QuerySet
+
+from kgharvest.bulk.file_reading import LONGEST_ENTITY
+from kgharvest.bulk.search_filters import (
+    Condition,
+    Narrowed,
+    has_entity,
+    has_entity_with,
+    has_row_in,
+    is_marked,
+    narrow,
+    was_found_by,
+)
+from kgharvest.knowledge.verdicts import TupleVerdicts
+from kgharvest.models import HarvestJob, KnowledgeTuple, LanguageModel, Relation
+
+STATES = [("hidden", "hidden"), ("corrected", "corrected"), ("sensitive", "sensitive")]
+ANY = ("", "all")
+
+
+class RelationChoice(forms.ModelChoiceField):
+    def label_from_instance(self, relation: Relation) -> str:
+        return relation.path
+
+
+class KnowledgeSearch(forms.Form):
+    """The filters of the knowledge base; all are optional. Its `narrowed` tuples are those that fit."""
+
+    entity = forms.CharField(
+        required=False,
+        max_length=LONGEST_ENTITY,
+        strip=True,
+        widget=forms.TextInput(attrs={"type": "search", "placeholder": "any slot", "dir": "auto"}),
+    )
+    match = forms.ChoiceField(required=False, label="Match", choices=[("", "starts with"), ("whole", "is exactly")])
+    relation = RelationChoice(Relation.objects.none(), required=False, empty_label="all")
+    slot = forms.IntegerField(required=False, min_value=0, max_value=99, widget=forms.HiddenInput)
+    model = forms.ModelChoiceField(LanguageModel.objects.none(), required=False, label="LM", empty_label="all")
+    setting = forms.ChoiceField(required=False)
+    verdict = forms.ChoiceField(required=False)
+    state = forms.ChoiceField(required=False, label="Marked", choices=[ANY, *STATES])
+    score_from = forms.FloatField(required=False, label="Best score from")
+    score_to = forms.FloatField(required=False, label="to")
+
+    def __init__(self, address, verdicts: TupleVerdicts, **kwargs: Any):
+        super().__init__(address, **kwargs)
+        self.verdicts = verdicts
+        harvested = HarvestJob.objects.filter(n_tuples__gt=0)
+        relations = Relation.objects.filter(Exists(harvested.filter(relation=OuterRef("pk"))))
+        named = relations.select_related("relation_set").only("name", "relation_set__name")
+        self.fields["relation"].queryset = named.order_by("relation_set__name", "name")
+        self.fields["model"].queryset = LanguageModel.objects.filter(
+            Exists(harvested.filter(language_model=OuterRef("pk")))
+        )
+        settings = harvested.order_by("setting").values_list("setting", flat=True).distinct()
+        self.fields["setting"].choices = [ANY, *((setting, setting) for setting in settings)]
+        self.fields["verdict"].choices = [ANY, *verdicts.choices]
+
+    @property
+    def is_filtered(self) -> bool:
+        return any(self.data.get(name) for name in self.fields)
+
+    def narrowed(self) -> Narrowed:
+        """Return the tuples that fit, in no order; none if something asked for makes no sense."""
+        if not self.is_valid():
+            return Narrowed(KnowledgeTuple.objects.none(), None)
+        tuples = _by_columns(KnowledgeTuple.objects.found().with_relation(), self.cleaned_data)
+        return narrow(tuples, self._conditions(self.cleaned_data))
+
+    def _conditions(self, asked: dict[str, Any]) -> Iterator[Condition]:
+        if asked["entity"]:
+            named = has_entity if asked["match"] else has_entity_with
+            yield named(asked["entity"], asked["relation"], asked["slot"])
+        if asked["model"] or asked["setting"]:
+            cell = {"language_model": asked["model"], "setting": asked["setting"], "relation": asked["relation"]}
+            parts = {part: value for part, value in cell.items() if value}
+            yield was_found_by(HarvestJob.objects.filter(n_tuples__gt=0, **parts))
+        if asked["state"]:
+            yield is_marked(is_sensitive=True) if asked["state"] == "sensitive" else is_marked(curation=asked["state"])
+        if asked["verdict"]:
+            yield has_row_in(self.verdicts.with_verdict(asked["verdict"]))
+
+
+def _by_columns(tuples: QuerySet, asked: dict[str, Any]) -> QuerySet:
+    conditions = {
+        "relation": asked["relation"],
+        "best_score__gte": asked["score_from"],
+        "best_score__lte": asked["score_to"],
+    }
+    return tuples.filter(**{column: value for column, value in conditions.items() if value is not None})

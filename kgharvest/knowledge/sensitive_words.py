@@ -1,0 +1,116 @@
+"""The installation's list of sensitive words, and which knowledge tuples have one in an entity.
+
+Whether a tuple is sensitive is a column, set when a job stores it and set anew by a job when the list changes. Whoever
+sets it holds the relation's row, so that no tuple is stored by an old list behind the back of a new one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from django.db import transaction
+
+from kgharvest.engine.types import Progress
+from kgharvest.errors import DomainError
+from kgharvest.jobs import ledger
+from kgharvest.models import Job, KnowledgeTuple, Relation, SensitiveWord
+
+SHIPPED = Path(__file__).resolve().parent / "sensitive_words.txt"
+LONGEST_WORD = 100  # characters
+MOST_WORDS = 5000
+ROWS_AT_ONCE = 5000
+
+
+class BadWordList(DomainError):
+    """A list that is too long, or with an entry that is."""
+
+
+def read_words(text: str) -> list[str]:
+    """Return the case-folded entries of a list, one a line, each once; blank lines and those with # are no entries."""
+    lines = (" ".join(line.casefold().split()) for line in text.splitlines())
+    return sorted({line for line in lines if line and not line.startswith("#")})
+
+
+def shipped_words() -> list[str]:
+    return read_words(SHIPPED.read_text(encoding="utf-8"))
+
+
+def matcher(words: Iterable[str]) -> Callable[[str], bool]:
+    """Return the test whether a tuple's key has one of `words` as a whole word in an entity."""
+    listed = "|".join(re.escape(word) for word in words)
+    if not listed:
+        return lambda key: False
+    found = re.compile(rf"(?<!\w)(?:{listed})(?!\w)").search
+    return lambda key: found(key) is not None
+
+
+def sensitivity_test() -> Callable[[str], bool]:
+    """Return the test of this installation's list for the keys of tuples."""
+    return matcher(SensitiveWord.objects.values_list("word", flat=True))
+
+
+def replace_words(words: Sequence[str], by=None) -> Job | None:
+    """Make `words` the list and queue the job that marks the tuples anew; None if it is the list already.
+
+    Raises BadWordList.
+    """
+    _check(words)
+    with transaction.atomic():
+        if set(words) == set(SensitiveWord.objects.values_list("word", flat=True)):
+            return None
+        SensitiveWord.objects.exclude(word__in=words).delete()
+        SensitiveWord.objects.bulk_create((SensitiveWord(word=word) for word in words), ignore_conflicts=True)
+        job = Job.objects.create(kind="mark_sensitive", created_by=by)
+        ledger.ring(job.pk)
+    return job
+
+
+def _check(words: Sequence[str]) -> None:
+    if len(words) > MOST_WORDS:
+        raise BadWordList(f"The list has {len(words):,} entries; {MOST_WORDS:,} are the most.")
+    if too_long := next((word for word in words if len(word) > LONGEST_WORD), None):
+        raise BadWordList(
+            f"{too_long[:40]!r}... has more than {LONGEST_WORD} characters; list words and short phrases."
+        )
+
+
+# -- marking, in a worker ----------------------------------------------------------------------------------------------
+
+
+def mark_sensitive(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
+    """Set the column of all tuples by the list as it is now, a bounded number at a time. Runner of its kind of job."""
+    total = KnowledgeTuple.objects.count()
+    done = 0
+    heartbeat(Progress("marking", done, total))
+    for relation_id in Relation.objects.order_by("pk").values_list("pk", flat=True):
+        for n in _mark_relation(relation_id):
+            done += n
+            heartbeat(Progress("marking", done, max(done, total)))
+    return lambda: None
+
+
+def _mark_relation(relation_id: int) -> Iterator[int]:
+    """Mark a relation's tuples, ROWS_AT_ONCE in one transaction; yield how many were looked at each time."""
+    reached = ""
+    while True:
+        with transaction.atomic():
+            Relation.objects.lock(relation_id)
+            rows = _rows_after(relation_id, reached)
+            _mark(rows, sensitivity_test())
+        if not rows:
+            return
+        yield len(rows)
+        reached = rows[-1][1]
+
+
+def _rows_after(relation_id: int, key: str) -> list[tuple[int, str, bool]]:
+    tuples = KnowledgeTuple.objects.filter(relation=relation_id, key__gt=key).order_by("key")
+    return list(tuples.values_list("pk", "key", "is_sensitive")[:ROWS_AT_ONCE])
+
+
+def _mark(rows: Sequence[tuple[int, str, bool]], test: Callable[[str], bool]) -> None:
+    for wanted in (True, False):
+        changed = [pk for pk, key, is_marked in rows if is_marked != wanted and test(key) == wanted]
+        KnowledgeTuple.objects.filter(pk__in=changed).update(is_sensitive=wanted)

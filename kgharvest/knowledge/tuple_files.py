@@ -1,0 +1,128 @@
+"""Tuples in files: JSONL and CSV as the export writes them, and the reference code's ent_tuples.json, row by row."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterable, Iterator
+from math import isfinite, log
+from typing import Any, NamedTuple
+
+from kgharvest.bulk.file_reading import Line, fault_of_entities, parsed_json, read_json_array, read_json_lines
+from kgharvest.errors import BadEntry
+from kgharvest.knowledge.tuple_store import TupleRow
+from kgharvest.models import HarvestJob, Relation
+
+
+class BadRow(Exception):
+    """What is wrong with one row."""
+
+
+class Format(NamedTuple):
+    """How a file becomes rows, and what their scores are. is_by_line: `read` takes lines, not any pieces."""
+
+    read: Callable[[Iterable[str]], Iterator[Line | BadEntry]]
+    row: Callable[[Any, Relation], TupleRow]  # raises BadRow
+    score_scale: HarvestJob.ScoreScale
+    is_by_line: bool = True
+
+
+def read_tuples(pieces: Iterable[str], relation: Relation, form: Format) -> Iterator[TupleRow | BadEntry]:
+    """Yield the tuples of `relation` in the order of the file, and what is wrong with the other rows."""
+    for line in form.read(pieces):
+        if isinstance(line, BadEntry):
+            yield line
+            continue
+        try:
+            yield form.row(line.value, relation)
+        except BadRow as fault:
+            yield BadEntry(f"line {line.number}", str(fault))
+
+
+def guess_format(pieces: Iterable[str]) -> str:
+    """Return the key of FORMATS that a text looks like."""
+    start = next((piece for piece in map(str.lstrip, pieces) if piece), "")
+    return {"[": "reference", "{": "jsonl"}.get(start[:1], "csv")
+
+
+def _own_row(fields: Any, relation: Relation) -> TupleRow:
+    if not isinstance(fields, dict):
+        raise BadRow("is no JSON object")
+    named = fields.get("relation") or relation.name
+    if named != relation.name:
+        raise BadRow(f"belongs to the relation {named!r}, not {relation.name!r}; import one relation at a time")
+    surface = fields.get("surface") or fields.get("entities")
+    mtl = fields.get("mtl")
+    row = _row(surface, _number(fields.get("score"), "score"), relation)
+    if mtl is None:
+        return row
+    return row._replace(mtl=_number(mtl, "mtl"))
+
+
+def _reference_row(pair: Any, relation: Relation) -> TupleRow:
+    if not isinstance(pair, list) or len(pair) != 2:
+        raise BadRow("is no pair of entities and weight")
+    share = _number(pair[1], "weight")
+    if not 0 < share <= 1:
+        raise BadRow(f"has the weight {share:g}, which is no share of a list (above 0, at most 1)")
+    return _row(pair[0], log(share), relation)
+
+
+def _row(surface: Any, score: float, relation: Relation) -> TupleRow:
+    if fault := fault_of_entities(surface, relation.arity):
+        raise BadRow(fault)
+    written = tuple(entity.strip() for entity in surface)
+    return TupleRow(tuple(entity.casefold() for entity in written), written, score, None)
+
+
+def _number(value: Any, name: str) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except OverflowError:
+            raise BadRow(f"has a number too large as {name}") from None
+        if isfinite(number):
+            return number
+    raise BadRow(f"has no number as {name} ({value!r})")
+
+
+def _read_csv(lines: Iterable[str]) -> Iterator[Line | BadEntry]:
+    reader = csv.DictReader(lines)
+    try:
+        if missing := {"entities", "score"} - set(reader.fieldnames or ()):
+            yield BadEntry("line 1", f"has no column {' or '.join(sorted(missing))}")
+            return
+        for fields in reader:
+            yield _csv_line(reader.line_num, fields)
+    except csv.Error as error:
+        yield BadEntry(f"line {reader.line_num}", f"is not CSV ({error})")
+
+
+def _csv_line(number: int, fields: dict[str, str]) -> Line | BadEntry:
+    try:
+        return Line(number, _typed(fields))
+    except BadRow as fault:
+        return BadEntry(f"line {number}", str(fault))
+
+
+def _typed(fields: dict[str, str]) -> dict[str, Any]:
+    """Return the cells of a CSV row as the values that JSONL would have."""
+    typed: dict[str, Any] = {"relation": (fields.get("relation") or "").removeprefix("'") or None}
+    for column in ("entities", "surface", "score", "mtl"):
+        cell = fields.get(column)
+        try:
+            typed[column] = parsed_json(cell) if cell else None
+        except json.JSONDecodeError:
+            raise BadRow(f"column {column}: {cell!r} is no {_meant(column)}") from None
+    return typed
+
+
+def _meant(column: str) -> str:
+    return "number" if column in ("score", "mtl") else 'JSON list such as ["dog", "swim"]'
+
+
+FORMATS = {
+    "jsonl": Format(read_json_lines, _own_row, HarvestJob.ScoreScale.NATS),
+    "csv": Format(_read_csv, _own_row, HarvestJob.ScoreScale.NATS),
+    "reference": Format(read_json_array, _reference_row, HarvestJob.ScoreScale.LOG_SHARE, is_by_line=False),
+}

@@ -1,0 +1,84 @@
+"""Store what jobs found, so that lists sort and search it at a cost that does not grow with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from django.db import connection
+
+from kgharvest.bulk.insert import fill_table
+from kgharvest.knowledge.sensitive_words import sensitivity_test
+from kgharvest.models import HarvestJob, KnowledgeTuple, Relation, tuple_key
+
+# The rows come into a table of this connection's own, from which four statements store them: an import of a million
+# tuples spends its time on this, and so the database needs no more than the tables and indexes cost it.
+STAGE = """
+CREATE TEMPORARY TABLE found_tuple (
+    rank integer PRIMARY KEY, key text, score double precision, mtl double precision, is_sensitive boolean,
+    entities {json}, surface {json}, {slots}
+)
+"""
+REMEMBER = """
+INSERT INTO kgharvest_knowledgetuple (relation_id, entities, key, n_harvests, best_score, is_sensitive)
+SELECT %s, entities, key, 1, score, is_sensitive FROM found_tuple WHERE true ORDER BY rank
+ON CONFLICT (relation_id, key) DO UPDATE SET
+    n_harvests = kgharvest_knowledgetuple.n_harvests + 1,
+    best_score = CASE WHEN kgharvest_knowledgetuple.best_score >= excluded.best_score
+                      THEN kgharvest_knowledgetuple.best_score ELSE excluded.best_score END,
+    is_sensitive = excluded.is_sensitive
+"""
+INDEX_ENTITIES = """
+INSERT INTO kgharvest_entityoccurrence (entity, knowledge_tuple_id, relation_id, slot)
+SELECT found.entity{slot}, known.id, known.relation_id, {slot}
+FROM found_tuple found JOIN kgharvest_knowledgetuple known ON known.relation_id = %s AND known.key = found.key
+WHERE known.n_harvests = 1
+ON CONFLICT (knowledge_tuple_id, slot) DO NOTHING
+"""
+STORE = """
+INSERT INTO kgharvest_harvestedtuple (job_id, knowledge_tuple_id, rank, score, mtl, surface)
+SELECT %s, known.id, found.rank, found.score, found.mtl, found.surface
+FROM found_tuple found JOIN kgharvest_knowledgetuple known ON known.relation_id = %s AND known.key = found.key
+ORDER BY found.rank
+"""
+
+
+class TupleRow(NamedTuple):
+    """A tuple of a job: case-folded `entities`, `surface` as written, `score` and `mtl` in nats (None if unknown)."""
+
+    entities: tuple[str, ...]
+    surface: tuple[str, ...]
+    score: float
+    mtl: float | None
+
+
+def store_tuples(job: HarvestJob, rows: Iterable[TupleRow]) -> None:
+    """Write the tuples of a job, different ones, best first. Call it inside the transaction that ends the job."""
+    # Two jobs that update the same tuples in different orders would wait for each other for ever.
+    Relation.objects.lock(job.relation_id)
+    slots = range(job.relation.arity)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            STAGE.format(json=JSON.db_type(connection), slots=", ".join(f"entity{slot} text" for slot in slots))
+        )
+        fill_table(connection, "found_tuple", _staged(rows, sensitivity_test()))
+        cursor.execute("ANALYZE found_tuple")
+        cursor.execute(REMEMBER, [job.relation_id])
+        for slot in slots:
+            cursor.execute(INDEX_ENTITIES.format(slot=slot), [job.relation_id])
+        cursor.execute(STORE, [job.pk, job.relation_id])
+        cursor.execute("DROP TABLE found_tuple")
+
+
+def _staged(rows: Iterable[TupleRow], is_sensitive: Callable[[str], bool]) -> Iterator[Sequence[Any]]:
+    for rank, row in enumerate(rows, start=1):
+        key = tuple_key(row.entities)
+        lists = _json(row.entities), _json(row.surface)
+        yield rank, key, row.score, row.mtl, is_sensitive(key), *lists, *row.entities
+
+
+JSON = KnowledgeTuple._meta.get_field("entities")
+
+
+def _json(entities: Sequence[str]):
+    return JSON.get_db_prep_save(entities, connection)

@@ -1,0 +1,209 @@
+"""What researchers fill in to define relations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django import forms
+
+from kgharvest.bulk.file_reading import decoded
+from kgharvest.models import Relation, RelationSet
+from kgharvest.relations.checks import Fault, RelationEntry, one_line
+from kgharvest.relations.files import RelationFile, read_relation_file
+from kgharvest.relations.prompt_files import IMPORTED, ORIGINS, PromptFile
+from kgharvest.relations.services import faults_of_relation, is_in_use, save_relation
+from kgharvest.widgets import DatalistInput, lines_of
+
+LARGEST_FILE_MB = 50
+SEPARATOR = "|"
+
+
+class RelationForm(forms.Form):
+    """A relation; `relation` is the one to change, None writes a new one. Name and set of one in use are fixed."""
+
+    name = forms.CharField(max_length=100, help_text="Short and without spaces, such as <code>place_for</code>.")
+    set_name = forms.CharField(
+        label="Set", max_length=100, widget=DatalistInput, help_text="One of your sets, or the name of a new one."
+    )
+    statement = forms.CharField(
+        max_length=1000,
+        widget=forms.Textarea(attrs={"rows": 2, "class": "short"}),
+        help_text="What people judge, with <code>&lt;ENT0&gt;</code>, <code>&lt;ENT1&gt;</code>, ... once each: "
+        "<code>&lt;ENT0&gt; prevents &lt;ENT1&gt;.</code>",
+    )
+    explanation = forms.CharField(
+        max_length=2000,
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 2, "class": "short"}),
+        help_text="What counts and what does not.",
+    )
+    seed_tuples = forms.CharField(
+        max_length=100_000,
+        widget=forms.Textarea(attrs={"rows": 5}),
+        help_text="True examples, at least two: one a line, the entities in the order of the slots, separated by "
+        "<code>|</code> or pasted from a spreadsheet: <code>vaccine | measles</code>",
+    )
+    initial_prompts = forms.CharField(
+        max_length=100_000,
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 3}),
+        help_text="How an LM is asked, one a line, with the same slots. Left empty: the statement.",
+    )
+    prompts = forms.CharField(
+        label="Ready prompts",
+        max_length=100_000,
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 3}),
+        help_text="For every setting but <code>human</code> and <code>autoprompt</code>, one a line. Left empty: they "
+        "are paraphrases of the initial ones.",
+    )
+
+    def __init__(self, *args: Any, relation: Relation | None = None, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.relation = relation
+        own = RelationSet.objects.filter(is_shipped=False).values_list("name", flat=True)
+        self.fields["set_name"].widget.options = tuple(own)
+        self.is_in_use = relation is not None and is_in_use(relation)
+        for name in ("name", "set_name"):
+            self.fields[name].disabled = self.is_in_use
+
+    def clean_seed_tuples(self) -> str:
+        written = self.cleaned_data["seed_tuples"]
+        for number, entities in enumerate(seed_tuples_of(written), start=1):
+            if len(entities) == 1:
+                raise forms.ValidationError(
+                    f"Seed tuple {number} has no {SEPARATOR} between its entities; write vaccine {SEPARATOR} measles."
+                )
+        return written
+
+    def clean(self) -> dict[str, Any]:
+        written = super().clean()
+        if not self.errors:
+            faults = faults_of_relation(self.entry(), written["set_name"], self.relation)
+            # To be mended in the statement, where it is the only prompt too.
+            place_of_prompts = "initial_prompts" if lines_of(written["initial_prompts"]) else "statement"
+            for fault in faults:
+                self.add_error(place_of_prompts if fault.field == "initial_prompts" else fault.field, _sentence(fault))
+        return written
+
+    def entry(self) -> RelationEntry:
+        """Return what was written, once every field alone is valid."""
+        written = self.cleaned_data
+        statement = " ".join(written["statement"].split())
+        return RelationEntry(
+            where="",
+            name=written["name"],
+            statement=statement,
+            explanation=written["explanation"],
+            initial_prompts=lines_of(written["initial_prompts"]) or [statement],
+            prompts=lines_of(written["prompts"]),
+            seed_tuples=seed_tuples_of(written["seed_tuples"]),
+        )
+
+    def save(self) -> Relation:
+        return save_relation(self.entry(), self.cleaned_data["set_name"], self.relation)
+
+
+def initial_of(relation: Relation) -> dict[str, str]:
+    """Return what a form shows of a relation; it reads as the same relation."""
+    return {
+        "name": relation.name,
+        "set_name": relation.relation_set.name,
+        "statement": relation.statement,
+        "explanation": relation.explanation,
+        "seed_tuples": "\n".join(map(_seed_line, relation.seed_tuples)),
+        "initial_prompts": "\n".join(map(one_line, relation.initial_prompts)),
+        "prompts": "\n".join(map(one_line, relation.prompts)),
+    }
+
+
+def _seed_line(entities: Sequence[str]) -> str:
+    is_ambiguous = any(SEPARATOR in entity for entity in entities)
+    return ("\t" if is_ambiguous else f" {SEPARATOR} ").join(entities)
+
+
+def seed_tuples_of(text: str) -> list[list[str]]:
+    """Return the entities of each line; a line with tabs is split there and nowhere else."""
+    lines = [line for line in text.split("\n") if line.strip()]  # other ends of lines may stand in an entity
+    return [[entity.strip() for entity in line.split("\t" if "\t" in line else SEPARATOR)] for line in lines]
+
+
+def _sentence(fault: Fault) -> str:
+    reason = f"Seed tuple {fault.number} {fault.reason}" if fault.number else fault.reason
+    return f"{reason[:1].upper()}{reason[1:]}."
+
+
+class ImportForm(forms.Form):
+    file = forms.FileField(
+        help_text="This project's JSON, the BertNet code's <code>relation_info</code> JSON, or LAMA's JSON lines."
+    )
+    set_name = forms.CharField(
+        label="Set", max_length=100, required=False, help_text="Left empty: the name that the file has."
+    )
+
+    def clean_file(self):
+        file = self.cleaned_data["file"]
+        if file.size > LARGEST_FILE_MB * 1024 * 1024:
+            raise forms.ValidationError(
+                f"The file is larger than {LARGEST_FILE_MB} MB; import it on the server with import_relations."
+            )
+        return file
+
+    def relation_file(self) -> RelationFile:
+        """Return what the file says. Raises ImportRefused."""
+        file = self.cleaned_data["file"]
+        return read_relation_file(file.name, file.read())
+
+
+class FilesInput(forms.ClearableFileInput):
+    allow_multiple_selected = True
+
+
+class FilesField(forms.FileField):
+    """Several files at once."""
+
+    widget = FilesInput
+
+    def clean(self, data, initial=None):
+        files = data if isinstance(data, list) else [data]
+        return [super(FilesField, self).clean(file, initial) for file in files or [None]]
+
+
+class PromptsForm(forms.Form):
+    """Files of prompts for a set's relations."""
+
+    files = FilesField(
+        help_text="<code>RELATION.jsonl</code>, as LPAQA released them, with lines "
+        '<code>{"template": "[X] was born in [Y] .", "weight": 0.31}</code>; several at once if you like.'
+    )
+    origin = forms.ChoiceField(
+        label="How they came to be", choices=[(one, one) for one in (*dict.fromkeys(ORIGINS.values()), IMPORTED)]
+    )
+    least_weight = forms.FloatField(
+        required=False, min_value=0, help_text="Prompts of a smaller weight are left out. Left empty: all are taken."
+    )
+
+    def clean_files(self):
+        files = self.cleaned_data["files"]
+        if sum(file.size for file in files) > LARGEST_FILE_MB * 1024 * 1024:
+            raise forms.ValidationError(
+                f"The files are larger than {LARGEST_FILE_MB} MB; import them on the server with import_prompts."
+            )
+        return files
+
+    def prompt_files(self) -> list[PromptFile]:
+        """Raises ImportRefused."""
+        origin = self.cleaned_data["origin"]
+        return [PromptFile(file.name, origin, decoded(file.read(), file.name)) for file in self.cleaned_data["files"]]
+
+
+class SetForm(forms.Form):
+    name = forms.CharField(max_length=100, help_text="Letters, digits, - and _.")
+    description = forms.CharField(
+        max_length=2000, required=False, widget=forms.Textarea(attrs={"rows": 3, "class": "short"})
+    )
+
+
+class DuplicateSetForm(forms.Form):
+    name = forms.CharField(label="Name of the copy", max_length=100, help_text="Letters, digits, - and _.")

@@ -1,0 +1,70 @@
+"""What is asked, and of whom: relations in their sets, and LMs."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+from django.urls import reverse
+
+
+class RelationSet(models.Model):
+    """A named collection of relations: one that the project ships, or one that somebody imported."""
+
+    name = models.SlugField(max_length=100, unique=True)
+    description = models.TextField(blank=True)
+    is_shipped = models.BooleanField(default=False)
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def get_absolute_url(self) -> str:
+        """The list of its relations is its page."""
+        return f"{reverse('kgharvest:relation_list')}?set={self.name}"
+
+
+class RelationQuerySet(models.QuerySet):
+    def lock(self, relation_id: int) -> None:
+        """Let nobody else store or mark tuples of the relation until this transaction ends."""
+        self.select_for_update(no_key=True).get(pk=relation_id)
+
+
+class Relation(models.Model):
+    """What is asked of an LM.
+
+    name: without "/", which separates it from its set. statement: the sentence annotators judge, with slots.
+    initial_prompts: at least one, written by a person. prompts: ready ones, may be empty. seed_tuples: lists of `arity`
+    entities; a harvest needs two or more.
+    """
+
+    relation_set = models.ForeignKey(RelationSet, on_delete=models.CASCADE, related_name="relations")
+    name = models.CharField(max_length=100)
+    statement = models.TextField()
+    explanation = models.TextField(blank=True)
+    arity = models.PositiveSmallIntegerField()
+    initial_prompts = models.JSONField()
+    prompts = models.JSONField(default=list, blank=True)
+    seed_tuples = models.JSONField()
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = RelationQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["relation_set", "name"]
+        constraints = [
+            models.UniqueConstraint(fields=["relation_set", "name"], name="relation_set_name_unique"),
+            models.CheckConstraint(condition=Q(arity__gte=2), name="relation_arity_at_least_two"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def get_absolute_url(self) -> str:
+        return reverse("kgharvest:relation_detail", args=[self.pk])
+
+    @property
+    def path(self) -> str:
+        """The name that is never ambiguous: set/name."""
+        return f"{self.relation_set.name}/{self.name}"

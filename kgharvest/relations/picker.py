@@ -1,0 +1,74 @@
+"""Choose relations, in whole sets or one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from django import forms
+from django.db.models import Q
+
+from kgharvest.models import Relation, RelationSet
+
+
+class RelationChoice(NamedTuple):
+    relation: Relation
+    is_ready: bool
+    is_chosen: bool
+
+
+class SetChoice(NamedTuple):
+    """A set with its relations; `is_chosen` if it is wanted as a whole."""
+
+    relation_set: RelationSet
+    relations: list[RelationChoice]
+    is_chosen: bool
+
+    @property
+    def n_ready(self) -> int:
+        return sum(choice.is_ready for choice in self.relations)
+
+    @property
+    def is_open(self) -> bool:
+        return not self.is_chosen and any(choice.is_chosen for choice in self.relations)
+
+
+class RelationChooserForm(forms.Form):
+    """Relations and sets, laid out by `kgharvest/relations/_relation_chooser.html`; forms add what is done with them.
+
+    is_ready: whether it can be done with a relation; ready: what can be done then; not_ready: why it cannot else.
+    """
+
+    is_ready: Callable[[Relation], bool]
+    ready: str
+    not_ready: str
+
+    relations = forms.ModelMultipleChoiceField(Relation.objects, required=False)
+    sets = forms.ModelMultipleChoiceField(RelationSet.objects, required=False)
+
+    def rest(self) -> list[forms.BoundField]:
+        """Return the fields that need no template of their own."""
+        return [self[name] for name in self.fields if name not in ("relations", "sets")]
+
+    def clean(self) -> dict[str, Any]:
+        asked = super().clean()
+        if not asked.get("relations") and not asked.get("sets") and not {"relations", "sets"} & set(self.errors):
+            self.add_error("relations", "Choose at least one relation, or a whole set.")
+        return asked
+
+    def choices_by_set(self) -> list[SetChoice]:
+        """Return every relation that can be chosen, in the sets, with what was chosen before."""
+        chosen_sets = {str(value) for value in self["sets"].value() or ()}
+        chosen = {str(value) for value in self["relations"].value() or ()}
+        choices: dict[RelationSet, list[RelationChoice]] = {}
+        columns = ("name", "statement", "arity", "seed_tuples", "relation_set")
+        for relation in Relation.objects.select_related("relation_set").only(*columns, "relation_set__name"):
+            choice = RelationChoice(relation, self.is_ready(relation), str(relation.pk) in chosen)
+            choices.setdefault(relation.relation_set, []).append(choice)
+        return [SetChoice(its_set, relations, str(its_set.pk) in chosen_sets) for its_set, relations in choices.items()]
+
+    def chosen_relations(self) -> list[Relation]:
+        """Return what was asked for, once the form is valid; of whole sets, the relations that are ready."""
+        named, sets = self.cleaned_data["relations"], self.cleaned_data["sets"]
+        wanted = Relation.objects.filter(Q(pk__in=named) | Q(relation_set__in=sets)).select_related("relation_set")
+        return [relation for relation in wanted if relation.relation_set not in sets or self.is_ready(relation)]

@@ -1,0 +1,216 @@
+"""Prompts of relations in LPAQA's files: JSON lines of {"template": "[X] ... [Y]", "weight"}, a file per relation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple
+
+from django.db import transaction
+
+from kgharvest.bulk.file_reading import NoSuchFile, read_json_objects, read_text
+from kgharvest.engine.prompts.template import SPACE_BEFORE_END, PromptTemplate
+from kgharvest.engine.types import BadPrompt
+from kgharvest.errors import BadEntry, ImportRefused, NotFound
+from kgharvest.models import Prompt, Relation, RelationSet
+from kgharvest.relations.checks import fault_of_text, one_line
+from kgharvest.relations.services import SetIsShipped
+
+# By the folder that a file lies in, in LPAQA's release and in others.
+ORIGINS = {
+    "mine": "mined",
+    "mined": "mined",
+    "paraphrase": "paraphrased",
+    "paraphrased": "paraphrased",
+    "manual": "manual",
+}
+IMPORTED = "imported"  # from no such folder
+SLOTS = {"[X]": "<ENT0>", "[Y]": "<ENT1>"}
+
+
+class PromptFile(NamedTuple):
+    """name: of which the stem is the relation's name, unless a line names another. origin: of its prompts."""
+
+    name: str
+    origin: str
+    text: str
+
+
+class GivenPrompt(NamedTuple):
+    """A prompt of a relation that a file has. weight: None where the file has none."""
+
+    relation: str
+    text: str
+    origin: str
+    weight: float | None
+
+
+class AddedPrompts(NamedTuple):
+    """How many prompts a relation got, had already, and was spared because of their small weight."""
+
+    relation: Relation
+    n_added: int
+    n_known: int
+    n_light: int
+
+    def __str__(self) -> str:
+        return f"{self.relation.name}: {_counts(self.n_added, self.n_known, self.n_light)}"
+
+
+class ImportedPrompts(NamedTuple):
+    """unknown: relations of the files that the set does not have."""
+
+    relations: list[AddedPrompts]
+    unknown: list[str]
+
+    def __str__(self) -> str:
+        if len(self.relations) == 1:
+            return str(self.relations[0])
+        totals = (sum(getattr(one, column) for one in self.relations) for column in ("n_added", "n_known", "n_light"))
+        return f"{len(self.relations)} relations: {_counts(*totals)}"
+
+
+def _counts(n_added: int, n_known: int, n_light: int) -> str:
+    left_out = [f"{n_known} known already"] if n_known else []
+    left_out += [f"{n_light} of a smaller weight"] if n_light else []
+    rest = f" ({', '.join(left_out)})" if left_out else ""
+    return f"{n_added} prompt{'' if n_added == 1 else 's'} added{rest}"
+
+
+def import_prompts(
+    files: Sequence[PromptFile], relation_set: RelationSet, least_weight: float | None = None
+) -> ImportedPrompts:
+    """Add the prompts of `files` to the ready prompts of a set's binary relations, each once.
+
+    A relation without ready prompts gets its initial ones first. least_weight: of the prompts that are added. Raises
+    ImportRefused with every line at fault, NotFound if the set has none of the relations, or SetIsShipped; then nothing
+    is stored.
+    """
+    if relation_set.is_shipped:
+        raise SetIsShipped(f"The set {relation_set.name} comes with the project and stays as it is; duplicate it.")
+    return _store(relation_set, read_prompts(files), least_weight)
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def prompt_files_at(path: Path, origin: str | None = None) -> list[PromptFile]:
+    """Return RELATION.jsonl, or all such files in a folder and those in it, whose names say the origin if it is None.
+
+    Raises NoSuchFile, or ImportRefused for what is not UTF-8.
+    """
+    paths = sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
+    if not paths:
+        raise NoSuchFile(f"{path} has no file RELATION.jsonl; name another folder.")
+    return [
+        PromptFile(
+            file.name if file == path else file.relative_to(path).as_posix(),
+            origin or ORIGINS.get(file.parent.name, IMPORTED),
+            read_text(file),
+        )
+        for file in paths
+    ]
+
+
+def read_prompts(files: Sequence[PromptFile]) -> list[GivenPrompt]:
+    """Raises ImportRefused with every line at fault."""
+    found: list[GivenPrompt] = []
+    faults: list[BadEntry] = []
+    for file in files:
+        place = f"{file.name}, " if len(files) > 1 else ""
+        for prompt in _prompts_in(file):
+            if isinstance(prompt, BadEntry):
+                faults.append(BadEntry(f"{place}{prompt.where}", prompt.reason))
+            else:
+                found.append(prompt)
+    if faults:
+        raise ImportRefused("the files" if len(files) > 1 else files[0].name, faults)
+    return found
+
+
+def _prompts_in(file: PromptFile) -> Iterator[GivenPrompt | BadEntry]:
+    for line in read_json_objects(file.text.split("\n")):
+        if isinstance(line, BadEntry):
+            yield line
+            continue
+        given = _prompt_of(line.value, PurePath(file.name).stem, file.origin)
+        yield BadEntry(f"line {line.number}", given) if isinstance(given, str) else given
+
+
+def _prompt_of(value: Mapping[str, Any], relation: str, origin: str) -> GivenPrompt | str:
+    """Return the prompt of a line, or what is wrong with it."""
+    template, weight = value.get("template"), value.get("weight")
+    if fault := fault_of_template(template):
+        return fault
+    if weight is not None and (isinstance(weight, bool) or not isinstance(weight, int | float)):
+        return f"has the weight {weight!r}, which is no number"
+    named = value.get("relation", relation)
+    if not isinstance(named, str):
+        return f"has the relation {named!r}, which is no text"
+    return GivenPrompt(named, with_slots(template), origin, weight)
+
+
+def fault_of_template(template: Any) -> str | None:
+    """Return why a template with [X] and [Y] is none, or None."""
+    if not isinstance(template, str):
+        return 'has no text "template"'
+    for slot in SLOTS:
+        if template.count(slot) != 1:
+            times = "twice or more" if slot in template else "nowhere"
+            return f"has {slot} {times} in {template!r}; write it once"
+    try:
+        PromptTemplate.parse(with_slots(template))
+    except BadPrompt as error:
+        return str(error).rstrip(".")
+    return fault_of_text(template)
+
+
+def with_slots(template: str) -> str:
+    for slot, entity in SLOTS.items():
+        template = template.replace(slot, entity)
+    return one_line(template)
+
+
+# -- storing -----------------------------------------------------------------------------------------------------------
+
+
+@transaction.atomic
+def _store(relation_set: RelationSet, given: Sequence[GivenPrompt], least_weight: float | None) -> ImportedPrompts:
+    by_relation: dict[str, list[GivenPrompt]] = {}
+    for prompt in given:
+        by_relation.setdefault(prompt.relation, []).append(prompt)
+    relations = relation_set.relations.select_for_update().filter(arity=2, name__in=by_relation)
+    added = [_add(relation, by_relation[relation.name], least_weight) for relation in relations]
+    unknown = sorted(set(by_relation) - {one.relation.name for one in added})
+    if not added:
+        shown = ", ".join(unknown[:5]) or "no lines"
+        raise NotFound(f"The set {relation_set.name} has no relation of these prompts ({shown}); name another set.")
+    return ImportedPrompts(added, unknown)
+
+
+def _add(relation: Relation, given: Sequence[GivenPrompt], least_weight: float | None) -> AddedPrompts:
+    heavy = [one for one in given if least_weight is None or one.weight is None or one.weight >= least_weight]
+    texts = relation.prompts or list(relation.initial_prompts)
+    known = {_as_read(text) for text in [*texts, *relation.initial_prompts]}
+    new: dict[str, GivenPrompt] = {}
+    for one in heavy:
+        if _as_read(one.text) not in known:
+            new.setdefault(_as_read(one.text), one)
+    relation.prompts = [*texts, *(one.text for one in new.values())]
+    relation.save(update_fields=["prompts"])
+    Prompt.objects.bulk_create(
+        [Prompt(relation=relation, text=one.text, origin=one.origin) for one in new.values()], ignore_conflicts=True
+    )
+    return AddedPrompts(relation, len(new), len(heavy) - len(new), len(given) - len(heavy))
+
+
+def _as_read(text: str) -> str:
+    """Return what makes prompts the same: LPAQA has many with and without a space before the full stop."""
+    return SPACE_BEFORE_END.sub("", text)
+
+
+def prompts_with_origins(relation: Relation) -> list[tuple[str, str]]:
+    """Return the ready prompts, each with how it came to be where a file said so, else with ""."""
+    imported = {*ORIGINS.values(), IMPORTED}
+    origins = dict(relation.known_prompts.filter(origin__in=imported).values_list("text", "origin"))
+    return [(text, origins.get(text, "")) for text in relation.prompts]

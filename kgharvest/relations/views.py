@@ -1,0 +1,114 @@
+"""Pages of relations."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.db.models import Count, Q
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+
+from kgharvest.access import researcher_required
+from kgharvest.bulk.lists import page_of, sort_key, sorted_by
+from kgharvest.errors import DomainError
+from kgharvest.harvests.runner import MIN_SEED_TUPLES
+from kgharvest.models import HarvestJob, Relation, RelationSet
+from kgharvest.relations.checks import advice_on
+from kgharvest.relations.forms import RelationForm, initial_of
+from kgharvest.relations.prompt_files import prompts_with_origins
+from kgharvest.relations.services import WHAT_MAY_CHANGE, WHAT_STAYS, delete_relation, is_in_use
+
+RELATION_COLUMNS = {"name": "name", "set": "relation_set__name", "arity": "arity", "harvests": "n_harvests"}
+PREVIEWED = 5  # seed tuples
+
+
+@researcher_required
+def relation_list(request: HttpRequest) -> HttpResponse:
+    asked = request.GET.get("q", "").strip()
+    set_name = request.GET.get("set", "")
+    relations = Relation.objects.select_related("relation_set").annotate(n_harvests=Count("jobs"))
+    if asked:
+        relations = relations.filter(Q(name__icontains=asked) | Q(statement__icontains=asked))
+    if set_name:
+        relations = relations.filter(relation_set__name=set_name)
+    sort = sort_key(request, RELATION_COLUMNS, "name")
+    sets = list(RelationSet.objects.all())
+    context = {
+        "page_obj": page_of(request, sorted_by(relations, sort, RELATION_COLUMNS)),
+        "sets": sets,
+        "shown_set": next((one for one in sets if one.name == set_name), None),
+        "asked": asked,
+        "set_name": set_name,
+        "sort": sort,
+    }
+    return render(request, "kgharvest/relations/relation_list.html", context)
+
+
+@researcher_required
+def relation_detail(request: HttpRequest, pk: int) -> HttpResponse:
+    relation = get_object_or_404(Relation.objects.select_related("relation_set"), pk=pk)
+    context = {
+        "relation": relation,
+        "page_obj": page_of(request, HarvestJob.objects.with_cell().filter(relation=relation).order_by("-pk")),
+        "can_harvest": len(relation.seed_tuples) >= MIN_SEED_TUPLES,
+        "examples": relation.seed_tuples[:PREVIEWED],
+        "ready_prompts": prompts_with_origins(relation),
+    }
+    return render(request, "kgharvest/relations/relation_detail.html", context)
+
+
+@researcher_required
+def relation_new(request: HttpRequest) -> HttpResponse:
+    """Write a relation: an empty one, one for the set `set`, or a copy of the relation `copy`."""
+    relations = Relation.objects.select_related("relation_set")
+    copied = request.GET.get("copy", "")
+    original = get_object_or_404(relations, pk=copied) if copied.isdecimal() else None
+    initial = _copy_of(original) if original else {"set_name": request.GET.get("set", "")}
+    return _edit(request, RelationForm(request.POST or None, initial=initial), {"original": original})
+
+
+def _copy_of(original: Relation) -> dict[str, str]:
+    """Return a copy that differs in name, or in its set if nobody may add to that of the original."""
+    is_shipped = original.relation_set.is_shipped
+    name = original.name if is_shipped else f"{original.name[:95]}-copy"
+    return {**initial_of(original), "name": name, "set_name": "" if is_shipped else original.relation_set.name}
+
+
+@researcher_required
+def relation_edit(request: HttpRequest, pk: int) -> HttpResponse:
+    relation = get_object_or_404(Relation.objects.select_related("relation_set"), pk=pk, relation_set__is_shipped=False)
+    form = RelationForm(request.POST or None, initial=initial_of(relation), relation=relation)
+    what_stays = f"{WHAT_STAYS} {WHAT_MAY_CHANGE}" if form.is_in_use else ""
+    return _edit(request, form, {"relation": relation, "what_stays": what_stays})
+
+
+def _edit(request: HttpRequest, form: RelationForm, context: dict) -> HttpResponse:
+    """Show a form, or what it makes of a relation (the button "preview"), or store it."""
+    if form.is_valid() and "preview" in request.POST:
+        entry = form.entry()
+        advice = advice_on(entry.statement)
+        context |= {"preview": entry, "examples": entry.seed_tuples[:PREVIEWED], "advice": advice}
+    elif form.is_valid():
+        try:
+            relation = form.save()
+        except DomainError as refusal:
+            form.add_error(None, str(refusal))
+        else:
+            messages.success(request, f"{relation.path} is saved.")
+            return redirect(relation)
+    return render(request, "kgharvest/relations/relation_edit.html", {"form": form, **context})
+
+
+@researcher_required
+def relation_delete(request: HttpRequest, pk: int) -> HttpResponse:
+    """Ask (GET), then delete (POST)."""
+    relation = get_object_or_404(Relation.objects.select_related("relation_set"), pk=pk)
+    if request.method != "POST":
+        context = {"relation": relation, "is_in_use": is_in_use(relation)}
+        return render(request, "kgharvest/relations/relation_delete.html", context)
+    try:
+        delete_relation(relation)
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+        return redirect(relation)
+    messages.success(request, f"{relation.path} is deleted.")
+    return redirect("kgharvest:relation_list")

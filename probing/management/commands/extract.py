@@ -1,0 +1,87 @@
+"""`extract --set NAME --facts FOLDER [--relation R] [--model M] [--perturbed] [--template T] [--output F.jsonl]`"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from evaluation.rendering.plain import terminal_text
+from evaluation.rendering.tables import Column, Kind, Row, Table
+from kgharvest.management.command import DomainCommand
+from kgharvest.relations.services import relations_of_set, resolve_relation
+from probing.probes.facts import documents_in
+from probing.text_tasks.extraction import (
+    TEMPLATE,
+    ExtractRequest,
+    extracted_relations,
+    extraction_records,
+    extraction_summary,
+)
+from probing.text_tasks.trigger_search import add_search_arguments, found_by_search, search_params, searched
+
+COLUMNS = {
+    "p1": Column("P@1", Kind.SHARE),
+    "p1_low": Column("low", Kind.SHARE),
+    "p1_high": Column("high", Kind.SHARE),
+    "p10": Column("P@10", Kind.SHARE),
+    "mrr": Column("MRR", Kind.SHARE),
+    "known_p1": Column("as it is", Kind.SHARE),
+    "forwards": Column("forwards", Kind.COUNT),
+    "seconds": Column("seconds", Kind.NUMBER),
+}
+
+
+class Command(DomainCommand):
+    help = "Ask a masked LM for objects of facts in sentences about them, with a manual prompt and with AutoPrompt's."
+
+    def add_arguments(self, parser):
+        parser.add_argument("--set", dest="set_name", required=True, metavar="NAME", help="relation set")
+        parser.add_argument(
+            "--relation", action="append", metavar="R", help="only this relation of the set; repeatable"
+        )
+        parser.add_argument(
+            "--facts",
+            type=Path,
+            required=True,
+            metavar="PATH",
+            help="FOLDER/RELATION/{train,dev,test}.jsonl with a context or evidences, a ZIP of it, or a file",
+        )
+        parser.add_argument("--template", default=TEMPLATE, help=f"for AutoPrompt (default: {TEMPLATE!r})")
+        parser.add_argument("--perturbed", action="store_true", help="also in contexts with other objects")
+        add_search_arguments(parser, iterations=500, batch_size=32, texts="facts")
+
+    def handle(self, **options):
+        records = searched("extract", partial(extraction_records, request=request_of(options)), options)
+        self.stdout.write(terminal_text(table_of(extraction_summary(records))))
+        for record in found_by_search(records):
+            self.stdout.write(f"{record['relation']}{contexts_of(record)}: {record['prompt']}")
+
+
+def request_of(options) -> ExtractRequest:
+    """Raises NotFound, NotExtracted, ImportRefused or BadPrompt."""
+    from kgharvest.engine.text_tasks.text_template import TextTemplate
+
+    template = TextTemplate.parse(options["template"])
+    if options["relation"]:
+        relations = [resolve_relation(name, options["set_name"]) for name in options["relation"]]
+    else:
+        relations = relations_of_set(options["set_name"])
+    return ExtractRequest(
+        extracted_relations(relations, documents_in(options["facts"])),
+        template,
+        search_params(options),
+        options["perturbed"],
+    )
+
+
+def table_of(rows) -> Table:
+    shown = [Row((name_of(row), *(row[key] for key in COLUMNS))) for row in rows]
+    return Table("extraction", "Methods", (Column("method"), *COLUMNS.values()), tuple(shown))
+
+
+def name_of(row) -> str:
+    return f"{row['method']}{contexts_of(row)}{', random weights' if row['is_control'] else ''}"
+
+
+def contexts_of(row) -> str:
+    return ", perturbed" if row["is_perturbed"] else ""

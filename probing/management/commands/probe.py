@@ -1,0 +1,129 @@
+"""`probe --set NAME --model M --method manual lpaqa ... [--facts FOLDER] [--prompts FOLDER] [--output F.jsonl]`"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from evaluation.rendering.plain import terminal_text
+from evaluation.scores.facts import BUILT_IN
+from kgharvest.bulk.file_writing import check_writable, write_atomically
+from kgharvest.harvests.language_models import get_language_model
+from kgharvest.jobs.foreground import ProgressBar, run_to_the_end, warnings_unlogged
+from kgharvest.management.command import DomainCommand, positive
+from kgharvest.models import Job
+from kgharvest.relations.services import relations_of_set, resolve_relation
+from probing.probes.export import record_lines
+from probing.probes.facts import NotProbed, documents_in, probe_relations, read_facts, read_prompts, read_words
+from probing.probes.models import Probe
+from probing.probes.services import METHODS, ProbeParams, ProbeRequest, create_probe, find_probe, kept_methods
+from probing.probes.tables import difference_table, summary_table
+
+DEFAULTS = ProbeParams()
+USUAL_METHODS = ("majority", "manual", "lpaqa")
+
+
+class Command(DomainCommand):
+    help = "Ask an LM for known facts with several prompt systems, LAMA's way: P@1, P@10, MRR. The result is kept."
+
+    def add_arguments(self, parser):
+        parser.add_argument("--set", dest="set_name", required=True, metavar="NAME", help="relation set")
+        parser.add_argument(
+            "--relation", action="append", metavar="R", help="only this relation of the set; repeatable"
+        )
+        parser.add_argument("--model", default="embedded", help="embedded (default), a folder or a hub id; a masked LM")
+        parser.add_argument(
+            "--method",
+            nargs="+",
+            choices=METHODS,
+            help=f"default: {' '.join(USUAL_METHODS)}, or with --prompts-of those whose prompts were kept",
+        )
+        parser.add_argument(
+            "--prompts-of", type=int, metavar="PROBE", help="learn nothing: ask with the prompts that it has kept"
+        )
+        parser.add_argument(
+            "--facts", type=Path, metavar="PATH", help="FOLDER/RELATION/{train,dev,test}.jsonl, a ZIP of it, or a file"
+        )
+        parser.add_argument(
+            "--prompts", type=Path, metavar="PATH", help="more prompts: FOLDER/RELATION.jsonl, or LAMA's relations file"
+        )
+        parser.add_argument(
+            "--common-vocabulary",
+            nargs="+",
+            default=[],
+            metavar="FILE|MODEL",
+            help="count ranks among the words of a file, one a line, that these LMs, too, write as one token",
+        )
+        parser.add_argument("--no-control", action="store_true", help="leave out the LM that knows nothing")
+        parser.add_argument("--epochs", type=positive, default=DEFAULTS.epochs, help="of soft prompts and BERTese")
+        parser.add_argument("--iterations", type=positive, default=DEFAULTS.iterations, help="of AutoPrompt")
+        parser.add_argument("--seed", type=int, default=DEFAULTS.seed)
+        parser.add_argument("--device", default=DEFAULTS.device, help="cpu, cuda or cuda:N")
+        parser.add_argument("--output", type=Path, metavar="F.jsonl", help="write the records to a file")
+
+    def handle(self, **options):
+        if options["output"]:
+            check_writable(options["output"])
+        probe = self.probed(request_of(options))
+        if options["output"]:
+            write_atomically(options["output"], record_lines(probe))
+        for name, fault in probe.document["faults"].items():
+            self.stderr.write(f"{name} lacks results. {fault}")
+        for build in (summary_table, difference_table):
+            if (table := build(probe.document)).rows:
+                self.stdout.write(f"{table.caption}\n{terminal_text(table)}\n", ending="")
+
+    def probed(self, request: ProbeRequest) -> Probe:
+        """Do the job in this process. Raises NotProbed unless it succeeds."""
+        probe = create_probe(request)
+        with ProgressBar(str(probe)) as bar, warnings_unlogged():
+            run_to_the_end(probe, bar)
+        probe = Probe.objects.select_related("language_model").get(pk=probe.pk)
+        if probe.status != Job.Status.SUCCEEDED:
+            raise NotProbed(probe.error or f"Job {probe.pk}, {probe}, was {probe.status} by somebody.")
+        return probe
+
+
+def request_of(options: dict[str, Any]) -> ProbeRequest:
+    """Raises NotFound, NotProbed or ImportRefused."""
+    facts, prompts, set_name = options["facts"], options["prompts"], options["set_name"]
+    if options["relation"]:
+        relations = [resolve_relation(name, set_name) for name in options["relation"]]
+    else:
+        relations = relations_of_set(set_name)
+    names = [relation.name for relation in relations]
+    return ProbeRequest(
+        language_model=get_language_model(options["model"]),
+        relations=probe_relations(
+            relations,
+            read_facts(documents_in(facts), names) if facts else None,
+            read_prompts(documents_in(prompts), names) if prompts else None,
+        ),
+        methods=options["method"] or methods_of(options["prompts_of"]),
+        name=set_name,
+        facts=facts.name if facts else BUILT_IN,
+        params=ProbeParams(
+            iterations=options["iterations"],
+            epochs=options["epochs"],
+            seed=options["seed"],
+            with_control=not options["no_control"] and options["prompts_of"] is None,
+            prompts_of=options["prompts_of"],
+            device=options["device"],
+            **common_vocabulary_of(options["common_vocabulary"]),
+        ),
+    )
+
+
+def methods_of(earlier: int | None) -> Sequence[str]:
+    return USUAL_METHODS if earlier is None else kept_methods(find_probe(earlier))
+
+
+def common_vocabulary_of(names: list[str]) -> dict[str, list[str]]:
+    """Tell files of words from LMs. Raises NotFound, NotProbed or ImportRefused."""
+    files = [Path(name) for name in names if Path(name).is_file()]
+    if len(files) > 1:
+        raise NotProbed(f"{files[0]} and {files[1]} are both files of words; put the words into one.")
+    models = [get_language_model(name).name for name in names if not Path(name).is_file()]
+    words = [word for file in files for word in read_words(file.name, file.read_bytes())]
+    return {"common_with": models, "words": words}

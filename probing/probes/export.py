@@ -1,0 +1,79 @@
+"""A probe as files: a record per method and relation, and the prompts that were learned."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from probing.probes.document import MEASURES
+from probing.probes.models import LearnedPrompt, Probe
+from probing.probes.services import records_of
+
+N_SHOWN = 5  # prompts, or rewrites, in a record; the file of prompts has all
+
+
+def record_lines(probe: Probe) -> Iterator[str]:
+    """Yield the records as JSON lines, in the order of the methods; docs/probing.md says what the keys mean."""
+    records = records_of(probe)
+    controls = {(one["relation"], one["method"]): one for one in records if one["is_control"]}
+    prompts = _prompts_shown(probe)
+    types = dict(probe.relations.values_list("name", "type"))
+    about = {
+        "lm": str(probe.language_model),
+        "revision": probe.revision,
+        "dataset": probe.name,
+        "vocab": probe.vocabulary,
+        "seed": probe.payload["seed"],
+        "code_version": probe.code_version,
+    }
+    for record in records:
+        if not record.pop("is_control"):
+            key = record["relation"], record["method"]
+            yield _line(
+                {**record, "type": types[key[0]], **about, **_control(controls.get(key)), "prompts": prompts[key]}
+            )
+
+
+def _control(record: Mapping[str, Any] | None) -> dict[str, Any]:
+    measures = {name: record[name] for name in MEASURES} if record else None
+    return {"control": measures, "control_p1": measures and measures["p1"]}
+
+
+def _prompts_shown(probe: Probe) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    shown: dict[tuple[str, str], list[dict[str, Any]]] = {
+        (name, method): [] for name in probe.relations.values_list("name", flat=True) for method in probe.methods
+    }
+    for prompt in learned_prompts(probe).defer("vectors", "nearest"):
+        theirs = shown[prompt.record.relation.name, prompt.record.method]
+        if len(theirs) < N_SHOWN:
+            theirs.append(_in_writing(prompt))
+    return shown
+
+
+def learned_prompts(probe: Probe):
+    """Return the prompts that the LM's methods learned, the heaviest of each first."""
+    found = LearnedPrompt.objects.filter(record__relation__probe=probe).select_related("record__relation")
+    return found.order_by("record_id", "-weight", "pk")
+
+
+def _in_writing(prompt: LearnedPrompt) -> dict[str, Any]:
+    text = {"text": prompt.text, "weight": prompt.weight}
+    if prompt.rewritten_from:
+        return {"before": prompt.rewritten_from, **text}
+    return {**text, "token_ids": prompt.segments, "slots": prompt.slots}
+
+
+def prompt_lines(probe: Probe) -> Iterator[str]:
+    """Yield every learned prompt as a JSON line; vectors in base64, as `KeptPrompt` holds them."""
+    for prompt in learned_prompts(probe).iterator(chunk_size=50):
+        record = prompt.record
+        place = {"relation": record.relation.name, "method": record.method}
+        how = {"combine": record.combine, "temperature": record.temperature}
+        vectors = b64encode(prompt.vectors).decode()
+        yield _line({**place, **how, **_in_writing(prompt), "nearest": prompt.nearest, "vectors": vectors})
+
+
+def _line(entry: Mapping[str, Any]) -> str:
+    return json.dumps(entry, ensure_ascii=False) + "\n"

@@ -1,0 +1,264 @@
+"""What a probe asks: relations with prompts and facts, from the embedded LMs' world or from files of one's own."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import Path, PurePosixPath
+from random import Random
+from typing import Any, NamedTuple
+
+from kgharvest.bulk.file_reading import decoded, fault_of_entities, read_bytes, read_json_objects
+from kgharvest.embedded_lm.world import load_world
+from kgharvest.errors import BadEntry, DomainError, ImportRefused
+from kgharvest.models import Relation
+from kgharvest.relations.prompt_files import fault_of_template, with_slots
+from probing.probes.relation_types import RELATION_TYPES, relation_type
+
+PARTS = ("train", "dev", "test")
+LARGEST_ARCHIVE = 200 << 20  # bytes, unpacked
+FACT_KEYS = {"sub": ("sub", "sub_label"), "obj": ("obj", "obj_label")}  # this project's, LAMA's
+RELATION_KEYS = ("relation", "predicate_id")
+NO_RELATION = 'names no relation; add "relation"'
+
+Pairs = tuple[tuple[str, str], ...]
+FactsByPart = Mapping[str, Pairs]
+
+
+class NotProbed(DomainError):
+    """Facts or prompts that no probe can use, or an LM that cannot be probed."""
+
+
+@dataclass(frozen=True)
+class ProbeRelation:
+    """A binary relation with facts in three parts. prompts: the one that people wrote first. type: as in LAMA."""
+
+    name: str
+    prompts: tuple[str, ...]
+    facts: FactsByPart
+    type: str = ""
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+class Document(NamedTuple):
+    """JSON lines, and which relation and part they are about where their place says it."""
+
+    source: str
+    text: str
+    relation: str | None = None
+    part: str | None = None
+
+
+def documents_in(path: Path) -> list[Document]:
+    """Return the JSON lines of a folder of RELATION/PART.jsonl or RELATION.jsonl, of such a ZIP file, or of one file.
+
+    Raises NoSuchFile, NotProbed or ImportRefused.
+    """
+    if not path.is_dir():
+        return documents_of(path.name, read_bytes(path))
+    files = sorted([*path.glob("*.jsonl"), *path.glob("*/*.jsonl")])
+    return [_placed(file.relative_to(path).as_posix(), read_bytes(file)) for file in files]
+
+
+def documents_of(name: str, content: bytes) -> list[Document]:
+    """Return the JSON lines of a file that was handed in: a ZIP file, or else one of JSON lines."""
+    if not content.startswith(b"PK"):
+        return [Document(name, decoded(content, name))]
+    try:
+        with zipfile.ZipFile(BytesIO(content)) as archive:
+            members = [member for member in archive.infolist() if _is_meant(PurePosixPath(member.filename))]
+            if sum(member.file_size for member in members) > LARGEST_ARCHIVE:
+                raise NotProbed(f"{name} unpacks to more than {LARGEST_ARCHIVE >> 20} MB; give fewer facts.")
+            return [_placed(member.filename, archive.read(member)) for member in members]
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
+        raise NotProbed(f"{name} is no ZIP file that can be unpacked ({error}); make it anew.") from error
+
+
+def _is_meant(path: PurePosixPath) -> bool:
+    """Return whether a file holds JSON lines; those that begin with a dot are notes of macOS."""
+    return path.suffix == ".jsonl" and not path.name.startswith(".")
+
+
+def _placed(place: str, content: bytes) -> Document:
+    """Say by RELATION/PART.jsonl or RELATION.jsonl what the lines are about."""
+    path = PurePosixPath(place)
+    if path.stem in PARTS and path.parent.name:
+        return Document(place, decoded(content, place), path.parent.name, path.stem)
+    return Document(place, decoded(content, place), path.stem)
+
+
+Take = Callable[[dict[str, Any], Document], str | None]
+
+
+def read_documents(documents: Iterable[Document], take: Take) -> None:
+    """Let `take` have each line; it returns what is wrong with it. Raises ImportRefused with every line at fault."""
+    documents = list(documents)
+    faults = [fault for document in documents for fault in _faults(document, take, len(documents) > 1)]
+    if faults:
+        raise ImportRefused("the files" if len(documents) > 1 else documents[0].source, faults)
+
+
+def _faults(document: Document, take: Take, is_one_of_many: bool) -> Iterator[BadEntry]:
+    place = f"{document.source}, " if is_one_of_many else ""
+    for line in read_json_objects(document.text.split("\n")):
+        if isinstance(line, BadEntry):
+            yield BadEntry(f"{place}{line.where}", line.reason)
+        elif reason := take(line.value, document):
+            yield BadEntry(f"{place}line {line.number}", reason)
+
+
+def _first(line: Mapping[str, Any], keys: Iterable[str]) -> Any:
+    return next((line[key] for key in keys if key in line), None)
+
+
+def _relation_of(line: Mapping[str, Any], document: Document, relations: Collection[str]) -> str | None:
+    """Return the relation of the line's folder, of itself or of its file; of no place, the only one of `relations`."""
+    named = document.relation if document.part else _first(line, RELATION_KEYS) or document.relation
+    if named is None and len(relations) == 1:
+        named = next(iter(relations))
+    return named if isinstance(named, str) else None
+
+
+# -- facts -------------------------------------------------------------------------------------------------------------
+
+
+def split_world() -> dict[str, FactsByPart]:
+    """Return the facts of the embedded LMs' world by relation: two fifths, one fifth and two fifths, at random."""
+    worlds = {}
+    for relation in load_world():
+        facts = list(relation.facts)
+        Random(0).shuffle(facts)
+        first, second = 2 * len(facts) // 5, 3 * len(facts) // 5
+        parts = facts[:first], facts[first:second], facts[second:]
+        worlds[relation.name] = dict(zip(PARTS, map(tuple, parts), strict=True))
+    return worlds
+
+
+class PlacedFact(NamedTuple):
+    relation: str
+    part: str
+    pair: tuple[str, str]
+
+
+def placed_fact(line: Mapping[str, Any], document: Document, relations: Collection[str]) -> PlacedFact | str:
+    """Return the fact of a line, or what is wrong with it."""
+    relation = _relation_of(line, document, relations)
+    part = document.part or line.get("part")
+    pair = [_first(line, keys) for keys in FACT_KEYS.values()]
+    if relation is None:
+        return NO_RELATION
+    if part not in PARTS:
+        return f'is in no part; add "part": {", ".join(PARTS[:-1])} or {PARTS[-1]}'
+    if any(not isinstance(entity, str) for entity in pair):
+        return 'has no texts "sub" and "obj"'
+    return fault_of_entities(pair, 2) or PlacedFact(relation, part, (pair[0], pair[1]))
+
+
+def read_facts(documents: Sequence[Document], relations: Collection[str]) -> dict[str, FactsByPart]:
+    """Return the facts in {"sub", "obj"} lines by relation and part; a line says itself what its place does not.
+
+    relations: the ones to be probed; the only one of them is meant where none is named. Raises ImportRefused.
+    """
+    found: dict[str, dict[str, list[tuple[str, str]]]] = {}
+
+    def take(line: dict[str, Any], document: Document) -> str | None:
+        placed = placed_fact(line, document, relations)
+        if isinstance(placed, str):
+            return placed
+        found.setdefault(placed.relation, {part: [] for part in PARTS})[placed.part].append(placed.pair)
+        return None
+
+    read_documents(documents, take)
+    return {name: {part: tuple(pairs) for part, pairs in parts.items()} for name, parts in found.items()}
+
+
+def check_parts(name: str, facts: FactsByPart) -> None:
+    """Raises NotProbed unless there is a fact to learn from, one to choose by and one to ask."""
+    n_facts = sum(map(len, facts.values()))
+    if n_facts == 1:
+        raise NotProbed(f"{name} has one fact; a probe needs at least one each of {', '.join(PARTS)}.")
+    if lacking := [part for part in PARTS if not facts.get(part)]:
+        raise NotProbed(
+            f"{name} has no {' and no '.join(lacking)} facts; give at least one each of {', '.join(PARTS)}."
+        )
+
+
+# -- prompts and types -------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Prompts:
+    """What a file of prompts says: texts with slots by relation, and types of relations where it has them."""
+
+    texts: dict[str, list[str]] = field(default_factory=dict)
+    types: dict[str, str] = field(default_factory=dict)
+
+
+def read_prompts(documents: Sequence[Document], relations: Collection[str]) -> Prompts:
+    """Return the prompts in {"template": "[X] ... [Y]"} lines; LAMA's file of relations has "type" as well.
+
+    Raises ImportRefused.
+    """
+    prompts = Prompts()
+
+    def take(line: dict[str, Any], document: Document) -> str | None:
+        relation = _relation_of(line, document, relations)
+        template, its_type = line.get("template"), line.get("type")
+        if relation is None:
+            return NO_RELATION
+        if fault := fault_of_template(template):
+            return fault
+        if its_type is not None and its_type not in RELATION_TYPES:
+            return f"has the type {its_type!r}; write {', '.join(RELATION_TYPES)} or leave it out"
+        prompts.texts.setdefault(relation, []).append(with_slots(template))
+        if its_type:
+            prompts.types[relation] = its_type
+        return None
+
+    read_documents(documents, take)
+    return prompts
+
+
+def read_words(name: str, content: bytes) -> list[str]:
+    """Return the words of a file with one a line. Raises ImportRefused or NotProbed."""
+    words = [line.strip() for line in decoded(content, name).splitlines() if line.strip()]
+    if not words:
+        raise NotProbed(f"{name} has no words; give one a line.")
+    return words
+
+
+# -- together ----------------------------------------------------------------------------------------------------------
+
+
+def probe_relations(
+    relations: Sequence[Relation], facts: Mapping[str, FactsByPart] | None = None, more: Prompts | None = None
+) -> list[ProbeRelation]:
+    """Return the binary ones of `relations` of which there are `facts`, by name, or facts in the embedded LMs' world.
+
+    more: prompts besides the relations' own. Raises NotProbed.
+    """
+    names = [relation.name for relation in relations]
+    if repeated := {name for name in names if names.count(name) > 1}:
+        raise NotProbed(f"Two of these relations are called {min(repeated)}; probe them apart.")
+    known = split_world() if facts is None else facts
+    found = [
+        _probe_relation(relation, known[relation.name], more or Prompts())
+        for relation in relations
+        if relation.arity == 2 and relation.name in known
+    ]
+    if not found:
+        lacking = "The embedded LMs' world has no facts" if facts is None else "The file has no facts"
+        raise NotProbed(f"{lacking} of any of these relations; a fact has two entities and its relation's name.")
+    return found
+
+
+def _probe_relation(relation: Relation, facts: FactsByPart, more: Prompts) -> ProbeRelation:
+    check_parts(relation.name, facts)
+    texts = [*relation.initial_prompts, *relation.prompts, *more.texts.get(relation.name, ())]
+    its_type = more.types.get(relation.name) or relation_type([pair for part in PARTS for pair in facts[part]])
+    return ProbeRelation(relation.name, tuple(dict.fromkeys(texts)), facts, its_type)

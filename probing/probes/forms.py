@@ -1,0 +1,159 @@
+"""What researchers fill in to probe an LM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django import forms
+
+from evaluation.scores.facts import BUILT_IN
+from kgharvest.embedded_lm import MODELS
+from kgharvest.errors import ImportRefused
+from kgharvest.harvests.language_models import get_language_model
+from kgharvest.models import LanguageModel, Relation
+from kgharvest.relations.picker import RelationChooserForm
+from kgharvest.widgets import lines_of
+from probing.probes.facts import NotProbed, documents_of, probe_relations, read_facts, read_prompts, read_words
+from probing.probes.services import METHODS, ProbeParams, ProbeRequest
+
+DEFAULTS = ProbeParams()
+LARGEST_FILE = 50 << 20  # bytes
+
+
+class ProbeForm(RelationChooserForm):
+    """Relations, an LM and methods; facts of the embedded LMs' world or of a file."""
+
+    ready = "with a subject and an object"
+    not_ready = "not binary"
+
+    model = forms.ChoiceField(
+        label="LM",
+        initial=next(iter(MODELS)),
+        widget=forms.RadioSelect,
+        error_messages={"required": "Choose an LM, or name another one."},
+    )
+    other_model = forms.CharField(
+        label="Another LM",
+        required=False,
+        max_length=500,
+        help_text="Instead: a folder on the server with a masked LM, or a hub id.",
+    )
+    methods = forms.MultipleChoiceField(
+        choices=[(method, f"{method}: {about}") for method, about in METHODS.items()],
+        initial=["majority", "manual", "lpaqa"],
+        widget=forms.CheckboxSelectMultiple,
+        error_messages={"required": "Choose at least one method."},
+    )
+    facts = forms.FileField(
+        required=False,
+        help_text="Without a file, those of the embedded LMs’ world, which they were trained on. A ZIP file of "
+        'RELATION/{train,dev,test}.jsonl with lines {"sub", "obj"} as in LAMA; or one file of such lines, each with '
+        '"part" and, if there are several, "relation".',
+    )
+    prompts = forms.FileField(
+        label="More prompts",
+        required=False,
+        help_text='Besides the relations’ own: lines {"relation", "template": "[X] ... [Y]"}, such as LAMA’s file of '
+        'relations, whose "type" is taken over; or a ZIP file of RELATION.jsonl.',
+    )
+    common_with = forms.CharField(
+        label="Vocabulary in common with",
+        required=False,
+        max_length=5000,
+        widget=forms.Textarea(attrs={"rows": 2, "class": "short"}),
+        help_text="LMs, one a line: ranks are counted among the words that they, too, write as one token, so that "
+        "probes of several LMs can be compared. Without, among the whole vocabulary.",
+    )
+    words = forms.FileField(
+        label="Words", required=False, help_text="One a line: ranks are counted among these words alone."
+    )
+    with_control = forms.BooleanField(
+        label="Control",
+        required=False,
+        initial=DEFAULTS.with_control,
+        help_text="Run every method on the same LM with random weights, too; it takes about as long again.",
+    )
+    iterations = forms.IntegerField(
+        label="Iterations", min_value=1, max_value=10_000, initial=DEFAULTS.iterations, help_text="Of AutoPrompt."
+    )
+    epochs = forms.IntegerField(
+        min_value=1, max_value=1000, initial=DEFAULTS.epochs, help_text="Of soft prompts and BERTese."
+    )
+    seed = forms.IntegerField(min_value=0, max_value=2**31 - 1, initial=DEFAULTS.seed)
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        used = LanguageModel.objects.filter(probes__isnull=False, revision="").values_list("name", flat=True)
+        self.fields["model"].choices = [(name, name) for name in dict.fromkeys([*MODELS, *used.distinct()])]
+        self.fields["model"].required = not self.data.get("other_model", "").strip()
+
+    def is_ready(self, relation: Relation) -> bool:
+        return relation.arity == 2
+
+    def clean(self) -> dict[str, Any]:
+        """Read the files, and say beside them what is wrong with them."""
+        asked = super().clean()
+        if not self.errors:
+            self._find_what_to_ask()
+        return asked
+
+    def _find_what_to_ask(self) -> None:
+        relations = self.chosen_relations()
+        names = [relation.name for relation in relations]
+        facts, prompts = (
+            self._read(field, lambda *file, read=read: read(documents_of(*file), names))
+            for field, read in (("facts", read_facts), ("prompts", read_prompts))
+        )
+        self.words = self._read("words", read_words) or []
+        if self.errors:
+            return
+        try:
+            self.probe_relations = probe_relations(relations, facts, prompts)
+        except NotProbed as refusal:
+            self.add_error("relations" if facts is None else "facts", str(refusal))
+
+    def _read(self, name: str, read: Callable[[str, bytes], Any]) -> Any:
+        """Return what `read` makes of an uploaded file, None without one; list its bad lines beside the field."""
+        upload = self.cleaned_data[name]
+        if not upload:
+            return None
+        if upload.size > LARGEST_FILE:
+            self.add_error(name, f"{upload.name} has more than {LARGEST_FILE >> 20} MB; use the command for it.")
+            return None
+        try:
+            return read(upload.name, upload.read())
+        except ImportRefused as refusal:
+            self.add_error(name, [f"{entry.where}: {entry.reason}." for entry in refusal.shown])
+            if refusal.n_entries > len(refusal.shown):
+                self.add_error(name, f"{refusal.n_entries:,} lines in all are not as they should be.")
+        except NotProbed as refusal:
+            self.add_error(name, str(refusal))
+        return None
+
+    def request(self) -> ProbeRequest:
+        """Return what was asked for, once the form is valid. Raises NotFound if there is no such LM."""
+        asked = self.cleaned_data
+        return ProbeRequest(
+            language_model=get_language_model(asked["other_model"].strip() or asked["model"]),
+            relations=self.probe_relations,
+            methods=asked["methods"],
+            name=self._name(),
+            facts=asked["facts"].name if asked["facts"] else BUILT_IN,
+            params=ProbeParams(
+                iterations=asked["iterations"],
+                epochs=asked["epochs"],
+                seed=asked["seed"],
+                with_control=asked["with_control"],
+                common_with=[get_language_model(name).name for name in lines_of(asked["common_with"])],
+                words=self.words,
+            ),
+        )
+
+    def _name(self) -> str:
+        """Say in few words what is probed: whole sets, one relation, or how many."""
+        named, sets = self.cleaned_data["relations"], self.cleaned_data["sets"]
+        if not named:
+            return ", ".join(one.name for one in sets)
+        found = self.probe_relations
+        return found[0].name if len(found) == 1 else f"{len(found)} relations"

@@ -1,0 +1,181 @@
+"""Pages of probes: LMs asked for known facts with several prompt systems."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import messages
+from django.db.models import Count, QuerySet
+from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.views.decorators.http import require_POST
+
+from evaluation.rendering.figures.canvas import LIGHT, THEMES
+from evaluation.rendering.figures.report_figures import ReportFigure
+from evaluation.rendering.latex import latex_of
+from evaluation.rendering.plain import table_csv
+from evaluation.rendering.tables import Document, without_empty_columns
+from evaluation.reports.figure_views import CONTENT_TYPES
+from evaluation.reports.views import as_download
+from kgharvest.access import researcher_required
+from kgharvest.bulk.file_writing import in_pieces
+from kgharvest.bulk.lists import page_of
+from kgharvest.errors import DomainError
+from kgharvest.jobs import ledger
+from kgharvest.models import Job, RelationSet
+from probing.probes.export import prompt_lines, record_lines
+from probing.probes.figures import PROBE_FIGURES
+from probing.probes.forms import ProbeForm
+from probing.probes.models import LearnedPrompt, Probe, ProbedRelation, ProbeRecord
+from probing.probes.services import document_of, queue_probe
+from probing.probes.tables import control_table, difference_table, fact_table, method_table, probe_tables, type_table
+
+JSON_LINES = {"records": record_lines, "prompts": prompt_lines}
+N_SHOWN = 20  # prompts of a method, the heaviest
+
+
+def probes_without_documents() -> QuerySet:
+    return Probe.objects.select_related("language_model", "created_by").defer("document", "payload")
+
+
+def find_probe(pk: int) -> Probe:
+    return get_object_or_404(Probe.objects.select_related("language_model", "created_by"), pk=pk)
+
+
+def found_by(probe: Probe) -> Document:
+    """Return the probe's document, as far as it is."""
+    return probe.document or document_of(probe)
+
+
+@researcher_required
+def probe_list(request: HttpRequest) -> HttpResponse:
+    probes = probes_without_documents().annotate(n_relations=Count("relations")).order_by("-pk")
+    context = {
+        "page_obj": page_of(request, probes),
+        "lacks_worker": lacks_worker(),
+        "demo": RelationSet.objects.filter(name="demo", is_shipped=True).first(),
+    }
+    return render(request, "probing/probes/probe_list.html", context)
+
+
+def lacks_worker() -> bool:
+    waiting = Probe.objects.filter(status=Job.Status.QUEUED)
+    return waiting.exists() and not ledger.has_worker(timezone.now())
+
+
+@researcher_required
+def probe_new(request: HttpRequest) -> HttpResponse:
+    chosen = {"relations": request.GET.getlist("relation"), "sets": request.GET.getlist("set")}
+    form = ProbeForm(request.POST or None, request.FILES or None, initial=chosen)
+    if form.is_valid():
+        try:
+            return redirect(queue_probe(form.request(), request.user))
+        except DomainError as refusal:
+            form.add_error(None, str(refusal))
+    return render(request, "probing/probes/probe_new.html", {"form": form, "sets": form.choices_by_set()})
+
+
+@researcher_required
+def probe_detail(request: HttpRequest, pk: int) -> HttpResponse:
+    probe = find_probe(pk)
+    document = found_by(probe)
+    context = {
+        "probe": probe,
+        "document": document,
+        "lacks_worker": probe.is_unfinished and lacks_worker(),
+        "methods": without_empty_columns(method_table(document)),
+        "control": without_empty_columns(control_table(document)),
+        "differences": without_empty_columns(difference_table(document)),
+        "types": type_table(document),
+        "facts": without_empty_columns(fact_table(document)),
+        "relations": relation_rows(probe, document),
+        "figures": [shown(figure, document) for figure in PROBE_FIGURES if figure.shows(document)],
+    }
+    return render(request, "probing/probes/probe.html", context)
+
+
+def relation_rows(probe: Probe, document: Document) -> list[dict[str, Any]]:
+    """Return the rows of P@1 per relation: of the methods, and of the control beside them."""
+    ids = dict(probe.relations.values_list("name", "pk"))
+    methods, controls = ([row["method"] for row in document[key]] for key in ("summary", "control"))
+    return [
+        {
+            "pk": ids.get(entry["relation"]),
+            **entry,
+            "shares": [entry["p1"].get(method) for method in methods],
+            "control_shares": [entry["control_p1"].get(method) for method in controls],
+        }
+        for entry in document["relations"]
+    ]
+
+
+def shown(figure: ReportFigure, document: Document) -> dict[str, Any]:
+    width, height = (round(96 * inches) for inches in figure.size(document))
+    return {"figure": figure, "alt_text": figure.alt(document), "width": width, "height": height}
+
+
+@researcher_required
+def probed_relation(request: HttpRequest, pk: int, relation_pk: int) -> HttpResponse:
+    """What each method learned of one relation."""
+    relations = ProbedRelation.objects.select_related("probe__language_model").defer("probe__document", "facts")
+    relation = get_object_or_404(relations, probe=pk, pk=relation_pk)
+    records = relation.records.filter(is_control=False).annotate(n_kept=Count("prompts"))
+    order = {method: place for place, method in enumerate(relation.probe.methods)}
+    learned = [(record, prompts_shown(record)) for record in sorted(records, key=lambda one: order[one.method])]
+    return render(request, "probing/probes/probed_relation.html", {"relation": relation, "learned": learned})
+
+
+def prompts_shown(record: ProbeRecord) -> list[LearnedPrompt]:
+    return list(record.prompts.defer("vectors")[:N_SHOWN])
+
+
+@researcher_required
+@require_POST
+def probe_change(request: HttpRequest, pk: int, change: Callable[[Job], None]) -> HttpResponse:
+    """Cancel or retry: `change` is the service's function."""
+    probe = get_object_or_404(Probe, pk=pk)
+    try:
+        change(probe)
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+    return redirect(probe)
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+@researcher_required
+def probe_lines(request: HttpRequest, pk: int, kind: str) -> HttpResponse:
+    """The records, or all learned prompts, as JSON lines."""
+    response = StreamingHttpResponse(in_pieces(JSON_LINES[kind](find_probe(pk))), content_type="application/jsonl")
+    response["Content-Disposition"] = f'attachment; filename="probe-{pk}-{kind}.jsonl"'
+    return response
+
+
+@researcher_required
+def probe_table(request: HttpRequest, pk: int, name: str) -> HttpResponse:
+    """One table as CSV."""
+    table = next((table for table in probe_tables(found_by(find_probe(pk))) if table.name == name), None)
+    if table is None:
+        raise Http404(f"This probe has no table named {name}.")
+    return as_download(table_csv(table).encode(), "text/csv; charset=utf-8", f"probe-{pk}-{name}.csv")
+
+
+@researcher_required
+def probe_latex(request: HttpRequest, pk: int) -> HttpResponse:
+    tables = map(without_empty_columns, probe_tables(found_by(find_probe(pk))))
+    return as_download(latex_of(f"probe-{pk}", tables).encode(), "application/x-tex; charset=utf-8", f"probe-{pk}.tex")
+
+
+@researcher_required
+def probe_figure(request: HttpRequest, pk: int, name: str, file_format: str) -> HttpResponse:
+    document = found_by(find_probe(pk))
+    figure = next((one for one in PROBE_FIGURES if one.name == name and one.shows(document)), None)
+    if figure is None or file_format not in CONTENT_TYPES:
+        raise Http404(f"This probe has no figure {name}.{file_format}.")
+    image = figure.render(document, file_format, THEMES.get(request.GET.get("theme", ""), LIGHT))
+    if "theme" in request.GET:
+        return HttpResponse(image, content_type=CONTENT_TYPES[file_format])
+    return as_download(image, CONTENT_TYPES[file_format], f"probe-{pk}-{name}.{file_format}")

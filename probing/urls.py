@@ -1,0 +1,9 @@
+"""URLs of probes."""
+
+from django.urls import include, path
+
+app_name = "probing"
+
+urlpatterns = [
+    path("", include("probing.probes.urls")),
+]

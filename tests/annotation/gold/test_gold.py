@@ -1,0 +1,221 @@
+"""Gold: mixed in unseen, counted nowhere."""
+
+import pytest
+from django.utils import timezone
+
+from annotation.gold.services import NotEnoughGold, decide_on_gold, gold_candidates, withdraw_gold
+from annotation.judging.assignment import LEASE, next_batch, release_expired
+from annotation.judging.skipping import skip_task
+from annotation.models import Annotator, Assignment, Draw, GoldDecision, Judgment
+from annotation.rounds.sampling import gold_places
+from annotation.rounds.services import open_round
+from kgharvest.models import KnowledgeTuple, tuple_key
+from tests.factories import judge, make_annotators, make_harvest, make_relation
+
+pytestmark = pytest.mark.django_db
+
+
+SEEDS = [[f"head {n}", f"tail {n}"] for n in range(8)]
+
+
+def confirm(relation, n: int) -> list[GoldDecision]:
+    """Let a person say of `n` corrupted seeds that they are false."""
+    decide_on_gold(relation, {candidate.code: True for candidate in gold_candidates(relation)[:n]})
+    return list(relation.gold_decisions.order_by("pk"))
+
+
+def gold_round(n_tasks: int, n_gold: int, **spec):
+    """Open a round with `n_gold` gold statements if its gold_share asks for so many."""
+    relation = make_relation(seed_tuples=SEEDS)
+    confirm(relation, n_gold // 2 + 1)
+    harvest = make_harvest([(f"found {n}", f"thing {n}") for n in range(n_tasks)], relation=relation)
+    return open_round({"name": "pilot", "cells": [{"job": harvest.pk, "n": None}], **spec})
+
+
+# -- places ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gold_share", [0.05, 0.1, 1 / 3, 0.3, 0.5])
+def test_each_stretch_of_an_annotators_statements_has_one_gold_one(gold_share):
+    places = gold_places(7, "a-1", gold_share, 0, 3000)
+
+    stretches = [int(place * gold_share + 1e-9) for place in places]
+    assert stretches == list(range(len(places)))
+    assert len(places) == pytest.approx(3000 * gold_share, abs=1)
+
+
+def test_the_places_do_not_depend_on_how_the_statements_are_handed_out():
+    at_once = gold_places(7, "a-1", 0.15, 0, 100)
+
+    in_batches = [first + place for first in range(0, 100, 4) for place in gold_places(7, "a-1", 0.15, first, 4)]
+
+    assert at_once == in_batches
+
+
+def test_annotators_have_gold_at_places_of_their_own():
+    assert gold_places(7, "a-1", 0.1, 0, 100) != gold_places(7, "a-2", 0.1, 0, 100)
+
+
+# -- judging -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch_size", [1, 10])
+def test_everybody_sees_all_gold_once_and_every_task_is_still_judged_k_times(batch_size):
+    round = gold_round(40, 6, judgments_per_task=2, gold_share=0.2, batch_size=batch_size)
+
+    annotators = make_annotators(round, 2)
+    for annotator in annotators:
+        while batch := next_batch(annotator, timezone.now()):
+            judge(annotator, batch[0])
+
+    assert Judgment.objects.filter(task__is_gold=True).count() == 2 * 6
+    assert not Judgment.objects.counted().filter(task__is_gold=True).exists()
+    assert round.tasks.without_gold().filter(verdict="accepted").count() == 40
+    assert set(round.tasks.gold().values_list("n_judgments", "n_leased", "verdict")) == {(0, 0, "")}
+    assert round.tasks.tally()["n_judgments"] == round.tasks.tally()["n_wanted"] == 80
+    assert set(Annotator.objects.values_list("n_judged", "n_handed_out")) == {(46, 46)}
+
+
+def test_gold_alone_is_never_handed_out():
+    round = gold_round(1, 4, judgments_per_task=1, gold_share=0.5)
+    first, second = make_annotators(round, 2)
+    while batch := next_batch(first, timezone.now()):
+        judge(first, batch[0])
+
+    assert next_batch(second, timezone.now()) == []
+
+
+def test_a_lease_on_gold_expires_without_touching_the_task():
+    round = gold_round(4, 4, gold_share=0.5, batch_size=4)
+    [annotator] = make_annotators(round, 1)
+    next_batch(annotator, timezone.now())
+
+    release_expired(timezone.now() + LEASE * 2)
+
+    assert not Assignment.objects.filter(status=Assignment.Status.LEASED).exists()
+    assert set(round.tasks.values_list("n_leased", flat=True)) == {0}
+
+
+def test_gold_can_be_skipped_like_any_other():
+    round = gold_round(4, 4, gold_share=0.5, batch_size=8)
+    [annotator] = make_annotators(round, 1)
+
+    for task in next_batch(annotator, timezone.now()):
+        skip_task(annotator, task.pk)
+
+    assert set(round.tasks.values_list("n_leased", flat=True)) == {0}
+
+
+# -- choosing ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_candidate_is_a_seed_with_one_entity_replaced_by_one_of_its_slot():
+    relation = make_relation(arity=3, seed_tuples=[["a", "b", "c"], ["d", "e", "f"]])
+
+    for candidate in gold_candidates(relation):
+        changed = [slot for slot in range(3) if candidate.entities[slot] != candidate.seed[slot]]
+        assert changed == [candidate.slot]
+        assert candidate.entities[candidate.slot] in {seed[candidate.slot] for seed in relation.seed_tuples}
+
+
+def test_what_a_harvest_found_or_a_seed_says_is_no_candidate():
+    relation = make_relation(seed_tuples=[["Rome", "Italy"], ["Paris", "France"], ["Rome", "France"]])
+    make_harvest([("paris", "italy"), ("Oslo", "Norway")], relation=relation)
+
+    keys = {candidate.key for candidate in gold_candidates(relation)}
+
+    assert keys == {
+        tuple_key(entities)
+        for entities in (["Oslo", "Italy"], ["Oslo", "France"], ["Rome", "Norway"], ["Paris", "Norway"])
+    }
+
+
+def test_gold_is_used_only_once_a_person_has_confirmed_it():
+    relation = make_relation(seed_tuples=SEEDS)
+    confirmed = confirm(relation, 3)
+    rejected = gold_candidates(relation)[0]
+    decide_on_gold(relation, {rejected.code: False})
+    harvest = make_harvest([(f"found {n}", "thing") for n in range(10)], relation=relation)
+
+    round = open_round({"name": "pilot", "cells": [{"job": harvest.pk, "n": None}], "gold_share": 0.5})
+
+    false = set(round.tasks.filter(gold_label="false").values_list("knowledge_tuple__key", flat=True))
+    true = set(round.tasks.filter(gold_label="true").values_list("knowledge_tuple__key", flat=True))
+    assert false == {decision.key for decision in confirmed[1:]}  # the first is the example in the instructions
+    assert len(true) == len(false)
+    assert true < {tuple_key(seed) for seed in SEEDS[1:]}
+
+
+def test_false_gold_is_never_a_seed_even_if_the_seeds_change():
+    relation = make_relation(seed_tuples=SEEDS)
+    decisions = confirm(relation, 4)
+    relation.seed_tuples = [*SEEDS, decisions[2].entities]
+    relation.save()
+    harvest = make_harvest([(f"found {n}", "thing") for n in range(10)], relation=relation)
+
+    round = open_round({"name": "pilot", "cells": [{"job": harvest.pk, "n": None}], "gold_share": 0.5})
+
+    false = set(round.tasks.filter(gold_label="false").values_list("knowledge_tuple__key", flat=True))
+    assert false == {decisions[1].key, decisions[3].key}
+
+
+def test_what_was_drawn_is_no_gold_and_gold_is_not_drawn():
+    relation = make_relation(seed_tuples=SEEDS)
+    confirm(relation, 3)
+    harvest = make_harvest([tuple(seed) for seed in SEEDS[:5]] + [("new", "thing")], relation=relation)
+
+    round = open_round({"name": "pilot", "cells": [{"job": harvest.pk, "n": None}], "gold_share": 0.5})
+
+    gold = set(round.tasks.gold().values_list("knowledge_tuple", flat=True))
+    assert gold
+    assert not gold & set(round.tasks.without_gold().values_list("knowledge_tuple", flat=True))
+    assert not Draw.objects.filter(task__is_gold=True).exists()
+
+
+def test_gold_stands_among_the_others_with_ids_and_positions_that_tell_nothing():
+    round = gold_round(30, 6, gold_share=0.2)
+
+    tasks = list(round.tasks.order_by("pk"))
+    gold = [place for place, task in enumerate(tasks) if task.is_gold]
+    assert [task.position for task in tasks] == list(range(36)) == sorted(task.position for task in tasks)
+    assert len(gold) == 6
+    assert gold[-1] - gold[0] > 6
+
+
+def test_the_share_asked_for_limits_the_gold():
+    assert gold_round(36, 14, gold_share=0.1).tasks.gold().count() == 4
+
+
+def test_gold_stays_out_of_the_knowledge_base():
+    gold_round(4, 4, gold_share=0.5)
+
+    assert KnowledgeTuple.objects.count() == 4 + 4
+    assert KnowledgeTuple.objects.found().count() == 4
+
+
+def test_a_round_that_wants_gold_where_there_is_none_is_refused():
+    with pytest.raises(NotEnoughGold, match=r"need 1 true and 1 false .* there are 0 of both"):
+        gold_round(4, 0, gold_share=0.5)
+
+
+def test_a_decision_is_made_once_and_can_be_withdrawn():
+    relation = make_relation(seed_tuples=SEEDS)
+    code = gold_candidates(relation)[0].code
+
+    assert decide_on_gold(relation, {code: True}) == 1
+    assert decide_on_gold(relation, {code: False, "no such code": True}) == 0
+    withdraw_gold(relation.gold_decisions.get())
+
+    assert code in {candidate.code for candidate in gold_candidates(relation)}
+
+
+def test_training_and_gold_and_examples_share_no_statement():
+    round = gold_round(20, 10, gold_share=0.2, training_size=5)
+
+    training = set(round.training_statements.values_list("statement", flat=True))
+    gold = set(round.tasks.gold().values_list("statement", flat=True))
+    [guide] = round.relation_instructions.values()
+    assert len(training) == 5
+    assert len(gold) == 5
+    assert not training & gold
+    assert not any(statement.rstrip(".") in guide.replace("\\", "") for statement in training | gold)

@@ -1,0 +1,322 @@
+"""Researchers' and annotators' pages: who sees what, and what the buttons do."""
+
+import json
+from uuid import uuid4
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from annotation.judging.assignment import next_batch
+from annotation.models import Annotator, Judgment, Round, StudyMember
+from annotation.recruiting.joining import join_round
+from annotation.rounds.services import close_round, pause_round
+from tests.factories import (
+    judge,
+    judge_all,
+    make_annotators,
+    make_researcher,
+    make_round,
+    make_user,
+)
+
+pytestmark = pytest.mark.django_db
+
+JSON = {"headers": {"accept": "application/json"}}
+
+
+@pytest.fixture
+def own_round(researcher):
+    return make_round(4, name="pilot", study="Animals", by=researcher)
+
+
+@pytest.fixture
+def annotator(own_round):
+    return join_round(own_round, make_user("ann"))
+
+
+@pytest.fixture
+def annotator_client(annotator):
+    client = Client()
+    client.force_login(annotator.user)
+    return client
+
+
+def judge_url(round) -> str:
+    return reverse("annotation:judge", args=[round.name])
+
+
+def answer_to(task, label="true", **fields) -> dict:
+    return {"task": task.pk, "label": label, "client_uuid": uuid4(), **fields}
+
+
+# -- researchers -------------------------------------------------------------------------------------------------------
+
+
+def test_the_list_shows_the_rounds_of_ones_studies(researcher_client, own_round):
+    make_round(name="secret", study="Others", by=make_researcher())
+
+    page = researcher_client.get("/rounds/").text
+
+    assert "pilot" in page
+    assert "secret" not in page
+
+
+def test_the_list_can_be_searched(researcher_client, own_round):
+    assert "No round matches" in researcher_client.get("/rounds/", {"q": "nothing like it"}).text
+
+
+def test_a_round_of_imports_is_never_to_be_opened(researcher_client, own_round):
+    Round.objects.filter(pk=own_round.pk).update(source="imported", status="closed", opened_at=None)
+
+    assert "not yet" not in researcher_client.get("/rounds/").text
+
+
+def test_the_empty_list_says_what_to_do_first(researcher_client):
+    assert "New harvest" in researcher_client.get("/rounds/").text
+
+
+def test_the_list_takes_the_same_queries_for_more_rounds(
+    researcher_client, own_round, researcher, django_assert_max_num_queries
+):
+    for _ in range(5):
+        make_round(study="Animals", by=researcher)
+
+    with django_assert_max_num_queries(7):
+        researcher_client.get("/rounds/")
+
+
+def test_a_round_shows_how_far_it_is(researcher_client, own_round):
+    judge_all(own_round, *[["true"] * 4] * 3)
+
+    response = researcher_client.get("/rounds/pilot/")
+
+    assert response.context["progress"]["accepted"] == 4
+    assert f"/join/{own_round.join_token}/" in response.text
+
+
+def test_a_round_that_asks_a_third_only_if_two_differ_says_so(researcher_client, researcher):
+    make_round(4, name="thrifty", by=researcher, study="Animals", third_only_if_split=True)
+
+    assert "judged by two people, and by a third where they differ." in researcher_client.get("/rounds/thrifty/").text
+
+
+@pytest.mark.parametrize("path", ["/rounds/secret/", "/rounds/secret/close/", "/rounds/secret/judgments.csv"])
+def test_a_round_of_another_study_is_not_there(researcher_client, path):
+    make_round(name="secret", study="Others", by=make_researcher())
+
+    assert researcher_client.get(path).status_code == 404
+
+
+@pytest.mark.parametrize("change", ["pause", "reopen", "close"])
+def test_a_viewer_may_look_but_not_change(client, own_round, change):
+    viewer = make_researcher()
+    StudyMember.objects.create(study=own_round.study, user=viewer, role=StudyMember.Role.VIEWER)
+    client.force_login(viewer)
+
+    assert client.get("/rounds/pilot/").status_code == 200
+    assert client.post(f"/rounds/pilot/{change}/").status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/rounds/", "/rounds/new/", "/rounds/pilot/", "/rounds/pilot/judgments.csv"])
+def test_researchers_pages_are_closed_to_annotators(annotator_client, path):
+    assert annotator_client.get(path).status_code == 403
+
+
+def test_visitors_are_sent_to_the_login(client, own_round):
+    assert client.get("/rounds/pilot/").url == "/accounts/login/?next=/rounds/pilot/"
+
+
+def test_closing_names_the_round_and_what_is_open(researcher_client, own_round):
+    page = researcher_client.get("/rounds/pilot/close/").text
+
+    assert "Close round <em>pilot</em>" in page
+    assert "4 of 4 statements are still open" in page
+
+
+def test_closing_closes(researcher_client, own_round):
+    researcher_client.post("/rounds/pilot/close/")
+
+    own_round.refresh_from_db()
+    assert own_round.status == Round.Status.CLOSED
+
+
+def test_what_cannot_be_done_is_said(researcher_client, own_round):
+    page = researcher_client.post("/rounds/pilot/reopen/", follow=True).text
+
+    assert "The round pilot is open; it cannot become open." in page
+
+
+def test_judgments_can_be_downloaded(researcher_client, own_round):
+    judge_all(own_round, ["true"] * 4)
+
+    response = researcher_client.get("/rounds/pilot/judgments.jsonl")
+
+    assert len(b"".join(response.streaming_content).splitlines()) == 4
+    assert researcher_client.get("/rounds/pilot/judgments.exe").status_code == 404
+
+
+def test_a_simulated_round_says_so_wherever_it_shows(researcher_client, researcher):
+    make_round(1, name="made-up", study="Animals", by=researcher, source="simulated")
+
+    for path in ("/rounds/", "/rounds/made-up/"):
+        assert "simulated, not people" in researcher_client.get(path).text
+
+
+# -- joining -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_link_leads_over_the_login_to_the_round(client, own_round):
+    path = f"/join/{own_round.join_token}/"
+    assert client.get(path).url == f"/accounts/login/?next={path}"
+
+    client.force_login(make_user("ann"))
+    response = client.post(path)
+
+    assert response.url == "/rounds/pilot/judge/"
+    assert Annotator.objects.get().user.username == "ann"
+
+
+def test_a_forged_link_leads_nowhere(client):
+    client.force_login(make_user())
+
+    assert client.get("/join/forged/").status_code == 404
+
+
+@pytest.mark.parametrize("source", ["simulated", "imported"])
+def test_people_cannot_join_what_is_not_for_them(client, source):
+    round = make_round()
+    Round.objects.update(source=source)
+    client.force_login(make_user())
+
+    response = client.post(f"/join/{round.join_token}/")
+
+    assert f"are {source}; people cannot join it" in response.text
+    assert not Annotator.objects.exists()
+
+
+def test_the_start_page_lists_the_rounds_one_has_joined(annotator_client):
+    make_round(name="other")
+
+    page = annotator_client.get("/").text
+
+    assert "/rounds/pilot/judge/" in page
+    assert "other" not in page
+
+
+# -- judging -----------------------------------------------------------------------------------------------------------
+
+
+def test_without_scripts_the_form_stores_an_answer_and_comes_back(annotator_client, own_round):
+    page = annotator_client.get(judge_url(own_round))
+    row = page.context["rows"][0]
+    task = own_round.tasks.get(pk=row["task"])
+    asked = answer_to(task, client_uuid=row["client_uuid"], seconds="")
+
+    response = annotator_client.post(judge_url(own_round), asked)
+
+    assert response.url == judge_url(own_round)
+    assert Judgment.objects.get().task == task
+
+
+def test_the_script_stores_an_answer_twice_and_it_is_one(annotator_client, annotator, own_round):
+    task = next_batch(annotator, timezone.now())[0]
+    asked = answer_to(task, seconds="2.5")
+
+    replies = [annotator_client.post(judge_url(own_round), asked, **JSON).json() for _ in range(2)]
+
+    assert replies == [{"stored": str(asked["client_uuid"]), "late": False}] * 2
+    assert Judgment.objects.get().seconds == 2.5
+
+
+def test_the_script_gets_the_next_statements(annotator_client, own_round):
+    tasks = annotator_client.get(judge_url(own_round), **JSON).json()["tasks"]
+
+    assert len(tasks) == 4
+    assert tasks[0].keys() == {"task", "parts"}
+
+
+def test_an_earlier_answer_can_be_changed_without_scripts(annotator_client, annotator, own_round):
+    task = next_batch(annotator, timezone.now())[0]
+    judge(annotator, task, "true")
+
+    page = annotator_client.get(judge_url(own_round), {"task": task.pk})
+    annotator_client.post(judge_url(own_round), answer_to(task, "false"))
+
+    given = {"task": task.pk, "parts": task.parts, "label": "true", "comment": ""}
+    assert page.context["statements"][0] == given
+    assert Judgment.objects.current().get().label == "false"
+
+
+@pytest.mark.parametrize("task", ["99999", "x", "-1", "9" * 30, ""])
+def test_an_earlier_answer_that_is_not_ones_own_is_not_there(annotator_client, own_round, task):
+    assert annotator_client.get(judge_url(own_round), {"task": task}).status_code == 404
+
+
+def test_when_all_is_judged_the_page_says_thanks(annotator_client, annotator, own_round):
+    for task in next_batch(annotator, timezone.now()):
+        judge(annotator, task)
+
+    assert "You judged 4 statements" in annotator_client.get(judge_url(own_round)).text
+
+
+def test_a_round_one_has_not_joined_is_not_there(client, own_round):
+    client.force_login(make_user())
+
+    assert client.get(judge_url(own_round)).status_code == 404
+    assert client.post(judge_url(own_round), {}).status_code == 404
+
+
+@pytest.mark.parametrize(("end", "words"), [(pause_round, "Judging is paused"), (close_round, "Judging is over")])
+def test_a_round_that_is_not_open_says_so(annotator_client, annotator, own_round, end, words):
+    task = next_batch(annotator, timezone.now())[0]
+    end(own_round)
+
+    assert words in annotator_client.get(judge_url(own_round)).text
+    assert words in annotator_client.post(judge_url(own_round), answer_to(task)).text
+    refusal = annotator_client.post(judge_url(own_round), answer_to(task), **JSON)
+    assert (refusal.status_code, refusal.json()["error"]["code"]) == (409, "RoundNotOpen")
+    assert not Judgment.objects.exists()
+
+
+def test_a_foreign_lease_is_refused(annotator_client, own_round):
+    [other] = make_annotators(own_round, 1)
+    task = next_batch(other, timezone.now())[0]
+
+    refusal = annotator_client.post(judge_url(own_round), answer_to(task), **JSON)
+
+    assert (refusal.status_code, refusal.json()["error"]["code"]) == (409, "NotAssigned")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("label", "maybe"),
+        ("label", ""),
+        ("task", "x"),
+        ("task", "9" * 30),
+        ("client_uuid", "1"),
+        ("seconds", "-1"),
+        ("seconds", "nan"),
+    ],
+)
+def test_an_answer_that_cannot_be_names_the_field(annotator_client, annotator, own_round, field, value):
+    task = next_batch(annotator, timezone.now())[0]
+
+    refusal = annotator_client.post(judge_url(own_round), answer_to(task) | {field: value}, **JSON)
+
+    assert refusal.status_code == 400
+    assert list(refusal.json()["error"]["fields"]) == [field]
+    assert annotator_client.post(judge_url(own_round), answer_to(task) | {field: value}).status_code == 400
+
+
+def test_a_statement_is_escaped(client):
+    round = make_round([("<script>alert(1)</script>", "</script>")], name="pilot")
+    annotator = join_round(round, make_user())
+    client.force_login(annotator.user)
+
+    page = client.get(judge_url(round)).text
+
+    assert "<script>alert" not in page
+    assert json.dumps("<script>").replace("<", "\\u003C").replace(">", "\\u003E")[1:-1] in page

@@ -1,0 +1,307 @@
+"""What happens at the same moment: real threads and processes against a real database file or server."""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from functools import partial
+from threading import Barrier
+from uuid import uuid4
+
+import pytest
+from django.db import connection, connections
+from django.utils import timezone
+
+from annotation.judging.assignment import LEASE, RoundNotOpen, next_batch
+from annotation.judging.judgments import Answer, submit_judgment
+from annotation.judging.skipping import skip_task
+from annotation.models import Annotator, Assignment, Invite, Judgment, Label, Round
+from annotation.recruiting.invites import make_invites
+from annotation.recruiting.joining import join_round
+from annotation.rounds.services import close_round
+from kgharvest.errors import DomainError
+from tests.factories import judge, make_annotators, make_round, make_user
+from tests.postgres import on_postgresql, run_on_postgresql
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(120)]
+
+
+def at_once(*calls: Callable):
+    """Run each call in a thread of its own, starting together; return results and DomainErrors in order."""
+    together = Barrier(len(calls))
+
+    def run(call):
+        together.wait()
+        try:
+            return call()
+        except DomainError as error:
+            return error
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return list(pool.map(run, calls))
+
+
+def in_processes(work: Callable, arguments: Sequence[tuple]) -> None:
+    """Call `work` once per tuple of arguments, each in a process of its own; fail if one of them fails."""
+    connections.close_all()  # a connection must not be shared across a fork
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=work, args=each) for each in arguments]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * len(processes)
+
+
+# -- threads -----------------------------------------------------------------------------------------------------------
+
+
+def test_two_annotators_cannot_both_get_the_last_slot():
+    round = make_round(1, judgments_per_task=1)
+    annotators = make_annotators(round, 2)
+
+    batches = at_once(*[lambda annotator=annotator: next_batch(annotator, timezone.now()) for annotator in annotators])
+
+    assert sorted(len(batch) for batch in batches) == [0, 1]
+
+
+def test_two_late_answers_cannot_both_fill_the_last_slot():
+    round = make_round(1, judgments_per_task=1)
+    task = round.tasks.get()
+    annotators = make_annotators(round, 3)
+    moment = timezone.now()
+    for annotator in annotators:  # each lets the only lease run out
+        next_batch(annotator, moment)
+        moment += LEASE + timedelta(seconds=1)
+    next_batch(annotators[0], moment)
+
+    judgments = at_once(*[lambda annotator=annotator: judge(annotator, task) for annotator in annotators])
+
+    assert sum(judgment.is_counted for judgment in judgments) == 1
+    assert round.tasks.get().n_judgments == 1
+
+
+def test_the_same_answer_twice_at_once_is_one_judgment():
+    round = make_round(1)
+    [annotator] = make_annotators(round, 1)
+    [task] = next_batch(annotator, timezone.now())
+    answer = Answer(task.pk, Label.TRUE, uuid4())
+
+    first, second = at_once(*[lambda: submit_judgment(annotator, answer, timezone.now())] * 2)
+
+    assert first == second
+    assert round.tasks.get().n_judgments == Judgment.objects.count() == 1
+
+
+def test_two_answers_to_one_task_at_once_leave_one_current():
+    round = make_round(1)
+    [annotator] = make_annotators(round, 1)
+    [task] = next_batch(annotator, timezone.now())
+
+    at_once(lambda: judge(annotator, task, Label.TRUE), lambda: judge(annotator, task, Label.FALSE))
+
+    assert Judgment.objects.current().count() == round.tasks.get().n_judgments == 1
+
+
+def test_one_uuid_of_two_annotators_at_once_is_stored_once():
+    round = make_round(1)
+    annotators = make_annotators(round, 2)
+    [task] = [next_batch(annotator, timezone.now())[0] for annotator in annotators][:1]
+    answer = Answer(task.pk, Label.TRUE, uuid4())
+
+    outcomes = at_once(
+        *[lambda annotator=annotator: submit_judgment(annotator, answer, timezone.now()) for annotator in annotators]
+    )
+
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Judgment", "UuidReused"]
+
+
+def test_joining_twice_at_once_is_one_annotator():
+    round, user = make_round(), make_user()
+
+    first, second = at_once(*[lambda: join_round(round, user)] * 2)
+
+    assert first == second
+
+
+def test_an_invite_used_twice_at_once_lets_in_one():
+    round = make_round()
+    [invite] = make_invites(round, 1, timezone.now() + timedelta(days=1))
+
+    outcomes = at_once(*[lambda: join_round(round, invite=Invite.objects.get(pk=invite.pk))] * 2)
+
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Annotator", "InviteNotUsable"]
+    assert round.annotators.count() == 1
+
+
+def test_two_guests_of_one_name_at_once_are_one_annotator():
+    round = make_round(takes_guests=True)
+
+    outcomes = at_once(*[lambda: join_round(round, name="Ada")] * 2)
+
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Annotator", "NameTaken"]
+
+
+def test_skipping_and_answering_at_once_frees_a_slot_or_fills_it():
+    round = make_round(1, judgments_per_task=1)
+    [annotator] = make_annotators(round, 1)
+    [task] = next_batch(annotator, timezone.now())
+
+    at_once(lambda: skip_task(annotator, task.pk), lambda: judge(annotator, task))
+
+    task.refresh_from_db()
+    assert (task.n_judgments, task.n_leased) == (1, 0)
+
+
+def test_closing_twice_at_once_succeeds_once():
+    round = make_round()
+
+    outcomes = at_once(*[lambda: close_round(Round.objects.get(pk=round.pk))] * 2)
+
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["WrongStatus", "int"]
+
+
+def test_no_answer_is_stored_once_the_round_is_closed():
+    round = make_round(40, batch_size=40)
+    annotators = make_annotators(round, 3)
+    batches = [next_batch(annotator, timezone.now()) for annotator in annotators]
+
+    def answer_all(annotator, batch):
+        for task in batch:
+            judge(annotator, task)
+
+    def close():
+        while Judgment.objects.count() < 10:
+            pass
+        n_given_back = close_round(Round.objects.get(pk=round.pk))
+        return Judgment.objects.count(), n_given_back
+
+    people = [partial(answer_all, *each) for each in zip(annotators, batches, strict=True)]
+    *_, (n_when_closed, n_given_back) = at_once(*people, close)
+
+    assert Judgment.objects.count() == n_when_closed == sum(round.tasks.values_list("n_judgments", flat=True))
+    assert n_when_closed + n_given_back == 120
+    assert set(round.tasks.values_list("n_leased", flat=True)) == {0}
+
+
+def test_nobody_has_anything_in_hand_once_the_round_is_closed():
+    round = make_round(200, batch_size=2)
+    annotators = make_annotators(round, 4)
+
+    def judge_on(annotator):
+        while batch := next_batch(annotator, timezone.now()):
+            judge(annotator, batch[0])
+
+    def close():
+        while Judgment.objects.count() < 10:
+            pass
+        close_round(Round.objects.get(pk=round.pk))
+
+    outcomes = at_once(*(partial(judge_on, annotator) for annotator in annotators), close)
+
+    assert all(outcome is None or isinstance(outcome, RoundNotOpen) for outcome in outcomes)
+    assert not Assignment.objects.filter(status=Assignment.Status.LEASED).exists()
+    assert set(round.tasks.values_list("n_leased", flat=True)) == {0}
+
+
+def test_nobody_joins_once_the_round_is_closed():
+    round = make_round()
+    users = [make_user() for _ in range(30)]
+
+    def join(users):
+        for user in users:
+            join_round(round, user)
+
+    def close():
+        while Annotator.objects.count() < 5:
+            pass
+        close_round(Round.objects.get(pk=round.pk))
+        return Annotator.objects.count()
+
+    *_, n_when_closed = at_once(partial(join, users[:15]), partial(join, users[15:]), close)
+
+    assert Annotator.objects.count() == n_when_closed
+
+
+def test_a_quota_holds_when_one_person_asks_from_two_devices():
+    round = make_round(20, batch_size=4, max_per_annotator=5)
+    [annotator] = make_annotators(round, 1)
+
+    def work():
+        for _ in range(4):
+            for task in next_batch(annotator, timezone.now()):
+                judge(annotator, task)
+
+    at_once(work, work)
+
+    assert Annotator.objects.get().n_judged == Assignment.objects.count() == 5
+
+
+def test_two_who_differ_at_once_want_one_third():
+    round = make_round(1, third_only_if_split=True)
+    annotators = make_annotators(round, 4)
+    [[task], *_] = [next_batch(annotator, timezone.now()) for annotator in annotators]
+
+    at_once(*[partial(judge, *each) for each in zip(annotators[:2], [task] * 2, ["true", "false"], strict=True)])
+    batches = at_once(*[partial(next_batch, annotator, timezone.now()) for annotator in annotators[2:]])
+
+    assert sorted(map(len, batches)) == [0, 1]
+
+
+# -- processes ---------------------------------------------------------------------------------------------------------
+
+SECONDS_PER_SECOND = 1800  # people in this test live fast: a lease lasts one real second
+GIVE_UP_AFTER_S = 60
+
+
+def work_until_complete(round_id: int, annotator_ids: Sequence[int], seed: int) -> None:
+    """Judge in turn as several annotators who now and then walk away and send every answer twice, often at once."""
+    rng = random.Random(seed)
+    begin = time.time()
+    while Round.objects.get(pk=round_id).tasks.filter(verdict="").exists():
+        assert time.time() - begin < GIVE_UP_AFTER_S
+        annotator = Annotator.objects.get(pk=rng.choice(annotator_ids))
+        for task in next_batch(annotator, fast_now()):
+            if rng.random() < 0.8:
+                send_twice(annotator, Answer(task.pk, rng.choice(Label.values), uuid4()), rng.random() < 0.5)
+    connection.close()
+
+
+def fast_now():
+    return timezone.now() + timedelta(seconds=time.time() % 100_000 * SECONDS_PER_SECOND)
+
+
+def send_twice(annotator: Annotator, answer: Answer, together: bool) -> None:
+    sends = [lambda: submit_judgment(annotator, answer, fast_now())] * 2
+    first, second = at_once(*sends) if together else [send() for send in sends]
+    assert first == second
+
+
+def test_every_task_ends_with_exactly_k_judgments_of_k_people():
+    round = make_round(20, batch_size=3)
+    annotators = [annotator.pk for annotator in make_annotators(round, 8)]
+
+    in_processes(work_until_complete, [(round.pk, annotators[start::4], start) for start in range(4)])
+
+    counted = Judgment.objects.counted()
+    for task in round.tasks.all():
+        judgments = counted.filter(task=task)
+        assert (task.n_judgments, task.n_leased) == (3, 0)
+        assert len({judgment.annotator_id for judgment in judgments}) == len(judgments) == 3
+        assert task.n_true == judgments.filter(label=Label.TRUE).count()
+
+
+# -- PostgreSQL --------------------------------------------------------------------------------------------------------
+
+
+@on_postgresql
+def test_all_of_this_holds_on_postgresql():
+    run = run_on_postgresql(__file__)
+
+    assert run.returncode == 0, run.stdout

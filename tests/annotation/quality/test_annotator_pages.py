@@ -1,0 +1,372 @@
+"""What annotators' pages and their JSON give away (nothing), and what they make of bad input (a sentence)."""
+
+import re
+from urllib.parse import urlencode
+from uuid import uuid4
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from annotation.gold.services import decide_on_gold, gold_candidates
+from annotation.judging.assignment import next_batch
+from annotation.judging.training import answer_training
+from annotation.models import Annotator, Judgment, Label, Layout, StatementReport
+from annotation.recruiting.joining import join_round
+from annotation.rounds.services import close_round, open_round
+from tests.factories import (
+    judge,
+    judge_all,
+    make_annotators,
+    make_harvest,
+    make_language_model,
+    make_relation,
+    make_round,
+    make_user,
+)
+
+pytestmark = pytest.mark.django_db
+
+JSON = {"headers": {"accept": "application/json"}}
+JUDGE = "/rounds/pilot/judge/"
+TRAINING = "/rounds/pilot/training/"
+SECRETS = ("xyzzy", "123.456", "gold", "verdict", "accepted", "rejected", "top:4", "rank", "score", "wanted", "quorum")
+
+
+@pytest.fixture
+def round(db):
+    return make_round(4, name="pilot")
+
+
+@pytest.fixture
+def annotator(round):
+    return join_round(round, make_user("ann"))
+
+
+@pytest.fixture
+def annotator_client(annotator):
+    client = Client()
+    client.force_login(annotator.user)
+    return client
+
+
+def answer_to(task: int, label="true", **fields) -> dict:
+    return {"task": task, "label": label, "client_uuid": uuid4(), **fields}
+
+
+def row_of(task: int, label="", comment="", uuid=None) -> dict:
+    """Return one row of the page of statements as a plain form sends it."""
+    fields = {"task": task, "client_uuid": uuid or uuid4(), "label": label, "comment": comment}
+    return {f"{task}-{name}": value for name, value in fields.items()}
+
+
+def in_hand(annotator) -> list[int]:
+    return [task.pk for task in next_batch(annotator, timezone.now())]
+
+
+# -- nothing leaks -----------------------------------------------------------------------------------------------------
+
+
+def secretive_round(**more):
+    """Open a round with gold whose every secret can be told in what is sent."""
+    seeds = [[f"head {n}", f"tail {n}"] for n in range(8)]
+    relation = make_relation("relation-xyzzy", statement="<ENT0> can <ENT1>", seed_tuples=seeds)
+    decide_on_gold(relation, {candidate.code: True for candidate in gold_candidates(relation)[:6]})
+    job = make_harvest(
+        [("dog", "swim"), ("cat", "climb"), ("hen", "fly"), ("ant", "walk")],
+        relation=relation,
+        language_model=make_language_model("lm-xyzzy"),
+        setting="setting-xyzzy",
+    )
+    cell = {"job": job.pk, "n": 4, "cut": "top:4"}
+    spec = {"name": "pilot", "cells": [cell], "study": "study-xyzzy", "takes_guests": True, "consent": "Agreed?"}
+    round = open_round({**spec, "gold_share": 0.5, "batch_size": 4, **more})
+    job.tuples.update(score=-123.456)
+    return round
+
+
+def everything_sent_to(client, round) -> list:
+    """Go everywhere an annotator can go; return all responses."""
+    link = f"/join/{round.join_token}/"
+    sent = [client.get(link), client.post(link, {"name": "Ada"}), client.post(link, {"name": "Ada", "agrees": "on"})]
+    sent += [client.get(path) for path in (link, "/", "/return/", "/rounds/pilot/device/")]
+    sent += [client.get(JUDGE, **JSON), client.get(JUDGE)]
+    tasks = [each["task"] for each in sent[-2].json()["tasks"]]
+    sent.append(client.post(f"{JUDGE}layout/", {"layout": Layout.PAGE}, follow=True))
+    for task in tasks:
+        sent.append(client.get(f"{JUDGE}instructions/", {"task": task}))
+        sent.append(client.post(f"{JUDGE}report/", {"task": task}))
+        sent.append(client.post(f"{JUDGE}report/", {"task": task, "report-reason": "other"}, **JSON))
+    sent.append(client.post(f"{JUDGE}skip/", {"task": tasks[0]}, **JSON))
+    sent += [client.post(JUDGE, answer_to(task, more=1), **JSON) for task in tasks]
+    sent.append(client.post(f"{JUDGE}page/", {"row": tasks[:1], **row_of(tasks[0], "false")}, follow=True))
+    sent += [client.get(JUDGE, {"task": task}) for task in tasks]
+    sent += [client.post(JUDGE, answer_to(task, "maybe")) for task in tasks[:1]]
+    sent += [client.get(JUDGE), client.get(JUDGE, **JSON), client.post(f"{JUDGE}skipped/", follow=True)]
+    close_round(round)
+    return [*sent, client.get(JUDGE), client.get(JUDGE, **JSON), client.get(link)]
+
+
+def test_nothing_an_annotator_receives_tells_where_a_statement_came_from(client):
+    round = secretive_round()
+    others = [join_round(round, make_user(), agrees=True) for _ in range(2)]
+    for other in others:
+        for task in next_batch(other, timezone.now()):
+            judge(other, task, comment="comment-xyzzy")
+
+    sent = everything_sent_to(client, round)
+
+    everything = b"".join(response.content + str(response.headers).encode() for response in sent)
+    assert b"swim" in everything
+    for secret in (*SECRETS, *(other.code for other in others)):
+        assert secret.encode() not in everything, secret
+
+
+def trained(client, round, label: str) -> tuple[list, list]:
+    """Go through the training, always with one answer; return what was sent before and with the feedback."""
+    before, feedback = [], []
+    for statement in round.training_statements.all():
+        page = client.get(TRAINING)
+        begun = [client.get(TRAINING, {"position": statement.position, "label": each}) for each in Label.values]
+        before.append((statement.position, [page, *begun, client.get(TRAINING, **JSON), client.get(JUDGE, **JSON)]))
+        answer = {"position": statement.position, "label": label}
+        feedback.append(client.post(TRAINING, answer, follow=True))
+    return before, feedback
+
+
+def sent_bytes(responses) -> bytes:
+    return b"".join(response.content + str(response.headers).encode() for response in responses)
+
+
+@pytest.mark.parametrize("label", ["true", "false", "unjudgeable"])
+def test_the_training_tells_an_answer_only_once_it_is_given(client, label):
+    round = secretive_round(training_size=4)
+    for other in [join_round(round, make_user(), agrees=True) for _ in range(2)]:
+        answer_training(other, 0, "unjudgeable", timezone.now())
+    joining = client.post(f"/join/{round.join_token}/", {"name": "Ada", "agrees": "on"}, follow=True)
+
+    before, feedback = trained(client, round, label)
+
+    told = list(round.training_statements.all())
+    assert [each.reason.encode() in page.content for each, page in zip(told, feedback, strict=True)] == [True] * 4
+    for position, pages in before:
+        for untold in told[position:]:
+            assert untold.reason.encode() not in sent_bytes(pages)
+        for later in told[position + 1 :]:
+            assert later.statement.encode() not in sent_bytes(pages)
+    end = [client.get(TRAINING), client.post(TRAINING, follow=True)]
+    everything = sent_bytes([joining, *(page for _, pages in before for page in pages), *feedback, *end])
+    for secret in SECRETS:
+        assert secret.encode() not in everything, secret
+
+
+def test_what_is_sent_before_the_feedback_is_the_same_whatever_is_right(client):
+    round = secretive_round(training_size=4)
+    client.post(f"/join/{round.join_token}/", {"name": "Ada", "agrees": "on"})
+
+    before, _ = trained(client, round, "true")
+
+    assert {each.label for each in round.training_statements.all()} == {"true", "false"}
+    shapes = {re.sub(r"(?s)<b>[^<]*</b>|\d+|token[^>]*|<details.*</details>", "", pages[0].text) for _, pages in before}
+    assert len({" ".join(shape.split()) for shape in shapes}) == 1
+
+
+def test_gold_cannot_be_told_from_other_statements_by_any_reply(client):
+    round = secretive_round()
+    annotator = join_round(round, make_user(), agrees=True)
+    client.force_login(annotator.user)
+
+    statements = client.get(JUDGE, **JSON).json()["tasks"]
+    replies = [client.post(JUDGE, answer_to(each["task"]), **JSON) for each in statements]
+
+    assert annotator.round.tasks.gold().filter(pk__in=[each["task"] for each in statements]).count() == 2
+    assert {frozenset(each) for each in statements} == {frozenset({"task", "parts"})}
+    assert {(reply.status_code, *reply.json().keys(), reply.json()["late"]) for reply in replies} == {
+        (200, "stored", "late", False)
+    }
+    assert len({frozenset(reply.headers) for reply in replies}) == 1
+
+
+# -- pages of statements as plain forms --------------------------------------------------------------------------------
+
+
+def test_a_page_stores_what_is_answered_and_says_what_is_not(annotator_client, annotator):
+    one, two, *_ = in_hand(annotator)
+
+    page = annotator_client.post(
+        f"{JUDGE}page/", {"row": [one, two], **row_of(one, "true"), **row_of(two)}, follow=True
+    ).text
+
+    assert "1 statement is unanswered" in page
+    assert Judgment.objects.get().task_id == one
+
+
+def test_a_page_sent_twice_is_stored_once(annotator_client, annotator):
+    [one, *_] = in_hand(annotator)
+    sent = {"row": [one], **row_of(one, "true", uuid=uuid4())}
+
+    for _ in range(2):
+        annotator_client.post(f"{JUDGE}page/", sent)
+
+    assert Judgment.objects.count() == 1
+
+
+def test_a_bad_row_costs_no_other(annotator_client, annotator):
+    one, two, three, _ = in_hand(annotator)
+    rows = row_of(one, "true") | row_of(two, "false", "x" * 10_000) | row_of(three, "maybe")
+
+    response = annotator_client.post(f"{JUDGE}page/", {"row": [one, two, three], **rows})
+
+    assert response.status_code == 409
+    assert "The comment has 10000 characters; shorten it to 1000." in response.text
+    assert "x" * 10_000 in response.text
+    assert Judgment.objects.get().task_id == one
+
+
+def test_a_skip_in_a_page_keeps_the_other_answers(annotator_client, annotator):
+    one, two, *_ = in_hand(annotator)
+
+    annotator_client.post(f"{JUDGE}skip/", {"task": two, "row": [one, two], **row_of(one, "true"), **row_of(two)})
+
+    assert Judgment.objects.get().task_id == one
+    assert annotator.assignments.skipped().get().task_id == two
+
+
+# -- bad input ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_comment_that_is_too_long_comes_back_with_a_sentence(annotator_client, annotator):
+    [task, *_] = in_hand(annotator)
+    answer = answer_to(task, comment="x" * 10_000)
+
+    as_form, as_json = annotator_client.post(JUDGE, answer), annotator_client.post(JUDGE, answer, **JSON)
+
+    assert as_json.json()["error"]["message"] == "The comment has 10000 characters; shorten it to 1000."
+    assert "shorten it to 1000" in as_form.text
+    assert "x" * 10_000 in as_form.text
+    assert not Judgment.objects.exists()
+
+
+def test_a_comment_of_invalid_utf8_is_stored_readably(annotator_client, annotator):
+    [task, *_] = in_hand(annotator)
+    body = urlencode(answer_to(task)).encode() + b"&comment=caf%E9%FF"
+
+    response = annotator_client.post(JUDGE, body, content_type="application/x-www-form-urlencoded", **JSON)
+
+    assert response.status_code == 200
+    assert Judgment.objects.get().comment == "caf��"
+
+
+@pytest.mark.parametrize("field", ["label", "client_uuid", "task", "comment"])
+def test_bytes_that_are_no_text_are_refused_in_a_sentence(annotator_client, annotator, field):
+    [task, *_] = in_hand(annotator)
+    answer = answer_to(task) | {field: "\x00\xff"}
+
+    as_form, as_json = annotator_client.post(JUDGE, answer), annotator_client.post(JUDGE, answer, **JSON)
+
+    assert as_form.status_code == as_json.status_code == 400
+    assert "That was not valid" in as_form.text
+    assert not Judgment.objects.exists()
+
+
+def test_a_time_that_nobody_takes_is_cut(annotator_client, annotator):
+    [task, *_] = in_hand(annotator)
+
+    annotator_client.post(JUDGE, answer_to(task, seconds="86400"), **JSON)
+
+    assert Judgment.objects.get().seconds == 600
+
+
+@pytest.mark.parametrize("path", ["skip/", "report/"])
+@pytest.mark.parametrize("task", ["", "x", "99999999", "9" * 30, "\x00"])
+def test_an_act_on_no_statement_of_ones_own_is_refused(annotator_client, path, task):
+    sent = {"task": task, "report-reason": "other"}
+
+    response = annotator_client.post(JUDGE + path, sent, **JSON)
+
+    assert response.status_code in {400, 409}
+    assert response.json()["error"]["message"]
+    assert not StatementReport.objects.exists()
+
+
+def test_a_foreign_statement_cannot_be_looked_at_by_reporting_it(annotator_client, round):
+    [other] = make_annotators(round, 1)
+    task = in_hand(other)[0]
+
+    assert annotator_client.post(f"{JUDGE}report/", {"task": task}).status_code == 404
+
+
+@pytest.mark.parametrize("path", ["", "page/", "skip/", "skipped/", "report/", "layout/"])
+def test_a_stranger_can_do_nothing(client, round, path):
+    assert client.post(JUDGE + path, **JSON).status_code == 403
+    client.force_login(make_user())
+    assert client.post(JUDGE + path).status_code == 404
+
+
+def test_a_bad_answer_to_a_closed_round_still_gets_the_closed_page(annotator_client, annotator, round):
+    [task, *_] = in_hand(annotator)
+    close_round(round)
+
+    assert "Judging is over" in annotator_client.post(JUDGE, answer_to(task, comment="x" * 2000)).text
+
+
+def test_an_answer_that_came_too_late_is_named_late():
+    round = make_round(1, name="pilot", judgments_per_task=1)
+    slow, quick = make_annotators(round, 2)
+    [task] = in_hand(slow)
+    slow.assignments.update(expires_at="2020-01-01T00:00Z")
+    judge(quick, *next_batch(quick, timezone.now()))
+    client = Client()
+    client.force_login(slow.user)
+
+    assert client.post(JUDGE, answer_to(task), **JSON).json()["late"] is True
+
+
+# -- more with the reply -----------------------------------------------------------------------------------------------
+
+
+def test_the_reply_to_an_answer_brings_the_next_statements_where_asked():
+    round = make_round(4, name="pilot", batch_size=2)
+    [annotator] = make_annotators(round, 1)
+    client = Client()
+    client.force_login(annotator.user)
+    first, second = in_hand(annotator)
+
+    without = client.post(JUDGE, answer_to(first), **JSON).json()
+    reply = client.post(JUDGE, answer_to(second, more=1), **JSON).json()
+
+    assert "tasks" not in without
+    assert [each["task"] for each in reply["tasks"]] == in_hand(annotator)
+    assert not {first, second} & set(in_hand(annotator))
+
+
+def test_an_answer_after_which_nothing_can_be_had_is_stored_all_the_same(annotator_client, annotator):
+    [task, *_] = in_hand(annotator)
+    Annotator.objects.update(status=Annotator.Status.PAUSED)
+
+    reply = annotator_client.post(JUDGE, answer_to(task, more=1), **JSON)
+
+    assert (reply.status_code, reply.json().keys()) == (200, {"stored", "late"})
+    assert Judgment.objects.counted().filter(task=task).exists()
+
+
+# -- layouts -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_round_chooses_the_layout_until_the_annotator_does(client):
+    round = make_round(2, name="pilot", layout=Layout.PAGE)
+    client.force_login(join_round(round, make_user()).user)
+
+    assert "Submit page" in client.get(JUDGE).text
+    client.post(f"{JUDGE}layout/", {"layout": "one"})
+    assert "Submit page" not in client.get(JUDGE).text
+    assert client.post(f"{JUDGE}layout/", {"layout": "both"}).status_code == 302
+
+
+def test_a_page_takes_as_many_queries_for_many_statements_as_for_few(client, django_assert_max_num_queries):
+    round = make_round(40, name="pilot", layout=Layout.PAGE, batch_size=20)
+    client.force_login(join_round(round, make_user()).user)
+    judge_all(round, ["true"] * 40)
+
+    with django_assert_max_num_queries(18):
+        client.get(JUDGE)

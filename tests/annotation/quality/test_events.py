@@ -1,0 +1,53 @@
+"""A round's log: who did what, when."""
+
+import json
+
+import pytest
+
+from annotation.quality.events import event_lines, record_event, sentence
+from annotation.rounds.services import WrongStatus, close_round, pause_round, reopen_round
+from tests.factories import make_annotators, make_researcher, make_round
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_rounds_life_is_logged_in_order():
+    researcher = make_researcher("ada")
+    round = make_round(4, by=researcher)
+
+    pause_round(round, by=researcher)
+    reopen_round(round, by=researcher)
+    close_round(round)
+
+    lines = [json.loads(line) for line in event_lines(round)]
+    assert [(line["kind"], line["by"]) for line in lines] == [
+        ("opened", "ada"),
+        ("paused", "ada"),
+        ("reopened", "ada"),
+        ("closed", None),
+    ]
+    assert lines[-1]["n_incomplete"] == 4
+
+
+def test_what_is_refused_is_not_logged():
+    round = make_round()
+
+    with pytest.raises(WrongStatus):
+        reopen_round(round)
+
+    assert [event.kind for event in round.events.all()] == ["opened"]
+
+
+def test_an_event_about_an_annotator_names_their_code_and_reads_as_a_sentence():
+    round = make_round()
+    [annotator] = make_annotators(round, 1)
+
+    event = record_event(round, "reinstated", annotator=annotator, n_counted_again=3, n_left_out=1)
+
+    assert sentence(event) == "reinstated the annotator, 3 judgments counted again, 1 kept uncounted"
+    assert json.loads(list(event_lines(round))[-1])["annotator"] == annotator.code
+
+
+def test_an_event_that_lacks_a_detail_is_not_stored():
+    with pytest.raises(KeyError):
+        record_event(make_round(), "closed")

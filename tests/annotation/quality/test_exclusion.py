@@ -1,0 +1,240 @@
+"""Excluding and reinstating annotators: exact counts, the effect told first, nothing lost."""
+
+import random
+
+import pytest
+from django.utils import timezone
+
+from annotation.exchange.judgment_import import import_judgments
+from annotation.judging.assignment import next_batch
+from annotation.judging.verdict_update import settle
+from annotation.judging.verdicts import majority
+from annotation.models import Annotator, Assignment, Judgment, Label, Round
+from annotation.quality import exclusion
+from annotation.quality.exclusion import NoReason, NotExcluded, exclude_annotator, reinstate_annotator
+from annotation.quality.exclusion_effect import exclusion_effect
+from tests.factories import judge, judge_all, make_annotators, make_round
+
+pytestmark = pytest.mark.django_db
+
+COUNTERS = ("pk", "n_wanted", "n_leased", "n_judgments", "n_true", "n_false", "n_unjudgeable", "verdict")
+
+
+def counters(round: Round) -> list[tuple]:
+    return list(round.tasks.order_by("pk").values_list(*COUNTERS))
+
+
+def assert_counters_are_the_judgments(round: Round) -> None:
+    for task in round.tasks.all():
+        counted = Judgment.objects.counted().filter(task=task)
+        said = [counted.filter(label=label).count() for label in Label.values]
+        assert [task.n_true, task.n_false, task.n_unjudgeable] == said
+        assert (task.verdict == "") == (task.n_judgments < task.n_wanted)
+        if task.verdict:
+            assert task.verdict == majority(task.n_true, task.n_false, task.n_judgments)
+
+
+def judged_at_random(n_tasks: int, n_annotators: int, seed: int = 0) -> tuple[Round, list[Annotator]]:
+    """Make a round that is partly judged, with late answers that nobody counts, and with leases out."""
+    rng = random.Random(seed)
+    round = make_round(n_tasks, batch_size=5)
+    annotators = make_annotators(round, n_annotators)
+    for annotator in [*annotators, *annotators]:
+        for task in next_batch(annotator, timezone.now()):
+            if rng.random() < 0.8:
+                judge(annotator, task, rng.choice(Label.values))
+    return round, annotators
+
+
+def test_an_excluded_annotators_statements_open_again():
+    round = make_round(2)
+    first, *_ = judge_all(round, ["true", "false"], ["true", "true"], ["false", "true"])
+
+    exclude_annotator(first, "guesses")
+
+    assert [(task.n_true, task.n_false, task.verdict) for task in round.tasks.all()] == [(1, 1, ""), (2, 0, "")]
+    [newcomer] = make_annotators(round, 1)
+    assert len(next_batch(newcomer, timezone.now())) == 2
+
+
+def test_excluding_and_reinstating_restores_everything_when_nothing_was_refilled(monkeypatch):
+    monkeypatch.setattr(exclusion, "JUDGMENTS_AT_ONCE", 3)
+    round, annotators = judged_at_random(12, 4)
+    Assignment.objects.filter(status="leased", annotator__in=annotators[:2]).delete()
+    round.tasks.update(n_leased=0)
+    before = counters(round)
+
+    for annotator in annotators[:2]:
+        exclude_annotator(annotator, "a reason")
+        assert_counters_are_the_judgments(round)
+    assert counters(round) != before
+    for annotator in annotators[:2]:
+        reinstate_annotator(annotator)
+        assert_counters_are_the_judgments(round)
+
+    assert counters(round) == before
+    assert not Judgment.objects.filter(is_excluded=True).exists()
+
+
+def test_a_third_who_was_excluded_is_counted_again_though_two_agreed_without_them():
+    round = make_round(1, third_only_if_split=True)
+    judge_all(round, ["true"], ["false"])
+    [third] = judge_all(round, ["true"])
+    before = counters(round)
+    [second] = Annotator.objects.filter(judgments__label="false")
+
+    exclude_annotator(second, "guesses")
+    assert counters(round)[0][1:4] == (2, 0, 2)
+    reinstate_annotator(second)
+
+    assert counters(round) == before
+    assert before[0][3] == 3
+    assert third.judgments.get().is_counted
+
+
+def test_leases_of_the_excluded_go_back():
+    round = make_round(4)
+    [annotator] = make_annotators(round, 1)
+    next_batch(annotator, timezone.now())
+
+    exclude_annotator(annotator, "left")
+
+    assert set(round.tasks.values_list("n_leased", flat=True)) == {0}
+    assert not Assignment.objects.filter(status="leased").exists()
+
+
+def test_where_somebody_filled_the_slot_the_reinstated_judgment_stays_uncounted():
+    round = make_round(2, judgments_per_task=1)
+    [first] = judge_all(round, ["true", "true"])
+    exclude_annotator(first, "guesses")
+    [second] = make_annotators(round, 1)
+    [one, _] = next_batch(second, timezone.now())
+    judge(second, one, "false")  # and has the other in hand
+
+    done = reinstate_annotator(first)
+
+    done.refresh_from_db()
+    assert (done.n_counted_again, done.n_left_out) == (0, 2)
+    assert Judgment.objects.current().filter(annotator=first, is_counted=False).count() == 2
+    assert_counters_are_the_judgments(round)
+
+
+def test_a_reinstated_annotator_goes_on_and_may_change_their_mind():
+    round = make_round(1, judgments_per_task=1)
+    [annotator] = judge_all(round, ["true"])
+    exclude_annotator(annotator, "a mistake")
+    reinstate_annotator(annotator)
+
+    judge(annotator, round.tasks.get(), "false")
+
+    assert round.tasks.get().verdict == "rejected"
+
+
+def test_an_interrupted_exclusion_goes_on_and_is_logged_once(monkeypatch):
+    monkeypatch.setattr(exclusion, "JUDGMENTS_AT_ONCE", 1)
+    round = make_round(3)
+    [annotator] = judge_all(round, ["true"] * 3)
+    with monkeypatch.context() as power_cut:
+        power_cut.setattr(exclusion, "_take_out", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            exclude_annotator(annotator, "guesses")
+
+    exclude_annotator(annotator, "guesses")
+
+    assert not Judgment.objects.counted().exists()
+    assert round.events.filter(kind="excluded").count() == 1
+    assert annotator.exclusions.get().n_judgments == 3
+
+
+def test_decisions_need_a_reason_and_a_state_that_allows_them():
+    [annotator] = make_annotators(make_round(), 1)
+
+    with pytest.raises(NoReason):
+        exclude_annotator(annotator, "  ")
+    with pytest.raises(NotExcluded):
+        reinstate_annotator(annotator)
+
+
+def test_imported_judgments_leave_a_smaller_k_behind(tmp_path):
+    rows = [("a", "True"), ("b", "True"), ("c", "False"), ("d", "False")]
+    lines = ["relation,entities,annotator,label", *(f'r,"[""x"", ""y""]",{who},{label}' for who, label in rows)]
+    (tmp_path / "judgments.csv").write_text("\n".join(lines))
+    round = import_judgments(tmp_path / "judgments.csv", "imported", create=True).round
+    annotator = Judgment.objects.filter(label="false").first().annotator
+    before = counters(round)
+
+    effect = exclusion_effect(annotator)
+    exclude_annotator(annotator, "guesses")
+
+    task = round.tasks.get()
+    assert (task.n_wanted, task.n_judgments, task.verdict) == (3, 3, "accepted")
+    assert effect["changes"] == [{"before": "undecided", "after": "accepted", "n": 1}]
+    reinstate_annotator(annotator)
+    assert counters(round) == before
+
+
+def test_what_the_excluded_said_elsewhere_stays_out_when_it_is_imported(tmp_path):
+    path = tmp_path / "judgments.csv"
+    path.write_text("relation,entities,annotator,label\n" + 'r,"[""x"", ""y""]",a,True\nr,"[""x"", ""y""]",b,True\n')
+    round = import_judgments(path, "imported", create=True).round
+    annotator = round.annotators.first()
+    exclude_annotator(annotator, "guesses")
+
+    import_judgments(path, "imported", duplicates="last")
+
+    assert round.tasks.get().n_judgments == 1
+    reinstate_annotator(annotator)
+    assert round.tasks.get().n_judgments == 2
+    assert [event.kind for event in round.events.all()][1:3] == ["imported", "excluded"]
+
+
+def test_the_effect_told_first_is_what_happens():
+    round, annotators = judged_at_random(15, 4, seed=1)
+    incomplete = round.tasks.filter(verdict="").count()
+
+    effect = exclusion_effect(annotators[0])
+    exclude_annotator(annotators[0], "guesses")
+
+    reopened = sum(change["n"] for change in effect["changes"])
+    assert round.tasks.filter(verdict="").count() == incomplete + reopened
+    assert effect["n_judgments"] == annotators[0].exclusions.get().n_judgments
+    assert effect["agreement"]["after"] == exclusion_effect(annotators[1])["agreement"]["before"]
+    assert [cell["after"] for cell in effect["cells"]] == [
+        cell["before"] for cell in exclusion_effect(annotators[1])["cells"]
+    ]
+
+
+def test_the_effect_by_hand():
+    """Two statements of k = 3: TTT and TFF. Without the first annotator both open again; what is left is TT and FF."""
+    round = make_round(2)
+    first, *_ = judge_all(round, ["true", "true"], ["true", "false"], ["true", "false"])
+
+    effect = exclusion_effect(first)
+
+    assert effect["changes"] == [
+        {"before": "accepted", "after": "incomplete", "n": 1},
+        {"before": "rejected", "after": "incomplete", "n": 1},
+    ]
+    [cell] = effect["cells"]
+    assert (cell["before"], cell["after"]) == ({"n": 2, "accuracy": 0.5}, {"n": 0, "accuracy": None})
+    # Before: 4 True, 2 False; of 12 ordered pairs in tasks 4 disagree, each weighed by 1/2: D_o = 2;
+    # of 30 pairs in all 16 disagree: alpha = 1 - 5 * 2 / 16.
+    assert effect["agreement"]["before"]["alpha"] == pytest.approx(1 - 5 * 2 / 16)
+    assert effect["agreement"]["after"]["alpha"] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("source", ["people", "imported"])
+def test_verdicts_of_many_tasks_are_those_of_each(source):
+    round = make_round(20, judgments_per_task=3)
+    Round.objects.update(source=source)
+    round.refresh_from_db()
+    patterns = [(t, f, 3 - t - f) for t in range(4) for f in range(4 - t)]
+    for task, (t, f, u) in zip(round.tasks.all(), patterns, strict=False):
+        round.tasks.filter(pk=task.pk).update(n_judgments=3, n_true=t, n_false=f, n_unjudgeable=u)
+
+    settle(round.tasks.all(), round)
+
+    quorum = 2 if source == "imported" else 1
+    for task in round.tasks.filter(n_judgments=3):
+        assert task.verdict == majority(task.n_true, task.n_false, 3, quorum)
+    assert set(round.tasks.filter(n_judgments=0).values_list("verdict", flat=True)) == {""}

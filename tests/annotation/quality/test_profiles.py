@@ -1,0 +1,69 @@
+"""What one annotator's judgments look like together, by hand and by recursion."""
+
+import pytest
+
+from annotation.quality.profiles import Said, chance_of_run, expected_longest_run, profile
+
+
+def said(label="true", seconds=None, gold_label="", n_same=0, n_others=0) -> Said:
+    return Said(label, seconds, gold_label, n_same, n_others)
+
+
+def test_a_profile_by_hand():
+    theirs = profile(
+        [
+            said("true", 0.5, gold_label="true"),
+            said("true", 2.0, n_same=1, n_others=2),
+            said("false", 4.0, gold_label="true"),
+            said("false", None, n_same=2, n_others=2),
+            said("false", 8.0, n_same=0, n_others=1),
+        ]
+    )
+
+    assert (theirs.n_gold, theirs.n_gold_right, theirs.gold_accuracy) == (2, 1, 0.5)
+    assert (theirs.n_agreeing, theirs.n_pairs, theirs.agreement) == (3, 5, 0.6)
+    assert (theirs.median_seconds, theirs.too_fast) == (3.0, 0.25)
+    assert theirs.shares == {"true": 0.4, "false": 0.6, "unjudgeable": 0.0}
+    assert theirs.longest_run == 3
+
+
+def test_nothing_judged_gives_no_rate():
+    theirs = profile([])
+
+    assert (theirs.gold_accuracy, theirs.agreement, theirs.median_seconds, theirs.too_fast) == (None,) * 4
+    assert theirs.longest_run == 0
+
+
+def test_longest_run_of_200_fair_tosses():
+    # Schilling (1990), The longest run of heads: heads or tails, about log2(n) + 1/3 = 8.
+    assert expected_longest_run(200, {"true": 0.5, "false": 0.5}) == pytest.approx(8, abs=0.15)
+
+
+def exact_chance_of_no_run(length: int, n: int, shares: list[float]) -> float:
+    """By recursion on the last label: so far no run of `length`, minus those that have just reached it."""
+    last = [[0.0] * len(shares)]  # [i][l]: the first i have no such run and the i-th label is l
+    other = [[1.0] * len(shares)]  # the same, where the i-th label is another than l
+    for i in range(1, n + 1):
+        row = [p * (last[-1][k] + other[-1][k]) for k, p in enumerate(shares)]
+        if i >= length:
+            row = [each - shares[k] ** length * other[i - length][k] for k, each in enumerate(row)]
+        last.append(row)
+        other.append([sum(row) - each for each in row])
+    return sum(last[-1])
+
+
+def test_the_recursion_knows_four_tosses():
+    assert exact_chance_of_no_run(3, 4, [0.5, 0.5]) == pytest.approx(10 / 16)  # of HHHx, THHH and their mirrors, 6
+
+
+@pytest.mark.parametrize("shares", [{"a": 0.5, "b": 0.5}, {"a": 0.7, "b": 0.2, "c": 0.1}])
+def test_the_expected_run_is_the_exact_one_from_a_hundred_judgments_on(shares):
+    chances = [1 - exact_chance_of_no_run(length, 100, list(shares.values())) for length in range(2, 100)]
+
+    assert expected_longest_run(100, shares) == pytest.approx(1 + sum(chances), rel=0.04)
+
+
+def test_where_everybody_always_says_the_same_a_run_is_no_surprise():
+    assert chance_of_run(30, 30, {"true": 1.0, "false": 0.0}) == 1.0
+    assert expected_longest_run(30, {"true": 1.0, "false": 0.0}) == 30
+    assert expected_longest_run(0, {"true": 1.0}) == 0

@@ -1,0 +1,407 @@
+"""Researchers' pages about a round's quality: who may see and change what, and how many queries they take."""
+
+import json
+from uuid import uuid4
+
+import pytest
+from django.utils import timezone
+
+from annotation.models import Adjudication, Annotator, Judgment, Limits, StatementReport, StudyMember
+from annotation.quality import statement_lists
+from annotation.quality.exclusion import exclude_annotator
+from annotation.quality.limits import pause_annotator, set_limits
+from tests.factories import judge_all, make_annotators, make_researcher, make_round
+
+pytestmark = pytest.mark.django_db
+
+LABELS = ["true", "true", "false"], ["true", "false", "unjudgeable"], ["true", "false", "true"]
+
+
+@pytest.fixture
+def round(researcher):
+    round = make_round(3, name="pilot", study="Animals", by=researcher)
+    judge_all(round, *LABELS)
+    return round
+
+
+@pytest.fixture
+def annotator(round) -> Annotator:
+    return round.annotators.order_by("pk").first()
+
+
+def as_member(client, round, role: str):
+    user = make_researcher()
+    StudyMember.objects.create(study=round.study, user=user, role=role)
+    client.force_login(user)
+    return client
+
+
+def every_page(round) -> list[str]:
+    code, task = round.annotators.first().code, round.tasks.first()
+    pages = ["", "progress.json", "events/", "events.jsonl", "statements/", f"statements/{task.pk}/", "adjudicate/"]
+    pages += ["limits/", "annotators/", f"annotators/{code}/", f"annotators/{code}/exclude/"]
+    return [f"/rounds/{round.name}/{page}" for page in pages]
+
+
+# -- access ------------------------------------------------------------------------------------------------------------
+
+
+def test_every_page_opens_for_who_runs_the_round(researcher_client, round):
+    for path in every_page(round):
+        assert researcher_client.get(path).status_code == 200, path
+
+
+def test_nothing_of_another_study_is_there(client, round):
+    client.force_login(make_researcher())
+
+    for path in every_page(round):
+        assert client.get(path).status_code == 404, path
+
+
+def test_annotators_see_none_of_it(client, round, annotator):
+    client.force_login(annotator.user)
+
+    for path in every_page(round):
+        assert client.get(path).status_code == 403, path
+
+
+def test_a_viewer_may_look_but_decides_nothing(client, round, annotator):
+    as_member(client, round, StudyMember.Role.VIEWER)
+    theirs = f"/rounds/pilot/annotators/{annotator.code}/"
+
+    page = client.get(theirs)
+
+    assert page.status_code == 200
+    assert "Exclude" not in page.text
+    for verb in ("exclude", "pause", "resume", "reinstate"):
+        assert client.post(f"{theirs}{verb}/", {"reason": "guesses"}).status_code == 404
+    for path in ("/rounds/pilot/limits/", "/rounds/pilot/adjudicate/"):
+        assert client.post(path).status_code == 404
+    assert Annotator.objects.filter(status="active").count() == 3
+
+
+def test_an_adjudicator_adjudicates_and_decides_nothing_else(client, round, annotator):
+    as_member(client, round, StudyMember.Role.ADJUDICATOR)
+
+    assert client.get("/rounds/pilot/adjudicate/").status_code == 200
+    assert client.post(f"/rounds/pilot/annotators/{annotator.code}/pause/").status_code == 404
+
+
+def test_a_statement_of_another_round_is_not_there(researcher_client, round):
+    other = make_round(1).tasks.get()
+
+    assert researcher_client.get(f"/rounds/pilot/statements/{other.pk}/").status_code == 404
+    asked = {"task": other.pk, "label": "true", "client_uuid": uuid4()}
+    assert researcher_client.post("/rounds/pilot/adjudicate/", asked).status_code == 404
+
+
+# -- the round's page --------------------------------------------------------------------------------------------------
+
+
+def test_the_round_counts_itself_by_hand(researcher_client, round):
+    found = researcher_client.get("/rounds/pilot/").context["progress"]
+
+    # TTT, TFF, F U T
+    assert (found["accepted"], found["rejected"], found["undecided"]) == (1, 1, 1)
+    assert found["percent_agreement"] == pytest.approx((6 + 2 + 0) / 18)
+    # Nine values, 5 True, 3 False, 1 Unjudgeable; D_o = (4 + 6) / 2 = 5, 81 - 35 = 46: alpha = 1 - 8 * 5 / 46.
+    assert found["alpha"] == pytest.approx(1 - 40 / 46)
+    [cell] = found["cells"]
+    assert (cell["drawn"], cell["accepted"], cell["rejected"], cell["undecided"]) == (3, 1, 1, 1)
+
+
+def test_what_the_script_fetches_is_what_the_page_prints(researcher_client, round):
+    page = researcher_client.get("/rounds/pilot/")
+    fetched = researcher_client.get("/rounds/pilot/progress.json").json()
+
+    assert fetched["status"] == "open"
+    assert (fetched["done"], fetched["total"]) == (9, 9)
+    for name in ("accepted", "alpha", "percent_agreement", "1-rejected"):
+        assert f'data-figure="{name}">{fetched["figures"][name]}<' in page.text
+
+
+def test_a_round_without_judgments_says_nothing_it_does_not_know(researcher_client, researcher):
+    make_round(2, name="fresh", by=researcher)
+
+    figures = researcher_client.get("/rounds/fresh/").context["figures"]
+
+    assert (figures["alpha"], figures["percent_agreement"], figures["per_hour"], figures["time_left"]) == ("–",) * 4
+    assert figures["open"] == "2"
+
+
+def test_200_annotators_take_no_more_queries_than_three(researcher_client, researcher, django_assert_max_num_queries):
+    round = make_round(2, name="crowd", by=researcher)
+    annotators = [Annotator(round=round, code=f"a-{number}") for number in range(200)]
+    annotators = Annotator.objects.bulk_create(annotators)
+    task, now = round.tasks.first(), timezone.now()
+    Judgment.objects.bulk_create(
+        Judgment(client_uuid=uuid4(), task=task, annotator=each, label="true", is_counted=False, judged_at=now)
+        for each in annotators
+    )
+
+    with django_assert_max_num_queries(22):
+        page = researcher_client.get("/rounds/crowd/")
+    assert page.text.count("/annotators/a-") == 10
+    with django_assert_max_num_queries(15):
+        page = researcher_client.get("/rounds/crowd/annotators/?sort=-gold")
+    assert page.text.count("/annotators/a-") == 50
+
+
+# -- annotators --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sort", ["code", "-judged", "gold", "agreement", "seconds", "fast", "true", "run", "flags"])
+def test_the_list_of_annotators_can_be_sorted_by_each_column(researcher_client, round, sort):
+    rows = researcher_client.get("/rounds/pilot/annotators/", {"sort": sort}).context["page_obj"].object_list
+
+    assert len(rows) == 3
+
+
+def test_the_least_agreeing_annotator_comes_first(researcher_client, round, annotator):
+    rows = researcher_client.get("/rounds/pilot/annotators/", {"sort": "agreement"}).context["page_obj"].object_list
+
+    assert rows[0]["agreement"] == pytest.approx(2 / 6)
+    assert rows[0]["code"] == annotator.code
+
+
+def test_the_preview_changes_nothing_and_the_reason_is_asked_for(researcher_client, round, annotator):
+    path = f"/rounds/pilot/annotators/{annotator.code}/exclude/"
+
+    page = researcher_client.get(path)
+    refused = researcher_client.post(path, {"reason": " "})
+
+    assert "1 accepted statement loses its verdict and wants another judgment" in page.text
+    assert "This field is required" in refused.text
+    assert Annotator.objects.filter(status="active").count() == 3
+
+
+def test_excluding_and_reinstating_by_the_buttons(researcher_client, round, annotator):
+    theirs = f"/rounds/pilot/annotators/{annotator.code}/"
+
+    page = researcher_client.post(f"{theirs}exclude/", {"reason": "Guesses."}, follow=True)
+    assert "3 judgments count no more" in page.text
+    assert "taken out: Guesses." in page.text
+    page = researcher_client.post(f"{theirs}reinstate/", follow=True)
+
+    assert "3 judgments count again" in page.text
+    decision = annotator.exclusions.get()
+    assert decision.effect["n_judgments"] == 3
+    assert decision.excluded_by == decision.reinstated_by is not None
+
+
+def test_a_pause_can_be_taken_back(researcher_client, round, annotator):
+    pause_annotator(annotator)
+
+    researcher_client.post(f"/rounds/pilot/annotators/{annotator.code}/resume/")
+
+    annotator.refresh_from_db()
+    assert annotator.status == "active"
+
+
+def test_what_cannot_be_done_is_said(researcher_client, round, annotator):
+    page = researcher_client.post(f"/rounds/pilot/annotators/{annotator.code}/reinstate/", follow=True)
+
+    assert f"{annotator.code} is not excluded." in page.text
+
+
+def test_limits_are_set_and_taken_away(researcher_client, round):
+    researcher_client.post("/rounds/pilot/limits/", {"gold_accuracy": "0.8", "n_gold": "5", "longest_run": "40"})
+    assert "gold accuracy below 0.8 after 5 gold statements; more than 40" in (
+        researcher_client.get("/rounds/pilot/annotators/").text
+    )
+
+    researcher_client.post("/rounds/pilot/limits/", {"n_gold": "5"})
+
+    assert Limits.objects.get().gold_accuracy is None
+    assert round.events.filter(kind="limits_set").count() == 2
+
+
+@pytest.mark.parametrize(
+    "asked", [{"gold_accuracy": "80"}, {"n_gold": "0"}, {"longest_run": "1"}, {"median_seconds": "-1"}]
+)
+def test_limits_that_cannot_be_are_refused(researcher_client, round, asked):
+    page = researcher_client.post("/rounds/pilot/limits/", {"n_gold": "5"} | asked)
+
+    assert page.context["form"].errors
+    assert not Limits.objects.exists()
+
+
+# -- statements --------------------------------------------------------------------------------------------------------
+
+
+def shown(client, **asked) -> list[int]:
+    page = client.get("/rounds/pilot/statements/", asked)
+    return [task.position for task in page.context["tasks"]]
+
+
+def test_those_who_differ_most_come_first_and_those_who_agree_not_at_all(researcher_client, round):
+    assert shown(researcher_client) == [2, 1]
+    assert shown(researcher_client, show="all") == [0, 1, 2]
+
+
+def test_pages_of_the_list_leave_nothing_out_and_repeat_nothing(researcher_client, researcher):
+    labels = ["true", "false", "unjudgeable"] * 20
+    round = make_round(60, name="pilot", by=researcher, batch_size=60)
+    judge_all(round, ["true"] * 60, labels, ["true"] * 30 + ["false"] * 30)
+
+    pages = [shown(researcher_client, page=page) for page in (1, 2)]
+
+    tasks = list(round.tasks.all())
+    differing = [task for task in tasks if max(task.n_true, task.n_false) < 3]
+    assert [len(page) for page in pages] == [25, len(differing) - 25]
+    assert sorted(pages[0] + pages[1]) == sorted(task.position for task in differing)
+    spread = {task.position: (task.n_true > 0) + (task.n_false > 0) + (task.n_unjudgeable > 0) for task in tasks}
+    in_order = [spread[position] for position in pages[0] + pages[1]]
+    assert in_order == sorted(in_order, reverse=True)
+
+
+def test_who_all_say_unjudgeable_do_not_differ_but_decide_nothing(researcher_client, researcher):
+    round = make_round(1, name="pilot", by=researcher)
+    judge_all(round, *[["unjudgeable"]] * 3)
+
+    assert shown(researcher_client) == []
+    assert researcher_client.get("/rounds/pilot/adjudicate/").context["task"] == round.tasks.get()
+
+
+def test_statements_can_be_filtered(researcher_client, round):
+    relation = round.strata.get().relation_id
+
+    assert shown(researcher_client, pattern="1-2-0") == [1]
+    assert shown(researcher_client, show="all", verdict="accepted") == [0]
+    assert shown(researcher_client, verdict="undecided") == [2]
+    assert shown(researcher_client, relation=relation) == [2, 1]
+    assert shown(researcher_client, relation=relation + 1) == []
+    assert shown(researcher_client, relation="x", pattern="1-2", verdict="good", page="99") == [2, 1]
+
+
+def test_all_statements_come_in_the_rounds_order_page_by_page(researcher_client, researcher):
+    make_round(60, name="pilot", by=researcher)
+    first = researcher_client.get("/rounds/pilot/statements/", {"show": "all"}).context
+
+    second = researcher_client.get(
+        "/rounds/pilot/statements/", {"show": "all", "after": str(first["page"].after)}
+    ).context
+    back = researcher_client.get(
+        "/rounds/pilot/statements/", {"show": "all", "before": str(second["page"].before)}
+    ).context
+
+    positions = [[task.position for task in each["tasks"]] for each in (first, second, back)]
+    assert positions == [list(range(25)), list(range(25, 50)), list(range(25))]
+    assert first["n"] == 60
+
+
+@pytest.mark.parametrize("few", [0, 10])
+def test_many_comments_are_found_as_few_are(researcher_client, round, annotator, monkeypatch, few):
+    monkeypatch.setattr(statement_lists, "FEW", few)
+    Judgment.objects.filter(task__position__in=(0, 2)).update(comment="only in summer")
+
+    assert shown(researcher_client, show="commented") == [0, 2]
+    assert shown(researcher_client, show="commented", verdict="accepted") == [0]
+
+
+def test_reported_and_commented_statements_are_found(researcher_client, round, annotator):
+    task = round.tasks.get(position=0)
+    now = timezone.now()
+    StatementReport.objects.create(task=task, annotator=annotator, reason="other", comment="two dots", reported_at=now)
+    Judgment.objects.filter(task__position=1, annotator=annotator).update(comment="only in summer")
+
+    assert shown(researcher_client, show="reported") == [0]
+    assert shown(researcher_client, show="commented") == [1]
+    assert "1 reported as broken" in researcher_client.get("/rounds/pilot/").text
+    assert "two dots" in researcher_client.get(f"/rounds/pilot/statements/{task.pk}/").text
+
+
+def test_the_list_takes_the_same_queries_for_more_statements(
+    researcher_client, researcher, django_assert_max_num_queries
+):
+    round = make_round(30, name="pilot", by=researcher)
+    judge_all(round, ["true"] * 30, ["false"] * 30)
+
+    with django_assert_max_num_queries(13):
+        assert len(shown(researcher_client)) == 25
+
+
+# -- adjudication ------------------------------------------------------------------------------------------------------
+
+
+def test_adjudicating_leads_through_the_undecided_and_leaves_the_crowd_alone(researcher_client, round):
+    page = researcher_client.get("/rounds/pilot/adjudicate/")
+    task = page.context["task"]
+    assert task.position == 2
+    codes = round.annotators.values_list("code", flat=True)
+    assert not any(code in page.text for code in codes)
+
+    asked = {"task": task.pk, "label": "true", "client_uuid": uuid4(), "comment": "seen it"}
+    for _ in range(2):  # a double click
+        page = researcher_client.post("/rounds/pilot/adjudicate/", asked, follow=True)
+
+    assert "Nothing waits" in page.text
+    done = Adjudication.objects.get()
+    assert (done.verdict, done.comment, done.is_blind) == ("accepted", "seen it", True)
+    task.refresh_from_db()
+    assert (task.verdict, task.n_true) == ("undecided", 1)
+    assert round.events.filter(kind="adjudicated").count() == 1
+
+
+def test_a_second_adjudication_supersedes_the_first(researcher_client, round):
+    task = round.tasks.get(position=1)
+
+    for label in ("true", "unjudgeable"):
+        asked = {"task": task.pk, "label": label, "client_uuid": uuid4()}
+        researcher_client.post("/rounds/pilot/adjudicate/?queue=contested&votes=1", asked)
+
+    assert Adjudication.objects.count() == 2
+    assert Adjudication.objects.current().get().label == "unjudgeable"
+    assert not Adjudication.objects.current().get().is_blind
+
+
+def test_skipping_comes_round_to_the_first_again(researcher_client, round):
+    asked = {"queue": "contested", "after": 1}
+    assert researcher_client.get("/rounds/pilot/adjudicate/", asked).context["task"].position == 2
+    asked["after"] = 2
+    assert researcher_client.get("/rounds/pilot/adjudicate/", asked).context["task"].position == 1
+
+
+@pytest.mark.parametrize(("field", "value"), [("label", "maybe"), ("client_uuid", "1"), ("task", "x")])
+def test_an_adjudication_that_cannot_be_is_refused(researcher_client, round, field, value):
+    asked = {"task": round.tasks.first().pk, "label": "true", "client_uuid": uuid4()} | {field: value}
+
+    assert researcher_client.post("/rounds/pilot/adjudicate/", asked).status_code == 400
+
+
+# -- events ------------------------------------------------------------------------------------------------------------
+
+
+def test_events_are_shown_and_exported(researcher_client, round, annotator, researcher):
+    set_limits(round, by=researcher, longest_run=30)
+    exclude_annotator(annotator, "guesses", by=researcher)
+
+    page = researcher_client.get("/rounds/pilot/events/").text
+    lines = b"".join(researcher_client.get("/rounds/pilot/events.jsonl").streaming_content).splitlines()
+
+    assert "excluded the annotator, 3 judgments taken out: guesses" in page
+    kinds = [json.loads(line)["kind"] for line in lines]
+    assert (kinds[0], kinds[-2:]) == ("opened", ["limits_set", "excluded"])
+
+
+def test_nothing_is_logged_of_who_only_looks(researcher_client, round):
+    n_before = round.events.count()
+
+    for path in every_page(round):
+        researcher_client.get(path)
+
+    assert round.events.count() == n_before
+    assert make_annotators(round, 1)
+
+
+def test_exports_have_the_adjudication_beside_what_people_said(researcher_client, round):
+    task = round.tasks.get(position=2)
+    asked = {"task": task.pk, "label": "unjudgeable", "client_uuid": uuid4()}
+    researcher_client.post("/rounds/pilot/adjudicate/", asked)
+
+    lines = b"".join(researcher_client.get("/rounds/pilot/judgments.jsonl").streaming_content).splitlines()
+
+    rows = [json.loads(line) for line in lines]
+    given = {row["statement"]: row["adjudication"] for row in rows}
+    assert given.pop(task.statement) == "Unjudgeable"
+    assert set(given.values()) == {None}

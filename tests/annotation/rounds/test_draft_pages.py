@@ -1,0 +1,468 @@
+"""The pages on which rounds are made: form, plan, draft, preview, known answers."""
+
+import re
+
+import pytest
+from django.test import Client
+
+from annotation.gold.services import decide_on_gold, gold_candidates
+from annotation.models import Annotator, GoldDecision, JudgmentTask, Round, Stratum, StudyMember
+from annotation.rounds import instruction_views
+from annotation.rounds.services import create_draft, edit_draft, open_draft
+from tests.annotation.gold.test_gold import SEEDS, confirm
+from tests.factories import make_harvest, make_language_model, make_relation, make_researcher, make_round, make_user
+
+pytestmark = pytest.mark.django_db
+
+HUNDRED = [(f"head {n}", f"tail {n}") for n in range(100)]
+
+
+@pytest.fixture
+def harvest():
+    return make_harvest(HUNDRED, relation=make_relation("goes_with", seed_tuples=SEEDS))
+
+
+@pytest.fixture
+def draft(harvest, researcher):
+    document = {"name": "pilot", "study": "Animals", "cells": [{"job": harvest.pk, "n": 20}]}
+    return create_draft(document, researcher)
+
+
+# -- the form ----------------------------------------------------------------------------------------------------------
+
+
+def test_three_fields_make_a_draft(researcher_client, harvest):
+    response = researcher_client.post("/rounds/new/", {"name": "new-one", "jobs": [harvest.pk], "n": 5})
+
+    assert response.url == "/rounds/new-one/"
+    assert (Round.objects.get().status, Round.objects.get().judgments_per_task) == ("draft", 3)
+    assert not JudgmentTask.objects.exists()
+
+
+def test_three_fields_open_a_round(researcher_client, harvest):
+    asked = {"name": "new-one", "jobs": [harvest.pk], "n": 5, "action": "open"}
+
+    researcher_client.post("/rounds/new/", asked)
+
+    assert (Round.objects.get().status, Round.objects.get().n_tasks) == ("open", 5)
+
+
+def test_everything_the_form_asks_reaches_the_round(researcher_client, harvest):
+    asked = {
+        "name": "full", "jobs": [harvest.pk], "n": 12, "cut": "top:60", "strata": "1, 11, 31",
+        "allocation": "proportional", "seed": 7,
+        "judgments_per_task": 3, "third_only_if_split": "on", "layout": "page", "batch_size": 5,
+        "gold_percent": 10, "training_size": 4, "instructions": "Judge.", "consent": "I agree.", "study": "Animals",
+        "takes_guests": "on", "max_per_annotator": 50, "dominance_percent": 40, "closes_when": "date",
+        "closes_at": "2030-01-31T18:00", "include_sensitive": "on",
+        "gold_accuracy": 0.7, "n_gold": 5, "median_seconds": 1.5, "longest_run": 40,
+    }  # fmt: skip
+
+    researcher_client.post("/rounds/new/", asked)
+
+    round = Round.objects.get()
+    assert round.spec["cells"] == [
+        {"job": harvest.pk, "n": 12, "cut": "top:60", "strata": [1, 11, 31], "allocation": "proportional"}
+    ]
+    assert (round.seed, round.third_only_if_split, round.layout, round.batch_size) == (7, True, "page", 5)
+    assert (round.gold_share, round.training_size, round.max_per_annotator, round.dominance_cap) == (0.1, 4, 50, 0.4)
+    assert (round.instructions, round.consent, round.study.name, round.takes_guests) == (
+        "Judge.",
+        "I agree.",
+        "Animals",
+        True,
+    )
+    assert round.spec["limits"] == {"gold_accuracy": 0.7, "n_gold": 5, "median_seconds": 1.5, "longest_run": 40}
+    assert (round.closes_when, f"{round.closes_at:%Y-%m-%d %H:%M}") == ("date", "2030-01-31 18:00")
+    form = researcher_client.get("/rounds/full/edit/").context["form"]
+    assert (form["strata"].value(), form["longest_run"].value()) == ("1, 11, 31", 40)
+
+
+def open_folds(response) -> list[str]:
+    return [heading for heading, _, is_open in response.context["form"].groups() if is_open]
+
+
+def sent_by_a_browser(form, **changed) -> dict:
+    """Return what a browser would send of a form: every field, and lines that end with CRLF."""
+    values = {name: form[name].value() for name in form.fields} | changed
+    sent = {name: "" if value is None else str(value) for name, value in values.items() if value is not False}
+    return {name: value.replace("\n", "\r\n") for name, value in sent.items()}
+
+
+def test_the_form_opens_folds_where_something_is_wrong_or_changed(researcher_client, harvest):
+    empty = researcher_client.get("/rounds/new/")
+    sent = sent_by_a_browser(empty.context["form"], name="a name", cut="top:9", closes_when="date", batch_size=0)
+
+    refused = researcher_client.post("/rounds/new/", sent | {"jobs": [harvest.pk]})
+
+    assert open_folds(empty) == []
+    assert open_folds(refused) == ["Sample", "Judgments", "Closing"]
+    assert open_folds(researcher_client.post("/rounds/new/", sent | {"action": "plan"})) == open_folds(refused)
+
+
+def test_the_folds_of_a_draft_are_open_where_it_is_unusual(researcher_client, draft, harvest):
+    edit_draft(draft, draft.spec | {"consent": "You agree.", "limits": {"longest_run": 9}})
+
+    assert open_folds(researcher_client.get("/rounds/pilot/edit/")) == ["Instructions", "Limits"]
+
+
+def test_a_draft_shows_its_limits(researcher_client, draft):
+    edit_draft(draft, draft.spec | {"limits": {"longest_run": 9}})
+
+    assert "<dd>more than 9 equal labels in a row</dd>" in researcher_client.get("/rounds/pilot/").text
+
+
+def test_the_usual_instructions_stay_the_usual_ones(researcher_client, harvest):
+    form = researcher_client.get("/rounds/new/").context["form"]
+
+    researcher_client.post("/rounds/new/", sent_by_a_browser(form, name="pilot") | {"jobs": [harvest.pk]})
+
+    assert Round.objects.get().instructions == ""
+
+
+def test_the_form_filters_harvests_and_keeps_what_was_chosen(researcher_client, harvest):
+    other = make_harvest(HUNDRED, relation=make_relation("part_of"), setting="human")
+
+    response = researcher_client.post(
+        "/rounds/new/", {"action": "filter", "jobs": [harvest.pk], "setting": "human", "name": "kept"}
+    )
+
+    assert [(job.pk, chosen) for job, chosen in response.context["jobs"]] == [(harvest.pk, True), (other.pk, False)]
+    assert 'value="kept"' in response.text
+    assert "This field is required" not in response.text
+
+
+def test_the_form_lists_the_newest_harvest_of_each_cell(researcher_client, harvest):
+    newer = make_harvest(HUNDRED, relation=harvest.relation, language_model=harvest.language_model)
+
+    assert [job for job, _ in researcher_client.get("/rounds/new/").context["jobs"]] == [newer]
+
+
+def test_the_form_takes_the_same_queries_for_many_harvests(researcher_client, django_assert_max_num_queries):
+    language_model = make_language_model()
+    for number in range(30):
+        make_harvest(HUNDRED[:1], relation=make_relation(f"r{number}"), language_model=language_model)
+
+    with django_assert_max_num_queries(14):
+        researcher_client.get("/rounds/new/")
+
+
+def test_the_plan_says_what_a_round_costs_and_tells(researcher_client, harvest):
+    asked = {"jobs": [harvest.pk], "n": 25, "judgments_per_task": 2}
+
+    page = researcher_client.post("/rounds/plan/", asked).text
+
+    assert "<dd>25</dd>" in page
+    assert "<dd>50</dd>" in page
+    assert "± 18.2 points" in page  # Wilson for 25 at one half: 0.318 to 0.682
+    assert not Round.objects.exists()
+
+
+def test_a_plan_that_cannot_be_says_why(researcher_client, harvest):
+    page = researcher_client.post("/rounds/plan/", {"jobs": [harvest.pk], "n": 500}).text
+
+    assert "has 100 tuples to draw from but n is 500" in page
+
+
+def test_the_form_suggests_ones_own_study(researcher_client, researcher):
+    make_round(study="Animals", by=researcher)
+
+    assert 'value="Animals"' in researcher_client.get("/rounds/new/").text
+
+
+def test_the_form_suggests_a_new_study_to_whom_has_none(client):
+    make_round(study="Others", by=make_researcher())
+    client.force_login(make_researcher("ada"))
+
+    assert 'value="ada"' in client.get("/rounds/new/").text
+
+
+def test_the_form_shows_what_the_service_refuses(researcher_client):
+    job = make_harvest([("dog", "swim")])
+    asked = {"name": "new-one", "study": "Animals", "jobs": [job.pk], "n": 5, "action": "open"}
+
+    page = researcher_client.post("/rounds/new/", asked).text
+
+    assert "has 1 tuples to draw from but n is 5" in page
+    assert not Round.objects.exists()
+
+
+# -- a draft -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_draft_shows_its_plan_and_stores_nothing(researcher_client, draft):
+    page = researcher_client.get("/rounds/pilot/").text
+
+    assert '<td class="num" data-unit="of">20</td><td class="num">100</td>' in page
+    assert "Open round" in page
+    assert not Stratum.objects.exists()
+
+
+def test_the_list_of_rounds_does_not_count_what_is_not_drawn(researcher_client, draft):
+    page = researcher_client.get("/rounds/").text
+
+    assert "not drawn yet" in page
+    assert "not opened yet" in page
+    assert 'data-unit="statements"' not in page
+
+
+def test_a_draft_takes_the_same_queries_for_more_relations(researcher_client, draft, django_assert_max_num_queries):
+    jobs = [make_harvest(HUNDRED[:5], relation=make_relation(seed_tuples=SEEDS)) for _ in range(8)]
+    edit_draft(draft, {"name": "pilot", "study": "Animals", "cells": [{"job": job.pk, "n": 2} for job in jobs]})
+
+    with django_assert_max_num_queries(12 + 2 * len(jobs)):
+        researcher_client.get("/rounds/pilot/")
+
+
+def test_a_draft_that_lacks_gold_says_where_to_make_it(researcher_client, draft, harvest):
+    edit_draft(draft, draft.spec | {"gold_share": 0.1})
+
+    page = researcher_client.get("/rounds/pilot/").text
+
+    assert "It cannot be opened yet." in page
+    assert f"/rounds/gold/{harvest.relation_id}/" in page
+    assert "Open round" not in page
+
+
+def test_the_preview_shows_the_first_statements_and_stores_nothing(researcher_client, draft):
+    first, page = (researcher_client.get("/rounds/pilot/preview/", {"n": n}) for n in (1, 2))
+
+    assert page.context["rows"][0]["parts"] != first.context["rows"][0]["parts"]
+    assert "2 of the first 10" in page.text
+    assert (JudgmentTask.objects.count(), Annotator.objects.count()) == (0, 0)
+
+
+def test_the_preview_is_what_is_opened(researcher_client, draft):
+    [row] = researcher_client.get("/rounds/pilot/preview/").context["rows"]
+
+    researcher_client.post("/rounds/pilot/open/")
+
+    assert draft.tasks.get(position=0).parts == row["parts"]
+
+
+def markup(page: str) -> str:
+    """Return the part of a page on which one judges, without what differs from statement to statement and script."""
+    judged = page[page.index('<div class="judge"') : page.index("<dialog")]
+    return re.sub(r'value="[^"]*"|data-(queue|row)="[^"]*"|\?task=\d+|\d+-|data-saved( hidden)?', "", judged)
+
+
+@pytest.mark.parametrize("layout", ["one", "page"])
+@pytest.mark.parametrize("takes_guests", [True, False])
+def test_the_preview_looks_as_the_page_of_an_annotator_does(researcher, researcher_client, layout, takes_guests):
+    harvest = make_harvest([("head", "tail")], relation=make_relation("goes_with"))
+    document = {"name": "pilot", "study": "Animals", "cells": [{"job": harvest.pk, "n": 1}]}
+    draft = create_draft(document | {"layout": layout, "takes_guests": takes_guests}, researcher)
+    previewed = researcher_client.get("/rounds/pilot/preview/").text
+
+    researcher_client.post("/rounds/pilot/open/")
+    client = Client()
+    if not takes_guests:
+        client.force_login(make_user())
+    client.post(f"/join/{draft.join_token}/", {"name": "Ada"})
+
+    assert markup(previewed) == markup(client.get("/rounds/pilot/judge/").text)
+
+
+def test_the_preview_tells_what_annotators_read_before_and_beside(researcher_client, draft):
+    edit_draft(draft, draft.spec | {"consent": "You *agree*.", "relation_instructions": {"goes_with": "As a rule."}})
+
+    page = researcher_client.get("/rounds/pilot/preview/").text
+
+    assert "<p>You <em>agree</em>.</p>" in page
+    assert "<p>As a rule.</p>" in page
+
+
+def test_the_preview_of_a_page_takes_the_same_queries_for_any_batch(
+    researcher_client, draft, django_assert_max_num_queries
+):
+    edit_draft(draft, draft.spec | {"layout": "page", "batch_size": 20})
+
+    with django_assert_max_num_queries(14):
+        assert len(researcher_client.get("/rounds/pilot/preview/").context["rows"]) == 20
+
+
+def test_a_draft_is_edited_as_json(researcher_client, draft, harvest):
+    text = f'{{"name": "pilot", "study": "Animals", "cells": [{{"job": {harvest.pk}, "n": 3}}], "seed": 9}}'
+
+    researcher_client.post("/rounds/pilot/edit/?json", {"description": text})
+
+    draft.refresh_from_db()
+    assert (draft.seed, draft.spec["cells"]) == (9, [{"job": harvest.pk, "n": 3}])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "Line 1, column 2: this is no JSON"),
+        ("[" * 100_000, "this is no JSON (Nested too deeply)"),
+        ("{}", "cells is missing; see open_round --help"),
+    ],
+)
+def test_a_description_that_is_none_is_explained(researcher_client, draft, text, message):
+    assert message in researcher_client.post("/rounds/pilot/edit/?json", {"description": text}).text
+
+
+def test_a_draft_that_the_form_cannot_show_is_edited_as_json(researcher_client, draft, harvest):
+    named = {"relation": "goes_with", "model": harvest.language_model.name, "setting": "multi", "n": 2}
+    edit_draft(draft, {"name": "pilot", "study": "Animals", "cells": [named]})
+
+    assert "Edit draft as JSON" in researcher_client.get("/rounds/pilot/edit/").text
+
+
+def words_of(draft) -> dict:
+    draft.refresh_from_db()
+    return draft.spec.get("relation_instructions", {})
+
+
+def test_the_words_about_a_relation_are_written_on_a_page(researcher_client, draft, harvest):
+    page = f"/rounds/pilot/instructions/{harvest.relation.pk}/"
+    usual = researcher_client.get(page).context["form"]["instructions"].value()
+
+    researcher_client.post(page, {"instructions": "Of *this* year."})
+
+    assert usual.startswith("For example:")
+    assert words_of(draft) == {harvest.relation.path: "Of *this* year."}
+    assert "<p>Of <em>this</em> year.</p>" in researcher_client.get("/rounds/pilot/").text
+
+
+def test_words_about_two_relations_are_written_at_once(researcher_client, draft, harvest, monkeypatch):
+    other = make_harvest(HUNDRED, relation=make_relation("part_of"))
+    edit_draft(draft, draft.spec | {"cells": [{"job": harvest.pk, "n": 2}, {"job": other.pk, "n": 2}]})
+    read = instruction_views.usual_words
+
+    def while_another_writes(draft, pk):
+        monkeypatch.setattr(instruction_views, "usual_words", read)
+        researcher_client.post(f"/rounds/pilot/instructions/{other.relation_id}/", {"instructions": "Of parts."})
+        return read(draft, pk)
+
+    monkeypatch.setattr(instruction_views, "usual_words", while_another_writes)
+    researcher_client.post(f"/rounds/pilot/instructions/{harvest.relation_id}/", {"instructions": "Of this year."})
+
+    assert words_of(draft) == {harvest.relation.path: "Of this year.", other.relation.path: "Of parts."}
+
+
+def test_words_that_come_when_the_round_is_open_are_refused(researcher_client, draft, harvest, monkeypatch):
+    read = instruction_views.usual_words
+
+    def while_it_opens(draft, pk):
+        found = read(draft, pk)
+        open_draft(Round.objects.get(pk=draft.pk))
+        return found
+
+    monkeypatch.setattr(instruction_views, "usual_words", while_it_opens)
+    page = f"/rounds/pilot/instructions/{harvest.relation_id}/"
+    answer = researcher_client.post(page, {"instructions": "Of this year."}, follow=True)
+
+    assert "is no draft any more" in answer.text
+
+
+@pytest.mark.parametrize("text", ["", "usual"])
+def test_the_usual_words_come_back(researcher_client, draft, harvest, text):
+    page = f"/rounds/pilot/instructions/{harvest.relation.pk}/"
+    usual = researcher_client.get(page).context["form"]["instructions"].value()
+    edit_draft(draft, draft.spec | {"relation_instructions": {"goes_with": "Of this year."}})
+
+    researcher_client.post(page, {"instructions": usual.replace("\n", "\r\n") if text else ""})
+
+    assert words_of(draft) == {}
+
+
+def test_the_form_keeps_the_words_about_relations(researcher_client, draft, harvest):
+    edit_draft(draft, draft.spec | {"relation_instructions": {"goes_with": "Of this year."}})
+    form = researcher_client.get("/rounds/pilot/edit/").context["form"]
+
+    researcher_client.post("/rounds/pilot/edit/", sent_by_a_browser(form, seed=9) | {"jobs": [harvest.pk]})
+
+    assert words_of(draft) == {"goes_with": "Of this year."}
+    assert draft.seed == 9
+
+
+def test_words_about_a_relation_that_is_gone_are_told(researcher_client, draft, harvest):
+    edit_draft(draft, draft.spec | {"relation_instructions": {"gone": "Of this year."}})
+
+    page = researcher_client.get(f"/rounds/pilot/instructions/{harvest.relation_id}/", follow=True)
+
+    assert page.redirect_chain[-1][0] == "/rounds/pilot/"
+    assert "There is no relation &#x27;gone&#x27;" in page.content.decode()
+
+
+def test_only_relations_of_the_draft_are_worded(researcher_client, draft):
+    other = make_relation("other")
+
+    assert researcher_client.get(f"/rounds/pilot/instructions/{other.pk}/").status_code == 404
+
+
+def test_a_draft_is_deleted_after_asking(researcher_client, draft):
+    assert "Delete draft pilot?" in researcher_client.get("/rounds/pilot/delete/").text
+
+    researcher_client.post("/rounds/pilot/delete/")
+
+    assert not Round.objects.exists()
+
+
+def test_a_round_is_cloned_into_a_draft(researcher_client, researcher):
+    make_round(3, name="pilot", study="Animals", by=researcher)
+
+    response = researcher_client.post("/rounds/pilot/clone/")
+
+    assert response.url == "/rounds/pilot-2/"
+    assert Round.objects.get(name="pilot-2").status == "draft"
+
+
+@pytest.mark.parametrize("path", ["", "edit/", "preview/", "delete/"])
+def test_a_draft_of_others_is_not_there(client, draft, path):
+    client.force_login(make_researcher())
+
+    assert client.get(f"/rounds/pilot/{path}").status_code == 404
+
+
+@pytest.mark.parametrize("change", ["open", "clone", "delete"])
+def test_a_viewer_does_not_change_a_draft(client, draft, change):
+    viewer = make_researcher()
+    StudyMember.objects.create(study=draft.study, user=viewer, role=StudyMember.Role.VIEWER)
+    client.force_login(viewer)
+
+    assert "Open round" not in client.get("/rounds/pilot/").text
+    assert client.post(f"/rounds/pilot/{change}/").status_code == 404
+
+
+# -- known answers -----------------------------------------------------------------------------------------------------
+
+
+def test_a_person_confirms_and_rejects_candidates(researcher_client, researcher, harvest):
+    path = f"/rounds/gold/{harvest.relation_id}/"
+    first, second, third = (one["code"] for one in researcher_client.get(path).context["candidates"][:3])
+
+    researcher_client.post(path, {first: "false", second: "unsure", third: ""})
+
+    assert sorted(GoldDecision.objects.values_list("is_confirmed", "decided_by")) == [
+        (False, researcher.pk),
+        (True, researcher.pk),
+    ]
+    assert not {first, second} & {one["code"] for one in researcher_client.get(path).context["candidates"]}
+
+
+def test_a_decision_is_withdrawn(researcher_client, harvest):
+    [decision, _] = confirm(harvest.relation, 2)
+
+    researcher_client.post(f"/rounds/gold/{harvest.relation_id}/withdraw/{decision.pk}/")
+
+    assert GoldDecision.objects.count() == 1
+
+
+def test_the_list_of_known_answers_counts_the_confirmed(researcher_client, harvest, django_assert_max_num_queries):
+    decide_on_gold(
+        harvest.relation, {one.code: number < 3 for number, one in enumerate(gold_candidates(harvest.relation)[:5])}
+    )
+
+    with django_assert_max_num_queries(8):
+        page = researcher_client.get("/rounds/gold/", {"q": "goes"})
+
+    assert [relation.n_false for relation in page.context["page_obj"]] == [3]
+
+
+@pytest.mark.parametrize("path", ["/rounds/gold/", "/rounds/gold/1/", "/rounds/plan/", "/rounds/pilot/preview/"])
+def test_making_rounds_is_closed_to_annotators(client, draft, path):
+    client.force_login(make_user())
+
+    assert client.get(path).status_code == 403

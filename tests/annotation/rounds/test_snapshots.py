@@ -1,0 +1,128 @@
+"""Counts of large rounds, which are kept for a while."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from annotation.quality.exclusion import exclude_annotator, reinstate_annotator
+from annotation.quality.limits import annotator_statistics, pause_annotator
+from annotation.rounds import snapshots
+from annotation.rounds.progress import progress
+from annotation.rounds.snapshots import GIVEN_UP_AFTER, Counted, counted, forget_counts
+from tests.factories import judge_all, make_annotators, make_round
+
+pytestmark = pytest.mark.django_db
+
+NOW = timezone.now()
+LATER = timedelta(days=1)
+
+
+class Aside:
+    """Stands for a thread; what it is to do is done when a test says so."""
+
+    waiting: list = []
+
+    def __init__(self, target, args, daemon):
+        self.target, self.args = target, args
+
+    def start(self):
+        self.waiting.append(lambda: self.target(*self.args))
+
+
+@pytest.fixture(autouse=True)
+def aside(monkeypatch) -> list:
+    monkeypatch.setattr(snapshots, "Thread", Aside)
+    monkeypatch.setattr(snapshots.connection, "close", lambda: None)
+    monkeypatch.setattr(Aside, "waiting", [])
+    return Aside.waiting
+
+
+@pytest.fixture
+def large(monkeypatch):
+    monkeypatch.setattr(snapshots, "LIVE_JUDGMENTS", 0)
+    return make_round()
+
+
+def counter():
+    """Return a count that is one more each time, from 0."""
+    numbers = iter(range(100))
+    return lambda round: next(numbers)
+
+
+def test_a_small_round_is_counted_for_each_look():
+    round, count = make_round(), counter()
+
+    assert [counted(round, "things", count, NOW) for _ in range(2)] == [Counted(0, None), Counted(1, None)]
+
+
+def test_a_large_round_is_counted_once_and_told_when(large, aside):
+    count = counter()
+
+    first, second = (counted(large, "things", count, NOW) for _ in range(2))
+
+    assert first == second
+    assert first.content == 0
+    assert NOW <= first.counted_at <= timezone.now()
+    assert aside == []
+
+
+def test_an_old_count_shows_until_one_who_looks_has_counted_aside(large, aside):
+    count = counter()
+    counted(large, "things", count, NOW)
+
+    looks = [counted(large, "things", count, NOW + LATER).content for _ in range(3)]
+    [count_aside] = aside
+    count_aside()
+
+    assert looks == [0, 0, 0]
+    assert counted(large, "things", count, NOW).content == 1
+
+
+def test_a_count_that_never_ended_is_begun_again(large, aside):
+    count = counter()
+    counted(large, "things", count, NOW)
+
+    counted(large, "things", count, NOW + LATER)
+    counted(large, "things", count, NOW + LATER + GIVEN_UP_AFTER + timedelta(seconds=1))
+
+    assert len(aside) == 2
+
+
+def test_what_was_counted_before_a_change_does_not_come_back(large, aside):
+    count = counter()
+    counted(large, "things", count, NOW)
+    counted(large, "things", count, NOW + LATER)
+    [count_aside] = aside
+
+    forget_counts(large)
+    count_aside()
+
+    assert counted(large, "things", count, NOW).content == 2
+
+
+def test_excluding_and_reinstating_forget_what_was_counted(large):
+    [annotator] = judge_all(large, ["true", "true", "true"])
+    before = progress(large, NOW)["n_judgments"]
+
+    exclude_annotator(annotator, "guesses")
+    between = progress(large, NOW)["n_judgments"]
+    reinstate_annotator(annotator)
+
+    assert (before, between, progress(large, NOW)["n_judgments"]) == (3, 0, 3)
+
+
+def test_who_is_paused_shows_so_at_once(large):
+    [annotator] = make_annotators(large, 1)
+    annotator_statistics(large, NOW)
+
+    pause_annotator(annotator)
+
+    assert [each["status"] for each in annotator_statistics(large, NOW).content] == ["paused"]
+
+
+def test_the_list_of_statements_says_when_it_was_counted(researcher_client, researcher, monkeypatch):
+    monkeypatch.setattr(snapshots, "LIVE_JUDGMENTS", 0)
+    make_round(name="pilot", by=researcher)
+
+    assert "Counted <time" in researcher_client.get("/rounds/pilot/statements/", {"show": "all"}).text

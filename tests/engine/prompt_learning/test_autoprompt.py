@@ -1,0 +1,189 @@
+"""Gradients that estimate, candidates that are tried, and a search that keeps the best."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from kgharvest.engine.language_models.soft_words import SoftWords
+from kgharvest.engine.probing import probe
+from kgharvest.engine.prompt_learning.autoprompt import (
+    TRIGGER,
+    AutoPromptParams,
+    TriggerTask,
+    TriggerTemplate,
+    _Run,
+    allowed_triggers,
+    search_from_masks,
+    search_trigger,
+)
+from kgharvest.engine.prompt_learning.objectives import Compatibility, Example, Likelihood, scores
+from kgharvest.engine.prompts.prompt_set import PromptSetAnswerer, uniform
+from kgharvest.engine.types import EngineError
+
+PARAMS = AutoPromptParams(iterations=25, batch_size=16, seed=1)
+
+
+def quiet():
+    """Be the tick of a test that does not look at progress."""
+
+
+def template(lm, n=4):
+    return TriggerTemplate((lm.tokens.prefix, (TRIGGER,) * n, lm.tokens.suffix), (0, 1))
+
+
+def examples(facts):
+    return [Example((fact.head,), (fact.tail,)) for fact in facts.facts]
+
+
+@pytest.fixture(scope="module")
+def task(known):
+    gold = {fact.tail for facts in (known.train, known.dev, known.test) for fact in facts.facts}
+    allowed = allowed_triggers(known.lm, gold)
+    return TriggerTask(Likelihood(), examples(known.train), examples(known.dev), allowed)
+
+
+@pytest.fixture(scope="module")
+def found(known, task):
+    return search_trigger(known.lm, template(known.lm), (known.lm.mask_id,) * 4, task, PARAMS)
+
+
+@pytest.fixture
+def tiny_task(tiny_lm):
+    tuples = [tuple(map(tiny_lm.encode_entity, pair)) for pair in (("paris", "france"), ("rome fish", "italy"))]
+    everything = np.ones(tiny_lm.vocab_size, dtype=bool)
+    return TriggerTask(Compatibility(), [Example(t) for t in tuples], [Example(t) for t in tuples], everything)
+
+
+def test_the_gradient_is_that_of_finite_differences(tiny_lm, tiny_task):
+    """Along the way from one word's vector to another's, for an objective of several forwards."""
+    run = _Run(tiny_lm, template(tiny_lm), tiny_task, PARAMS, random.Random(0))
+    trigger = (10, 20, 30, 40)
+    gradient = run.gradient(trigger, tiny_task.train)
+    words = tiny_lm.word_embeddings
+
+    for place, token in [(0, 33), (2, 12)]:
+        direction = words[token] - words[trigger[place]]
+        values = []
+        for step in (2e-3, -2e-3):
+            vectors = words[list(trigger)].clone()
+            vectors[place] += step * direction
+            values.append(scored_with(tiny_lm, tiny_task, vectors))
+        assert gradient[place] @ direction == pytest.approx((values[0] - values[1]) / 4e-3, rel=0.03, abs=1e-3)
+
+
+def scored_with(lm, task, vectors):
+    prompt = template(lm).filled(range(lm.vocab_size, lm.vocab_size + len(vectors)))
+    reader = lm.with_soft_words(SoftWords(vectors))
+    return scores(reader, task.objective, [prompt], task.train, quiet).mean().item()
+
+
+def test_candidates_tried_together_score_as_alone(known, task):
+    triggers = [(50, 60, 70, 80), (50, 60, 70, 81), (51, 60, 70, 80)]
+    prompts = [template(known.lm).filled(trigger) for trigger in triggers]
+
+    together = scores(known.lm, task.objective, prompts, task.dev, quiet)
+
+    alone = torch.cat([scores(known.lm, task.objective, [prompt], task.dev, quiet) for prompt in prompts])
+    torch.testing.assert_close(together, alone, atol=1e-5, rtol=0)
+
+
+def test_the_dev_score_never_falls_and_is_that_of_the_trigger(known, task, found):
+    assert list(found.history) == sorted(found.history)
+    prompt = template(known.lm).filled(found.trigger)
+    assert found.prompt == prompt
+    assert scores(known.lm, task.objective, [prompt], task.dev, quiet).mean().item() == pytest.approx(
+        found.dev_score, abs=1e-4
+    )
+    assert found.history[-1] == found.dev_score
+
+
+def test_the_same_seed_finds_the_same_trigger(known, task, found):
+    again = search_trigger(known.lm, template(known.lm), (known.lm.mask_id,) * 4, task, PARAMS)
+
+    assert again == found
+
+
+def test_restarts_never_find_less_and_count_their_forwards(known, task):
+    start, few = template(known.lm, 2), replace(PARAMS, iterations=6)
+
+    once, again, same = (search_from_masks(known.lm, start, task, replace(few, restarts=n)) for n in (0, 2, 2))
+
+    assert again.dev_score >= once.dev_score
+    assert again.n_gradients == 3 * once.n_gradients
+    assert again == same
+    assert all(task.allowed[token] for token in again.trigger)
+
+
+def test_no_mask_is_left_and_no_forbidden_token_gets_in(known, task, found):
+    gold = {fact.tail for facts in (known.train, known.dev, known.test) for fact in facts.facts}
+
+    assert known.lm.mask_id not in found.trigger
+    assert not gold & set(found.trigger)
+    assert all(task.allowed[token] for token in found.trigger)
+
+
+def test_a_good_start_is_kept_unless_something_is_better(known, task, found):
+    none = AutoPromptParams(iterations=1, n_candidates=1, batch_size=4)
+
+    kept = search_trigger(known.lm, template(known.lm), found.trigger, task, none)
+
+    assert kept.dev_score >= found.dev_score
+
+
+def test_a_prompt_in_words_is_kept_unless_a_trigger_beats_it(known, task):
+    lm, masks = known.lm, (known.lm.mask_id,) * 4
+    few = AutoPromptParams(iterations=4, n_candidates=2, batch_size=4)
+    alone = search_trigger(lm, template(lm), masks, task, few)
+    rivals = [*known.prompts, alone.prompt]
+    dev_scores = scores(lm, task.objective, rivals, task.dev, quiet).mean(dim=1)
+
+    best = search_trigger(lm, template(lm), masks, replace(task, rivals=rivals), few)
+
+    assert best.dev_score == pytest.approx(dev_scores.max().item(), abs=1e-4)
+    assert best.prompt == rivals[int(dev_scores.argmax())]
+    assert best.trigger == ()
+    assert best.history == alone.history
+
+
+def test_the_trigger_beats_masks_and_as_many_random_triggers(known, task, found):
+    lm, rng = known.lm, np.random.default_rng(0)
+    n_tried = found.n_forwards // (len(task.dev) * 4)  # a fourth of its forwards; what was found has far more to lose
+    drawn = rng.choice(np.flatnonzero(task.allowed), size=(n_tried, 4)).tolist()
+    prompts = [template(lm).filled(trigger) for trigger in [(lm.mask_id,) * 4, *drawn]]
+
+    others = scores(lm, task.objective, prompts, task.dev, quiet).mean(dim=1)
+
+    assert found.dev_score > others.max().item() + 0.3
+    accuracy = probe(PromptSetAnswerer(lm, uniform([template(lm).filled(found.trigger)])), known.test).precision_at(1)
+    assert accuracy > 0.5
+
+
+def test_capitals_and_special_tokens_are_no_triggers(tiny_lm):
+    allowed = allowed_triggers(tiny_lm, [7])
+
+    texts = tiny_lm.tokens.texts()
+    assert not allowed[7]
+    assert not allowed[tiny_lm.mask_id]
+    assert not any(allowed[index] for index, text in enumerate(texts) if text[:1].isupper())
+    assert allowed.sum() > 10
+
+
+def test_compatibility_with_seeds_is_learned_on_any_tokenizer(tiny_lm, tiny_task):
+    params = AutoPromptParams(iterations=8)
+
+    learned = search_trigger(tiny_lm, template(tiny_lm), (tiny_lm.mask_id,) * 4, tiny_task, params)
+
+    assert learned.history[-1] >= learned.history[4] > -np.inf
+
+
+def test_what_cannot_be_learned_is_said(known, task):
+    with pytest.raises(EngineError, match="training and dev"):
+        TriggerTask(task.objective, (), task.dev, task.allowed)
+    masks = (known.lm.mask_id,) * 4
+    with pytest.raises(EngineError, match="2 iterations cannot fill 4 triggers"):
+        search_trigger(known.lm, template(known.lm), masks, task, AutoPromptParams(iterations=2))

@@ -1,0 +1,137 @@
+"""Texts are classified by the words that an LM says of them."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+import torch
+
+from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams
+from kgharvest.engine.prompts.prompt_set import PromptSetAnswerer, uniform
+from kgharvest.engine.prompts.template import PromptTemplate
+from kgharvest.engine.text_tasks.classification import (
+    EncodedText,
+    LabelledText,
+    TextClassifier,
+    encode_texts,
+    given_label_tokens,
+    learn_classifier,
+    majority,
+    select_label_tokens,
+)
+from kgharvest.engine.text_tasks.text_template import TextTemplate
+from kgharvest.engine.types import BadSeed, EngineError
+from tests.engine.reading_models import VERDICTS, review
+
+LABELS = ("negative", "positive")
+TEMPLATE = TextTemplate.parse("{sentence} [T] [T] [T] [P] .")
+PARAMS = AutoPromptParams(n_candidates=10, iterations=12, batch_size=16)
+
+
+def reviews(n, seed):
+    """Return `n` reviews, one in three of them negative."""
+    rng = Random(seed)
+    labels = [int(number % 3 != 0) for number in range(n)]
+    return [LabelledText({"sentence": review(rng, LABELS[label])}, label) for label in labels]
+
+
+@pytest.fixture(scope="module")
+def encoded(reading_lm):
+    return TEMPLATE.encode(reading_lm)
+
+
+@pytest.fixture(scope="module")
+def texts(reading_lm, encoded):
+    return [encode_texts(reading_lm, TEMPLATE, encoded, reviews(60, seed)).examples for seed in range(3)]
+
+
+@pytest.mark.parametrize("k", [1, 3, 5])
+def test_a_prompt_that_is_found_beats_the_majority_on_unseen_texts(reading_lm, encoded, texts, k):
+    train, dev, test = texts
+    label_tokens = select_label_tokens(reading_lm, encoded, train, k, seed=0)
+
+    classifier, found = learn_classifier(reading_lm, encoded, label_tokens, (train, dev), PARAMS)
+
+    chosen = [token for tokens in label_tokens for token in tokens]
+    assert len(set(chosen)) == 2 * k
+    assert not set(chosen) & set(found.trigger)
+    assert majority(train, test).accuracy == pytest.approx(2 / 3)
+    assert classifier.measure(test).accuracy > 0.85
+    assert classifier.measure(dev).log_likelihood == pytest.approx(found.dev_score, abs=1e-4)
+
+
+def test_the_same_seed_finds_the_same_classifier(reading_lm, encoded, texts):
+    def learn():
+        label_tokens = select_label_tokens(reading_lm, encoded, texts[0], 3, seed=5)
+        return label_tokens, learn_classifier(reading_lm, encoded, label_tokens, texts[:2], PARAMS)[1]
+
+    assert learn() == learn()
+
+
+def test_words_that_people_chose_serve_as_well(reading_lm, texts):
+    prompt = TextTemplate.parse("{sentence} it is [P] .").encode(reading_lm).filled(())
+    label_tokens = given_label_tokens(reading_lm, [VERDICTS[label] for label in LABELS])
+
+    assert TextClassifier(reading_lm, prompt, label_tokens).measure(texts[2]).accuracy > 0.9
+
+
+def test_a_label_has_the_summed_probability_of_its_tokens(tiny_lm):
+    prompt = tiny_lm.encode_prompt(PromptTemplate.parse("<ENT0> is the <ENT1> ."))
+    head = tiny_lm.encode_entity("dog")
+    words = next(PromptSetAnswerer(tiny_lm, uniform([prompt])).scores([head], lambda: None))[0].exp()
+
+    logprobs = TextClassifier(tiny_lm, prompt, ((7, 9), (11,))).logprobs([EncodedText((head,), 0)])
+
+    torch.testing.assert_close(logprobs.exp()[0], torch.stack([words[7] + words[9], words[11]]), atol=1e-5, rtol=0)
+
+
+def test_two_texts_are_classified_together(tiny_lm):
+    template = TextTemplate.parse("{premise} [P] [T] [T] {hypothesis}")
+    encoded = template.encode(tiny_lm)
+    pairs = [LabelledText({"premise": "the dog", "hypothesis": "a cat in rome"}, number % 3) for number in range(6)]
+    examples = encode_texts(tiny_lm, template, encoded, pairs).examples
+    label_tokens = select_label_tokens(tiny_lm, encoded, examples, 2, seed=0)
+
+    classifier, _ = learn_classifier(tiny_lm, encoded, label_tokens, (examples, examples), PARAMS)
+
+    assert classifier.logprobs(examples).shape == (6, 3)
+    assert classifier.measure(examples).accuracy == pytest.approx(1 / 3)
+
+
+def test_long_texts_are_cut_and_counted_and_special_tokens_are_left_out(tiny_lm):
+    template = TextTemplate.parse("{premise} [P] {hypothesis}")
+    texts = [
+        LabelledText({"premise": "the dog " * 50, "hypothesis": "a cat"}, 0),
+        LabelledText({"premise": "the dog", "hypothesis": "a cat"}, 1),
+        LabelledText({"premise": "the [MASK] or <mask>", "hypothesis": "a cat"}, 1),
+    ]
+
+    encoded = encode_texts(tiny_lm, template, template.encode(tiny_lm), texts)
+
+    assert (len(encoded.examples), encoded.n_cut) == (2, 1)
+    assert encoded.left_out == {"special tokens of the LM in the text": 1}
+    room = tiny_lm.max_tokens - len(tiny_lm.tokens.prefix) - len(tiny_lm.tokens.suffix) - 1
+    assert sum(map(len, encoded.examples[0].parts)) == room
+    assert encoded.examples[0].parts[1] == encoded.examples[1].parts[1]
+
+
+def test_words_unknown_to_the_lm_may_stand_in_a_text(tiny_lm):
+    template = TextTemplate.parse("{sentence} [P]")
+    encoded = encode_texts(tiny_lm, template, template.encode(tiny_lm), [LabelledText({"sentence": "the 東京 dog"}, 0)])
+
+    assert len(encoded.examples) == 1
+
+
+def test_label_words_of_several_tokens_or_of_two_labels_are_refused(tiny_lm):
+    with pytest.raises(BadSeed, match=r"'fishdog' has \d tokens"):
+        given_label_tokens(tiny_lm, [["dog"], ["fishdog"]])
+    with pytest.raises(BadSeed, match="'dog' is the token of 'dog' too"):
+        given_label_tokens(tiny_lm, [["dog"], ["cat", "dog"]])
+
+
+def test_a_search_without_a_place_for_triggers_is_refused(tiny_lm):
+    encoded = TextTemplate.parse("{sentence} [P]").encode(tiny_lm)
+
+    with pytest.raises(EngineError, match="no place for a trigger"):
+        learn_classifier(tiny_lm, encoded, ((7,), (9,)), ([EncodedText(((8,),), 0)], [EncodedText(((8,),), 1)]), PARAMS)

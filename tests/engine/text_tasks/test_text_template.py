@@ -1,0 +1,67 @@
+"""Templates with fields, triggers and a mask."""
+
+from __future__ import annotations
+
+import pytest
+
+from kgharvest.engine.prompt_learning.autoprompt import TRIGGER
+from kgharvest.engine.prompts.template import PromptTemplate
+from kgharvest.engine.text_tasks.text_template import TextTemplate, cut_to_fit, room_for_texts
+from kgharvest.engine.types import BadPrompt
+
+
+def test_triggers_and_the_mask_stand_where_the_template_has_them(tiny_lm):
+    encoded = TextTemplate.parse("{premise} [P] [T] [T] the {hypothesis}").encode(tiny_lm)
+
+    the = tiny_lm.tokens.continuing(" the")
+    assert encoded.slots == (0, 2, 1)
+    assert encoded.segments == (tiny_lm.tokens.prefix, (), (TRIGGER, TRIGGER, *the), tiny_lm.tokens.suffix)
+    assert encoded.n_triggers == 2
+
+
+def test_a_template_without_triggers_is_the_prompt_of_the_same_words(tiny_lm):
+    encoded = TextTemplate.parse("the {sentence} is [P].").encode(tiny_lm)
+
+    words = tiny_lm.encode_prompt(PromptTemplate.parse("the <ENT0> is <ENT1>."))
+    assert encoded.filled(()) == words
+
+
+def test_a_trigger_before_the_first_text_and_glued_places_are_kept(tiny_lm):
+    spaced = TextTemplate.parse("[T] {sentence} [T] [P].").encode(tiny_lm)
+
+    assert spaced == TextTemplate.parse("[T]{sentence}[T][P].").encode(tiny_lm)
+    assert spaced.segments[0] == (*tiny_lm.tokens.prefix, TRIGGER)
+
+
+def test_triggers_can_be_left_out():
+    template = TextTemplate.parse("{sentence}[T] [T] it is [T][P] .")
+
+    assert template.without_triggers() == TextTemplate.parse("{sentence} it is[P] .")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("it is [P] .", "no place for a text"),
+        ("{sentence} [T] .", r"has \[P\] 0 times"),
+        ("{sentence} [P] or [P]", r"has \[P\] 2 times"),
+        ("{sentence} {sentence} [P]", r"has \{sentence\} twice"),
+        ("{sentence} <ENT9> [P]", "<ENT9>"),
+    ],
+)
+def test_what_is_no_template_is_said(text, reason, tiny_lm):
+    with pytest.raises(BadPrompt, match=reason):
+        TextTemplate.parse(text).encode(tiny_lm)
+
+
+def test_the_longest_texts_are_cut_first():
+    assert cut_to_fit([(1, 2, 3, 4, 5), (6, 7)], 4) == ((1, 2), (6, 7))
+    assert cut_to_fit([(1, 2, 3), (4, 5, 6)], 4) == ((1, 2), (4, 5))
+    assert cut_to_fit([(1, 2), (3,)], 9) == ((1, 2), (3,))
+
+
+def test_a_template_that_leaves_no_room_is_refused(tiny_lm):
+    encoded = TextTemplate.parse("{premise}" + " [T]" * tiny_lm.max_tokens + "[P] {hypothesis}").encode(tiny_lm)
+
+    with pytest.raises(BadPrompt, match="leaves no room"):
+        room_for_texts(tiny_lm, encoded)

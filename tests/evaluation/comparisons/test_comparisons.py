@@ -1,0 +1,200 @@
+"""Comparisons as reports print them."""
+
+import json
+import re
+
+import pytest
+
+from annotation.rounds.services import open_round
+from evaluation.evidence.arrays import CellKey
+from evaluation.rendering.formats import FORMATS
+from evaluation.reports.sections.compare_sides import Pair, Side, compare_sides, comparison_in_words
+from evaluation.reports.services import create_report
+from evaluation.statistics.paired_tests import PairedDifference
+from tests.factories import judge_all, make_harvest, make_language_model, make_relation
+
+
+def accuracies(model: str | None, **by_setting) -> dict:
+    """Accuracies of one LM by setting, for relations r0, r1, ..."""
+    return {
+        CellKey(f"r{number:02}", model, setting): accuracy
+        for setting, column in by_setting.items()
+        for number, accuracy in enumerate(column)
+    }
+
+
+def test_a_side_that_is_better_beats_the_other():
+    [compared] = compare_sides(accuracies("lm", human=[0.5, 0.4, 0.6, 0.5] * 3, multi=[0.7, 0.8, 0.7, 0.9] * 3), {}, 0)
+
+    # By hand: always ahead in 12 relations, so p = 2 / 2^12.
+    assert compared["p_sign_flip"] == compared["p_holm"] == 2 / 2**12
+    assert compared["difference"] == pytest.approx(-0.275)
+    assert compared["low"] < -0.275 < compared["high"] < 0
+    assert compared["sentence"].startswith("With lm, multi beats human by 27.5 points (")
+    assert compared["sentence"].endswith(") over 12 relations; p < .001, after Holm < .001.")
+
+
+def test_the_interval_is_told_from_the_side_that_is_ahead():
+    [compared] = compare_sides(accuracies("lm", human=[0.5, 0.4, 0.6, 0.5] * 3, multi=[0.7, 0.8, 0.7, 0.9] * 3), {}, 0)
+
+    low, high = round(-100 * compared["high"]), round(-100 * compared["low"])
+    assert f"({low} to {high})" in compared["sentence"]
+    assert 0 < low < 27.5 < high
+
+
+def test_the_words_go_by_the_adjusted_p():
+    ahead = [0.6, 0.7, 0.65, 0.7, 0.6, 0.7, 0.5]
+    columns = accuracies("lm", human=[0.5] * 7, multi=ahead)
+    [alone] = compare_sides(columns, {}, 0)
+
+    # Six of seven relations ahead, one tied: p = 2 * 2 / 2^7 = .031, times three with one more setting in the family.
+    among_others = compare_sides(columns | accuracies("lm", top1=[0.5] * 7), {}, 0)[0]
+
+    assert "multi beats human" in alone["sentence"]
+    assert "human and multi are not distinguishable: 13.6 points in favour of multi" in among_others["sentence"]
+    assert "p = .031, after Holm .094" in among_others["sentence"]
+
+
+def test_two_relations_are_too_few_to_tell():
+    [compared] = compare_sides(accuracies("lm", human=[0.1, 0.2], multi=[0.9, 0.8]), {}, 0)
+
+    assert (compared["low"], compared["high"]) == (None, None)
+    assert "too few relations" in compared["reason"]
+    assert compared["sentence"] == (
+        "With lm, human and multi are not distinguishable: 70.0 points in favour of multi over 2 relations; "
+        "p = .50, after Holm .50 (with 2 relations p cannot fall below .50)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("difference", "words"),
+    [(0.136, "13.6 points in favour of multi (−1 to 30)"), (0.00018, "0.02 points in favour of multi (0.00 to 0.05)")],
+)
+def test_a_small_difference_is_told_as_finely_as_it_needs(difference, words):
+    pair = Pair("settings", None, Side(None, "multi"), Side(None, "human"))
+    low, high = (-0.012, 0.3) if difference > 0.1 else (-0.00001, 0.00049)
+
+    sentence = comparison_in_words(pair, PairedDifference(9, difference, low, high, 0.2, None), 0.2)
+
+    assert sentence.startswith(f"multi and human are not distinguishable: {words} over 9 relations")
+
+
+def test_sides_that_are_alike_favour_nobody():
+    [compared] = compare_sides(accuracies("lm", human=[0.5] * 6, multi=[0.5] * 6), {}, 0)
+
+    assert compared["sentence"] == (
+        "With lm, human and multi are not distinguishable: 0.0 points over 6 relations; p = 1.00, after Holm 1.00."
+    )
+
+
+def test_only_relations_with_a_rate_on_both_sides_count():
+    [compared] = compare_sides(accuracies("lm", human=[0.5, None, 0.5, 0.5], multi=[0.6, 0.7, None, 0.8]), {}, 0)
+
+    assert (compared["n_relations"], compared["difference"]) == (2, pytest.approx(-0.2))
+
+
+def test_one_shared_relation_is_no_comparison():
+    assert compare_sides(accuracies("lm", human=[0.5], multi=[0.6, 0.7]), {}, 0) == []
+
+
+def test_lms_are_compared_within_a_setting():
+    cells = accuracies("big", multi=[0.9, 0.8]) | accuracies("small", multi=[0.2, 0.1], human=[0.5, 0.4])
+
+    compared = compare_sides(cells, {}, 0)
+
+    assert [(each["kind"], each.get("model"), each.get("setting"), each["a"], each["b"]) for each in compared] == [
+        ("settings", "small", None, "multi", "human"),
+        ("models", None, "multi", "big", "small"),
+    ]
+    assert compared[1]["sentence"].startswith("With multi, big and small are not distinguishable")
+
+
+def test_what_judgments_do_not_name_is_not_compared():
+    cells = accuracies(None, multi=[0.9, 0.8]) | {CellKey(f"r0{n}", "lm", "multi"): 0.5 for n in (0, 1)}
+    cells |= {CellKey(f"r0{n}", None, None): 0.5 for n in (0, 1)}
+
+    assert compare_sides(cells, {}, 0) == []
+
+
+def test_the_settings_of_an_lm_that_is_not_named_are_compared():
+    [compared] = compare_sides(accuracies(None, human=[0.1, 0.2], multi=[0.9, 0.8]), {}, 0)
+
+    assert compared["model"] is None
+    assert compared["sentence"].startswith("human and multi are not distinguishable")
+
+
+def test_the_same_seed_gives_the_same_comparisons():
+    cells = accuracies("lm", human=[n / 30 for n in range(25)], multi=[n**2 / 625 for n in range(25)])
+    reordered = dict(sorted(cells.items(), key=lambda cell: (cell[0].setting, -ord(cell[0].relation[-1]))))
+
+    assert compare_sides(cells, {}, 5) == compare_sides(reordered, {}, 5)
+
+
+# -- in a report -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pilot(researcher):
+    """Three relations, three settings: all draw one true statement each, human a false one, the others a true one."""
+    language_model = make_language_model("lm")
+    jobs = []
+    for name in ("can", "has", "is"):
+        relation = make_relation(name)
+        for setting, other in (("human", "wrong"), ("multi", "right"), ("top1", "right")):
+            tuples = [("a", "shared"), ("a", other)]
+            jobs.append(make_harvest(tuples, relation=relation, language_model=language_model, setting=setting))
+    cells = [{"job": job.pk, "n": None} for job in jobs]
+    pilot = open_round({"name": "pilot", "study": "Animals", "cells": cells}, by=researcher)
+    labels = ["false" if "wrong" in task.entities else "true" for task in pilot.tasks.order_by("position")]
+    judge_all(pilot, labels, labels, labels)
+    return pilot
+
+
+def test_a_report_compares_and_counts_shared_statements(pilot):
+    document = create_report(pilot).document
+
+    assert [
+        (each["a"], each["b"], each["n_relations"], each["difference"], each["n_shared_tuples"])
+        for each in document["comparisons"]
+    ] == [("human", "top1", 3, -0.5, 3), ("human", "multi", 3, -0.5, 3), ("top1", "multi", 3, 0, 6)]
+
+
+def test_shared_statements_tell_nothing_and_the_report_says_why(pilot):
+    [compared, *_] = create_report(pilot).document["comparisons"]
+
+    assert compared["p_mcnemar"] is None
+    assert compared["reason_mcnemar"].startswith("A statement has one verdict in a round")
+
+
+def test_a_report_with_comparisons_is_the_same_twice(pilot):
+    first, second = ({**create_report(pilot).document, "created_at": ""} for _ in range(2))
+
+    assert json.dumps(first) == json.dumps(second)
+
+
+def test_comparisons_are_on_the_page_and_in_markdown_with_the_simulations_name(pilot, researcher_client):
+    pilot.source = "simulated"
+    pilot.save()
+    report = create_report(pilot)
+
+    page = researcher_client.get(report.get_absolute_url()).text
+    text = FORMATS["md"].write(report.document)
+
+    sentence = "With lm, human and top1 are not distinguishable: 50.0 points in favour of top1 over 3 relations"
+    assert sentence in re.sub("<[^>]*>", "", page)
+    assert '<h2>Comparisons <strong class="simulated">simulated, not people</strong>' in page
+    assert "## Comparisons (simulated, not people)\n" in text
+    assert f"\n1. {sentence}" in text
+
+
+def test_statements_without_a_verdict_are_not_shared(db):
+    language_model = make_language_model("lm")
+    relations = [make_relation(), make_relation()]
+    jobs = [
+        make_harvest([("a", "b")], relation=relation, language_model=language_model, setting=setting)
+        for relation in relations
+        for setting in ("human", "multi")
+    ]
+    pilot = open_round({"name": "pilot", "cells": [{"job": job.pk, "n": None} for job in jobs]})
+
+    assert create_report(pilot).document["comparisons"] == []

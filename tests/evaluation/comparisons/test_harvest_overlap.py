@@ -1,0 +1,171 @@
+"""Two harvests beside each other."""
+
+from __future__ import annotations
+
+import pytest
+from django.urls import reverse
+
+from annotation.rounds.services import open_round
+from evaluation.comparisons import harvest_views as views
+from kgharvest.models import HarvestJob
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+PAGE = reverse("evaluation:compare_harvests")
+SET_PAGE = reverse("evaluation:compare_sets")
+
+
+@pytest.fixture
+def relation():
+    return factories.make_relation("prevent")
+
+
+@pytest.fixture
+def a(relation) -> HarvestJob:
+    return factories.make_harvest([["dam", "flood"], ["lock", "theft"], ["oil", "rust"]], relation=relation)
+
+
+@pytest.fixture
+def b(relation) -> HarvestJob:
+    return factories.make_harvest([["oil", "rust"], ["Dam", "flood"], ["hat", "sunburn"]], relation=relation)
+
+
+def heads(response) -> list[str]:
+    return [row["tuple"].entities[0] for row in response.context["rows"]]
+
+
+@pytest.mark.parametrize(("part", "found"), [("only_a", ["lock"]), ("both", ["dam", "oil"]), ("only_b", ["hat"])])
+def test_each_part_lists_its_tuples_best_first(researcher_client, a, b, part, found):
+    response = researcher_client.get(PAGE, {"a": a.pk, "b": b.pk, "part": part})
+
+    assert heads(response) == found
+    assert {entry["name"]: entry["n"] for entry in response.context["parts"]} == {"only_a": 1, "both": 2, "only_b": 1}
+    assert response.context["overlap"].jaccard == 0.5
+    assert response.context["overlap"].correlation.spearman == pytest.approx(-1)
+
+
+def test_accuracy_rests_on_what_was_drawn_for_the_two_harvests(researcher_client, researcher, relation, a, b):
+    other = factories.make_harvest([["hat", "sunburn"]], relation=relation, setting="human")
+    first = open_round({"name": "first", "cells": [{"job": a.pk, "n": None}]}, researcher)
+    second = open_round({"name": "second", "study": "Other", "cells": [{"job": other.pk, "n": None}]}, researcher)
+    truth = {"dam": "true", "lock": "false", "oil": "true", "hat": "true"}
+    for round in (first, second):
+        labels = [truth[task.entities[0]] for task in round.tasks.order_by("position")]
+        factories.judge_all(round, labels, labels, labels)
+
+    parts = researcher_client.get(PAGE, {"a": a.pk, "b": b.pk}).context["parts"]
+
+    judged = {part["name"]: (part["judged"].n_judged, part["judged"].accuracy.value) for part in parts}
+    assert judged == {"only_a": (1, 0.0), "both": (2, 1.0), "only_b": (0, None)}
+
+
+def test_rounds_of_other_studies_do_not_count(client, researcher, a, b):
+    round = open_round({"name": "first", "cells": [{"job": a.pk, "n": None}]}, researcher)
+    factories.judge_all(round, *[["true"] * 3] * 3)
+    client.force_login(factories.make_researcher())
+
+    parts = client.get(PAGE, {"a": a.pk, "b": b.pk}).context["parts"]
+
+    assert [part["judged"].n_judged for part in parts] == [0, 0, 0]
+
+
+def test_comparing_costs_the_same_for_any_number_of_tuples(researcher_client, relation, django_assert_num_queries):
+    jobs = [
+        factories.make_harvest([[f"h{n}", "t"] for n in range(start, start + 70)], relation=relation)
+        for start in (0, 30)
+    ]
+
+    with django_assert_num_queries(9):  # session, user, group; a, b; ranks of both, verdicts; rows; choices
+        researcher_client.get(PAGE, {"a": jobs[0].pk, "b": jobs[1].pk})
+
+
+def test_with_one_harvest_there_is_nothing_to_compare(researcher_client, a):
+    page = researcher_client.get(PAGE, {"a": a.pk}).content.decode()
+
+    assert "Nothing to compare yet" in page
+
+
+@pytest.mark.parametrize("asked", [{}, {"a": "x"}, {"relation": "999999"}, {"a": "9" * 40}])
+def test_what_is_not_there_is_not_found(researcher_client, asked):
+    assert researcher_client.get(PAGE, asked).status_code == 404
+
+
+def test_harvests_of_different_relations_are_not_compared(researcher_client, a):
+    other = factories.make_harvest([["x", "y"]])
+
+    assert researcher_client.get(PAGE, {"a": a.pk, "b": other.pk}).status_code == 404
+
+
+def test_two_cells_are_compared_over_the_relations_of_a_set(researcher_client, relation):
+    second = factories.make_relation("help", relation_set=relation.relation_set)
+    lm = factories.make_language_model()
+    jobs = {}
+    for one in (relation, second):
+        for setting, tuples in (("human", [["a", "b"]]), ("multi", [["c", "d"], ["a", "b"]])):
+            jobs[one, setting] = factories.make_harvest(tuples, relation=one, language_model=lm, setting=setting)
+    asked = {"a": jobs[relation, "human"].pk, "b": jobs[relation, "multi"].pk}
+
+    overlaps = researcher_client.get(SET_PAGE, asked).context["overlaps"]
+
+    assert [(overlap.a.relation.name, *overlap.sizes) for overlap in overlaps] == [
+        ("help", 0, 1, 1),
+        ("prevent", 0, 1, 1),
+    ]
+
+
+def cells_of_a_set(*lists: tuple[str, str]) -> tuple[HarvestJob, HarvestJob]:
+    """Harvest one relation of a set for each pair of lists, whose letters are tuples; return the first pair."""
+    relation_set, lm = factories.make_relation_set(), factories.make_language_model()
+    pairs = []
+    for letters in lists:
+        cell = {"relation": factories.make_relation(relation_set=relation_set), "language_model": lm}
+        human, multi = ([[letter, "x"] for letter in one] for one in letters)
+        pairs.append(
+            (
+                factories.make_harvest(human, setting="human", **cell),
+                factories.make_harvest(multi, setting="multi", **cell),
+            )
+        )
+    return pairs[0]
+
+
+def test_a_set_is_added_up_pooled_and_as_a_mean_over_its_relations(researcher_client):
+    a, b = cells_of_a_set(("abcde", "abcdf"), ("ab", "ba"), ("a", "b"))
+
+    totals = researcher_client.get(SET_PAGE, {"a": a.pk, "b": b.pk}).context["totals"]
+
+    # Shared, of what either has: 4 of 6 in the same order, 2 of 2 in the reverse, 0 of 2.
+    assert totals.pooled == (2, 6, 2)
+    assert totals.pooled.jaccard == pytest.approx(6 / 10)
+    assert totals.mean_jaccard == pytest.approx((4 / 6 + 1 + 0) / 3)
+    assert (totals.n_relations, totals.n_correlated) == (3, 2)
+    assert totals.mean_spearman == pytest.approx((1 - 1) / 2)
+    assert totals.mean_kendall == pytest.approx((1 - 1) / 2)
+
+
+def test_a_large_set_is_added_up_when_asked(researcher_client, monkeypatch):
+    monkeypatch.setattr(views, "MOST_ADDED_UNASKED", 11)
+    a, b = cells_of_a_set(("abc", "abd"), ("abc", "bca"))
+
+    page = researcher_client.get(SET_PAGE, {"a": a.pk, "b": b.pk})
+    assert page.context["totals"] is None
+    assert "Add up all 2 relations" in page.content.decode()
+
+    page = researcher_client.get(SET_PAGE, {"a": a.pk, "b": b.pk, "totals": 1})
+    assert page.context["totals"].pooled == (1, 5, 1)
+
+
+def test_a_set_costs_the_same_for_any_number_of_relations(researcher_client, django_assert_max_num_queries):
+    a, b = cells_of_a_set(*[("abc", "abd")] * 15)
+
+    with django_assert_max_num_queries(12):
+        page = researcher_client.get(SET_PAGE, {"a": a.pk, "b": b.pk})
+
+    assert (len(page.context["overlaps"]), page.context["totals"].n_relations) == (10, 15)
+
+
+def test_annotators_may_not_compare(client, a, b):
+    client.force_login(factories.make_user())
+
+    assert client.get(PAGE, {"a": a.pk, "b": b.pk}).status_code == 403

@@ -1,0 +1,66 @@
+"""The paper's Table 5 as it ships: the numbers agree with each other and with the tests that reports use."""
+
+import pytest
+
+from evaluation.comparisons.published import load_table5
+from evaluation.reports.sections.compare_sides import Side, compare_sides
+from evaluation.statistics.rates import macro_average
+
+TABLE = load_table5()
+COMPARED = compare_sides({key: accepted for key, (accepted, _) in TABLE.cells.items()}, {}, seed=0)
+
+
+def settings_of_roberta(a: str, b: str) -> dict:
+    [found] = [each for each in COMPARED if each.get("model") == "roberta-large" and {each["a"], each["b"]} == {a, b}]
+    return found
+
+
+def test_the_table_has_fourteen_relations_and_eight_columns():
+    assert len({key.relation for key in TABLE.cells}) == 14
+    assert len(TABLE.averages) == 8
+    assert len(TABLE.cells) == 14 * 8
+
+
+def test_the_source_is_named():
+    assert "as printed in the paper" in TABLE.source
+    assert "BertNet" in TABLE.source
+
+
+@pytest.mark.parametrize("side", TABLE.averages, ids=lambda side: "-".join(side))
+@pytest.mark.parametrize("column", [0, 1], ids=["accepted", "rejected"])
+def test_the_printed_averages_are_those_of_the_printed_cells(side, column):
+    shares = [pair[column] for key, pair in TABLE.cells.items() if (key.model, key.setting) == side]
+
+    # Multi Prompts: .725 on average, printed as .73.
+    assert macro_average(shares) == pytest.approx(TABLE.averages[side][column], abs=0.005 + 1e-9)
+
+
+def test_the_larger_bert_is_seven_points_better_as_the_paper_says():
+    assert TABLE.averages[Side("bert-large", "multi")][0] - TABLE.averages[Side("bert-base", "multi")][0] == (
+        pytest.approx(0.07)
+    )
+
+
+@pytest.mark.parametrize(
+    ("other", "difference", "p"),
+    [("human", 0.126, 0.019), ("autoprompt", 0.394, 0.0001), ("top1", 0.035, 0.322)],
+)
+def test_multi_prompts_against_the_other_settings(other, difference, p):
+    compared = settings_of_roberta("multi", other)
+    sign = 1 if compared["a"] == "multi" else -1
+
+    assert sign * compared["difference"] == pytest.approx(difference, abs=5e-4)
+    assert compared["p_sign_flip"] == pytest.approx(p, abs=6e-4 if other != "autoprompt" else 5e-5)
+    assert compared["n_relations"] == 14
+
+
+def test_after_holm_every_setting_beats_autoprompt_and_nothing_else_is_certain():
+    beaten = [each for each in COMPARED if each["p_holm"] < 0.05]
+
+    assert {frozenset((each["a"], each["b"])) for each in beaten} == {
+        frozenset((other, "autoprompt")) for other in ("human", "top1", "multi")
+    }
+
+
+def test_all_settings_of_an_lm_and_all_lms_in_a_setting_are_compared():
+    assert [each["kind"] for each in COMPARED] == ["settings"] * 6 + ["models"] * 10

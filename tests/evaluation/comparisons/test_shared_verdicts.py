@@ -1,0 +1,59 @@
+"""Two rounds on the same tuples, paired by tuple."""
+
+import pytest
+from scipy.stats import binomtest
+
+from annotation.rounds.services import open_round
+from evaluation.comparisons.shared_verdicts import SharedVerdicts, shared_verdicts
+from evaluation.reports.services import create_report
+from tests.factories import judge_all, make_harvest, make_round
+
+pytestmark = pytest.mark.django_db
+
+N = 9
+
+
+@pytest.fixture
+def rounds(researcher):
+    """One harvest judged by two panels: the first accepts all nine, the second the last; one is incomplete."""
+    job = make_harvest([(f"head {number}", f"tail {number}") for number in range(N)])
+    spec = {"study": "Animals", "cells": [{"job": job.pk, "n": None}], "judgments_per_task": 1}
+    first, second = (open_round({**spec, "name": name}, by=researcher) for name in ("first", "second"))
+    judge_all(first, ["true"] * N)
+    ranks = {task.position: task.draws.get().harvested_tuple.rank for task in second.tasks.all()}
+    judge_all(second, ["true" if ranks[position] == N else "false" for position in range(N)])
+    second.tasks.filter(draws__harvested_tuple__rank=1).update(verdict="")
+    return first, second
+
+
+def test_shared_tuples_are_paired_and_told_apart_exactly(rounds):
+    found = shared_verdicts(*rounds)
+
+    assert found[:4] == (1, 7, 0, 0)
+    assert found.p == pytest.approx(binomtest(7, 7).pvalue, abs=1e-12)  # 2 / 2^7
+    assert found.in_words("first", "second") == (
+        "8 tuples have a verdict in both rounds: first alone accepts 7, second alone 0; "
+        "McNemar's exact p = .016: first accepts more."
+    )
+    assert shared_verdicts(*reversed(rounds))[:4] == (1, 0, 7, 0)
+
+
+def test_rounds_that_hardly_differ_are_not_told_apart():
+    assert SharedVerdicts(5, 2, 1, 4, 1.0).in_words("a", "b").endswith("p = 1.00: not distinguishable.")
+    assert SharedVerdicts(5, 0, 0, 4, None).in_words("a", "b").endswith("accept the same ones.")
+
+
+def test_a_round_is_not_compared_with_itself_nor_with_strangers(rounds):
+    first, _ = rounds
+
+    assert shared_verdicts(first, first) is None
+    assert shared_verdicts(first, make_round([("another head", "another tail")])) is None
+
+
+def test_the_comparison_of_two_reports_shows_it(rounds, researcher_client):
+    a, b = (create_report(round) for round in rounds)
+
+    page = researcher_client.get("/reports/compare/", {"a": a.pk, "b": b.pk}).text
+
+    assert "first alone accepts 7, second alone 0" in page
+    assert "The same tuples" not in researcher_client.get("/reports/compare/", {"a": a.pk, "b": "paper"}).text

@@ -1,0 +1,55 @@
+"""Evidence for tests that need no database, from how many statements of each cell have which verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from evaluation.evidence.arrays import INCOMPLETE, CellKey, Draws, Evidence, Judgments, StratumKey
+
+# What three annotators said, by turns, for each verdict: accepted, rejected, undecided, incomplete.
+LABELS = {0: [(0, 0, 0), (0, 0, 1), (0, 0, 2)], 1: [(1, 1, 1), (1, 0, 1)], 2: [(0, 1, 2)], 3: [(0,)]}
+NOBODY = Judgments(*np.zeros((3, 0), dtype=np.int64), np.zeros(0))
+
+
+def make_evidence(
+    cells: Mapping[CellKey, Sequence[int]], annotators: Sequence[str] = ("a1", "a2", "a3"), **fields: Any
+) -> Evidence:
+    """cells: numbers of accepted, rejected, undecided and incomplete statements, as many of them as are given."""
+    verdict = np.concatenate([np.repeat(range(len(counts)), counts) for counts in cells.values()]).astype(np.int64)
+    sizes = [sum(counts) for counts in cells.values()]
+    said = [LABELS[code][number % len(LABELS[code])] for number, code in enumerate(verdict.tolist())]
+    n_said = [len(labels) for labels in said]
+    task = np.repeat(np.arange(len(verdict)), n_said)
+    values = {
+        "round": "pilot_1",
+        "source": "people",
+        "seed": 0,
+        "judgments_per_task": 3,
+        "quorum": 1,
+        "has_thirds": False,
+        "verdict": verdict,
+        "adjudicated": np.full(len(verdict), INCOMPLETE),
+        "third": np.full(len(verdict), -1),
+        "judgments": Judgments(
+            task,
+            np.array([number for n in n_said for number in range(n)], dtype=np.int64),
+            np.array([label for labels in said for label in labels], dtype=np.int64),
+            np.full(len(task), np.nan),
+        ),
+        "cells": list(cells),
+        "strata": [StratumKey(number, 1, 10 * size, 10 * size) for number, size in enumerate(sizes)],
+        "draws": Draws(
+            np.arange(len(verdict)),
+            np.repeat(range(len(sizes)), sizes).astype(np.int64),
+            np.concatenate([np.arange(1, size + 1) * 10 for size in sizes]),
+            np.concatenate([-np.arange(size, dtype=np.float64) for size in sizes]),
+        ),
+        "annotators": list(annotators),
+        "gold": NOBODY,
+        "gold_truth": np.zeros(0, dtype=np.int64),
+        "demonstrators": [],
+    }
+    return Evidence(**{**values, **fields})

@@ -1,0 +1,162 @@
+"""Figures are drawn from the document alone: the same bytes every time, with the numbers as text."""
+
+import re
+
+import pytest
+
+from evaluation.rendering.figures import precision_recall
+from evaluation.rendering.figures.canvas import DARK, LIGHT, render
+from evaluation.rendering.figures.report_figures import figures_of
+from tests.evaluation.report_documents import TWO_SETTINGS, make_comparison, make_document
+from tests.test_architecture import loaded_by
+
+
+def make_report(**fields) -> dict:
+    """A document with one of everything that is drawn."""
+    rate = {"n": 5, "accuracy": 0.75, "low": 0.5, "high": 0.9}
+    sizes = [{"size": None, "share": 0.5, **rate}, {"size": None, "share": 1.0, **rate, "accuracy": 0.55}]
+    scores = [{"score_low": -9.0, "score_high": -5.0, "accepted": 3, **rate}]
+    side = {"model": "big", "setting": "multi", "population": 200}
+    document = make_document(TWO_SETTINGS, comparisons=[make_comparison()], **fields)
+    document["totals"][1]["population"] = 200
+    return document | {
+        "curves": [
+            {"relation": None, **side, "sizes": sizes, "scores": []},
+            {"relation": "r", **side, "sizes": sizes, "scores": scores},
+        ],
+        "cuts": [{**side, "cut": "base:10", "size": 40, "n_relations": 2, **rate}],
+    }
+
+
+def texts(svg: bytes) -> list[str]:
+    return re.findall(r"<text[^>]*>([^<]*)</text>", svg.decode())
+
+
+def figure(name: str, document: dict):
+    return next(figure for figure in figures_of(document) if figure.name == name)
+
+
+@pytest.mark.parametrize("file_format", ["svg", "pdf"])
+@pytest.mark.parametrize("name", ["heat-map", "averages", "differences", "sizes", "calibration"])
+def test_a_figure_drawn_twice_is_the_same_bytes(name, file_format):
+    document = make_report()
+
+    first, second = (figure(name, document).render(document, file_format) for _ in range(2))
+
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers"),
+    [
+        ("heat-map", {"r", ".20", ".80", ".25", ".60", "average"}),
+        ("averages", {"big · human", ".25", ".60"}),
+        ("differences", {"big: human − multi", "−35.0"}),
+        ("sizes", {"big · multi", "base-10"}),
+        ("calibration", {"big · multi", "score (nats, higher is better)"}),
+    ],
+)
+def test_a_figure_holds_its_numbers_as_text_in_the_readers_font(name, numbers):
+    document = make_report()
+
+    svg = figure(name, document).render(document)
+
+    shown = set(texts(svg))
+    assert {number for number in numbers if not any(text.startswith(number) for text in shown)} == set()
+    assert b"DejaVu" not in svg
+    assert b"system-ui" in svg
+
+
+def test_the_dark_figure_differs_in_colour_only():
+    document = make_report()
+
+    light, dark = (figure("averages", document).render(document, theme=theme) for theme in (LIGHT, DARK))
+
+    assert light != dark
+    assert texts(light) == texts(dark)
+
+
+def test_a_figure_of_simulated_judgments_says_so():
+    document = make_report(source="simulated")
+
+    assert all("simulated, not people" in texts(figure.render(document)) for figure in figures_of(document))
+
+
+def test_a_figure_says_in_words_what_it_shows():
+    document = make_report()
+
+    assert figure("averages", document).alt(document) == (
+        "Accuracy, mean over relations: big · human .25; big · multi .60."
+    )
+
+
+def test_what_a_report_lacks_is_not_drawn():
+    nothing_judged = make_document({("r", "big", "multi"): (0, 0, 0, 3)})
+
+    assert figures_of(nothing_judged) == []
+
+
+def test_a_map_of_hundreds_of_relations_stays_a_page():
+    cells = {(f"r{number}", "big", "multi"): (1, 1, 0, 0) for number in range(487)}
+    document = make_document(cells)
+
+    _, height = figure("heat-map", document).size(document)
+
+    assert height < 20
+    assert "487 relations and their average" in texts(figure("heat-map", document).render(document))
+
+
+def test_precision_and_recall():
+    curve = [{"recall": 0.5, "precision": 1.0}, {"recall": 1.0, "precision": 0.7}]
+    scores = {
+        "n_positive": 10,
+        "n_negative": 10,
+        "scorers": [{"scorer": "multi", "average_precision": 0.85, "curve": curve}],
+    }
+
+    shown = texts(render(precision_recall.draw, scores, precision_recall.size(scores), "svg", LIGHT))
+
+    assert "multi (.850)" in shown
+
+
+def test_matplotlib_is_loaded_by_the_first_figure_only():
+    modules = "kgharvest.urls, evaluation.rendering.figures.report_figures, evaluation.reports.views"
+    start = f"import django; django.setup(); import {modules}"
+
+    assert loaded_by(start, "matplotlib") == []
+
+
+# -- as images ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db
+def test_a_page_shows_its_figures_as_images_in_both_themes(researcher_client, researcher):
+    from evaluation.reports.services import create_report
+    from tests.factories import judge_all, make_round
+
+    round = make_round(2, name="pilot", study="Animals", by=researcher)
+    judge_all(round, ["true", "false"], ["true", "false"], ["true", "true"])
+    report = create_report(round)
+
+    page = researcher_client.get(f"/reports/{report.pk}/").text
+    image = researcher_client.get(f"/reports/{report.pk}/figures/averages.svg?theme=dark")
+    again = researcher_client.get(image.request["PATH_INFO"] + "?theme=dark", headers={"if-none-match": image["ETag"]})
+    paper = researcher_client.get(f"/reports/{report.pk}/figures/averages.pdf")
+
+    assert page.count(f'src="/reports/{report.pk}/figures/averages.svg?theme=') == 2
+    assert 'alt="Accuracy, mean over relations: ' in page
+    assert image["Content-Type"] == "image/svg+xml"
+    assert again.status_code == 304
+    assert paper.content.startswith(b"%PDF")
+    assert 'filename="pilot-averages.pdf"' in paper["Content-Disposition"]
+    assert researcher_client.get(f"/reports/{report.pk}/figures/nothing.svg").status_code == 404
+
+
+def test_ticks_of_a_small_difference_are_told_apart():
+    document = make_document(TWO_SETTINGS, comparisons=[make_comparison(difference=0.021)])
+    [figure] = [figure for figure in figures_of(document) if figure.name == "differences"]
+
+    ticks = re.findall(r">(−?[\d.]+)</text>", figure.render(document).decode())
+
+    assert len(ticks) > 3
+    assert len(set(ticks)) == len(ticks)

@@ -1,0 +1,415 @@
+"""What the files of a report look like. The document is written here by hand."""
+
+import csv
+import io
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+
+import numpy as np
+import openpyxl
+import pytest
+from django.core.management import CommandError, call_command
+
+from evaluation.evidence.arrays import CellKey, Judgments
+from evaluation.rendering.formats import FORMATS
+from evaluation.rendering.latex import latex_text, parts_of
+from evaluation.rendering.plain import table_csv
+from evaluation.rendering.tables import Column, Row, Table, points, short, split_rates, without_empty_columns
+from evaluation.reports.document import build_document
+from evaluation.reports.models import Report
+from evaluation.reports.report_tables import report_tables
+from evaluation.reports.sections.rate_tables import relation_table
+from tests.evaluation.evidence_factory import make_evidence
+from tests.evaluation.report_documents import TWO_SETTINGS, make_annotator, make_comparison, make_document
+from tests.factories import judge_all, make_round
+
+
+@pytest.mark.parametrize(
+    ("share", "printed"),
+    [(0.734, ".73"), (-0.05, "-.05"), (1.0, "1.00"), (0.999, "1.00"), (0.0, ".00"), (-0.5, "-.50"), (None, "–")],
+)
+def test_shares_are_printed_as_in_papers(share, printed):
+    assert short(share) == printed
+
+
+@pytest.mark.parametrize(
+    ("difference", "printed"),
+    [(0.126, "+12.6"), (-0.03, "−3.0"), (0.0, "0.0"), (-0.0004, "0.0"), (0.0004, "0.0"), (None, "–")],
+)
+def test_differences_are_printed_in_points(difference, printed):
+    assert points(difference) == printed
+
+
+def test_the_table_has_relations_as_rows_and_lms_with_settings_as_columns():
+    table = relation_table(make_document())
+
+    assert table.groups == [("", 1), ("big", 2), ("small", 1)]
+    assert [column.title for column in table.columns] == ["relation", "human", "multi", "multi"]
+    assert [texts for _, texts in table.texts()] == [
+        ["can_do", ".50 / .40", ".80 / .20", "–"],
+        ["capital", "–", "–", "1.00 / .00"],
+        ["average", ".50 / .40", ".80 / .20", "1.00 / .00"],
+    ]
+
+
+def test_cells_with_incomplete_statements_are_marked_and_explained():
+    table = relation_table(make_document({("can_do", "big", "multi"): (1, 1, 0, 3)}))
+
+    assert next(table.texts()) == (False, ["can_do", ".50 / .50†"])
+    assert any(note.startswith("† ") for note in table.notes)
+
+
+def test_rates_split_into_one_number_per_cell():
+    table = split_rates(relation_table(make_document()))
+
+    assert [(column.group, column.title) for column in table.columns[1:6]] == [
+        ("big · human", title) for title in ("accepted", "rejected", "low", "high", "n")
+    ]
+    assert table.rows[0].values[1:3] == (0.5, 0.4)
+    assert table.rows[0].values[11:] == (None,) * 5
+
+
+# -- Markdown and LaTeX ------------------------------------------------------------------------------------------------
+
+
+def test_markdown():
+    lines = FORMATS["md"].write(make_document()).splitlines()
+
+    assert lines[0] == r"# pilot\_1"
+    assert lines[4:9] == [
+        r"| relation | big · human | big · multi | small · multi |",
+        r"| --- | ---: | ---: | ---: |",
+        r"| can\_do | .50 / .40 | .80 / .20 | – |",
+        r"| capital | – | – | 1.00 / .00 |",
+        r"| average | .50 / .40 | .80 / .20 | 1.00 / .00 |",
+    ]
+
+
+def test_latex():
+    text = FORMATS["tex"].write(make_document())
+
+    assert r" & \multicolumn{2}{c}{big} & \multicolumn{1}{c}{small} \\" in text
+    assert r"\cmidrule(lr){2-3}\cmidrule(lr){4-4}" in text
+    assert r"can\_do & .50 / .40 & .80 / .20 & -- \\" in text
+
+
+def test_latex_escapes_what_is_special():
+    assert latex_text(r"a_b & 50% \x {y} ~^#$") == (
+        r"a\_b \& 50\% \textbackslash{}x \{y\} \textasciitilde{}\textasciicircum{}\#\$"
+    )
+
+
+def test_no_latex_row_starts_with_an_argument_of_the_one_before():
+    assert latex_text("[2ex] *\nb") == "{[}2ex{]} {*} b"
+
+
+def test_latex_balances_its_environments_and_columns():
+    cells = {(f"r{number}", "big", "multi"): (1, 0, 0, 0) for number in range(60)}
+
+    text = FORMATS["tex"].write(make_document(cells))
+
+    for environment in set(re.findall(r"\\begin{(\w+)}", text)):
+        assert text.count(f"\\begin{{{environment}}}") == text.count(f"\\end{{{environment}}}")
+    assert "longtable" in text
+
+
+NEEDS_TEX = pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no TeX is installed")
+
+
+def compile_latex(tables: str, folder) -> str:
+    """Return what LaTeX has to say about the tables; raises where they do not compile."""
+    packages = r"\usepackage{booktabs,longtable}\usepackage[utf8]{inputenc}\usepackage[T1]{fontenc}"
+    source = rf"\documentclass{{article}}{packages}\begin{{document}}{tables}\end{{document}}"
+    (folder / "report.tex").write_text(source)
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "report.tex"]
+    for _ in range(2):  # longtable measures its columns in the first run
+        subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    return (folder / "report.log").read_text(errors="replace")
+
+
+def too_wide(log: str) -> list[str]:
+    """Return the lines that stand out of the text by more than a reader sees."""
+    widths = re.findall(r"Overfull \\hbox \(([\d.]+)pt too wide\)", log)
+    return [width for width in widths if float(width) > 5]
+
+
+@NEEDS_TEX
+@pytest.mark.parametrize("n_relations", [2, 60])
+def test_latex_compiles(tmp_path, n_relations):
+    cells = {(f"[r_{number}] &", "b|g", "mul~ti"): (1, 0, 0, 0) for number in range(n_relations)}
+
+    log = compile_latex(FORMATS["tex"].write(make_document(cells)), tmp_path)
+
+    assert not too_wide(log)
+
+
+def wide_evidence(n_relations: int):
+    """Four LMs in two settings, twenty-four annotators; every third cell has statements that few agree on."""
+    lms = ("FacebookAI/roberta-large", "bert-large-cased", "distilbert-base-uncased", "embedded")
+    cells = {
+        CellKey(f"has_the_property_{number}", lm, setting): [(6, 2, 1, 0), (3, 4, 0, 1), (5, 1, 2, 0)][number % 3]
+        for lm in lms
+        for setting in ("human", "multi")
+        for number in range(n_relations)
+    }
+    evidence = make_evidence(cells, annotators=[f"annotator-{number:02}" for number in range(24)])
+    judgments = evidence.judgments
+    return replace(evidence, judgments=judgments._replace(annotator=judgments.task % 8 * 3 + judgments.annotator))
+
+
+@NEEDS_TEX
+@pytest.mark.parametrize("n_relations", [3, 50])
+def test_every_table_of_a_wide_report_stays_on_the_page(tmp_path, n_relations):
+    document = build_document(wide_evidence(n_relations))
+
+    log = compile_latex(FORMATS["tex"].write({**document, "cuts": []}), tmp_path)
+
+    assert not too_wide(log)
+
+
+def test_a_report_leaves_out_every_annotator_in_turn():
+    document = build_document(wide_evidence(3))
+
+    [table] = [table for table in report_tables(document) if table.name == "left-out"]
+    assert [row.values[0] for row in table.rows] == [f"annotator-{number:02}" for number in range(24)]
+    assert "each of the 24 left out in turn" in FORMATS["md"].write(document)
+
+
+def test_a_report_on_one_annotator_says_nothing_of_leaving_one_out():
+    evidence = turned_evidence()
+    is_first = evidence.judgments.annotator == 0
+    alone = replace(evidence, annotators=["a"], judgments=Judgments(*(each[is_first] for each in evidence.judgments)))
+
+    tables = {table.name: table for table in report_tables(build_document(alone))}
+
+    for name in ("sensitivity", "sensitivity-comparisons", "sensitivity-cells"):
+        groups = {column.group for column in without_empty_columns(tables[name]).columns}
+        assert "without one annotator" not in groups
+    assert not any("Without one annotator" in note for note in tables["sensitivity-comparisons"].notes)
+    assert "left-out" not in tables
+
+
+def test_a_table_that_is_too_wide_comes_in_parts_that_repeat_its_first_column():
+    columns = [Column("LM and setting"), *(Column(f"Without annotator {number}") for number in range(12))]
+    table = Table("wide", "Wide", tuple(columns), (Row(("embedded · multi", *range(12))),), ("A note.",))
+
+    parts = list(parts_of(table))
+
+    assert len(parts) > 1
+    assert [part.columns[0].title for part in parts] == ["LM and setting"] * len(parts)
+    assert [value for part in parts for value in part.rows[0].values[1:]] == list(range(12))
+    assert [part.notes for part in parts] == [()] * (len(parts) - 1) + [("A note.",)]
+    assert parts[0].title == f"Wide, part 1 of {len(parts)}"
+
+
+# -- CSV ---------------------------------------------------------------------------------------------------------------
+
+
+def test_csv_has_one_row_per_cell():
+    rows = list(csv.DictReader(io.StringIO(FORMATS["csv"].write(make_document()))))
+
+    assert [(row["relation"], row["setting"], row["accepted"]) for row in rows] == [
+        ("can_do", "human", "5"),
+        ("can_do", "multi", "8"),
+        ("capital", "multi", "10"),
+    ]
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])
+def test_no_csv_cell_starts_a_formula(start):
+    cells = {(f"{start}cmd", f"{start}lm", f"{start}s"): (1, 0, 0, 0)}
+
+    [row] = csv.DictReader(io.StringIO(FORMATS["csv"].write(make_document(cells)), newline=""))
+
+    assert {row["relation"][0], row["model"][0], row["setting"][0]} == {"'"}
+
+
+@pytest.mark.parametrize("name", ["relations", "settings", "agreement"])
+def test_every_table_comes_as_csv_with_full_numbers(name):
+    tables = {table.name: table for table in report_tables(make_document())}
+
+    rows = list(csv.reader(io.StringIO(table_csv(tables[name]))))
+
+    assert {len(row) for row in rows} == {len(rows[0])}
+
+
+# -- XLSX --------------------------------------------------------------------------------------------------------------
+
+
+def workbook_of(document):
+    return openpyxl.load_workbook(io.BytesIO(FORMATS["xlsx"].bytes_of(document)))
+
+
+def test_a_workbook_has_a_sheet_per_table_with_numbers_as_numbers():
+    workbook = workbook_of(make_document())
+
+    assert workbook.sheetnames == [table.name for table in report_tables(make_document())]
+    sheet = workbook["relations"]
+    assert [cell.value for cell in sheet[1]][:3] == ["relation", "big · human: accepted", "big · human: rejected"]
+    assert (sheet["B2"].value, sheet["B2"].data_type, sheet["B2"].number_format) == (0.5, "n", "0.0%")
+    assert sheet["F2"].value == 10
+    assert sheet["L2"].value is None  # not sampled: an empty cell, not a dash among numbers
+    assert sheet.freeze_panes == "B2"
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "http://"])
+def test_no_cell_of_a_workbook_is_a_formula_or_a_link(start):
+    workbook = workbook_of(make_document({(f"{start}1+1", f"{start}lm", f"{start}s"): (1, 0, 0, 0)}))
+
+    cells = [cell for sheet in workbook for row in sheet for cell in row]
+    assert workbook["relations"]["A2"].value == f"{start}1+1"
+    assert {cell.data_type for cell in cells} <= {"s", "n", "inlineStr"}
+    assert not any(cell.hyperlink for cell in cells)
+
+
+# -- HTML --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_to_keep_asks_nobody_for_anything():
+    page = FORMATS["html"].write(make_document())
+
+    assert re.findall(r"(?:https?:)?//[\w.]", page) == []
+    assert "<script" not in page
+    assert ".50 / .40" in page
+
+
+# -- what holds of all -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("file_format", FORMATS)
+def test_the_same_report_is_the_same_bytes(file_format):
+    document = make_document(TWO_SETTINGS)
+
+    assert FORMATS[file_format].bytes_of(document) == FORMATS[file_format].bytes_of(document)
+
+
+def texts_of(file_format: str, document) -> str:
+    """Return what a reader of the file reads."""
+    if file_format != "xlsx":
+        return FORMATS[file_format].bytes_of(document).decode()
+    return "\n".join(str(cell.value) for sheet in workbook_of(document) for row in sheet for cell in row)
+
+
+@pytest.mark.parametrize("file_format", FORMATS)
+def test_simulated_judgments_are_named_in_every_format(file_format):
+    assert "simulated" in texts_of(file_format, make_document(source="simulated"))
+
+
+@pytest.mark.parametrize("file_format", ["html", "xlsx", "tex", "md", "json"])
+def test_comparisons_agreement_and_annotators_are_in_every_format(file_format):
+    document = make_document(TWO_SETTINGS, comparisons=[make_comparison()], annotators=[make_annotator("Ann")])
+
+    text = texts_of(file_format, document)
+
+    assert all(
+        words in text for words in ("not distinguishable", "Krippendorff" if file_format != "json" else "alpha", "Ann")
+    )
+
+
+def test_cells_of_imported_judgments_may_name_no_lm():
+    text = FORMATS["md"].write(make_document({("can_do", None, None): (1, 0, 0, 0)}))
+
+    assert "not named · not named" in text
+
+
+@pytest.mark.parametrize("file_format", FORMATS)
+def test_a_round_without_judgments_is_reported_in_every_format(file_format):
+    cells = {("can_do", "big", "multi"): (0, 0, 0, 3)}
+
+    text = texts_of(file_format, make_document(cells))
+
+    assert "nan" not in text.casefold().replace("annotator", "")
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("file_format", FORMATS)
+def test_report_prints_every_format(file_format):
+    judge_all(make_round(1, name="pilot"), ["true"], ["true"], ["false"])
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="")
+
+    call_command("report", "--round", "pilot", "--format", file_format, stdout=out)
+
+    printed = out.buffer.getvalue()
+    assert printed.startswith(b"PK") or any(words in printed for words in (b"1.00", b'"accuracy": 1.0', b",1.0,"))
+
+
+@pytest.mark.django_db
+def test_report_prints_any_table_as_csv():
+    make_round(1, name="pilot")
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="")
+
+    call_command("report", "--round", "pilot", "--format", "csv", "--table", "agreement", stdout=out)
+
+    assert out.buffer.getvalue().startswith(b"measure,value,low,high")
+
+
+@pytest.mark.django_db
+def test_a_table_that_a_report_lacks_is_refused_with_those_it_has_and_no_report_is_kept():
+    make_round(1, name="pilot")
+
+    with pytest.raises(CommandError, match="no table 'nothing'; it has agreement, "):
+        call_command("report", "--round", "pilot", "--format", "csv", "--table", "nothing")
+
+    assert not Report.objects.exists()
+
+
+@pytest.mark.django_db
+def test_report_writes_a_file(tmp_path):
+    make_round(1, name="pilot")
+
+    call_command("report", "--round", "pilot", "--format", "md", "--output", str(tmp_path / "report.md"))
+
+    assert (tmp_path / "report.md").read_text().startswith("# pilot")
+
+
+@pytest.mark.django_db
+def test_report_of_an_unknown_round_is_refused():
+    with pytest.raises(CommandError, match="There is no round named 'pilot'; the newest are: none; open one first"):
+        call_command("report", "--round", "pilot")
+
+
+@pytest.mark.parametrize("counts", [(0, 0, 0, 3), (2, 1, 0, 0)], ids=["nothing judged", "one relation"])
+def test_what_cannot_be_computed_is_said_with_its_reason(counts):
+    text = FORMATS["md"].write(make_document({("r", "lm", "multi"): counts}))
+
+    assert "Nothing is compared: that takes two settings" in text
+    assert "There is no interval for relations like these" in text
+
+
+def test_percent_agreement_has_a_reason_where_it_is_not_defined():
+    text = FORMATS["md"].write(make_document({("r", "lm", "multi"): (0, 0, 0, 3)}))
+
+    [row] = [line for line in text.splitlines() if line.startswith("| percent agreement")]
+    assert "No statement has two judgments." in row
+
+
+def turned_evidence():
+    """Two sides, the first ahead by majority, the second by unanimity."""
+    cells = [CellKey(relation, "lm", side) for relation in "rs" for side in ("human", "multi")]
+    evidence = make_evidence(dict.fromkeys(cells, (2, 1)))
+    labels = {"human": ["TTF", "TTF", "FFF"], "multi": ["TTT", "FFF", "FFF"]}
+    said = [row for cell in cells for row in labels[cell.setting]]
+    verdict = np.array([row.count("F") > 1 for row in said], dtype=np.int64)
+    coded = np.array(["TFU".index(letter) for row in said for letter in row])
+    judgments = evidence.judgments._replace(label=coded)
+    return replace(evidence, verdict=verdict, judgments=judgments)
+
+
+def test_a_marked_number_stays_a_number_in_every_file():
+    document = build_document(turned_evidence()) | {"cuts": []}
+    table = next(table for table in report_tables(document) if table.name == "sensitivity")
+
+    [human, multi] = table_csv(table).splitlines()[1:]
+
+    assert human.split(",")[1:3] == [str(2 / 3), "0.0"]
+    assert multi.split(",")[1:3] == [str(1 / 3), str(1 / 3)]
+    assert ".00 (2)" in FORMATS["md"].write(document)
+    assert ".00 (2)" in FORMATS["tex"].write(document)
+    sheet = openpyxl.load_workbook(io.BytesIO(FORMATS["xlsx"].write(document)))["sensitivity"]
+    assert sheet["C2"].value == 0
+    assert sheet["C2"].number_format == '0.0%" (2)"'

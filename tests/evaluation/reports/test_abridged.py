@@ -1,0 +1,47 @@
+"""What pages lay out is as if it were the whole document, and much smaller."""
+
+import json
+
+import pytest
+
+from evaluation.evidence.arrays import CellKey
+from evaluation.rendering.figures.report_figures import figures_of
+from evaluation.reports.abridged import abridged
+from evaluation.reports.document import build_document
+from evaluation.reports.models import Report
+from evaluation.reports.report_tables import tables_to_read
+from evaluation.reports.views import body_of
+from tests.evaluation.evidence_factory import make_evidence
+from tests.factories import make_round
+
+
+@pytest.fixture(scope="module")
+def document():
+    settings = ("human", "multi")
+    cells = {
+        CellKey(f"r{n:02}", "lm", setting): (n % 5 + 8, n % 7 + 2, 1, 1) for n in range(40) for setting in settings
+    }
+    return {**build_document(make_evidence(cells)), "cuts": [], "created_at": "2026-01-02", "code_version": "1.0"}
+
+
+def test_tables_and_figures_are_those_of_the_whole_document(document):
+    short = abridged(json.loads(json.dumps(document)))
+
+    assert tables_to_read(short) == tables_to_read(document)
+    assert [figure.name for figure in figures_of(short)] == [figure.name for figure in figures_of(document)]
+    for figure in figures_of(document):
+        assert figure.render(short) == figure.render(document), figure.name
+        assert figure.alt(short) == figure.alt(document)
+
+
+@pytest.mark.django_db
+def test_the_page_is_the_same_and_reads_a_third_at_most(document):
+    report = Report.objects.create(
+        round=make_round(), document=document, method="M.", code_version="1.0", created_at="2026-01-02T00:00Z"
+    )
+    short = body_of(report, everything=True)
+
+    report.abridged = {}
+
+    assert body_of(report, everything=True) == short
+    assert 3 * len(json.dumps(abridged(document))) < len(json.dumps(document))

@@ -1,0 +1,459 @@
+"""The parts of a report's document, worked by hand on small evidence."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, REJECTED, UNDECIDED, CellKey, Judgments, StratumKey
+from evaluation.reports.document import build_document
+from evaluation.reports.sections.annotators import fit_models
+from evaluation.statistics.rates import wilson_interval
+from evaluation.statistics.stratified import stratified_rate
+from tests.evaluation.evidence_factory import NOBODY, make_evidence
+
+T, F, U = range(3)
+
+
+def evidence_of(*said: str):
+    """Evidence from what annotators a, b, ... said of each statement of a cell: "TTF", "T.U", a dot for nothing."""
+    labels = judged(said)
+    counts = np.zeros((len(said), 3), dtype=int)
+    for task, _, label in labels:
+        counts[task, label] += 1
+    k = max(map(len, said))
+    verdict = np.select(
+        [counts.sum(axis=1) == 0, 2 * counts[:, T] > counts.sum(axis=1), 2 * counts[:, F] > counts.sum(axis=1)],
+        [INCOMPLETE, ACCEPTED, REJECTED],
+        UNDECIDED,
+    )
+    base = make_evidence({CellKey("r", "lm", "multi"): (len(said),)}, annotators="abcdefgh"[:k])
+    judgments = Judgments(*np.array(labels, dtype=np.int64).reshape(-1, 3).T, np.full(len(labels), np.nan))
+    return replace(base, verdict=verdict, judgments=judgments)
+
+
+def judged(said, first: int = 0) -> list[tuple[int, int, int]]:
+    """Return statement, annotator and label of each judgment; statements are numbered from `first` on."""
+    rows = [(task, who, letter) for task, row in enumerate(said, first) for who, letter in enumerate(row)]
+    return [(task, who, "TFU".index(letter)) for task, who, letter in rows if letter != "."]
+
+
+def one(entries, **wanted):
+    [found] = [entry for entry in entries if all(entry[key] == value for key, value in wanted.items())]
+    return found
+
+
+# -- rates -------------------------------------------------------------------------------------------------------------
+
+
+def stratified(first=(9, 1), second=(5, 5)):
+    """One cell in two strata: ranks 1-100 and 101-1000, ten draws each."""
+    evidence = make_evidence({CellKey("r", "lm", "multi"): (first[0] + second[0], first[1] + second[1])})
+    verdict = np.repeat([ACCEPTED, REJECTED, ACCEPTED, REJECTED], [*first, *second])
+    draws = evidence.draws._replace(stratum=np.repeat([0, 1], [sum(first), sum(second)]))
+    strata = [StratumKey(0, 1, 100, 100), StratumKey(0, 101, 1000, 900)]
+    return replace(evidence, verdict=verdict, draws=draws, strata=strata)
+
+
+def test_a_stratified_cell_is_weighted_by_its_strata():
+    [cell] = build_document(stratified())["cells"]
+
+    expected = stratified_rate(np.array([9, 5]), np.array([10, 10]), np.array([100, 900]))
+    assert (cell["accuracy"], cell["accuracy_low"], cell["accuracy_high"]) == expected[:3]
+    assert cell["accuracy"] == pytest.approx(0.54)  # not 14 of 20
+    assert (cell["weighting"], cell["population"], cell["n"]) == ("stratified", 1000, 20)
+    assert [stratum["accepted"] for stratum in cell["strata"]] == [9, 5]
+
+
+def test_a_stratum_that_nobody_judged_leaves_the_cell_unknown_with_a_reason():
+    [cell] = build_document(replace(stratified(), verdict=np.repeat([ACCEPTED, INCOMPLETE], 10)))["cells"]
+
+    assert cell["accuracy"] is None
+    assert "stratum has no verdict" in cell["reason"]
+
+
+def test_a_simple_cell_has_wilsons_interval():
+    [cell] = build_document(make_evidence({CellKey("r", "lm", "multi"): (7, 3)}))["cells"]
+
+    assert (cell["accuracy_low"], cell["accuracy_high"]) == wilson_interval(7, 10)
+    assert (cell["weighting"], cell["n_effective"], cell["population"]) == ("simple", 10, 100)
+
+
+def test_a_side_has_three_averages():
+    cells = {CellKey("large", "lm", "multi"): (30, 10), CellKey("small", "lm", "multi"): (1, 9)}
+
+    [total] = build_document(make_evidence(cells))["totals"]
+
+    assert total["accuracy"] == pytest.approx(31 / 50)  # all statements alike
+    assert total["macro_accuracy"] == pytest.approx((0.75 + 0.1) / 2)  # all relations alike
+    assert total["weighted_accuracy"] == pytest.approx(0.8 * 0.75 + 0.2 * 0.1)  # all harvested tuples alike
+    assert total["macro_accuracy_these_high"] < total["macro_accuracy_high"]
+
+
+def test_imported_statements_come_from_nobody_knows_how_many():
+    evidence = make_evidence({CellKey("r", None, None): (3, 1)}, strata=[StratumKey(0, None, None, None)])
+
+    document = build_document(evidence)
+
+    assert document["totals"][0]["weighted_accuracy"] is None
+    assert "not known how many" in document["totals"][0]["reason"]
+    assert document["curves"] == [] or all(not curve["sizes"] for curve in document["curves"])
+
+
+def test_the_curve_ends_at_the_cells_accuracy():
+    curve = one(build_document(stratified())["curves"], relation="r")
+
+    assert curve["sizes"][-1]["size"] == 1000
+    assert curve["sizes"][-1]["accuracy"] == pytest.approx(0.54)
+
+
+def test_scores_are_binned_from_the_lowest_on():
+    curve = one(build_document(make_evidence({CellKey("r", "lm", "multi"): (10, 10)}))["curves"], relation="r")
+
+    assert [(each["n"], each["accepted"]) for each in curve["scores"]] == [(5, 0), (5, 0), (5, 5), (5, 5)]
+
+
+# -- agreement ---------------------------------------------------------------------------------------------------------
+
+
+def test_agreement_is_told_per_relation_and_per_side():
+    cells = {CellKey(relation, "lm", setting): (4, 2) for relation in "rs" for setting in ("human", "multi")}
+
+    parts = build_document(make_evidence(cells))["agreement"]
+
+    assert [(part["by"], part["relation"], part["setting"], part["n_tasks"]) for part in parts] == [
+        ("relation", "r", None, 12),
+        ("relation", "s", None, 12),
+        ("side", None, "human", 12),
+        ("side", None, "multi", 12),
+    ]
+
+
+def test_stability_is_null_with_a_reason_where_alpha_is():
+    stability = build_document(evidence_of("T", "F"))["verdict_stability"]
+
+    assert stability["flips"] is None
+    assert "two judgments" in stability["reason"]
+
+
+def test_two_judgments_that_make_a_third_needless_are_a_panel_of_three():
+    evidence = replace(evidence_of("TT.", "FF.", "TT.", "TFT"), has_thirds=True)
+
+    document = build_document(evidence)
+
+    assert document["verdict_stability"]["k"] == 3
+    assert any("third judgment" in note for note in document["notes"])
+
+
+def test_agreement_leaves_out_the_third_judgment_of_statements_in_dispute():
+    said = ["TT.", "FF.", "TT.", "TFT", "FTT"]
+    thirds = replace(evidence_of(*said), has_thirds=True, third=np.array([-1, -1, -1, 2, 2]))
+
+    document, two = build_document(thirds), build_document(evidence_of("TT", "FF", "TT", "TF", "FT"))
+
+    assert document["alpha"] == two["alpha"]
+    assert document["alpha"]["value"] < build_document(evidence_of(*said))["alpha"]["value"]
+    assert document["percent_agreement"] == 0.6  # three of five
+    assert document["fleiss_kappa"]["value"] == two["fleiss_kappa"]["value"]
+    assert [(pair["a"], pair["b"], pair["agreement"]) for pair in document["annotator_pairs"]] == [("a", "b", 0.6)]
+    assert document["n_judgments"] == sum(part["n_judgments"] for part in document["agreement"][:1]) == 12
+    assert any("first two judgments" in note for note in document["notes"])
+
+
+def test_a_report_says_that_a_single_imported_judgment_decides_nothing():
+    evidence = evidence_of("T..", "TTF", "F..")
+    imported = replace(
+        evidence, source="imported", quorum=2, verdict=np.array([UNDECIDED, ACCEPTED, UNDECIDED], dtype=np.int64)
+    )
+
+    assert build_document(imported)["notes"][1].startswith("2 of 3 statements have a single judgment.")
+    assert build_document(evidence)["notes"] == []
+
+
+# -- sensitivity -------------------------------------------------------------------------------------------------------
+
+
+def test_every_rule_decides_by_itself():
+    rules = build_document(evidence_of("TTT", "TTF", "TUU", "FFU", "TFU"))["sensitivity"]["rules"]
+
+    counts = {rule["title"]: (rule["accepted"], rule["rejected"], rule["undecided"]) for rule in rules}
+    assert counts["Majority"] == (2, 1, 2)
+    assert counts["Unanimous"] == (1, 0, 4)
+    assert counts["Unjudgeable as False"] == (2, 3, 0)
+
+
+def test_an_experts_word_replaces_the_crowds_verdict_in_a_rule_of_its_own():
+    evidence = replace(
+        evidence_of("TTT", "TTF", "TFU", "..."),
+        adjudicated=np.array([INCOMPLETE, REJECTED, ACCEPTED, ACCEPTED]),  # the last has no verdict to replace
+    )
+
+    document = build_document(evidence)
+
+    rule = one(document["sensitivity"]["rules"], rule="adjudicated")
+    assert (rule["accepted"], rule["rejected"], rule["undecided"]) == (2, 1, 0)
+    assert document["n_adjudicated"] == 2
+    assert document["cells"][0]["accepted"] == 2  # the crowd's own verdicts stay the report's
+    rules = build_document(evidence_of("TTT"))["sensitivity"]["rules"]
+    assert all(rule["rule"] != "adjudicated" for rule in rules)
+
+
+def test_each_annotator_is_left_out_in_turn():
+    left_out = build_document(evidence_of("TTT", "TTF", "TUU", "FFU", "TFU"))["sensitivity"]["left_out"]
+
+    counts = {each["annotator"]: (each["accepted"], each["rejected"], each["undecided"]) for each in left_out}
+    assert counts["a"] == (1, 0, 4)  # TT, TF, UU, FU, FU
+    assert counts["c"] == (2, 1, 2)  # TT, TT, TU, FF, TF
+    assert {each["annotator"]: each["n_changed"] for each in left_out} == {"a": 2, "b": 2, "c": 0}
+
+
+letters = st.text("TFU.", min_size=4, max_size=4)
+
+
+@settings(max_examples=40)
+@given(st.lists(letters, min_size=12, max_size=12))
+def test_a_round_without_an_annotator_is_the_report_on_the_others(said):
+    cells = [CellKey(relation, "lm", setting) for relation in "rst" for setting in ("human", "multi")]
+    document = build_document(spread(evidence_of(*said), cells))
+
+    sensitivity = document["sensitivity"]
+    for place, left_out in enumerate(sensitivity["left_out"]):
+        who = "abcd".index(left_out["annotator"])
+        others = [row[:who] + "." + row[who + 1 :] for row in said]
+        alone = build_document(spread(evidence_of(*others), cells))
+        keys = ("accepted", "rejected", "undecided")
+        counts = [sum(cell[key] for cell in alone["cells"]) for key in keys]
+        assert [left_out[key] for key in keys] == counts
+        accuracies = [total["macro_accuracy"] for total in alone["totals"]]
+        assert [each["left_out"]["macro_accuracy"][place] for each in sensitivity["totals"]] == approx(accuracies)
+        found = {(each["a"], each["b"]): each for each in alone["comparisons"]}
+        for each in sensitivity["comparisons"]:
+            compared = found.get((each["a"], each["b"]), {"difference": None, "p_holm": None})
+            assert each["left_out"]["difference"][place] == approx(compared["difference"])
+            assert each["left_out"]["p_holm"][place] == approx(compared["p_holm"])
+
+
+def approx(expected):
+    return pytest.approx(expected, abs=1e-12)
+
+
+def spread(evidence, cells):
+    """The same statements, spread over several cells in turn."""
+    stratum = np.sort(np.arange(evidence.n_tasks) % len(cells))
+    return replace(
+        evidence,
+        cells=cells,
+        strata=[StratumKey(number, 1, 30, 30) for number in range(len(cells))],
+        draws=evidence.draws._replace(stratum=stratum),
+    )
+
+
+def test_the_reports_own_rule_is_compared_as_the_report_does():
+    cells = {CellKey(f"r{n:02}", "lm", s): (n % 7 + (s == "multi"), 5) for n in range(25) for s in ("human", "multi")}
+
+    document = build_document(make_evidence(cells))
+
+    [own], [under_rules] = document["comparisons"], document["sensitivity"]["comparisons"]
+    assert (under_rules["difference"][0], under_rules["p_holm"][0]) == (own["difference"], own["p_holm"])
+
+
+def test_rules_that_turn_a_comparison_around_are_marked():
+    # By majority human is ahead, by unanimity multi: in each of two relations.
+    said = ["TTF", "TTF", "FFF", "TTT", "FFF", "FFF"] * 2
+    cells = [CellKey(relation, "lm", setting) for relation in "rs" for setting in ("human", "multi")]
+
+    sensitivity = build_document(spread(evidence_of(*said), cells))["sensitivity"]
+
+    titles = [rule["title"] for rule in sensitivity["rules"]]
+    [compared] = sensitivity["comparisons"]
+    assert compared["difference"][0] == pytest.approx(1 / 3)
+    assert compared["difference"][titles.index("Unanimous")] == pytest.approx(-1 / 3)
+    assert titles.index("Unanimous") in compared["sign_changes"]
+    human = one(sensitivity["totals"], setting="human")
+    assert (human["rank"][0], human["rank"][titles.index("Unanimous")]) == (1, 2)
+    assert titles.index("Unanimous") in human["changes"]
+
+
+def test_a_rule_that_cannot_be_applied_says_why():
+    sensitivity = build_document(evidence_of("T", "F"))["sensitivity"]
+
+    rule = one(sensitivity["rules"], rule="dawid_skene")
+    assert (rule["n"], rule["reason"]) == (None, "One annotator alone cannot be told from the truth.")
+    assert sensitivity["cells"][0]["accuracy"][3] is None
+
+
+# -- annotators --------------------------------------------------------------------------------------------------------
+
+
+def with_gold(evidence, *said: str):
+    """Gold statements that are all true, after the others."""
+    rows = judged(said, first=evidence.n_tasks)
+    gold = Judgments(*np.array(rows, dtype=np.int64).T, np.full(len(rows), np.nan))
+    return replace(evidence, gold=gold, gold_truth=np.full(len(said), T))
+
+
+def test_gold_is_told_per_annotator_and_enters_no_rate():
+    document = build_document(with_gold(evidence_of("TTF", "FFF", "TTT"), "TTF", "TUF"))
+
+    assert [(each["gold"]["correct"], each["gold"]["n"]) for each in document["annotators"]] == [(2, 2), (1, 2), (0, 2)]
+    assert document["n_judgments"] == 9
+    assert document["cells"][0]["n"] == 3
+
+
+def test_no_model_is_called_better_without_gold():
+    for model in build_document(evidence_of("TTF", "FFT", "TTT", "FTF", "TFT"))["annotator_models"]:
+        assert "better" not in model["sentence"]
+        assert "without gold" in model["sentence"]
+
+
+def test_a_model_is_better_only_if_gold_shows_it():
+    # b and c always say False; a tells true from false. Only a model that trusts a is right on gold.
+    said = ["TFF", "FFF"] * 30
+    few, many = (build_document(with_gold(evidence_of(*said), *["TFF"] * n))["annotator_models"] for n in (3, 40))
+
+    assert all("better" not in model["sentence"] for model in few)
+    for model in many:
+        gold = model["gold"]
+        is_better = gold["model_correct"] > gold["majority_correct"] and gold["p"] < 0.05
+        assert ("is better" in model["sentence"]) == (is_better or gold["majority_correct"] > gold["model_correct"])
+
+
+def test_the_median_time_is_over_what_was_measured():
+    evidence = evidence_of("TT", "FF", "TF")
+    seconds = np.array([1.0, np.nan, 3.0, np.nan, 8.0, np.nan])
+
+    annotators = build_document(replace(evidence, judgments=evidence.judgments._replace(seconds=seconds)))["annotators"]
+
+    assert [each["median_seconds"] for each in annotators] == [3.0, None]
+
+
+def test_unjudgeable_is_missing_to_models():
+    evidence = evidence_of("TTUU", "FFUU", "TTUU", "TFUU")
+
+    without = [model.fit.labels for model in fit_models(evidence_of("TT", "FF", "TT", "TF"))]
+
+    for model, labels in zip(fit_models(evidence), without, strict=True):
+        assert model.fit.labels == pytest.approx(labels, abs=1e-4)
+
+
+# -- comparisons and plans ---------------------------------------------------------------------------------------------
+
+
+def test_a_comparison_shows_each_relation_with_newcombes_interval():
+    cells = {CellKey("r", "lm", "human"): (48, 32), CellKey("r", "lm", "multi"): (56, 14)}
+    cells |= {CellKey("s", "lm", "human"): (5, 5), CellKey("s", "lm", "multi"): (6, 4)}
+
+    [compared] = build_document(make_evidence(cells))["comparisons"]
+
+    relation = one(compared["relations"], relation="r")
+    # Newcombe (1998), Table II (a), method 10: 56/70 - 48/80 is .0524 to .3339.
+    assert (-relation["high"], -relation["low"]) == pytest.approx((0.0524, 0.3339), abs=5e-5)
+    assert compared["these_low"] < compared["difference"] < compared["these_high"]
+
+
+def test_half_an_interval_takes_four_times_the_statements():
+    cells = {CellKey(relation, "lm", "multi"): (12, 8) for relation in "rstuv"}
+
+    [plan] = build_document(make_evidence(cells))["planner"]["totals"]
+
+    assert (plan["statements"], plan["judgments"]) == (400, 1200)
+    wider = dict.fromkeys(cells, (48, 32))
+    [reached] = build_document(make_evidence(wider))["planner"]["totals"]
+    assert reached["half_width"] == pytest.approx(plan["target"], rel=0.05)
+
+
+def test_a_plan_counts_judgments_as_they_fell_in_this_round():
+    thirds = replace(evidence_of("TT.", "FF.", "TT.", "TFT"), has_thirds=True)
+
+    [plan] = build_document(thirds)["planner"]["totals"]
+
+    assert (plan["statements"], plan["judgments"]) == (16, 36)  # 9 judgments of 4 statements
+    assert "36 judgments at 2.25 each" in plan["sentence"]
+
+
+def test_a_plan_that_wants_more_statements_than_there_are_tuples_says_so():
+    evidence = make_evidence({CellKey("r", "lm", "multi"): (12, 8)})
+
+    [plan] = build_document(replace(evidence, strata=[StratumKey(0, 1, 60, 60)]))["planner"]["totals"]
+
+    assert (plan["statements"], plan["judgments"]) == (None, None)
+    assert plan["reason"] == "There are fewer tuples than it would take statements."
+    assert "about 80 statements would have to be judged, but there are only 60 tuples" in plan["sentence"]
+
+
+# -- degenerate rounds -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        ["T", "F"],
+        ["TTT", "TTT"],
+        ["UUU", "UUU"],
+        ["TFU", "TFU"],
+        ["TF", "FT"],
+        ["TTFF", "TTTF", "UUUU"],
+        ["TTFFU", "TTTFF"],
+        ["...", "..."],
+        ["T..", ".F."],
+        ["TTT"],
+    ],
+    ids="".join,
+)
+def test_a_degenerate_round_gives_a_document_that_says_why(said):
+    document = build_document(evidence_of(*said))
+
+    assert "NaN" not in json.dumps(document)
+    for block in (document["alpha"], document["verdict_stability"], document["fleiss_kappa"]):
+        missing = [key for key in ("value", "flips") if key in block and block[key] is None]
+        assert bool(block["reason"]) or not missing
+    for model in document["annotator_models"]:
+        assert model["reason"] or model["sentence"]
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        (["T", "F"], "Every statement has a single judgment"),
+        (["UUU", "UUU"], "Every judgment is Unjudgeable: nothing was decided"),
+        (["TF", "TT"], "1 of 2 statements are tied"),
+        (["TTFF", "TTUU", "TTTF"], "2 of 3 statements are tied"),
+    ],
+    ids=["one judgment", "all unjudgeable", "two", "four"],
+)
+def test_a_degenerate_round_is_called_one(said, sentence):
+    assert any(note.startswith(sentence) for note in build_document(evidence_of(*said))["notes"])
+
+
+def test_an_odd_number_of_judgments_has_no_ties():
+    assert build_document(evidence_of("TTF", "FFU", "TFU"))["notes"] == []
+    assert build_document(evidence_of("TTTFF", "TTFFU"))["notes"] == []
+
+
+@pytest.mark.parametrize("said", [["TTFF", "TTFF"], ["UUU", "TFU"], ["TTF", "TTU"]], ids=["ties", "none", "all"])
+def test_what_a_fresh_panel_would_change_is_unknown_where_all_or_nothing_is_accepted(said):
+    stability = build_document(evidence_of(*said))["verdict_stability"]
+
+    assert stability["flips"] is None
+    assert "Either no statement is accepted or every one" in stability["reason"]
+
+
+def test_the_only_annotator_is_not_left_out():
+    assert build_document(evidence_of("T", "F"))["sensitivity"]["left_out"] == []
+
+
+def test_a_round_without_statements_has_a_document():
+    evidence = replace(
+        make_evidence({CellKey("r", "lm", "multi"): (1,)}),
+        verdict=np.zeros(0, dtype=np.int64), judgments=NOBODY, cells=[], strata=[], annotators=[],
+        draws=make_evidence({CellKey("r", "lm", "multi"): (1,)}).draws._replace(
+            **{name: np.zeros(0, dtype=np.int64) for name in ("task", "stratum", "rank", "score")}
+        ),
+    )  # fmt: skip
+
+    document = build_document(evidence)
+
+    assert (document["n_tasks"], document["cells"], document["totals"]) == (0, [], [])

@@ -1,0 +1,77 @@
+"""How large the KG is at the paper's cuts, and how accurate there."""
+
+import numpy as np
+import pytest
+
+from annotation.models import Stratum
+from annotation.rounds.services import open_round
+from evaluation.evidence.queries import gather_evidence
+from evaluation.reports.sections import kg_sizes
+from evaluation.reports.sections.kg_sizes import weighted_rate
+from evaluation.statistics.rates import wilson_interval
+from kgharvest.models import HarvestedTuple
+from tests.factories import judge_all, make_harvest
+
+pytestmark = pytest.mark.django_db
+
+
+def cut_entries(round):
+    return kg_sizes.cut_entries(round, gather_evidence(round))
+
+
+@pytest.fixture
+def judged_round():
+    """Twelve tuples scored -1 ... -12, all judged: true down to the ninth."""
+    job = make_harvest([(f"head {number}", f"tail {number}") for number in range(12)])
+    round = open_round({"name": "pilot", "cells": [{"job": job.pk, "n": None}]})
+    ranks = {draw.task.position: draw.harvested_tuple.rank for draw in round.strata.get().draws.all()}
+    judge_all(round, *[["true" if ranks[position] < 10 else "false" for position in sorted(ranks)]] * 3)
+    return round
+
+
+def test_each_cut_has_its_size_and_its_accuracy(judged_round):
+    entries = {entry["cut"]: entry for entry in cut_entries(judged_round)}
+
+    # By hand: base:10 reaches to -10 + ln 0.1 = -12.3, hence all twelve; nobody has a hundredth tuple.
+    assert {cut: (entry["size"], entry["n"], entry["accuracy"]) for cut, entry in entries.items()} == {
+        "base:10": (12, 12, 0.75),
+        "share:0.5": (6, 6, 1.0),
+        "all": (12, 12, 0.75),
+    }
+    assert (entries["all"]["low"], entries["all"]["high"]) == pytest.approx(wilson_interval(9, 12))
+
+
+def test_a_cut_that_keeps_more_than_was_sampled_is_left_out(judged_round):
+    judged_round.strata.update(population=6, rank_to=6, sample_size=6)
+
+    assert {entry["cut"]: entry["size"] for entry in cut_entries(judged_round)} == {"share:0.5": 3, "all": 6}
+
+
+def test_base_compares_on_the_scale_of_probabilities(judged_round):
+    HarvestedTuple.objects.filter(rank__gt=10).update(score=-12.31)
+
+    assert next(entry for entry in cut_entries(judged_round) if entry["cut"] == "base:10")["size"] == 10
+
+
+def test_a_draw_that_stands_for_more_tuples_weighs_more():
+    rate = weighted_rate(np.array([True, False]), np.array([1.0, 3.0]))
+
+    assert rate.value == pytest.approx(1 / 4)
+    assert (rate.low, rate.high) == pytest.approx(wilson_interval(0.25 * 1.6, 1.6))  # Kish: 4^2 / (1 + 9)
+
+
+def test_strata_of_which_fewer_are_judged_weigh_as_many_tuples_as_they_hold(judged_round):
+    """Ranks 1-6 all judged, two of 7-12: the others are incomplete, and those two stand for six."""
+    [whole] = judged_round.strata.all()
+    part = Stratum.objects.get(pk=whole.pk)
+    part.pk, part.rank_from, part.population, part.sample_size = None, 7, 6, 6
+    whole.rank_to, whole.population, whole.sample_size = 6, 6, 6
+    whole.save()
+    part.save()
+    lower = whole.draws.filter(harvested_tuple__rank__gt=6)
+    judged_round.tasks.filter(draws__in=lower.filter(harvested_tuple__rank__in=[7, 8, 9, 11])).update(verdict="")
+    lower.update(stratum=part)
+
+    entries = {entry["cut"]: entry for entry in cut_entries(judged_round)}
+
+    assert (entries["all"]["n"], entries["all"]["accuracy"]) == (8, 0.5)  # 6 of 6 and none of ranks 10 and 12

@@ -1,0 +1,101 @@
+"""Entities and tuples that a reference KG does not have."""
+
+import json
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from annotation.rounds.services import open_round
+from evaluation.reports.models import Report
+from evaluation.reports.sections.novelty import BadReference, read_triples
+from evaluation.reports.services import create_report
+from evaluation.statistics.novelty import Wanted
+from tests.factories import judge_all, make_harvest, make_language_model, make_relation, make_round
+
+
+def test_novelty_by_hand():
+    wanted = Wanted()
+    harvested = [["New York", "big city"], ["oslo", "norway"], ["rome", "italy"]]
+    for entities in harvested:
+        wanted.want(entities)
+
+    n_triples = wanted.look_through([("new_york", "Big  City"), ("italy", "rome"), ("paris", "france")])
+
+    # Known: new york, big city, italy, rome; of the tuples only the first, as the other way round is another tuple.
+    assert n_triples == 3
+    assert wanted.novelty(harvested) == (6, 2, 3, 2)
+
+
+def test_a_tuple_of_three_is_compared_by_its_ends():
+    wanted = Wanted()
+    wanted.want(["student", "study", "library"])
+    wanted.look_through([("student", "library")])
+
+    assert wanted.novelty([["student", "study", "library"]]) == (3, 1, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("kg.csv", 'a,is,b\n"c, d",is,e\n'),
+        ("kg.tsv", "a\tis\tb\nc, d\tis\te\t1.0\n"),
+        ("kg.jsonl", '["a", "is", "b"]\n{"head": "c, d", "relation": "is", "tail": "e"}\n'),
+        ("kg.jsonl", '{"relation": "is", "entities": ["a", "b"]}\n\n{"entities": ["c, d", "x", "e"]}\n'),
+    ],
+)
+def test_triples_are_read_from_three_formats(tmp_path, name, text):
+    (tmp_path / name).write_text("\ufeff" + text)
+
+    assert list(read_triples(tmp_path / name)) == [("a", "b"), ("c, d", "e")]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "complaint"),
+    [
+        ("kg.csv", b"a,b,c\na,b\n", "line 2: write head, relation and tail"),
+        ("kg.jsonl", b'{"head": "a"}', "line 1: write"),
+        ("kg.jsonl", b"[1, 2, 3]", "line 1: write"),
+        ("kg.jsonl", b"[" * 100_000, "line 1: write"),
+        ("kg.tsv", b"\xff\xfe", "cannot be read"),
+        ("kg.ttl", b"", "no file of triples"),
+    ],
+)
+def test_what_is_no_triple_is_refused(tmp_path, name, text, complaint):
+    (tmp_path / name).write_bytes(text)
+
+    with pytest.raises(BadReference, match=complaint):
+        list(read_triples(tmp_path / name))
+
+
+@pytest.mark.django_db
+def test_a_report_counts_what_the_cut_kept_judged_or_not(tmp_path):
+    lm = make_language_model("lm")
+    one = make_harvest([("a", "b"), ("c", "d"), ("e", "f")], relation=make_relation("one"), language_model=lm)
+    two = make_harvest([("a", "z")], relation=make_relation("two"), language_model=lm)
+    cells = [{"job": one.pk, "n": 1, "cut": "top:2"}, {"job": two.pk, "n": None}]
+    round = open_round({"name": "pilot", "cells": cells})
+    reference = tmp_path / "kg.csv"
+    reference.write_text("a,to,b\n")
+
+    novelty = create_report(round, reference=reference).document["novelty"]
+
+    shares = {cell["relation"]: (cell["entity_novelty"], cell["tuple_novelty"]) for cell in novelty["cells"]}
+    assert shares == {"one": (0.5, 0.5), "two": (0.5, 1.0)}
+    [total] = novelty["totals"]
+    assert (total["n_entities"], total["n_new_entities"], total["n_tuples"], total["n_new_tuples"]) == (5, 3, 3, 2)
+    assert novelty["reference"]["n_triples"] == 1
+
+
+@pytest.mark.django_db
+def test_a_bad_reference_leaves_no_report(tmp_path):
+    judge_all(make_round(1, name="pilot"), ["true"])
+
+    with pytest.raises(CommandError, match=r"none.csv cannot be read"):
+        call_command("report", "--round", "pilot", "--reference", str(tmp_path / "none.csv"))
+
+    assert not Report.objects.exists()
+
+
+@pytest.mark.django_db
+def test_without_a_reference_there_is_no_novelty():
+    assert json.dumps(create_report(make_round(1)).document["novelty"]) == "null"

@@ -1,0 +1,356 @@
+"""Pages of reports."""
+
+import re
+from html import unescape
+
+import pytest
+
+from annotation.models import Round
+from annotation.rounds.services import open_round
+from evaluation.reports.models import Report
+from evaluation.reports.services import create_report
+from tests.factories import (
+    judge_all,
+    make_harvest,
+    make_language_model,
+    make_relation,
+    make_researcher,
+    make_round,
+    make_user,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def report(researcher):
+    round = make_round(4, name="pilot", study="Animals", by=researcher)
+    judge_all(round, ["true", "true", "true", "false"], ["true", "true", "false", "false"], ["true"] * 4)
+    return create_report(round, by=researcher)
+
+
+def test_the_list_shows_reports_of_ones_studies(researcher_client, report):
+    create_report(make_round(name="secret", study="Others", by=make_researcher()))
+
+    page = researcher_client.get("/reports/").text
+
+    assert "pilot" in page
+    assert "secret" not in page
+
+
+def test_the_empty_list_says_what_to_do_first(researcher_client):
+    assert "No reports yet" in researcher_client.get("/reports/").text
+
+
+def test_the_list_can_be_searched(researcher_client, report):
+    assert "No report matches" in researcher_client.get("/reports/", {"q": "nothing like it"}).text
+
+
+def test_the_list_takes_the_same_queries_for_more_reports(researcher_client, report, django_assert_max_num_queries):
+    for _ in range(5):
+        create_report(report.round)
+
+    with django_assert_max_num_queries(7):
+        researcher_client.get("/reports/")
+
+
+def test_a_report_shows_the_table_with_intervals(researcher_client, report):
+    page = researcher_client.get(f"/reports/{report.pk}/").text
+
+    assert '<span class="acc-value">.75</span> / <span class="rej-value">.25</span>' in page
+    assert "acc-8" in page  # .75 is shaded as eight tenths
+    assert ".30 to .95, n = 4" in page  # Wilson for 3 of 4
+
+
+def test_a_report_shows_how_often_annotators_agree(researcher_client, report):
+    page = researcher_client.get(f"/reports/{report.pk}/").text
+
+    # By hand: three annotators on four statements; the first and the second agree on three of them.
+    matrix = page[page.index("How often each two annotators agree") : page.index('id="sensitivity"')]
+    assert matrix.count('<td class="num">.75</td>') == 4
+    assert matrix.count('<td class="num">.50</td>') == 2
+    assert "Fleiss&#x27; kappa" in page
+
+
+def test_a_report_shows_no_matrix_of_more_annotators_than_fit(researcher_client, report):
+    report.document["annotators"] *= 10
+    report.save()
+
+    page = researcher_client.get(f"/reports/{report.pk}/").text
+
+    assert "How often each two annotators agree" not in page
+    assert "there are too many for a table" in page
+
+
+def test_a_report_of_a_simulated_round_says_so_beside_its_numbers(researcher_client, researcher):
+    round = make_round(1, study="Animals", by=researcher, source="simulated")
+    report = create_report(round)
+
+    page = researcher_client.get(f"/reports/{report.pk}/").text
+
+    assert page.count("simulated, not people") >= 3
+    assert "simulated, not people" in researcher_client.get("/reports/").text
+
+
+def test_an_empty_report_says_why_there_is_no_alpha(researcher_client, researcher):
+    report = create_report(make_round(1, study="Animals", by=researcher))
+
+    assert "No statement has two judgments" in researcher_client.get(f"/reports/{report.pk}/").text
+
+
+def test_names_are_escaped(researcher_client, researcher, report):
+    report.document["cells"][0]["model"] = report.document["totals"][0]["model"] = "<script>alert(1)</script>"
+    report.save()
+
+    assert "<script>alert" not in researcher_client.get(f"/reports/{report.pk}/").text
+
+
+def test_a_report_is_made_from_the_rounds_page(researcher_client, report):
+    response = researcher_client.post("/rounds/pilot/report/")
+
+    newest = Report.objects.first()
+    assert newest != report
+    assert response.url == f"/reports/{newest.pk}/"
+
+
+def test_a_report_seen_before_takes_neither_its_document_nor_its_tables(
+    researcher_client, report, django_assert_max_num_queries
+):
+    first = researcher_client.get(f"/reports/{report.pk}/").text
+
+    with django_assert_max_num_queries(6) as queries:
+        again = researcher_client.get(f"/reports/{report.pk}/").text
+
+    assert first[first.index("<table") :] == again[again.index("<table") :]
+    assert not any('"document"' in query["sql"] for query in queries.captured_queries)
+
+
+def test_a_report_that_others_have_seen_stays_closed(researcher_client, report, client):
+    researcher_client.get(f"/reports/{report.pk}/")
+    client.force_login(make_researcher())
+
+    assert client.get(f"/reports/{report.pk}/").status_code == 404
+
+
+def test_a_report_of_another_study_is_not_there(researcher_client):
+    round = make_round(name="secret", study="Others", by=make_researcher())
+    report = create_report(round)
+
+    assert researcher_client.get(f"/reports/{report.pk}/").status_code == 404
+    assert researcher_client.get(f"/reports/{report.pk}/report.csv").status_code == 404
+    assert researcher_client.post("/rounds/secret/report/").status_code == 404
+    assert Report.objects.count() == 1
+
+
+def test_reports_are_closed_to_annotators(client, report):
+    client.force_login(make_user())
+
+    assert client.get("/reports/").status_code == 403
+    assert client.get(f"/reports/{report.pk}/").status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("file_format", "content_type"),
+    [
+        ("json", "application/json"),
+        ("csv", "text/csv"),
+        ("md", "text/markdown"),
+        ("tex", "application/x-tex"),
+        ("html", "text/html"),
+    ],
+)
+def test_a_report_is_downloaded_under_the_rounds_name(researcher_client, report, file_format, content_type):
+    response = researcher_client.get(f"/reports/{report.pk}/report.{file_format}")
+
+    assert response["Content-Type"].startswith(content_type)
+    assert f'filename="pilot-report.{file_format}"' in response["Content-Disposition"]
+    assert b".75" in response.content
+
+
+def test_an_unknown_format_is_not_there(researcher_client, report):
+    assert researcher_client.get(f"/reports/{report.pk}/report.exe").status_code == 404
+
+
+def test_a_superuser_sees_every_study(client, report, django_user_model):
+    client.force_login(django_user_model.objects.create_superuser("root"))
+
+    assert client.get(f"/reports/{report.pk}/").status_code == 200
+    assert Round.objects.visible_to(report.created_by).count() == 1
+
+
+# -- what is behind a number -------------------------------------------------------------------------------------------
+
+
+def test_a_cell_leads_to_its_tuples_with_their_judgments(researcher_client, report):
+    page = researcher_client.get(f"/reports/{report.pk}/").text
+    cell = report.document["cells"][0]
+
+    tuples = f"/reports/{report.pk}/tuples/?relation={cell['relation']}&amp;model={cell['model']}&amp;setting=multi"
+    assert tuples in page
+    behind = researcher_client.get(tuples.replace("&amp;", "&"), {"verdict": "rejected"}, follow=True).text
+    assert behind.count('class="badge is-rejected"') == 1
+    assert behind.count('<span class="said">') == 3
+
+
+def test_agreement_and_annotators_lead_to_what_they_rest_on(researcher_client, report):
+    page = researcher_client.get(f"/reports/{report.pk}/").text
+    sections = page[page.index('id="agreement"') : page.index('id="method"')]
+
+    places = {unescape(place) for place in re.findall(r'<th scope="row"><a href="([^"]+)"', sections)}
+
+    people = {f"/rounds/pilot/annotators/{one.code}/" for one in report.round.annotators.all()}
+    assert people < places
+    assert f"/reports/{report.pk}/tuples/?" in places
+    assert {researcher_client.get(place).status_code for place in places} == {200}
+    relation = report.document["cells"][0]["relation"]
+    assert any(f"relation={relation}" in place for place in places)
+
+
+def test_a_statement_behind_a_number_leads_to_all_that_was_said_about_it(researcher_client, report):
+    page = researcher_client.get(f"/reports/{report.pk}/tuples/").text
+
+    for task in report.round.tasks.all():
+        assert f'href="/rounds/{report.round.name}/statements/{task.pk}/"' in page
+
+
+def test_the_tuples_take_the_same_queries_for_more_of_them(researcher_client, researcher, django_assert_num_queries):
+    reports = [create_report(make_round(n, study="Animals", by=researcher)) for n in (2, 40)]
+    researcher_client.get("/reports/")
+
+    for report in reports:
+        with django_assert_num_queries(9):
+            researcher_client.get(f"/reports/{report.pk}/tuples/")
+
+
+def test_a_long_report_shows_its_first_relations_and_where_the_rest_is(researcher_client, report):
+    report.document["cells"] = [report.document["cells"][0] | {"relation": f"r{number:03}"} for number in range(487)]
+    report.save()
+
+    page = researcher_client.get(f"/reports/{report.pk}/").text
+
+    assert "Show all 487 relations" in page
+    assert "r486" not in page
+    assert "r486" in researcher_client.get(f"/reports/{report.pk}/?all").text
+
+
+def test_every_table_is_a_file(researcher_client, report):
+    response = researcher_client.get(f"/reports/{report.pk}/tables/agreement.csv")
+
+    assert response.content.startswith(b"measure,")
+    assert researcher_client.get(f"/reports/{report.pk}/tables/nothing.csv").status_code == 404
+
+
+# -- side by side ------------------------------------------------------------------------------------------------------
+
+
+def test_two_reports_are_compared(researcher_client, report):
+    other = create_report(report.round)
+
+    page = researcher_client.get("/reports/compare/", {"a": report.pk, "b": other.pk}).text
+
+    assert page.count(".75 / .25") == 4  # both reports, cell and average
+    assert "Nothing can be tested" in page  # one relation
+
+
+def test_a_report_is_laid_beside_the_papers_table(researcher_client, report):
+    report.document["cells"] = [
+        report.document["cells"][0] | {"relation": relation, "setting": "multi"} for relation in ("Help", "A do B at")
+    ]
+    report.save()
+
+    page = researcher_client.get("/reports/compare/", {"a": report.pk, "b": "paper"}).text
+
+    assert ".97 / .03" in page  # A DO B AT by RoBERTa-large with multi
+    assert "roberta-large (the paper)" in page
+    assert "as printed in the paper" in page
+
+
+def test_reports_without_a_common_relation_say_so(researcher_client, report):
+    page = researcher_client.get("/reports/compare/", {"a": report.pk, "b": "paper"}).text
+
+    assert "share no relation by name" in page
+
+
+def test_a_report_of_another_study_cannot_be_compared(researcher_client, report):
+    secret = create_report(make_round(study="Others", by=make_researcher()))
+
+    response = researcher_client.get("/reports/compare/", {"a": report.pk, "b": secret.pk})
+
+    assert response.status_code == 404
+    assert researcher_client.get(f"/reports/{secret.pk}/tuples/").status_code == 404
+
+
+def test_the_papers_table_is_shown_with_the_tests_that_it_lacks(researcher_client):
+    page = researcher_client.get("/reports/published/").text
+
+    assert ".97 / .03" in page
+    assert 'human and multi are not distinguishable: <a href="#table">12.6 points</a> in favour of multi' in page
+    assert 'id="table"' in page
+    assert "p = .019" in page  # sign-flip over the printed table's 14 relations
+
+
+def test_the_same_lm_is_recognised_in_the_paper(researcher_client, report):
+    report.document["cells"] = [
+        report.document["cells"][0] | {"relation": relation, "model": "FacebookAI/roberta-large", "setting": "multi"}
+        for relation in ("help", "prevent")
+    ]
+    report.document["source"] = "simulated"
+    report.save()
+
+    page = researcher_client.get("/reports/compare/", {"a": report.pk, "b": "paper"}).text
+
+    assert "roberta-large (the paper)" in page
+    assert "distilbert (the paper)" not in page
+    assert re.search(r'<li>[^<]*<a href="#differences">[\d.]+ points', page)
+    assert 'id="differences"' in page
+    assert f'<a href="/reports/{report.pk}/">{report.round.name}</a>' in page
+    assert 'What differs <strong class="simulated">simulated, not people</strong>' in page
+
+
+@pytest.fixture
+def compared(researcher):
+    """A report on two settings over two relations: multi finds 2 of 2 each time, human 1 of 2 and 0 of 2."""
+    jobs, labels = [], {}
+    for name, n_true in (("r", 1), ("s", 0)):
+        relation = make_relation(name)
+        for setting, tuples in (("human", ["a", "b"]), ("multi", ["c", "d"])):
+            lm = jobs[0].language_model if jobs else make_language_model("lm")
+            jobs.append(
+                make_harvest([(each, name) for each in tuples], relation=relation, language_model=lm, setting=setting)
+            )
+        labels |= {("a", name): n_true > 0, ("b", name): False, ("c", name): True, ("d", name): True}
+    cells = [{"job": job.pk, "n": None} for job in jobs]
+    round = open_round({"name": "sides", "study": "Animals", "cells": cells}, by=researcher)
+    said = ["true" if labels[tuple(task.entities)] else "false" for task in round.tasks.order_by("position")]
+    judge_all(round, said, said, said)
+    return create_report(round, by=researcher)
+
+
+def test_the_numbers_of_a_sentence_lead_to_the_relations_behind_them(researcher_client, compared):
+    page = researcher_client.get(f"/reports/{compared.pk}/").text
+
+    sentences = page[: page.index('id="averages"')]
+    [(words, address)] = re.findall(r'<li>([^<]*)<a href="(/reports/\d+/comparisons/1/)">75\.0 points', sentences)
+    assert words.startswith("With lm, human and multi are not distinguishable")
+    behind = researcher_client.get(address).text
+    assert behind.count(">1.00</a>") == 2
+    assert ">.50</a>" in behind
+    assert "−50.0" in behind
+    assert "−100.0" in behind
+    tuples = unescape(re.search(r'href="([^"]*)">.50</a>', behind)[1])
+    assert "2 tuples" in researcher_client.get(tuples).text
+
+
+def test_what_the_planner_says_leads_to_what_it_rests_on(researcher_client, compared):
+    page = researcher_client.get(f"/reports/{compared.pk}/").text
+
+    plan = page[page.index('id="plan"') :]
+    [tuples] = re.findall(r'<li>lm · human: [^<]*<a href="([^"]*)">[\d.]+ points</a>', plan)
+    assert "4 tuples" in researcher_client.get(unescape(tuples)).text
+    [behind] = re.findall(r'<li>human and multi: [^<]*<a href="([^"]*)">75.0 points</a>', plan)
+    assert behind == f"/reports/{compared.pk}/comparisons/1/"
+
+
+def test_a_comparison_that_is_not_there(researcher_client, compared):
+    assert researcher_client.get(f"/reports/{compared.pk}/comparisons/2/").status_code == 404
+    assert researcher_client.get(f"/reports/{compared.pk}/comparisons/0/").status_code == 404

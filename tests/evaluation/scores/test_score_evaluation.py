@@ -1,0 +1,258 @@
+"""Known facts against corrupted ones, with scorers whose worth is known."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+from django.core.management import CommandError, call_command
+
+from evaluation.scores.facts import ScoredRelation, built_in_facts, facts_of_content
+from evaluation.scores.models import ScoreEvaluation
+from evaluation.scores.score_jobs import NothingHarvested, ScoreRequest, evaluate_now
+from evaluation.scores.scorers import BadFacts, evaluate_scores
+from evaluation.statistics.negative_sampling import with_corruptions
+from kgharvest.engine.types import HarvestParams
+from kgharvest.errors import ImportRefused
+from kgharvest.harvests.language_models import get_language_model
+from kgharvest.harvests.runner import HarvestRequest, create_harvest_job
+from kgharvest.jobs import ledger
+from tests.factories import make_relation
+
+CAPITALS = [("paris", "france"), ("rome", "italy"), ("oslo", "norway"), ("bern", "switzerland"), ("lima", "peru")]
+FOOD = [("cow", "grass"), ("cat", "mice"), ("owl", "Mice"), ("goat", "grass")]
+DOES = [("student", "study", "library"), ("actor", "act", "theatre"), ("chef", "cook", "kitchen")]
+FACTS = {"capital": CAPITALS, "eats": FOOD, "does": DOES}
+
+
+def samples():
+    return with_corruptions(FACTS, np.random.default_rng(1))
+
+
+def relations() -> list[ScoredRelation]:
+    return [ScoredRelation(name, ["<ENT0> <ENT1>"], [], facts[:2], facts) for name, facts in FACTS.items()]
+
+
+def knows_all(relation, tuples, tick):
+    return np.array([float(entities in FACTS[relation.name]) for entities in tuples])
+
+
+def knows_nothing(relation, tuples, tick):
+    return np.zeros(len(tuples))
+
+
+def test_a_corruption_is_never_a_fact_and_never_made_twice():
+    folded = [(each.relation, tuple(map(str.casefold, each.entities))) for each in samples()]
+
+    assert len(folded) == len(set(folded)) == 2 * sum(map(len, FACTS.values()))
+
+
+@pytest.mark.parametrize(
+    ("relation", "kinds"), [("capital", {"head", "tail", "relation"}), ("does", {"head", "tail", "slot 1"})]
+)
+def test_entities_and_relations_are_replaced_alike(relation, kinds):
+    seen = set()
+    for seed in range(20):
+        corrupted = with_corruptions(FACTS, np.random.default_rng(seed))
+        seen |= {each.corruption for each in corrupted if each.relation == relation}
+
+    assert seen == {None, *kinds}  # no other relation has three entities
+
+
+def test_a_replaced_entity_comes_from_the_same_slot():
+    heads = {head for head, _ in CAPITALS}
+
+    assert all(
+        each.entities[0] in heads for each in samples() if each.relation == "capital" and each.corruption == "head"
+    )
+
+
+def test_who_knows_all_has_all_and_who_knows_nothing_has_chance():
+    found = evaluate_scores(relations(), {"all": knows_all, "nothing": knows_nothing}, seed=0)
+
+    by_name = {scorer["scorer"]: scorer for scorer in found["scorers"]}
+    assert (found["n_positive"], found["n_negative"]) == (12, 12)
+    assert by_name["all"]["average_precision"] == by_name["all"]["macro_average_precision"] == 1
+    assert 0.5 < by_name["nothing"]["average_precision"] < 0.65  # expected of a random order, a little above a half
+    assert {each["average_precision"] for each in found["by_corruption"] if each["scorer"] == "all"} == {1}
+
+
+def test_scorers_are_compared_as_the_settings_of_a_report():
+    found = evaluate_scores(relations(), {"all": knows_all, "nothing": knows_nothing}, seed=0)
+
+    [compared] = found["comparisons"]
+    by_relation = [[each["average_precision"] for each in scorer["relations"]] for scorer in found["scorers"]]
+    assert compared["difference"] == pytest.approx(np.mean(np.subtract(*by_relation)))
+    assert (compared["a"], compared["b"], compared["n_relations"]) == ("all", "nothing", 3)
+    assert compared["p_sign_flip"] == 0.25  # ahead in each of three relations
+    assert "all and nothing are not distinguishable" in compared["sentence"]
+
+
+def test_a_false_tuple_is_no_tuple_that_prompts_were_learned_from():
+    # Only (a, d) and (c, b) can be made of the facts without another relation, and (A, D) is a seed.
+    facts = {"r": [("a", "b"), ("c", "d")]}
+
+    for seed in range(20):
+        made = with_corruptions(facts, np.random.default_rng(seed), {"r": [("A", "D")]})
+        assert [each.entities for each in made if each.corruption] == [("c", "b")]
+
+
+def test_facts_that_prompts_were_learned_from_are_no_facts_in_any_casing():
+    relation = ScoredRelation("capital", [], [], [], CAPITALS).without([("Paris", "FRANCE")])
+
+    assert relation.facts == CAPITALS[1:]
+    assert relation.learned_from == [("Paris", "FRANCE")]
+
+
+def test_the_same_seed_gives_the_same_figures():
+    one, other = (evaluate_scores(relations(), {"all": knows_all}, seed=5) for _ in range(2))
+
+    assert one == other
+
+
+def test_nothing_to_score_is_refused():
+    with pytest.raises(BadFacts, match="no fact beside the seed tuples"):
+        evaluate_scores([], {"all": knows_all}, seed=0)
+
+
+def test_the_built_in_facts_leave_out_the_seeds():
+    capital = next(each for each in built_in_facts() if each.name == "capital_of")
+
+    assert len(capital.facts) > 30
+    assert not set(capital.facts) & set(capital.seed_tuples)
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def capital(db):
+    """The relation `capital` and 25 facts of it that the embedded LMs know."""
+    world = next(each for each in built_in_facts() if each.name == "capital_of")
+    relation = make_relation(
+        "capital",
+        initial_prompts=list(world.initial_prompts),
+        prompts=list(world.prompts),
+        seed_tuples=world.seed_tuples,
+    )
+    return relation, world.facts[:25]
+
+
+def lines(name: str, facts) -> str:
+    facts = ({"relation": name, "entities": entities} for entities in facts)
+    return "\n".join(json.dumps(fact, ensure_ascii=False) for fact in facts)
+
+
+def requested(facts, **fields) -> ScoreRequest:
+    relations = facts_of_content(lines("capital", facts).encode(), "facts.jsonl")
+    return ScoreRequest(get_language_model("embedded-small"), facts="facts.jsonl", relations=relations, **fields)
+
+
+def test_an_lm_puts_its_facts_before_false_ones(tmp_path, capital):
+    facts = tmp_path / "facts.jsonl"
+    facts.write_text(lines("capital", capital[1]))
+    out, figure = io.StringIO(), tmp_path / "curves.svg"
+
+    options = ["--model", "embedded-small", "--facts", str(facts), "--figure", str(figure)]
+    call_command("evaluate_scores", *options, stdout=out, stderr=io.StringIO())
+
+    found = json.loads(out.getvalue())
+    assert "multi" in figure.read_text()
+    assert [scorer["scorer"] for scorer in found["scorers"]] == ["human", "top1", "multi"]
+    assert all(scorer["average_precision"] > 0.8 for scorer in found["scorers"])
+    assert ScoreEvaluation.objects.get().document == found
+
+
+def test_learned_prompts_are_scorers_too(capital):
+    document = evaluate_now(requested(capital[1], settings=["lpaqa", "soft"])).document
+
+    assert [scorer["scorer"] for scorer in document["scorers"]] == ["lpaqa", "soft"]
+    assert all(scorer["average_precision"] > 0.8 for scorer in document["scorers"])
+
+
+def test_a_harvest_lends_its_prompts_and_keeps_its_seeds(capital):
+    relation, facts = capital
+    params = HarvestParams(candidates=5, max_tuples=5)
+    job = create_harvest_job(HarvestRequest(relation, get_language_model("embedded-small"), "multi", params))
+    ledger.run_job(job.pk)
+    seeds = [tuple(seed) for seed in job.payload["spec"]["seed_tuples"]]
+    relation.seed_tuples = [list(facts[0]), list(facts[1])]  # so that the harvest's own seeds could be facts
+    relation.save()
+
+    document = evaluate_now(requested([*facts, *seeds], settings=["multi"], harvested=["multi"])).document
+
+    assert [scorer["scorer"] for scorer in document["scorers"]] == ["multi", "multi (as harvested)"]
+    assert document["harvests"] == {"multi": {"capital": job.pk}}
+    assert document["scorers"][1]["average_precision"] > 0.8
+    assert document["n_left_out"] == len(seeds)
+    assert document["n_positive"] == len(facts) - 2
+
+
+def test_the_prompts_of_a_harvest_score_as_in_the_harvest(capital):
+    relation, facts = capital
+    asked = HarvestRequest(relation, get_language_model("embedded-small"), "multi", HarvestParams(candidates=5))
+    ledger.run_job(create_harvest_job(asked).pk)
+
+    document = evaluate_now(requested(facts, settings=["multi"], harvested=["multi"])).document
+
+    fresh, stored = document["scorers"]
+    assert stored["average_precision"] == pytest.approx(fresh["average_precision"], abs=1e-9)
+    assert stored["curve"] == fresh["curve"]
+
+
+def test_prompts_of_no_harvest_are_refused(capital):
+    with pytest.raises(NothingHarvested, match="No relation with facts has a finished harvest"):
+        evaluate_now(requested(capital[1], harvested=["top1"]))
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("{", "line 1, column 2: is not JSON"),
+        ("[]", "line 1: is no"),
+        ('{"relation": "capital", "entities": [1, 2]}', "line 1: has an entity that is empty or no text"),
+        ('{"relation": "capital", "entities": ["a"]}', "line 1: has no list of 2 entities, as capital takes"),
+        ('{"relation": "nowhere", "entities": ["a", "b"]}', "line 1: .* There is no relation"),
+        (r'{"relation": "capital\ud800", "entities": ["a", "b"]}', "line 1: names a relation with a control character"),
+        (r'{"relation": "capital\u0000", "entities": ["a", "b"]}', "line 1: names a relation with a control character"),
+        ("", "holds no fact"),
+    ],
+)
+def test_bad_facts_are_refused_with_what_is_wrong(tmp_path, line, complaint):
+    make_relation("capital")
+    facts = tmp_path / "facts.jsonl"
+    facts.write_text(line)
+
+    with pytest.raises(CommandError, match=complaint):
+        call_command("evaluate_scores", "--facts", str(facts))
+    assert not ScoreEvaluation.objects.exists()
+
+
+@pytest.mark.django_db
+def test_a_relation_that_is_not_known_ends_its_sentence_once():
+    make_relation("capital")
+
+    with pytest.raises(ImportRefused, match=r"There is no relation 'nowhere'.*[^.]\.$"):
+        facts_of_content(lines("nowhere", [("a", "b")]).encode(), "facts.jsonl")
+
+
+@pytest.mark.django_db
+def test_every_bad_line_is_told():
+    make_relation("capital")
+    content = lines("capital", [("a", "b"), ("a",), ("c", "d"), ()])
+
+    with pytest.raises(ImportRefused) as refusal:
+        facts_of_content(content.encode(), "facts.jsonl")
+
+    assert [entry.where for entry in refusal.value.entries] == ["line 2", "line 4"]
+
+
+@pytest.mark.django_db
+def test_only_the_ends_of_lines_end_a_fact():
+    make_relation("capital")
+    separated = ("a\u2028b", "c\u2029d")  # JSON lets these stand as they are
+
+    [relation] = facts_of_content(lines("capital", [separated, ("x", "y")]).encode(), "facts.jsonl")
+
+    assert list(relation.facts) == [separated, ("x", "y")]

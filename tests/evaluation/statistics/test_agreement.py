@@ -1,0 +1,201 @@
+"""Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability", is where the worked examples come from."""
+
+from collections import Counter
+from time import perf_counter
+
+import krippendorff
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from evaluation.statistics.agreement import (
+    ALL_ALIKE,
+    NOTHING_PAIRED,
+    ONE_PATTERN,
+    UNEQUAL,
+    alpha_of_counts,
+    fleiss_kappa,
+    krippendorff_alpha,
+    percent_agreement,
+)
+
+MISSING = "."
+
+# Example A: binary, two observers, ten units, no missing data.
+BINARY = ["0100000000", "1110010010"]
+# Example B: nominal, two observers, twelve units, no missing data.
+NOMINAL = ["aabbdcccedda", "babbbccceddd"]
+# Example C: nominal, four observers, twelve units, missing data.
+WITH_MISSING = ["123321412...", "1233224125.3", ".3332342251.", "12332441251."]
+
+
+def rng():
+    return np.random.default_rng(0)
+
+
+def count_patterns(observers: list[str]):
+    """Return patterns (P, C) and how many units show each (P,), for one string of labels per observer."""
+    labels = sorted({label for labels in observers for label in labels} - {MISSING})
+    units = Counter(tuple(unit.count(label) for label in labels) for unit in map("".join, zip(*observers, strict=True)))
+    return np.array(list(units)), np.array(list(units.values()))
+
+
+tables = st.integers(2, 4).flatmap(
+    lambda n_labels: st.lists(st.tuples(*[st.integers(0, 4)] * n_labels), min_size=1, max_size=30)
+)
+
+
+def alpha_of_units(units) -> float:
+    patterns = np.array(units)
+    kept = patterns[patterns.sum(axis=1) >= 2]
+    return float(alpha_of_counts(kept, np.ones((1, len(kept)), dtype=int))[0])
+
+
+@pytest.mark.parametrize(
+    ("observers", "printed"),
+    [(BINARY, 0.095), (NOMINAL, 0.692), (WITH_MISSING, 0.743)],
+    ids=["A binary", "B nominal", "C with missing data"],
+)
+def test_alpha_of_the_worked_examples(observers, printed):
+    assert krippendorff_alpha(*count_patterns(observers), rng()).value == pytest.approx(printed, abs=5e-4)
+
+
+def test_a_unit_that_one_observer_judged_is_no_unit():
+    # Of the twelve units in example C the last has one value only.
+    assert krippendorff_alpha(*count_patterns(WITH_MISSING), rng()).n_units == 11
+
+
+@given(tables)
+def test_the_closed_form_equals_the_package(units):
+    patterns = np.array(units)
+    paired = patterns[patterns.sum(axis=1) >= 2]
+    assume(len(paired) and np.count_nonzero(paired.sum(axis=0)) >= 2)
+
+    expected = krippendorff.alpha(value_counts=patterns, level_of_measurement="nominal")
+
+    assert alpha_of_units(units) == pytest.approx(expected, abs=1e-9)
+
+
+@given(tables, st.randoms(use_true_random=False))
+def test_renaming_the_labels_leaves_alpha_unchanged(units, random):
+    order = list(range(len(units[0])))
+    random.shuffle(order)
+    assume(any(sum(unit) >= 2 for unit in units))
+
+    renamed = [tuple(unit[label] for label in order) for unit in units]
+
+    assert alpha_of_units(renamed) == pytest.approx(alpha_of_units(units), abs=1e-9, nan_ok=True)
+
+
+def test_alpha_below_zero_is_not_clipped():
+    # Two observers who always disagree, by hand: n = 4, D_o = 1, D_e = 2 * 2 * 2 / (4 * 3) = 2/3, alpha = -0.5.
+    assert krippendorff_alpha(*count_patterns(["ab", "ba"]), rng()).value == pytest.approx(-0.5)
+
+
+def test_alpha_of_unanimous_judgments_is_not_defined():
+    alpha = krippendorff_alpha(*count_patterns(["aaa", "aaa"]), rng())
+
+    assert (alpha.value, alpha.low, alpha.high, alpha.reason) == (None, None, None, ALL_ALIKE)
+
+
+def test_alpha_of_one_observer_is_not_defined():
+    alpha = krippendorff_alpha(*count_patterns(["ab.", "..a"]), rng())
+
+    assert (alpha.value, alpha.n_units, alpha.reason) == (None, 0, NOTHING_PAIRED)
+
+
+def test_alpha_of_nothing_is_not_defined():
+    alpha = krippendorff_alpha(np.empty((0, 3), dtype=int), np.empty(0, dtype=int), rng())
+
+    assert (alpha.value, alpha.reason) == (None, NOTHING_PAIRED)
+
+
+def test_the_interval_is_that_of_a_plain_bootstrap_over_units():
+    patterns, n_tasks = np.array([[3, 0], [2, 1], [1, 2], [0, 3]]), np.array([40, 15, 10, 35])
+    units = np.repeat(patterns, n_tasks, axis=0)
+    plain = np.random.default_rng(1)
+    resamples = [alpha_of_units(units[plain.integers(0, 100, 100)]) for _ in range(2000)]
+
+    alpha = krippendorff_alpha(patterns, n_tasks, rng())
+
+    assert (alpha.low, alpha.high) == pytest.approx(tuple(np.quantile(resamples, [0.025, 0.975])), abs=0.02)
+    assert alpha.low < alpha.value < alpha.high
+
+
+def test_the_same_seed_gives_the_same_interval():
+    counts = count_patterns(WITH_MISSING)
+
+    assert krippendorff_alpha(*counts, rng()) == krippendorff_alpha(*counts, rng())
+
+
+def test_statements_that_all_show_the_same_judgments_give_no_interval_of_width_zero():
+    # Three statements, each 1-1-1: every resample is the sample.
+    found = krippendorff_alpha(np.array([[1, 1, 1]]), np.array([3]), rng())
+
+    assert (found.value, found.low, found.high) == (pytest.approx(-1 / 3), None, None)
+    assert found.reason == ONE_PATTERN
+
+
+def test_a_million_units_take_a_moment():
+    patterns = np.array([(t, f, 3 - t - f) for t in range(4) for f in range(4 - t)])
+    n_tasks = np.full(len(patterns), 100_000)
+
+    begin = perf_counter()
+    alpha = krippendorff_alpha(patterns, n_tasks, rng())
+
+    assert alpha.n_units == 1_000_000
+    assert perf_counter() - begin < 5  # 0.1 s on an idle core; the bound leaves room for a busy machine
+
+
+def test_percent_agreement_counts_pairs():
+    # Units aaa, aab, ab: 3 of 3, 1 of 3 and 0 of 1 pairs agree.
+    patterns, n_tasks = np.array([[3, 0], [2, 1], [1, 1]]), np.array([1, 1, 1])
+
+    assert percent_agreement(patterns, n_tasks) == pytest.approx(4 / 7)
+
+
+def test_percent_agreement_without_pairs_is_not_known():
+    assert percent_agreement(np.array([[1, 0]]), np.array([5])) is None
+
+
+# Fleiss (1971), Psychological Bulletin 76, 378-382, Table 1: six psychiatrists, thirty patients, five diagnoses.
+DIAGNOSES = """
+00060 03003 01401 00006 03030 20400 00402 20310 20040 00006
+10050 11040 03300 10050 02031 00501 30012 51000 02040 10203
+00006 01050 02013 20040 10041 05010 40002 02040 10500 00006
+"""
+
+
+def diagnoses():
+    return np.array([[int(count) for count in patient] for patient in DIAGNOSES.split()]), np.ones(30, dtype=int)
+
+
+def test_the_shares_of_the_diagnoses_are_the_printed_ones():
+    patterns, _ = diagnoses()
+
+    assert patterns.sum(axis=0) / 180 == pytest.approx([0.144, 0.144, 0.167, 0.306, 0.239], abs=6e-4)
+
+
+def test_kappa_of_fleiss():
+    assert fleiss_kappa(*diagnoses()).value == pytest.approx(0.430, abs=5e-4)
+
+
+def test_kappa_is_alpha_but_for_its_correction_for_small_samples():
+    # With equally many judgments of each of N units, n in all: 1 - alpha = (1 - kappa) * (n - 1) / n.
+    kappa, alpha = fleiss_kappa(*diagnoses()).value, krippendorff_alpha(*diagnoses(), rng()).value
+
+    assert 1 - alpha == pytest.approx((1 - kappa) * 179 / 180, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "reason"),
+    [([[3, 0], [1, 1]], UNEQUAL), ([[1, 0], [0, 1]], NOTHING_PAIRED), ([[3, 0], [3, 0]], ALL_ALIKE)],
+    ids=["2 and 3 judgments", "one judgment", "unanimous"],
+)
+def test_kappa_is_not_defined(patterns, reason):
+    assert fleiss_kappa(np.array(patterns), np.array([1, 1])) == (None, reason)
+
+
+def test_kappa_of_nothing_is_not_defined():
+    assert fleiss_kappa(np.empty((0, 3), dtype=int), np.empty(0, dtype=int)) == (None, NOTHING_PAIRED)

@@ -1,0 +1,61 @@
+"""Average precision by hand, over all orders of ties, and against scikit-learn."""
+
+from itertools import permutations
+from statistics import fmean
+
+import numpy as np
+import pytest
+
+from evaluation.statistics.precision_recall import average_precision, precision_recall_curve
+
+
+def precision_of(scores, is_positive):
+    return average_precision(np.array(scores, dtype=float), np.array(is_positive, dtype=bool))
+
+
+def test_average_precision_by_hand():
+    # Right, wrong, right, right, wrong: (1/1 + 2/3 + 3/4) / 3.
+    assert precision_of([9, 7, 5, 3, 1], [1, 0, 1, 1, 0]) == pytest.approx((1 + 2 / 3 + 3 / 4) / 3)
+
+
+def test_ties_count_as_the_mean_over_their_orders():
+    scores, is_positive = [3, 2, 2, 2, 2, 1], [0, 1, 0, 1, 0, 1]
+
+    orders = [[0, *order, 5] for order in permutations([1, 2, 3, 4])]
+    in_order = [precision_of([-place for place in range(6)], np.array(is_positive)[order]) for order in orders]
+
+    assert precision_of(scores, is_positive) == pytest.approx(fmean(in_order), abs=1e-12)
+
+
+def test_average_precision_is_that_of_scikit_learn_without_ties():
+    metrics = pytest.importorskip("sklearn.metrics")
+    rng = np.random.default_rng(0)
+    scores, is_positive = rng.permutation(500) / 500, rng.random(500) < 0.4
+
+    assert average_precision(scores, is_positive) == pytest.approx(
+        metrics.average_precision_score(is_positive, scores), abs=1e-12
+    )
+
+
+def test_scores_that_say_nothing_have_the_share_of_positives_in_a_large_sample():
+    is_positive = np.arange(20_000) % 4 == 0
+
+    assert average_precision(np.zeros(20_000), is_positive) == pytest.approx(0.25, abs=0.001)
+
+
+def test_without_positives_there_is_no_average_precision():
+    assert precision_of([1, 2], [0, 0]) is None
+
+
+def test_the_curve_has_a_point_per_distinct_score():
+    curve = precision_recall_curve(np.array([3.0, 2, 2, 1]), np.array([True, True, False, False]))
+
+    assert curve == [(0.5, 1.0), (1.0, pytest.approx(2 / 3)), (1.0, 0.5)]
+
+
+def test_a_long_curve_keeps_both_ends():
+    curve = precision_recall_curve(np.arange(5000.0), np.arange(5000) % 2 == 1)
+
+    assert len(curve) == 200
+    assert curve[0] == (1 / 2500, 1.0)
+    assert curve[-1] == (1.0, 0.5)

@@ -1,0 +1,97 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest, ttest_1samp
+
+from evaluation.statistics.rates import (
+    difference_interval,
+    macro_average,
+    macro_interval,
+    mean_of_these,
+    rate,
+    wilson_interval,
+)
+
+
+@given(st.integers(1, 2000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_wilson_interval_is_that_of_scipy(counts):
+    n_hits, n = counts
+
+    expected = binomtest(n_hits, n).proportion_ci(method="wilson")
+
+    assert wilson_interval(n_hits, n) == pytest.approx((expected.low, expected.high), abs=1e-9)
+
+
+def test_wilson_interval_of_newcombe():
+    # Newcombe (1998), Statistics in Medicine 17, 857-872, Table I, method 3: 81 of 263.
+    assert wilson_interval(81, 263) == pytest.approx((0.2553, 0.3662), abs=5e-5)
+
+
+def test_the_interval_of_no_hit_starts_at_zero():
+    low, high = wilson_interval(0, 20)
+
+    assert low == 0
+    assert high == pytest.approx(0.1611, abs=5e-5)  # Newcombe (1998), Table I, method 3: 0 of 20
+
+
+def test_the_interval_of_all_hits_ends_at_one():
+    assert wilson_interval(7, 7)[1] == 1
+
+
+def test_a_rate_of_nothing_is_not_known():
+    assert rate(0, 0) == (None, None, None)
+
+
+def test_the_macro_average_weighs_relations_alike_and_leaves_out_the_unknown():
+    assert macro_average([1.0, 0.5, None]) == pytest.approx(0.75)
+
+
+def test_the_macro_average_of_nothing_is_not_known():
+    assert macro_average([None]) is None
+
+
+# Newcombe (1998), Statistics in Medicine 17, 873-890, Table II, method 10: columns (a), (c), (e), (g).
+@pytest.mark.parametrize(
+    ("a", "b", "low", "high"),
+    [
+        ((56, 70), (48, 80), 0.0524, 0.3339),
+        ((6, 7), (2, 7), 0.0582, 0.8062),
+        ((0, 10), (0, 20), -0.1611, 0.2775),
+        ((10, 10), (0, 20), 0.6791, 1.0),
+    ],
+)
+def test_the_interval_of_a_difference_is_newcombes(a, b, low, high):
+    assert difference_interval(rate(*a), rate(*b)) == pytest.approx((low, high), abs=5e-5)
+
+
+def test_relations_like_these_have_students_interval():
+    values = [0.2, 0.5, 0.6, 0.9, 0.7]
+
+    expected = ttest_1samp(values, 0).confidence_interval()
+
+    assert macro_interval(values) == pytest.approx((expected.low, expected.high), abs=1e-9)
+
+
+def test_one_relation_says_nothing_about_others():
+    assert macro_interval([0.5]) == (None, None)
+
+
+def test_the_mean_of_these_relations_is_as_sure_as_their_samples():
+    few, many = (mean_of_these([0.5, 0.7, 0.6], [n] * 3) for n in (20, 2000))
+
+    assert few.value == pytest.approx(0.6)
+    assert few.high - few.low > 5 * (many.high - many.low)
+    # By hand: variance (.25 + .21 + .24) / 2000 / 9, twice 1.96 standard errors wide.
+    assert many.high - many.low == pytest.approx(2 * 1.96 * (0.70 / 2000 / 9) ** 0.5, rel=0.01)
+
+
+def test_the_mean_of_these_relations_is_held_by_its_interval():
+    rng = np.random.default_rng(0)
+    truths, n = np.array([0.98, 0.9, 0.7, 0.5, 0.95, 0.3]), 15
+    covered = []
+    for _ in range(1500):
+        mean = mean_of_these(rng.binomial(n, truths) / n, [n] * len(truths))
+        covered.append(mean.low <= truths.mean() <= mean.high)
+
+    assert 0.93 <= np.mean(covered) <= 0.98

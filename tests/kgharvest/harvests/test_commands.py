@@ -1,0 +1,255 @@
+"""Commands as other programs call them."""
+
+from __future__ import annotations
+
+import json
+from contextlib import redirect_stdout
+
+import pytest
+from django.core.management import CommandError, call_command, execute_from_command_line
+
+from kgharvest.jobs import ledger
+from kgharvest.models import HarvestJob, Job, Relation
+from tests import factories
+from tests.kgharvest.jobs import slow_runner
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def quick_harvest(settings, monkeypatch) -> None:
+    """Harvest three fixed tuples without an LM."""
+    settings.JOB_RUNNERS = {"harvest": "tests.kgharvest.jobs.slow_runner.run"}
+
+    def run(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
+        return lambda: slow_runner.runner.store_result(job.harvestjob, slow_runner.three_tuples(), None)
+
+    monkeypatch.setattr(slow_runner, "run", run)
+
+
+def test_harvest_queues_and_prints_the_numbers(capsys, rung):
+    factories.make_relation("prevent")
+
+    call_command("harvest", relation=["prevent"], model=["embedded"], setting=["human"])
+
+    job = HarvestJob.objects.get()
+    assert capsys.readouterr().out == f"{job.pk}\tprevent × embedded × human\n"
+    assert rung == [job.pk]
+
+
+def test_harvest_takes_all_relations_of_a_set(rung):
+    relation_set = factories.make_relation_set("demo")
+    for _ in range(3):
+        factories.make_relation(relation_set=relation_set)
+
+    call_command("harvest", set_name="demo")
+
+    assert HarvestJob.objects.count() == len(rung) == 3
+
+
+def test_harvest_waits_and_writes_the_tuples(quick_harvest, tmp_path, capsys):
+    factories.make_relation("prevent")
+
+    call_command("harvest", relation=["prevent"], wait=True, output=tmp_path / "out.jsonl")
+
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [row["entities"] for row in rows] == [["dog", "swim"], ["bird", "fly"], ["cat", "climb"]]
+    assert list(rows[0]) == ["relation", "model", "setting", "rank", "entities", "surface", "score", "mtl", "job"]
+    assert "3 tuples of prevent × embedded × multi" in capsys.readouterr().out
+
+
+def test_the_same_harvest_twice_writes_the_same_bytes(quick_harvest, tmp_path):
+    factories.make_relation("prevent")
+
+    for name in ("first", "second"):
+        call_command("harvest", relation=["prevent"], wait=True, again=True, output=tmp_path / name)
+
+    assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
+
+
+def test_a_harvest_that_fails_leaves_the_old_file(tmp_path, settings, monkeypatch):
+    settings.JOB_RUNNERS = {"harvest": "tests.kgharvest.jobs.slow_runner.run"}
+
+    def refuse(job, heartbeat):
+        raise slow_runner.runner.RelationNotReady("The LM is not at home; come back later.")
+
+    monkeypatch.setattr(slow_runner, "run", refuse)
+    factories.make_relation("prevent")
+    (tmp_path / "out.jsonl").write_text("old")
+
+    with pytest.raises(CommandError, match="failed: The LM is not at home; come back later"):
+        call_command("harvest", relation=["prevent"], wait=True, output=tmp_path / "out.jsonl")
+
+    assert [path.name for path in tmp_path.iterdir()] == ["out.jsonl"]
+    assert (tmp_path / "out.jsonl").read_text() == "old"
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({}, "No relation is named; give --relation"),
+        ({"relation": ["nope"]}, "There is no relation 'nope'"),
+        ({"set_name": "nope"}, "There is no set of relations 'nope'; the sets are: demo"),
+        ({"relation": ["prevent"], "model": ["./nowhere/model"]}, "There is no model folder ./nowhere/model"),
+        ({"relation": ["prevent"], "output": "x.jsonl"}, "--output needs --wait"),
+        ({"relation": ["prevent"], "paraphraser": "chat"}, "chat paraphraser needs a model; name it with"),
+        (
+            {"relation": ["prevent"], "paraphraser": "chat", "paraphraser_model": "m"},
+            "needs an address; give it with --paraphraser-url",
+        ),
+        ({"relation": ["prevent"], "prompt": ["<ENT0> only"]}, "has 1 slots but the seed tuples have 2"),
+        ({"relation": ["prevent"], "prompt": ["<ENT0> <ENT1> <ENT1>"]}, "has the slot <ENT1> twice"),
+    ],
+)
+def test_harvest_refuses_in_one_sentence(options, sentence, rung):
+    factories.make_relation("prevent", relation_set=factories.make_relation_set("demo"))
+
+    with pytest.raises(CommandError, match=sentence):
+        call_command("harvest", **options)
+
+    assert not HarvestJob.objects.exists()
+
+
+def test_tuples_go_out_and_in_again(tmp_path, capsys):
+    job = factories.make_harvest([["Dam", "flood"], ["mud", "fire"]])
+    call_command("export_tuples", job=str(job.pk), cut="top:1")
+    (tmp_path / "tuples.jsonl").write_text(capsys.readouterr().out)
+
+    call_command(
+        "import_tuples", tmp_path / "tuples.jsonl", relation=job.relation.path, model="elsewhere", setting="multi"
+    )
+
+    assert "1 tuples of" in capsys.readouterr().out
+    assert HarvestJob.objects.get(origin="imported").tuples.get().surface == ["Dam", "flood"]
+
+
+def test_a_malformed_tuple_file_names_the_line(tmp_path):
+    relation = factories.make_relation()
+    (tmp_path / "bad.jsonl").write_text('{"entities": ["a", "b"], "score": -1}\n{"entities": ["a"], "score": -1}\n')
+
+    with pytest.raises(CommandError, match=r"bad\.jsonl: nothing of it was used because of line 2: has no list of 2"):
+        call_command("import_tuples", tmp_path / "bad.jsonl", relation=relation.path, model="x", setting="multi")
+
+
+def test_import_relations_says_what_the_set_holds(tmp_path, capsys):
+    lines = '{"relation": "P36", "template": "The capital of [X] is [Y] ."}\n'
+    (tmp_path / "capitals.jsonl").write_text(lines)
+
+    call_command("import_relations", tmp_path / "capitals.jsonl")
+
+    assert capsys.readouterr().out == "The set capitals has 1 relation.\n"
+
+
+def test_export_relations_writes_what_import_relations_reads(tmp_path, capsys):
+    factories.make_relation("prevent", relation_set=factories.make_relation_set("mine"), explanation="Why.")
+
+    call_command("export_relations", "mine", output=tmp_path / "mine.json")
+    call_command("export_relations", "mine")
+
+    assert capsys.readouterr().out == (tmp_path / "mine.json").read_text(encoding="utf-8")
+    call_command("import_relations", tmp_path / "mine.json", set_name="again")
+    assert Relation.objects.get(relation_set__name="again").explanation == "Why."
+    with pytest.raises(CommandError, match="There is no set of relations 'none'; the sets are: again, mine"):
+        call_command("export_relations", "none")
+
+
+def test_a_dry_run_says_what_would_be_harvested(capsys, rung):
+    factories.make_relation("prevent")
+    call_command("harvest", relation=["prevent"], setting=["human"])
+    job = HarvestJob.objects.get()
+    capsys.readouterr()
+
+    call_command("harvest", relation=["prevent"], setting=["human", "multi"], dry_run=True)
+
+    said = capsys.readouterr()
+    assert said.out == (
+        f"-\tprevent × embedded × multi\twould be harvested\n{job.pk}\tprevent × embedded × human\tqueued\n"
+    )
+    assert "1 of 2 cells to harvest, duration unknown" in said.err
+    assert HarvestJob.objects.count() == 1
+
+
+def test_what_was_harvested_before_is_not_harvested_again_unless_asked(quick_harvest, tmp_path, capsys):
+    factories.make_relation("prevent")
+    call_command("harvest", relation=["prevent"], wait=True)
+
+    call_command("harvest", relation=["prevent"], wait=True, output=tmp_path / "out.jsonl")
+    assert "harvested before; --again harvests it anew" in capsys.readouterr().out
+    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 3
+    assert HarvestJob.objects.count() == 1
+
+    call_command("harvest", relation=["prevent"], wait=True, again=True)
+    assert HarvestJob.objects.count() == 2
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(CommandError, match="cannot be read"):
+        call_command("import_relations", tmp_path / "none.json")
+
+
+def test_doctor_says_what_to_do_when_no_worker_runs(capsys):
+    with pytest.raises(CommandError, match="worker"):
+        call_command("doctor")
+
+    output = capsys.readouterr().out
+    assert "ok  database" in output
+    assert "BAD worker: none was heard of for a minute and 0 jobs wait; start one with ./run worker" in output
+
+
+def test_a_reader_that_has_enough_is_no_error(tmp_path):
+    job = factories.make_harvest([["a", "b"]])
+
+    class Closed:
+        def write(self, text: str) -> None:
+            raise BrokenPipeError
+
+    with (tmp_path / "stdout").open("w") as stdout, redirect_stdout(stdout):
+        call_command("export_tuples", job=str(job.pk), stdout=Closed())
+
+    assert (tmp_path / "stdout").read_text() == ""
+
+
+def test_of_several_harvests_all_are_queued_or_none(rung):
+    factories.make_relation("prevent")
+    factories.make_relation("seedless", seed_tuples=[])
+
+    with pytest.raises(CommandError, match="has 0 seed tuples"):
+        call_command("harvest", relation=["prevent", "seedless"])
+
+    assert not HarvestJob.objects.exists()
+
+
+@pytest.mark.parametrize("model", ["x" * 300, "~nosuchuser/model"])
+def test_a_model_name_that_no_folder_can_have_gets_a_sentence(model):
+    factories.make_relation("prevent")
+
+    with pytest.raises(CommandError, match="cannot be looked up"):
+        call_command("harvest", relation=["prevent"], model=[model])
+
+
+def test_a_tuple_file_with_an_open_quote_names_the_line(tmp_path):
+    factories.make_relation("prevent")
+    path = tmp_path / "tuples.csv"
+    path.write_text('entities,score\n"' + "x" * 200_000)
+
+    with pytest.raises(CommandError, match=r"line \d+: is not CSV"):
+        call_command("import_tuples", path, relation="prevent", model="m", setting="multi")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["harvest", "--setting", "blah"], "argument --setting: invalid choice: 'blah'"),
+        (["harvest", "--max-tuples", "0"], "argument --max-tuples"),
+        (["report", "--round", "r", "--format", "xyz"], "argument --format: invalid choice"),
+    ],
+)
+def test_options_that_cannot_be_get_one_sentence_too(arguments, sentence, capsys):
+    with pytest.raises(SystemExit) as exit:
+        execute_from_command_line(["manage.py", *arguments])
+
+    said = capsys.readouterr().err.strip()
+    assert exit.value.code == 1
+    assert sentence in said
+    assert said.endswith(f"see python manage.py {arguments[0]} --help")
+    assert "\n" not in said

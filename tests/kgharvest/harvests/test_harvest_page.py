@@ -1,0 +1,170 @@
+"""The page of one harvest: its scores, cuts and how it came to be."""
+
+from __future__ import annotations
+
+import json
+import re
+from html import unescape
+
+import pytest
+
+from kgharvest.harvests import scores
+from kgharvest.harvests.cuts import parse_cut
+from kgharvest.harvests.score_curve import draw_curve
+from kgharvest.harvests.scores import RankedTuples, StoredScores, score_curve, sizes_of
+from kgharvest.models import HarvestedTuple, KnowledgeTuple, Prompt
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+
+def make_harvest(n: int, **fields):
+    """Make a harvest with the scores -1, -2, ..., -n."""
+    return factories.make_harvest([(f"head {number}", f"tail {number}") for number in range(n)], **fields)
+
+
+# -- scores ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cut", ["top:4", "share:0.5", "base:2", "score:-6.5", "score:0", "score:-100"])
+def test_a_cut_of_stored_scores_keeps_what_it_keeps_of_a_list(monkeypatch, cut):
+    monkeypatch.setattr(scores, "BLOCK", 3)
+    job = make_harvest(10)
+    listed = list(job.tuples.order_by("rank").values_list("score", flat=True))
+
+    assert parse_cut(cut).size(StoredScores(job)) == parse_cut(cut).size(listed)
+
+
+def test_a_cut_reads_a_few_blocks_of_a_long_list(monkeypatch, django_assert_max_num_queries):
+    monkeypatch.setattr(scores, "BLOCK", 10)
+    job = make_harvest(300)
+
+    with django_assert_max_num_queries(8):  # of thirty blocks
+        assert parse_cut("base:100").size(StoredScores(job)) == 102  # -100 + ln 0.1 = -102.3
+
+
+def test_cuts_that_a_list_is_too_short_for_are_left_out():
+    cuts = [parse_cut("base:2"), parse_cut("base:100")]
+
+    assert [(str(one.cut), one.size, one.lowest) for one in sizes_of(cuts, StoredScores(make_harvest(5)))] == [
+        ("base:2", 4, -4.0)
+    ]
+
+
+def test_pages_are_cut_out_by_rank(django_assert_num_queries):
+    ranked = RankedTuples(make_harvest(10), size=7)
+
+    with django_assert_num_queries(1):
+        assert [found.rank for found in ranked[5:10]] == [6, 7]
+    assert ranked.count() == 7
+
+
+def test_the_curve_goes_from_the_first_to_the_last_tuple(django_assert_num_queries):
+    job = make_harvest(101)
+
+    with django_assert_num_queries(1):
+        curve = score_curve(job, n_points=5)
+
+    assert curve == [(1, -1.0), (26, -26.0), (51, -51.0), (76, -76.0), (101, -101.0)]
+    assert draw_curve(curve, kept=51).points == "0.0,0.0 150.0,40.0 300.0,80.0 450.0,120.0 600.0,160.0"
+    assert draw_curve(curve, kept=51).kept_to == 300
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_a_curve_needs_two_tuples(n):
+    assert draw_curve(score_curve(make_harvest(n))) is None
+
+
+def test_equal_scores_are_a_level_line():
+    assert draw_curve([(1, -2.0), (2, -2.0)]).points == "0.0,0.0 600.0,0.0"
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_cut_shows_and_exports_what_it_keeps(researcher_client):
+    job = make_harvest(10)
+
+    response = researcher_client.get(job.get_absolute_url(), {"cut": "base:2"})
+
+    page = response.content.decode()
+    assert [found.rank for found in response.context["page_obj"]] == [1, 2, 3, 4]
+    assert "keeps 4 of 10, down to -4.000" in page
+    assert "tuples.csv?cut=base:2" in page
+    assert "Export 4 tuples as" in page
+
+
+@pytest.mark.parametrize(("cut", "sentence"), [("best", "is no cut"), ("base:50", "use a smaller base")])
+def test_a_cut_that_cannot_be_is_explained_beside_all_tuples(researcher_client, cut, sentence):
+    response = researcher_client.get(make_harvest(10).get_absolute_url(), {"cut": cut})
+
+    assert sentence in response.content.decode()
+    assert len(response.context["page_obj"]) == 10
+
+
+def test_a_cut_that_keeps_nothing_says_so(researcher_client):
+    response = researcher_client.get(make_harvest(3).get_absolute_url(), {"cut": "score:0"})
+
+    page = response.content.decode()
+    assert "keeps 0 of 3" in page
+    assert "Export 0 tuples as" in page
+    assert list(response.context["page_obj"]) == []
+
+
+def test_the_page_tells_how_the_tuples_came_to_be(researcher_client):
+    job = make_harvest(
+        2,
+        summary={
+            "seconds": {"loading the LM": 1.5, "search": 2.25, "rescore": 0.5},
+            "revision": "abc123",
+            "code_version": "0.1.0+deadbeef",
+            "rejected": {"stop_word": 7},
+        },
+        payload={"device": "cpu", "dtype": "float32", "spec": {"params": {"candidates": 30, "max_tuples": None}}},
+    )
+
+    page = researcher_client.get(job.get_absolute_url()).content.decode()
+
+    for said in ("2.8 s", "abc123", "0.1.0+deadbeef", "stop word", "<code>candidates</code>", "on cpu in float32"):
+        assert said in page
+
+
+def test_the_page_tells_how_learned_prompts_are_to_be_read(researcher_client):
+    job = make_harvest(2, setting="soft")
+    prompt = Prompt.objects.create(relation=job.relation, text="<ENT0> ‹halts› <ENT1>", origin="learned")
+    job.job_prompts.create(prompt=prompt, weight=1.0, compatibility=-5.0)
+
+    page = researcher_client.get(job.get_absolute_url()).content.decode()
+
+    assert "each ‹word› is the one whose own vector is nearest" in page
+
+
+def test_the_page_says_what_exports_leave_out(researcher_client):
+    job = factories.make_harvest([["a", "b"], ["c", "d"], ["e", "f"], ["g", "h"]])
+    KnowledgeTuple.objects.filter(key__startswith="a").update(curation="hidden", is_sensitive=True)
+    KnowledgeTuple.objects.filter(key__startswith="g").update(is_sensitive=True)
+
+    page = researcher_client.get(job.get_absolute_url()).content.decode()
+    assert "Export 2 tuples as" in page
+    assert "2 hidden or sensitive tuples are left out" in page
+
+    page = researcher_client.get(job.get_absolute_url(), {"cut": "top:2"}).content.decode()
+    assert "Export 1 tuple as" in page
+    assert "1 hidden or sensitive tuple is left out" in page
+    assert "Export all 2, with it, as" in page
+    assert ranks_in(page, researcher_client) == [[2], [1, 2]]
+
+
+def ranks_in(page: str, client) -> list[list[int]]:
+    """Return the ranks in each JSONL file that the page offers."""
+    files = (client.get(unescape(href)) for href in re.findall(r'href="([^"]*tuples\.jsonl[^"]*)"', page))
+    return [[json.loads(line)["rank"] for line in b"".join(file).splitlines()] for file in files]
+
+
+def test_hidden_tuples_are_marked(researcher_client):
+    job = make_harvest(2)
+    known = HarvestedTuple.objects.get(job=job, rank=1).knowledge_tuple
+    known.curation = "hidden"
+    known.save()
+
+    assert '<span class="badge">hidden</span>' in researcher_client.get(job.get_absolute_url()).content.decode()

@@ -1,0 +1,134 @@
+"""Harvest jobs: what they freeze, and what the engine is asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kgharvest.embedded_lm import MODELS
+from kgharvest.engine.types import BadPrompt, HarvestParams, HarvestSpec
+from kgharvest.errors import NotFound
+from kgharvest.harvests import language_models, runner
+from kgharvest.harvests.runner import HarvestRequest, RelationNotReady, create_harvest_job
+from kgharvest.models import HarvestJob
+from tests import factories
+from tests.kgharvest.jobs import slow_runner
+
+pytestmark = pytest.mark.django_db
+
+
+def make_request(relation=None, **fields) -> HarvestRequest:
+    return HarvestRequest(
+        relation or factories.make_relation(), factories.make_language_model(), **{"setting": "multi", **fields}
+    )
+
+
+def spec_of(job: HarvestJob) -> HarvestSpec:
+    return runner._thawed(HarvestJob.objects.get(pk=job.pk).payload["spec"])
+
+
+def test_a_job_keeps_its_spec_when_the_relation_changes():
+    relation = factories.make_relation(
+        "can",
+        initial_prompts=["<ENT0> can <ENT1>"],
+        prompts=["<ENT1> is what <ENT0> can"],
+        seed_tuples=[["a", "b"], ["c", "d"]],
+    )
+    params = HarvestParams(candidates=7, disabled_filters=frozenset({"stop_word"}))
+    job = create_harvest_job(make_request(relation, params=params))
+
+    relation.initial_prompts = ["other"]
+    relation.save()
+
+    assert spec_of(job) == HarvestSpec(
+        relation="can",
+        initial_prompts=("<ENT0> can <ENT1>",),
+        prompts=("<ENT1> is what <ENT0> can",),
+        seed_tuples=(("a", "b"), ("c", "d")),
+        setting="multi",
+        params=params,
+    )
+
+
+def test_prompts_of_ones_own_replace_those_of_the_relation():
+    job = create_harvest_job(make_request(prompts=("<ENT0> likes <ENT1>",)))
+
+    spec = spec_of(job)
+    assert spec.initial_prompts == spec.prompts == ("<ENT0> likes <ENT1>",)
+
+
+def fingerprint_of(request: HarvestRequest, revision: str) -> str:
+    job = create_harvest_job(request)
+    runner.store_result(job, slow_runner.three_tuples(), revision)
+    return HarvestJob.objects.get(pk=job.pk).fingerprint
+
+
+def test_the_same_request_has_the_same_fingerprint_and_another_another():
+    request = make_request()
+    other = replace(request, params=HarvestParams(seed=1))
+
+    assert fingerprint_of(request, "abc") == fingerprint_of(request, "abc")
+    assert len({fingerprint_of(request, "abc"), fingerprint_of(other, "abc"), fingerprint_of(request, "def")}) == 3
+
+
+def test_a_relation_without_seeds_is_not_harvested():
+    with pytest.raises(RelationNotReady, match="has 0 seed tuples; give it at least two"):
+        create_harvest_job(make_request(factories.make_relation(seed_tuples=[])))
+
+
+def test_a_prompt_of_another_arity_is_refused_before_a_job_exists():
+    with pytest.raises(BadPrompt, match="3 slots but the seed tuples have 2"):
+        create_harvest_job(make_request(prompts=("<ENT0> <ENT1> <ENT2>",)))
+
+    assert not HarvestJob.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("setting", "origin"), [("multi", "created"), ("lpaqa", "created"), ("autoprompt", "learned"), ("soft", "learned")]
+)
+def test_prompts_that_nobody_gave_are_learned_or_created(setting, origin):
+    job = create_harvest_job(make_request(setting=setting))
+
+    runner.store_result(job, slow_runner.three_tuples(), None)
+
+    assert job.job_prompts.get().prompt.origin == origin
+
+
+def test_results_are_stored_with_weights_ranks_and_reasons():
+    job = create_harvest_job(make_request())
+
+    runner.store_result(job, slow_runner.three_tuples(), "abc123")
+
+    job.refresh_from_db()
+    assert [found.surface for found in job.tuples.order_by("rank")] == [
+        ["dog", "swim"],
+        ["bird", "fly"],
+        ["cat", "climb"],
+    ]
+    assert (job.summary["revision"], job.summary["stats"], job.n_tuples) == ("abc123", {"states": 7}, 3)
+
+
+# -- LMs ---------------------------------------------------------------------------------------------------------------
+
+
+def test_an_embedded_lm_is_marked_as_demonstrator():
+    assert language_models.get_language_model(next(iter(MODELS))).is_demonstrator
+    assert not language_models.get_language_model("roberta-large").is_demonstrator
+
+
+def test_a_folder_is_named_by_its_full_path(tmp_path, monkeypatch):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+
+    assert language_models.get_language_model("model").name == str(tmp_path / "model")
+
+
+@pytest.mark.parametrize(("name", "why"), [("folder", "holds no model"), ("./none", "There is no model folder")])
+def test_a_folder_without_a_model_is_refused(tmp_path, monkeypatch, name, why):
+    (tmp_path / "folder").mkdir()
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(NotFound, match=why):
+        language_models.get_language_model(name)

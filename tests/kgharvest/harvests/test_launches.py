@@ -1,0 +1,215 @@
+"""Launches: what is planned, skipped and started, and how far they are."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from kgharvest.engine.types import HarvestParams
+from kgharvest.harvests import launches
+from kgharvest.harvests.launches import NothingToLaunch, plan_launch, progress_of, start_launch
+from kgharvest.harvests.runner import HarvestRequest, RelationNotReady, payload_of
+from kgharvest.jobs import ledger
+from kgharvest.models import HarvestJob, Job, Launch
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+def make_requests(n: int, language_model=None, **fields) -> list[HarvestRequest]:
+    language_model = language_model or factories.make_language_model()
+    return [
+        HarvestRequest(factories.make_relation(), language_model, **{"setting": "multi", **fields}) for _ in range(n)
+    ]
+
+
+def make_job_for(request: HarvestRequest, status=Job.Status.SUCCEEDED, took_s: float = 10, **fields) -> HarvestJob:
+    times = {"started_at": NOW - timedelta(seconds=took_s), "finished_at": NOW} if status == "succeeded" else {}
+    return factories.make_harvest_job(
+        status,
+        relation=request.relation,
+        language_model=request.language_model,
+        setting=request.setting,
+        payload=payload_of(request),
+        **{**times, **fields},
+    )
+
+
+@pytest.mark.parametrize("status", ["succeeded", "queued"])
+def test_what_was_asked_the_same_before_is_skipped(status):
+    first, second = make_requests(2)
+    job = make_job_for(first, status)
+
+    plan = plan_launch([first, second], NOW)
+
+    assert [skipped.job for skipped in plan.skipped] == [job]
+    assert plan.requests == [second]
+    assert plan_launch([first, second], NOW, again=True).requests == [first, second]
+
+
+@pytest.mark.parametrize("status", ["failed", "cancelled"])
+def test_what_gave_no_tuples_is_not_skipped(status):
+    [request] = make_requests(1)
+    make_job_for(request, status)
+
+    assert plan_launch([request], NOW).requests == [request]
+
+
+def test_other_parameters_or_a_changed_relation_are_another_question():
+    [request] = make_requests(1)
+    make_job_for(request)
+    request.relation.seed_tuples = [["a", "b"], ["c", "d"]]
+    request.relation.save()
+
+    assert plan_launch([request], NOW).requests == [request]
+    assert plan_launch(make_requests(1, params=HarvestParams(candidates=7)), NOW).skipped == []
+
+
+def test_a_cell_named_twice_is_harvested_once():
+    [request] = make_requests(1)
+
+    assert plan_launch([request, request], NOW).requests == [request]
+
+
+def test_the_duration_is_the_median_of_the_past_shared_by_the_processes_of_the_workers():
+    requests = make_requests(8)
+    for took_s in (1, 10, 100):
+        make_job_for(make_requests(1, requests[0].language_model)[0], took_s=took_s)
+    ledger.sign_in("one@here", NOW, n_processes=3)
+    ledger.sign_in("two@here", NOW)
+
+    plan = plan_launch(requests, NOW)
+
+    assert (plan.estimate.seconds, plan.n_at_once) == (8 * 10 / 4, 4)
+    assert plan_launch(requests[:1], NOW).estimate.seconds == 10  # one harvest is not shared
+
+
+def test_the_duration_is_a_bound_where_one_lm_has_no_past():
+    known, unknown = make_requests(2), make_requests(3, setting="soft")
+    make_job_for(make_requests(1, known[0].language_model)[0])
+
+    assert plan_launch(known, NOW).estimate.is_complete
+    plan = plan_launch(known + unknown, NOW)
+
+    assert (plan.estimate.seconds, plan.estimate.n_known, plan.estimate.is_complete) == (20, 2, False)
+    assert plan.without_past == [f"{unknown[0].language_model.name} × soft"]
+
+
+def test_planning_costs_the_same_for_any_number_of_relations(django_assert_max_num_queries):
+    requests = make_requests(30)
+    for request in requests[:10]:
+        make_job_for(request)
+
+    with django_assert_max_num_queries(3):  # workers, harvests of these cells, past durations
+        plan = plan_launch(requests, NOW)
+
+    assert len(plan.requests) == 20
+
+
+def test_a_launch_queues_all_its_harvests_and_rings_for_each(rung, researcher):
+    launch = start_launch(plan_launch(make_requests(3), NOW), researcher)
+
+    assert launch.created_by == researcher
+    assert sorted(rung) == sorted(launch.jobs.filter(status="queued").values_list("pk", flat=True))
+    assert len(rung) == 3
+
+
+def test_a_launch_with_one_relation_that_is_not_ready_queues_nothing(rung):
+    seedless = HarvestRequest(factories.make_relation(seed_tuples=[]), factories.make_language_model(), "multi")
+
+    plan = plan_launch([*make_requests(1), seedless], NOW)
+    with pytest.raises(RelationNotReady):
+        start_launch(plan)
+
+    assert plan.refusals == [f"The relation {seedless.relation.path} has 0 seed tuples; give it at least two."]
+    assert not HarvestJob.objects.exists()
+    assert not Launch.objects.exists()
+
+
+def test_a_launch_of_nothing_is_refused(rung):
+    [request] = make_requests(1)
+    make_job_for(request)
+
+    with pytest.raises(NothingToLaunch, match="harvested before with the same parameters"):
+        start_launch(plan_launch([request], NOW))
+
+
+# -- how far it is -----------------------------------------------------------------------------------------------------
+
+
+def make_launch(*statuses: str, **fields) -> Launch:
+    launch = Launch.objects.create()
+    for status in statuses:
+        factories.make_harvest_job(status, launch=launch, **fields)
+    return launch
+
+
+def test_progress_counts_every_status_and_the_latest_pace():
+    launch = make_launch("queued", "queued", "failed")
+    for minutes in (3, 2):
+        start = NOW - timedelta(minutes=minutes)
+        times = {"started_at": start, "finished_at": start + timedelta(minutes=1)}
+        factories.make_harvest_job("succeeded", launch=launch, **times)
+
+    progress = progress_of(launch, NOW)
+
+    assert progress.counts == {"queued": 2, "running": 0, "succeeded": 2, "failed": 1, "cancelled": 0}
+    assert (progress.n_over, progress.n_jobs) == (3, 5)
+    assert progress.per_minute == pytest.approx(2 / 3)  # two harvests in the three minutes since the first began
+    assert progress.seconds_left == pytest.approx(180)
+
+
+def test_before_the_first_harvest_ends_the_past_tells_what_is_left():
+    request = make_requests(1)[0]
+    make_job_for(request, took_s=8)
+    launch = make_launch("queued", "queued", language_model=request.language_model)
+
+    progress = progress_of(launch, NOW)
+
+    assert (progress.per_minute, progress.seconds_left) == (None, 16)
+
+
+def test_cancelling_a_launch_ends_what_is_not_over():
+    launch = make_launch("queued", "queued", "succeeded", "failed")
+    other = factories.make_harvest_job("queued")
+
+    assert launches.cancel_launch(launch) == 2
+
+    assert progress_of(launch, NOW).counts["cancelled"] == 2
+    other.refresh_from_db()
+    assert other.status == "queued"
+
+
+def test_the_failed_ones_of_a_launch_are_tried_again(rung):
+    launch = make_launch("failed", "failed", "cancelled", error="The LM is not at home.", attempts=3)
+    failed = set(launch.jobs.filter(status="failed").values_list("pk", flat=True))
+
+    assert launches.retry_failed(launch) == 2
+
+    queued = launch.jobs.filter(status="queued")
+    assert set(queued.values_list("pk", "attempts", "error")) == {(pk, 0, "") for pk in failed}
+    assert sorted(rung) == sorted(failed)
+
+
+def test_the_cancelled_ones_of_a_launch_are_tried_again(rung):
+    launch = make_launch("failed", "cancelled", "cancelled", "succeeded")
+    elsewhere = factories.make_harvest_job("cancelled")
+
+    assert launches.retry_cancelled(launch) == 2
+
+    assert progress_of(launch, NOW).counts == {"queued": 2, "running": 0, "succeeded": 1, "failed": 1, "cancelled": 0}
+    elsewhere.refresh_from_db()
+    assert (elsewhere.status, len(rung)) == ("cancelled", 2)
+    assert launches.retry_cancelled(launch) == 0
+
+
+def test_retrying_many_costs_the_same(rung, django_assert_max_num_queries):
+    launch = make_launch(*["cancelled"] * 40, relation=factories.make_relation())
+
+    with django_assert_max_num_queries(4):  # a savepoint, the jobs' numbers, one update
+        assert launches.retry_cancelled(launch) == 40
+
+    assert len(rung) == 40

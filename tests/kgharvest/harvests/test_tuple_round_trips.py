@@ -1,0 +1,209 @@
+"""What people write survives: files of tuples in, every format out, and in again."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from rdflib import RDF, RDFS, XSD, Graph, Literal, Namespace, URIRef
+
+from kgharvest.bulk.file_reading import Line, read_json_array
+from kgharvest.errors import BadEntry, ImportRefused
+from kgharvest.harvests.tuples import EXPORT_FORMATS, Cell, Included, export_tuples, import_tuples
+from kgharvest.knowledge.curation import correct, hide
+from kgharvest.models import HarvestJob, KnowledgeTuple
+from tests import factories
+
+KGH = Namespace("urn:kgharvest:vocabulary:")
+ODD = [
+    "=1+1", "+x", "@sum", "it's", 'say "hi", twice', "a\nb", "back\\slash", "a;b|c", "<b>&amp;</b>", "{}^`", "100 %",
+    "שלום עולם", "مرحبا بالعالم", "Straße", "日本", "🦔", "é" * 200, "a\u2028b", "null", "dot.",
+    "~", "a/b#c?d",
+]  # fmt: skip
+
+
+def odd_tuples(arity: int) -> list[list[str]]:
+    """Each odd entity in each slot."""
+    return [[ODD[(number + 5 * slot) % len(ODD)] for slot in range(arity)] for number in range(len(ODD))]
+
+
+def import_rows(folder: Path, text: str, cell: Cell) -> HarvestJob:
+    path = folder / "tuples"
+    path.write_text(text, encoding="utf-8", newline="")
+    return import_tuples(path, cell)
+
+
+@pytest.fixture(params=[2, 3])
+def job(request, db, tmp_path) -> HarvestJob:
+    """Odd tuples as a file brought them: scores with all their digits, an MTL in every other one."""
+    cell = Cell(factories.make_relation("a relation: 1", arity=request.param), factories.make_language_model("lm"), "x")
+    rows = [
+        {"entities": entities, "score": -1 / 3 - number, **({"mtl": -1e-17 * number} if number % 2 else {})}
+        for number, entities in enumerate(odd_tuples(request.param))
+    ]
+    return import_rows(tmp_path, "".join(json.dumps(row) + "\n" for row in rows), cell)
+
+
+def stored(job: HarvestJob) -> list[tuple]:
+    columns = ("rank", "score", "mtl", "surface", "knowledge_tuple_id", "knowledge_tuple__entities")
+    return list(job.tuples.order_by("rank").values_list(*columns))
+
+
+def graph(job: HarvestJob, file_format: str, **included: bool) -> Graph:
+    text = "".join(export_tuples(job, None, file_format, Included(**included)))
+    return Graph().parse(data=text, format={"nt": "nt", "ttl": "turtle"}[file_format])
+
+
+def test_odd_tuples_are_stored_as_they_were_written(job):
+    surfaces = [surface for *_, surface, _, _ in stored(job)]
+
+    assert surfaces == odd_tuples(job.relation.arity)
+
+
+@pytest.mark.parametrize("file_format", ["jsonl", "csv"])
+def test_what_is_exported_imports_as_the_same_tuples(job, tmp_path, file_format):
+    text = "".join(export_tuples(job, None, file_format))
+
+    again = import_rows(tmp_path, text, Cell(job.relation, job.language_model, "again"))
+
+    assert stored(again) == stored(job)
+    assert "".join(export_tuples(again, None, file_format)).count(again.fingerprint) == job.n_tuples
+
+
+def test_both_rdf_formats_are_the_same_graph_and_hold_every_tuple(job):
+    triples = graph(job, "nt")
+
+    assert set(triples) == set(graph(job, "ttl"))
+    tuples = {
+        triples.value(found, KGH.rank).toPython(): found for found in triples.subjects(RDF.type, KGH.HarvestedTuple)
+    }
+    assert len(tuples) == job.n_tuples
+    for rank, score, mtl, surface, _, entities in stored(job):
+        found = tuples[rank]
+        slots = [triples.value(found, KGH[f"entity{slot}"]) for slot in range(len(entities))]
+        assert [str(triples.value(slot, RDFS.label)) for slot in slots] == entities
+        assert [str(triples.value(found, KGH[f"surface{slot}"])) for slot in range(len(entities))] == surface
+        assert triples.value(found, KGH.score) == Literal(score, datatype=XSD.double)
+        assert triples.value(found, KGH.mtl) == (None if mtl is None else Literal(mtl, datatype=XSD.double))
+    [harvest] = triples.subjects(RDF.type, KGH.Harvest)
+    assert set(triples.objects(None, KGH.harvest)) == {harvest}
+    assert [str(triples.value(harvest, KGH[name])) for name in ("model", "setting", "job")] == [
+        "lm",
+        "x",
+        job.fingerprint,
+    ]
+
+
+@pytest.mark.django_db
+def test_a_binary_tuple_is_a_plain_triple_too():
+    job = factories.make_harvest([["New York", "Müll"]], relation=factories.make_relation("has"))
+    plain = (
+        URIRef("urn:kgharvest:entity:new%20york"),
+        URIRef(f"urn:kgharvest:relation:{job.relation.relation_set.name}/has"),
+        URIRef(f"urn:kgharvest:entity:{quote('müll')}"),
+    )
+
+    assert plain in graph(job, "nt")
+    assert (plain[1], RDF.type, RDF.Property) in graph(job, "ttl")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("file_format", EXPORT_FORMATS)
+def test_every_format_respects_curation_and_sensitive_words(file_format):
+    job = factories.make_harvest([["Kept", "Hidden"], ["Rome", "Gaul"], ["Some", "Porn"]])
+    kept, wrong, sensitive = KnowledgeTuple.objects.order_by("pk")
+    KnowledgeTuple.objects.filter(pk=sensitive.pk).update(is_sensitive=True)
+    hide(kept, "wrong")
+    correct(wrong, ["Rome", "Italy"], "wrong country")
+
+    usual = "".join(export_tuples(job, None, file_format))
+    everything = "".join(export_tuples(job, None, file_format, Included(hidden=True, sensitive=True)))
+
+    assert "Hidden" not in usual
+    assert "Porn" not in usual
+    assert all(word in usual for word in ("Rome", "italy", "Italy", "Gaul"))
+    assert all(word in everything for word in ("Hidden", "Porn"))
+
+
+@pytest.mark.django_db
+def test_a_correction_names_its_original_in_rdf():
+    job = factories.make_harvest([["Rome", "Gaul"]])
+    correct(KnowledgeTuple.objects.get(), ["Rome", "Italy"], "wrong country")
+
+    triples = graph(job, "ttl")
+
+    assert set(triples.objects(None, KGH.original1)) == {Literal("Gaul")}
+    assert not list(triples.triples((None, None, URIRef("urn:kgharvest:entity:gaul"))))
+
+
+# -- files read piece by piece -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ' [ [["a, ]", "b\\n\\""], 0.25], \n\n[["c", "d"],\n 1e-3] , 12345 ]\n ', "[]", "[1, 2,]", "[1 2]", "[1] x",
+        "[[1]", '["a', "[", "[1,\n\n 2, }", '[{"a": [1, {"b": 2}]}, "\u00e9\U0001f994", null]', '["a\nb"]',
+    ],
+)  # fmt: skip
+def test_a_json_array_reads_the_same_in_pieces_of_any_size(text):
+    whole = list(read_json_array([text]))
+
+    for size in range(1, 12):
+        pieces = [text[start : start + size] for start in range(0, len(text), size)]
+        assert list(read_json_array(pieces)) == whole
+    if all(isinstance(line, Line) for line in whole):
+        assert [line.value for line in whole] == json.loads(text)
+    else:
+        with pytest.raises(json.JSONDecodeError) as broken:
+            json.loads(text)
+        assert whole[-1].where == f"line {broken.value.lineno}, column {broken.value.colno}"
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "[" + "9" * 5000 + "]", '["' + "x" * 2_000_000 + '"]'])
+def test_json_that_no_one_means_is_refused_in_a_sentence(text):
+    [fault] = read_json_array(text[start : start + 65_536] for start in range(0, len(text), 65_536))
+
+    assert isinstance(fault, BadEntry)
+    assert fault.where.startswith("line 1, column ")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "row",
+    ["[" * 100_000, '{"entities": ["a", "b"], "score": %s}' % ("9" * 400), '{"entities": ["a", "b"], "score": 1e999}'],
+)
+def test_a_row_that_no_one_means_is_a_bad_row(tmp_path, row):
+    cell = Cell(factories.make_relation(), factories.make_language_model(), "x")
+
+    with pytest.raises(ImportRefused, match="line 2"):
+        import_rows(tmp_path, '{"entities": ["a", "b"], "score": -1}\n' + row, cell)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("heading", ["", "entities,score\n"])
+def test_of_many_bad_rows_the_first_fifty_are_listed_and_all_counted(tmp_path, heading):
+    cell = Cell(factories.make_relation(), factories.make_language_model(), "x")
+    bad = '"[""a""]",-1\n' if heading else '{"entities": ["a"], "score": -1}\n'
+
+    with pytest.raises(ImportRefused) as refusal:
+        import_rows(tmp_path, heading + bad * 120, cell)
+
+    assert [entry.where for entry in refusal.value.entries] == [f"line {n + bool(heading)}" for n in range(1, 51)]
+    assert "; and 70 more (120 in all)." in str(refusal.value)
+    assert not HarvestJob.objects.exists()
+
+
+@pytest.mark.django_db
+def test_equal_scores_keep_the_order_of_the_file(tmp_path):
+    cell = Cell(factories.make_relation(), factories.make_language_model(), "x")
+    pairs = list(product("dcab", "zxy"))
+    text = "".join(json.dumps({"entities": pair, "score": -1}) + "\n" for pair in [*pairs, *reversed(pairs)])
+
+    job = import_rows(tmp_path, text, cell)
+
+    assert [tuple(surface) for *_, surface, _, _ in stored(job)] == pairs
+    assert (job.n_tuples, job.summary["rows"]) == (12, 24)

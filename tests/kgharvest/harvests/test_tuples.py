@@ -1,0 +1,214 @@
+"""Tuples from files and to files."""
+
+from __future__ import annotations
+
+import json
+from math import log
+from pathlib import Path
+
+import pytest
+
+from kgharvest.errors import ImportRefused, NotFound
+from kgharvest.harvests.cuts import parse_cut
+from kgharvest.harvests.tuples import Cell, NothingToExport, export_tuples, find_harvest_job, import_tuples
+from kgharvest.models import HarvestedTuple, HarvestJob, Job, KnowledgeTuple, Relation
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def cell() -> Cell:
+    return Cell(factories.make_relation("prevent"), factories.make_language_model("roberta-large"), "multi")
+
+
+def write(folder: Path, text: str, name: str = "tuples.jsonl") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def lines(*rows: dict) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def ranked(job: HarvestJob) -> list[tuple]:
+    return list(job.tuples.order_by("rank").values_list("rank", "knowledge_tuple__entities", "surface", "score"))
+
+
+def test_jsonl_becomes_a_finished_job_ranked_by_score(tmp_path, cell):
+    text = lines(
+        {"entities": ["dam", "flood"], "score": -3.5, "mtl": -2},
+        {"entities": ["vaccine", "measles"], "surface": ["Vaccine", "measles"], "score": -1},
+    )
+
+    job = import_tuples(write(tmp_path, text), cell)
+
+    assert ranked(job) == [
+        (1, ["vaccine", "measles"], ["Vaccine", "measles"], -1.0),
+        (2, ["dam", "flood"], ["dam", "flood"], -3.5),
+    ]
+    assert (job.status, job.origin, job.score_scale, job.n_tuples) == ("succeeded", "imported", "nats", 2)
+    assert job.tuples.get(rank=2).mtl == -2
+
+
+def test_the_reference_form_gives_log_shares(tmp_path, cell):
+    text = '[\n [["Vaccine", "measles"], 0.75],\n [["dam", "flood"], 0.25]\n]'
+
+    job = import_tuples(write(tmp_path, text, "ent_tuples.json"), cell)
+
+    assert job.score_scale == HarvestJob.ScoreScale.LOG_SHARE
+    assert [score for *_, score in ranked(job)] == pytest.approx([log(0.75), log(0.25)])
+
+
+def test_csv_is_what_the_export_writes(tmp_path, cell):
+    exported = "".join(export_tuples(factories.make_harvest([["dam", "flood"]], relation=cell.relation), None, "csv"))
+
+    job = import_tuples(write(tmp_path, exported, "tuples.csv"), cell)
+
+    assert ranked(job) == [(1, ["dam", "flood"], ["dam", "flood"], -1.0)]
+
+
+def test_of_tuples_equal_after_case_folding_the_better_stays(tmp_path, cell):
+    text = lines(
+        {"entities": ["DAM", "flood"], "score": -2}, {"entities": ["dam", "Flood"], "score": -1},
+    )  # fmt: skip
+
+    job = import_tuples(write(tmp_path, text), cell)
+
+    assert ranked(job) == [(1, ["dam", "flood"], ["dam", "Flood"], -1.0)]
+    assert job.summary["rows"] == 2
+
+
+def test_jobs_that_know_the_same_share_the_knowledge_tuple(tmp_path, cell):
+    path = write(tmp_path, lines({"entities": ["dam", "flood"], "score": -2}))
+
+    import_tuples(path, cell)
+    import_tuples(path, cell)
+
+    assert KnowledgeTuple.objects.count() == 1
+    assert HarvestedTuple.objects.count() == 2
+
+
+def test_all_bad_rows_are_listed_with_their_lines_and_nothing_stored(tmp_path, cell):
+    text = (
+        lines({"entities": ["dam", "flood"], "score": -2})
+        + '{"entities": ["dam",]}\n\n'
+        + lines(
+            {"entities": ["dam"], "score": -1},
+            {"entities": ["dam", ""], "score": -1},
+            {"entities": ["dam", "x\u0000"], "score": -1},
+            {"entities": ["dam", "mud"]},
+            {"entities": ["dam", "mud"], "score": "high"},
+            {"entities": ["dam", "mud"], "score": -1, "relation": "help"},
+        )
+        + "[1, 2]\n"
+    )
+
+    with pytest.raises(ImportRefused) as refusal:
+        import_tuples(write(tmp_path, text), cell)
+
+    assert [entry.where for entry in refusal.value.entries] == [
+        "line 2, column 21",
+        *(f"line {number}" for number in range(4, 11)),
+    ]
+    assert "belongs to the relation 'help', not 'prevent'" in str(refusal.value)
+    assert not Job.objects.exists()
+    assert not KnowledgeTuple.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ('[[["dam", "flood"], 0.5],\n [["dam"], 0.5]]', "line 2: has no list of 2 entities"),
+        ('[[["dam", "flood"], 0.5],\n\n [["dam", "mud"] 0.5]]', "line 3, column 18"),
+        ('[[["dam", "flood"], 0.5]\n [["dam", "mud"], 0.5]]', "line 2, column 2"),
+        ('[[["dam", "flood"], 1.5]]', "line 1: has the weight 1.5"),
+        ('[[["dam", "flood"], 0.5]', "line 1, column 25"),
+        ("[]", "file: has no tuples"),
+        ("", "line 1: has no column entities or score"),
+        ('entities,score\n"[""dam"", ""flood""]",-1\n"[""dam""",-1', "line 3: column entities"),
+        ("entities,mtl\n", "line 1: has no column score"),
+    ],
+)
+def test_a_malformed_file_is_located(tmp_path, cell, text, where):
+    with pytest.raises(ImportRefused) as refusal:
+        import_tuples(write(tmp_path, text, "tuples"), cell)
+
+    assert f"nothing of it was used because of {where}" in str(refusal.value)
+    assert not Job.objects.exists()
+
+
+@pytest.mark.slow
+def test_all_published_harvests_are_imported(public_data):
+    paths = sorted((public_data / "bertnet/results/human").rglob("ent_tuples.json"))
+    model = factories.make_language_model()
+    relations: dict[str, Relation] = {}
+
+    assert len(paths) >= 42
+    for path in paths:
+        published = json.loads(path.read_text())
+        name, arity = path.parent.name, len(published[0][0])
+        relations[name] = relations.get(name) or factories.make_relation(name, arity=arity)
+        job = import_tuples(path, Cell(relations[name], model, "human"))
+
+        distinct = {tuple(entity.casefold() for entity in entities) for entities, _ in published}
+        assert job.n_tuples == len(distinct) == job.tuples.count()
+        assert job.tuples.get(rank=1).surface == published[0][0]
+
+
+# -- export ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_export_is_the_contract_line_by_line():
+    job = factories.make_harvest([["Dam", "flood"], ["Müll", "Ärger"]], fingerprint="0123456789abcdef")
+
+    first, second = export_tuples(job)
+
+    assert json.loads(first) == {
+        "relation": job.relation.name,
+        "model": job.language_model.name,
+        "setting": "multi",
+        "rank": 1,
+        "entities": ["dam", "flood"],
+        "surface": ["Dam", "flood"],
+        "score": -1.0,
+        "mtl": None,
+        "job": "0123456789abcdef",
+    }
+    assert '"Müll"' in second
+
+
+def test_a_cut_exports_the_best_part(django_assert_num_queries):
+    job = factories.make_harvest([["a", "b"], ["c", "d"], ["e", "f"], ["g", "h"]])
+
+    with django_assert_num_queries(1):  # a share needs no scores
+        kept = list(export_tuples(job, parse_cut("share:0.5")))
+
+    assert [json.loads(line)["entities"] for line in kept] == [["a", "b"], ["c", "d"]]
+
+
+def test_a_job_that_has_not_succeeded_has_nothing_to_export():
+    with pytest.raises(NothingToExport, match="is failed"):
+        export_tuples(factories.make_harvest_job(Job.Status.FAILED))
+
+
+def test_a_job_is_found_by_number_and_by_fingerprint():
+    job = factories.make_harvest([["a", "b"]], fingerprint="0123456789abcdef")
+
+    assert find_harvest_job(str(job.pk)) == find_harvest_job("0123456789abcdef") == job
+    with pytest.raises(NotFound, match="There is no harvest job 4711"):
+        find_harvest_job("4711")
+
+
+@pytest.mark.slow
+def test_ten_thousand_tuples_take_about_a_second(tmp_path, cell):
+    from time import process_time
+
+    text = lines(*({"entities": [f"dog {i}", f"trick {i % 97}"], "score": -i / 10} for i in range(10_000)))
+    path = write(tmp_path, text)
+
+    started = process_time()
+    import_tuples(path, cell)
+
+    assert process_time() - started < 3  # 0.6 s on a quiet machine

@@ -1,0 +1,131 @@
+"""An installation of its own for tests with real workers in processes of their own, over the filesystem broker."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+PATIENCE_S = 60
+CANCEL = "from kgharvest.models import Job; from kgharvest.jobs.ledger import cancel; cancel"
+LOG_TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}")
+
+RELATIONS = {
+    "name": "demo",
+    "relations": [
+        {
+            "name": "can",
+            "statement": "<ENT0> can <ENT1> .",
+            "initial_prompts": ["<ENT0> can <ENT1> ."],
+            "seed_tuples": [["horse", "run"], ["fish", "swim"]],
+        }
+    ],
+}
+
+
+class Installation:
+    """A data directory with a migrated database and one relation, and programs that run on it."""
+
+    def __init__(self, folder: Path, **environment: str):
+        self.folder = folder
+        outer = {name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "BROKER_URL")}
+        self.environment = {
+            **outer,
+            **environment,
+            "KGHARVEST_DATA_DIR": str(folder),
+            "DJANGO_SETTINGS_MODULE": "tests.kgharvest.jobs.worker_settings",
+        }
+        self.manage("migrate")
+        (folder / "relations.json").write_text(json.dumps(RELATIONS))
+        self.manage("import_relations", str(folder / "relations.json"))
+
+    def manage(self, *arguments: str) -> str:
+        command = [sys.executable, "manage.py", *arguments]
+        return subprocess.run(
+            command, cwd=ROOT, env=self.environment, check=True, capture_output=True, text=True
+        ).stdout
+
+    def queue_harvest(self) -> int:
+        return int(self.manage("harvest", "--relation", "can", "--setting", "human", "--again").split()[0])
+
+    @contextmanager
+    def worker(self, name: str = "one") -> Iterator[subprocess.Popen]:
+        """A worker with all its children in a process group of its own."""
+        command = [
+            sys.executable,
+            "-m",
+            "celery",
+            "-A",
+            "kgharvest",
+            "worker",
+            "--loglevel",
+            "INFO",
+            "-n",
+            f"{name}@%h",
+        ]
+        with (self.folder / "worker.log").open("a") as log:
+            process = subprocess.Popen(
+                command, cwd=ROOT, env=self.environment, stdout=log, stderr=log, start_new_session=True
+            )
+        try:
+            yield process
+        finally:
+            kill_group(process)
+
+    def job(self, pk: int) -> dict:
+        with closing(sqlite3.connect(self.folder / "kgharvest.sqlite3")) as database:
+            database.row_factory = sqlite3.Row
+            return dict(database.execute("SELECT * FROM kgharvest_job WHERE id = ?", [pk]).fetchone())
+
+    def ranks(self, pk: int) -> list[int]:
+        with closing(sqlite3.connect(self.folder / "kgharvest.sqlite3")) as database:
+            query = "SELECT rank FROM kgharvest_harvestedtuple WHERE job_id = ? ORDER BY rank"
+            return [rank for (rank,) in database.execute(query, [pk])]
+
+    def values(self, query: str) -> list:
+        """Return the rows of a query of one column."""
+        with closing(sqlite3.connect(self.folder / "kgharvest.sqlite3")) as database:
+            return [value for (value,) in database.execute(query)]
+
+    def cancel(self, pk: int) -> None:
+        """Cancel a job, and wait until its worker says that it has stopped."""
+        self.manage("shell", "-c", f"{CANCEL}(Job.objects.get(pk={pk}))")
+        wait_until(lambda: f"Job {pk} was cancelled" in self.worker_log())
+
+    def seconds_to_stop(self, pk: int) -> float:
+        """Return how long after its cancellation the worker stopped."""
+        [line] = [line for line in self.worker_log().splitlines() if f"Job {pk} was cancelled" in line]
+        stopped_at = datetime.fromisoformat(LOG_TIME.search(line).group().replace(",", "."))
+        return (stopped_at - datetime.fromisoformat(self.job(pk)["finished_at"])).total_seconds()
+
+    def worker_log(self) -> str:
+        return (self.folder / "worker.log").read_text()
+
+    def n_succeeded(self) -> int:
+        return self.values("SELECT COUNT(*) FROM kgharvest_job WHERE status = 'succeeded'")[0]
+
+    def starts(self) -> int:
+        return len((self.folder / "starts").read_text().splitlines())
+
+
+def kill_group(process: subprocess.Popen) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)

@@ -1,0 +1,330 @@
+"""The ledger: who may do a job, and what is left of it when things go wrong."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+from django.db import IntegrityError, transaction
+from django.db import OperationalError as DatabaseIsLocked
+from django.utils import timezone
+from kombu.exceptions import OperationalError
+
+from kgharvest.engine.types import BadSeed, Progress
+from kgharvest.jobs import ledger
+from kgharvest.models import HarvestedTuple, Job, KnowledgeTuple, Worker
+from tests import factories
+from tests.kgharvest.jobs import slow_runner
+
+pytestmark = pytest.mark.django_db
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+def use_runner(settings, monkeypatch, runner) -> None:
+    settings.JOB_RUNNERS = {"harvest": "tests.kgharvest.jobs.slow_runner.run"}
+    monkeypatch.setattr(slow_runner, "run", runner)
+
+
+def make_running_job(expires_at: datetime, **fields):
+    return factories.make_harvest_job(
+        Job.Status.RUNNING, owner_token=uuid4(), lease_expires_at=expires_at, **{"attempts": 1, **fields}
+    )
+
+
+def store_three(job: Job) -> ledger.Store:
+    return lambda: slow_runner.runner.store_result(job.harvestjob, slow_runner.three_tuples(), None)
+
+
+# -- claims ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_queued_job_is_claimed_once():
+    job = factories.make_harvest_job()
+
+    assert ledger.claim(job.pk, NOW) is not None
+    assert ledger.claim(job.pk, NOW) is None
+
+
+def test_a_running_job_is_claimed_only_after_its_lease():
+    job = make_running_job(NOW)
+
+    assert ledger.claim(job.pk, NOW - timedelta(seconds=1)) is None
+    assert ledger.claim(job.pk, NOW + timedelta(seconds=1)) is not None
+
+
+@pytest.mark.parametrize("status", ["succeeded", "failed", "cancelled"])
+def test_a_job_that_is_over_is_not_claimed(status):
+    job = factories.make_harvest_job(status)
+
+    assert ledger.claim(job.pk, NOW) is None
+
+
+def test_claims_are_capped():
+    job = make_running_job(NOW, attempts=3, max_attempts=3)
+
+    assert ledger.claim(job.pk, NOW + timedelta(hours=1)) is None
+
+
+def test_a_running_job_without_owner_cannot_be_stored():
+    with pytest.raises(IntegrityError), transaction.atomic():
+        factories.make_harvest_job(Job.Status.RUNNING)
+
+
+# -- running -----------------------------------------------------------------------------------------------------------
+
+
+def test_results_and_success_come_together(settings, monkeypatch):
+    use_runner(settings, monkeypatch, lambda job, heartbeat: store_three(job))
+    job = factories.make_harvest_job()
+
+    ledger.run_job(job.pk)
+
+    job.refresh_from_db()
+    assert (job.status, job.n_tuples, job.attempts, job.owner_token) == (Job.Status.SUCCEEDED, 3, 1, None)
+    assert job.tuples.get(rank=1).knowledge_tuple.entities == ["dog", "swim"]
+    assert job.summary["rejected"] == {"stop word": 2}
+
+
+def test_a_message_that_comes_twice_changes_nothing(settings, monkeypatch):
+    use_runner(settings, monkeypatch, lambda job, heartbeat: store_three(job))
+    job = factories.make_harvest_job()
+
+    ledger.run_job(job.pk)
+    ledger.run_job(job.pk)
+
+    assert HarvestedTuple.objects.filter(job=job).count() == 3
+
+
+def test_two_harvests_that_find_the_same_share_the_knowledge(settings, monkeypatch):
+    use_runner(settings, monkeypatch, lambda job, heartbeat: store_three(job))
+    relation = factories.make_relation()
+
+    for _ in range(2):
+        ledger.run_job(factories.make_harvest_job(relation=relation).pk)
+
+    assert KnowledgeTuple.objects.count() == 3
+    assert HarvestedTuple.objects.count() == 6
+
+
+def test_progress_is_stored_and_renews_the_lease(settings, monkeypatch):
+    seen = []
+
+    def runner(job, heartbeat):
+        before = Job.objects.get(pk=job.pk).lease_expires_at
+        heartbeat(Progress("search", 3, 10))
+        after = Job.objects.get(pk=job.pk)
+        seen.append((after.stage, after.done, after.total, after.lease_expires_at > before))
+        return lambda: None
+
+    use_runner(settings, monkeypatch, runner)
+
+    ledger.run_job(factories.make_harvest_job().pk)
+
+    assert seen == [("search", 3, 10, True)]
+
+
+def test_reports_of_one_stage_are_throttled(monkeypatch, django_assert_num_queries):
+    job = factories.make_harvest_job()
+    heartbeat = ledger.Heartbeat(job.pk, ledger.claim(job.pk, timezone.now()))
+    clock = iter(step / 10 for step in range(1000))
+    monkeypatch.setattr(ledger, "monotonic", lambda: next(clock))
+
+    with django_assert_num_queries(10):  # 40 reports, one in four is stored
+        for done in range(40):
+            heartbeat(Progress("search", done, 40))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_report_that_the_database_refuses_is_no_end(monkeypatch):
+    def refuse(**report):
+        raise DatabaseIsLocked("database is locked")
+
+    job = factories.make_harvest_job()
+    heartbeat = ledger.Heartbeat(job.pk, ledger.claim(job.pk, timezone.now()))
+    monkeypatch.setattr(heartbeat, "_renew", refuse)
+    heartbeat(Progress("search", 1, 10))
+    monkeypatch.undo()
+
+    heartbeat(Progress("rescore", 2, 10))
+
+    job.refresh_from_db()
+    assert (job.stage, job.done) == ("rescore", 2)
+
+
+def test_a_cancelled_job_stops_within_two_seconds_of_its_clock(settings, monkeypatch):
+    clock = iter(step / 10 for step in range(1000))
+    monkeypatch.setattr(ledger, "monotonic", lambda: next(clock))
+    reports = []
+
+    def runner(job, heartbeat):
+        heartbeat(Progress("search", 0, 100))
+        ledger.cancel(job)
+        for done in range(1, 100):
+            reports.append(done)
+            heartbeat(Progress("search", done, 100))
+        return store_three(job)
+
+    use_runner(settings, monkeypatch, runner)
+    job = factories.make_harvest_job()
+
+    ledger.run_job(job.pk)
+
+    job.refresh_from_db()
+    assert job.status == Job.Status.CANCELLED
+    assert len(reports) < 20  # of 0.1 s each
+    assert not HarvestedTuple.objects.exists()
+
+
+def test_results_of_a_job_that_was_taken_over_are_not_stored(settings, monkeypatch):
+    def runner(job, heartbeat):
+        Job.objects.filter(pk=job.pk).update(owner_token=uuid4())
+        return store_three(job)
+
+    use_runner(settings, monkeypatch, runner)
+    job = factories.make_harvest_job()
+
+    ledger.run_job(job.pk)
+
+    job.refresh_from_db()
+    assert job.status == Job.Status.RUNNING
+    assert not HarvestedTuple.objects.exists()
+
+
+def test_a_job_that_fails_while_it_stores_leaves_nothing(settings, monkeypatch):
+    def runner(job, heartbeat):
+        def store():
+            store_three(job)()
+            raise BadSeed("The second half cannot be stored; try again.")
+
+        return store
+
+    use_runner(settings, monkeypatch, runner)
+    job = factories.make_harvest_job()
+
+    ledger.run_job(job.pk)
+
+    job.refresh_from_db()
+    assert (job.status, job.n_tuples) == (Job.Status.FAILED, 0)
+    assert job.error == "The second half cannot be stored; try again."
+    assert not HarvestedTuple.objects.exists()
+
+
+def test_an_unexpected_error_is_recorded_without_its_text_and_raised(settings, monkeypatch):
+    def runner(job, heartbeat):
+        raise ZeroDivisionError("/secret/path")
+
+    use_runner(settings, monkeypatch, runner)
+    job = factories.make_harvest_job()
+
+    with pytest.raises(ZeroDivisionError):
+        ledger.run_job(job.pk)
+
+    job.refresh_from_db()
+    assert job.status == Job.Status.FAILED
+    assert job.error == f"An unexpected error stopped this job; the worker's log has the details under job {job.pk}."
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_step_that_cannot_report_keeps_its_lease(settings):
+    settings.JOB_LEASE_S = 0.3
+    started_at = timezone.now()
+    job = factories.make_harvest_job()
+    heartbeat = ledger.Heartbeat(job.pk, ledger.claim(job.pk, started_at))
+
+    with heartbeat.kept_alive():
+        threading.Event().wait(1)
+
+    assert Job.objects.get(pk=job.pk).lease_expires_at > started_at + timedelta(seconds=0.9)
+
+
+# -- cancel and retry --------------------------------------------------------------------------------------------------
+
+
+def test_a_failed_job_is_queued_again_with_all_attempts(rung):
+    job = factories.make_harvest_job(Job.Status.FAILED, attempts=3, error="Out of memory.")
+
+    ledger.retry(job)
+
+    job.refresh_from_db()
+    assert (job.status, job.attempts, job.error) == (Job.Status.QUEUED, 0, "")
+    assert rung == [job.pk]
+
+
+def test_a_job_that_succeeded_is_neither_cancelled_nor_retried(rung):
+    job = factories.make_harvest_job(Job.Status.SUCCEEDED)
+
+    with pytest.raises(ledger.JobNotOpen, match="nothing to cancel"):
+        ledger.cancel(job)
+    with pytest.raises(ledger.JobNotOpen, match="nothing to retry"):
+        ledger.retry(job)
+    assert rung == []
+
+
+# -- reaping -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_lost_job_is_rung_for_at_once(rung, settings):
+    job = make_running_job(NOW, rung_at=NOW - timedelta(seconds=5))
+
+    ledger.reap(NOW + timedelta(seconds=1))
+    ledger.reap(NOW + timedelta(seconds=2))
+
+    assert rung == [job.pk]
+
+
+def test_a_job_nobody_took_is_rung_for_again_after_a_while(rung, settings):
+    job = factories.make_harvest_job(rung_at=NOW)
+    ring_again = timedelta(seconds=settings.JOB_RING_AGAIN_S)
+
+    ledger.reap(NOW + ring_again)
+    assert rung == []
+    ledger.reap(NOW + ring_again + timedelta(seconds=1))
+    ledger.reap(NOW + ring_again + timedelta(seconds=2))
+    assert rung == [job.pk]
+
+
+def test_a_job_whose_workers_keep_dying_fails_with_advice(rung):
+    job = make_running_job(NOW, attempts=3)
+
+    ledger.reap(NOW + timedelta(seconds=1))
+
+    job.refresh_from_db()
+    assert job.status == Job.Status.FAILED
+    assert "lack of memory" in job.error
+    assert rung == []
+
+
+def test_a_job_in_good_hands_is_left_alone(rung):
+    job = make_running_job(NOW + timedelta(minutes=1))
+
+    ledger.reap(NOW)
+
+    job.refresh_from_db()
+    assert job.status == Job.Status.RUNNING
+    assert rung == []
+
+
+def test_a_broker_that_is_down_costs_no_job(monkeypatch, caplog):
+    def refuse(*args, **kwargs):
+        raise OperationalError("connection refused")
+
+    monkeypatch.setattr(ledger.app, "send_task", refuse)
+    job = factories.make_harvest_job()
+
+    ledger._send(job.pk)
+
+    assert "waits for the reaper" in caplog.text
+
+
+def test_workers_are_known_while_they_sign_in():
+    assert not ledger.has_worker(NOW)
+    ledger.sign_in("one@here", NOW)
+    assert ledger.has_worker(NOW + timedelta(seconds=30))
+    assert not ledger.has_worker(NOW + timedelta(minutes=5))
+
+    ledger.sign_in("two@here", NOW + timedelta(days=2))
+
+    assert list(Worker.objects.values_list("name", flat=True)) == ["two@here"]

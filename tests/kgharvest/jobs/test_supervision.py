@@ -1,0 +1,97 @@
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kgharvest.jobs import supervision
+from kgharvest.jobs.supervision import ProgramEnded, Supervisor
+
+# A program with a child of its own; the child's process id goes to the log once both run.
+WITH_CHILD = """
+import os, signal, subprocess, sys, time
+deaf_sleeper = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+child = subprocess.Popen([sys.executable, "-c", deaf_sleeper])
+{deaf}
+time.sleep(0.5)
+print(child.pid, flush=True)
+time.sleep(60)
+"""
+DEAF = "signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def wait_for_output(log: Path) -> str:
+    deadline = time.monotonic() + 20
+    while not log.read_text().endswith("\n"):
+        assert time.monotonic() < deadline, "the program has not printed anything"
+        time.sleep(0.05)
+    return log.read_text()
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc"), reason="needs /proc to see other processes")
+@pytest.mark.parametrize("deaf", ["", DEAF], ids=["polite", "deaf to SIGTERM"])
+def test_a_program_and_its_children_end_with_the_context(tmp_path, monkeypatch, deaf):
+    monkeypatch.setattr(supervision, "GRACE_S", 0.5)
+
+    with Supervisor(tmp_path) as programs:
+        program = programs.start("parent", [sys.executable, "-c", WITH_CHILD.format(deaf=deaf)])
+        child = int(wait_for_output(program.log))
+        assert is_alive(child)
+
+    deadline = time.monotonic() + 5
+    while is_alive(child) and time.monotonic() < deadline:  # the orphan is reaped by init, a moment later
+        time.sleep(0.02)
+    assert not is_alive(child)
+    assert program.process.returncode in (-signal.SIGTERM, -signal.SIGKILL)
+
+
+def test_a_program_that_ended_is_reported_with_its_last_words(tmp_path):
+    with Supervisor(tmp_path) as programs:
+        program = programs.start("worker", [sys.executable, "-c", "print('no broker'); raise SystemExit(3)"])
+        program.process.wait(20)
+
+        with pytest.raises(
+            ProgramEnded, match=r"The worker ended with status 3; .*worker\.log and ends with: no broker"
+        ):
+            programs.check()
+
+
+def test_a_program_is_told_the_environment_given(tmp_path):
+    with Supervisor(tmp_path) as programs:
+        program = programs.start(
+            "printer", [sys.executable, "-c", "import os; print(os.environ['SETTING'])"], SETTING="on"
+        )
+        program.process.wait(20)
+
+    assert program.log.read_text() == "on\n"
+
+
+def test_a_program_that_ended_is_started_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(supervision, "LIVES_AT_LEAST_S", 0)
+
+    with Supervisor(tmp_path) as programs:
+        program = programs.start("sleeper", [sys.executable, "-c", "import time; time.sleep(60)"])
+        os.killpg(program.process.pid, signal.SIGKILL)
+        program.process.wait()
+
+        assert programs.restart_ended() == [program]
+        assert programs.restart_ended() == []
+        assert programs.programs[0].process.pid != program.process.pid
+
+
+def test_a_program_that_ends_at_once_is_not_started_for_ever(tmp_path):
+    with Supervisor(tmp_path) as programs:
+        programs.start("broken", [sys.executable, "-c", "raise SystemExit('no')"]).process.wait()
+
+        with pytest.raises(ProgramEnded):
+            programs.restart_ended()

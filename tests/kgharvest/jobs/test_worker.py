@@ -1,0 +1,77 @@
+"""Real workers in processes of their own, over the filesystem broker."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from tests.kgharvest.jobs.installation import Installation, kill_group, wait_until
+
+
+@pytest.fixture(scope="module")
+def installation(tmp_path_factory) -> Installation:
+    return Installation(tmp_path_factory.mktemp("installation"))
+
+
+@pytest.mark.slow
+def test_a_harvest_survives_sigkill_of_its_worker_group(installation):
+    job = installation.queue_harvest()
+    with installation.worker() as worker:
+        wait_until(lambda: installation.job(job)["done"] >= 5)
+        kill_group(worker)
+    assert installation.job(job)["status"] == "running"
+
+    with installation.worker():
+        wait_until(lambda: installation.job(job)["status"] == "succeeded")
+
+    assert installation.ranks(job) == [1, 2, 3]
+    assert installation.job(job)["attempts"] == 2
+    assert installation.starts() == 2
+
+
+@pytest.mark.slow
+def test_a_job_whose_message_is_lost_is_rung_for_again(installation):
+    job = installation.queue_harvest()
+    shutil.rmtree(installation.folder / "broker" / "messages")
+
+    with installation.worker():
+        wait_until(lambda: installation.job(job)["status"] == "succeeded")
+
+    assert installation.ranks(job) == [1, 2, 3]
+    assert installation.job(job)["attempts"] == 1
+
+
+@pytest.mark.slow
+def test_of_sixty_jobs_every_one_ends_once_though_a_worker_is_killed_twice(tmp_path):
+    sixty = Installation(tmp_path, SLOW_RUNNER_STEPS="3")
+    models = [option for number in range(20) for option in ("--model", f"lm-{number}")]
+    settings = [option for setting in ("human", "top1", "multi") for option in ("--setting", setting)]
+    assert len(sixty.manage("harvest", "--relation", "can", *models, *settings).splitlines()) == 60
+
+    with sixty.worker("steady"):
+        for n_done in (10, 25):
+            with sixty.worker("killed") as worker:
+                wait_until(lambda n_done=n_done: sixty.n_succeeded() >= n_done)
+                kill_group(worker)
+        with sixty.worker("killed"):
+            wait_until(lambda: not sixty.values("SELECT 1 FROM kgharvest_job WHERE status IN ('queued', 'running')"))
+
+    assert sixty.n_succeeded() == 60
+    assert sixty.values("SELECT rank FROM kgharvest_harvestedtuple ORDER BY job_id, rank") == [1, 2, 3] * 60
+    attempts = sixty.values("SELECT attempts FROM kgharvest_job")
+    assert sum(attempts) == sixty.starts() <= 62  # only what a killed worker had in hand was begun again
+
+
+@pytest.mark.slow
+def test_cancelling_stops_a_real_lm_within_two_seconds(tmp_path):
+    real = Installation(tmp_path, TEST_REAL_LM="1")
+    long = ["--candidates", "50000", "--max-entity-tokens", "3"]
+    job = int(real.manage("harvest", "--relation", "can", "--setting", "human", *long).split()[0])
+
+    with real.worker():
+        wait_until(lambda: real.job(job)["stage"] == "search" and real.job(job)["done"] > 0)
+        real.cancel(job)
+
+    assert 0 <= real.seconds_to_stop(job) < 2
+    assert real.ranks(job) == []

@@ -1,0 +1,11 @@
+"""The settings of workers in tests: the embedded default with short leases and, unless TEST_REAL_LM, a slow harvest."""
+
+import os
+
+from kgharvest.settings import *  # noqa: F403
+
+if not os.environ.get("TEST_REAL_LM"):
+    JOB_RUNNERS = {"harvest": "tests.kgharvest.jobs.slow_runner.run"}
+JOB_LEASE_S = 2
+JOB_RING_AGAIN_S = 2
+JOB_REAP_EVERY_S = 0.5

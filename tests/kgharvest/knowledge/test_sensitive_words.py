@@ -1,0 +1,77 @@
+"""The list of sensitive words and what happens when it changes."""
+
+from __future__ import annotations
+
+import pytest
+
+from kgharvest.jobs import ledger, tasks
+from kgharvest.knowledge import sensitive_words
+from kgharvest.knowledge.sensitive_words import BadWordList, matcher, read_words, replace_words, shipped_words
+from kgharvest.models import Job, KnowledgeTuple, SensitiveWord
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+
+def marked() -> set[str]:
+    keys = KnowledgeTuple.objects.filter(is_sensitive=True).values_list("key", flat=True)
+    return {key.replace("\x1f", "|") for key in keys}
+
+
+def test_a_list_has_one_folded_entry_a_line_and_comments():
+    assert read_words("# why\n\n Gas   Chamber \nnude\nNUDE\n") == ["gas chamber", "nude"]
+
+
+@pytest.mark.parametrize(
+    ("key", "is_found"),
+    [("sex", True), ("a\x1fsex", True), ("sex-change", True), ("sextant", False), ("essex", False), ("s.e.x", False)],
+)
+def test_only_whole_words_are_found(key, is_found):
+    assert matcher(["sex"])(key) is is_found
+
+
+def test_an_empty_list_finds_nothing():
+    assert not matcher([])("anything")
+
+
+def test_a_word_is_text_and_no_pattern():
+    assert matcher(["c++", "a.b"])("c++") is True
+    assert matcher(["a.b"])("axb") is False
+
+
+def test_a_changed_list_marks_all_tuples_anew_a_bounded_number_at_a_time(rung, monkeypatch):
+    monkeypatch.setattr(sensitive_words, "ROWS_AT_ONCE", 2)
+    factories.make_harvest([[f"head {n}", "nazi" if n % 2 else "tulip"] for n in range(7)])
+    factories.make_harvest([["lily", "tulip"]])
+
+    job = replace_words(["tulip"])
+    ledger.run_job(job.pk)
+
+    assert marked() == {"head 0|tulip", "head 2|tulip", "head 4|tulip", "head 6|tulip", "lily|tulip"}
+    assert Job.objects.get(pk=job.pk).status == Job.Status.SUCCEEDED
+    assert rung == [job.pk]
+
+
+def test_marking_does_not_wait_behind_harvests(rung):
+    factories.make_harvest([["lily", "tulip"]])
+    waiting = [factories.make_harvest_job(), factories.make_harvest_job("cancelled")]
+    replace_words(["tulip"])
+
+    tasks.run_job(waiting[-1].pk)
+
+    assert marked() == {"lily|tulip"}
+    waiting[0].refresh_from_db()
+    assert waiting[0].status == Job.Status.QUEUED
+
+
+def test_the_same_list_again_is_no_work(rung):
+    assert replace_words(shipped_words()) is None
+    assert not Job.objects.exists()
+
+
+def test_a_list_that_is_no_list_of_words_is_refused():
+    with pytest.raises(BadWordList, match="more than 100 characters"):
+        replace_words(["x" * 101])
+    with pytest.raises(BadWordList, match="5,001 entries"):
+        replace_words([str(n) for n in range(5001)])
+    assert SensitiveWord.objects.filter(word="nazi").exists()

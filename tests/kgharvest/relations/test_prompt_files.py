@@ -1,0 +1,209 @@
+"""Prompts from LPAQA's files become ready prompts, once each, and say where they come from."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.core.management import CommandError, call_command
+from django.urls import reverse
+
+from kgharvest.harvests.runner import HarvestRequest, create_harvest_job
+from kgharvest.models import Prompt, Relation
+from kgharvest.relations.prompt_files import AddedPrompts, import_prompts, prompt_files_at
+from kgharvest.relations.services import find_set
+from tests.factories import make_language_model, make_relation, make_relation_set
+
+pytestmark = pytest.mark.django_db
+
+INITIAL = "<ENT0> is the capital of <ENT1> ."
+
+
+@pytest.fixture
+def capitals():
+    relation_set = make_relation_set("geography")
+    make_relation("borders", relation_set=relation_set, prompts=["<ENT0> borders <ENT1> ."])
+    return make_relation("capital_of", relation_set=relation_set, initial_prompts=[INITIAL], prompts=[])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """LPAQA's layout: a folder for each way in which prompts came to be."""
+    write(tmp_path / "mine" / "capital_of.jsonl", ("[X] , capital of [Y] .", 0.7), ("[Y] 's capital [X] .", 0.01))
+    write(tmp_path / "paraphrase" / "capital_of.jsonl", ("[X] governs [Y].", 0.2), ("[X] , capital of [Y].", 0.1))
+    write(tmp_path / "manual" / "capital_of.jsonl", ("[X] is the capital of [Y] .", None))
+    return tmp_path
+
+
+def imported_from(path, origin=None, least_weight=None):
+    return import_prompts(prompt_files_at(path, origin), find_set("geography"), least_weight)
+
+
+def write(path, *prompts):
+    path.parent.mkdir(exist_ok=True)
+    lines = [{"template": text} | ({} if weight is None else {"weight": weight}) for text, weight in prompts]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+
+def test_prompts_are_added_once_with_their_origin(capitals, folder):
+    imported = imported_from(folder)
+
+    capitals.refresh_from_db()
+    assert capitals.prompts == [
+        INITIAL,
+        "<ENT0> , capital of <ENT1> .",
+        "<ENT1> 's capital <ENT0> .",
+        "<ENT0> governs <ENT1>.",
+    ]
+    assert imported.relations == [AddedPrompts(capitals, n_added=3, n_known=2, n_light=0)]
+    assert dict(Prompt.objects.values_list("text", "origin")) == {
+        "<ENT0> , capital of <ENT1> .": "mined",
+        "<ENT1> 's capital <ENT0> .": "mined",
+        "<ENT0> governs <ENT1>.": "paraphrased",
+    }
+    assert imported_from(folder).relations == [AddedPrompts(capitals, 0, 5, 0)]
+
+
+def test_ready_prompts_stay_before_those_that_are_added(capitals, tmp_path):
+    write(tmp_path / "borders.jsonl", ("[X] is next to [Y] .", None))
+
+    imported_from(tmp_path / "borders.jsonl", origin="manual")
+
+    assert Relation.objects.get(name="borders").prompts == ["<ENT0> borders <ENT1> .", "<ENT0> is next to <ENT1> ."]
+    assert Prompt.objects.get().origin == "manual"
+
+
+def test_prompts_of_small_weight_can_be_left_out(capitals, folder):
+    imported = imported_from(folder, least_weight=0.15)
+
+    capitals.refresh_from_db()
+    assert imported.relations == [AddedPrompts(capitals, n_added=2, n_known=1, n_light=2)]
+    assert capitals.prompts == [INITIAL, "<ENT0> , capital of <ENT1> .", "<ENT0> governs <ENT1>."]
+
+
+@pytest.mark.parametrize("setting", ["lpaqa", "soft"])
+def test_settings_that_weigh_prompts_ask_the_imported_ones(capitals, folder, setting):
+    imported_from(folder)
+    capitals.refresh_from_db()
+
+    job = create_harvest_job(HarvestRequest(capitals, make_language_model(), setting))
+
+    assert job.payload["spec"]["prompts"] == capitals.prompts
+
+
+def test_the_command_says_what_it_added_and_what_the_set_lacks(capitals, folder, capsys):
+    write(folder / "mine" / "speaks.jsonl", ("[X] speaks [Y] .", 1))
+
+    call_command("import_prompts", folder, set_name="geography", least_weight=0.05)
+
+    printed = capsys.readouterr()
+    assert printed.out == "capital_of: 2 prompts added (2 known already, 1 of a smaller weight); it has 3.\n"
+    assert printed.err == "The set geography has no binary relation speaks.\n"
+
+
+def test_the_page_of_the_relation_says_where_prompts_come_from(capitals, folder, researcher_client):
+    imported_from(folder)
+
+    page = researcher_client.get(reverse("kgharvest:relation_detail", args=[capitals.pk])).content.decode()
+
+    assert page.count(">mined</small>") == 2
+    assert page.count(">paraphrased</small>") == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"template": "[X] is in"}', r"has \[Y\] nowhere"),
+        ('{"template": "[X] [X] [Y]"}', r"has \[X\] twice or more"),
+        ('{"template": 5}', 'has no text "template"'),
+        ('{"template": "[X] <ENT0> [Y]"}', ".* has the slot <ENT0> twice"),
+        ('{"template": "[X] \\u0000 [Y]"}', ".* has a control character"),
+        ('{"template": "[X] in [Y]", "weight": "much"}', "has the weight 'much'"),
+        ('["[X] in [Y]"]', "is no JSON object"),
+        ('{"template": ', "is not JSON"),  # cut off: still of this line
+    ],
+)
+def test_bad_lines_are_listed_and_nothing_is_added(capitals, folder, line, reason):
+    with (folder / "mine" / "capital_of.jsonl").open("a") as file:
+        file.write(f"{line}\n" * 2)
+
+    with pytest.raises(CommandError, match=rf"mine/capital_of.jsonl, line 3.*: {reason}.*line 4.*: {reason}"):
+        call_command("import_prompts", folder, set_name="geography")
+
+    capitals.refresh_from_db()
+    assert capitals.prompts == []
+    assert not Prompt.objects.exists()
+
+
+def test_what_cannot_be_imported_is_refused_in_a_sentence(capitals, folder, tmp_path):
+    make_relation("capital_of", relation_set=make_relation_set("shipped", is_shipped=True))
+    make_relation("prevent", relation_set=make_relation_set("other"))
+
+    for path, set_name, sentence in [
+        (folder, "shipped", "comes with the project"),
+        (folder, "other", r"has no relation of these prompts \(capital_of\)"),
+        (folder, "nowhere", "no set of relations 'nowhere'"),
+        (tmp_path / "nothing.jsonl", "geography", "cannot be read"),
+        (tmp_path / "empty", "geography", "has no file RELATION.jsonl"),
+    ]:
+        (tmp_path / "empty").mkdir(exist_ok=True)
+        with pytest.raises(CommandError, match=sentence):
+            call_command("import_prompts", path, set_name=set_name)
+
+
+def test_the_released_prompts_are_imported(public_data, tmp_path):
+    relation_set = make_relation_set("released")
+    relations = sorted(path.name for path in (public_data / "lama" / "facts").iterdir())
+    for name in relations:
+        make_relation(name, relation_set=relation_set, initial_prompts=["<ENT0> : <ENT1>"], prompts=[])
+    shutil.copytree(public_data / "lama" / "prompts", tmp_path / "prompts")
+
+    imported = import_prompts(prompt_files_at(tmp_path / "prompts"), relation_set)
+
+    assert {one.relation.name for one in imported.relations} == set(relations)
+    assert sum(one.n_added + one.n_known for one in imported.relations) == 534
+    assert set(Prompt.objects.values_list("origin", flat=True)) == {"manual", "mined", "paraphrased"}
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------
+
+
+def sent(client, capitals, folder, *places, **fields):
+    files = [SimpleUploadedFile(place.rpartition("/")[2], (folder / place).read_bytes()) for place in places]
+    address = reverse("kgharvest:set_prompts", args=[capitals.relation_set.pk])
+    return client.post(address, {"files": files, "origin": "mined", **fields}, follow=True)
+
+
+def test_a_set_takes_prompts_on_its_page(capitals, folder, researcher_client):
+    write(folder / "mine" / "borders.jsonl", ("[X] is next to [Y] .", 0.5))
+
+    page = sent(researcher_client, capitals, folder, "mine/capital_of.jsonl", "mine/borders.jsonl", least_weight="0.1")
+
+    assert "2 relations: 2 prompts added (1 of a smaller weight)." in page.content.decode()
+    added = dict(Prompt.objects.values_list("relation__name", "origin"))
+    assert added == {"capital_of": "mined", "borders": "mined"}
+
+
+def test_the_page_lists_what_is_wrong(capitals, folder, researcher_client):
+    (folder / "bad.jsonl").write_text('{"template": "[X]"}\n')
+
+    page = sent(researcher_client, capitals, folder, "mine/capital_of.jsonl", "bad.jsonl").content.decode()
+
+    assert "Nothing was imported from the files" in page
+    assert "bad.jsonl, line 1" in page
+    assert not Prompt.objects.exists()
+
+
+def test_the_page_refuses_other_relations_no_file_and_annotators(capitals, folder, researcher_client, client):
+    write(folder / "speaks.jsonl", ("[X] speaks [Y] .", 1))
+    assert (
+        "has no relation of these prompts (speaks)"
+        in sent(researcher_client, capitals, folder, "speaks.jsonl").content.decode()
+    )
+
+    assert "This field is required" in sent(researcher_client, capitals, folder).content.decode()
+
+    client.logout()
+    assert "/accounts/login/" in sent(client, capitals, folder, "speaks.jsonl").redirect_chain[-1][0]

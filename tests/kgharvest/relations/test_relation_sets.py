@@ -1,0 +1,152 @@
+"""The relation sets that come with the project: complete, well formed, and told apart by name."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from evaluation.demo import load_shipped_relations
+from kgharvest.engine.prompts.template import PromptTemplate
+from kgharvest.models import Relation, RelationSet
+from kgharvest.relations.services import DEMO_SET, SHIPPED, import_relations, resolve_relation
+
+SIZES = {"human": 14, "commonsense": 20, "lama": 41}  # files and their numbers of relations
+TERNARY = {"featured_thing", "need_a_to_do_b", "a_do_b_at"}
+
+
+def relations_in(file: str) -> list[dict[str, Any]]:
+    return json.loads((SHIPPED / f"{file}.json").read_text(encoding="utf-8"))["relations"]
+
+
+RELATIONS = [
+    pytest.param(relation, id=f"{file}/{relation['name']}") for file in SIZES for relation in relations_in(file)
+]
+every_relation = pytest.mark.parametrize("relation", RELATIONS)
+
+
+def templates_of(relation: dict[str, Any]) -> list[PromptTemplate]:
+    return [PromptTemplate.parse(text) for text in [relation["statement"], *relation["initial_prompts"]]]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("file", "n_relations"), SIZES.items())
+def test_a_shipped_set_is_imported_whole_without_ready_prompts(file, n_relations):
+    relation_set = import_relations(SHIPPED / f"{file}.json")
+
+    relations = list(relation_set.relations.all())
+    assert (relation_set.name, relation_set.is_shipped) == (f"kgharvest-{file}", True)
+    assert len(relations) == n_relations
+    assert not any(relation.prompts for relation in relations)
+    assert {relation.name for relation in relations if relation.arity == 3} == (TERNARY if file == "human" else set())
+
+
+@pytest.mark.django_db
+def test_the_published_sets_can_be_imported_beside_the_shipped_ones(public_data):
+    load_shipped_relations()
+
+    for file in ("human", "lama"):
+        relation_set = import_relations(public_data / "bertnet" / "relation_info" / f"{file}.json")
+        assert (relation_set.name, relation_set.is_shipped) == (file, False)
+
+
+@every_relation
+def test_statement_and_prompts_have_a_slot_for_each_entity(relation):
+    arities = {template.arity for template in templates_of(relation)}
+
+    assert len(arities) == 1
+    assert {len(entities) for entities in relation["seed_tuples"]} == arities
+
+
+@every_relation
+def test_statements_are_typeset_as_sentences_and_prompts_as_tokens(relation):
+    for text in [relation["statement"], relation["explanation"]]:
+        assert re.fullmatch(r"[A-Z<].*[^ ]\.", text)
+        assert not re.search("  | [,.]", text)
+    for prompt in relation["initial_prompts"]:
+        assert prompt.endswith(" .")
+        assert not re.search(r"  |\S[,.]", prompt)
+
+
+@every_relation
+def test_no_article_depends_on_the_entity(relation):
+    texts = [template.text for template in templates_of(relation)]
+
+    assert not any(re.search(r"\b(a|an) <ENT", text, re.IGNORECASE) for text in texts)
+
+
+@every_relation
+def test_there_are_five_seed_tuples_or_more_and_none_twice(relation):
+    seeds = [tuple(entity.casefold() for entity in entities) for entities in relation["seed_tuples"]]
+
+    assert len(seeds) >= 5
+    assert len(set(seeds)) == len(seeds)
+    assert all(entity == entity.strip() for entities in seeds for entity in entities)
+
+
+@every_relation
+def test_entities_can_be_told_from_the_words_around_them(relation):
+    for template in templates_of(relation):
+        words = " ".join(template.segments).casefold()
+        for entities in relation["seed_tuples"]:
+            found = [entity for entity in entities if re.search(rf"\b{re.escape(entity.casefold())}\b", words)]
+            assert not found, (template.text, found)
+
+
+def test_no_seed_tuple_serves_two_relations_of_a_set():
+    for file in SIZES:
+        seeds = Counter(tuple(entities) for relation in relations_in(file) for entities in relation["seed_tuples"])
+        assert [entities for entities, n in seeds.items() if n > 1] == []
+
+
+def test_lama_relations_name_their_wikidata_property():
+    ids = [re.match(r"Wikidata (P\d+): ", relation["explanation"])[1] for relation in relations_in("lama")]
+
+    assert len(set(ids)) == SIZES["lama"]
+
+
+def test_lama_has_the_published_properties(public_data):
+    published = json.loads((public_data / "bertnet" / "relation_info" / "lama.json").read_text(encoding="utf-8"))
+
+    ids = {re.match(r"Wikidata (P\d+)", relation["explanation"])[1] for relation in relations_in("lama")}
+    assert ids == {name.split("_")[0] for name in published}
+
+
+def test_seeds_are_not_those_of_the_reference_code(public_data):
+    for file in ("human", "lama"):
+        published = json.loads((public_data / "bertnet" / "relation_info" / f"{file}.json").read_text(encoding="utf-8"))
+        theirs = {
+            tuple(entity.casefold() for entity in entities)
+            for fields in published.values()
+            for entities in fields["seed_ent_tuples"]
+        }
+        ours = {
+            tuple(entity.casefold() for entity in entities)
+            for relation in relations_in(file)
+            for entities in relation["seed_tuples"]
+        }
+        assert not ours & theirs
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db
+def test_every_shipped_relation_has_one_meaning_by_its_bare_name():
+    load_shipped_relations()
+
+    for name in set(Relation.objects.values_list("name", flat=True)):
+        found = resolve_relation(name)
+        in_demo = Relation.objects.filter(name=name, relation_set__name=DEMO_SET).exists()
+        assert (found.relation_set.name == DEMO_SET) == in_demo
+
+
+@pytest.mark.django_db
+def test_all_sets_that_come_with_the_project_are_loaded_for_the_demo():
+    load_shipped_relations()
+
+    names = set(RelationSet.objects.filter(is_shipped=True).values_list("name", flat=True))
+    assert names == {DEMO_SET, *(f"kgharvest-{file}" for file in SIZES)}

@@ -1,0 +1,325 @@
+"""Relations from files, and by name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kgharvest.errors import ImportRefused, NotFound
+from kgharvest.models import KnowledgeTuple, Relation, RelationSet, tuple_key
+from kgharvest.relations import services
+from kgharvest.relations.files import export_relations
+from kgharvest.relations.services import AmbiguousRelation, SetIsShipped, import_relations, resolve_relation
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+PREVENT = {
+    "name": "prevent",
+    "statement": "<ENT0> prevents <ENT1>.",
+    "initial_prompts": ["<ENT0> prevents <ENT1> ."],
+    "seed_tuples": [["vaccine", "measles"], ["seat belt", "injury"]],
+}
+
+
+def write(folder: Path, content, name: str = "mine.json") -> Path:
+    path = folder / name
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return path
+
+
+def own_file(folder: Path, *entries: dict) -> Path:
+    return write(folder, {"name": "mine", "description": "Two of them.", "relations": list(entries)})
+
+
+def test_a_file_of_this_project_is_imported(tmp_path):
+    relation_set = import_relations(own_file(tmp_path, PREVENT))
+
+    relation = relation_set.relations.get()
+    assert (relation_set.name, relation_set.description, relation_set.is_shipped) == ("mine", "Two of them.", False)
+    assert (relation.path, relation.arity, relation.statement) == ("mine/prevent", 2, "<ENT0> prevents <ENT1>.")
+    assert relation.seed_tuples == PREVENT["seed_tuples"]
+
+
+def test_importing_again_updates(tmp_path):
+    import_relations(own_file(tmp_path, PREVENT))
+    before = Relation.objects.get().pk
+
+    import_relations(own_file(tmp_path, {**PREVENT, "statement": "<ENT0> keeps <ENT1> away."}))
+
+    relation = Relation.objects.get()
+    assert (relation.pk, relation.statement) == (before, "<ENT0> keeps <ENT1> away.")
+
+
+def test_the_reference_form_is_named_after_its_file(tmp_path):
+    reference = {
+        "can": {
+            "init_prompts": ["<ENT0> can <ENT1> in <ENT2> ."],
+            "seed_ent_tuples": [["bird", "fly", "sky"], ["fish", "swim", "sea"]],
+            "prompts": ["In <ENT2>, <ENT0> can <ENT1> ."],
+        }
+    }
+
+    relation = import_relations(write(tmp_path, reference, "human.json")).relations.get()
+
+    assert (relation.path, relation.arity) == ("human/can", 3)
+    assert relation.statement == "<ENT0> can <ENT1> in <ENT2> ."
+    assert relation.prompts == ["In <ENT2>, <ENT0> can <ENT1> ."]
+
+
+def test_lama_lines_of_one_relation_are_its_initial_prompts(tmp_path):
+    lines = [
+        {"relation": "P19", "template": "[X] was born in [Y] ."},
+        {"relation": "P19", "template": "[Y] is where [X] was born ."},
+        {"relation": "P36", "template": "The capital of [X] is [Y] ."},
+    ]
+    path = write(tmp_path, "\n".join(map(json.dumps, lines)), "lama.jsonl")
+
+    relation_set = import_relations(path, "lama-mine")
+
+    assert relation_set.relations.get(name="P19").initial_prompts == [
+        "<ENT0> was born in <ENT1> .",
+        "<ENT1> is where <ENT0> was born .",
+    ]
+    assert relation_set.relations.count() == 2
+
+
+@pytest.mark.parametrize(("name", "n_relations"), [("human", 14), ("lama", 41), ("ekar_aggr", 487)])
+def test_the_published_relation_sets_are_imported(public_data, name, n_relations):
+    relation_set = import_relations(public_data / "bertnet" / "relation_info" / f"{name}.json")
+
+    assert relation_set.relations.count() == n_relations
+
+
+def test_all_that_is_wrong_is_said_at_once_and_nothing_stored(tmp_path):
+    path = own_file(
+        tmp_path,
+        PREVENT,
+        {**PREVENT, "name": "has space"},
+        {**PREVENT, "name": "one-slot", "initial_prompts": ["<ENT0> prevents"]},
+        {**PREVENT, "name": "twice", "initial_prompts": ["<ENT0> prevents <ENT0>"]},
+        {**PREVENT, "name": "seeds", "seed_tuples": [["a", "b"], ["c"], ["d", " "]]},
+        {**PREVENT, "name": "none", "initial_prompts": []},
+        PREVENT,
+    )
+
+    with pytest.raises(ImportRefused) as refusal:
+        import_relations(path)
+
+    said = {entry.where for entry in refusal.value.entries}
+    assert said >= {
+        "line 1, relation 2 ('has space')",
+        "line 1, relation 3 ('one-slot')",
+        "line 1, relation 4 ('twice')",
+        "line 1, relation 5 ('seeds'), seed tuple 2",
+        "line 1, relation 5 ('seeds'), seed tuple 3",
+        "line 1, relation 6 ('none')",
+        "line 1, relation 7 ('prevent')",
+    }
+    assert not RelationSet.objects.exists()
+
+
+@pytest.mark.parametrize("column", ["name", "statement", "explanation", "initial_prompts", "prompts"])
+@pytest.mark.parametrize("control", ["\0", "\ud800"])
+def test_a_text_that_no_database_holds_is_refused(tmp_path, column, control):
+    text = f"<ENT0>{control}prevents<ENT1>"
+    path = own_file(tmp_path, {**PREVENT, column: [text] if column.endswith("prompts") else text})
+
+    with pytest.raises(ImportRefused, match=r"relation 1 .*has a control character"):
+        import_relations(path)
+
+
+def test_a_description_that_no_database_holds_is_refused(tmp_path):
+    document = {"name": "mine", "description": "\0", "relations": [PREVENT]}
+
+    with pytest.raises(ImportRefused, match=r"description: .*has a control character"):
+        import_relations(write(tmp_path, document))
+
+
+def test_what_is_no_relation_at_all_is_located(tmp_path):
+    with pytest.raises(ImportRefused, match=r"because of line 1, relation 2: is no relation; write"):
+        import_relations(own_file(tmp_path, PREVENT, None))
+
+
+def test_a_bad_relation_is_located_by_its_line(tmp_path):
+    document = {"note": {"relations": [1]}, "relations": [PREVENT, {**PREVENT, "name": "no name"}], "name": "mine"}
+    text = json.dumps(document, indent=1).replace("\n", "\r\n")
+
+    with pytest.raises(ImportRefused) as refusal:
+        import_relations(write(tmp_path, text))
+
+    [entry] = refusal.value.entries
+    assert entry.where == f"line {1 + text[: text.rindex('{')].count(chr(10))}, relation 2 ('no name')"
+
+
+def test_a_bad_relation_of_the_reference_form_is_located_by_its_line(tmp_path):
+    fine = '{"init_prompts": ["<ENT0> prevents <ENT1>"], "seed_ent_tuples": [["a", "b"], ["c", "d"]]}'
+    bad = fine.replace("<ENT1>", "")
+
+    with pytest.raises(ImportRefused, match=r"because of line 3, relation 'bad': .*; line 4, relation 'fine': occurs"):
+        import_relations(write(tmp_path, f'{{"fine": {fine},\n\n"bad": {bad}, \n"fine":{fine}}}'))
+
+
+def test_sentences_of_several_lines_are_stored_as_one(tmp_path):
+    fields = {
+        "initial_prompts": ["<ENT0> prevents\n\n<ENT1> ."],
+        "prompts": ["## \r\n<ENT0> stops <ENT1> .", "<ENT0>\u2028keeps\u2029 <ENT1> away .\n"],
+    }
+
+    import_relations(own_file(tmp_path, {**PREVENT, **fields, "statement": "<ENT0>\nprevents <ENT1>."}))
+
+    relation = Relation.objects.get()
+    assert (relation.statement, relation.initial_prompts) == ("<ENT0> prevents <ENT1>.", ["<ENT0> prevents <ENT1> ."])
+    assert relation.prompts == ["## <ENT0> stops <ENT1> .", "<ENT0> keeps <ENT1> away ."]
+
+
+def test_a_lama_line_whose_relation_is_no_name_is_located(tmp_path):
+    lines = json.dumps({"relation": ["P19"], "template": "[X] was born in [Y] ."})
+
+    with pytest.raises(ImportRefused, match=r"line 1: \['P19'\] is no relation name"):
+        import_relations(write(tmp_path, lines, "lama.jsonl"))
+
+
+def test_broken_json_is_located(tmp_path):
+    with pytest.raises(ImportRefused, match=r"mine.json: nothing of it was used because of line 2, column 15"):
+        import_relations(write(tmp_path, '{"name": "x",\n "relations": }'))
+
+
+def test_a_file_in_another_encoding_is_located(tmp_path):
+    path = tmp_path / "mine.json"
+    path.write_bytes(b'{"name":\n"caf\xe9"}')
+
+    with pytest.raises(ImportRefused, match="line 2: is not UTF-8"):
+        import_relations(path)
+
+
+def test_a_shipped_set_is_not_overwritten(tmp_path):
+    RelationSet.objects.create(name="mine", is_shipped=True)
+
+    with pytest.raises(SetIsShipped, match="comes with the project"):
+        import_relations(own_file(tmp_path, PREVENT))
+
+
+def test_files_among_the_projects_own_are_shipped(tmp_path, monkeypatch):
+    monkeypatch.setattr(services, "SHIPPED", tmp_path)
+
+    assert import_relations(own_file(tmp_path, PREVENT)).is_shipped
+
+
+def test_every_set_that_comes_with_the_project_can_be_imported():
+    files = sorted(services.SHIPPED.glob("*.json"))
+
+    assert files
+    assert all(import_relations(file).is_shipped for file in files)
+
+
+def test_the_arity_of_a_harvested_relation_stays(tmp_path):
+    import_relations(own_file(tmp_path, PREVENT))
+    factories.make_harvest_job(relation=Relation.objects.get())
+    ternary = {
+        "name": "prevent",
+        "initial_prompts": ["<ENT0> prevents <ENT1> in <ENT2> ."],
+        "seed_tuples": [["a", "b", "c"], ["d", "e", "f"]],
+    }
+
+    with pytest.raises(ImportRefused, match="has 3 slots, but its harvests have another number"):
+        import_relations(own_file(tmp_path, ternary))
+
+    assert Relation.objects.get().arity == 2
+
+
+def test_the_arity_of_a_relation_with_tuples_that_no_job_found_stays(tmp_path):
+    import_relations(own_file(tmp_path, PREVENT))
+    KnowledgeTuple.objects.create(relation=Relation.objects.get(), entities=["a", "b"], key=tuple_key(["a", "b"]))
+    ternary = {
+        "name": "prevent",
+        "initial_prompts": ["<ENT0> prevents <ENT1> in <ENT2> ."],
+        "seed_tuples": [["a", "b", "c"], ["d", "e", "f"]],
+    }
+
+    with pytest.raises(ImportRefused, match="has 3 slots"):
+        import_relations(own_file(tmp_path, ternary))
+
+
+def test_importing_costs_the_same_for_any_number_of_relations(tmp_path, django_assert_max_num_queries):
+    path = own_file(tmp_path, *[{**PREVENT, "name": f"prevent-{number}"} for number in range(100)])
+
+    for _ in range(2):  # to create, and to update
+        with django_assert_max_num_queries(12):
+            import_relations(path)
+
+    assert Relation.objects.count() == 100
+
+
+def test_a_set_that_is_exported_and_imported_is_the_same(public_data, tmp_path):
+    published = import_relations(public_data / "bertnet" / "relation_info" / "ekar_aggr.json")
+
+    again = import_relations(write(tmp_path, export_relations(published)), "again")
+
+    columns = ["name", *services.COLUMNS]
+    assert list(again.relations.order_by("name").values(*columns)) == list(
+        published.relations.order_by("name").values(*columns)
+    )
+    assert again.relations.exclude(explanation="").count() == 327
+
+
+# -- finding -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_bare_name_means_the_users_own_relation_before_a_shipped_one():
+    shipped = factories.make_relation_set(is_shipped=True)
+    factories.make_relation("prevent", relation_set=shipped)
+    own = factories.make_relation("prevent")
+
+    assert resolve_relation("prevent") == own
+    assert resolve_relation(f"{shipped.name}/prevent").relation_set == shipped
+    assert resolve_relation("prevent", shipped.name).relation_set == shipped
+
+
+def test_a_shipped_relation_is_found_when_there_is_no_other():
+    relation = factories.make_relation("prevent", relation_set=factories.make_relation_set(is_shipped=True))
+
+    assert resolve_relation("prevent") == relation
+
+
+def test_of_shipped_relations_the_demos_is_meant_and_the_choice_is_said(caplog):
+    for name in ("another", "demo"):
+        factories.make_relation("prevent", relation_set=factories.make_relation_set(name, is_shipped=True))
+
+    assert resolve_relation("prevent").path == "demo/prevent"
+    assert caplog.messages == [
+        "'prevent' is taken to mean demo/prevent, not another/prevent; name the set for another."
+    ]
+
+
+def test_a_relation_named_with_its_set_is_taken_without_a_word(caplog):
+    for name in ("another", "demo"):
+        factories.make_relation("prevent", relation_set=factories.make_relation_set(name, is_shipped=True))
+
+    assert resolve_relation("another/prevent").path == "another/prevent"
+    assert caplog.messages == []
+
+
+def test_a_name_in_several_shipped_sets_without_the_demos_asks_for_the_set():
+    for name in ("a", "b"):
+        factories.make_relation("prevent", relation_set=factories.make_relation_set(name, is_shipped=True))
+
+    with pytest.raises(AmbiguousRelation, match=r"\(a/prevent, b/prevent\); choose one with --set"):
+        resolve_relation("prevent")
+
+
+def test_a_name_in_several_own_sets_asks_for_the_set():
+    for name in ("a", "b"):
+        factories.make_relation("prevent", relation_set=factories.make_relation_set(name))
+
+    with pytest.raises(AmbiguousRelation, match=r"\(a/prevent, b/prevent\); choose one with --set"):
+        resolve_relation("prevent")
+
+
+def test_an_unknown_relation_is_answered_with_the_known_ones():
+    factories.make_relation("prevent")
+
+    with pytest.raises(NotFound, match="There is no relation 'preventt'; choose one of prevent"):
+        resolve_relation("preventt")
