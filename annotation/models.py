@@ -1,12 +1,19 @@
 """Studies, rounds with their samples, and what people said."""
 
 from annotation.gold.models import GoldDecision
-from annotation.judging.models import LONGEST_COMMENT, Annotator, Assignment, Judgment, Label, StatementReport
-from annotation.judging.training_models import Training, TrainingStatement
+from annotation.judging.models import (
+    LONGEST_COMMENT,
+    Annotator,
+    Assignment,
+    Judgment,
+    Label,
+    StatementReport,
+    Training,
+    TrainingStatement,
+)
 from annotation.quality.models import Adjudication, Exclusion, Limits, RoundEvent
 from annotation.recruiting.models import Invite
-from annotation.rounds.models import Draw, JudgmentTask, Layout, Round, Snapshot, Stratum
-from annotation.rounds.studies import Study, StudyMember
+from annotation.rounds.models import Draw, JudgmentTask, Layout, Round, Snapshot, Stratum, Study, StudyMember
 
 __all__ = [
     "LONGEST_COMMENT",

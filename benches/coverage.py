@@ -21,9 +21,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from evaluation.evidence.arrays import CellKey
-from evaluation.reports.sections.compare_sides import compare_sides
-from evaluation.statistics.rates import Rate, difference_interval, macro_interval, mean_of_these, rate
-from evaluation.statistics.stratified import stratified_rate
+from evaluation.reports.sections.comparisons import compare_sides
+from evaluation.statistics.rates import Rate, difference_interval, macro_interval, mean_of_these, rate, stratified_rate
 
 N_ROUNDS = 500
 SIZES = ((5, 20), (8, 20), (14, 20), (14, 50), (14, 200), (40, 20))  # relations, statements per cell

@@ -15,7 +15,7 @@ from django.utils.crypto import get_random_string
 
 from annotation.judging.simulation import Truth, fill_with_simulated_judgments
 from annotation.models import Round
-from annotation.recruiting.joining import join_round
+from annotation.recruiting.services import join_round
 from annotation.rounds.services import open_round
 from evaluation.reports.models import Report
 from evaluation.reports.services import create_report

@@ -280,7 +280,7 @@ JOB_RUNNERS = {
 URGENT_JOBS = ["mark_sensitive"]
 
 # What every worker does now and then, besides reaping: functions that take the time.
-CHORES = ["annotation.rounds.closing.close_due_rounds"]
+CHORES = ["annotation.rounds.services.close_due_rounds"]
 JOB_LEASE_S = 30  # a running job whose worker is silent for so long counts as lost
 JOB_RING_AGAIN_S = 30  # a job that nobody has taken is rung for again after so long
 JOB_REAP_EVERY_S = 5

@@ -13,7 +13,7 @@ from django.utils import timezone
 from annotation.judging.assignment import next_batch
 from annotation.judging.judgments import Answer, submit_judgment
 from annotation.models import Annotator, Judgment, JudgmentTask, Label, Round
-from annotation.recruiting.joining import join_round
+from annotation.recruiting.services import join_round
 from annotation.rounds.services import open_round
 from kgharvest import access
 from kgharvest.knowledge.tuple_store import TupleRow, store_tuples

@@ -10,15 +10,15 @@ from typing import NamedTuple
 from uuid import UUID, uuid4
 
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
-from annotation.exchange.imported_relations import meant_relation
 from annotation.exchange.judgment_files import JudgmentRow, read_judgments
-from annotation.judging.recount import count_draws, leave_out_the_excluded, recount
+from annotation.judging.verdict_update import count_draws, leave_out_the_excluded, recount
 from annotation.models import Annotator, Draw, Judgment, JudgmentTask, Round, Stratum, Study
 from annotation.quality.events import record_event
+from annotation.rounds.progress import forget_counts
 from annotation.rounds.services import find_round, find_study
-from annotation.rounds.snapshots import forget_counts
 from annotation.rounds.spec import NAME
 from annotation.rounds.statements import freeze_statement
 from kgharvest.bulk.file_reading import read_lines
@@ -26,7 +26,7 @@ from kgharvest.bulk.insert import ROWS_AT_ONCE, insert_rows
 from kgharvest.errors import BadEntry, DomainError, ImportRefused, NotFound
 from kgharvest.harvests.language_models import name_language_model
 from kgharvest.models import KnowledgeTuple, LanguageModel, Relation, tuple_key
-from kgharvest.relations.services import own_set, relations_of_set
+from kgharvest.relations.services import AmbiguousRelation, own_set, relations_of_set, resolve_relation
 
 DUPLICATES = ("error", "first", "last")
 
@@ -365,3 +365,22 @@ def pseudonym(round: Round, annotator: str) -> str:
     """Return the code of somebody in a file: the same in every import, and nobody can tell from it who they are."""
     digest = hmac.new(round.join_token.encode(), annotator.encode(), "sha256")
     return f"i-{digest.hexdigest()[:12]}"
+
+
+def meant_relation(name: str, round: Round, set_name: str | None) -> Relation:
+    """Return the relation that a file names as "set/name", or by its name alone.
+
+    That is the one of the set `set_name`, else the one that the round is about, else the only one there is. Raises
+    NotFound, or AmbiguousRelation with all that could be meant.
+    """
+    named = Relation.objects.filter(name=name).select_related("relation_set").order_by("relation_set__name")
+    for near in (Q(relation_set__name=set_name), Q(strata__round=round), Q()):
+        found = list(named.filter(near).distinct())
+        if len(found) > 1:
+            paths = ", ".join(relation.path for relation in found)
+            raise AmbiguousRelation(
+                f"is about {name!r}, which several sets have; write one of {paths}, or import with --set"
+            )
+        if found:
+            return found[0]
+    return resolve_relation(name)

@@ -15,7 +15,7 @@ from annotation.gold.services import GoldCandidate, decide_on_gold, gold_candida
 from annotation.models import GoldDecision
 from annotation.rounds.statements import freeze_statement, statement_parts
 from kgharvest.access import researcher_required
-from kgharvest.bulk.lists import page_of
+from kgharvest.bulk.pagination import page_of
 from kgharvest.models import Relation
 
 CANDIDATES_PER_PAGE = 10

@@ -12,8 +12,7 @@ from django.utils import timezone
 
 from annotation.judging.assignment import next_batch
 from annotation.judging.forms import ReportForm
-from annotation.judging.judgments import recent_judgments
-from annotation.judging.skipping import n_skipped
+from annotation.judging.judgments import n_skipped, recent_judgments
 from annotation.models import LONGEST_COMMENT, Annotator, Judgment, JudgmentTask, Label, Layout, Round
 from annotation.rounds.instructions import instructions_html
 

@@ -43,3 +43,8 @@ class ReportForm(forms.Form):
 
 class LayoutForm(forms.Form):
     layout = forms.ChoiceField(choices=Layout.choices)
+
+
+class TrainingAnswerForm(forms.Form):
+    position = forms.IntegerField(min_value=0, max_value=1000)
+    label = forms.ChoiceField(choices=Label.choices)

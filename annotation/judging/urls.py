@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from annotation.judging import training_views, views
+from annotation.judging import views
 
 urlpatterns = [
     path("rounds/<slug:name>/judge/", views.judge, name="judge"),
@@ -12,5 +12,5 @@ urlpatterns = [
     path("rounds/<slug:name>/judge/report/", views.judge_report, name="judge_report"),
     path("rounds/<slug:name>/judge/instructions/", views.judge_instructions, name="judge_instructions"),
     path("rounds/<slug:name>/judge/layout/", views.judge_layout, name="judge_layout"),
-    path("rounds/<slug:name>/training/", training_views.training, name="training"),
+    path("rounds/<slug:name>/training/", views.training, name="training"),
 ]

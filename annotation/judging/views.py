@@ -12,6 +12,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.core.exceptions import ValidationError
+from django.db.models import QuerySet
 from django.forms import Form
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -23,12 +24,19 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from annotation.judging.assigned_tasks import Drafts, show_statements, statement_of
 from annotation.judging.assignment import RoundNotOpen, TrainingFirst, next_batch
-from annotation.judging.forms import AnswerForm, LayoutForm, ReportForm, TaskForm
-from annotation.judging.judgments import BadAnswer, submit_and_go_on, submit_judgment
+from annotation.judging.forms import AnswerForm, LayoutForm, ReportForm, TaskForm, TrainingAnswerForm
+from annotation.judging.judgments import (
+    BadAnswer,
+    report_statement,
+    skip_task,
+    submit_and_go_on,
+    submit_judgment,
+    take_up_skipped,
+)
 from annotation.judging.session_annotator import current_annotator
-from annotation.judging.skipping import report_statement, skip_task, take_up_skipped
-from annotation.models import Annotator, Judgment, JudgmentTask
-from annotation.recruiting.joining import choose_layout
+from annotation.judging.training import answer_training, current_training, last_training, next_statement
+from annotation.models import Annotator, Judgment, JudgmentTask, Label, TrainingStatement
+from annotation.recruiting.services import choose_layout
 from annotation.rounds.instructions import instructions_html
 from kgharvest.errors import DomainError
 
@@ -251,3 +259,59 @@ def judge_layout(request: HttpRequest, annotator: Annotator) -> HttpResponse:
     if form.is_valid():
         choose_layout(annotator, form.cleaned_data["layout"])
     return redirect("annotation:judge", annotator.round.name)
+
+
+@require_http_methods(["GET", "POST"])
+@by_annotator
+def training(request: HttpRequest, annotator: Annotator) -> HttpResponse:
+    if not annotator.round.training_size:
+        raise Http404("This round has no training.")
+    return take_answer(request, annotator) if request.method == "POST" else show(request, annotator)
+
+
+def take_answer(request: HttpRequest, annotator: Annotator) -> HttpResponse:
+    """Take the answer to a statement and go on to the reason; without one, begin once more."""
+    here = reverse("annotation:training", args=[annotator.round.name])
+    form = TrainingAnswerForm(request.POST)
+    if not form.is_valid():
+        current_training(annotator, timezone.now())
+        return redirect(here)
+    asked = form.cleaned_data
+    if answer_training(annotator, asked["position"], asked["label"], timezone.now()) is None:
+        return redirect(here)
+    return redirect(f"{here}?{urlencode({'position': asked['position'], 'label': asked['label']})}")
+
+
+def show(request: HttpRequest, annotator: Annotator) -> HttpResponse:
+    """Show the reason for the answer in the address, the next statement, or how the last training went."""
+    context = {
+        "round": annotator.round,
+        "labels": Label,
+        "n_statements": annotator.round.training_statements.count(),
+        "instructions": instructions_html(annotator.round),
+    }
+    if "label" in request.GET:
+        return render(request, "annotation/judging/training_reason.html", context | reason_context(request, annotator))
+    finished = last_training(annotator)
+    if finished and not annotator.trainings.filter(finished_at=None).exists():
+        return render(request, "annotation/judging/training_done.html", context | {"training": finished})
+    training = current_training(annotator, timezone.now())
+    return render(request, "annotation/judging/training.html", context | {"statement": next_statement(training)})
+
+
+def reason_context(request: HttpRequest, annotator: Annotator) -> dict[str, Any]:
+    form = TrainingAnswerForm(request.GET)
+    if not form.is_valid():
+        raise Http404("That is no answer.")
+    given = form.cleaned_data
+    statement = get_object_or_404(answered(annotator), position=given["position"])
+    return {"statement": statement, "given": Label(given["label"]), "is_right": given["label"] == statement.label}
+
+
+def answered(annotator: Annotator) -> QuerySet[TrainingStatement]:
+    """Return the statements whose answers the annotator may see: those before the one to answer next."""
+    statements = annotator.round.training_statements.all()
+    unfinished = annotator.trainings.filter(finished_at=None).first()
+    if unfinished is None and last_training(annotator):
+        return statements
+    return statements.filter(position__lt=unfinished.n_answered if unfinished else 0)

@@ -21,7 +21,7 @@ from annotation.judging.verdict_update import add_counts, settle
 from annotation.models import Annotator, Assignment, Exclusion, Judgment, JudgmentTask, Round
 from annotation.quality.events import record_event
 from annotation.quality.limits import set_status
-from annotation.rounds.snapshots import forget_counts
+from annotation.rounds.progress import forget_counts
 from kgharvest.errors import DomainError
 
 JUDGMENTS_AT_ONCE = 2000

@@ -18,8 +18,7 @@ from annotation.judging.assignment import lock
 from annotation.models import Annotator, Judgment, Label, Limits, Round, StatementReport, Training
 from annotation.quality.events import record_event
 from annotation.quality.profiles import Profile, Said, chance_of_run, expected_longest_run, profile
-from annotation.rounds.progress import label_totals
-from annotation.rounds.snapshots import Counted, counted
+from annotation.rounds.progress import Counted, counted, label_totals
 from annotation.rounds.statistics import share
 from kgharvest.errors import DomainError
 

@@ -13,8 +13,7 @@ from django.http import QueryDict
 from django.utils import timezone
 
 from annotation.models import Adjudication, Judgment, JudgmentTask, Round, StatementReport
-from annotation.rounds.progress import OUTCOMES, count_statements
-from annotation.rounds.snapshots import counted
+from annotation.rounds.progress import OUTCOMES, count_statements, counted
 from kgharvest.bulk.pagination import KeysetPage, keyset_page
 from kgharvest.bulk.search_filters import Narrowed
 
@@ -69,7 +68,7 @@ class Alike(NamedTuple):
 def statements_alike(round: Round) -> tuple[list[Alike], datetime | None]:
     """Return how many statements of a round look alike, gold left out, and when they were counted if not for this look.
 
-    See annotation.rounds.snapshots.
+    See annotation.rounds.progress.
     """
     found = counted(round, "statements", count_statements, timezone.now())
     alike = [Alike(relation, tuple(counts), outcome, n) for relation, *counts, outcome, n in found.content]

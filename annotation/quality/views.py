@@ -4,22 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
+from urllib.parse import urlencode
+from uuid import uuid4
 
 from django.contrib import messages
+from django.core.exceptions import BadRequest
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.utils import timezone
+from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
-from annotation.models import Annotator, Exclusion, Judgment, Limits, Round
+from annotation.models import Annotator, Exclusion, Judgment, JudgmentTask, Label, Limits, Round
+from annotation.quality.adjudication import QUEUES, adjudicate, waiting
 from annotation.quality.exclusion import exclude_annotator
 from annotation.quality.exclusion_effect import exclusion_effect
-from annotation.quality.forms import ExclusionForm, LimitsForm
+from annotation.quality.forms import AdjudicationForm, ExclusionForm, LimitsForm
 from annotation.quality.limits import annotator_statistics, limits_in_words, set_limits, statistics_of
-from annotation.rounds.progress_views import visible_round
+from annotation.quality.statement_lists import (
+    MARKS,
+    Filters,
+    all_page,
+    contested_page,
+    gold_page,
+    marked_page,
+    patterns,
+    statements_alike,
+    with_all_about,
+)
+from annotation.rounds.progress import OUTCOMES
+from annotation.rounds.views import visible_round
 from kgharvest.access import researcher_required
-from kgharvest.bulk.lists import page_of, sort_key
+from kgharvest.bulk.pagination import page_of, sort_key
 from kgharvest.errors import DomainError
+from kgharvest.models import Relation
 
 SORTABLE: dict[str, Callable[[dict[str, Any]], Any]] = {
     "code": lambda each: each["code"],
@@ -147,3 +166,120 @@ def managed_annotator(request: HttpRequest, name: str, code: str) -> Annotator:
 
 def may_manage(request: HttpRequest, round: Round) -> bool:
     return Round.objects.managed_by(request.user).filter(pk=round.pk).exists()
+
+
+IN_WORDS = {"undecided": "without a majority", "contested": "where people differ"}
+
+
+@never_cache
+@researcher_required
+def adjudication(request: HttpRequest, name: str) -> HttpResponse:
+    """One statement at a time; `?task=` returns to one, `?after=` goes on behind a position, `?votes=1` shows votes."""
+    round = get_object_or_404(Round.objects.adjudicated_by(request.user).select_related("study"), name=name)
+    queue = request.GET.get("queue")
+    asked = {"queue": queue if queue in QUEUES else "undecided", "votes": request.GET.get("votes", "") and "1"}
+    if request.method == "POST":
+        return _store(request, round, asked)
+    tasks = waiting(round, asked["queue"])
+    context = {
+        "round": round,
+        "task": _task(request, round, tasks),
+        "n_left": tasks.count(),
+        "asked": asked,
+        "queues": IN_WORDS,
+        "asked_words": IN_WORDS[asked["queue"]],
+        "labels": Label,
+        "client_uuid": uuid4(),
+    }
+    return render(request, "annotation/quality/adjudication.html", context)
+
+
+def _task(request: HttpRequest, round: Round, tasks) -> JudgmentTask | None:
+    """Return the task that is asked for, else the next one of the queue behind a position, else its first."""
+    if _number(request, "task"):
+        return get_object_or_404(with_all_about(round.tasks.without_gold()), pk=_number(request, "task"))
+    tasks = with_all_about(tasks)
+    after = _number(request, "after")
+    behind = tasks.filter(position__gt=after).first() if after is not None else None
+    return behind or tasks.first()
+
+
+def _number(request: HttpRequest, name: str) -> int | None:
+    text = request.GET.get(name, "")
+    return int(text) if text.isdecimal() and len(text) < 10 else None
+
+
+def _store(request: HttpRequest, round: Round, asked: dict[str, Any]) -> HttpResponse:
+    form = AdjudicationForm(request.POST)
+    if not form.is_valid():
+        raise BadRequest("The adjudication is not valid; reload the page and answer again.")
+    given = form.cleaned_data
+    task = get_object_or_404(round.tasks.without_gold(), pk=given.pop("task"))
+    done = adjudicate(task, by=request.user, is_blind=not asked["votes"], **given)
+    said = done.get_label_display()
+    messages.success(request, f"Adjudicated as {said}: {task.statement}")
+    page = reverse("annotation:adjudication", args=[round.name])
+    return redirect(f"{page}?{urlencode(asked | {'after': task.position})}")
+
+
+SHOWN = {
+    "contested": "where people differ",
+    "all": "all",
+    "reported": "reported as broken",
+    "commented": "commented on",
+    "adjudicated": "adjudicated",
+    "gold": "gold",
+}
+
+
+@researcher_required
+def statement_list(request: HttpRequest, name: str) -> HttpResponse:
+    round = visible_round(request, name)
+    asked = {key: request.GET.get(key, "") for key in ("show", "relation", "pattern", "verdict")}
+    asked["show"] = asked["show"] if asked["show"] in SHOWN else "contested"
+    statements, counted_at = statements_alike(round)
+    context = {
+        "round": round,
+        "asked": asked,
+        "is_filtered": asked != dict.fromkeys(asked, "") | {"show": "contested"},
+        "shown": SHOWN,
+        "relations": Relation.objects.filter(strata__round=round).distinct().order_by("name"),
+        "patterns": patterns(statements),
+        "counted_at": counted_at,
+        "outcomes": OUTCOMES,
+        "can_adjudicate": Round.objects.adjudicated_by(request.user).filter(pk=round.pk).exists(),
+    }
+    return render(
+        request, "annotation/quality/statement_list.html", context | page_context(request, round, asked, statements)
+    )
+
+
+def page_context(request: HttpRequest, round: Round, asked: dict[str, str], statements) -> dict[str, Any]:
+    """Return the tasks of the page that is asked for, how many the list has, and what leads to its other pages."""
+    filters = Filters.of(asked)
+    if asked["show"] == "contested":
+        page = contested_page(round, filters, statements, request.GET.get("page"))
+        return {"tasks": list(page), "n": page.paginator.count, "page_obj": page}
+    if asked["show"] == "all":
+        ordered = all_page(round, filters, statements, request.GET)
+    elif asked["show"] == "gold":
+        ordered = gold_page(round, filters, request.GET)
+    else:
+        ordered = marked_page(round, filters, MARKS[asked["show"]](round), request.GET)
+    return {"tasks": ordered.page.rows, "n": ordered.n, "page": ordered.page}
+
+
+@researcher_required
+def statement_detail(request: HttpRequest, name: str, pk: int) -> HttpResponse:
+    round = visible_round(request, name)
+    task: JudgmentTask = get_object_or_404(with_all_about(round.tasks), pk=pk)
+    draws = task.draws.select_related("stratum__language_model", "stratum__relation", "harvested_tuple")
+    context = {
+        "round": round,
+        "task": task,
+        "draws": draws.order_by("stratum"),
+        "earlier": task.judgments.exclude(superseded_by=None).select_related("annotator"),
+        "adjudications": task.adjudications.select_related("by"),
+        "can_adjudicate": Round.objects.adjudicated_by(request.user).filter(pk=round.pk).exists(),
+    }
+    return render(request, "annotation/quality/statement_detail.html", context)

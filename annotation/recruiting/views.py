@@ -6,17 +6,34 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from django.contrib import messages
+from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_variables
 
-from annotation.models import Invite, Round
-from annotation.recruiting.forms import InvitesForm
-from annotation.recruiting.invites import make_invites, revoke_invites
+from annotation.judging.session_annotator import current_annotator, forget_guest, remember_guest
+from annotation.models import Annotator, Invite, Round
+from annotation.recruiting.forms import InvitesForm, JoinForm, ReturnForm
+from annotation.recruiting.services import (
+    BadReturnCode,
+    InviteNotUsable,
+    annotator_of_return_code,
+    check_takes_newcomers,
+    check_usable,
+    join_round,
+    make_invites,
+    return_code,
+    revoke_invites,
+)
+from annotation.recruiting.throttle import limited, no_entry
+from annotation.rounds.instructions import instructions_html, markdown_html
 from kgharvest.access import researcher_required
 from kgharvest.bulk.file_writing import csv_lines
-from kgharvest.bulk.lists import page_of
+from kgharvest.bulk.pagination import page_of
+from kgharvest.errors import DomainError
 
 COLUMNS = ("link", "status", "ends", "used", "annotator")
 
@@ -83,3 +100,103 @@ def described(request: HttpRequest, invite: Invite, now) -> dict:
         "link": request.build_absolute_uri(invite.get_absolute_url()),
         "status": invite.status(now),
     }
+
+
+WRONG_LINK = "Nothing is behind this link: a part of it is missing, or it was made up."
+
+
+@never_cache
+@limited
+def join(request: HttpRequest, token: str) -> HttpResponse:
+    """The round's own link, for many people."""
+    round = Round.objects.exclude(status=Round.Status.DRAFT).filter(join_token=token).first()
+    if round is None:
+        return no_entry(request, WRONG_LINK, 404)
+    if request.user.is_anonymous and not round.takes_guests and not current_annotator(request, round.name):
+        return redirect_to_login(request.path)
+    return _enter(request, round)
+
+
+@never_cache
+@limited
+def invite(request: HttpRequest, token: str) -> HttpResponse:
+    """A link for one person, who needs no account."""
+    invites = Invite.objects.exclude(round__status=Round.Status.DRAFT).select_related("round")
+    invite = invites.filter(token=token).first()
+    if invite is None:
+        return no_entry(request, WRONG_LINK, 404)
+    return _enter(request, invite.round, invite)
+
+
+def _enter(request: HttpRequest, round: Round, invite: Invite | None = None) -> HttpResponse:
+    known = current_annotator(request, round.name)
+    if known and not _may_be_another(known, invite):
+        return redirect("annotation:judge", round.name)
+    try:
+        check_takes_newcomers(round)
+        if invite is not None:
+            check_usable(invite, timezone.now())
+    except DomainError as refusal:
+        return no_entry(request, str(refusal), 410 if isinstance(refusal, InviteNotUsable) else 409)
+    asks_name = request.user.is_anonymous and invite is None
+    form = JoinForm(request.POST if request.method == "POST" else None, asks_name=asks_name)
+    if form.is_valid():
+        try:
+            return _join(request, round, form, invite)
+        except DomainError as refusal:
+            form.add_error(None, str(refusal))
+    context = {"round": round, "form": form, "asks_name": asks_name, "known": known}
+    context |= {"instructions": instructions_html(round), "consent": markdown_html(round.consent)}
+    return render(request, "annotation/recruiting/join.html", context)
+
+
+def _may_be_another(known: Annotator, invite: Invite | None) -> bool:
+    """Return whether somebody else than the guest of this browser may hold the invite: a shared device."""
+    return invite is not None and known.user_id is None and invite.annotator_id is None
+
+
+def _join(request: HttpRequest, round: Round, form: JoinForm, invite: Invite | None) -> HttpResponse:
+    user = None if request.user.is_anonymous else request.user
+    asked = form.cleaned_data
+    annotator = join_round(round, user, name=asked["name"], agrees=asked["agrees"], invite=invite)
+    if annotator.user_id:
+        return redirect("annotation:judge", round.name)
+    remember_guest(request, annotator)
+    return redirect("annotation:device", round.name)
+
+
+@never_cache
+@sensitive_variables("code")
+def device(request: HttpRequest, name: str) -> HttpResponse:
+    """Show how to go on elsewhere: a guest's return link and code. A POST lets this browser forget the guest."""
+    annotator = current_annotator(request, name)
+    if annotator is not None and request.method == "POST":
+        forget_guest(request, annotator)
+    if annotator is None or request.method == "POST":
+        return redirect("annotation:come_back")
+    code = None if annotator.user_id else return_code(annotator)
+    link = code and request.build_absolute_uri(reverse("annotation:come_back", args=[code]))
+    return render(request, "annotation/recruiting/device.html", {"annotator": annotator, "code": code, "link": link})
+
+
+@never_cache
+@limited
+@sensitive_variables("code")
+def come_back(request: HttpRequest, code: str = "") -> HttpResponse:
+    """Let a guest go on with a return code. Following the link asks first, so that fetching it changes nothing."""
+    form = ReturnForm(request.POST if request.method == "POST" else None, initial={"code": code})
+    asked = form.cleaned_data["code"] if form.is_valid() else code
+    if not asked:
+        return render(
+            request, "annotation/recruiting/come_back.html", {"form": form, "next": request.GET.get("next", "")}
+        )
+    try:
+        annotator = annotator_of_return_code(asked)
+    except BadReturnCode as refusal:
+        form = ReturnForm({"code": asked})
+        form.add_error("code", str(refusal))
+        return render(request, "annotation/recruiting/come_back.html", {"form": form}, status=404)
+    if request.method == "POST":
+        remember_guest(request, annotator)
+        return redirect("annotation:judge", annotator.round.name)
+    return render(request, "annotation/recruiting/come_back.html", {"form": form, "annotator": annotator})

@@ -4,22 +4,35 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from django.contrib import messages
+from django.core.paginator import Page, Paginator
+from django.db import transaction
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST
 
 from annotation.gold.services import confirmed_counts
-from annotation.models import Limits, Round, StudyMember
+from annotation.judging.assigned_tasks import PAGES, most_for, statement_of
+from annotation.judging.forms import ReportForm
+from annotation.models import LONGEST_COMMENT, Annotator, JudgmentTask, Label, Layout, Limits, Round, StudyMember
 from annotation.quality.limits import limits_in_words
-from annotation.rounds.forms import DescriptionForm, RoundForm, form_values, job_choices
-from annotation.rounds.freezing import freeze
-from annotation.rounds.instructions import instructions_html
+from annotation.rounds.builder import find_relation, freeze
+from annotation.rounds.forms import DescriptionForm, RelationInstructionsForm, RoundForm, form_values, job_choices
+from annotation.rounds.instructions import instructions_html, markdown_html
 from annotation.rounds.plan import plan_of, plan_round
-from annotation.rounds.services import clone_round, create_draft, delete_draft, edit_draft, open_draft, open_round
+from annotation.rounds.services import (
+    clone_round,
+    create_draft,
+    delete_draft,
+    edit_draft,
+    lock_draft,
+    open_draft,
+    open_round,
+)
 from annotation.rounds.spec import RoundSpec, parse_round_spec
 from kgharvest.access import researcher_required
 from kgharvest.errors import DomainError
@@ -227,3 +240,109 @@ def round_clone(request: HttpRequest, name: str) -> HttpResponse:
         request, f"This is a draft with the description of {round.name}, a name of its own and seed {clone.seed}."
     )
     return redirect(clone)
+
+
+@researcher_required
+def round_preview(request: HttpRequest, name: str) -> HttpResponse:
+    """Show the page of somebody new. Nothing is stored: `?n=` steps through the first statements."""
+    draft = get_draft(request, name)
+    try:
+        frozen = freeze(draft, parse_round_spec(draft.spec))
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+        return redirect(draft)
+    draft.relation_instructions, draft.n_tasks = frozen.guides, len(frozen.statements)
+    page = in_hand(draft, frozen.statements[: draft.batch_size]).get_page(request.GET.get("n"))
+    context = {
+        "layout_template": PAGES[draft.layout],
+        "page_obj": page,
+        "guides": guides(draft, page),
+        "consent": markdown_html(draft.consent),
+        "training": frozen.training,
+    }
+    return render(request, "annotation/rounds/round_preview.html", context | judging_context(request, draft, page))
+
+
+def in_hand(draft: Round, first: list[JudgmentTask]) -> Paginator:
+    """Return the first statements as they come into sight: in the layout of the draft one by one, or all."""
+    return Paginator(first, len(first) if draft.layout == Layout.PAGE else 1)
+
+
+def guides(draft: Round, page: Page) -> list[tuple[str, Any]]:
+    """Return what is told about each relation of the statements in sight."""
+    relations = {task.knowledge_tuple.relation for task in page}
+    in_order = sorted(relations, key=lambda relation: relation.name)
+    return [(relation.name, instructions_html(draft, relation)) for relation in in_order]
+
+
+def judging_context(request: HttpRequest, draft: Round, page: Page) -> dict[str, Any]:
+    """Return what the judging page of somebody new shows, but for addresses of statements that are not stored."""
+    return {
+        "round": draft,
+        "annotator": Annotator(round=draft, user=None if draft.takes_guests else request.user),
+        "labels": Label,
+        "report_form": ReportForm(prefix="report"),
+        "longest_comment": LONGEST_COMMENT,
+        "rows": [statement_of(task) | {"task": place} for place, task in enumerate(page)],
+        "n_left": most_for(draft),
+        "is_preview": True,
+    }
+
+
+@researcher_required
+def relation_instructions(request: HttpRequest, name: str, pk: int) -> HttpResponse:
+    """Show and change what annotators read about a relation. An empty text brings the usual one back."""
+    draft = get_draft(request, name)
+    try:
+        relation, usual = usual_words(draft, pk)
+        written = words_by_relation(draft)
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+        return redirect(draft)
+    form = RelationInstructionsForm(request.POST or None, initial={"instructions": written.get(pk, usual)})
+    if form.is_valid():
+        text = form.cleaned_data["instructions"]
+        try:
+            save_instructions(draft, relation, "" if text == usual else text, request.user)
+        except DomainError as refusal:
+            messages.error(request, str(refusal))
+            return redirect(draft)
+        messages.success(request, f"Annotators will read this about {relation.name}.")
+        return redirect("annotation:relation_instructions", name, pk)
+    draft.relation_instructions = {str(pk): written.get(pk, usual)}
+    context = {
+        "round": draft,
+        "relation": relation,
+        "form": form,
+        "is_usual": pk not in written,
+        "instructions": instructions_html(draft, relation),
+    }
+    return render(request, "annotation/rounds/relation_instructions.html", context)
+
+
+def usual_words(draft: Round, pk: int) -> tuple[Relation, str]:
+    """Return a relation of the draft, and what the round says about it if nobody writes anything else."""
+    frozen = freeze(draft, replace(parse_round_spec(draft.spec), relation_instructions={}))
+    relations = {sample.stratum.relation_id: sample.stratum.relation for sample in frozen.samples}
+    if pk not in relations:
+        raise Http404("The draft samples no such relation.")
+    return relations[pk], frozen.guides[str(pk)]
+
+
+def words_by_relation(draft: Round) -> dict[int, str]:
+    """Return what is written, by the id of a relation. Raises NotFound if one is gone."""
+    written = draft.spec.get("relation_instructions", {})
+    return {find_relation(name, "relation_instructions").pk: text for name, text in written.items() if text}
+
+
+def save_instructions(draft: Round, relation: Relation, text: str, by) -> None:
+    """Store words about a relation beside those about others, which somebody may be writing now; "" is the usual ones.
+
+    Raises WrongStatus for a round that is open by now, NotFound if a relation is gone.
+    """
+    with transaction.atomic():
+        draft = lock_draft(draft)
+        words = words_by_relation(draft) | {relation.pk: text}
+        relations = Relation.objects.select_related("relation_set").in_bulk(words)
+        named = {relations[pk].path: text for pk, text in words.items() if text}
+        edit_draft(draft, draft.spec | {"relation_instructions": named}, by)

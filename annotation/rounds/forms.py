@@ -12,7 +12,7 @@ from django.db.models import QuerySet
 from annotation.models import Layout, Round
 from annotation.quality.forms import LimitFields
 from annotation.rounds.instructions import DEFAULT_INSTRUCTIONS
-from annotation.rounds.planning import ASSUMED_ACCURACY
+from annotation.rounds.plan import ASSUMED_ACCURACY
 from annotation.rounds.spec import LONGEST_INSTRUCTIONS, RoundSpec
 from kgharvest.bulk.file_reading import parsed_json
 from kgharvest.models import HarvestJob

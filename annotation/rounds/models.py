@@ -1,8 +1,4 @@
-"""Rounds and what was drawn into them.
-
-A task counts its judgments and leases itself; a CHECK constraint holds that they never exceed what is wanted, whoever
-writes them.
-"""
+"""Who works together."""
 
 from __future__ import annotations
 
@@ -18,8 +14,47 @@ from django.utils import timezone
 
 from annotation.judging.verdicts import Verdict
 from annotation.rounds.statements import statement_parts
-from annotation.rounds.studies import Study, StudyMember
 from kgharvest.models import HarvestedTuple, HarvestJob, KnowledgeTuple, LanguageModel, Relation
+
+
+class Study(models.Model):
+    """The people who share rounds and reports."""
+
+    name = models.CharField(max_length=100, unique=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["name"]
+        verbose_name_plural = "studies"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class StudyMember(models.Model):
+    class Role(models.TextChoices):
+        OWNER = "owner"
+        RESEARCHER = "researcher"
+        ADJUDICATOR = "adjudicator"
+        VIEWER = "viewer"
+
+    MANAGING = (Role.OWNER, Role.RESEARCHER)  # who may open and close rounds
+    ADJUDICATING = (*MANAGING, Role.ADJUDICATOR)
+
+    study = models.ForeignKey(Study, on_delete=models.CASCADE, related_name="members")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="study_members")
+    role = models.CharField(max_length=12, choices=Role)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["study", "user"], name="study_member_unique"),
+            models.CheckConstraint(
+                condition=Q(role__in=["owner", "researcher", "adjudicator", "viewer"]), name="study_member_role_known"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user} ({self.role}) in {self.study}"
 
 
 def new_join_token() -> str:
@@ -357,7 +392,7 @@ class Draw(models.Model):
 
 
 class Snapshot(models.Model):
-    """The last count of something in a round that is too large to count for each look (annotation.rounds.snapshots).
+    """The last count of something in a round that is too large to count for each look (annotation.rounds.progress).
 
     took_s: how long counting took. counting_since: when somebody began the next one, None while nobody does.
     """

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from threading import Thread
 from typing import Any
 
-from django.db.models import Count
+from django.db import connection
+from django.db.models import Count, Q
 from django.utils import timezone
 
 from annotation.judging.verdicts import Verdict
-from annotation.models import Draw, Judgment, Label, Round, Stratum
-from annotation.rounds.snapshots import counted
+from annotation.models import Draw, Judgment, Label, Round, Snapshot, Stratum
 from annotation.rounds.statistics import agreement
 
 PACE_OVER = timedelta(hours=1)
@@ -124,3 +127,65 @@ def judgments_per_hour(round: Round, now: datetime) -> float | None:
 def _time_left(found: dict[str, Any]) -> dict[str, Any]:
     n_left, per_hour = found["n_wanted"] - found["n_judgments"], found["judgments_per_hour"]
     return {"n_left": n_left, "hours_left": n_left / per_hour if per_hour and n_left else None}
+
+
+LIVE_JUDGMENTS = 30_000
+REST = 20
+GIVEN_UP_AFTER = timedelta(minutes=5)  # the process that was counting is gone
+
+CountRound = Callable[[Round], Any]
+
+
+@dataclass(frozen=True)
+class Counted:
+    """counted_at: None if it was counted for this look."""
+
+    content: Any
+    counted_at: datetime | None
+
+
+def counted(round: Round, subject: str, count: CountRound, now: datetime) -> Counted:
+    """Return what `count` says of the round, perhaps as it was a while ago."""
+    if round.n_tasks * round.judgments_per_task <= LIVE_JUDGMENTS:
+        return Counted(count(round), None)
+    last = round.snapshots.filter(subject=subject).first() or _first_count(round, subject, count)
+    if _is_old(last, now) and _claim(last, now):
+        Thread(target=_count_aside, args=(last, count), daemon=True).start()
+    return Counted(last.content, last.counted_at)
+
+
+def forget_counts(round: Round) -> None:
+    """Let the next look count anew, whatever is being counted now. Call it in the transaction that changes much."""
+    round.snapshots.all().delete()
+
+
+def _is_old(last: Snapshot, now: datetime) -> bool:
+    return now - last.counted_at > timedelta(seconds=REST * last.took_s)
+
+
+def _claim(last: Snapshot, now: datetime) -> bool:
+    """Return whether it is us who count next."""
+    free = Q(counting_since=None) | Q(counting_since__lt=now - GIVEN_UP_AFTER)
+    return bool(Snapshot.objects.filter(free, pk=last.pk).update(counting_since=now))
+
+
+def _first_count(round: Round, subject: str, count: CountRound) -> Snapshot:
+    return Snapshot.objects.update_or_create(round=round, subject=subject, defaults=_count(round, count))[0]
+
+
+def _count_aside(last: Snapshot, count: CountRound) -> None:
+    try:
+        Snapshot.objects.filter(pk=last.pk).update(**_count(last.round, count))  # none if it was forgotten meanwhile
+    finally:
+        connection.close()
+
+
+def _count(round: Round, count: CountRound) -> dict[str, Any]:
+    begin, counted_at = time.monotonic(), timezone.now()
+    content = count(round)
+    return {
+        "content": content,
+        "counted_at": counted_at,
+        "took_s": time.monotonic() - begin,
+        "counting_since": None,
+    }

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from django.db import IntegrityError, transaction
+from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from annotation.gold.services import remember_gold
@@ -14,7 +17,7 @@ from annotation.judging.assignment import give_back, wait_for_answers
 from annotation.models import Assignment, Draw, JudgmentTask, Round, Stratum, Study, StudyMember, TrainingStatement
 from annotation.quality.events import record_event
 from annotation.quality.limits import limits_in_force, set_limits
-from annotation.rounds.freezing import Frozen, freeze
+from annotation.rounds.builder import Frozen, freeze
 from annotation.rounds.spec import BadRoundSpec, RoundSpec, parse_round_spec
 from kgharvest.errors import DomainError, NotFound
 
@@ -212,3 +215,18 @@ def _move(round: Round, sources: Sequence[str], target: str, **fields: Any) -> N
     if target != Round.Status.OPEN:
         wait_for_answers(round)
     round.refresh_from_db(fields=["status", "closed_at", *fields])
+
+
+logger = logging.getLogger(__name__)
+
+
+def close_due_rounds(now: datetime) -> None:
+    """Close the open rounds whose date has come, or whose statements all have their judgments."""
+    incomplete = JudgmentTask.objects.without_gold().filter(round=OuterRef("pk"), verdict="")
+    is_over = Q(closes_when=Round.ClosesWhen.DATE, closes_at__lte=now)
+    is_complete = Q(closes_when=Round.ClosesWhen.COMPLETE) & ~Exists(incomplete)
+    for round in Round.objects.filter(is_over | is_complete, status=Round.Status.OPEN):
+        try:
+            close_round(round)
+        except WrongStatus:
+            logger.info("The round %s was closed by somebody else.", round.name)

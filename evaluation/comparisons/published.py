@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evaluation.evidence.arrays import CellKey
-from evaluation.reports.sections.compare_sides import Side
+from evaluation.reports.sections.comparisons import Side
 
 
 @dataclass(frozen=True)

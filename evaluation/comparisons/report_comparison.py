@@ -16,8 +16,8 @@ from evaluation.comparisons.published import PublishedTable
 from evaluation.evidence.arrays import CellKey
 from evaluation.rendering.figures.canvas import short_model, side_name
 from evaluation.rendering.tables import ORIGINS, Column, Document, Kind, Rates, Row, Table, name_of
-from evaluation.reports.sections.compare_sides import Pair, Side, comparison_in_words
-from evaluation.reports.sections.rate_tables import rates_of
+from evaluation.reports.sections.comparisons import Pair, Side, comparison_in_words
+from evaluation.reports.sections.rates import rates_of
 from evaluation.statistics.paired_tests import holm, paired_difference
 
 FEWEST_RELATIONS = 2

@@ -9,7 +9,7 @@ from django.db.models import Count
 from annotation.judging.verdicts import Verdict
 from annotation.models import JudgmentTask, Round
 from evaluation.rendering.tables import short_p
-from evaluation.reports.sections.compare_sides import SIGNIFICANT
+from evaluation.reports.sections.comparisons import SIGNIFICANT
 from evaluation.statistics.paired_tests import mcnemar_p
 
 

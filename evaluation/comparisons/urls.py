@@ -2,11 +2,11 @@
 
 from django.urls import path
 
-from evaluation.comparisons import harvest_views, views
+from evaluation.comparisons import views
 
 urlpatterns = [
-    path("knowledge/compare/", harvest_views.compare_harvests, name="compare_harvests"),
-    path("knowledge/compare/set/", harvest_views.compare_sets, name="compare_sets"),
+    path("knowledge/compare/", views.compare_harvests, name="compare_harvests"),
+    path("knowledge/compare/set/", views.compare_sets, name="compare_sets"),
     path("reports/published/", views.published, name="published"),
     path("reports/compare/", views.compare, name="compare"),
 ]

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
+from django.core.paginator import Paginator
+from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
 
+from evaluation.comparisons.harvest_overlap import (
+    MOST_COMPARED,
+    PARTS,
+    HarvestOverlap,
+    accuracy_of_parts,
+    overlap_of,
+    overlaps_of,
+    pairs_of_set,
+    totals_of,
+)
 from evaluation.comparisons.published import PublishedTable, load_table5
 from evaluation.comparisons.report_comparison import (
     Opponent,
@@ -20,9 +34,11 @@ from evaluation.comparisons.report_comparison import (
 )
 from evaluation.comparisons.shared_verdicts import shared_verdicts
 from evaluation.reports.models import Report
-from evaluation.reports.sections.compare_sides import compare_sides
+from evaluation.reports.sections.comparisons import compare_sides
 from evaluation.reports.sections.quality_tables import comparison_table
 from kgharvest.access import researcher_required
+from kgharvest.bulk.pagination import page_of
+from kgharvest.models import HarvestedTuple, HarvestJob, Relation
 
 PAPER = "paper"
 PAPER_NAME = "the paper"
@@ -116,3 +132,89 @@ def published(request: HttpRequest) -> HttpResponse:
         "comparison_table": comparison_table({"comparisons": comparisons}),
     }
     return render(request, "evaluation/comparisons/published.html", context)
+
+
+RELATIONS_PER_PAGE = 10  # each loads two harvests
+MOST_ADDED_UNASKED = 50_000  # tuples: their totals would take too long for a page that shows only some of them
+
+
+@researcher_required
+def compare_harvests(request: HttpRequest) -> HttpResponse:
+    """Compare harvests "a" and "b"; with "a" or "relation" alone, ask for what is missing."""
+    a = _job(request.GET.get("a"))
+    relation = a.relation if a else get_object_or_404(Relation, pk=_number(request.GET.get("relation")))
+    jobs = _comparable(relation)
+    b = _job(request.GET.get("b"))
+    if b and b.relation_id != relation.pk:
+        raise Http404("These are harvests of different relations.")
+    context = {"relation": relation, "a": a, "b": b, "jobs": jobs[:MOST_CHOICES]}
+    if a and b:
+        context |= _compared(request, overlap_of(a, b))
+    return render(request, "evaluation/comparisons/compare_harvests.html", context)
+
+
+def _comparable(relation: Relation) -> QuerySet:
+    jobs = HarvestJob.objects.with_cell().succeeded().defer("payload", "summary")
+    return jobs.filter(relation=relation, n_tuples__gt=0).order_by("language_model__name", "setting", "-pk")
+
+
+def _job(number: str | None) -> HarvestJob | None:
+    if not number:
+        return None
+    jobs = HarvestJob.objects.with_cell().succeeded().defer("payload", "summary")
+    return get_object_or_404(jobs, pk=_number(number))
+
+
+def _number(text: str | None) -> int:
+    if text is None or not text.isdecimal() or len(text) > 18:
+        raise Http404("Name a relation or two harvests by their numbers.")
+    return int(text)
+
+
+def _compared(request: HttpRequest, overlap: HarvestOverlap) -> dict[str, Any]:
+    parts = overlap.parts
+    shown = request.GET.get("part")
+    shown = shown if shown in PARTS else "both"
+    accuracies = accuracy_of_parts(overlap, request.user)
+    page = page_of(request, parts[shown])
+    return {
+        "overlap": overlap,
+        "most": MOST_COMPARED,
+        "parts": [{"name": part, "n": len(parts[part]), "judged": accuracies[part]} for part in PARTS],
+        "shown": shown,
+        "page_obj": page,
+        "rows": _rows(overlap, page.object_list),
+    }
+
+
+def _rows(overlap: HarvestOverlap, ids: Sequence[int]) -> list[dict[str, Any]]:
+    """Return the tuples `ids` with the rank and score that each harvest gives them."""
+    found = HarvestedTuple.objects.filter(job__in=[overlap.a, overlap.b], knowledge_tuple__in=ids)
+    by_tuple: dict[int, dict[str, Any]] = {known: {} for known in ids}
+    for harvested in found.select_related("knowledge_tuple"):
+        row = by_tuple[harvested.knowledge_tuple_id]
+        row["tuple"] = harvested.knowledge_tuple
+        row["a" if harvested.job_id == overlap.a.pk else "b"] = harvested
+    return list(by_tuple.values())
+
+
+@researcher_required
+def compare_sets(request: HttpRequest) -> HttpResponse:
+    """Compare the cells of harvests "a" and "b" over all relations of their set, some at a time."""
+    a, b = _job(request.GET.get("a")), _job(request.GET.get("b"))
+    if a is None or b is None or a.relation.relation_set_id != b.relation.relation_set_id:
+        raise Http404("Name two harvests of one relation set by their numbers.")
+    pairs = pairs_of_set(a, b)
+    page = Paginator(pairs, RELATIONS_PER_PAGE).get_page(request.GET.get("page"))
+    n_tuples = sum(min(job.n_tuples, MOST_COMPARED) for pair in pairs for job in pair)
+    adds_up = pairs and (n_tuples <= MOST_ADDED_UNASKED or "totals" in request.GET)
+    context = {
+        "a": a,
+        "b": b,
+        "relation_set": a.relation.relation_set,
+        "page_obj": page,
+        "overlaps": overlaps_of(page.object_list),
+        "totals": totals_of(pairs) if adds_up else None,
+        "n_tuples": n_tuples,
+    }
+    return render(request, "evaluation/comparisons/compare_sets.html", context)

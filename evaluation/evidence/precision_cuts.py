@@ -9,7 +9,7 @@ import numpy as np
 from annotation.judging.verdicts import Verdict
 from annotation.models import Draw, Round
 from evaluation.rendering.tables import interval, short
-from evaluation.statistics.precision_cuts import KeptPart, kept_parts, largest_part
+from evaluation.statistics.curves import KeptPart, kept_parts, largest_part
 from kgharvest.harvests.cuts import BadCut, Cut, ScoreCut
 from kgharvest.models import HarvestJob
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from evaluation.rendering.tables import Document, Kind, Marked, Table, split_rates
 from evaluation.reports.report_tables import tables_to_read
-from evaluation.reports.sections.rate_tables import cell_list
+from evaluation.reports.sections.rates import cell_list
 from kgharvest.bulk.file_writing import inert
 
 

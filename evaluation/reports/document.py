@@ -13,8 +13,7 @@ import numpy as np
 from evaluation.evidence.arrays import UNJUDGEABLE, Evidence
 from evaluation.reports.sections.agreement import parts_of_agreement, whole_agreement
 from evaluation.reports.sections.annotators import annotator_entries, fit_models, model_entries, pair_entries
-from evaluation.reports.sections.compare_sides import METHOD_OF_COMPARISONS
-from evaluation.reports.sections.comparisons import comparison_entries
+from evaluation.reports.sections.comparisons import METHOD_OF_COMPARISONS, comparison_entries
 from evaluation.reports.sections.curves import curve_entries
 from evaluation.reports.sections.rates import cell_entry, cells_of, total_entries
 from evaluation.reports.sections.sample_size import planner_entry

@@ -6,31 +6,31 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from evaluation.rendering.tables import ORIGINS, Document, Table, without_empty_columns
-from evaluation.reports.sections import curve_tables, quality_tables, rate_tables, sensitivity_tables
+from evaluation.reports.sections import curves, quality_tables, rates, sensitivity
 
 READ = (
-    rate_tables.relation_table,
-    rate_tables.setting_table,
-    rate_tables.model_table,
-    rate_tables.size_table,
+    rates.relation_table,
+    rates.setting_table,
+    rates.model_table,
+    rates.size_table,
     quality_tables.comparison_table,
     quality_tables.agreement_table,
     quality_tables.agreement_parts_table,
     quality_tables.annotator_table,
     quality_tables.pair_table,
     quality_tables.annotator_model_table,
-    sensitivity_tables.sensitivity_table,
-    sensitivity_tables.left_out_table,
-    sensitivity_tables.sensitive_comparison_table,
-    sensitivity_tables.left_out_claim_table,
-    sensitivity_tables.rule_table,
+    sensitivity.sensitivity_table,
+    sensitivity.left_out_table,
+    sensitivity.sensitive_comparison_table,
+    sensitivity.left_out_claim_table,
+    sensitivity.rule_table,
     quality_tables.plan_table,
 )
 LISTS = (
-    rate_tables.cell_list,
-    sensitivity_tables.sensitive_cell_table,
-    curve_tables.size_curve_table,
-    curve_tables.calibration_table,
+    rates.cell_list,
+    sensitivity.sensitive_cell_table,
+    curves.size_curve_table,
+    curves.calibration_table,
 )  # for programs: people would drown in them
 
 

@@ -7,14 +7,18 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.core.cache import cache
+from django.db.models import Prefetch, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
 from django.urls import reverse
+from django.utils.cache import patch_cache_control
 from django.utils.safestring import SafeString
-from django.views.decorators.http import require_POST
+from django.views.decorators.http import condition, require_POST
 
-from annotation.models import Round
+from annotation.judging.verdicts import Verdict
+from annotation.models import Draw, Judgment, JudgmentTask, Round
+from evaluation.rendering.figures.canvas import LIGHT, THEMES
 from evaluation.rendering.figures.report_figures import ReportFigure, figures_of
 from evaluation.rendering.formats import FORMATS
 from evaluation.rendering.plain import table_csv
@@ -23,10 +27,10 @@ from evaluation.reports.models import Report
 from evaluation.reports.report_tables import report_tables, tables_to_read
 from evaluation.reports.sections.comparisons import sides_of
 from evaluation.reports.sections.quality_tables import common_of
-from evaluation.reports.sections.rate_tables import cells_by_relation, relation_table
+from evaluation.reports.sections.rates import cells_by_relation, relation_table
 from evaluation.reports.services import create_report
 from kgharvest.access import researcher_required
-from kgharvest.bulk.lists import page_of, sort_key, sorted_by
+from kgharvest.bulk.pagination import page_of, sort_key, sorted_by
 from kgharvest.version import code_version
 
 REPORT_COLUMNS = {"round": "round__name", "study": "round__study__name", "made": "created_at"}
@@ -177,4 +181,78 @@ def table_file(request: HttpRequest, pk: int, name: str) -> HttpResponse:
 def as_download(content: bytes, content_type: str, name: str) -> HttpResponse:
     response = HttpResponse(content, content_type=content_type)
     response["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
+
+
+INCOMPLETE = "incomplete"
+TUPLE_COLUMNS = {"statement": "task__statement", "verdict": "task__verdict", "rank": "harvested_tuple__rank"}
+
+
+@researcher_required
+def tuples(request: HttpRequest, pk: int) -> HttpResponse:
+    """The draws of a cell, of a side, or of the whole round, as the query names them."""
+    report = find_report(request, pk)
+    asked = {name: request.GET.get(name, "") for name in ("relation", "model", "setting", "verdict")}
+    of_cell = draws_of(report.round, asked["relation"], asked["model"], asked["setting"])
+    sort = sort_key(request, TUPLE_COLUMNS, "rank")
+    draws = sorted_by(with_verdict(of_cell, asked["verdict"]), sort, TUPLE_COLUMNS)
+    context = {
+        "report": report,
+        "round": report.round,
+        "asked": asked,
+        "verdicts": [*(verdict.value for verdict in Verdict), INCOMPLETE],
+        "sort": sort,
+        "page_obj": page_of(request, with_evidence(draws)),
+    }
+    return render(request, "evaluation/reports/tuples.html", context)
+
+
+def draws_of(round: Round, relation: str, model: str, setting: str) -> QuerySet[Draw]:
+    """Return the draws of the cells with these names; an empty name is any."""
+    strata = round.strata.select_related("relation__relation_set", "language_model")
+    wanted = [
+        stratum.pk
+        for stratum in strata
+        if relation in ("", stratum.relation.name, stratum.relation.path)
+        and model in ("", str(stratum.language_model))
+        and setting in ("", stratum.setting)
+    ]
+    return Draw.objects.filter(stratum__in=wanted)
+
+
+def with_verdict(draws: QuerySet[Draw], verdict: str) -> QuerySet[Draw]:
+    if not verdict:
+        return draws
+    return draws.filter(task__verdict="" if verdict == INCOMPLETE else verdict)
+
+
+def with_evidence(draws: QuerySet[Draw]) -> QuerySet[Draw]:
+    judgments = Judgment.objects.counted().select_related("annotator").order_by("annotator__code")
+    tasks = JudgmentTask.objects.prefetch_related(Prefetch("judgments", judgments, to_attr="evidence"))
+    return draws.select_related("harvested_tuple", "stratum__relation", "stratum__language_model").prefetch_related(
+        Prefetch("task", tasks)
+    )
+
+
+CONTENT_TYPES = {"svg": "image/svg+xml", "pdf": "application/pdf"}
+
+
+def etag(request: HttpRequest, pk: int, name: str, file_format: str) -> str:
+    """A report never changes; how it is drawn does with the code."""
+    return f'"{pk}-{name}-{file_format}-{request.GET.get("theme", "")}-{code_version()}"'
+
+
+@researcher_required
+@condition(etag_func=etag)
+def figure_file(request: HttpRequest, pk: int, name: str, file_format: str) -> HttpResponse:
+    report = find_report(request, pk)
+    figure = next((figure for figure in figures_of(report.shown) if figure.name == name), None)
+    if figure is None or file_format not in CONTENT_TYPES:
+        raise Http404(f"This report has no figure {name}.{file_format}.")
+    theme = THEMES.get(request.GET.get("theme", ""), LIGHT)
+    content = figure.render(report.shown, file_format, theme)
+    if "theme" not in request.GET:
+        return as_download(content, CONTENT_TYPES[file_format], f"{report.round.name}-{name}.{file_format}")
+    response = HttpResponse(content, content_type=CONTENT_TYPES[file_format])
+    patch_cache_control(response, private=True, max_age=600)
     return response

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from rest_framework import generics
+from rest_framework import generics, serializers
 
 from evaluation.scores.models import ScoreEvaluation
-from evaluation.scores.serializers import ScoreEvaluationSerializer
+from kgharvest.jobs.serializers import JOB_FIELDS, JOB_TIMES
+
+
+class ScoreEvaluationSerializer(serializers.ModelSerializer):
+    model = serializers.CharField(source="language_model.name")
+    is_unfinished = serializers.BooleanField()
+
+    class Meta:
+        model = ScoreEvaluation
+        fields = ["id", "model", *JOB_FIELDS, "document", *JOB_TIMES]
 
 
 class ScoreEvaluationDetail(generics.RetrieveAPIView):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from evaluation.evidence.arrays import CellKey
-from evaluation.reports.sections.compare_sides import compare_sides
+from evaluation.reports.sections.comparisons import compare_sides
 from evaluation.scores.facts import ScoredRelation
 from evaluation.statistics.negative_sampling import Entities, Sample, with_corruptions
 from evaluation.statistics.precision_recall import average_precision, precision_recall_curve

@@ -14,14 +14,13 @@ from evaluation.rendering.figures import precision_recall
 from evaluation.rendering.figures.canvas import LIGHT, THEMES
 from evaluation.rendering.figures.canvas import render as draw
 from evaluation.rendering.tables import short
-from evaluation.reports.figure_views import CONTENT_TYPES
-from evaluation.reports.views import as_download
+from evaluation.reports.views import CONTENT_TYPES, as_download
 from evaluation.scores.forms import ScoreForm
 from evaluation.scores.models import ScoreEvaluation
 from evaluation.scores.score_jobs import queue_score_evaluation
 from evaluation.scores.tables import corruption_table, relation_scores_table, scorer_table
 from kgharvest.access import researcher_required
-from kgharvest.bulk.lists import page_of
+from kgharvest.bulk.pagination import page_of
 from kgharvest.errors import DomainError, ImportRefused
 from kgharvest.jobs import ledger
 from kgharvest.models import LanguageModel

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import comb, prod
+
 import numpy as np
 
 from evaluation.evidence.arrays import (
@@ -60,3 +62,42 @@ def adjudicated(verdict: Codes, by_expert: Codes) -> Codes:
 
 def where_complete(verdict: Codes, is_complete: np.ndarray) -> Codes:
     return np.where(is_complete, verdict, INCOMPLETE)
+
+
+HALVINGS = 60
+
+
+def expected_flips(accepted: float, alpha: float, k: int) -> float:
+    """Return the expected share of statements that one panel of k accepts and another does not.
+
+    accepted: the share that a panel accepts, more than half of its judgments being True. alpha: agreement on True
+    against the rest. How often a statement is called True is taken as Beta distributed over statements, with alpha as
+    the correlation of two judgments of a statement, so that panels are beta-binomial (Skellam 1948).
+    """
+    if accepted in (0, 1) or alpha >= 1:
+        return 0.0
+    if alpha <= 0:  # judgments of a statement tell nothing about each other: two panels are as two of any
+        return 2 * accepted * (1 - accepted)
+    precision = 1 / alpha - 1  # the two parameters of the Beta distribution together
+    mean = _mean_that_accepts(accepted, precision, k)
+    a, b = mean * precision, (1 - mean) * precision
+    accepting = range(k // 2 + 1, k + 1)
+    rest = range(k // 2 + 1)
+    return 2 * sum(comb(k, x) * comb(k, y) * _moment(a, b, x + y, 2 * k - x - y) for x in accepting for y in rest)
+
+
+def _mean_that_accepts(accepted: float, precision: float, k: int) -> float:
+    """Return how often judgments are True if panels of k accept the share `accepted`; by halving, as it is monotone."""
+    low, high = 0.0, 1.0
+    for _ in range(HALVINGS):
+        mean = (low + high) / 2
+        a, b = mean * precision, (1 - mean) * precision
+        share = sum(comb(k, x) * _moment(a, b, x, k - x) for x in range(k // 2 + 1, k + 1))
+        low, high = (mean, high) if share < accepted else (low, mean)
+    return (low + high) / 2
+
+
+def _moment(a: float, b: float, n_true: int, n_other: int) -> float:
+    """Return the expectation of p^n_true (1 - p)^n_other for p of the distribution Beta(a, b)."""
+    hits = prod(a + done for done in range(n_true)) * prod(b + done for done in range(n_other))
+    return hits / prod(a + b + done for done in range(n_true + n_other))

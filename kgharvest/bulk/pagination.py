@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import Any, NamedTuple
 
+from django.core.paginator import Page, Paginator
 from django.db.models import Q, QuerySet
-from django.http import QueryDict
+from django.http import HttpRequest, QueryDict
 
 from kgharvest.bulk.search_filters import Narrowed
+from kgharvest.harvests.cuts import RankedTuples
 
 COUNTED_UP_TO = 10_000
 SOUGHT = 30_000  # tuples that are asked one by one for a page
@@ -124,3 +126,21 @@ def _place(text: str | None) -> Place | None:
 def bounded_count(queryset: QuerySet) -> int:
     """Return how many rows there are; COUNTED_UP_TO + 1 stands for more than COUNTED_UP_TO."""
     return queryset.order_by().values("pk")[: COUNTED_UP_TO + 1].count()
+
+
+ROWS_PER_PAGE = 50
+
+
+def sort_key(request: HttpRequest, sortable: dict[str, str], default: str) -> str:
+    """Return the key of `sortable`, perhaps with a minus, that the address asks to sort by."""
+    asked = request.GET.get("sort", default)
+    return asked if asked.removeprefix("-") in sortable else default
+
+
+def sorted_by(queryset: QuerySet, key: str, sortable: dict[str, str]) -> QuerySet:
+    sign = "-" if key.startswith("-") else ""
+    return queryset.order_by(sign + sortable[key.removeprefix("-")], "-pk")
+
+
+def page_of(request: HttpRequest, rows: QuerySet | RankedTuples) -> Page:
+    return Paginator(rows, ROWS_PER_PAGE).get_page(request.GET.get("page"))

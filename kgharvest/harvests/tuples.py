@@ -16,8 +16,7 @@ from kgharvest.bulk.external_sort import StagedTuples
 from kgharvest.bulk.file_reading import read_lines, read_pieces
 from kgharvest.bulk.file_writing import csv_lines
 from kgharvest.errors import BadEntry, DomainError, ImportRefused, NotFound
-from kgharvest.harvests.cuts import Cut, by_score
-from kgharvest.harvests.scores import StoredScores
+from kgharvest.harvests.cuts import Cut, StoredScores, by_score
 from kgharvest.knowledge.tuple_files import FORMATS, Format, guess_format, read_tuples
 from kgharvest.knowledge.tuple_store import TupleRow, store_tuples
 from kgharvest.models import HarvestJob, Job, LanguageModel, Relation

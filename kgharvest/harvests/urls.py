@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from kgharvest.harvests import api, launch_views, views
+from kgharvest.harvests import api, views
 from kgharvest.harvests.launches import cancel_launch, retry_cancelled, retry_failed
 from kgharvest.jobs import ledger
 
@@ -12,16 +12,14 @@ RETRY_CANCELLED = {"change": retry_cancelled, "done": "queued again"}
 
 urlpatterns = [
     path("harvests/", views.harvest_list, name="harvest_list"),
-    path("harvests/new/", launch_views.launch_new, name="harvest_new"),
-    path("harvests/launches/", launch_views.launch_list, name="launch_list"),
-    path("harvests/launches/<int:pk>/", launch_views.launch_detail, name="launch_detail"),
-    path("harvests/launches/<int:pk>/cancel/", launch_views.launch_change, CANCEL_LAUNCH, name="launch_cancel"),
-    path(
-        "harvests/launches/<int:pk>/retry-failed/", launch_views.launch_change, RETRY_FAILED, name="launch_retry_failed"
-    ),
+    path("harvests/new/", views.launch_new, name="harvest_new"),
+    path("harvests/launches/", views.launch_list, name="launch_list"),
+    path("harvests/launches/<int:pk>/", views.launch_detail, name="launch_detail"),
+    path("harvests/launches/<int:pk>/cancel/", views.launch_change, CANCEL_LAUNCH, name="launch_cancel"),
+    path("harvests/launches/<int:pk>/retry-failed/", views.launch_change, RETRY_FAILED, name="launch_retry_failed"),
     path(
         "harvests/launches/<int:pk>/retry-cancelled/",
-        launch_views.launch_change,
+        views.launch_change,
         RETRY_CANCELLED,
         name="launch_retry_cancelled",
     ),

@@ -6,18 +6,32 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from django import forms
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse
+from django.db.models import Count
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
 
 from kgharvest.access import researcher_required
-from kgharvest.bulk import lists
-from kgharvest.bulk.pagination import COUNTED_UP_TO, bounded_count, keyset_page
+from kgharvest.bulk import pagination
+from kgharvest.bulk.pagination import COUNTED_UP_TO, ROWS_PER_PAGE, bounded_count, keyset_page
+from kgharvest.bulk.search_filters import has_entity, narrow
 from kgharvest.errors import DomainError
+from kgharvest.harvests.views import lacks_worker
+from kgharvest.knowledge.entity_graph import SHAPES
 from kgharvest.knowledge.forms import CurationForm
 from kgharvest.knowledge.search import KnowledgeSearch
+from kgharvest.knowledge.sensitive_words import read_words, replace_words, shipped_words
 from kgharvest.knowledge.verdicts import TupleVerdicts, verdicts_known_to
-from kgharvest.models import HarvestedTuple, KnowledgeTuple, LanguageModel
+from kgharvest.models import (
+    EntityOccurrence,
+    HarvestedTuple,
+    Job,
+    KnowledgeTuple,
+    LanguageModel,
+    Relation,
+    SensitiveWord,
+)
 
 TUPLE_COLUMNS = {"score": "best_score", "harvests": "n_harvests", "age": "pk"}
 MOST_FINDINGS = 200  # harvests that a tuple's page lists
@@ -27,11 +41,11 @@ MOST_FINDINGS = 200  # harvests that a tuple's page lists
 def tuple_list(request: HttpRequest) -> HttpResponse:
     verdicts = verdicts_known_to(request.user)
     search = KnowledgeSearch(request.GET, verdicts)
-    sort = lists.sort_key(request, TUPLE_COLUMNS, "-score")
+    sort = pagination.sort_key(request, TUPLE_COLUMNS, "-score")
     narrowed = search.narrowed()
     sign = "-" if sort.startswith("-") else ""
     column = sign + TUPLE_COLUMNS[sort.removeprefix("-")]
-    page = keyset_page(narrowed, column, request.GET, lists.ROWS_PER_PAGE)
+    page = keyset_page(narrowed, column, request.GET, pagination.ROWS_PER_PAGE)
     context = {
         "search": search,
         "page": page,
@@ -86,3 +100,93 @@ def tuple_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "form": form,
     }
     return render(request, "kgharvest/knowledge/tuple_detail.html", context)
+
+
+@researcher_required
+def entity_detail(request: HttpRequest) -> HttpResponse:
+    """Everything that the entity "name" takes part in, by relation and slot."""
+    name = _name(request)
+    if not name:
+        return redirect("kgharvest:tuple_list")
+    places = _places(name)
+    if not places:
+        raise Http404(f"No harvest found a tuple with the entity {name[:80]!r}.")
+    best = _best_tuples(name)
+    rows = with_findings(best, verdicts_known_to(request.user))
+    for place in places:
+        place["entities"] = [name if slot == place["slot"] else "…" for slot in range(place["relation"].arity)]
+        place["rows"] = [row for row in rows if _is_at(row["tuple"], place, name)]
+    n = sum(place["n"] for place in places)
+    graphs = {shape: draw(name, best) for shape, draw in SHAPES.items()}
+    context = {"entity": name, "places": places, "n": n, "n_shown": len(best), "graphs": graphs}
+    return render(request, "kgharvest/knowledge/entity_detail.html", context)
+
+
+@researcher_required
+def entity_graph(request: HttpRequest) -> HttpResponse:
+    name = _name(request)
+    draw = SHAPES.get(request.GET.get("shape"), SHAPES["wide"])
+    graph = draw(name, _best_tuples(name))
+    return render(request, "kgharvest/knowledge/entity_graph.svg", {"graph": graph}, content_type="image/svg+xml")
+
+
+def _name(request: HttpRequest) -> str:
+    return request.GET.get("name", "").strip().casefold()
+
+
+def _best_tuples(entity: str) -> Sequence[KnowledgeTuple]:
+    narrowed = narrow(KnowledgeTuple.objects.found().with_relation(), [has_entity(entity)])
+    return keyset_page(narrowed, "-best_score", QueryDict(), ROWS_PER_PAGE).rows
+
+
+def _places(entity: str) -> list[dict[str, Any]]:
+    """Return the relations and slots that the entity occurs in, with the number of tuples, most first."""
+    occurrences = EntityOccurrence.objects.of(entity).order_by().values("relation", "slot").annotate(n=Count("*"))
+    places = sorted(occurrences, key=lambda place: (-place["n"], place["relation"], place["slot"]))
+    relations = Relation.objects.select_related("relation_set").in_bulk({place["relation"] for place in places})
+    return [place | {"relation": relations[place["relation"]]} for place in places]
+
+
+def _is_at(known: KnowledgeTuple, place: dict[str, Any], entity: str) -> bool:
+    return known.relation_id == place["relation"].pk and known.entities[place["slot"]] == entity
+
+
+class WordsForm(forms.Form):
+    words = forms.CharField(
+        required=False,
+        label="Words and phrases",
+        widget=forms.Textarea(attrs={"rows": 16, "spellcheck": "false"}),
+        help_text="One a line. Whole words of an entity are compared, case does not matter.",
+    )
+
+
+@researcher_required
+def sensitive_words(request: HttpRequest) -> HttpResponse:
+    listed = list(SensitiveWord.objects.values_list("word", flat=True))
+    form = WordsForm(request.POST or None, initial={"words": "\n".join(listed)})
+    if form.is_valid():
+        words = shipped_words() if "shipped" in request.POST else read_words(form.cleaned_data["words"])
+        try:
+            job = replace_words(words, request.user)
+        except DomainError as refusal:
+            form.add_error("words", str(refusal))
+        else:
+            messages.success(request, _answer(len(words), job))
+            return redirect("kgharvest:sensitive_words")
+    marking = Job.objects.filter(kind="mark_sensitive").first()
+    context = {
+        "form": form,
+        "n_words": len(listed),
+        "n_marked": bounded_count(KnowledgeTuple.objects.filter(is_sensitive=True)),
+        "most": COUNTED_UP_TO,
+        "is_shipped": listed == shipped_words(),
+        "marking": marking,
+        "lacks_worker": marking is not None and marking.is_unfinished and lacks_worker(),
+    }
+    return render(request, "kgharvest/knowledge/sensitive_words.html", context)
+
+
+def _answer(n_words: int, job: Job | None) -> str:
+    if job is None:
+        return "The list is the same as before; nothing was changed."
+    return f"The list has {n_words} entries now; a worker marks the tuples by it."

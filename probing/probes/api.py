@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
-from rest_framework import generics
+from rest_framework import generics, serializers
 
+from kgharvest.jobs.serializers import JOB_FIELDS, JOB_TIMES
 from probing.probes.models import Probe
-from probing.probes.serializers import ProbeSerializer
+
+
+class ProbeSerializer(serializers.ModelSerializer):
+    model = serializers.CharField(source="language_model.name")
+    is_unfinished = serializers.BooleanField()
+
+    class Meta:
+        model = Probe
+        fields = [
+            "id",
+            "name",
+            "model",
+            "methods",
+            "facts",
+            *JOB_FIELDS,
+            "revision",
+            "code_version",
+            "document",
+            *JOB_TIMES,
+        ]
 
 
 class ProbeDetail(generics.RetrieveAPIView):

@@ -17,11 +17,10 @@ from evaluation.rendering.figures.report_figures import ReportFigure
 from evaluation.rendering.latex import latex_of
 from evaluation.rendering.plain import table_csv
 from evaluation.rendering.tables import Document, without_empty_columns
-from evaluation.reports.figure_views import CONTENT_TYPES
-from evaluation.reports.views import as_download
+from evaluation.reports.views import CONTENT_TYPES, as_download
 from kgharvest.access import researcher_required
 from kgharvest.bulk.file_writing import in_pieces
-from kgharvest.bulk.lists import page_of
+from kgharvest.bulk.pagination import page_of
 from kgharvest.errors import DomainError
 from kgharvest.jobs import ledger
 from kgharvest.models import Job, RelationSet

@@ -6,10 +6,9 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import expect
 
-from annotation.judging.skipping import skip_task
+from annotation.judging.judgments import skip_task
 from annotation.models import Label, Layout
-from annotation.recruiting.invites import make_invites
-from annotation.recruiting.joining import join_round, return_code
+from annotation.recruiting.services import join_round, make_invites, return_code
 from annotation.rounds.services import close_round
 from tests import factories
 

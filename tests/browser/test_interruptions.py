@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from annotation.judging.assignment import next_batch
 from annotation.models import Adjudication, Assignment, Judgment
 from annotation.quality.limits import resume_annotator, set_limits
-from annotation.recruiting.joining import join_round
+from annotation.recruiting.services import join_round
 from tests import factories
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]

@@ -4,7 +4,7 @@ import pytest
 from django.utils import timezone
 
 from annotation.judging.assignment import next_batch
-from annotation.recruiting.joining import join_round
+from annotation.recruiting.services import join_round
 from evaluation.reports.services import create_report
 from evaluation.scores.facts import ScoredRelation
 from evaluation.scores.models import ScoreEvaluation

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from evaluation.rendering.figures import calibration, forest, heat_map, size_curves
 from evaluation.rendering.figures.canvas import LIGHT, Draw, Theme, render, side_name
 from evaluation.rendering.tables import Document, Table, interval, points, short
-from evaluation.reports.sections.curve_tables import calibration_table, size_curve_table
+from evaluation.reports.sections.curves import calibration_table, size_curve_table
 
 
 class ReportFigure(NamedTuple):

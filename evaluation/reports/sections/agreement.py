@@ -9,7 +9,7 @@ import numpy as np
 
 from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, Codes, Evidence
 from evaluation.statistics.agreement import N_REPLICATES, Alpha, fleiss_kappa, krippendorff_alpha, percent_agreement
-from evaluation.statistics.verdict_stability import expected_flips
+from evaluation.statistics.verdict_rules import expected_flips
 
 N_REPLICATES_OF_PARTS = 1000
 NO_VERDICT = "No statement has a verdict."

@@ -24,9 +24,9 @@ from evaluation.evidence.arrays import (
     Judgments,
     label_counts,
 )
+from evaluation.statistics.agreement import pair_counts
 from evaluation.statistics.annotator_models import FITS, DawidSkene, Judged, Mace
 from evaluation.statistics.paired_tests import mcnemar_p
-from evaluation.statistics.pairwise_agreement import pair_counts
 from evaluation.statistics.rates import rate
 from evaluation.statistics.verdict_rules import by_model, majority, where_complete
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
+from math import ceil, log10
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, CellKey, Codes, Evidence
-from evaluation.reports.sections.compare_sides import Side, compare_sides
 from evaluation.reports.sections.rates import Cell, macro_of_these
-from evaluation.statistics.rates import Rate, difference_interval
-from evaluation.statistics.stratified import WeightedRate
+from evaluation.statistics.paired_tests import (
+    PairedDifference,
+    holm,
+    mean_difference,
+    paired_difference,
+    sign_flip_ps,
+    smallest_p,
+)
+from evaluation.statistics.rates import Rate, WeightedRate, difference_interval
 
 
 def comparison_entries(evidence: Evidence, cells: Sequence[Cell], verdict: Codes) -> list[dict[str, Any]]:
@@ -81,3 +89,203 @@ def shared_statements(evidence: Evidence, verdict: Codes) -> dict[frozenset[Side
         frozenset((Side(*evidence.sides[one]), Side(*evidence.sides[other]))): int(shared[one, other])
         for one, other in zip(*np.nonzero(shared), strict=True)
     }
+
+
+if TYPE_CHECKING:
+    from evaluation.evidence.arrays import CellKey, Floats
+
+SIGNIFICANT = 0.05
+FEWEST_RELATIONS = 2
+
+METHOD_OF_COMPARISONS = (
+    "Comparisons: difference of macro averages over the relations that both sides share; 95 % bootstrap-t interval "
+    "over relations (5,000 resamples); p of the two-sided sign-flip test over relations, exact up to 20 relations, "
+    "else over 9,999 random patterns; adjusted after Holm for all comparisons of the report. One side beats the other "
+    "where the adjusted p is below .05. "
+    "A statement that both sides drew has one verdict, so McNemar's test over shared statements does not apply; "
+    "it compares two rounds that judged the same tuples, where reports are laid side by side."
+)
+ONE_VERDICT = "A statement has one verdict in a round, whichever side drew it, so none tells the sides apart."
+
+
+class Side(NamedTuple):
+    model: str | None
+    setting: str | None
+
+
+class Pair(NamedTuple):
+    """Two sides that differ in one respect. kind: in which, "settings" or "models". common: what they share."""
+
+    kind: str
+    common: str | None
+    a: Side
+    b: Side
+
+    @property
+    def names(self) -> tuple[str, str]:
+        return (self.a.setting, self.b.setting) if self.kind == "settings" else (self.a.model, self.b.model)
+
+
+def compare_sides(
+    accuracies: Mapping[CellKey, float | None], n_shared: Mapping[frozenset[Side], int], seed: int
+) -> list[dict[str, Any]]:
+    """Compare all settings of each LM and all LMs in each setting that share at least two relations.
+
+    accuracies: None where nothing has a verdict. n_shared: statements with a verdict that both sides drew.
+    """
+    compared = [
+        (pair, paired_difference(differences, np.random.default_rng(seed)))
+        for pair, differences in paired_accuracies(accuracies)
+    ]
+    adjusted = holm([paired.p for _, paired in compared])
+    return [
+        _entry(pair, paired, p_holm, n_shared.get(frozenset((pair.a, pair.b)), 0))
+        for (pair, paired), p_holm in zip(compared, adjusted, strict=True)
+    ]
+
+
+class ComparedRules(NamedTuple):
+    """Two sides under R rules. difference, p_holm: (R,), NaN where a rule leaves too few relations."""
+
+    pair: Pair
+    difference: Floats
+    p_holm: Floats
+
+
+def compare_rules(cells: Sequence[CellKey], table: Floats, seed: int) -> list[ComparedRules]:
+    """Return the comparisons of `compare_sides` as difference and p alone, for all rules at once.
+
+    table: accuracies (R, C) under each rule, the first the report's own; NaN where there is none.
+    """
+    columns = {key: column for column, key in enumerate(cells) if not np.isnan(table[0, column])}
+    by_side = _by_side(columns)
+    compared = []
+    for pair in _pairs(list(by_side)):
+        a, b = by_side[pair.a], by_side[pair.b]
+        shared = sorted(a.keys() & b.keys())
+        if len(shared) >= FEWEST_RELATIONS:
+            differences = table[:, [a[each] for each in shared]] - table[:, [b[each] for each in shared]]  # (R, n)
+            compared.append((pair, np.array([_mean_of_known(row) for row in differences]), _ps(differences, seed)))
+    adjusted = _holm_of_each_rule(np.array([p for *_, p in compared]).reshape(len(compared), len(table)))
+    return [ComparedRules(*each[:2], p_holm) for each, p_holm in zip(compared, adjusted, strict=True)]
+
+
+def _mean_of_known(differences: Floats) -> float:
+    known = differences[~np.isnan(differences)]
+    return mean_difference(known) if len(known) >= FEWEST_RELATIONS else np.nan
+
+
+def _ps(differences: Floats, seed: int) -> Floats:
+    is_known = ~np.isnan(differences)
+    ps = sign_flip_ps(np.where(is_known, differences, 0), np.random.default_rng(seed))
+    return np.where(is_known.sum(axis=1) >= FEWEST_RELATIONS, ps, np.nan)
+
+
+def _holm_of_each_rule(ps: Floats) -> Floats:
+    """Adjust the p of all comparisons (M, R) that a rule allows, rule by rule."""
+    adjusted = np.full(ps.shape, np.nan)
+    for rule, values in enumerate(ps.T):
+        is_known = ~np.isnan(values)
+        adjusted[is_known, rule] = holm(values[is_known])
+    return adjusted
+
+
+def paired_accuracies(accuracies: Mapping[CellKey, float | None]) -> Iterator[tuple[Pair, np.ndarray]]:
+    """Yield each pair of sides that share enough relations, with a minus b in each of these."""
+    by_side = _by_side(accuracies)
+    for pair in _pairs(list(by_side)):
+        differences = _differences(by_side[pair.a], by_side[pair.b])
+        if len(differences) >= FEWEST_RELATIONS:
+            yield pair, differences
+
+
+def _by_side(of_cells: Mapping[CellKey, Any]) -> dict[Side, dict[str, Any]]:
+    """Return what is known of cells by relation, per side in the order of the cells."""
+    by_side: dict[Side, dict[str, Any]] = {}
+    for key, value in of_cells.items():
+        if value is not None:
+            by_side.setdefault(Side(key.model, key.setting), {})[key.relation] = value
+    return by_side
+
+
+def _pairs(sides: list[Side]) -> Iterator[Pair]:
+    """Yield the pairs that differ in one respect; a side that names no setting, or no LM, has none to compare."""
+    for a, b in combinations(sides, 2):
+        if a.model == b.model and a.setting and b.setting:
+            yield Pair("settings", a.model, a, b)
+    for a, b in combinations(sides, 2):
+        if a.setting == b.setting and a.model and b.model:
+            yield Pair("models", a.setting, a, b)
+
+
+def _differences(a: Mapping[str, float], b: Mapping[str, float]) -> np.ndarray:
+    """Return a minus b per shared relation, sorted by relation so that no other order can move a random draw."""
+    return np.array([a[relation] - b[relation] for relation in sorted(a.keys() & b.keys())])
+
+
+def _entry(pair: Pair, paired: PairedDifference, p_holm: float, n_shared: int) -> dict[str, Any]:
+    a, b = pair.names
+    return {
+        "kind": pair.kind,
+        "model" if pair.kind == "settings" else "setting": pair.common,
+        "a": a,
+        "b": b,
+        "n_relations": paired.n_relations,
+        "difference": paired.difference,
+        "low": paired.low,
+        "high": paired.high,
+        "reason": paired.reason,
+        "p_sign_flip": paired.p,
+        "p_holm": p_holm,
+        "n_shared_tuples": n_shared,
+        "p_mcnemar": None,
+        "reason_mcnemar": ONE_VERDICT,
+        "sentence": comparison_in_words(pair, paired, p_holm),
+    }
+
+
+# -- in words ----------------------------------------------------------------------------------------------------------
+
+
+def comparison_in_words(pair: Pair, paired: PairedDifference, p_holm: float) -> str:
+    """Return the result as one sentence, which says that a side is better only where p after Holm is below .05."""
+    ahead, behind = pair.names if paired.difference >= 0 else pair.names[::-1]
+    size = f"{100 * abs(paired.difference):.{_decimals(paired)}f} points"
+    evidence = f"{_interval(paired)} over {paired.n_relations} relations; {_p_values(paired, p_holm)}."
+    start = f"With {pair.common}, " if pair.common else ""
+    if p_holm < SIGNIFICANT:
+        return f"{start}{ahead} beats {behind} by {size}{evidence}"
+    favour = f" in favour of {ahead}" if paired.difference else ""
+    return f"{start}{pair.names[0]} and {pair.names[1]} are not distinguishable: {size}{favour}{evidence}"
+
+
+def _interval(paired: PairedDifference) -> str:
+    """Return the interval in whole points, or as fine as a small difference, seen from the side that is ahead."""
+    if paired.low is None:
+        return ""
+    ends = (paired.low, paired.high) if paired.difference >= 0 else (-paired.high, -paired.low)
+    decimals = 0 if (of_difference := _decimals(paired)) == 1 else of_difference
+    low, high = (f"{round(100 * end, decimals) + 0:.{decimals}f}" for end in ends)  # + 0: never "-0"
+    return f" ({low} to {high})".replace("-", "−")
+
+
+def _decimals(paired: PairedDifference) -> int:
+    """Return with how many decimals a difference in points is not 0.0, one at least."""
+    size = 100 * abs(paired.difference)
+    return 1 if size == 0 or size >= 0.05 else ceil(-log10(size))
+
+
+def _p_values(paired: PairedDifference, p_holm: float) -> str:
+    p = _digits(paired.p)
+    text = f"p {p if p.startswith('<') else f'= {p}'}, after Holm {_digits(p_holm)}"
+    if (smallest := smallest_p(paired.n_relations)) >= SIGNIFICANT:
+        text += f" (with {paired.n_relations} relations p cannot fall below {_digits(smallest)})"
+    return text
+
+
+def _digits(p: float) -> str:
+    """Return p as papers print it: three digits below .10, else two."""
+    if p < 0.001:
+        return "< .001"
+    text = f"{p:.3f}" if p < 0.0995 else f"{p:.2f}"
+    return text.removeprefix("0") if p < 0.995 else text

@@ -13,7 +13,7 @@ from django.db.models import F
 from annotation.models import Round
 from evaluation.evidence.arrays import CellKey
 from evaluation.evidence.queries import cells_with_strata
-from evaluation.statistics.novelty import Novelty, Wanted
+from evaluation.statistics.overlap import Novelty, Wanted
 from kgharvest.bulk.file_reading import parsed_json
 from kgharvest.errors import DomainError
 from kgharvest.models import HarvestedTuple

@@ -2,8 +2,7 @@
 
 import pytest
 
-from annotation.gold.casing import Casing, casings
-from annotation.gold.services import decide_on_gold, gold_candidates
+from annotation.gold.services import Casing, casings, decide_on_gold, gold_candidates
 from annotation.rounds.services import open_round
 from tests.factories import make_harvest, make_relation
 

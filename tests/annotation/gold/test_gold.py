@@ -5,7 +5,7 @@ from django.utils import timezone
 
 from annotation.gold.services import NotEnoughGold, decide_on_gold, gold_candidates, withdraw_gold
 from annotation.judging.assignment import LEASE, next_batch, release_expired
-from annotation.judging.skipping import skip_task
+from annotation.judging.judgments import skip_task
 from annotation.models import Annotator, Assignment, Draw, GoldDecision, Judgment
 from annotation.rounds.sampling import gold_places
 from annotation.rounds.services import open_round

@@ -11,7 +11,7 @@ from django.utils import timezone
 from annotation.judging.assignment import LEASE, RoundNotOpen, next_batch
 from annotation.judging.judgments import Answer, BadAnswer, NotAssigned, UuidReused, submit_and_go_on, submit_judgment
 from annotation.models import Annotator, Assignment, Judgment, JudgmentTask, Label
-from annotation.recruiting.joining import join_round
+from annotation.recruiting.services import join_round
 from annotation.rounds.services import close_round, pause_round, reopen_round
 from tests.factories import judge, judge_all, make_annotators, make_round, make_user
 

@@ -8,7 +8,7 @@ from django.test import Client
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.validation import validate_schema
 
-from annotation.recruiting.joining import join_round
+from annotation.recruiting.services import join_round
 from annotation.rounds.services import close_round
 from tests.factories import make_round, make_user
 

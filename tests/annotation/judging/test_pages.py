@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from annotation.judging.assignment import next_batch
 from annotation.models import Annotator, Judgment, Round, StudyMember
-from annotation.recruiting.joining import join_round
+from annotation.recruiting.services import join_round
 from annotation.rounds.services import close_round, pause_round
 from tests.factories import (
     judge,

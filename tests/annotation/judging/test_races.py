@@ -17,11 +17,9 @@ from django.db import connection, connections
 from django.utils import timezone
 
 from annotation.judging.assignment import LEASE, RoundNotOpen, next_batch
-from annotation.judging.judgments import Answer, submit_judgment
-from annotation.judging.skipping import skip_task
+from annotation.judging.judgments import Answer, skip_task, submit_judgment
 from annotation.models import Annotator, Assignment, Invite, Judgment, Label, Round
-from annotation.recruiting.invites import make_invites
-from annotation.recruiting.joining import join_round
+from annotation.recruiting.services import join_round, make_invites
 from annotation.rounds.services import close_round
 from kgharvest.errors import DomainError
 from tests.factories import judge, make_annotators, make_round, make_user

@@ -5,7 +5,7 @@ from django.utils import timezone
 
 from annotation.judging.assignment import LEASE, next_batch
 from annotation.models import Judgment
-from annotation.recruiting.capacity import what_blocks
+from annotation.recruiting.services import what_blocks
 from tests.factories import judge, make_annotators, make_round
 
 pytestmark = pytest.mark.django_db

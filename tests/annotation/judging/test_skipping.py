@@ -6,8 +6,7 @@ import pytest
 from django.utils import timezone
 
 from annotation.judging.assignment import LEASE, RoundNotOpen, next_batch
-from annotation.judging.judgments import BadAnswer, NotAssigned
-from annotation.judging.skipping import n_skipped, report_statement, skip_task, take_up_skipped
+from annotation.judging.judgments import BadAnswer, NotAssigned, n_skipped, report_statement, skip_task, take_up_skipped
 from annotation.models import Assignment, Label, StatementReport
 from annotation.rounds.services import close_round
 from tests.factories import judge, make_annotators, make_round

@@ -12,7 +12,7 @@ from annotation.gold.services import decide_on_gold, gold_candidates
 from annotation.judging.assignment import next_batch
 from annotation.judging.training import answer_training
 from annotation.models import Annotator, Judgment, Label, Layout, StatementReport
-from annotation.recruiting.joining import join_round
+from annotation.recruiting.services import join_round
 from annotation.rounds.services import close_round, open_round
 from tests.factories import (
     judge,

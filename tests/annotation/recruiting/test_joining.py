@@ -11,15 +11,18 @@ from django.test import Client
 from django.utils import timezone
 
 from annotation.models import Annotator, Invite, Round, StudyMember
-from annotation.recruiting.invites import InviteNotUsable, make_invites, revoke_invites, use_invite
-from annotation.recruiting.joining import (
+from annotation.recruiting.services import (
     BadReturnCode,
     ConsentMissing,
+    InviteNotUsable,
     NameTaken,
     NoGuests,
     annotator_of_return_code,
     join_round,
+    make_invites,
     return_code,
+    revoke_invites,
+    use_invite,
 )
 from annotation.recruiting.throttle import FAILURES
 from annotation.rounds.services import close_round, pause_round

@@ -7,7 +7,7 @@ from django.test import Client
 
 from annotation.gold.services import decide_on_gold, gold_candidates
 from annotation.models import Annotator, GoldDecision, JudgmentTask, Round, Stratum, StudyMember
-from annotation.rounds import instruction_views
+from annotation.rounds import draft_views
 from annotation.rounds.services import create_draft, edit_draft, open_draft
 from tests.annotation.gold.test_gold import SEEDS, confirm
 from tests.factories import make_harvest, make_language_model, make_relation, make_researcher, make_round, make_user
@@ -328,28 +328,28 @@ def test_the_words_about_a_relation_are_written_on_a_page(researcher_client, dra
 def test_words_about_two_relations_are_written_at_once(researcher_client, draft, harvest, monkeypatch):
     other = make_harvest(HUNDRED, relation=make_relation("part_of"))
     edit_draft(draft, draft.spec | {"cells": [{"job": harvest.pk, "n": 2}, {"job": other.pk, "n": 2}]})
-    read = instruction_views.usual_words
+    read = draft_views.usual_words
 
     def while_another_writes(draft, pk):
-        monkeypatch.setattr(instruction_views, "usual_words", read)
+        monkeypatch.setattr(draft_views, "usual_words", read)
         researcher_client.post(f"/rounds/pilot/instructions/{other.relation_id}/", {"instructions": "Of parts."})
         return read(draft, pk)
 
-    monkeypatch.setattr(instruction_views, "usual_words", while_another_writes)
+    monkeypatch.setattr(draft_views, "usual_words", while_another_writes)
     researcher_client.post(f"/rounds/pilot/instructions/{harvest.relation_id}/", {"instructions": "Of this year."})
 
     assert words_of(draft) == {harvest.relation.path: "Of this year.", other.relation.path: "Of parts."}
 
 
 def test_words_that_come_when_the_round_is_open_are_refused(researcher_client, draft, harvest, monkeypatch):
-    read = instruction_views.usual_words
+    read = draft_views.usual_words
 
     def while_it_opens(draft, pk):
         found = read(draft, pk)
         open_draft(Round.objects.get(pk=draft.pk))
         return found
 
-    monkeypatch.setattr(instruction_views, "usual_words", while_it_opens)
+    monkeypatch.setattr(draft_views, "usual_words", while_it_opens)
     page = f"/rounds/pilot/instructions/{harvest.relation_id}/"
     answer = researcher_client.post(page, {"instructions": "Of this year."}, follow=True)
 

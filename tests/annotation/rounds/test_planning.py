@@ -2,7 +2,7 @@
 
 import pytest
 
-from annotation.rounds.planning import StratumSize, effective_size, half_width, macro_half_width, workload
+from annotation.rounds.plan import StratumSize, effective_size, half_width, macro_half_width, workload
 
 
 def test_tuples_that_cells_share_are_judged_once():

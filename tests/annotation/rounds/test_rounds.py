@@ -14,13 +14,13 @@ from annotation.judging.assignment import RoundNotOpen, next_batch
 from annotation.models import Draw, JudgmentTask, Round, Stratum, Study, StudyMember
 from annotation.quality.limits import set_limits
 from annotation.rounds.builder import NothingToSample
-from annotation.rounds.closing import close_due_rounds
 from annotation.rounds.sampling import allocate, draw_ranks, rank_strata
 from annotation.rounds.services import (
     NameTaken,
     NotInStudy,
     WrongStatus,
     clone_round,
+    close_due_rounds,
     close_round,
     create_draft,
     delete_draft,

@@ -7,9 +7,8 @@ from django.utils import timezone
 
 from annotation.quality.exclusion import exclude_annotator, reinstate_annotator
 from annotation.quality.limits import annotator_statistics, pause_annotator
-from annotation.rounds import snapshots
-from annotation.rounds.progress import progress
-from annotation.rounds.snapshots import GIVEN_UP_AFTER, Counted, counted, forget_counts
+from annotation.rounds import progress as snapshots
+from annotation.rounds.progress import GIVEN_UP_AFTER, Counted, counted, forget_counts, progress
 from tests.factories import judge_all, make_annotators, make_round
 
 pytestmark = pytest.mark.django_db

@@ -6,7 +6,7 @@ import pytest
 from django.urls import reverse
 
 from annotation.rounds.services import open_round
-from evaluation.comparisons import harvest_views as views
+from evaluation.comparisons import views
 from kgharvest.models import HarvestJob
 from tests import factories
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from annotation.models import Round
-from evaluation.statistics.precision_cuts import kept_parts, largest_part
+from evaluation.statistics.curves import kept_parts, largest_part
 from evaluation.statistics.rates import wilson_interval
 from kgharvest.harvests.cuts import BadCut, by_score, parse_cut
 from kgharvest.harvests.tuples import kept_size

@@ -20,7 +20,7 @@ from evaluation.rendering.tables import Column, Row, Table, points, short, split
 from evaluation.reports.document import build_document
 from evaluation.reports.models import Report
 from evaluation.reports.report_tables import report_tables
-from evaluation.reports.sections.rate_tables import relation_table
+from evaluation.reports.sections.rates import relation_table
 from tests.evaluation.evidence_factory import make_evidence
 from tests.evaluation.report_documents import TWO_SETTINGS, make_annotator, make_comparison, make_document
 from tests.factories import judge_all, make_round

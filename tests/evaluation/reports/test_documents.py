@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, REJECTED, UNDECIDED, CellKey, Judgments, StratumKey
 from evaluation.reports.document import build_document
 from evaluation.reports.sections.annotators import fit_models
-from evaluation.statistics.rates import wilson_interval
-from evaluation.statistics.stratified import stratified_rate
+from evaluation.statistics.rates import stratified_rate, wilson_interval
 from tests.evaluation.evidence_factory import NOBODY, make_evidence
 
 T, F, U = range(3)

@@ -9,7 +9,7 @@ from annotation.rounds.services import open_round
 from evaluation.reports.models import Report
 from evaluation.reports.sections.novelty import BadReference, read_triples
 from evaluation.reports.services import create_report
-from evaluation.statistics.novelty import Wanted
+from evaluation.statistics.overlap import Wanted
 from tests.factories import judge_all, make_harvest, make_language_model, make_relation, make_round
 
 

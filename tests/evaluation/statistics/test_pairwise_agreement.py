@@ -1,6 +1,6 @@
 import numpy as np
 
-from evaluation.statistics.pairwise_agreement import pair_counts
+from evaluation.statistics.agreement import pair_counts
 
 
 def test_pairs_by_hand():

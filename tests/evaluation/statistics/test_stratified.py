@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from evaluation.statistics.rates import wilson_interval
-from evaluation.statistics.stratified import stratified_rate
+from evaluation.statistics.rates import stratified_rate, wilson_interval
 
 
 def rate_of(*strata):

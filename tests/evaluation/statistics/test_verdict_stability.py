@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evaluation.statistics.verdict_stability import expected_flips
+from evaluation.statistics.verdict_rules import expected_flips
 
 
 def test_a_quarter_of_verdicts_flips_at_the_agreement_that_the_paper_reports():

@@ -8,10 +8,9 @@ from html import unescape
 
 import pytest
 
-from kgharvest.harvests import scores
-from kgharvest.harvests.cuts import parse_cut
+from kgharvest.harvests import cuts as scores
+from kgharvest.harvests.cuts import RankedTuples, StoredScores, parse_cut, score_curve, sizes_of
 from kgharvest.harvests.score_curve import draw_curve
-from kgharvest.harvests.scores import RankedTuples, StoredScores, score_curve, sizes_of
 from kgharvest.models import HarvestedTuple, KnowledgeTuple, Prompt
 from tests import factories
 

@@ -7,7 +7,8 @@ from xml.etree import ElementTree
 import pytest
 from django.urls import reverse
 
-from kgharvest.bulk import lists, pagination
+from kgharvest.bulk import pagination
+from kgharvest.bulk import pagination as lists
 from kgharvest.knowledge.entity_graph import shortened
 from kgharvest.models import Curation, HarvestJob, KnowledgeTuple, SensitiveWord
 from tests import factories

@@ -11,6 +11,8 @@ import hashlib
 import re
 import secrets
 import unicodedata
+from datetime import datetime
+from math import ceil
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone
@@ -19,7 +21,6 @@ from django.utils.crypto import constant_time_compare, salted_hmac
 from annotation.judging.assignment import RoundNotOpen
 from annotation.models import Annotator, Invite, Layout, Round
 from annotation.quality.events import record_event
-from annotation.recruiting.invites import use_invite
 from annotation.rounds.sampling import start_position
 from kgharvest.errors import DomainError
 
@@ -150,3 +151,63 @@ def annotator_of_return_code(code: str) -> Annotator:
 def _signature(pk: int) -> str:
     digest = salted_hmac(RETURN_SALT, str(pk), algorithm="sha256").digest()
     return base64.b32encode(digest[:RETURN_BYTES]).decode()
+
+
+NOT_USABLE = {
+    "used": "This invite was used already; if it was by you, go on in the same browser or with your return code.",
+    "taken back": "This invite was taken back; ask whoever sent it for another.",
+    "ended": "This invite has ended; ask whoever sent it for another.",
+}
+
+
+class InviteNotUsable(DomainError):
+    """An invite that somebody has used, that was taken back, or that is too old."""
+
+
+def make_invites(round: Round, n: int, expires_at: datetime, by=None) -> list[Invite]:
+    return Invite.objects.bulk_create(Invite(round=round, expires_at=expires_at, created_by=by) for _ in range(n))
+
+
+def check_usable(invite: Invite, now: datetime) -> None:
+    """Raise InviteNotUsable, with a reason, unless somebody can join with this invite."""
+    if invite.status(now) in NOT_USABLE:
+        raise InviteNotUsable(NOT_USABLE[invite.status(now)])
+
+
+def use_invite(invite: Invite, annotator: Annotator, now: datetime) -> None:
+    """Make the invite the annotator's. Call it in the transaction that made them. Raises InviteNotUsable."""
+    usable = Invite.objects.usable(now).filter(pk=invite.pk, round=annotator.round)
+    if not usable.update(annotator=annotator, used_at=now):
+        invite.refresh_from_db()
+        raise InviteNotUsable(NOT_USABLE.get(invite.status(now), "This invite is to another round."))
+
+
+def revoke_invites(round: Round, tokens: list[str], now: datetime) -> int:
+    """Take back those of the named invites that nobody has used; return how many that were."""
+    named = [token for token in tokens if "\x00" not in token]  # PostgreSQL fails when asked for a NUL
+    return round.invites.unused().filter(token__in=named).update(revoked_at=now)
+
+
+def what_blocks(round: Round, n_left: int) -> str | None:
+    """Return, in a sentence, why the limit on what one annotator may judge keeps the round from its end, or None.
+
+    n_left: judgments that are still wanted.
+    """
+    share = round.share_of_one
+    if share is None or not round.is_open:
+        return None
+    judged = list(round.annotators.filter(status=Annotator.Status.ACTIVE).values_list("n_judged", flat=True))
+    n_possible = sum(max(0, share - n) for n in judged)
+    if n_left <= n_possible:
+        return None
+    n_missing = ceil((n_left - n_possible) / share)
+    people = "people" if n_missing > 1 else "person"
+    if not judged:
+        return (
+            f"{n_left} judgments are wanted and one annotator may judge {share} statements at most; invite at least "
+            f"{n_missing} {people}."
+        )
+    return (
+        f"{n_left} judgments are still wanted, but those who joined may give only {n_possible} more, as one annotator "
+        f"may judge {share} statements at most; invite at least {n_missing} more {people}."
+    )
