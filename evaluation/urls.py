@@ -1,11 +1,35 @@
 """URLs of reports, comparisons and score evaluations."""
 
-from django.urls import include, path
+from django.urls import path
+
+from evaluation.comparisons import views as comparisons_views
+from evaluation.reports import views as reports_views
+from evaluation.scores import views as scores_views
+from evaluation.scores.api import ScoreEvaluationDetail
 
 app_name = "evaluation"
 
+
 urlpatterns = [
-    path("", include("evaluation.reports.urls")),
-    path("", include("evaluation.comparisons.urls")),
-    path("", include("evaluation.scores.urls")),
+    # reports
+    path("rounds/<slug:name>/report/", reports_views.report_new, name="report_new"),
+    path("reports/", reports_views.report_list, name="report_list"),
+    path("reports/<int:pk>/", reports_views.report_detail, name="report"),
+    path("reports/<int:pk>/report.<slug:file_format>", reports_views.report_file, name="report_file"),
+    path("reports/<int:pk>/tables/<slug:name>.csv", reports_views.table_file, name="table_file"),
+    path("reports/<int:pk>/figures/<slug:name>.<slug:file_format>", reports_views.figure_file, name="figure"),
+    path("reports/<int:pk>/comparisons/<int:number>/", reports_views.comparison, name="comparison"),
+    path("reports/<int:pk>/tuples/", reports_views.tuples, name="tuples"),
+    # comparisons
+    path("knowledge/compare/", comparisons_views.compare_harvests, name="compare_harvests"),
+    path("knowledge/compare/set/", comparisons_views.compare_sets, name="compare_sets"),
+    path("reports/published/", comparisons_views.published, name="published"),
+    path("reports/compare/", comparisons_views.compare, name="compare"),
+    # scores
+    path("reports/scores/", scores_views.score_list, name="score_list"),
+    path("reports/scores/new/", scores_views.score_new, name="score_new"),
+    path("reports/scores/<int:pk>/", scores_views.scores, name="scores"),
+    path("reports/scores/<int:pk>/cancel/", scores_views.score_cancel, name="score_cancel"),
+    path("reports/scores/<int:pk>/scores.<slug:file_format>", scores_views.score_file, name="score_file"),
+    path("api/scores/<int:pk>/", ScoreEvaluationDetail.as_view(), name="score_api"),
 ]

@@ -112,10 +112,10 @@ SECRET_KEY = SECRET_KEY or generated_secret_key(DATA_DIR / "secret_key")
 ALLOWED_HOSTS = ALLOWED_HOSTS or ["localhost", "127.0.0.1", "[::1]"]
 
 INSTALLED_APPS = [
-    "kgharvest.apps.KgharvestConfig",
-    "annotation.apps.AnnotationConfig",
-    "evaluation.apps.EvaluationConfig",
-    "probing.apps.ProbingConfig",
+    "kgharvest",
+    "annotation",
+    "evaluation",
+    "probing",
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",

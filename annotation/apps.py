@@ -1,6 +1,0 @@
-from django.apps import AppConfig
-
-
-class AnnotationConfig(AppConfig):
-    name = "annotation"
-    label = "annotation"

@@ -1,6 +1,0 @@
-from django.apps import AppConfig
-
-
-class ProbingConfig(AppConfig):
-    name = "probing"
-    label = "probing"
