@@ -1,28 +1,68 @@
-"""The start page of everybody."""
+"""The start page of everybody, and the way to harvests: what this app adds to it and to the navigation."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.utils.module_loading import import_string
+from django.urls import reverse
 
 from kgharvest.access import is_researcher
 from kgharvest.models import HarvestJob, Launch, Relation
+from kgharvest.panels import Panel, panels_of
 
 
 def home(request: HttpRequest) -> HttpResponse:
-    """The start page of each role. The apps to the right of this one in settings.HOME_CONTEXT add what is theirs."""
-    context: dict[str, Any] = {}
-    if is_researcher(request.user):
-        context = {
-            "n_relations": Relation.objects.count(),
-            "n_harvests": HarvestJob.objects.count(),
-            "launches": Launch.objects.unfinished()[:3],
-            "unfinished_jobs": HarvestJob.objects.with_cell().unfinished().under_way_first()[:5],
-        }
-    for path in settings.HOME_CONTEXT:
-        context |= import_string(path)(request)
+    """The start page of each role; apps add steps of the work to researchers' and rounds to annotators'."""
+    if not is_researcher(request.user):
+        return render(request, "kgharvest/home/home.html", {"work": panels_of("home_work", request)})
+    steps = panels_of("home_steps", request)
+    unfinished_jobs = HarvestJob.objects.with_cell().unfinished().under_way_first()[:5]
+    context = {
+        "steps": steps,
+        "next_step": None if unfinished_jobs else next((step for step in steps if _is_next(step)), None),
+        "launches": Launch.objects.unfinished()[:3],
+        "unfinished_jobs": unfinished_jobs,
+    }
     return render(request, "kgharvest/home/home.html", context)
+
+
+def _is_next(step: Panel) -> bool:
+    return step.context.get("n") == 0 and "how_to_begin" in step.context
+
+
+def home_step(noun: str, url: str, description: str, **context: Any) -> Panel:
+    """Return a step of the work. n: how much there is of it; how_to_begin: a template for where there is nothing."""
+    return Panel("kgharvest/home/_step.html", {"noun": noun, "url": url, "description": description, **context})
+
+
+def navigation_item(noun: str, url: str) -> Panel:
+    return Panel("_navigation_item.html", {"noun": noun, "url": url})
+
+
+def navigation(request: HttpRequest, subject: None) -> Iterator[Panel]:
+    yield navigation_item("Relations", reverse("kgharvest:relation_list"))
+    yield navigation_item("Harvests", reverse("kgharvest:harvest_list"))
+    yield navigation_item("Knowledge", reverse("kgharvest:tuple_list"))
+
+
+def home_steps(request: HttpRequest, subject: None) -> Iterator[Panel]:
+    yield home_step(
+        "Relations",
+        reverse("kgharvest:relation_list"),
+        "What is asked: a statement with slots, prompts and seed tuples.",
+        n=Relation.objects.count(),
+        how_to_begin="kgharvest/home/_first_relation.html",
+    )
+    yield home_step(
+        "Harvests",
+        reverse("kgharvest:harvest_list"),
+        "What an LM says: scored tuples of one relation in one setting.",
+        n=HarvestJob.objects.count(),
+        how_to_begin="kgharvest/home/_first_harvest.html",
+    )
+    yield home_step(
+        "Knowledge", reverse("kgharvest:tuple_list"), "What all harvests found: search, compare, hide or correct."
+    )

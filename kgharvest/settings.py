@@ -254,19 +254,28 @@ SPECTACULAR_SETTINGS = {
     ],
 }
 
-# What other apps add to the start page: functions of the request.
-HOME_CONTEXT = ["annotation.rounds.home.home_context", "evaluation.reports.home.home_context"]
-# What pages of rounds show and evaluation computes, for apps that may not import it.
-ROUND_STATISTICS = {
+# What apps add to pages of apps to their right (kgharvest.panels): functions of (request, subject), in the page's order
+PANELS = {
+    "navigation": ["kgharvest.home.navigation", "annotation.panels.navigation", "evaluation.panels.navigation"],
+    "home_steps": ["kgharvest.home.home_steps", "annotation.panels.home_steps", "evaluation.panels.home_steps"],
+    "home_work": ["annotation.panels.home_work"],  # what an annotator can go on with
+    "relation_harvests": ["evaluation.panels.compare_relation"],  # subject: a relation with several harvests
+    "harvest_actions": ["evaluation.panels.compare_harvest"],  # subject: a harvest
+    "tuple": ["annotation.panels.tuple_judgments"],  # subject: a knowledge tuple
+    "round_actions": ["evaluation.panels.make_report"],  # subject: a round, for those who manage it
+    "report_list_actions": ["probing.panels.probes"],
+}
+# What apps ask of apps to their left.
+HOOKS = {
+    # user -> kgharvest.knowledge.verdicts.TupleVerdicts: what people judged about tuples, for search
+    "tuple_verdicts": "annotation.panels.JudgedTuples",
+    # job, `precision:0.8` -> kgharvest.harvests.cuts.ScoreCut that judgments give
+    "cut_from_judgments": "evaluation.evidence.precision_cuts.score_cut",
+    # (n_true, n_false, n_unjudgeable, n_tasks)s -> percent agreement and alpha without interval
     "agreement": "evaluation.evidence.running_agreement.agreement",
+    # n_hits, n -> a share with its Wilson interval
     "rate": "evaluation.statistics.rates.rate",
 }
-
-# Who knows what people judged about tuples, for the pages of the knowledge base.
-TUPLE_VERDICTS = "annotation.judging.tuple_verdicts.JudgedTuples"
-
-# Who makes a cut by score of `precision:0.8`, which rests on judgments.
-CUTS_FROM_JUDGMENTS = "evaluation.evidence.precision_cuts.score_cut"
 
 # Jobs. The broker only rings the bell: what a job is and who works on it is in the database (kgharvest.jobs.ledger).
 JOB_RUNNERS = {

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from django.conf import settings
+from django.utils.module_loading import import_string
 
 ROOT = Path(__file__).resolve().parent.parent
-LAYERS = ["evaluation", "annotation", "kgharvest", "kgharvest.engine"]  # each may import those after it
+APPS = ["probing", "evaluation", "annotation", "kgharvest"]  # each may import, and link to, those after it
+LAYERS = [*APPS, "kgharvest.engine"]
 ENGINE_IS_FREE_OF = {"django", "celery", "rest_framework"}
+URLS_OF_APPS = re.compile(r"""{%\s*url\s+["'](\w+):""")
+FILES_OF_APPS = re.compile(r"""{%\s*(?:include|extends|static)\s+["'](\w+)/""")
+NAMED_BY_THE_PROJECT = {"kgharvest.settings", "kgharvest.urls"}  # which put the apps together
 
 
 def layer_of(module: str) -> str | None:
@@ -22,11 +29,22 @@ def layer_of(module: str) -> str | None:
     return max(fitting, key=len, default=None)
 
 
+def goes_left(source: str, target: str) -> bool:
+    return LAYERS.index(target) < LAYERS.index(source)
+
+
 def modules() -> Iterator[tuple[str, Path]]:
-    for folder in ("kgharvest", "annotation", "evaluation"):
+    for folder in APPS:
         for path in sorted((ROOT / folder).rglob("*.py")):
             parts = path.relative_to(ROOT).with_suffix("").parts
             yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
+
+
+def templates() -> Iterator[tuple[str, Path]]:
+    """Yield (app, template); what belongs to no app belongs to the project, which is in kgharvest."""
+    for path in sorted((ROOT / "templates").rglob("*.*")):
+        folder = path.relative_to(ROOT / "templates").parts[0]
+        yield folder if folder in APPS else "kgharvest", path
 
 
 def imports_of(path: Path) -> Iterator[str]:
@@ -38,6 +56,12 @@ def imports_of(path: Path) -> Iterator[str]:
             assert node.level == 0, f"{path} has a relative import"
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def strings_of(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
 
 
 def loaded_by(statement: str, *packages: str) -> list[str]:
@@ -53,10 +77,41 @@ def test_imports_go_to_the_right_only():
         f"{module} imports {imported}"
         for module, path in modules()
         for imported in imports_of(path)
-        if layer_of(imported) and LAYERS.index(layer_of(imported)) < LAYERS.index(layer_of(module))
+        if layer_of(imported) and goes_left(layer_of(module), layer_of(imported))
     ]
 
     assert wrong == []
+
+
+def test_names_of_urls_templates_and_functions_in_strings_go_to_the_right_only():
+    """reverse("evaluation:report"), render(request, "evaluation/...") and "evaluation.x.y" in Python."""
+    wrong = [
+        f"{module} names {text}"
+        for module, path in modules()
+        if module not in NAMED_BY_THE_PROJECT
+        for text in strings_of(path)
+        if (named := re.match(rf"({'|'.join(APPS)})[:/.][\w/.]+$", text)) and goes_left(layer_of(module), named[1])
+    ]
+
+    assert wrong == []
+
+
+def test_templates_link_to_the_right_only():
+    wrong = [
+        f"{path.relative_to(ROOT)} names {named}"
+        for app, path in templates()
+        for pattern in (URLS_OF_APPS, FILES_OF_APPS)
+        for named in pattern.findall(path.read_text(encoding="utf-8"))
+        if named in APPS and goes_left(app, named)
+    ]
+
+    assert wrong == []
+
+
+def test_what_the_settings_name_exists():
+    paths = [path for panels in settings.PANELS.values() for path in panels] + list(settings.HOOKS.values())
+
+    assert all(callable(import_string(path)) for path in paths)
 
 
 def test_the_engine_names_neither_django_nor_celery():

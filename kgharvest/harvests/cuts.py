@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from math import ceil, isfinite, log
 from typing import TYPE_CHECKING, NamedTuple
 
-from django.conf import settings
 from django.db.models import QuerySet
-from django.utils.module_loading import import_string
 
 from kgharvest.errors import DomainError
 from kgharvest.models import HarvestJob
+from kgharvest.panels import hook
 
 if TYPE_CHECKING:
     from kgharvest.models import HarvestJob
@@ -94,7 +93,7 @@ def by_score(job: HarvestJob, cut: Cut) -> ScoreCut:
     """Return the cut as one that scores decide. Raises BadCut where judgments are wanted and do not give one."""
     if cut.kind not in FROM_JUDGMENTS:
         return ScoreCut(cut, "")
-    return import_string(settings.CUTS_FROM_JUDGMENTS)(job, cut)
+    return hook("cut_from_judgments")(job, cut)
 
 
 BLOCK = 500  # scores read at once; a cut of a million tuples reads a dozen blocks

@@ -1,13 +1,13 @@
-"""What people judged about tuples, from the app to the right that knows it (settings.TUPLE_VERDICTS)."""
+"""What people judged about tuples, from the app that knows it (settings.HOOKS)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from django.conf import settings
 from django.db.models import QuerySet
-from django.utils.module_loading import import_string
+
+from kgharvest.panels import hook
 
 
 class TupleVerdicts(Protocol):
@@ -25,4 +25,4 @@ class TupleVerdicts(Protocol):
 
 
 def verdicts_known_to(user) -> TupleVerdicts:
-    return import_string(settings.TUPLE_VERDICTS)(user)
+    return hook("tuple_verdicts")(user)

@@ -95,7 +95,6 @@ def tuple_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "known": known,
         "found": found,
         "surface": found[0].surface if found else known.entities,
-        "tasks": verdicts_known_to(request.user).of([known.pk]).get(known.pk, []),
         "curations": known.curations.select_related("decided_by"),
         "form": form,
     }

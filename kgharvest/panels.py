@@ -1,0 +1,42 @@
+"""The registry through which an app adds to the pages, and answers questions, of apps that may not import it.
+
+settings.PANELS: for each place on a page, in the order of the page, functions of (request, subject) that return panels;
+`{% panels "place" subject %}` renders them. settings.HOOKS: for each question, the function that answers it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest
+from django.utils.module_loading import import_string
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A part of a page: a template, rendered with what the page knows and with `context`."""
+
+    template: str
+    context: dict[str, Any] = field(default_factory=dict)
+
+
+def button(label: str, url: str) -> Panel:
+    """Return a link that looks like a button."""
+    return Panel("_button_link.html", {"label": label, "url": url})
+
+
+def panels_of(place: str, request: HttpRequest, subject: Any = None) -> list[Panel]:
+    """Return what all apps add to a place. subject: the relation, harvest, tuple or round that the page is about."""
+    added: list[Panel] = []
+    for path in settings.PANELS[place]:
+        panels: Iterable[Panel] = import_string(path)(request, subject)
+        added.extend(panels)
+    return added
+
+
+def hook(question: str) -> Callable[..., Any]:
+    """Return the function of another app that answers a question; settings.HOOKS says what each takes and returns."""
+    return import_string(settings.HOOKS[question])

@@ -1,0 +1,14 @@
+"""What probes add to pages of reports (settings.PANELS)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from django.http import HttpRequest
+from django.urls import reverse
+
+from kgharvest.panels import Panel, button
+
+
+def probes(request: HttpRequest, subject: None) -> Iterator[Panel]:
+    yield button("Probes", reverse("probing:probe_list"))
