@@ -25,7 +25,8 @@ from kgharvest.engine.types import HarvestParams
 from kgharvest.harvests.language_models import get_language_model
 from kgharvest.harvests.runner import HarvestRequest, payload_of, queue_harvest
 from kgharvest.models import HarvestJob, Job, KnowledgeTuple
-from kgharvest.relations.services import SHIPPED, import_relations, resolve_relation
+from kgharvest.relations.names import resolve_relation
+from kgharvest.relations.services import SHIPPED, import_relations
 
 MODEL = "embedded"
 RELATIONS = ("capital_of", "a_do_b_at", "need_a_to_do_b", "help", "place_for", "prevent")  # a_... and need_...: 3-ary

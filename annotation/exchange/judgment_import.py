@@ -10,7 +10,6 @@ from typing import NamedTuple
 from uuid import UUID, uuid4
 
 from django.db import transaction
-from django.db.models import Q
 from django.utils import timezone
 
 from annotation.exchange.judgment_files import JudgmentRow, read_judgments
@@ -26,7 +25,9 @@ from kgharvest.bulk.insert import ROWS_AT_ONCE, insert_rows
 from kgharvest.errors import BadEntry, DomainError, ImportRefused, NotFound
 from kgharvest.harvests.language_models import name_language_model
 from kgharvest.models import KnowledgeTuple, LanguageModel, Relation, tuple_key
-from kgharvest.relations.services import AmbiguousRelation, own_set, relations_of_set, resolve_relation
+from kgharvest.names import UnresolvedName
+from kgharvest.relations.names import Scope, relations_of_set, resolve_relation
+from kgharvest.relations.services import own_set
 
 DUPLICATES = ("error", "first", "last")
 
@@ -134,7 +135,13 @@ class _Import:
     def __init__(self, round: Round, create: bool, set_name: str | None, duplicates: str):
         self.round = round
         self.create = create
-        self.set_name = set_name
+        of_round = set(round.strata.values_list("relation", flat=True))
+        # Where several sets have a relation, the one of --set is meant, else the one that the round is about.
+        self._scopes: tuple[Scope, ...] = (
+            lambda relation: relation.relation_set.name == set_name,
+            lambda relation: relation.pk in of_round,
+            lambda relation: True,
+        )
         self.duplicates = duplicates
         self.faults: list[BadEntry] = []
         self.n_repeats = 0
@@ -168,13 +175,11 @@ class _Import:
 
     def _relation(self, row: JudgmentRow) -> Relation | None:
         try:
-            return meant_relation(row.relation, self.round, self.set_name)
-        except NotFound as refusal:
-            if self.create and NAME.fullmatch(row.relation):
+            return resolve_relation(row.relation, scopes=self._scopes)
+        except UnresolvedName as refusal:
+            if self.create and not refusal.is_ambiguous and NAME.fullmatch(row.relation):
                 return self._create_relation(row)
-            self._fault(row, f"{refusal} Or import with --create.")
-        except DomainError as refusal:
-            self._fault(row, str(refusal))
+            self._fault(row, f"{refusal} Or import with {'--set' if refusal.is_ambiguous else '--create'}.")
         return None
 
     def _create_relation(self, row: JudgmentRow) -> Relation:
@@ -365,22 +370,3 @@ def pseudonym(round: Round, annotator: str) -> str:
     """Return the code of somebody in a file: the same in every import, and nobody can tell from it who they are."""
     digest = hmac.new(round.join_token.encode(), annotator.encode(), "sha256")
     return f"i-{digest.hexdigest()[:12]}"
-
-
-def meant_relation(name: str, round: Round, set_name: str | None) -> Relation:
-    """Return the relation that a file names as "set/name", or by its name alone.
-
-    That is the one of the set `set_name`, else the one that the round is about, else the only one there is. Raises
-    NotFound, or AmbiguousRelation with all that could be meant.
-    """
-    named = Relation.objects.filter(name=name).select_related("relation_set").order_by("relation_set__name")
-    for near in (Q(relation_set__name=set_name), Q(strata__round=round), Q()):
-        found = list(named.filter(near).distinct())
-        if len(found) > 1:
-            paths = ", ".join(relation.path for relation in found)
-            raise AmbiguousRelation(
-                f"is about {name!r}, which several sets have; write one of {paths}, or import with --set"
-            )
-        if found:
-            return found[0]
-    return resolve_relation(name)

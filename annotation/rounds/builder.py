@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from django.db.models import Q
 
 from annotation.gold.services import Gold, choose_gold, gold_task, training_statement
 from annotation.models import Draw, JudgmentTask, Round, Stratum, TrainingStatement
@@ -16,9 +15,11 @@ from annotation.rounds.spec import BadRoundSpec, CellSpec, RoundSpec
 from annotation.rounds.statements import freeze_statement
 from kgharvest.errors import DomainError, NotFound
 from kgharvest.harvests.cuts import parse_cut
+from kgharvest.harvests.language_models import resolve_model_name
 from kgharvest.harvests.tuples import kept_size
-from kgharvest.models import HarvestedTuple, HarvestJob, Job, Relation
-from kgharvest.relations.services import AmbiguousRelation, resolve_relation
+from kgharvest.models import HarvestedTuple, HarvestJob, Job, LanguageModel, Relation
+from kgharvest.names import UnresolvedName
+from kgharvest.relations.names import resolve_relation
 
 ROWS_AT_ONCE = 500  # parameters of one query
 
@@ -65,25 +66,24 @@ def _job(cell: CellSpec, path: str, numbered: Mapping[int, HarvestJob]) -> Harve
 
 def _newest_of_cell(cell: CellSpec, path: str) -> HarvestJob | None:
     relation = find_relation(cell.relation, f"{path}.relation")
-    named = Q(language_model__name=cell.model) | Q(language_model__name__endswith=f"/{cell.model}")
-    jobs = HarvestJob.objects.with_cell().succeeded()
-    found = jobs.filter(named, relation=relation, setting=cell.setting).order_by("-pk")
-    names = sorted(set(found.values_list("language_model__name", flat=True)) - {cell.model})
-    if len(names) > 1:
-        raise BadRoundSpec(
-            f"{path}.model is {cell.model!r}, which several LMs end with; write one of {', '.join(names)}."
-        )
-    return found.first()
+    jobs = HarvestJob.objects.with_cell().succeeded().filter(relation=relation, setting=cell.setting)
+    try:
+        model = resolve_model_name(cell.model, among=LanguageModel.objects.filter(jobs__in=jobs))
+    except UnresolvedName as refusal:
+        if refusal.is_ambiguous:
+            raise BadRoundSpec(f"{path}.model: {refusal}") from None
+        return None
+    return jobs.filter(language_model__name=model).order_by("-pk").first()
 
 
 def find_relation(name: str, path: str) -> Relation:
-    """Return the relation that `name` at `path` of a description means. Raises NotFound, or BadRoundSpec."""
+    """Return the relation that `name` at `path` of a description means. Raises UnresolvedName, or BadRoundSpec."""
     try:
         return resolve_relation(name)
-    except AmbiguousRelation:
-        named = Relation.objects.filter(name=name).select_related("relation_set").order_by("relation_set__name")
-        paths = ", ".join(relation.path for relation in named)
-        raise BadRoundSpec(f"{path} is {name!r}, which several sets have; write one of {paths}.") from None
+    except UnresolvedName as refusal:
+        if refusal.is_ambiguous:
+            raise BadRoundSpec(f"{path}: {refusal}") from None
+        raise
 
 
 def _check_cells_differ(jobs: Sequence[HarvestJob]) -> None:

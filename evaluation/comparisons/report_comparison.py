@@ -14,11 +14,12 @@ import numpy as np
 
 from evaluation.comparisons.published import PublishedTable
 from evaluation.evidence.arrays import CellKey
-from evaluation.rendering.figures.canvas import short_model, side_name
+from evaluation.rendering.figures.canvas import side_name
 from evaluation.rendering.tables import ORIGINS, Column, Document, Kind, Rates, Row, Table, name_of
 from evaluation.reports.sections.comparisons import Pair, Side, comparison_in_words
 from evaluation.reports.sections.rates import rates_of
 from evaluation.statistics.paired_tests import holm, paired_difference
+from kgharvest.names import short_name, shortest_names
 
 FEWEST_RELATIONS = 2
 
@@ -36,17 +37,22 @@ class Opponent:
 
 
 def opponent(name: str, document: Document) -> Opponent:
-    """LMs go by the last part of a folder or hub id: the paper's roberta-large is FacebookAI/roberta-large."""
+    """LMs go by the last part of a folder or hub id: the paper's roberta-large is FacebookAI/roberta-large.
+
+    Names that would be the same then stay as they are.
+    """
+    models = shortest_names(cell["model"] for cell in document["cells"] if cell["model"])
+    relations = shortest_names((cell["relation"] for cell in document["cells"]), plain_name)
     cells: dict[Side, dict[str, Mapping[str, Any]]] = {}
     for cell in document["cells"]:
-        side = Side(cell["model"] and short_model(cell["model"]), cell["setting"])
-        cells.setdefault(side, {})[plain_name(cell["relation"])] = cell
+        side = Side(models.get(cell["model"]), cell["setting"])
+        cells.setdefault(side, {})[relations[cell["relation"]]] = cell
     return Opponent(name, ORIGINS.get(document.get("source"), ""), cells)
 
 
 def plain_name(relation: str) -> str:
     """Return what is left of a relation's name without its set, case and separators: NEED A TO DO B, need_a_to_do_b."""
-    return re.sub(r"[\s_-]+", "_", relation.rsplit("/", 1)[-1].casefold())
+    return re.sub(r"[\s_-]+", "_", short_name(relation).casefold())
 
 
 def shared_relations(a: Opponent, b: Opponent) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -26,6 +26,7 @@ from evaluation.evidence.arrays import (
     StratumKey,
 )
 from kgharvest.models import LanguageModel, Relation
+from kgharvest.names import shortest_names
 
 PAPER_ORDER = ["human", "autoprompt", "top1", "multi"]  # of the settings in Table 5
 ROWS_AT_ONCE = 50_000
@@ -211,8 +212,8 @@ def _place(key: CellKey) -> tuple[str, int, str, str]:
 def _relation_names(ids: Iterable[int]) -> dict[int, str]:
     """Return the names of relations; set/name where two sets of one round use the same name."""
     relations = Relation.objects.filter(pk__in=set(ids)).select_related("relation_set")
-    n_bearers = Counter(relation.name for relation in relations)
-    return {relation.pk: relation.name if n_bearers[relation.name] == 1 else relation.path for relation in relations}
+    names = shortest_names(relation.path for relation in relations)
+    return {relation.pk: names[relation.path] for relation in relations}
 
 
 def _demonstrators(round: Round) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -15,7 +14,8 @@ from kgharvest.bulk.file_reading import CONTROL, Line, fault_of_entities, lines_
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.errors import BadEntry, DomainError, ImportRefused
 from kgharvest.models import Relation
-from kgharvest.relations.services import resolve_relation
+from kgharvest.names import shortest_names
+from kgharvest.relations.names import resolve_relation
 
 DEMO_SET = Path(__file__).resolve().parents[2] / "kgharvest" / "relation_sets" / "demo.json"
 BUILT_IN = "embedded LM's world"
@@ -86,11 +86,8 @@ def facts_of_content(content: bytes, source: str) -> list[ScoredRelation]:
         faults.append(BadEntry("the file", f"holds more than {MOST_FACTS:,} facts; draw a sample of them"))
     if faults:
         raise ImportRefused(source, faults)
-    n_bearers = Counter(relation.name for relation in facts)
-    return [
-        _of_stored(relation.name if n_bearers[relation.name] == 1 else relation.path, relation, own)
-        for relation, own in facts.items()
-    ]
+    names = shortest_names(relation.path for relation in facts)
+    return [_of_stored(names[relation.path], relation, own) for relation, own in facts.items()]
 
 
 def _relation_or_fault(name: str) -> Relation | str:

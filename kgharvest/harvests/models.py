@@ -9,6 +9,7 @@ from django.urls import reverse
 
 from kgharvest.jobs.models import Job, JobQuerySet
 from kgharvest.knowledge.models import KnowledgeTuple
+from kgharvest.names import short_name
 from kgharvest.relations.models import Relation
 
 
@@ -29,7 +30,7 @@ class LanguageModel(models.Model):
     @property
     def short_name(self) -> str:
         """The last part of a folder or hub id, for narrow columns."""
-        return self.name.rstrip("/").rsplit("/", 1)[-1]
+        return short_name(self.name)
 
 
 class LaunchQuerySet(models.QuerySet):

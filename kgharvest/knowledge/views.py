@@ -28,10 +28,10 @@ from kgharvest.models import (
     HarvestedTuple,
     Job,
     KnowledgeTuple,
-    LanguageModel,
     Relation,
     SensitiveWord,
 )
+from kgharvest.names import shortest_names
 
 TUPLE_COLUMNS = {"score": "best_score", "harvests": "n_harvests", "age": "pk"}
 MOST_FINDINGS = 200  # harvests that a tuple's page lists
@@ -71,8 +71,9 @@ def _cells(ids: Iterable[int]) -> dict[int, dict[str, list[str]]]:
     columns = ("knowledge_tuple", "job__language_model__name", "job__setting")
     found = HarvestedTuple.objects.filter(knowledge_tuple__in=ids).order_by().values_list(*columns).distinct()
     cells: dict[int, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    names = shortest_names(model for _, model, _ in found)
     for known, model, setting in sorted(found):
-        cells[known][LanguageModel(name=model).short_name].append(setting)
+        cells[known][names[model]].append(setting)
     return {known: dict(by_model) for known, by_model in cells.items()}
 
 

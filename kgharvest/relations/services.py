@@ -1,26 +1,21 @@
-"""Import, write, change and delete relations and their sets, and find them by name."""
+"""Import, write, change and delete relations and their sets."""
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 
 from django.db import IntegrityError, transaction
 from django.db.models import Exists, OuterRef, QuerySet
 
 from kgharvest.bulk.file_reading import read_bytes
-from kgharvest.errors import BadEntry, DomainError, ImportRefused, NotFound
+from kgharvest.errors import BadEntry, DomainError, ImportRefused
 from kgharvest.models import HarvestJob, KnowledgeTuple, Relation, RelationSet
 from kgharvest.relations.checks import Fault, RelationEntry, fault_of_text, faults_of, faults_of_writing
 from kgharvest.relations.files import RelationFile, read_relation_file
 
-logger = logging.getLogger(__name__)
-
 SHIPPED = Path(__file__).resolve().parent.parent / "relation_sets"
-DEMO_SET = "demo"  # what the embedded LM, the default model, was trained on
 SET_NAME = re.compile(r"[-\w]{1,100}", re.ASCII)
 COLUMNS = ["statement", "explanation", "arity", "initial_prompts", "prompts", "seed_tuples"]
 WHAT_STAYS = "Its name, set and number of slots stay, because harvests or tuples refer to them."
@@ -28,10 +23,6 @@ WHAT_MAY_CHANGE = (
     "The rest may change: each harvest keeps the prompts and seed tuples it was asked with, each round the statements "
     "people judged."
 )
-
-
-class AmbiguousRelation(DomainError):
-    """A bare name that several sets use."""
 
 
 class SetIsShipped(DomainError):
@@ -261,70 +252,3 @@ def delete_set(relation_set: RelationSet) -> None:
 def _check_is_own(relation_set: RelationSet) -> None:
     if relation_set.is_shipped:
         raise SetIsShipped(f"The set {relation_set.name} comes with the project and stays as it is; duplicate it.")
-
-
-# -- finding -----------------------------------------------------------------------------------------------------------
-
-
-def resolve_relation(name: str, set_name: str | None = None) -> Relation:
-    """Return the relation that `name` or "set/name" means: the user's own, else the demo's, else another shipped one.
-
-    Logs which set was taken if others have the name too; a command's log is on standard error. Raises NotFound, or
-    AmbiguousRelation if several sets of the same rank have it.
-    """
-    if set_name is None and "/" in name:
-        set_name, _, name = name.partition("/")
-    found = list(Relation.objects.filter(name=name).select_related("relation_set"))
-    if set_name is not None:
-        found = [relation for relation in found if relation.relation_set.name == set_name]
-    if not found:
-        raise NotFound(f"There is no relation {_named(name, set_name)}; {_known_relations(name, set_name)}")
-    first = _of_first_rank(found)
-    if len(first) > 1:
-        raise AmbiguousRelation(f"Several sets have a relation {name!r} ({_paths(first)}); choose one with --set.")
-    if others := [relation for relation in found if relation not in first]:
-        logger.warning("%r is taken to mean %s, not %s; name the set for another.", name, _paths(first), _paths(others))
-    return first[0]
-
-
-def _of_first_rank(found: Sequence[Relation]) -> Sequence[Relation]:
-    own = [relation for relation in found if not relation.relation_set.is_shipped]
-    return own or [relation for relation in found if relation.relation_set.name == DEMO_SET] or found
-
-
-def _paths(relations: Sequence[Relation]) -> str:
-    return ", ".join(relation.path for relation in relations)
-
-
-def relations_of_set(name: str) -> list[Relation]:
-    """Return the relations of a set. Raises NotFound if there is no such set or it is empty."""
-    relations = list(Relation.objects.filter(relation_set__name=name).select_related("relation_set"))
-    if not relations:
-        raise _no_such_set(name)
-    return relations
-
-
-def find_set(name: str) -> RelationSet:
-    """Return the set. Raises NotFound."""
-    found = RelationSet.objects.filter(name=name).first()
-    if found is None:
-        raise _no_such_set(name)
-    return found
-
-
-def _no_such_set(name: str) -> NotFound:
-    names = ", ".join(RelationSet.objects.values_list("name", flat=True)) or "none yet"
-    return NotFound(f"There is no set of relations {name!r}; the sets are: {names}.")
-
-
-def _named(name: str, set_name: str | None) -> str:
-    return f"{name!r} in the set {set_name!r}" if set_name else repr(name)
-
-
-def _known_relations(name: str, set_name: str | None) -> str:
-    relations = Relation.objects.filter(relation_set__name=set_name) if set_name else Relation.objects.all()
-    names = sorted(set(relations.values_list("name", flat=True)))
-    if not names:
-        return "import some with import_relations first."
-    shown = get_close_matches(name, names, n=5) or names[:10]
-    return f"choose one of {', '.join(shown)}{' and others' if len(names) > len(shown) else ''}."

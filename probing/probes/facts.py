@@ -71,7 +71,7 @@ def documents_of(name: str, content: bytes) -> list[Document]:
         return [Document(name, decoded(content, name))]
     try:
         with zipfile.ZipFile(BytesIO(content)) as archive:
-            members = [member for member in archive.infolist() if _is_meant(PurePosixPath(member.filename))]
+            members = [member for member in archive.infolist() if _is_json_lines(PurePosixPath(member.filename))]
             if sum(member.file_size for member in members) > LARGEST_ARCHIVE:
                 raise NotProbed(f"{name} unpacks to more than {LARGEST_ARCHIVE >> 20} MB; give fewer facts.")
             return [_placed(member.filename, archive.read(member)) for member in members]
@@ -79,7 +79,7 @@ def documents_of(name: str, content: bytes) -> list[Document]:
         raise NotProbed(f"{name} is no ZIP file that can be unpacked ({error}); make it anew.") from error
 
 
-def _is_meant(path: PurePosixPath) -> bool:
+def _is_json_lines(path: PurePosixPath) -> bool:
     """Return whether a file holds JSON lines; those that begin with a dot are notes of macOS."""
     return path.suffix == ".jsonl" and not path.name.startswith(".")
 

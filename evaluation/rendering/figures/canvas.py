@@ -10,6 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evaluation.rendering.tables import ORIGINS, name_of
+from kgharvest.names import short_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -112,7 +113,7 @@ def side_name(side: Mapping[str, Any]) -> str:
 
 
 def short_model(model: str | None) -> str:
-    return name_of(model).rstrip("/").rsplit("/", 1)[-1]
+    return short_name(name_of(model))
 
 
 def share_axis(axis, theme: Theme) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from kgharvest.bulk.file_writing import write_atomically
 from kgharvest.management.command import DomainCommand
 from kgharvest.relations.files import export_relations
-from kgharvest.relations.services import find_set
+from kgharvest.relations.names import resolve_set
 
 
 class Command(DomainCommand):
@@ -16,7 +16,7 @@ class Command(DomainCommand):
         parser.add_argument("--output", type=Path, metavar="F.json", help="write there, not to standard output")
 
     def handle(self, *, set, output, **options):
-        text = export_relations(find_set(set))
+        text = export_relations(resolve_set(set))
         if output:
             write_atomically(output, [text])
         else:

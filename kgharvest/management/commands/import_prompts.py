@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from kgharvest.management.command import DomainCommand
+from kgharvest.relations.names import resolve_set
 from kgharvest.relations.prompt_files import ORIGINS, import_prompts, prompt_files_at
-from kgharvest.relations.services import find_set
 
 
 class Command(DomainCommand):
@@ -23,7 +23,7 @@ class Command(DomainCommand):
         parser.add_argument("--least-weight", type=float, metavar="W", help="leave out prompts of a smaller weight")
 
     def handle(self, *, path, set_name, origin, least_weight, **options):
-        imported = import_prompts(prompt_files_at(path, origin), find_set(set_name), least_weight)
+        imported = import_prompts(prompt_files_at(path, origin), resolve_set(set_name), least_weight)
         for added in imported.relations:
             self.stdout.write(f"{added}; it has {len(added.relation.prompts)}.")
         if imported.unknown:

@@ -6,7 +6,7 @@ from kgharvest.harvests.language_models import name_language_model
 from kgharvest.harvests.tuples import Cell, import_tuples
 from kgharvest.knowledge.tuple_files import FORMATS
 from kgharvest.management.command import DomainCommand
-from kgharvest.relations.services import resolve_relation
+from kgharvest.relations.names import resolve_relation
 
 
 class Command(DomainCommand):

@@ -8,7 +8,7 @@ from pathlib import Path
 from evaluation.rendering.plain import terminal_text
 from evaluation.rendering.tables import Column, Kind, Row, Table
 from kgharvest.management.command import DomainCommand
-from kgharvest.relations.services import relations_of_set, resolve_relation
+from kgharvest.relations.names import relations_of_set, resolve_relation
 from probing.probes.facts import documents_in
 from probing.text_tasks.extraction import (
     TEMPLATE,

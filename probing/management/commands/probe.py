@@ -13,7 +13,7 @@ from kgharvest.harvests.language_models import get_language_model
 from kgharvest.jobs.foreground import ProgressBar, run_to_the_end, warnings_unlogged
 from kgharvest.management.command import DomainCommand, positive
 from kgharvest.models import Job
-from kgharvest.relations.services import relations_of_set, resolve_relation
+from kgharvest.relations.names import relations_of_set, resolve_relation
 from probing.probes.export import record_lines
 from probing.probes.facts import NotProbed, documents_in, probe_relations, read_facts, read_prompts, read_words
 from probing.probes.models import Probe

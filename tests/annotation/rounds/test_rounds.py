@@ -32,13 +32,14 @@ from annotation.rounds.services import (
 )
 from annotation.rounds.spec import BadRoundSpec, parse_round_spec, read_round_spec
 from annotation.rounds.statements import freeze_statement
-from kgharvest.errors import DomainError
+from kgharvest.errors import DomainError, NotFound
 from kgharvest.models import Job, KnowledgeTuple, tuple_key
 from tests.factories import (
     judge_all,
     make_annotators,
     make_harvest,
     make_harvest_job,
+    make_language_model,
     make_relation,
     make_relation_set,
     make_researcher,
@@ -341,8 +342,50 @@ def test_a_name_that_several_sets_have_is_answered_with_the_sets():
         make_relation("capital_of", relation_set=make_relation_set(name))
     named = {"relation": "capital_of", "model": "m", "setting": "multi", "n": 1}
 
-    with pytest.raises(BadRoundSpec, match=r"^cells\[0\].relation is .* mine/capital_of, yours/capital_of"):
+    with pytest.raises(BadRoundSpec, match=r"^cells\[0\].relation: .* mine/capital_of, yours/capital_of"):
         open_round({"name": "pilot", "cells": [named]})
+
+
+def harvest_of(relation, model: str):
+    return make_harvest(HUNDRED, relation=relation, language_model=make_language_model(model))
+
+
+def harvest_taken_for(relation, model: str) -> int:
+    named = {"relation": relation.path, "model": model, "setting": "multi", "n": 1}
+    return open_round({"name": "pilot", "cells": [named]}).strata.get().job_id
+
+
+def test_a_full_name_of_an_lm_is_not_taken_for_the_short_name_of_another():
+    relation = make_relation()
+    older = harvest_of(relation, "roberta-large")
+    harvest_of(relation, "FacebookAI/roberta-large")
+
+    assert harvest_taken_for(relation, "roberta-large") == older.pk
+
+
+def test_an_lm_without_a_harvest_is_not_replaced_by_one_that_its_name_ends():
+    relation = make_relation()
+    make_language_model("roberta-large")
+    harvest_of(relation, "FacebookAI/roberta-large")
+
+    with pytest.raises(NotFound, match=r"no finished harvest for cells\[0\]"):
+        harvest_taken_for(relation, "roberta-large")
+
+
+def test_a_short_name_of_an_lm_means_the_only_one_that_bears_it():
+    relation = make_relation()
+    job = harvest_of(relation, "FacebookAI/roberta-large")
+
+    assert harvest_taken_for(relation, "roberta-large") == job.pk
+
+
+def test_a_short_name_of_several_lms_is_answered_with_all_of_them():
+    relation = make_relation()
+    for model in ("FacebookAI/roberta-large", "lab/roberta-large"):
+        harvest_of(relation, model)
+
+    with pytest.raises(BadRoundSpec, match=r"^cells\[0\].model: .* FacebookAI/roberta-large, lab/roberta-large"):
+        harvest_taken_for(relation, "roberta-large")
 
 
 def test_a_broken_file_is_refused_with_line_and_column(tmp_path):

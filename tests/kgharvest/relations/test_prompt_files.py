@@ -12,8 +12,8 @@ from django.urls import reverse
 
 from kgharvest.harvests.runner import HarvestRequest, create_harvest_job
 from kgharvest.models import Prompt, Relation
+from kgharvest.relations.names import resolve_set
 from kgharvest.relations.prompt_files import AddedPrompts, import_prompts, prompt_files_at
-from kgharvest.relations.services import find_set
 from tests.factories import make_language_model, make_relation, make_relation_set
 
 pytestmark = pytest.mark.django_db
@@ -38,7 +38,7 @@ def folder(tmp_path):
 
 
 def imported_from(path, origin=None, least_weight=None):
-    return import_prompts(prompt_files_at(path, origin), find_set("geography"), least_weight)
+    return import_prompts(prompt_files_at(path, origin), resolve_set("geography"), least_weight)
 
 
 def write(path, *prompts):

@@ -12,7 +12,8 @@ import pytest
 from evaluation.demo import load_shipped_relations
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.models import Relation, RelationSet
-from kgharvest.relations.services import DEMO_SET, SHIPPED, import_relations, resolve_relation
+from kgharvest.relations.names import DEMO_SET, resolve_relation
+from kgharvest.relations.services import SHIPPED, import_relations
 
 SIZES = {"human": 14, "commonsense": 20, "lama": 41}  # files and their numbers of relations
 TERNARY = {"featured_thing", "need_a_to_do_b", "a_do_b_at"}

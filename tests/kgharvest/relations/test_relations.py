@@ -9,9 +9,11 @@ import pytest
 
 from kgharvest.errors import ImportRefused, NotFound
 from kgharvest.models import KnowledgeTuple, Relation, RelationSet, tuple_key
+from kgharvest.names import UnresolvedName
 from kgharvest.relations import services
 from kgharvest.relations.files import export_relations
-from kgharvest.relations.services import AmbiguousRelation, SetIsShipped, import_relations, resolve_relation
+from kgharvest.relations.names import resolve_relation
+from kgharvest.relations.services import SetIsShipped, import_relations
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -306,7 +308,7 @@ def test_a_name_in_several_shipped_sets_without_the_demos_asks_for_the_set():
     for name in ("a", "b"):
         factories.make_relation("prevent", relation_set=factories.make_relation_set(name, is_shipped=True))
 
-    with pytest.raises(AmbiguousRelation, match=r"\(a/prevent, b/prevent\); choose one with --set"):
+    with pytest.raises(UnresolvedName, match=r"'prevent' is .* 2 relations; write one of a/prevent, b/prevent"):
         resolve_relation("prevent")
 
 
@@ -314,7 +316,7 @@ def test_a_name_in_several_own_sets_asks_for_the_set():
     for name in ("a", "b"):
         factories.make_relation("prevent", relation_set=factories.make_relation_set(name))
 
-    with pytest.raises(AmbiguousRelation, match=r"\(a/prevent, b/prevent\); choose one with --set"):
+    with pytest.raises(UnresolvedName, match=r"'prevent' is .* 2 relations; write one of a/prevent, b/prevent"):
         resolve_relation("prevent")
 
 

@@ -24,7 +24,7 @@ QUEUE = """
 from probing.probes.facts import probe_relations
 from probing.probes.services import ProbeParams, ProbeRequest, queue_probe
 from kgharvest.harvests.language_models import get_language_model
-from kgharvest.relations.services import relations_of_set
+from kgharvest.relations.names import relations_of_set
 lm, relations = get_language_model("embedded-small"), probe_relations(relations_of_set("known"))
 print(queue_probe(ProbeRequest(lm, relations, {methods}, "known", "world", ProbeParams(epochs={epochs}))).pk)
 """
