@@ -13,7 +13,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from annotation.exchange.judgment_files import JudgmentRow, read_judgments
-from annotation.judging.verdict_update import count_draws, leave_out_the_excluded, recount
+from annotation.judging.verdict_update import count_draws, recount
 from annotation.models import Annotator, Draw, Judgment, JudgmentTask, Round, Stratum, Study
 from annotation.quality.events import record_event
 from annotation.rounds.progress import forget_counts
@@ -78,7 +78,6 @@ def import_judgments(
         if work.faults:
             raise ImportRefused(path.name, work.faults)
         if n_judgments:
-            leave_out_the_excluded(work.round)
             recount(work.round)
             forget_counts(work.round)
             record_event(work.round, "imported", by=by, n_judgments=n_judgments, file=path.name)

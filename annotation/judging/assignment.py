@@ -18,7 +18,7 @@ from django.db import transaction
 from django.db.models import F
 
 from annotation.judging.models import AssignmentQuerySet
-from annotation.judging.verdict_update import settle
+from annotation.judging.verdict_update import update_verdicts
 from annotation.models import Annotator, Assignment, JudgmentTask, Round
 from annotation.rounds.sampling import gold_places
 from kgharvest.errors import DomainError
@@ -203,4 +203,4 @@ def free_slots(tasks: Sequence[int]) -> None:
     for n, ids in by_number.items():
         JudgmentTask.objects.without_gold().filter(pk__in=ids).update(n_leased=F("n_leased") - n)
     for round in Round.objects.filter(third_only_if_split=True, tasks__in=tasks).distinct():
-        settle(round.tasks.filter(pk__in=tasks), round)
+        update_verdicts(round.tasks.filter(pk__in=tasks), round)

@@ -26,7 +26,7 @@ from annotation.judging.assignment import (
     lock,
     top_up,
 )
-from annotation.judging.verdict_update import settle
+from annotation.judging.verdict_update import update_verdicts
 from annotation.models import (
     LONGEST_COMMENT,
     Annotator,
@@ -222,7 +222,7 @@ def _count(task: JudgmentTask, round: Round, **changes: int) -> None:
     found = JudgmentTask.objects.filter(pk=task.pk)
     found.update(**counters)
     if round.third_only_if_split or counters.get("n_judgments", task.n_judgments) >= task.n_wanted:
-        settle(found, round)
+        update_verdicts(found, round)
 
 
 def skip_task(annotator: Annotator, task_id: int) -> None:

@@ -1,8 +1,14 @@
-"""What the judgments of one task say together."""
+"""The verdict of a task: one pure rule, and the same rule in SQL.
+
+The counters are those of JudgmentTask: its counted judgments by label. A property test holds the two writings equal.
+"""
 
 from __future__ import annotations
 
 from enum import StrEnum
+
+from django.db.models import Case, F, Q, Value, When
+from django.db.models.functions import Greatest
 
 IMPORTED_QUORUM = 2  # imported judgments have no k of their own, so one alone decides nothing
 
@@ -11,6 +17,9 @@ class Verdict(StrEnum):
     ACCEPTED = "accepted"
     REJECTED = "rejected"
     UNDECIDED = "undecided"
+
+
+# -- in Python ---------------------------------------------------------------------------------------------------------
 
 
 def majority(n_true: int, n_false: int, n_judgments: int, quorum: int = 1) -> Verdict:
@@ -24,3 +33,37 @@ def majority(n_true: int, n_false: int, n_judgments: int, quorum: int = 1) -> Ve
     if 2 * n_false > n_judgments and n_false >= quorum:
         return Verdict.REJECTED
     return Verdict.UNDECIDED
+
+
+def wanted_if_split(n_true: int, n_false: int, n_unjudgeable: int, n_leased: int = 0) -> int:
+    """Return how many judgments a task wants where a third person is asked only when two differ.
+
+    Two equal labels out of three decide alike whatever the third says. A third who holds a lease already keeps it.
+    """
+    n_judgments = n_true + n_false + n_unjudgeable
+    is_split = n_judgments >= 2 and max(n_true, n_false, n_unjudgeable) < 2
+    return max(3 if is_split else 2, n_judgments + n_leased)
+
+
+def task_verdict(n_true: int, n_false: int, n_unjudgeable: int, n_wanted: int, quorum: int = 1) -> Verdict | None:
+    """Return the verdict of a task, None while it wants more judgments than it has."""
+    n_judgments = n_true + n_false + n_unjudgeable
+    return None if n_judgments < n_wanted else majority(n_true, n_false, n_judgments, quorum)
+
+
+# -- in SQL ------------------------------------------------------------------------------------------------------------
+
+_TWO_AGREE = Q(n_true__gte=2) | Q(n_false__gte=2) | Q(n_unjudgeable__gte=2)
+WANTED_IF_SPLIT = Greatest(
+    Case(When(Q(n_judgments__gte=2) & ~_TWO_AGREE, then=Value(3)), default=Value(2)), F("n_judgments") + F("n_leased")
+)
+
+
+def verdict_sql(n_wanted: F | Greatest, quorum: int) -> Case:
+    """Return `task_verdict` over the counters of JudgmentTask; the empty string where that is None."""
+    return Case(
+        When(n_judgments__lt=n_wanted, then=Value("")),
+        When(n_judgments__lt=2 * F("n_true"), n_true__gte=quorum, then=Value(Verdict.ACCEPTED.value)),
+        When(n_judgments__lt=2 * F("n_false"), n_false__gte=quorum, then=Value(Verdict.REJECTED.value)),
+        default=Value(Verdict.UNDECIDED.value),
+    )

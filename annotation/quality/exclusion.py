@@ -17,7 +17,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from annotation.judging.assignment import give_back, lock
-from annotation.judging.verdict_update import add_counts, settle
+from annotation.judging.verdict_update import add_counts, update_verdicts
 from annotation.models import Annotator, Assignment, Exclusion, Judgment, JudgmentTask, Round
 from annotation.quality.events import record_event
 from annotation.quality.limits import set_status
@@ -174,5 +174,5 @@ def _move(round: Round, judgments: Sequence[_Taken], sign: int) -> None:
         by_label[each.label].append(each.task)
     for label, ids in by_label.items():
         add_counts(JudgmentTask.objects.filter(pk__in=ids), round, label, sign)
-    settle(JudgmentTask.objects.filter(pk__in=[each.task for each in judgments]), round)
+    update_verdicts(JudgmentTask.objects.filter(pk__in=[each.task for each in judgments]), round)
     forget_counts(round)

@@ -1,6 +1,18 @@
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from annotation.judging.verdicts import Verdict, majority
+from annotation.judging.verdict_update import update_verdicts
+from annotation.judging.verdicts import IMPORTED_QUORUM, Verdict, majority, task_verdict, wanted_if_split
+from annotation.models import Round
+from tests.factories import make_round
+
+LABEL_COUNTS = st.tuples(*[st.integers(0, 5)] * 3)  # True, False, Unjudgeable
+
+
+@pytest.fixture
+def task(db):
+    return make_round(1).tasks.all()
 
 
 @pytest.mark.parametrize(
@@ -33,3 +45,59 @@ def test_without_a_fixed_k_one_judgment_decides_nothing():
 
 def test_without_a_fixed_k_two_that_agree_decide():
     assert majority(0, 2, 3, quorum=2) == Verdict.REJECTED
+
+
+def test_a_task_that_wants_more_has_no_verdict():
+    assert task_verdict(2, 0, 0, n_wanted=3) is None
+    assert task_verdict(2, 0, 1, n_wanted=3) == Verdict.ACCEPTED
+
+
+@pytest.mark.parametrize(
+    ("counts", "n_leased", "n_wanted"),
+    [
+        ((0, 0, 0), 0, 2),
+        ((1, 0, 0), 1, 2),
+        ((2, 0, 0), 0, 2),
+        ((0, 0, 2), 0, 2),
+        ((1, 1, 0), 0, 3),
+        ((1, 0, 1), 1, 3),
+        ((2, 0, 0), 1, 3),  # a third has it in hand already
+        ((1, 1, 1), 0, 3),
+    ],
+)
+def test_a_third_is_asked_only_when_two_differ(counts, n_leased, n_wanted):
+    assert wanted_if_split(*counts, n_leased) == n_wanted
+
+
+@given(labels=st.lists(st.sampled_from(range(3)), min_size=3, max_size=3))
+def test_two_then_a_third_decide_like_three(labels):
+    first_two = [labels[:2].count(label) for label in range(3)]
+    asked = labels[: wanted_if_split(*first_two)]
+    counts = [asked.count(label) for label in range(3)]
+
+    assert task_verdict(*counts, len(asked)) == majority(labels.count(0), labels.count(1), 3)
+
+
+@pytest.mark.django_db
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    counts=LABEL_COUNTS,
+    k=st.integers(1, 9),
+    n_leased=st.integers(0, 3),
+    source=st.sampled_from(Round.Source.values),
+    third_only_if_split=st.booleans(),
+)
+def test_sql_and_python_give_one_verdict(task, counts, k, n_leased, source, third_only_if_split):
+    round = Round(source=source, third_only_if_split=third_only_if_split)
+    n_judgments = sum(counts)
+    n_wanted = max(k, n_judgments + n_leased)
+    counters = dict(zip(("n_true", "n_false", "n_unjudgeable"), counts, strict=True))
+    task.update(n_judgments=n_judgments, n_leased=n_leased, n_wanted=n_wanted, verdict="", **counters)
+
+    update_verdicts(task, round)
+
+    if third_only_if_split:
+        n_wanted = wanted_if_split(*counts, n_leased)
+    quorum = IMPORTED_QUORUM if source == Round.Source.IMPORTED else 1
+    verdict = task_verdict(*counts, n_wanted, quorum)
+    assert task.values_list("n_wanted", "verdict").get() == (n_wanted, verdict or "")

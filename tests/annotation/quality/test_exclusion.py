@@ -7,7 +7,6 @@ from django.utils import timezone
 
 from annotation.exchange.judgment_import import import_judgments
 from annotation.judging.assignment import next_batch
-from annotation.judging.verdict_update import settle
 from annotation.judging.verdicts import majority
 from annotation.models import Annotator, Assignment, Judgment, Label, Round
 from annotation.quality import exclusion
@@ -221,20 +220,3 @@ def test_the_effect_by_hand():
     # of 30 pairs in all 16 disagree: alpha = 1 - 5 * 2 / 16.
     assert effect["agreement"]["before"]["alpha"] == pytest.approx(1 - 5 * 2 / 16)
     assert effect["agreement"]["after"]["alpha"] == pytest.approx(1)
-
-
-@pytest.mark.parametrize("source", ["people", "imported"])
-def test_verdicts_of_many_tasks_are_those_of_each(source):
-    round = make_round(20, judgments_per_task=3)
-    Round.objects.update(source=source)
-    round.refresh_from_db()
-    patterns = [(t, f, 3 - t - f) for t in range(4) for f in range(4 - t)]
-    for task, (t, f, u) in zip(round.tasks.all(), patterns, strict=False):
-        round.tasks.filter(pk=task.pk).update(n_judgments=3, n_true=t, n_false=f, n_unjudgeable=u)
-
-    settle(round.tasks.all(), round)
-
-    quorum = 2 if source == "imported" else 1
-    for task in round.tasks.filter(n_judgments=3):
-        assert task.verdict == majority(task.n_true, task.n_false, 3, quorum)
-    assert set(round.tasks.filter(n_judgments=0).values_list("verdict", flat=True)) == {""}
