@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
-from kombu import Queue
+from kombu import Exchange, Queue
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(os.environ.get("KGHARVEST_DATA_DIR") or BASE_DIR / "var").resolve()
@@ -277,7 +277,7 @@ HOOKS = {
     "rate": "evaluation.statistics.rates.rate",
 }
 
-# Jobs. The broker only rings the bell: what a job is and who works on it is in the database (kgharvest.jobs.ledger).
+# Jobs. The broker only wakes workers: what a job is and who works on it is in the database (kgharvest.jobs.ledger).
 JOB_RUNNERS = {
     "harvest": "kgharvest.harvests.runner.run_harvest",
     "mark_sensitive": "kgharvest.knowledge.sensitive_words.mark_sensitive",
@@ -285,17 +285,20 @@ JOB_RUNNERS = {
     "probe": "probing.probes.services.run_probe",
 }
 
-# Short jobs that a worker does first: until the tuples are marked, exports and rounds go by the old list of words.
+# Short jobs with a queue of their own: until the tuples are marked, exports and rounds go by the old list of words.
+# Every worker consumes both queues, in turns; one with `--queues urgent` has urgent jobs wait for no harvest.
 URGENT_JOBS = ["mark_sensitive"]
+URGENT_QUEUE = "urgent"
 
-# What every worker does now and then, besides reaping: functions that take the time.
-CHORES = ["annotation.rounds.services.close_due_rounds"]
+# What every worker does every few seconds, besides reaping: functions of the time.
+PERIODIC_TASKS = ["annotation.rounds.services.close_due_rounds"]
 JOB_LEASE_S = 30  # a running job whose worker is silent for so long counts as lost
-JOB_RING_AGAIN_S = 30  # a job that nobody has taken is rung for again after so long
+JOB_STALE_AFTER_S = 30  # a message that no worker has taken for so long is sent again
 JOB_REAP_EVERY_S = 5
 
 CELERY_BROKER_URL = os.environ.get("BROKER_URL") or "filesystem://"
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_TASK_DEFAULT_QUEUE = "celery"
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_REJECT_ON_WORKER_LOST = True
@@ -303,6 +306,7 @@ CELERY_TASK_TIME_LIMIT = 24 * 3600
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 # One child does the work, so that torch loads there and never in the process that forks; more with `--concurrency`.
 CELERY_WORKER_CONCURRENCY = 1
+QUEUE_ARGUMENTS = None
 if CELERY_BROKER_URL.startswith("filesystem:"):
     BROKER_DIR = DATA_DIR / "broker"
     for folder in ("messages", "control"):
@@ -319,9 +323,11 @@ elif CELERY_BROKER_URL.startswith("redis"):
 else:
     # RabbitMQ ends a consumer that has not acknowledged for half an hour; it must outlast the longest task as well.
     patience_ms = 1000 * (CELERY_TASK_TIME_LIMIT + 3600)
-    CELERY_TASK_QUEUES = [
-        Queue("celery", queue_arguments={"x-queue-type": "quorum", "x-consumer-timeout": patience_ms})
-    ]
+    QUEUE_ARGUMENTS = {"x-queue-type": "quorum", "x-consumer-timeout": patience_ms}
+CELERY_TASK_QUEUES = [
+    Queue(name, Exchange(name), routing_key=name, queue_arguments=QUEUE_ARGUMENTS)
+    for name in (URGENT_QUEUE, CELERY_TASK_DEFAULT_QUEUE)
+]
 
 LOGGING = {
     "version": 1,

@@ -53,11 +53,11 @@ def researcher_client(client, researcher):
 
 
 @pytest.fixture
-def rung(monkeypatch) -> list[int]:
-    """The jobs that workers were told about; nothing goes to a broker."""
+def enqueued(monkeypatch) -> list[int]:
+    """The jobs that messages were sent for; nothing goes to a broker."""
     from kgharvest.jobs import ledger
 
     sent: list[int] = []
-    monkeypatch.setattr(ledger, "_send", sent.append)
+    monkeypatch.setattr(ledger, "_send", lambda job_id, kind: sent.append(job_id))
     monkeypatch.setattr(ledger.transaction, "on_commit", lambda call: call())
     return sent

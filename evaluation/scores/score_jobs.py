@@ -109,7 +109,7 @@ def queue_score_evaluation(request: ScoreRequest, by) -> ScoreEvaluation:
         evaluation = ScoreEvaluation.objects.create(
             kind=ScoreEvaluation.KIND, language_model=request.language_model, payload=payload, created_by=by
         )
-        ledger.ring(evaluation.pk)
+        ledger.enqueue(evaluation)
     return evaluation
 
 

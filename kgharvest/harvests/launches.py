@@ -86,7 +86,7 @@ def plan_launch(requests: Iterable[HarvestRequest], now: datetime, again: bool =
     asked = {_key(request): request for request in requests}
     known = {} if again else _jobs_by_key(asked.values())
     todo = {key: request for key, request in asked.items() if key not in known}
-    n_at_once = ledger.n_at_once(now)
+    n_at_once = ledger.n_worker_processes(now)
     return Plan(
         requests=list(todo.values()),
         skipped=[Skipped(request, known[key]) for key, request in asked.items() if key in known],
@@ -217,7 +217,7 @@ def _pace(launch: Launch, now: datetime) -> float | None:
 
 def _rough_seconds_left(launch: Launch, now: datetime) -> float | None:
     waiting = launch.jobs.unfinished().values_list("language_model", "setting")
-    estimate = _estimate(Counter(waiting), ledger.n_at_once(now))
+    estimate = _estimate(Counter(waiting), ledger.n_worker_processes(now))
     return estimate.seconds if estimate.is_complete else None
 
 

@@ -83,7 +83,7 @@ def create_harvest_job(request: HarvestRequest, by=None, launch: Launch | None =
 def queue_harvest(request: HarvestRequest, by=None, launch: Launch | None = None) -> HarvestJob:
     """Create a job and tell the workers."""
     job = create_harvest_job(request, by, launch)
-    ledger.ring(job.pk)
+    ledger.enqueue(job)
     return job
 
 

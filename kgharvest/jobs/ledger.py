@@ -1,7 +1,8 @@
-"""The ledger of jobs: queue, claim, report, finish, cancel, retry, reap.
+"""The ledger of jobs: enqueue, claim, heartbeat, finish, cancel, retry, reap.
 
-The broker is a doorbell, the database is the truth. A message may come twice, late or never; a worker may die at any
-line. Every change of state is one conditional UPDATE whose row count is checked, so whoever comes second does nothing.
+The broker only wakes workers, the database is the truth. A message may come twice, late or never; a worker may die at
+any line. Every change of state is one conditional UPDATE whose row count is checked, so whoever comes second does
+nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from uuid import UUID, uuid4
 
 from django.conf import settings
 from django.db import OperationalError, connection, transaction
-from django.db.models import F, Q, QuerySet, Sum
+from django.db.models import Case, F, Q, QuerySet, Sum, When
 from django.utils import timezone
 from django.utils.module_loading import import_string
 from kombu.exceptions import OperationalError as BrokerError
@@ -30,8 +31,8 @@ from kgharvest.models import Job, Worker
 logger = logging.getLogger(__name__)
 
 REPORT_EVERY_S = 0.4  # between two reports of one stage; a cancelled job notices with the next
-RINGS_AT_ONCE = 4  # bounds the messages that pile up while all workers are busy
-WORKER_SILENT_S = 60
+ENQUEUED_PER_REAP = 4  # bounds the messages that pile up while all workers are busy
+WORKER_TIMEOUT_S = 60  # a worker without a heartbeat for so long counts as gone
 GAVE_UP = (
     "The worker died during this job as often as it was tried, perhaps for lack of memory; "
     "ask for fewer candidates or a smaller LM, then retry."
@@ -48,19 +49,20 @@ class JobNotOpen(DomainError):
 # -- a job's life ------------------------------------------------------------------------------------------------------
 
 
-def ring(job_id: int) -> None:
-    """Tell the workers about a new job, of which `rung_at` is now, once the transaction is committed.
+def enqueue(job: Job) -> None:
+    """Send a message for a new job, of which `enqueued_at` is now, once the transaction is committed.
 
     A broker that is down costs time, not the job.
     """
-    transaction.on_commit(lambda: _send(job_id))
+    transaction.on_commit(lambda: _send(job.pk, job.kind))
 
 
-def _send(job_id: int) -> None:
+def _send(job_id: int, kind: str) -> None:
+    queue = settings.URGENT_QUEUE if kind in settings.URGENT_JOBS else settings.CELERY_TASK_DEFAULT_QUEUE
     try:
-        app.send_task("kgharvest.run_job", args=[job_id])
+        app.send_task("kgharvest.run_job", args=[job_id], queue=queue)
     except BrokerError:
-        logger.warning("The broker does not answer; job %s waits for the reaper to ring again.", job_id)
+        logger.warning("The broker does not answer; job %s waits for the reaper to enqueue it again.", job_id)
 
 
 def claim(job_id: int, now: datetime) -> UUID | None:
@@ -171,14 +173,6 @@ def run_job(job_id: int, watcher: OnProgress = ignore) -> None:
         raise
 
 
-def answer_ring(job_id: int) -> None:
-    """Do the urgent jobs that wait behind others, then the one that was rung for."""
-    urgent = Job.objects.claimable(timezone.now()).filter(kind__in=settings.URGENT_JOBS).exclude(pk=job_id)
-    for urgent_id in list(urgent.order_by("pk").values_list("pk", flat=True)):
-        run_job(urgent_id)
-    run_job(job_id)
-
-
 def _finish(job_id: int, token: UUID, store: Store) -> None:
     """Store the results and `succeeded` together, or nothing if the claim is no longer held."""
     with transaction.atomic():
@@ -215,49 +209,50 @@ def retry(job: Job) -> None:
 @transaction.atomic
 def retry_all(jobs: QuerySet) -> int:
     """Queue those of `jobs` that failed or were cancelled again, with all their attempts; return how many."""
-    ids = list(jobs.ended_in_vain().values_list("pk", flat=True))
-    fresh = {"status": Job.Status.QUEUED, "attempts": 0, "rung_at": timezone.now(), "started_at": None}
+    kinds = dict(jobs.retryable().values_list("pk", "kind"))
+    fresh = {"status": Job.Status.QUEUED, "attempts": 0, "enqueued_at": timezone.now(), "started_at": None}
     n_retried = (
-        Job.objects.filter(pk__in=ids)
-        .ended_in_vain()
+        Job.objects.filter(pk__in=kinds)
+        .retryable()
         .update(**fresh, error="", stage="", done=0, total=None, finished_at=None)
     )
-    for job_id in ids if n_retried else ():  # one that somebody else has retried meanwhile is rung for twice
-        ring(job_id)
+    if n_retried:  # one that somebody else has retried meanwhile gets a second message
+        transaction.on_commit(lambda: [_send(job_id, kind) for job_id, kind in kinds.items()])
     return n_retried
 
 
-# -- looking after jobs ------------------------------------------------------------------------------------------------
+# -- supervision -------------------------------------------------------------------------------------------------------
 
 
 def reap(now: datetime) -> None:
-    """Fail jobs whose workers keep dying; ring again for lost jobs and for those that nobody has taken."""
+    """Fail jobs whose workers keep dying; enqueue lost and stale jobs again, urgent ones first."""
     lost_for_good = Job.objects.lost(now).filter(attempts__gte=F("max_attempts"))
     lost_for_good.update(**_ended(Job.Status.FAILED), error=GAVE_UP)
-    unheard = _unheard(now)
-    for job_id in list(unheard.order_by("pk").values_list("pk", flat=True)[:RINGS_AT_ONCE]):
-        if unheard.filter(pk=job_id).update(rung_at=now):  # another worker's reaper may have been faster
-            _send(job_id)
+    stale = _stale(now)
+    urgent_first = Case(When(kind__in=settings.URGENT_JOBS, then=0), default=1)
+    for job_id, kind in list(stale.order_by(urgent_first, "pk").values_list("pk", "kind")[:ENQUEUED_PER_REAP]):
+        if stale.filter(pk=job_id).update(enqueued_at=now):  # another worker's reaper may have been faster
+            _send(job_id, kind)
 
 
-def _unheard(now: datetime):
-    """Return claimable jobs whose last ring is too long ago, or came before they were lost."""
-    rung_long_ago = Q(rung_at__lt=now - timedelta(seconds=settings.JOB_RING_AGAIN_S))
-    lost_since = Q(status=Job.Status.RUNNING, rung_at__lt=F("lease_expires_at"))
-    return Job.objects.claimable(now).filter(rung_long_ago | lost_since)
+def _stale(now: datetime):
+    """Return claimable jobs whose last message was sent too long ago, or before they were lost."""
+    sent_long_ago = Q(enqueued_at__lt=now - timedelta(seconds=settings.JOB_STALE_AFTER_S))
+    lost_since = Q(status=Job.Status.RUNNING, enqueued_at__lt=F("lease_expires_at"))
+    return Job.objects.claimable(now).filter(sent_long_ago | lost_since)
 
 
-def sign_in(worker: str, now: datetime, n_processes: int = 1) -> None:
-    """Note that `worker` is alive and does `n_processes` jobs at once; forget those not heard of for a day."""
+def record_heartbeat(worker: str, now: datetime, n_processes: int = 1) -> None:
+    """Note that `worker` is alive and does `n_processes` jobs at once; forget those without a heartbeat for a day."""
     Worker.objects.update_or_create(name=worker, defaults={"seen_at": now, "n_processes": n_processes})
     Worker.objects.filter(seen_at__lt=now - timedelta(days=1)).delete()
 
 
-def n_at_once(now: datetime) -> int:
-    """Return how many jobs the workers that are alive do at once."""
-    alive = Worker.objects.filter(seen_at__gte=now - timedelta(seconds=WORKER_SILENT_S))
+def n_worker_processes(now: datetime) -> int:
+    """Return how many jobs the workers that are alive do at once; urgent jobs not counted."""
+    alive = Worker.objects.filter(seen_at__gte=now - timedelta(seconds=WORKER_TIMEOUT_S))
     return alive.aggregate(n=Sum("n_processes", default=0))["n"]
 
 
 def has_worker(now: datetime) -> bool:
-    return n_at_once(now) > 0
+    return n_worker_processes(now) > 0

@@ -25,17 +25,18 @@ class JobQuerySet(models.QuerySet):
     def unfinished(self):
         return self.filter(status__in=[Job.Status.QUEUED, Job.Status.RUNNING])
 
-    def ended_in_vain(self):
+    def retryable(self):
         return self.filter(status__in=[Job.Status.FAILED, Job.Status.CANCELLED])
 
 
 class Job(models.Model):
-    """The ledger of long work: the database is the truth about a job, the broker only rings for it.
+    """A row of long work: the database is the truth about a job, the broker only wakes workers for it.
 
-    kind: key of settings.JOB_RUNNERS, or "import" for jobs that are born finished. payload: parameters of the kind.
-    total: None while unknown. attempts: claims so far; a job whose workers die `max_attempts` times fails.
+    kind: key of settings.JOB_RUNNERS, or "import" for tuples from a file, recorded as succeeded.
+    payload: parameters of the kind. total: None while unknown.
+    attempts: claims so far; a job whose workers die `max_attempts` times fails.
     owner_token: names the claim that may report and finish; lease_expires_at: when its worker counts as lost.
-    rung_at: when a worker was last told, or is taken to have been.
+    enqueued_at: when the last message for it was sent to the broker, or is taken to have been.
     """
 
     class Status(models.TextChoices):
@@ -55,7 +56,7 @@ class Job(models.Model):
     max_attempts = models.PositiveSmallIntegerField(default=3)
     owner_token = models.UUIDField(null=True, blank=True)
     lease_expires_at = models.DateTimeField(null=True, blank=True)
-    rung_at = models.DateTimeField(default=timezone.now)
+    enqueued_at = models.DateTimeField(default=timezone.now)
     error = models.TextField(blank=True)
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
@@ -79,7 +80,7 @@ class Job(models.Model):
             ),
             models.CheckConstraint(condition=Q(attempts__lte=F("max_attempts")), name="job_attempts_capped"),
         ]
-        indexes = [models.Index(fields=["status", "rung_at"], name="job_status_rung_at")]
+        indexes = [models.Index(fields=["status", "enqueued_at"], name="job_status_enqueued_at")]
 
     def __str__(self) -> str:
         return f"{self.kind} {self.pk}"
@@ -94,7 +95,7 @@ class Job(models.Model):
 
 
 class Worker(models.Model):
-    """A worker that was last heard of at `seen_at`. n_processes: the jobs it does at once."""
+    """A Celery worker. seen_at: its last heartbeat. n_processes: jobs it does at once, 0 if only urgent ones."""
 
     name = models.CharField(max_length=200, unique=True)
     n_processes = models.PositiveSmallIntegerField(default=1)

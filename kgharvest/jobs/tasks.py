@@ -1,9 +1,13 @@
-"""What a worker does. The rules are in kgharvest.jobs.ledger."""
+"""What a Celery worker runs: jobs, and every few seconds its heartbeat, the reaper and the periodic tasks.
+
+The rules are in kgharvest.jobs.ledger.
+"""
 
 from __future__ import annotations
 
 import logging
 
+from celery import bootsteps
 from django.conf import settings
 from django.db import DatabaseError, connection
 from django.utils import timezone
@@ -17,21 +21,47 @@ logger = logging.getLogger(__name__)
 
 @app.task(name="kgharvest.run_job")
 def run_job(job_id: int) -> None:
-    ledger.answer_ring(job_id)
+    ledger.run_job(job_id)
 
 
-def look_after_jobs(worker: str, n_processes: int) -> None:
-    """Sign in, reap and do the chores; called by a timer in the worker's main process.
+def run_periodic_tasks(worker: str, n_processes: int) -> None:
+    """Record the worker's heartbeat, reap, and call what settings.PERIODIC_TASKS names.
 
-    A failure is logged, the timer goes on.
+    Called by a timer in the worker's main process. A failure is logged, the timer goes on.
     """
     now = timezone.now()
     try:
-        ledger.sign_in(worker, now, n_processes)
+        ledger.record_heartbeat(worker, now, n_processes)
         ledger.reap(now)
-        for chore in settings.CHORES:
-            import_string(chore)(now)
+        for path in settings.PERIODIC_TASKS:
+            import_string(path)(now)
     except DatabaseError:
         logger.exception("The reaper could not reach the database; it tries again.")
     finally:
         connection.close()  # the pool forks from this process
+
+
+class PeriodicTasks(bootsteps.StartStopStep):
+    """Calls `run_periodic_tasks` in the worker's main process, which never loads torch.
+
+    A timer in the worker instead of Celery beat: no further process, and several workers doing it are harmless.
+    """
+
+    requires = {"celery.worker.components:Timer"}
+
+    def __init__(self, worker, **kwargs):
+        super().__init__(worker, **kwargs)
+        self.entry = None
+
+    def start(self, worker):
+        # A worker of urgent jobs alone does none of those that people wait for, so it counts for no processes.
+        takes_all = settings.CELERY_TASK_DEFAULT_QUEUE in worker.app.amqp.queues.consume_from
+        arguments = [worker.hostname, worker.concurrency if takes_all else 0]
+        self.entry = worker.timer.call_repeatedly(settings.JOB_REAP_EVERY_S, run_periodic_tasks, arguments)
+
+    def stop(self, worker):
+        if self.entry:
+            self.entry.cancel()
+
+
+app.steps["worker"].add(PeriodicTasks)

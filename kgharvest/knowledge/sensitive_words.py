@@ -63,7 +63,7 @@ def replace_words(words: Sequence[str], by=None) -> Job | None:
         SensitiveWord.objects.exclude(word__in=words).delete()
         SensitiveWord.objects.bulk_create((SensitiveWord(word=word) for word in words), ignore_conflicts=True)
         job = Job.objects.create(kind="mark_sensitive", created_by=by)
-        ledger.ring(job.pk)
+        ledger.enqueue(job)
     return job
 
 

@@ -107,7 +107,7 @@ def create_probe(request: ProbeRequest, by=None) -> Probe:
 def queue_probe(request: ProbeRequest, by=None) -> Probe:
     """Create a job and tell the workers."""
     probe = create_probe(request, by)
-    ledger.ring(probe.pk)
+    ledger.enqueue(probe)
     return probe
 
 

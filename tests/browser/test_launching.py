@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
 @pytest.fixture(autouse=True)
-def no_broker(rung):
+def no_broker(enqueued):
     """Harvests are queued; nobody is told."""
 
 

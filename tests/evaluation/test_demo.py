@@ -48,12 +48,12 @@ def finish(job: HarvestJob, n_facts: int, n_others: int) -> HarvestJob:
 
 
 @pytest.fixture
-def harvests(shipped, logins, rung, monkeypatch) -> list[HarvestJob]:
+def harvests(shipped, logins, enqueued, monkeypatch) -> list[HarvestJob]:
     monkeypatch.setattr(demo, "SIMULATED_N", 10)
     return [finish(job, n_facts=20, n_others=10) for job in demo.queue_missing_harvests()]
 
 
-def test_the_demo_harvests_six_relations_two_of_them_ternary_in_two_settings(shipped, logins, rung):
+def test_the_demo_harvests_six_relations_two_of_them_ternary_in_two_settings(shipped, logins, enqueued):
     jobs = demo.queue_missing_harvests()
 
     assert sorted({job.relation.arity for job in jobs}) == [2, 3]
@@ -61,10 +61,10 @@ def test_the_demo_harvests_six_relations_two_of_them_ternary_in_two_settings(shi
     assert {(job.relation.name, job.setting) for job in jobs} == {
         (relation, setting) for relation in demo.RELATIONS for setting in ("human", "multi")
     }
-    assert rung == [job.pk for job in jobs]
+    assert enqueued == [job.pk for job in jobs]
 
 
-def test_harvests_that_are_there_or_under_way_are_not_queued_again(shipped, logins, rung):
+def test_harvests_that_are_there_or_under_way_are_not_queued_again(shipped, logins, enqueued):
     first, second, *others = demo.queue_missing_harvests()
     Job.objects.filter(pk=first.pk).update(status=Job.Status.SUCCEEDED)
     Job.objects.filter(pk=second.pk).update(status=Job.Status.FAILED)
@@ -76,7 +76,7 @@ def test_harvests_that_are_there_or_under_way_are_not_queued_again(shipped, logi
     assert again[2:] == others
 
 
-def test_somebody_elses_harvest_of_a_cell_is_not_the_demos(shipped, logins, rung):
+def test_somebody_elses_harvest_of_a_cell_is_not_the_demos(shipped, logins, enqueued):
     first, *_ = demo.queue_missing_harvests()
     spec = first.payload["spec"] | {"params": first.payload["spec"]["params"] | {"candidates": 1200}}
     HarvestJob.objects.filter(pk=first.pk).update(payload=first.payload | {"spec": spec})
@@ -139,7 +139,7 @@ def test_running_the_steps_again_makes_nothing_new(harvests):
     assert run_steps() == run_steps()
 
 
-def test_a_short_harvest_is_sampled_whole(shipped, logins, rung):
+def test_a_short_harvest_is_sampled_whole(shipped, logins, enqueued):
     jobs = [finish(job, n_facts=2, n_others=0) for job in demo.queue_missing_harvests()]
 
     round = demo.open_people_round(jobs)

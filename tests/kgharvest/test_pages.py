@@ -109,7 +109,7 @@ def test_waiting_harvests_without_a_worker_are_explained(researcher_client):
     job = factories.make_harvest_job()
 
     assert "No worker is running" in researcher_client.get(harvest_page(job)).content.decode()
-    ledger.sign_in("worker@here", timezone.now())
+    ledger.record_heartbeat("worker@here", timezone.now())
     assert "No worker is running" not in researcher_client.get(harvest_page(job)).content.decode()
 
 

@@ -43,7 +43,7 @@ def evaluated() -> ScoreEvaluation:
     return evaluation
 
 
-def test_a_worker_evaluates_what_a_researcher_asked_for(researcher_client, quick, rung):
+def test_a_worker_evaluates_what_a_researcher_asked_for(researcher_client, quick, enqueued):
     language_model = make_language_model()
 
     response = researcher_client.post(
@@ -52,7 +52,7 @@ def test_a_worker_evaluates_what_a_researcher_asked_for(researcher_client, quick
 
     evaluation = ScoreEvaluation.objects.get()
     assert response.url == f"/reports/scores/{evaluation.pk}/"
-    assert rung == [evaluation.pk]
+    assert enqueued == [evaluation.pk]
     waiting = researcher_client.get(response.url).text
     assert "waiting for a worker" in waiting
     [watched] = re.findall(r'data-job="([^"]+)"', waiting)
@@ -65,16 +65,16 @@ def test_a_worker_evaluates_what_a_researcher_asked_for(researcher_client, quick
     assert "4 facts and 4 false tuples of 1 relation;" in page
 
 
-def test_an_lm_that_is_under_way_is_not_queued_twice(rung):
+def test_an_lm_that_is_under_way_is_not_queued_twice(enqueued):
     language_model = make_language_model()
 
     first, second = (queue_score_evaluation(ScoreRequest(language_model), by=None) for _ in range(2))
 
     assert first.pk == second.pk
-    assert rung == [first.pk]
+    assert enqueued == [first.pk]
 
 
-def test_a_cancelled_evaluation_stores_nothing(researcher_client, quick, rung):
+def test_a_cancelled_evaluation_stores_nothing(researcher_client, quick, enqueued):
     evaluation = queue_score_evaluation(ScoreRequest(make_language_model(), ["human", "multi"]), by=None)
 
     researcher_client.post(f"/reports/scores/{evaluation.pk}/cancel/")
@@ -86,7 +86,7 @@ def test_a_cancelled_evaluation_stores_nothing(researcher_client, quick, rung):
     assert researcher_client.get(f"/reports/scores/{evaluation.pk}/scores.svg").status_code == 404
 
 
-def test_figure_and_numbers_come_as_files(researcher_client, quick, rung):
+def test_figure_and_numbers_come_as_files(researcher_client, quick, enqueued):
     evaluation = evaluated()
     address = f"/reports/scores/{evaluation.pk}/scores"
 
@@ -96,7 +96,7 @@ def test_figure_and_numbers_come_as_files(researcher_client, quick, rung):
     assert researcher_client.get(f"{address}.exe").status_code == 404
 
 
-def test_the_list_takes_the_same_queries_for_more(researcher_client, quick, rung, django_assert_max_num_queries):
+def test_the_list_takes_the_same_queries_for_more(researcher_client, quick, enqueued, django_assert_max_num_queries):
     for _ in range(4):
         evaluated()
 
@@ -104,7 +104,7 @@ def test_the_list_takes_the_same_queries_for_more(researcher_client, quick, rung
         assert "succeeded" in researcher_client.get("/reports/scores/").text.casefold()
 
 
-def test_scores_are_closed_to_annotators(client, quick, rung):
+def test_scores_are_closed_to_annotators(client, quick, enqueued):
     evaluation = evaluated()
     client.force_login(make_user())
 
@@ -121,7 +121,7 @@ def posted(client, **fields):
     return client.post("/reports/scores/new/", {"model": make_language_model().pk, "settings": ["human"], **fields})
 
 
-def test_facts_of_ones_own_come_as_a_file(researcher_client, rung):
+def test_facts_of_ones_own_come_as_a_file(researcher_client, enqueued):
     make_relation("capital")
     file = SimpleUploadedFile("mine.jsonl", b'{"relation": "capital", "entities": ["x", "y"]}\n')
 
@@ -132,7 +132,7 @@ def test_facts_of_ones_own_come_as_a_file(researcher_client, rung):
     assert [relation["facts"] for relation in payload["relations"]] == [[["x", "y"]]]
 
 
-def test_a_file_with_bad_lines_lists_them_and_asks_for_nothing(researcher_client, rung):
+def test_a_file_with_bad_lines_lists_them_and_asks_for_nothing(researcher_client, enqueued):
     file = SimpleUploadedFile("mine.jsonl", b'{"relation": "nowhere", "entities": ["x", "y"]}\n{')
 
     page = posted(researcher_client, facts=file).text
@@ -141,10 +141,10 @@ def test_a_file_with_bad_lines_lists_them_and_asks_for_nothing(researcher_client
     assert "<td>line 1</td>" in page
     assert "<td>line 2, column 2</td>" in page
     assert not ScoreEvaluation.objects.exists()
-    assert rung == []
+    assert enqueued == []
 
 
-def test_nothing_to_compare_and_nothing_harvested_are_said(researcher_client, rung):
+def test_nothing_to_compare_and_nothing_harvested_are_said(researcher_client, enqueued):
     assert "choose at least one kind of prompts" in posted(researcher_client, settings=[]).text
     assert "has a finished harvest" in posted(researcher_client, harvested=["top1"]).text
     assert not ScoreEvaluation.objects.exists()
@@ -159,5 +159,5 @@ def failed_with(payload) -> str:
     return evaluation.error
 
 
-def test_an_evaluation_queued_by_an_older_version_fails_with_a_sentence(rung):
+def test_an_evaluation_queued_by_an_older_version_fails_with_a_sentence(enqueued):
     assert "asked for by an older version of kgharvest; ask for it again" in failed_with({"seed": 0})

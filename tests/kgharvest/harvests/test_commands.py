@@ -27,24 +27,24 @@ def quick_harvest(settings, monkeypatch) -> None:
     monkeypatch.setattr(slow_runner, "run", run)
 
 
-def test_harvest_queues_and_prints_the_numbers(capsys, rung):
+def test_harvest_queues_and_prints_the_numbers(capsys, enqueued):
     factories.make_relation("prevent")
 
     call_command("harvest", relation=["prevent"], model=["embedded"], setting=["human"])
 
     job = HarvestJob.objects.get()
     assert capsys.readouterr().out == f"{job.pk}\tprevent × embedded × human\n"
-    assert rung == [job.pk]
+    assert enqueued == [job.pk]
 
 
-def test_harvest_takes_all_relations_of_a_set(rung):
+def test_harvest_takes_all_relations_of_a_set(enqueued):
     relation_set = factories.make_relation_set("demo")
     for _ in range(3):
         factories.make_relation(relation_set=relation_set)
 
     call_command("harvest", set_name="demo")
 
-    assert HarvestJob.objects.count() == len(rung) == 3
+    assert HarvestJob.objects.count() == len(enqueued) == 3
 
 
 def test_harvest_waits_and_writes_the_tuples(quick_harvest, tmp_path, capsys):
@@ -101,7 +101,7 @@ def test_a_harvest_that_fails_leaves_the_old_file(tmp_path, settings, monkeypatc
         ({"relation": ["prevent"], "prompt": ["<ENT0> <ENT1> <ENT1>"]}, "has the slot <ENT1> twice"),
     ],
 )
-def test_harvest_refuses_in_one_sentence(options, sentence, rung):
+def test_harvest_refuses_in_one_sentence(options, sentence, enqueued):
     factories.make_relation("prevent", relation_set=factories.make_relation_set("demo"))
 
     with pytest.raises(CommandError, match=sentence):
@@ -153,7 +153,7 @@ def test_export_relations_writes_what_import_relations_reads(tmp_path, capsys):
         call_command("export_relations", "none")
 
 
-def test_a_dry_run_says_what_would_be_harvested(capsys, rung):
+def test_a_dry_run_says_what_would_be_harvested(capsys, enqueued):
     factories.make_relation("prevent")
     call_command("harvest", relation=["prevent"], setting=["human"])
     job = HarvestJob.objects.get()
@@ -209,7 +209,7 @@ def test_a_reader_that_has_enough_is_no_error(tmp_path):
     assert (tmp_path / "stdout").read_text() == ""
 
 
-def test_of_several_harvests_all_are_queued_or_none(rung):
+def test_of_several_harvests_all_are_queued_or_none(enqueued):
     factories.make_relation("prevent")
     factories.make_relation("seedless", seed_tuples=[])
 

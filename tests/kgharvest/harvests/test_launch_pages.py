@@ -37,7 +37,7 @@ def test_more_than_a_thousand_relations_may_be_ticked(researcher_client):
     assert response.context["form"].errors["relations"]
 
 
-def test_one_harvest_is_queued_for_each_relation_lm_and_setting(researcher_client, researcher, rung):
+def test_one_harvest_is_queued_for_each_relation_lm_and_setting(researcher_client, researcher, enqueued):
     relations = [factories.make_relation(), factories.make_relation()]
     models = ["embedded", "embedded-small"]
     form = filled_in(relations=[relation.pk for relation in relations], models=models, settings=["human", "multi"])
@@ -49,16 +49,16 @@ def test_one_harvest_is_queued_for_each_relation_lm_and_setting(researcher_clien
     cells = set(launch.jobs.values_list("relation", "language_model__name", "setting"))
     assert cells == set(product([relation.pk for relation in relations], models, ["human", "multi"]))
     assert set(launch.jobs.values_list("status", "created_by")) == {("queued", researcher.pk)}
-    assert sorted(rung) == sorted(launch.jobs.values_list("pk", flat=True))
+    assert sorted(enqueued) == sorted(launch.jobs.values_list("pk", flat=True))
 
 
-def test_one_harvest_alone_leads_to_its_page(researcher_client, rung):
+def test_one_harvest_alone_leads_to_its_page(researcher_client, enqueued):
     response = researcher_client.post(reverse(NEW), filled_in(relations=[factories.make_relation().pk]))
 
     assert response.url == HarvestJob.objects.get().get_absolute_url()
 
 
-def test_a_whole_set_is_launched_without_those_that_are_not_ready(researcher_client, rung):
+def test_a_whole_set_is_launched_without_those_that_are_not_ready(researcher_client, enqueued):
     relation_set = factories.make_relation_set()
     ready = [factories.make_relation(relation_set=relation_set) for _ in range(3)]
     factories.make_relation(relation_set=relation_set, seed_tuples=[])
@@ -68,7 +68,7 @@ def test_a_whole_set_is_launched_without_those_that_are_not_ready(researcher_cli
     assert {job.relation for job in HarvestJob.objects.all()} == set(ready)
 
 
-def test_a_preview_starts_nothing_and_says_what_would_happen(researcher_client, rung):
+def test_a_preview_starts_nothing_and_says_what_would_happen(researcher_client, enqueued):
     form = filled_in(relations=[factories.make_relation().pk, factories.make_relation().pk])
 
     page = researcher_client.post(reverse(NEW), {**form, "preview": "1"}).content.decode()
@@ -79,7 +79,7 @@ def test_a_preview_starts_nothing_and_says_what_would_happen(researcher_client, 
     assert not HarvestJob.objects.exists()
 
 
-def test_a_preview_gives_the_time_of_what_is_known(researcher_client, rung):
+def test_a_preview_gives_the_time_of_what_is_known(researcher_client, enqueued):
     embedded = factories.make_language_model("embedded")
     end = timezone.now()
     factories.make_harvest_job(
@@ -93,7 +93,7 @@ def test_a_preview_gives_the_time_of_what_is_known(researcher_client, rung):
     assert "That is for 1 of the 2: there are no past harvests of embedded × human to judge by." in page
 
 
-def test_what_was_launched_before_is_skipped_unless_it_is_wanted_again(researcher_client, rung):
+def test_what_was_launched_before_is_skipped_unless_it_is_wanted_again(researcher_client, enqueued):
     form = filled_in(relations=[factories.make_relation().pk])
     researcher_client.post(reverse(NEW), form)
 
@@ -115,14 +115,14 @@ def test_what_was_launched_before_is_skipped_unless_it_is_wanted_again(researche
         ({"candidates": 0}, "greater than or equal to 1"),
     ],
 )
-def test_what_is_missing_is_said_and_nothing_launched(researcher_client, rung, fields, sentence):
+def test_what_is_missing_is_said_and_nothing_launched(researcher_client, enqueued, fields, sentence):
     form = filled_in(relations=[factories.make_relation().pk])
 
     page = researcher_client.post(reverse(NEW), {**form, **fields}).content.decode()
 
     assert sentence in page
     assert not HarvestJob.objects.exists()
-    assert rung == []
+    assert enqueued == []
 
 
 def test_the_form_costs_the_same_for_any_number_of_relations(researcher_client, django_assert_num_queries):
@@ -158,7 +158,7 @@ def test_the_api_lists_what_the_page_shows(researcher_client):
     assert [job["status"] for job in answer["jobs"]] == ["failed"]
 
 
-def test_a_launch_is_cancelled_and_its_failures_retried_as_one(researcher_client, rung):
+def test_a_launch_is_cancelled_and_its_failures_retried_as_one(researcher_client, enqueued):
     launch = make_launch("queued", "queued", "failed")
 
     page = researcher_client.post(reverse("kgharvest:launch_cancel", args=[launch.pk]), follow=True).content.decode()

@@ -78,8 +78,8 @@ def test_the_duration_is_the_median_of_the_past_shared_by_the_processes_of_the_w
     requests = make_requests(8)
     for took_s in (1, 10, 100):
         make_job_for(make_requests(1, requests[0].language_model)[0], took_s=took_s)
-    ledger.sign_in("one@here", NOW, n_processes=3)
-    ledger.sign_in("two@here", NOW)
+    ledger.record_heartbeat("one@here", NOW, n_processes=3)
+    ledger.record_heartbeat("two@here", NOW)
 
     plan = plan_launch(requests, NOW)
 
@@ -109,15 +109,15 @@ def test_planning_costs_the_same_for_any_number_of_relations(django_assert_max_n
     assert len(plan.requests) == 20
 
 
-def test_a_launch_queues_all_its_harvests_and_rings_for_each(rung, researcher):
+def test_a_launch_queues_all_its_harvests_and_enqueues_each(enqueued, researcher):
     launch = start_launch(plan_launch(make_requests(3), NOW), researcher)
 
     assert launch.created_by == researcher
-    assert sorted(rung) == sorted(launch.jobs.filter(status="queued").values_list("pk", flat=True))
-    assert len(rung) == 3
+    assert sorted(enqueued) == sorted(launch.jobs.filter(status="queued").values_list("pk", flat=True))
+    assert len(enqueued) == 3
 
 
-def test_a_launch_with_one_relation_that_is_not_ready_queues_nothing(rung):
+def test_a_launch_with_one_relation_that_is_not_ready_queues_nothing(enqueued):
     seedless = HarvestRequest(factories.make_relation(seed_tuples=[]), factories.make_language_model(), "multi")
 
     plan = plan_launch([*make_requests(1), seedless], NOW)
@@ -129,7 +129,7 @@ def test_a_launch_with_one_relation_that_is_not_ready_queues_nothing(rung):
     assert not Launch.objects.exists()
 
 
-def test_a_launch_of_nothing_is_refused(rung):
+def test_a_launch_of_nothing_is_refused(enqueued):
     [request] = make_requests(1)
     make_job_for(request)
 
@@ -183,7 +183,7 @@ def test_cancelling_a_launch_ends_what_is_not_over():
     assert other.status == "queued"
 
 
-def test_the_failed_ones_of_a_launch_are_tried_again(rung):
+def test_the_failed_ones_of_a_launch_are_tried_again(enqueued):
     launch = make_launch("failed", "failed", "cancelled", error="The LM is not at home.", attempts=3)
     failed = set(launch.jobs.filter(status="failed").values_list("pk", flat=True))
 
@@ -191,10 +191,10 @@ def test_the_failed_ones_of_a_launch_are_tried_again(rung):
 
     queued = launch.jobs.filter(status="queued")
     assert set(queued.values_list("pk", "attempts", "error")) == {(pk, 0, "") for pk in failed}
-    assert sorted(rung) == sorted(failed)
+    assert sorted(enqueued) == sorted(failed)
 
 
-def test_the_cancelled_ones_of_a_launch_are_tried_again(rung):
+def test_the_cancelled_ones_of_a_launch_are_tried_again(enqueued):
     launch = make_launch("failed", "cancelled", "cancelled", "succeeded")
     elsewhere = factories.make_harvest_job("cancelled")
 
@@ -202,14 +202,14 @@ def test_the_cancelled_ones_of_a_launch_are_tried_again(rung):
 
     assert progress_of(launch, NOW).counts == {"queued": 2, "running": 0, "succeeded": 1, "failed": 1, "cancelled": 0}
     elsewhere.refresh_from_db()
-    assert (elsewhere.status, len(rung)) == ("cancelled", 2)
+    assert (elsewhere.status, len(enqueued)) == ("cancelled", 2)
     assert launches.retry_cancelled(launch) == 0
 
 
-def test_retrying_many_costs_the_same(rung, django_assert_max_num_queries):
+def test_retrying_many_costs_the_same(enqueued, django_assert_max_num_queries):
     launch = make_launch(*["cancelled"] * 40, relation=factories.make_relation())
 
     with django_assert_max_num_queries(4):  # a savepoint, the jobs' numbers, one update
         assert launches.retry_cancelled(launch) == 40
 
-    assert len(rung) == 40
+    assert len(enqueued) == 40

@@ -18,6 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE_S = 60
 CANCEL = "from kgharvest.models import Job; from kgharvest.jobs.ledger import cancel; cancel"
+NEW_WORDS = "from kgharvest.knowledge.sensitive_words import replace_words; print(replace_words([{!r}]).pk)"
 LOG_TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}")
 
 RELATIONS = {
@@ -55,11 +56,16 @@ class Installation:
             command, cwd=ROOT, env=self.environment, check=True, capture_output=True, text=True
         ).stdout
 
-    def queue_harvest(self) -> int:
-        return int(self.manage("harvest", "--relation", "can", "--setting", "human", "--again").split()[0])
+    def queue_harvest(self, setting: str = "human") -> int:
+        return int(self.manage("harvest", "--relation", "can", "--setting", setting, "--again").split()[0])
+
+    def queue_urgent_job(self) -> int:
+        """Change the list of sensitive words."""
+        n_words = self.values("SELECT COUNT(*) FROM kgharvest_sensitiveword")[0]
+        return int(self.manage("shell", "-v", "0", "-c", NEW_WORDS.format(f"after {n_words}")))
 
     @contextmanager
-    def worker(self, name: str = "one") -> Iterator[subprocess.Popen]:
+    def worker(self, name: str = "one", *options: str) -> Iterator[subprocess.Popen]:
         """A worker with all its children in a process group of its own."""
         command = [
             sys.executable,
@@ -72,6 +78,7 @@ class Installation:
             "INFO",
             "-n",
             f"{name}@%h",
+            *options,
         ]
         with (self.folder / "worker.log").open("a") as log:
             process = subprocess.Popen(

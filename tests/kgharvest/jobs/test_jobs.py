@@ -243,50 +243,50 @@ def test_a_step_that_cannot_report_keeps_its_lease(settings):
 # -- cancel and retry --------------------------------------------------------------------------------------------------
 
 
-def test_a_failed_job_is_queued_again_with_all_attempts(rung):
+def test_a_failed_job_is_queued_again_with_all_attempts(enqueued):
     job = factories.make_harvest_job(Job.Status.FAILED, attempts=3, error="Out of memory.")
 
     ledger.retry(job)
 
     job.refresh_from_db()
     assert (job.status, job.attempts, job.error) == (Job.Status.QUEUED, 0, "")
-    assert rung == [job.pk]
+    assert enqueued == [job.pk]
 
 
-def test_a_job_that_succeeded_is_neither_cancelled_nor_retried(rung):
+def test_a_job_that_succeeded_is_neither_cancelled_nor_retried(enqueued):
     job = factories.make_harvest_job(Job.Status.SUCCEEDED)
 
     with pytest.raises(ledger.JobNotOpen, match="nothing to cancel"):
         ledger.cancel(job)
     with pytest.raises(ledger.JobNotOpen, match="nothing to retry"):
         ledger.retry(job)
-    assert rung == []
+    assert enqueued == []
 
 
 # -- reaping -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_lost_job_is_rung_for_at_once(rung, settings):
-    job = make_running_job(NOW, rung_at=NOW - timedelta(seconds=5))
+def test_a_lost_job_is_enqueued_again_at_once(enqueued, settings):
+    job = make_running_job(NOW, enqueued_at=NOW - timedelta(seconds=5))
 
     ledger.reap(NOW + timedelta(seconds=1))
     ledger.reap(NOW + timedelta(seconds=2))
 
-    assert rung == [job.pk]
+    assert enqueued == [job.pk]
 
 
-def test_a_job_nobody_took_is_rung_for_again_after_a_while(rung, settings):
-    job = factories.make_harvest_job(rung_at=NOW)
-    ring_again = timedelta(seconds=settings.JOB_RING_AGAIN_S)
+def test_a_job_nobody_took_is_enqueued_again_after_a_while(enqueued, settings):
+    job = factories.make_harvest_job(enqueued_at=NOW)
+    stale_after = timedelta(seconds=settings.JOB_STALE_AFTER_S)
 
-    ledger.reap(NOW + ring_again)
-    assert rung == []
-    ledger.reap(NOW + ring_again + timedelta(seconds=1))
-    ledger.reap(NOW + ring_again + timedelta(seconds=2))
-    assert rung == [job.pk]
+    ledger.reap(NOW + stale_after)
+    assert enqueued == []
+    ledger.reap(NOW + stale_after + timedelta(seconds=1))
+    ledger.reap(NOW + stale_after + timedelta(seconds=2))
+    assert enqueued == [job.pk]
 
 
-def test_a_job_whose_workers_keep_dying_fails_with_advice(rung):
+def test_a_job_whose_workers_keep_dying_fails_with_advice(enqueued):
     job = make_running_job(NOW, attempts=3)
 
     ledger.reap(NOW + timedelta(seconds=1))
@@ -294,17 +294,17 @@ def test_a_job_whose_workers_keep_dying_fails_with_advice(rung):
     job.refresh_from_db()
     assert job.status == Job.Status.FAILED
     assert "lack of memory" in job.error
-    assert rung == []
+    assert enqueued == []
 
 
-def test_a_job_in_good_hands_is_left_alone(rung):
+def test_a_job_in_good_hands_is_left_alone(enqueued):
     job = make_running_job(NOW + timedelta(minutes=1))
 
     ledger.reap(NOW)
 
     job.refresh_from_db()
     assert job.status == Job.Status.RUNNING
-    assert rung == []
+    assert enqueued == []
 
 
 def test_a_broker_that_is_down_costs_no_job(monkeypatch, caplog):
@@ -314,17 +314,17 @@ def test_a_broker_that_is_down_costs_no_job(monkeypatch, caplog):
     monkeypatch.setattr(ledger.app, "send_task", refuse)
     job = factories.make_harvest_job()
 
-    ledger._send(job.pk)
+    ledger._send(job.pk, job.kind)
 
     assert "waits for the reaper" in caplog.text
 
 
-def test_workers_are_known_while_they_sign_in():
+def test_workers_are_known_by_their_heartbeats():
     assert not ledger.has_worker(NOW)
-    ledger.sign_in("one@here", NOW)
+    ledger.record_heartbeat("one@here", NOW)
     assert ledger.has_worker(NOW + timedelta(seconds=30))
     assert not ledger.has_worker(NOW + timedelta(minutes=5))
 
-    ledger.sign_in("two@here", NOW + timedelta(days=2))
+    ledger.record_heartbeat("two@here", NOW + timedelta(days=2))
 
     assert list(Worker.objects.values_list("name", flat=True)) == ["two@here"]

@@ -31,7 +31,7 @@ def test_a_harvest_survives_sigkill_of_its_worker_group(installation):
 
 
 @pytest.mark.slow
-def test_a_job_whose_message_is_lost_is_rung_for_again(installation):
+def test_a_job_whose_message_is_lost_is_sent_again(installation):
     job = installation.queue_harvest()
     shutil.rmtree(installation.folder / "broker" / "messages")
 
@@ -75,3 +75,27 @@ def test_cancelling_stops_a_real_lm_within_two_seconds(tmp_path):
 
     assert 0 <= real.seconds_to_stop(job) < 2
     assert real.ranks(job) == []
+
+
+@pytest.mark.slow
+def test_an_urgent_job_ends_while_a_harvest_goes_on(tmp_path):
+    installation = Installation(tmp_path, SLOW_RUNNER_STEPS="600")
+    harvest = installation.queue_harvest()
+    with installation.worker("all"), installation.worker("small", "--queues", "urgent", "--pool", "solo"):
+        wait_until(lambda: installation.job(harvest)["done"] > 0)
+        urgent = installation.queue_urgent_job()
+        wait_until(lambda: installation.job(urgent)["status"] == "succeeded")
+
+        assert installation.job(harvest)["status"] == "running"
+    assert installation.values("SELECT n_processes FROM kgharvest_worker ORDER BY name") == [1, 0]
+
+
+@pytest.mark.slow
+def test_a_worker_of_all_queues_takes_an_urgent_job_before_the_next_harvest(installation):
+    harvests = [installation.queue_harvest("human"), installation.queue_harvest("top1")]
+    with installation.worker():
+        wait_until(lambda: installation.job(harvests[0])["done"] > 0)
+        urgent = installation.queue_urgent_job()
+        wait_until(lambda: installation.job(harvests[1])["status"] == "succeeded")
+
+    assert installation.job(urgent)["finished_at"] < installation.job(harvests[1])["started_at"]

@@ -5,7 +5,7 @@ import os
 from kgharvest.settings import *  # noqa: F403
 
 if not os.environ.get("TEST_REAL_LM"):
-    JOB_RUNNERS = {"harvest": "tests.kgharvest.jobs.slow_runner.run"}
+    JOB_RUNNERS |= {"harvest": "tests.kgharvest.jobs.slow_runner.run"}  # noqa: F405
 JOB_LEASE_S = 2
-JOB_RING_AGAIN_S = 2
+JOB_STALE_AFTER_S = 2
 JOB_REAP_EVERY_S = 0.5

@@ -312,7 +312,7 @@ def test_a_tuple_shows_who_found_it_within_a_query_budget(researcher_client, mul
 # -- sensitive words ---------------------------------------------------------------------------------------------------
 
 
-def test_the_list_of_words_is_edited_on_its_page(researcher_client, rung):
+def test_the_list_of_words_is_edited_on_its_page(researcher_client, enqueued):
     page = reverse("kgharvest:sensitive_words")
 
     researcher_client.post(page, {"words": "Tulip\r\n\r\nblack  tulip\n"})
@@ -320,4 +320,4 @@ def test_the_list_of_words_is_edited_on_its_page(researcher_client, rung):
     researcher_client.post(page, {"words": "x", "shipped": "1"})
 
     assert SensitiveWord.objects.filter(word="genocide").exists()
-    assert len(rung) == 2
+    assert len(enqueued) == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kgharvest.jobs import ledger, tasks
+from kgharvest.jobs import ledger
 from kgharvest.knowledge import sensitive_words
 from kgharvest.knowledge.sensitive_words import BadWordList, matcher, read_words, replace_words, shipped_words
 from kgharvest.models import Job, KnowledgeTuple, SensitiveWord
@@ -39,7 +39,7 @@ def test_a_word_is_text_and_no_pattern():
     assert matcher(["a.b"])("axb") is False
 
 
-def test_a_changed_list_marks_all_tuples_anew_a_bounded_number_at_a_time(rung, monkeypatch):
+def test_a_changed_list_marks_all_tuples_anew_a_bounded_number_at_a_time(enqueued, monkeypatch):
     monkeypatch.setattr(sensitive_words, "ROWS_AT_ONCE", 2)
     factories.make_harvest([[f"head {n}", "nazi" if n % 2 else "tulip"] for n in range(7)])
     factories.make_harvest([["lily", "tulip"]])
@@ -49,22 +49,21 @@ def test_a_changed_list_marks_all_tuples_anew_a_bounded_number_at_a_time(rung, m
 
     assert marked() == {"head 0|tulip", "head 2|tulip", "head 4|tulip", "head 6|tulip", "lily|tulip"}
     assert Job.objects.get(pk=job.pk).status == Job.Status.SUCCEEDED
-    assert rung == [job.pk]
+    assert enqueued == [job.pk]
 
 
-def test_marking_does_not_wait_behind_harvests(rung):
-    factories.make_harvest([["lily", "tulip"]])
-    waiting = [factories.make_harvest_job(), factories.make_harvest_job("cancelled")]
-    replace_words(["tulip"])
+@pytest.mark.django_db(transaction=True)
+def test_marking_has_a_queue_of_its_own(monkeypatch):
+    queues = []
+    monkeypatch.setattr(ledger.app, "send_task", lambda name, args, queue: queues.append(queue))
 
-    tasks.run_job(waiting[-1].pk)
+    ledger.enqueue(replace_words(["tulip"]))
+    ledger.enqueue(factories.make_harvest_job())
 
-    assert marked() == {"lily|tulip"}
-    waiting[0].refresh_from_db()
-    assert waiting[0].status == Job.Status.QUEUED
+    assert queues == ["urgent", "urgent", "celery"]
 
 
-def test_the_same_list_again_is_no_work(rung):
+def test_the_same_list_again_is_no_work(enqueued):
     assert replace_words(shipped_words()) is None
     assert not Job.objects.exists()
 

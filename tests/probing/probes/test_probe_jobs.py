@@ -39,12 +39,12 @@ def stored(probe: Probe) -> set[tuple[str, str, bool]]:
     return set(found.values_list("relation__name", "method", "is_control"))
 
 
-def test_a_worker_stores_a_record_of_each_method_and_relation_with_its_control(rung):
+def test_a_worker_stores_a_record_of_each_method_and_relation_with_its_control(enqueued):
     probe = queue_probe(make_request("majority", "manual", relations=("capital_of", "language_of")))
 
     done = run(probe)
 
-    assert rung == [probe.pk]
+    assert enqueued == [probe.pk]
     assert done.status == Job.Status.SUCCEEDED
     assert len(stored(probe)) == 2 * 2 * 2
     assert [row["method"] for row in done.document["summary"]] == ["majority", "manual"]

@@ -77,13 +77,13 @@ def test_the_empty_list_says_what_a_probe_is_and_offers_the_demo_set(researcher_
     assert f"{NEW}?set={demo.pk}" in page
 
 
-def test_a_whole_set_is_probed_without_its_relations_of_three(researcher_client, capitals, rung):
+def test_a_whole_set_is_probed_without_its_relations_of_three(researcher_client, capitals, enqueued):
     make_relation(name="need_a_to_do_b", arity=3, relation_set=capitals.relation_set)
 
     researcher_client.post(NEW, filled_in(sets=[capitals.relation_set.pk]))
 
     probe = Probe.objects.get()
-    assert rung == [probe.pk]
+    assert enqueued == [probe.pk]
     assert [relation.name for relation in probe.relations.all()] == ["capital_of"]
     assert (probe.name, probe.facts, probe.status) == ("known", "embedded LM's world", "queued")
     assert not probe.payload["with_control"]
@@ -93,7 +93,7 @@ def test_what_the_chooser_says_of_a_set_holds_for_one_relation_too(researcher_cl
     assert "1 relation with a subject and an object" in researcher_client.get(NEW).content.decode()
 
 
-def test_facts_and_prompts_of_ones_own_are_frozen_in_the_probe(researcher_client, capitals, rung):
+def test_facts_and_prompts_of_ones_own_are_frozen_in_the_probe(researcher_client, capitals, enqueued):
     facts = as_zip(**{part: pairs_of(part) for part in ("train", "dev", "test")})
     prompts = as_lines(
         {"relation": "capital_of", "template": "[Y] has the capital [X] .", "type": "N-M"}, name="relations.jsonl"
@@ -107,7 +107,7 @@ def test_facts_and_prompts_of_ones_own_are_frozen_in_the_probe(researcher_client
     assert relation.type == "N-M"
 
 
-def test_notes_of_macos_in_a_zip_file_are_passed_over(researcher_client, capitals, rung):
+def test_notes_of_macos_in_a_zip_file_are_passed_over(researcher_client, capitals, enqueued):
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for part in ("train", "dev", "test"):
@@ -119,7 +119,7 @@ def test_notes_of_macos_in_a_zip_file_are_passed_over(researcher_client, capital
     assert Probe.objects.get().relations.get().name == "capital_of"
 
 
-def test_one_file_of_lines_may_say_itself_what_they_are_about(researcher_client, capitals, rung):
+def test_one_file_of_lines_may_say_itself_what_they_are_about(researcher_client, capitals, enqueued):
     lines = [
         {"predicate_id": "capital_of", "part": part, "sub_label": f"town {part}", "obj_label": "france"}
         for part in ("train", "dev", "test")
@@ -145,7 +145,7 @@ def test_one_file_of_lines_may_say_itself_what_they_are_about(researcher_client,
         (lambda: SimpleUploadedFile("facts.jsonl", b"\xff\xfe"), "is not UTF-8"),
     ],
 )
-def test_facts_that_cannot_be_used_are_refused_beside_the_file(researcher_client, capitals, rung, facts, sentence):
+def test_facts_that_cannot_be_used_are_refused_beside_the_file(researcher_client, capitals, enqueued, facts, sentence):
     response = researcher_client.post(NEW, filled_in(capitals, facts=facts()))
 
     assert list(response.context["form"].errors) == ["facts"]
@@ -174,7 +174,7 @@ def test_a_template_without_both_slots_is_refused_beside_the_file(researcher_cli
     assert list(response.context["form"].errors) == ["prompts"]
 
 
-def test_a_vocabulary_is_common_with_lms_and_a_file(researcher_client, capitals, rung):
+def test_a_vocabulary_is_common_with_lms_and_a_file(researcher_client, capitals, enqueued):
     words = SimpleUploadedFile("words.txt", b"france\n\n germany \n")
 
     researcher_client.post(NEW, filled_in(capitals, common_with="embedded\n", words=words))
@@ -199,13 +199,13 @@ def test_what_is_missing_is_asked_for(researcher_client, capitals, fields, field
     assert list(response.context["form"].errors) == [field]
 
 
-def test_a_model_that_is_not_there_is_refused(researcher_client, capitals, rung):
+def test_a_model_that_is_not_there_is_refused(researcher_client, capitals, enqueued):
     response = researcher_client.post(NEW, filled_in(capitals, other_model="/no/such/folder"))
 
     assert "There is no model folder /no/such/folder" in response.text
 
 
-def test_objects_of_several_tokens_fail_with_a_sentence_on_the_page(researcher_client, capitals, rung):
+def test_objects_of_several_tokens_fail_with_a_sentence_on_the_page(researcher_client, capitals, enqueued):
     many = {part: [{"sub": "berlin", "obj": "a tree in the garden"}] for part in ("train", "dev", "test")}
     response = researcher_client.post(NEW, filled_in(capitals, facts=as_zip(**many)))
 
@@ -219,7 +219,7 @@ def test_objects_of_several_tokens_fail_with_a_sentence_on_the_page(researcher_c
 # -- reading one -------------------------------------------------------------------------------------------------------
 
 
-def test_a_probe_that_waits_can_be_watched_and_cancelled(researcher_client, capitals, rung):
+def test_a_probe_that_waits_can_be_watched_and_cancelled(researcher_client, capitals, enqueued):
     address = researcher_client.post(NEW, filled_in(capitals)).url
 
     assert "waiting for a worker" in researcher_client.get(address).text
