@@ -67,9 +67,9 @@ from annotation.models import (  # noqa: E402
     Stratum,
     Study,
 )
+from annotation.quality.annotator_statistics import count_annotators  # noqa: E402
 from annotation.quality.exclusion import exclude_annotator, reinstate_annotator  # noqa: E402
 from annotation.quality.exclusion_effect import exclusion_effect  # noqa: E402
-from annotation.quality.limits import count_annotators  # noqa: E402
 from annotation.rounds.progress import count_progress  # noqa: E402
 from kgharvest.bulk.insert import insert_rows  # noqa: E402
 from kgharvest.models import KnowledgeTuple, Relation, RelationSet  # noqa: E402

@@ -118,3 +118,12 @@ def judge_all(round: Round, *labels: Sequence[str]) -> list[Annotator]:
             for task in batch:
                 judge(annotator, task, theirs[task.position])
     return annotators
+
+
+def make_gold(round, tasks, label: str) -> None:
+    """Turn tasks of the round into gold, as if they had been mixed in."""
+    round.tasks.filter(pk__in=[task.pk for task in tasks]).update(
+        is_gold=True, gold_label=label, n_wanted=0, n_leased=0, n_judgments=0, n_true=0, n_false=0, n_unjudgeable=0,
+        verdict="",
+    )  # fmt: skip
+    Judgment.objects.filter(task__in=tasks).update(is_counted=False)

@@ -37,7 +37,7 @@ from annotation.models import (
     Round,
     StatementReport,
 )
-from annotation.quality.limits import look_at
+from annotation.quality.limits import enforce_limits
 from kgharvest.errors import DomainError
 
 COUNTERS = ("n_wanted", "n_leased", "n_judgments", "n_true", "n_false", "n_unjudgeable")
@@ -169,7 +169,7 @@ def _store(annotator: Annotator, assignment: Assignment | None, answer: Answer, 
         annotator.n_judged += 1
         Annotator.objects.filter(pk=annotator.pk).update(n_judged=annotator.n_judged)
     judgment.save(force_insert=True)
-    look_at(annotator)
+    enforce_limits(annotator)
     return judgment
 
 

@@ -1,4 +1,4 @@
-"""What one annotator's judgments look like together: speed, labels, runs, gold, agreement. Pure."""
+"""Profiles of annotators: speed, labels, runs of equal labels, gold accuracy and agreement. Pure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from math import exp
 from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 LABELS = ("true", "false", "unjudgeable")
 TOO_FAST_S = 1.0  # nobody reads a statement in less
+MIN_JUDGMENTS = 20  # before a median of seconds or a run means anything
+UNLIKELY = 0.001  # a run that chance gives to one annotator in a thousand
+FLAGGED_GOLD_ACCURACY, FLAGGED_N_GOLD = 0.7, 10  # of somebody worth a look where a round sets no limit
 
 
-class Said(NamedTuple):
+class JudgmentRow(NamedTuple):
     """One current judgment. gold_label: empty unless the task is gold. n_same, n_others: of the other counted judgments
     of its task, how many have its label, and how many there are."""
 
@@ -49,23 +52,77 @@ class Profile(NamedTuple):
         return self.n_agreeing / self.n_pairs if self.n_pairs else None
 
 
-def profile(judgments: Sequence[Said]) -> Profile:
+def profile_of(judgments: Sequence[JudgmentRow]) -> Profile:
     """Return the profile of one annotator's judgments, which come in the order they were given."""
-    gold = [said for said in judgments if said.gold_label]
-    others = [said for said in judgments if not said.gold_label]
-    seconds = [said.seconds for said in judgments if said.seconds is not None]
-    counts = Counter(said.label for said in judgments)
+    gold = [judgment for judgment in judgments if judgment.gold_label]
+    others = [judgment for judgment in judgments if not judgment.gold_label]
+    seconds = [judgment.seconds for judgment in judgments if judgment.seconds is not None]
+    counts = Counter(judgment.label for judgment in judgments)
     return Profile(
         n=len(judgments),
         n_gold=len(gold),
-        n_gold_right=sum(said.label == said.gold_label for said in gold),
-        n_agreeing=sum(said.n_same for said in others),
-        n_pairs=sum(said.n_others for said in others),
+        n_gold_right=sum(judgment.label == judgment.gold_label for judgment in gold),
+        n_agreeing=sum(judgment.n_same for judgment in others),
+        n_pairs=sum(judgment.n_others for judgment in others),
         median_seconds=median(seconds) if seconds else None,
-        too_fast=sum(each < TOO_FAST_S for each in seconds) / len(seconds) if seconds else None,
+        too_fast=sum(time < TOO_FAST_S for time in seconds) / len(seconds) if seconds else None,
         shares={label: counts[label] / len(judgments) if judgments else 0.0 for label in LABELS},
-        longest_run=longest_run(said.label for said in judgments),
+        longest_run=longest_run(judgment.label for judgment in judgments),
     )
+
+
+# -- limits and flags --------------------------------------------------------------------------------------------------
+
+
+class LimitValues(Protocol):
+    """What annotation.models.Limits says of a round; None: no such limit. n_gold: judgments before accuracy counts."""
+
+    gold_accuracy: float | None
+    n_gold: int
+    median_seconds: float | None
+    longest_run: int | None
+
+
+def exceeded_limits(profile: Profile, limits: LimitValues) -> list[str]:
+    """Return the limits that a profile exceeds, each as a phrase."""
+    phrases = _low_gold_accuracy(profile, limits.gold_accuracy, limits.n_gold)
+    phrases += _low_median_seconds(profile, limits.median_seconds)
+    if limits.longest_run and profile.longest_run > limits.longest_run:
+        phrases.append(f"{profile.longest_run} equal labels in a row")
+    return phrases
+
+
+def flags_of(profile: Profile, limits: LimitValues, label_shares: Mapping[str, float]) -> list[str]:
+    """Return why somebody should look at an annotator: limits exceeded, or usual ones where the round sets none.
+
+    Instead of a limit on runs: one that chance would hardly give. label_shares: of the labels in the whole round.
+    """
+    phrases = exceeded_limits(profile, limits)
+    if limits.gold_accuracy is None:
+        phrases += _low_gold_accuracy(profile, FLAGGED_GOLD_ACCURACY, FLAGGED_N_GOLD)
+    if limits.median_seconds is None:
+        phrases += _low_median_seconds(profile, TOO_FAST_S)
+    is_enough = profile.n >= MIN_JUDGMENTS and not limits.longest_run
+    if is_enough and chance_of_run(profile.longest_run, profile.n, label_shares) < UNLIKELY:
+        phrases.append(f"{profile.longest_run} equal labels in a row")
+    return phrases
+
+
+def _low_gold_accuracy(profile: Profile, least: float | None, n_gold: int) -> list[str]:
+    accuracy = profile.gold_accuracy
+    if least is None or accuracy is None or profile.n_gold < n_gold or accuracy >= least:
+        return []
+    return [f"{profile.n_gold_right} of {profile.n_gold} gold statements right"]
+
+
+def _low_median_seconds(profile: Profile, least: float | None) -> list[str]:
+    seconds = profile.median_seconds
+    if least is None or seconds is None or profile.n < MIN_JUDGMENTS or seconds >= least:
+        return []
+    return [f"median of {seconds:.1f} seconds"]
+
+
+# -- runs of equal labels ----------------------------------------------------------------------------------------------
 
 
 def longest_run(labels: Iterable[str]) -> int:

@@ -18,10 +18,11 @@ from django.views.decorators.http import require_POST
 
 from annotation.models import Annotator, Exclusion, Judgment, JudgmentTask, Label, Limits, Round
 from annotation.quality.adjudication import QUEUES, adjudicate, waiting
+from annotation.quality.annotator_statistics import annotator_statistics, statistics_of
 from annotation.quality.exclusion import exclude_annotator
 from annotation.quality.exclusion_effect import exclusion_effect
 from annotation.quality.forms import AdjudicationForm, ExclusionForm, LimitsForm
-from annotation.quality.limits import annotator_statistics, limits_in_words, set_limits, statistics_of
+from annotation.quality.limits import limits_sentence, set_limits
 from annotation.quality.statement_lists import (
     MARKS,
     Filters,
@@ -68,7 +69,7 @@ def annotator_list(request: HttpRequest, name: str) -> HttpResponse:
         "counted_at": found.counted_at,
         "asked": asked,
         "sort": sort,
-        "limits": limits_in_words(Limits.objects.filter(round=round).first() or Limits()),
+        "limits": limits_sentence(Limits.objects.filter(round=round).first() or Limits()),
         "can_manage": may_manage(request, round),
     }
     return render(request, "annotation/quality/annotator_list.html", context)
@@ -98,7 +99,7 @@ def annotator_detail(request: HttpRequest, name: str, code: str) -> HttpResponse
     context = {
         "round": round,
         "annotator": annotator,
-        "theirs": statistics_of(annotator, timezone.now()),
+        "statistics": statistics_of(annotator, timezone.now()),
         "comments": commented.order_by("-judged_at")[:N_COMMENTS],
         "reports": annotator.reports.select_related("task")[:N_COMMENTS],
         "exclusions": annotator.exclusions.select_related("excluded_by", "reinstated_by"),
@@ -154,7 +155,7 @@ def round_limits(request: HttpRequest, name: str) -> HttpResponse:
     form = LimitsForm(request.POST or None, instance=Limits.objects.filter(round=round).first() or Limits(round=round))
     if form.is_valid():
         limits = set_limits(round, by=request.user, **form.cleaned_data)
-        messages.success(request, f"Limits of {round.name}: {limits_in_words(limits)}.")
+        messages.success(request, f"Limits of {round.name}: {limits_sentence(limits)}.")
         return redirect("annotation:annotator_list", name)
     return render(request, "annotation/quality/round_limits.html", {"round": round, "form": form})
 

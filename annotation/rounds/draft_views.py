@@ -19,7 +19,7 @@ from annotation.gold.services import confirmed_counts
 from annotation.judging.assigned_tasks import PAGES, most_for, statement_of
 from annotation.judging.forms import ReportForm
 from annotation.models import LONGEST_COMMENT, Annotator, JudgmentTask, Label, Layout, Limits, Round, StudyMember
-from annotation.quality.limits import limits_in_words
+from annotation.quality.limits import limits_sentence
 from annotation.rounds.builder import find_relation, freeze
 from annotation.rounds.forms import DescriptionForm, RelationInstructionsForm, RoundForm, form_values, job_choices
 from annotation.rounds.instructions import instructions_html, markdown_html
@@ -169,7 +169,7 @@ def draft_page(request: HttpRequest, draft: Round) -> HttpResponse:
         "can_manage": Round.objects.managed_by(request.user).filter(pk=draft.pk).exists(),
         "description": described(spec),
         "gold_percent": round(100 * spec.gold_share),
-        "limits": limits_in_words(Limits(**spec.limits)),
+        "limits": limits_sentence(Limits(**spec.limits)),
         "dominance_percent": spec.dominance_cap and round(100 * spec.dominance_cap),
     }
     try:

@@ -16,7 +16,7 @@ from annotation.gold.services import remember_gold
 from annotation.judging.assignment import give_back, wait_for_answers
 from annotation.models import Assignment, Draw, JudgmentTask, Round, Stratum, Study, StudyMember, TrainingStatement
 from annotation.quality.events import record_event
-from annotation.quality.limits import limits_in_force, set_limits
+from annotation.quality.limits import limits_spec, set_limits
 from annotation.rounds.builder import Frozen, freeze
 from annotation.rounds.spec import BadRoundSpec, RoundSpec, parse_round_spec
 from kgharvest.errors import DomainError, NotFound
@@ -90,7 +90,7 @@ def clone_round(round: Round, by=None) -> Round:
         raise BadRoundSpec(f"The round {round.name} was made by an import; there is no description to clone.")
     changed = {"name": _free_name(round.name), "seed": round.seed + 1}
     if round.status != Round.Status.DRAFT:
-        changed["limits"] = limits_in_force(round)
+        changed["limits"] = limits_spec(round)
     return create_draft(round.spec | changed, by)
 
 

@@ -2,36 +2,36 @@
 
 import pytest
 
-from annotation.quality.profiles import Said, chance_of_run, expected_longest_run, profile
+from annotation.quality.profiles import JudgmentRow, chance_of_run, expected_longest_run, profile_of
 
 
-def said(label="true", seconds=None, gold_label="", n_same=0, n_others=0) -> Said:
-    return Said(label, seconds, gold_label, n_same, n_others)
+def judgment(label="true", seconds=None, gold_label="", n_same=0, n_others=0) -> JudgmentRow:
+    return JudgmentRow(label, seconds, gold_label, n_same, n_others)
 
 
 def test_a_profile_by_hand():
-    theirs = profile(
+    profile = profile_of(
         [
-            said("true", 0.5, gold_label="true"),
-            said("true", 2.0, n_same=1, n_others=2),
-            said("false", 4.0, gold_label="true"),
-            said("false", None, n_same=2, n_others=2),
-            said("false", 8.0, n_same=0, n_others=1),
+            judgment("true", 0.5, gold_label="true"),
+            judgment("true", 2.0, n_same=1, n_others=2),
+            judgment("false", 4.0, gold_label="true"),
+            judgment("false", None, n_same=2, n_others=2),
+            judgment("false", 8.0, n_same=0, n_others=1),
         ]
     )
 
-    assert (theirs.n_gold, theirs.n_gold_right, theirs.gold_accuracy) == (2, 1, 0.5)
-    assert (theirs.n_agreeing, theirs.n_pairs, theirs.agreement) == (3, 5, 0.6)
-    assert (theirs.median_seconds, theirs.too_fast) == (3.0, 0.25)
-    assert theirs.shares == {"true": 0.4, "false": 0.6, "unjudgeable": 0.0}
-    assert theirs.longest_run == 3
+    assert (profile.n_gold, profile.n_gold_right, profile.gold_accuracy) == (2, 1, 0.5)
+    assert (profile.n_agreeing, profile.n_pairs, profile.agreement) == (3, 5, 0.6)
+    assert (profile.median_seconds, profile.too_fast) == (3.0, 0.25)
+    assert profile.shares == {"true": 0.4, "false": 0.6, "unjudgeable": 0.0}
+    assert profile.longest_run == 3
 
 
 def test_nothing_judged_gives_no_rate():
-    theirs = profile([])
+    profile = profile_of([])
 
-    assert (theirs.gold_accuracy, theirs.agreement, theirs.median_seconds, theirs.too_fast) == (None,) * 4
-    assert theirs.longest_run == 0
+    assert (profile.gold_accuracy, profile.agreement, profile.median_seconds, profile.too_fast) == (None,) * 4
+    assert profile.longest_run == 0
 
 
 def test_longest_run_of_200_fair_tosses():

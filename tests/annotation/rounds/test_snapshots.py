@@ -5,8 +5,9 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from annotation.quality.annotator_statistics import annotator_statistics
 from annotation.quality.exclusion import exclude_annotator, reinstate_annotator
-from annotation.quality.limits import annotator_statistics, pause_annotator
+from annotation.quality.limits import pause_annotator
 from annotation.rounds import progress as snapshots
 from annotation.rounds.progress import GIVEN_UP_AFTER, Counted, counted, forget_counts, progress
 from tests.factories import judge_all, make_annotators, make_round

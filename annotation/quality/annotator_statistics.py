@@ -1,0 +1,124 @@
+"""Statistics of a round's annotators, for its pages: their profiles, flags, comments, reports and training."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+from django.db.models import Case, Count, F, QuerySet, Value, When
+
+from annotation.models import Annotator, Judgment, Label, Limits, Round, StatementReport, Training
+from annotation.quality.profiles import JudgmentRow, Profile, expected_longest_run, flags_of, profile_of
+from annotation.rounds.progress import Counted, counted, label_totals
+from annotation.rounds.statistics import share
+
+ROWS_AT_ONCE = 5000
+
+
+def annotator_statistics(round: Round, now: datetime) -> Counted:
+    """Return one dict per annotator of a round, by code; of a large round perhaps as it was, but for the status."""
+    snapshot = counted(round, "annotators", count_annotators, now)
+    if snapshot.counted_at is None:
+        return snapshot
+    status = dict(round.annotators.values_list("pk", "status"))
+    return replace(snapshot, content=[row | {"status": status[row["pk"]]} for row in snapshot.content])
+
+
+def count_annotators(round: Round) -> list[dict[str, Any]]:
+    """Return statistics of all annotators in a fixed number of queries; memory stays flat."""
+    judgments = Judgment.objects.current().filter(annotator__round=round).order_by("annotator", "judged_at")
+    rows = judgment_rows(judgments, "annotator").iterator(chunk_size=ROWS_AT_ONCE)
+    profiles = {
+        pk: profile_of([JudgmentRow(*row[1:]) for row in own_rows]) for pk, own_rows in groupby(rows, key=itemgetter(0))
+    }
+    label_shares = _shares(_label_totals(profiles.values()))
+    limits = Limits.objects.filter(round=round).first() or Limits()
+    counts = _counts_elsewhere(annotator__round=round)
+    return [
+        _statistics(annotator, profiles.get(annotator.pk) or profile_of([]), label_shares, limits)
+        | counts(annotator.pk)
+        for annotator in round.annotators.select_related("user", "invite").order_by("code")
+    ]
+
+
+def statistics_of(annotator: Annotator, now: datetime) -> dict[str, Any]:
+    """Return the statistics of one annotator, as they are now; runs are compared with the labels of the whole round."""
+    judgments = Judgment.objects.current().filter(annotator=annotator).order_by("judged_at")
+    profile = profile_of([JudgmentRow(*row) for row in judgment_rows(judgments)])
+    limits = Limits.objects.filter(round=annotator.round).first() or Limits()
+    label_shares = _shares(label_totals(annotator.round, now))
+    counts = _counts_elsewhere(annotator=annotator)
+    return _statistics(annotator, profile, label_shares, limits) | counts(annotator.pk)
+
+
+def judgment_rows(judgments: QuerySet[Judgment], *before: str) -> QuerySet:
+    """Return tuples of the columns `before` and those of JudgmentRow."""
+    is_counted = Case(When(is_counted=True, then=Value(1)), default=Value(0))
+    n_same = Case(*(When(label=label, then=F(f"task__n_{label}")) for label in Label.values)) - is_counted
+    n_others = F("task__n_judgments") - is_counted
+    return judgments.values_list(*before, "label", "seconds", "task__gold_label", n_same, n_others)
+
+
+def _label_totals(profiles: Iterable[Profile]) -> Counter[str]:
+    totals: Counter[str] = Counter()
+    for profile in profiles:
+        totals.update({label: share * profile.n for label, share in profile.shares.items()})
+    return totals
+
+
+def _shares(totals: Mapping[str, float]) -> dict[str, float]:
+    n = sum(totals.values())
+    return {label: total / n if n else 0.0 for label, total in totals.items()}
+
+
+def _statistics(
+    annotator: Annotator, profile: Profile, label_shares: Mapping[str, float], limits: Limits
+) -> dict[str, Any]:
+    return {
+        "pk": annotator.pk,
+        "code": annotator.code,
+        "who": annotator.who,
+        "status": annotator.status,
+        "n": profile.n,
+        "n_gold": profile.n_gold,
+        "n_gold_right": profile.n_gold_right,
+        "gold": share(profile.n_gold_right, profile.n_gold),
+        "agreement": profile.agreement,
+        "n_pairs": profile.n_pairs,
+        "median_seconds": profile.median_seconds,
+        "too_fast": profile.too_fast,
+        "shares": profile.shares,
+        "longest_run": profile.longest_run,
+        "expected_run": expected_longest_run(profile.n, label_shares),
+        "flags": flags_of(profile, limits, label_shares),
+    }
+
+
+def _counts_elsewhere(**annotators: Any) -> Callable[[int], dict[str, Any]]:
+    """Return a function of an annotator's id that gives their numbers of comments, reports and such, and training."""
+    judgments = Judgment.objects.current().filter(**annotators)
+    comments = _count(judgments.exclude(comment=""))
+    reports = _count(StatementReport.objects.filter(**annotators))
+    uncounted = _count(judgments.filter(is_counted=False, task__is_gold=False))
+    finished = Training.objects.filter(**annotators, finished_at__isnull=False).order_by("pk")
+    trainings = {training.annotator_id: training for training in finished}
+
+    def counts(pk: int) -> dict[str, Any]:
+        training = trainings.get(pk)
+        return {
+            "n_comments": comments.get(pk, 0),
+            "n_reports": reports.get(pk, 0),
+            "n_uncounted": uncounted.get(pk, 0),
+            "training": [training.n_right, training.n_answered] if training else None,
+        }
+
+    return counts
+
+
+def _count(rows: QuerySet) -> dict[int, int]:
+    return dict(rows.order_by().values_list("annotator").annotate(n=Count("pk")))

@@ -1,0 +1,108 @@
+"""Limits that pause annotators, and pausing by hand."""
+
+import pytest
+from django.utils import timezone
+
+from annotation.judging.assignment import AnnotatorNotActive, next_batch
+from annotation.models import Annotator, JudgmentTask, Limits
+from annotation.quality.events import sentence
+from annotation.quality.limits import CannotPause, enforce_limits, pause_annotator, resume_annotator, set_limits
+from annotation.quality.profiles import JudgmentRow, exceeded_limits, profile_of
+from tests.factories import judge, make_annotators, make_gold, make_round
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def annotator() -> Annotator:
+    [annotator] = make_annotators(make_round(60, batch_size=10), 1)
+    return annotator
+
+
+def judge_more(annotator: Annotator, n: int, label=None, **fields) -> None:
+    """Give so many answers, alternately True and False unless a label is named."""
+    batch: list[JudgmentTask] = []
+    for number in range(n):
+        batch = batch or next_batch(annotator, timezone.now())
+        judge(annotator, batch.pop(0), label or ("true", "false")[number % 2], **fields)
+
+
+def status_of(annotator: Annotator) -> str:
+    return Annotator.objects.get(pk=annotator.pk).status
+
+
+def test_too_long_a_run_pauses_and_tells_both(annotator):
+    set_limits(annotator.round, longest_run=9)
+
+    judge_more(annotator, 10, "true")
+
+    with pytest.raises(AnnotatorNotActive):
+        next_batch(annotator, timezone.now())
+    event = annotator.round.events.first()
+    assert sentence(event) == "was paused by a limit: 10 equal labels in a row"
+    assert event.annotator == annotator
+
+
+def test_too_fast_pauses_once_there_is_enough_to_say_so(annotator):
+    set_limits(annotator.round, median_seconds=2)
+
+    judge_more(annotator, 19, seconds=0.4)
+    assert status_of(annotator) == "active"
+    judge_more(annotator, 1, seconds=0.4)
+
+    assert status_of(annotator) == "paused"
+
+
+def test_too_much_gold_wrong_pauses(annotator):
+    set_limits(annotator.round, gold_accuracy=0.6, n_gold=5)
+    make_gold(annotator.round, annotator.round.tasks.all(), "true")
+    for task in annotator.round.tasks.all()[:10]:
+        annotator.assignments.create(task=task, expires_at=timezone.now())
+        judge(annotator, task, "true" if task.position % 2 else "false")
+
+    assert status_of(annotator) == "paused"
+    assert annotator.round.events.first().details["why"] == "5 of 10 gold statements right"
+
+
+def test_without_limits_nobody_is_paused(annotator):
+    judge_more(annotator, 20, "true", seconds=0.1)
+
+    assert status_of(annotator) == "active"
+
+
+def test_who_is_let_go_on_starts_anew(annotator):
+    set_limits(annotator.round, longest_run=9)
+    judge_more(annotator, 10, "true")
+
+    resume_annotator(annotator)
+    judge_more(annotator, 10)
+
+    assert status_of(annotator) == "active"
+
+
+def test_a_look_costs_nothing_but_at_every_tenth_judgment(annotator, django_assert_num_queries):
+    set_limits(annotator.round, longest_run=9)
+
+    with django_assert_num_queries(0):
+        annotator.n_judged = 11
+        enforce_limits(annotator)
+    with django_assert_num_queries(2):
+        annotator.n_judged = 20
+        enforce_limits(annotator)
+
+
+def test_only_the_active_can_be_paused_and_only_the_paused_resumed(annotator):
+    with pytest.raises(CannotPause):
+        resume_annotator(annotator)
+    pause_annotator(annotator)
+
+    with pytest.raises(CannotPause):
+        pause_annotator(annotator)
+    assert [event.kind for event in annotator.round.events.all()] == ["annotator_paused", "joined", "opened"]
+
+
+def test_a_gold_limit_needs_its_number_of_answers():
+    wrong = [JudgmentRow("false", None, "true", 0, 0)] * 4
+
+    assert exceeded_limits(profile_of(wrong), Limits(gold_accuracy=0.7, n_gold=5)) == []
+    assert exceeded_limits(profile_of(wrong), Limits(gold_accuracy=0.7, n_gold=4)) == ["0 of 4 gold statements right"]
