@@ -12,6 +12,7 @@ from typing import NamedTuple
 from annotation.models import Annotator, Judgment, Round
 from annotation.rounds.builder import Frozen, Sample, freeze
 from annotation.rounds.spec import RoundSpec
+from kgharvest.number_format import in_points
 
 Z_95 = 1.959964  # 97.5 % point of the normal distribution
 ASSUMED_SECONDS = 6.0  # per judgment where nobody has judged yet
@@ -94,11 +95,6 @@ def macro_half_width(effective_sizes: Sequence[float], accuracy: float = ASSUMED
 ANNOTATORS_LOOKED_AT = 20
 JUDGMENTS_LOOKED_AT = 5000
 SHOWN_CELLS = 20
-
-
-def in_points(share: float) -> str:
-    """Return a share in percentage points, as people say it."""
-    return f"{100 * share:.1f} points"
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,11 @@ from annotation.recruiting.services import what_blocks
 from annotation.rounds.draft_views import draft_page
 from annotation.rounds.progress import OUTCOMES, progress
 from annotation.rounds.services import close_round
-from annotation.templatetags.figures import hours, number, share
 from kgharvest.access import researcher_required
 from kgharvest.bulk.pagination import page_of, sort_key, sorted_by
 from kgharvest.errors import DomainError
 from kgharvest.models import HarvestJob
+from kgharvest.number_format import count, hours, share
 
 ROUND_COLUMNS = {
     "name": "name",
@@ -173,11 +173,11 @@ def visible_round(request: HttpRequest, name: str) -> Round:
 
 def figures(found: dict[str, Any], cells) -> dict[str, str]:
     """Return what the page prints and later brings up to date, by name; a cell's by its place in the list."""
-    printed = {name: number(found[name]) for name in COUNTS}
+    printed = {name: count(found[name]) for name in COUNTS}
     printed |= {name: share(found[name]) for name in ("percent_agreement", "alpha")}
     per_hour = found["judgments_per_hour"]
-    printed["per_hour"] = number(None if per_hour is None else round(per_hour))
+    printed["per_hour"] = count(None if per_hour is None else round(per_hour))
     printed["time_left"] = hours(found["hours_left"])
     for place, cell in enumerate(cells, start=cells.start_index()):
-        printed |= {f"{place}-{outcome}": number(cell[outcome]) for outcome in OUTCOMES}
+        printed |= {f"{place}-{outcome}": count(cell[outcome]) for outcome in OUTCOMES}
     return printed

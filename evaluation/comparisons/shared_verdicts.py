@@ -8,9 +8,9 @@ from django.db.models import Count
 
 from annotation.judging.verdicts import Verdict
 from annotation.models import JudgmentTask, Round
-from evaluation.rendering.tables import short_p
 from evaluation.reports.sections.comparisons import SIGNIFICANT
 from evaluation.statistics.paired_tests import mcnemar_p
+from kgharvest.number_format import p_value
 
 
 class SharedVerdicts(NamedTuple):
@@ -31,7 +31,7 @@ class SharedVerdicts(NamedTuple):
         start = f"{self.n:,} tuples have a verdict in both rounds"
         if self.p is None:
             return f"{start}, and the rounds accept the same ones."
-        p = short_p(self.p)
+        p = p_value(self.p)
         test = f"McNemar's exact p {p if p.startswith('<') else f'= {p}'}"
         counts = f"{a} alone accepts {self.only_a:,}, {b} alone {self.only_b:,}; {test}"
         if self.p >= SIGNIFICANT:

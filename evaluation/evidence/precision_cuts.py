@@ -8,10 +8,10 @@ import numpy as np
 
 from annotation.judging.verdicts import Verdict
 from annotation.models import Draw, Round
-from evaluation.rendering.tables import interval, short
 from evaluation.statistics.curves import KeptPart, kept_parts, largest_part
 from kgharvest.harvests.cuts import BadCut, Cut, ScoreCut
 from kgharvest.models import HarvestJob
+from kgharvest.number_format import share, share_with_interval
 
 
 def score_cut(job: HarvestJob, cut: Cut) -> ScoreCut:
@@ -45,10 +45,10 @@ def _out_of_reach(cut: Cut, parts: list[KeptPart], round: Round) -> str:
     surely = cut.kind == "precision-low"
     best = max(parts, key=lambda part: part.low if surely else part.precision)
     bound = "a lower bound of" if surely else "a precision of"
-    return f"No part of this harvest reaches {bound} {short(cut.value)}; the best has {_estimate(best, round)}."
+    return f"No part of this harvest reaches {bound} {share(cut.value)}; the best has {_estimate(best, round)}."
 
 
 def _estimate(part: KeptPart, round: Round) -> str:
     tuples = "1 judged tuple" if part.n == 1 else f"{part.n} judged tuples"
     source = "" if round.source == Round.Source.PEOPLE else f" ({round.get_source_display()})"
-    return f"{short(part.precision)} ({interval(part.low, part.high)}) from {tuples} of round {round}{source}"
+    return f"{share_with_interval(part.precision, part.low, part.high)} from {tuples} of round {round}{source}"

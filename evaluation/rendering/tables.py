@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
+from functools import partial
 from typing import Any, NamedTuple
+
+from kgharvest import number_format
 
 Document = Mapping[str, Any]
 
-DASH = "–"
 ORIGINS = {"simulated": "simulated, not people", "imported": "imported judgments"}  # of what rests on no own people
 SUBCOLUMNS = ("accepted", "rejected", "low", "high", "n")
 
@@ -45,7 +47,7 @@ class Rates(NamedTuple):
     mark: str = ""
 
     def __str__(self) -> str:
-        return f"{short(self.accepted)} / {short(self.rejected)}{self.mark}"
+        return f"{number_format.share(self.accepted)} / {number_format.share(self.rejected)}{self.mark}"
 
 
 class Marked(NamedTuple):
@@ -166,50 +168,21 @@ def _values_of(value: Any, column: Column) -> list[Any]:
 # -- how values read ---------------------------------------------------------------------------------------------------
 
 
-def short(share: float | None) -> str:
-    """Return a share or coefficient with two digits as papers print it: .73, -.05, 1.00; a dash for None."""
-    if share is None:
-        return DASH
-    return f"{share:.2f}".replace("0.", ".", 1) if abs(share) < 0.995 else f"{share:.2f}"
-
-
-def short_p(p: float | None) -> str:
-    """Return a p as papers print it: three digits below .10, else two."""
-    if p is None:
-        return DASH
-    if p < 0.001:
-        return "< .001"
-    text = f"{p:.3f}" if p < 0.0995 else f"{p:.2f}"
-    return text.removeprefix("0") if p < 0.995 else text
-
-
-def points(difference: float | None) -> str:
-    """Return a difference of shares in percentage points, signed but for 0.0."""
-    if difference is None:
-        return DASH
-    text = f"{100 * difference:+.1f}"
-    return "0.0" if text in ("+0.0", "-0.0") else text.replace("-", "−")
-
-
 TEXTS = {
-    Kind.COUNT: lambda value: f"{value:,}",
-    Kind.NUMBER: lambda value: f"{value:.4g}",
-    Kind.SHARE: short,
-    Kind.FINE: lambda value: f"{value:.4f}".removeprefix("0"),
-    Kind.COEFFICIENT: short,
-    Kind.POINTS: points,
-    Kind.P: short_p,
+    Kind.COUNT: number_format.count,
+    Kind.NUMBER: number_format.number,
+    Kind.SHARE: number_format.share,
+    Kind.FINE: partial(number_format.share, decimals=4),
+    Kind.COEFFICIENT: number_format.share,
+    Kind.POINTS: number_format.points,
+    Kind.P: number_format.p_value,
 }
 
 
 def text_of(value: Any, kind: Kind) -> str:
     if isinstance(value, Marked):
         return f"{text_of(value.value, kind)} {value.mark}"
-    return DASH if value is None or value == "" else TEXTS.get(kind, str)(value)
-
-
-def interval(low: float | None, high: float | None) -> str:
-    return "" if low is None or high is None else f"{short(low)} to {short(high)}"
+    return number_format.DASH if value is None or value == "" else TEXTS.get(kind, str)(value)
 
 
 def name_of(model_or_setting: str | None) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from evaluation.rendering.tables import Column, Document, Kind, Row, Table, short
+from evaluation.rendering.tables import Column, Document, Kind, Row, Table
+from kgharvest.number_format import share
 
 
 def scorer_table(document: Document) -> Table:
@@ -21,7 +22,7 @@ def scorer_table(document: Document) -> Table:
     relations = "relation" if document["n_relations"] == 1 else "relations"
     notes = (
         f"Average precision on {document['n_positive']:,} facts and {document['n_negative']:,} false tuples of "
-        f"{document['n_relations']} {relations}; a random order has {short(chance)}. Equal scores count as in every "
+        f"{document['n_relations']} {relations}; a random order has {share(chance)}. Equal scores count as in every "
         "order alike.",
         *_left_out(document),
     )

@@ -13,7 +13,6 @@ from django.views.decorators.http import require_GET, require_POST
 from evaluation.rendering.figures import precision_recall
 from evaluation.rendering.figures.canvas import LIGHT, THEMES
 from evaluation.rendering.figures.canvas import render as draw
-from evaluation.rendering.tables import short
 from evaluation.reports.views import CONTENT_TYPES, as_download
 from evaluation.scores.forms import ScoreForm
 from evaluation.scores.models import ScoreEvaluation
@@ -24,6 +23,7 @@ from kgharvest.bulk.pagination import page_of
 from kgharvest.errors import DomainError, ImportRefused
 from kgharvest.jobs import ledger
 from kgharvest.models import LanguageModel
+from kgharvest.number_format import share
 
 SHOWN = 1.4  # times its size in print, where the page is wide enough
 
@@ -78,7 +78,7 @@ def scores(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def in_words(document: dict) -> str:
-    parts = (f"{each['scorer']} {short(each['average_precision'])}" for each in document["scorers"])
+    parts = (f"{each['scorer']} {share(each['average_precision'])}" for each in document["scorers"])
     return f"Precision falling with recall, a line per setting of prompts. Average precision: {'; '.join(parts)}."
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from evaluation.rendering.figures.canvas import Theme
-from evaluation.rendering.figures.forest import Estimate, draw_estimates, draw_paired, points_with_interval, size_of
+from evaluation.rendering.figures.forest import Estimate, draw_estimates, draw_paired, size_of
 from evaluation.rendering.figures.report_figures import ReportFigure
-from evaluation.rendering.tables import Document, interval, points, short
+from evaluation.rendering.tables import Document
+from kgharvest.number_format import points, points_with_interval, share_with_interval
 from probing.probes.tables import CONTROL
 
 
@@ -17,7 +18,7 @@ def methods(document: Document) -> list[Estimate]:
             row["p1"],
             row["p1_low"],
             row["p1_high"],
-            short(row["p1"]) + (f" ({interval(row['p1_low'], row['p1_high'])})" if row["p1_low"] is not None else ""),
+            share_with_interval(row["p1"], row["p1_low"], row["p1_high"]),
             not is_control,
         )
         for is_control, rows in ((False, document["summary"]), (True, document["control"]))

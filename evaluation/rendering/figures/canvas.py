@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evaluation.rendering.tables import ORIGINS, name_of
 from kgharvest.names import short_name
+from kgharvest.number_format import share_tick
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -118,13 +119,8 @@ def short_model(model: str | None) -> str:
 
 def share_axis(axis, theme: Theme) -> None:
     """Print shares as the tables do: .5, not 0.5."""
-    axis.set_major_formatter(lambda share, _: _tick(share))
+    axis.set_major_formatter(lambda share, _: share_tick(share))
     axis.grid(color=theme.grid, linewidth=0.8)
-
-
-def _tick(share: float) -> str:
-    text = f"{share:.1f}".replace("-", "−")
-    return text.replace("0.", ".", 1) if 0 < abs(share) < 1 else f"{share:.0f}"
 
 
 def legend(axes: Axes, theme: Theme, **options: Any) -> None:

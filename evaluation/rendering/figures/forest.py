@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from evaluation.rendering.figures.canvas import Theme, share_axis, short_model, side_name, style
-from evaluation.rendering.tables import Document, interval, points, short
+from evaluation.rendering.tables import Document
 from evaluation.reports.sections.quality_tables import common_of
+from kgharvest.number_format import points_tick, points_with_interval, share_with_interval
 
 
 class Estimate(NamedTuple):
@@ -28,7 +29,7 @@ def averages(document: Document) -> list[Estimate]:
             total["macro_accuracy"],
             low := total.get("macro_accuracy_low"),
             high := total.get("macro_accuracy_high"),
-            short(total["macro_accuracy"]) + (f" ({interval(low, high)})" if low is not None else ""),
+            share_with_interval(total["macro_accuracy"], low, high),
         )
         for total in document["totals"]
         if total["macro_accuracy"] is not None
@@ -47,11 +48,6 @@ def differences(document: Document) -> list[Estimate]:
         )
         for comparison in document["comparisons"]
     ]
-
-
-def points_with_interval(value: float, low: float | None, high: float | None) -> str:
-    ends = "" if low is None else f" ({100 * low:.0f} to {100 * high:.0f})".replace("-", "−")
-    return f"{points(value)}{ends}"
 
 
 def averages_size(document: Document) -> tuple[float, float]:
@@ -79,13 +75,8 @@ def draw_differences(figure, document: Document, theme: Theme) -> None:
 def draw_paired(figure, estimates: Sequence[Estimate], theme: Theme) -> None:
     axes = draw_estimates(figure, estimates, theme)
     axes.axvline(0, color=theme.ink, linewidth=0.9)
-    axes.xaxis.set_major_formatter(lambda difference, _: _tick(difference))
+    axes.xaxis.set_major_formatter(lambda difference, _: points_tick(difference))
     axes.set_xlabel("difference in percentage points, 95 % interval; filled: p after Holm below .05")
-
-
-def _tick(difference: float) -> str:
-    """Return percentage points; with digits behind the point where ticks are closer than one."""
-    return f"{round(100 * difference, 2) + 0:g}".replace("-", "−")
 
 
 def draw_estimates(figure, estimates: Sequence[Estimate], theme: Theme):

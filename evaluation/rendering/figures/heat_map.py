@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from evaluation.rendering.figures.canvas import Theme, short_model
-from evaluation.rendering.tables import Document, name_of, short
+from evaluation.rendering.tables import Document, name_of
 from evaluation.reports.sections.rates import cells_by_relation
+from kgharvest.number_format import share
 
 MOST_LABELLED = 80  # rows; of more there is only their shade
 LONGEST_LEVEL = 11  # letters of a column's name that fit over it
@@ -22,7 +23,7 @@ def draw(figure, document: Document, theme: Theme) -> None:
 
     rows = _rows(document)
     scale = LinearSegmentedColormap.from_list("accuracy", [theme.low, theme.high])
-    shares = [[float("nan") if share is None else share for share in row] for _, row in rows]
+    shares = [[float("nan") if accuracy is None else accuracy for accuracy in row] for _, row in rows]
     is_labelled = len(rows) <= MOST_LABELLED
     axes = figure.add_subplot()
     mesh = {"edgecolors": theme.ground, "linewidth": 1.5 if is_labelled else 0, "rasterized": not is_labelled}
@@ -58,6 +59,6 @@ def _label(axes, document: Document, names: list[str], n_rows: int, theme: Theme
 def _print_shares(axes, rows, theme: Theme) -> None:
     for row, (_, shares) in enumerate(rows):
         weight = "bold" if row == len(rows) - 1 else "normal"
-        for column, share in enumerate(shares):
+        for column, accuracy in enumerate(shares):
             place = {"ha": "center", "va": "center", "fontsize": 8.5}
-            axes.text(column + 0.5, row + 0.5, short(share), color=theme.ink, fontweight=weight, **place)
+            axes.text(column + 0.5, row + 0.5, share(accuracy), color=theme.ink, fontweight=weight, **place)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evaluation.rendering.figures.canvas import DASHES, Theme, share_axis, style
+from kgharvest.number_format import share
 
 WIDTH, HEIGHT, LINE = 3.4, 3.1, 0.165  # inches: of a column of a paper, and as wide as a phone
 
@@ -14,17 +15,12 @@ def size(scores: Mapping[str, Any]) -> tuple[float, float]:
     return WIDTH, HEIGHT + LINE * len(scores["scorers"])
 
 
-def _digits(average_precision: float) -> str:
-    """Return three digits: good scores differ in the third."""
-    return f"{average_precision:.3f}".removeprefix("0")
-
-
 def draw(figure, scores: Mapping[str, Any], theme: Theme) -> None:
     """One line per scorer, over all relations; the share of facts, which a random order reaches, as a dotted line."""
     axes = figure.add_subplot()
     for number, scorer in enumerate(scores["scorers"]):
         curve = scorer["curve"]
-        name = f"{scorer['scorer']} ({_digits(scorer['average_precision'])})"
+        name = f"{scorer['scorer']} ({share(scorer['average_precision'], 3)})"  # good scores differ in the third digit
         line = {
             "color": theme.hues[number % len(theme.hues)],
             "linestyle": DASHES[(number + number // len(theme.hues)) % len(DASHES)],

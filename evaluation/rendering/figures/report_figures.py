@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 from evaluation.rendering.figures import calibration, forest, heat_map, size_curves
 from evaluation.rendering.figures.canvas import LIGHT, Draw, Theme, render, side_name
-from evaluation.rendering.tables import Document, Table, interval, points, short
+from evaluation.rendering.tables import Document, Table
 from evaluation.reports.sections.curves import calibration_table, size_curve_table
+from kgharvest.number_format import points, share, share_with_interval
 
 
 class ReportFigure(NamedTuple):
@@ -37,12 +38,11 @@ def figures_of(document: Document) -> list[ReportFigure]:
 
 
 def averages_in_words(document: Document) -> str:
-    parts = [f"{each.name} {short(each.value)}{_range(each.low, each.high)}" for each in forest.averages(document)]
+    parts = [
+        f"{estimate.name} {share_with_interval(estimate.value, estimate.low, estimate.high)}"
+        for estimate in forest.averages(document)
+    ]
     return f"Accuracy, mean over relations: {'; '.join(parts)}."
-
-
-def _range(low: float | None, high: float | None) -> str:
-    return f" ({interval(low, high)})" if low is not None else ""
 
 
 def differences_in_words(document: Document) -> str:
@@ -52,7 +52,7 @@ def differences_in_words(document: Document) -> str:
 
 def curves_in_words(document: Document) -> str:
     parts = [
-        f"{side_name(curve)} from {short(curve['sizes'][0]['accuracy'])} to {short(curve['sizes'][-1]['accuracy'])}"
+        f"{side_name(curve)} from {share(curve['sizes'][0]['accuracy'])} to {share(curve['sizes'][-1]['accuracy'])}"
         for curve in size_curves.size_curves(document)
     ]
     return f"Accuracy from the best tuples to the whole harvest: {'; '.join(parts)}."
@@ -60,8 +60,8 @@ def curves_in_words(document: Document) -> str:
 
 def calibration_in_words(document: Document) -> str:
     parts = [
-        f"{curve['relation']}, {side_name(curve)}: {short(curve['scores'][0]['accuracy'])} at the lowest scores, "
-        f"{short(curve['scores'][-1]['accuracy'])} at the highest"
+        f"{curve['relation']}, {side_name(curve)}: {share(curve['scores'][0]['accuracy'])} at the lowest scores, "
+        f"{share(curve['scores'][-1]['accuracy'])} at the highest"
         for curve in calibration.calibrated(document)
     ]
     return f"Accuracy by score. {'; '.join(parts)}."

@@ -29,6 +29,7 @@ from evaluation.statistics.annotator_models import FITS, DawidSkene, Judged, Mac
 from evaluation.statistics.paired_tests import mcnemar_p
 from evaluation.statistics.rates import rate
 from evaluation.statistics.verdict_rules import by_model, majority, where_complete
+from kgharvest.number_format import p_value
 
 TITLES = {"dawid_skene": "Dawid-Skene", "mace": "MACE"}
 ONE_ANNOTATOR = "One annotator alone cannot be told from the truth."
@@ -224,4 +225,4 @@ def _sentence(model: FittedModel, n_compared: int, n_differing: int, gold: Mappi
     if gold["p"] is None or gold["p"] >= 0.05:
         return f"{start}; {right}: not distinguishable.{rest}"
     better = title if gold["model_correct"] > gold["majority_correct"] else "the majority"
-    return f"{start}; {right}: {better} is better (p = {gold['p']:.3f}).{rest}"
+    return f"{start}; {right}: {better} is better (p {'' if gold['p'] < 0.001 else '= '}{p_value(gold['p'])}).{rest}"

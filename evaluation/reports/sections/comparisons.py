@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
-from math import ceil, log10
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -20,6 +19,7 @@ from evaluation.statistics.paired_tests import (
     smallest_p,
 )
 from evaluation.statistics.rates import Rate, WeightedRate, difference_interval
+from kgharvest.number_format import decimals_of_points, in_points, p_value, points_interval
 
 
 def comparison_entries(evidence: Evidence, cells: Sequence[Cell], verdict: Codes) -> list[dict[str, Any]]:
@@ -250,7 +250,7 @@ def _entry(pair: Pair, paired: PairedDifference, p_holm: float, n_shared: int) -
 def comparison_in_words(pair: Pair, paired: PairedDifference, p_holm: float) -> str:
     """Return the result as one sentence, which says that a side is better only where p after Holm is below .05."""
     ahead, behind = pair.names if paired.difference >= 0 else pair.names[::-1]
-    size = f"{100 * abs(paired.difference):.{_decimals(paired)}f} points"
+    size = in_points(paired.difference, decimals_of_points(paired.difference))
     evidence = f"{_interval(paired)} over {paired.n_relations} relations; {_p_values(paired, p_holm)}."
     start = f"With {pair.common}, " if pair.common else ""
     if p_holm < SIGNIFICANT:
@@ -264,28 +264,13 @@ def _interval(paired: PairedDifference) -> str:
     if paired.low is None:
         return ""
     ends = (paired.low, paired.high) if paired.difference >= 0 else (-paired.high, -paired.low)
-    decimals = 0 if (of_difference := _decimals(paired)) == 1 else of_difference
-    low, high = (f"{round(100 * end, decimals) + 0:.{decimals}f}" for end in ends)  # + 0: never "-0"
-    return f" ({low} to {high})".replace("-", "−")
-
-
-def _decimals(paired: PairedDifference) -> int:
-    """Return with how many decimals a difference in points is not 0.0, one at least."""
-    size = 100 * abs(paired.difference)
-    return 1 if size == 0 or size >= 0.05 else ceil(-log10(size))
+    decimals = decimals_of_points(paired.difference)
+    return f" ({points_interval(*ends, decimals=0 if decimals == 1 else decimals)})"
 
 
 def _p_values(paired: PairedDifference, p_holm: float) -> str:
-    p = _digits(paired.p)
-    text = f"p {p if p.startswith('<') else f'= {p}'}, after Holm {_digits(p_holm)}"
+    p = p_value(paired.p)
+    text = f"p {p if p.startswith('<') else f'= {p}'}, after Holm {p_value(p_holm)}"
     if (smallest := smallest_p(paired.n_relations)) >= SIGNIFICANT:
-        text += f" (with {paired.n_relations} relations p cannot fall below {_digits(smallest)})"
+        text += f" (with {paired.n_relations} relations p cannot fall below {p_value(smallest)})"
     return text
-
-
-def _digits(p: float) -> str:
-    """Return p as papers print it: three digits below .10, else two."""
-    if p < 0.001:
-        return "< .001"
-    text = f"{p:.3f}" if p < 0.0995 else f"{p:.2f}"
-    return text.removeprefix("0") if p < 0.995 else text

@@ -19,7 +19,7 @@ from evaluation.evidence.arrays import (
     Evidence,
     Floats,
 )
-from evaluation.rendering.tables import DASH, Column, Document, Kind, Rates, Row, Table, interval, name_of, short
+from evaluation.rendering.tables import Column, Document, Kind, Rates, Row, Table, name_of
 from evaluation.statistics.rates import (
     EMPTY_STRATUM,
     NOTHING_COUNTED,
@@ -32,6 +32,7 @@ from evaluation.statistics.rates import (
     stratified_rate,
     wilson_interval,
 )
+from kgharvest.number_format import DASH, share, share_with_interval
 
 
 @dataclass(frozen=True)
@@ -288,7 +289,7 @@ def _notes(document: Document) -> Iterable[str]:
     yield (
         f"Krippendorff's alpha: {agreement_in_words(document['alpha'])}; "
         f"without Unjudgeable: {agreement_in_words(document['alpha_without_unjudgeable'])}; "
-        f"percent agreement: {short(document['percent_agreement'])}."
+        f"percent agreement: {share(document['percent_agreement'])}."
     )
     for note in document["notes"]:
         yield f"* {note}" if note.startswith("Demonstrator:") else note
@@ -298,9 +299,8 @@ def agreement_in_words(alpha: Mapping[str, Any]) -> str:
     """Return alpha with its interval, or why there is none."""
     if alpha["value"] is None:
         return f"not defined ({alpha['reason'].rstrip('.')})"
-    ends = interval(alpha["low"], alpha["high"])
     statements = "statement" if alpha["n_units"] == 1 else "statements"
-    return f"{short(alpha['value'])}{f' ({ends})' if ends else ''} over {alpha['n_units']:,} {statements}"
+    return f"{share_with_interval(alpha['value'], alpha['low'], alpha['high'])} over {alpha['n_units']:,} {statements}"
 
 
 # -- Tables 3 and 4: settings of an LM, LMs in a setting ---------------------------------------------------------------

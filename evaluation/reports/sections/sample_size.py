@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from evaluation.statistics.sample_size import relations_for_interval, relations_to_tell_apart
+from kgharvest.number_format import in_points
 
 NO_INTERVAL = "There is no interval yet to make narrower."
 NO_DIFFERENCE = "The two do not differ in what was judged, so no number of relations is enough."
@@ -61,7 +62,7 @@ def _plan_total(total: Mapping[str, Any], judgments_each: float) -> dict[str, An
 def _total_in_words(side: Mapping[str, str | None], half_width: float, how: str, relations: int | None) -> str:
     name = " · ".join(filter(None, side.values())) or "The side"
     more = f"; for relations like these, {relations} relations" if relations else ""
-    return f"{name}: to halve the interval (now ± {100 * half_width:.1f} points) for these relations, {how}{more}."
+    return f"{name}: to halve the interval (now ± {in_points(half_width)}) for these relations, {how}{more}."
 
 
 def _plan_comparison(comparison: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,7 +76,7 @@ def _plan_comparison(comparison: Mapping[str, Any]) -> dict[str, Any]:
     if relations is None:
         return {**entry, "relations": None, "reason": TOO_MANY, "sentence": None}
     sentence = (
-        f"{comparison['a']} and {comparison['b']}: a difference of {100 * abs(comparison['difference']):.1f} points, "
+        f"{comparison['a']} and {comparison['b']}: a difference of {in_points(comparison['difference'])}, "
         f"spread over relations as here, shows in four of five rounds with {relations} relations."
     )
     return {**entry, "relations": relations, "reason": None, "sentence": sentence}

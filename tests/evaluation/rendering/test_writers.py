@@ -16,7 +16,7 @@ from evaluation.evidence.arrays import CellKey, Judgments
 from evaluation.rendering.formats import FORMATS
 from evaluation.rendering.latex import latex_text, parts_of
 from evaluation.rendering.plain import table_csv
-from evaluation.rendering.tables import Column, Row, Table, points, short, split_rates, without_empty_columns
+from evaluation.rendering.tables import Column, Row, Table, split_rates, without_empty_columns
 from evaluation.reports.document import build_document
 from evaluation.reports.models import Report
 from evaluation.reports.report_tables import report_tables
@@ -24,22 +24,6 @@ from evaluation.reports.sections.rates import relation_table
 from tests.evaluation.evidence_factory import make_evidence
 from tests.evaluation.report_documents import TWO_SETTINGS, make_annotator, make_comparison, make_document
 from tests.factories import judge_all, make_round
-
-
-@pytest.mark.parametrize(
-    ("share", "printed"),
-    [(0.734, ".73"), (-0.05, "-.05"), (1.0, "1.00"), (0.999, "1.00"), (0.0, ".00"), (-0.5, "-.50"), (None, "–")],
-)
-def test_shares_are_printed_as_in_papers(share, printed):
-    assert short(share) == printed
-
-
-@pytest.mark.parametrize(
-    ("difference", "printed"),
-    [(0.126, "+12.6"), (-0.03, "−3.0"), (0.0, "0.0"), (-0.0004, "0.0"), (0.0004, "0.0"), (None, "–")],
-)
-def test_differences_are_printed_in_points(difference, printed):
-    assert points(difference) == printed
 
 
 def test_the_table_has_relations_as_rows_and_lms_with_settings_as_columns():

@@ -1,4 +1,4 @@
-"""How shares and tables look on pages."""
+"""Tables of reports on pages, and links from numbers to their evidence."""
 
 from __future__ import annotations
 
@@ -12,24 +12,22 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from evaluation.rendering.tables import Column, Kind, points, short, text_of
+from evaluation.rendering.tables import Column, Kind, text_of
 from evaluation.reports.models import Report
 
 NUMBER = re.compile(r"\d+\.\d+ points")  # of a sentence on a comparison or a plan
 
 register = template.Library()
-register.filter("short", short)
-register.filter("points", points)
 
 
 @register.filter
-def tenths(share: float | None) -> str:
+def accuracy_class(share: float | None) -> str:
     """Return the class that shades a cell by its share; none for an unknown one."""
     return "" if share is None else f"acc-{round(10 * share)}"
 
 
 @register.filter
-def reads(cell: tuple[object, Column]) -> str:
+def cell_text(cell: tuple[object, Column]) -> str:
     """Return the value of a table's cell as people read it."""
     value, column = cell
     return text_of(value, column.kind)

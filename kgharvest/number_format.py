@@ -1,0 +1,130 @@
+"""Numbers as pages, tables, figures and commands print them: shares, points, p values, counts, durations.
+
+Shares are numbers in [0, 1] and lose the zero before the point, as in papers; differences of shares are told in
+percentage points. None is a dash. The minus sign is U+2212, and what rounds to zero has none.
+"""
+
+from __future__ import annotations
+
+from math import ceil, log10
+
+DASH = "–"
+MINUS = "−"
+
+
+def _rounded(value: float, decimals: int, sign: str = "-") -> str:
+    text = f"{value:{sign}.{decimals}f}"
+    return text.replace("-", MINUS) if float(text) else text.lstrip("+-")
+
+
+def share(value: float | None, decimals: int = 2) -> str:
+    """Return a share or coefficient: .73, −.05, 1.00."""
+    if value is None:
+        return DASH
+    text = _rounded(value, decimals)
+    return text.replace("0.", ".", 1) if text.lstrip(MINUS).startswith("0.") else text
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """Return the ends of an interval of shares: ".61 to .82"; nothing where there is none."""
+    return "" if low is None or high is None else f"{share(low)} to {share(high)}"
+
+
+def share_with_interval(value: float | None, low: float | None, high: float | None) -> str:
+    """Return ".73 (.61 to .82)", or the share alone where there is no interval."""
+    return share(value) + ("" if low is None or high is None else f" ({interval(low, high)})")
+
+
+def p_value(p: float | None) -> str:
+    """Return three digits below .10, else two: "< .001", ".043", ".32"."""
+    if p is not None and p < 0.001:
+        return "< .001"
+    return share(p, 3 if p is not None and p < 0.0995 else 2)
+
+
+def share_tick(value: float) -> str:
+    """Return a share beside an axis: 0, .5, 1."""
+    return share(value, 1) if 0 < abs(value) < 1 else _rounded(value, 0)
+
+
+# -- percentage points -------------------------------------------------------------------------------------------------
+
+
+def points(difference: float | None, decimals: int = 1) -> str:
+    """Return a difference of shares with its sign: +12.6, −3.0, 0.0."""
+    return DASH if difference is None else _rounded(100 * difference, decimals, "+")
+
+
+def in_points(size: float, decimals: int = 1) -> str:
+    """Return a difference of shares, or half an interval, without sign: "12.6 points"."""
+    return f"{_rounded(100 * abs(size), decimals)} points"
+
+
+def points_interval(low: float, high: float, decimals: int = 0) -> str:
+    """Return the ends of an interval of a difference: "−1 to 30"."""
+    return f"{_rounded(100 * low, decimals)} to {_rounded(100 * high, decimals)}"
+
+
+def points_with_interval(difference: float, low: float | None, high: float | None) -> str:
+    """Return "+12.6 (−1 to 30)", or the difference alone where there is no interval."""
+    return points(difference) + ("" if low is None or high is None else f" ({points_interval(low, high)})")
+
+
+def points_tick(difference: float) -> str:
+    """Return a difference of shares beside an axis: −20, 0, 2.5."""
+    return f"{round(100 * difference, 2) + 0:g}".replace("-", MINUS)  # + 0: never "-0"
+
+
+def decimals_of_points(difference: float) -> int:
+    """Return with how many decimals a difference in points is not 0.0; one at least."""
+    size = 100 * abs(difference)
+    return 1 if size == 0 or size >= 0.05 else ceil(-log10(size))
+
+
+# -- counts and other numbers ------------------------------------------------------------------------------------------
+
+
+def count(n: int | None) -> str:
+    """Return a whole number with thousands separators: 12,345."""
+    return DASH if n is None else f"{n:,}"
+
+
+def number(value: float | None) -> str:
+    """Return four significant digits."""
+    return DASH if value is None else f"{value:.4g}".replace("-", MINUS)
+
+
+# -- time --------------------------------------------------------------------------------------------------------------
+
+
+def seconds(value: float | None) -> str:
+    """Return "4.2 s"."""
+    return DASH if value is None else f"{value:.1f} s"
+
+
+def duration(duration_s: float | None) -> str:
+    """Return "45 s", "12 min" or "3 h 20 min", rounded up; nothing for None."""
+    if duration_s is None:
+        return ""
+    if duration_s < 90:
+        return f"{ceil(duration_s)} s"
+    n_hours, minutes = divmod(ceil(duration_s / 60), 60)
+    if not n_hours:
+        return f"{minutes} min"
+    return f"{n_hours} h {minutes} min" if minutes else f"{n_hours} h"
+
+
+def hours(value: float | None) -> str:
+    """Return hours of work, rounded: "12 min", "5 h", "3 days"."""
+    if value is None:
+        return DASH
+    if value < 1:
+        return f"{max(1, round(60 * value))} min"
+    return f"{value:.0f} h" if value < 48 else f"{value / 24:.0f} days"
+
+
+def pace(per_minute: float | None) -> str:
+    """Return "12 a minute" or, below one a minute, "30 an hour"; nothing for None."""
+    if per_minute is None:
+        return ""
+    return f"{per_minute:.0f} a minute" if per_minute >= 1 else f"{60 * per_minute:.0f} an hour"
