@@ -22,7 +22,8 @@ from kgharvest.embedded_lm.quality import harvest_quality
 from kgharvest.embedded_lm.world import Relation, load_world
 from kgharvest.engine.language_models.base import LanguageModel
 from kgharvest.engine.language_models.compact import load_compact
-from kgharvest.engine.types import SETTINGS, HarvestParams
+from kgharvest.engine.settings import SETTINGS
+from kgharvest.engine.types import HarvestParams
 
 PARAMS = HarvestParams(candidates=150)
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from django import forms
 
 from evaluation.scores.facts import facts_of_content
-from evaluation.scores.score_jobs import QUICK_SETTINGS, STORED_SETTINGS, ScoreRequest
-from kgharvest.engine.types import SETTINGS
+from evaluation.scores.score_jobs import STORED_SETTINGS, ScoreRequest
+from kgharvest.engine.settings import SETTINGS, WITHOUT_LEARNING
 from kgharvest.models import LanguageModel
 
 LARGEST_FILE_MB = 10
@@ -19,7 +19,7 @@ class ScoreForm(forms.Form):
     settings = forms.MultipleChoiceField(
         label="Prompts made for this",
         choices=[(setting, setting) for setting in SETTINGS],
-        initial=QUICK_SETTINGS,
+        initial=WITHOUT_LEARNING,
         required=False,
         widget=forms.CheckboxSelectMultiple,
         help_text="From the seed tuples, which are no facts here. lpaqa, autoprompt and soft are learned: up to "

@@ -12,15 +12,16 @@ from django.utils import timezone
 from evaluation.scores.facts import BUILT_IN, ScoredRelation, built_in_facts, frozen_facts, thawed_facts
 from evaluation.scores.models import ScoreEvaluation
 from evaluation.scores.scorers import StoredPrompt, evaluate_scores, setting_scorer, stored_scorer, writable
-from kgharvest.engine.types import SETTINGS, OnProgress, Progress, Reporter, ignore
+from kgharvest.engine.settings import SETTINGS, WITHOUT_LEARNING
+from kgharvest.engine.types import OnProgress, Progress, Reporter, ignore
 from kgharvest.errors import DomainError
 from kgharvest.harvests import language_models
 from kgharvest.jobs import ledger
 from kgharvest.models import HarvestJob, Job, LanguageModel
 from kgharvest.version import code_version
 
-QUICK_SETTINGS = ("human", "top1", "multi")  # the others learn prompts, minutes per relation
-STORED_SETTINGS = tuple(setting for setting in SETTINGS if setting != "soft")  # a soft prompt's vectors are not kept
+# The vectors of soft prompts are not stored with the job.
+STORED_SETTINGS = tuple(name for name, setting in SETTINGS.items() if setting.learns != "vectors")
 STAGE = "scoring relations"
 
 
@@ -44,7 +45,7 @@ class ScoreRequest:
     """
 
     language_model: LanguageModel
-    settings: Sequence[str] = QUICK_SETTINGS
+    settings: Sequence[str] = WITHOUT_LEARNING
     harvested: Sequence[str] = ()
     facts: str = BUILT_IN
     relations: Sequence[ScoredRelation] | None = None  # None: the built-in ones

@@ -40,13 +40,13 @@ class BadFacts(DomainError):
 def setting_scorer(lm: LanguageModel, setting: str) -> Scorer:
     """Return the consistency (Eq. 2) with a setting's prompts, weighed or learned on the seeds as in a harvest."""
     from kgharvest.engine.harvest import encode_seeds
-    from kgharvest.engine.prompts.strategies import Choice, choose_prompts
+    from kgharvest.engine.prompts.strategies import PromptSource, choose_prompts
 
     def score(relation: ScoredRelation, tuples: Sequence[Entities], tick: Tick) -> np.ndarray:
         seeds = tuple(tuple(entities) for entities in relation.seed_tuples)
         spec = HarvestSpec(relation.name, tuple(relation.initial_prompts), seeds, setting, tuple(relation.prompts))
-        choice = Choice(spec, lm, encode_seeds(seeds, lm), None, lambda _: tick())
-        return _consistency(lm, choose_prompts(choice).prompt_set, tuples, tick)
+        source = PromptSource(spec, lm, encode_seeds(seeds, lm), None, lambda _: tick())
+        return _consistency(lm, choose_prompts(source).prompt_set, tuples, tick)
 
     return score
 

@@ -1,15 +1,16 @@
-"""Why a candidate entity is not taken: one named predicate per rule (SPEC: each can be switched off and is counted).
+"""The entity filters: named predicates that reject an entity; each can be switched off and counts what it rejects.
 
-A predicate sees the words of the new entity, of the tuple's earlier entities and of the prompts, all case-folded, and
-answers whether it rejects the entity.
+Predicates see words, all case-folded.
 """
 
 from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from kgharvest.engine.prompts.template import PromptTemplate
+if TYPE_CHECKING:
+    from kgharvest.engine.prompts.template import PromptTemplate
 
 Words = tuple[str, ...]
 
@@ -68,37 +69,61 @@ def occurs_in_prompt(entity: Words, prompt_texts: Sequence[Words]) -> bool:
     return any(occurs_in(entity, text) for text in prompt_texts)
 
 
-# Rules on the entity alone, in the order in which they are tried.
-ENTITY_FILTERS: dict[str, Callable[[Words], bool]] = {
-    "stop_word": is_stop_word,
-    "no_letter_or_punctuation": has_no_letter_or_punctuation,
-    "short": is_short,
-    "one_letter_word": has_one_letter_word,
-    "repeated_word": repeats_a_word,
-}
-IN_PROMPT = "in_prompt"
+class Filter(NamedTuple):
+    """A named reason not to take an entity.
+
+    name: in parameters, files and counts. label: for people. rejects: its predicate, of the words of an entity, and of
+    what those are compared with unless that is nothing: the texts of the prompts, or the tuple's other entities.
+    """
+
+    name: str
+    label: str
+    rejects: Callable[..., bool]
+    compared_with: Literal["nothing", "prompts", "entities"] = "nothing"
+
+
 OVERLAP = "overlap"
+# In the order in which they are tried.
+FILTERS = {
+    entry.name: entry
+    for entry in (
+        Filter("stop_word", "stop word", is_stop_word),
+        Filter("no_letter_or_punctuation", "no letter, or punctuation", has_no_letter_or_punctuation),
+        Filter("short", "fewer than three letters", is_short),
+        Filter("one_letter_word", "a word of one letter", has_one_letter_word),
+        Filter("repeated_word", "a repeated word", repeats_a_word),
+        Filter("in_prompt", "words of a prompt", occurs_in_prompt, compared_with="prompts"),
+        Filter(OVERLAP, "overlap with another entity of the tuple", overlaps_another, compared_with="entities"),
+    )
+}
 DUPLICATE = "duplicate"  # equal after case-folding to a better tuple; this one cannot be switched off
 
 
+def filter_label(name: str) -> str:
+    """Return what people read for the name of a filter, in a count of rejected entities."""
+    return FILTERS[name].label if name in FILTERS else name.replace("_", " ")
+
+
 class EntityFilter:
-    """The rules in force for a set of prompts."""
+    """The filters in force for a set of prompts."""
 
     def __init__(self, prompts: Sequence[PromptTemplate], disabled: frozenset[str] = frozenset()) -> None:
-        self._rules = {name: rejects for name, rejects in ENTITY_FILTERS.items() if name not in disabled}
-        self._prompt_texts = [] if IN_PROMPT in disabled else prompt_texts(prompts)
-        self._checks_overlap = OVERLAP not in disabled
+        in_force = [entry for entry in FILTERS.values() if entry.name not in disabled]
+        self._of_entity = {entry.name: entry.rejects for entry in in_force if entry.compared_with == "nothing"}
+        self._of_prompts = {entry.name: entry.rejects for entry in in_force if entry.compared_with == "prompts"}
+        self._of_others = [entry.rejects for entry in in_force if entry.compared_with == "entities"]
+        self._prompt_texts = prompt_texts(prompts)
 
     def rejection(self, entity: Words) -> str | None:
-        """Return the name of the first rule that rejects `entity` whatever the rest of the tuple, or None."""
-        for name, rejects in self._rules.items():
+        """Return the name of the first filter that rejects `entity` whatever the rest of the tuple, or None."""
+        for name, rejects in self._of_entity.items():
             if rejects(entity):
                 return name
-        return IN_PROMPT if occurs_in_prompt(entity, self._prompt_texts) else None
+        return next((name for name, rejects in self._of_prompts.items() if rejects(entity, self._prompt_texts)), None)
 
     def rejects_beside(self, entity: Words, others: Sequence[Words]) -> bool:
         """Return whether `entity` equals, contains or is contained in another entity of its tuple."""
-        return self._checks_overlap and overlaps_another(entity, others)
+        return any(rejects(entity, others) for rejects in self._of_others)
 
 
 def prompt_texts(prompts: Sequence[PromptTemplate]) -> list[Words]:

@@ -15,7 +15,7 @@ from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel
 from kgharvest.engine.lexicon import Lexicon
 from kgharvest.engine.prompts.paraphrase import Paraphraser
 from kgharvest.engine.prompts.prompt_set import PromptSet
-from kgharvest.engine.prompts.strategies import Choice, choose_prompts, fits
+from kgharvest.engine.prompts.strategies import PromptSource, choose_prompts, fits
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.ranking import TokenRanker
 from kgharvest.engine.scoring import Encoded, compatibilities, consistency
@@ -31,7 +31,7 @@ from kgharvest.engine.types import (
     ignore,
 )
 
-QUESTIONS_AT_ONCE = 20_000  # that re-scoring puts together at most; bounds its memory
+QUESTIONS_AT_ONCE = 20_000  # put together for re-scoring at most; bounds its memory
 
 
 def harvest(
@@ -43,17 +43,17 @@ def harvest(
     `paraphraser` takes the place of the one that the spec describes. Raises an EngineError with a sentence for people.
     """
     seeds = encode_seeds(spec.seed_tuples, lm)
-    asked = choose_prompts(Choice(spec, lm, seeds, paraphraser, on_progress))
-    reader = asked.prompt_set.reader(lm)
-    ranker = make_ranker(reader, asked.prompt_set, spec.params)
-    found = search(ranker, asked.templates, spec.params, on_progress)
-    tuples = rank(rescore(reader, asked.prompt_set, found.candidates, spec.params, on_progress), spec.params)
+    prompts = choose_prompts(PromptSource(spec, lm, seeds, paraphraser, on_progress))
+    reader = prompts.prompt_set.reader(lm)
+    ranker = make_ranker(reader, prompts.prompt_set, spec.params)
+    candidates, rejected, search_notice = search(ranker, prompts.templates, spec.params, on_progress)
+    tuples = rank(rescore(reader, prompts.prompt_set, candidates, spec.params, on_progress), spec.params)
     return HarvestResult(
-        prompts=asked.weighted,
+        prompts=prompts.weighted,
         tuples=tuple(tuples),
-        rejected=dict(sorted(found.rejected.items())),
-        stats={"states": ranker.n_states, "candidates": len(found.candidates), "tuples": len(tuples)},
-        notice=" ".join(filter(None, [asked.notice, found.notice])) or None,
+        rejected=dict(sorted(rejected.items())),
+        stats={"states": ranker.n_states, "candidates": len(candidates), "tuples": len(tuples)},
+        notice=" ".join(filter(None, [prompts.notice, search_notice])) or None,
     )
 
 
@@ -96,15 +96,17 @@ def rescore(
     report = Reporter(on_progress, "rescore", len(candidates))
     prompts, weights = prompt_set.prompts, np.array(prompt_set.weights)
     # Neighbours share beginnings, which are asked once within a chunk.
-    waiting = iter(sorted(candidates, key=lambda one: (one.pattern, one.folded)))
+    waiting = iter(sorted(candidates, key=lambda candidate: (candidate.pattern, candidate.folded)))
     scored: list[ScoredTuple] = []
     while chunk := list(islice(waiting, rescored_at_once(lm, prompts, params))):
         tick = partial(report, len(scored))
-        variants = [(one, surface, ids) for one in chunk for surface, ids in casings(lm, prompts, one)]
+        variants = [
+            (candidate, surface, ids) for candidate in chunk for surface, ids in casings(lm, prompts, candidate)
+        ]
         ids = [ids for _, _, ids in variants]
-        fits = compatibilities(lm, prompts, ids, params.alpha, params.batch_size, tick)  # (E, P)
-        scores = consistency(fits, weights).tolist()
-        scored += best_casings([(one, surface) for one, surface, _ in variants], scores)
+        scores = compatibilities(lm, prompts, ids, params.alpha, params.batch_size, tick)  # (E, P)
+        surfaces = [(candidate, surface) for candidate, surface, _ in variants]
+        scored += best_casings(surfaces, consistency(scores, weights).tolist())
         report(len(scored))
     return scored
 
@@ -155,7 +157,8 @@ def rank(scored: Iterable[ScoredTuple], params: HarvestParams) -> list[ScoredTup
     kept: list[ScoredTuple] = []
     seen: set[tuple[str, ...]] = set()
     repeats: Counter[str] = Counter()
-    for scored_tuple in sorted(scored, key=lambda one: (-one.score, one.entities, one.surface)):
+    best_first = sorted(scored, key=lambda candidate: (-candidate.score, candidate.entities, candidate.surface))
+    for scored_tuple in best_first:
         if params.max_tuples is not None and len(kept) == params.max_tuples:
             break
         cap = params.max_entity_repeats

@@ -17,14 +17,12 @@ from kgharvest.engine.types import BrokenModel
 Encoded = tuple[TokenIds, ...]  # the token ids of a tuple's entities
 
 
-def compatibility(entity_logprobs: NDArray[np.float64], alpha: float) -> NDArray[np.float64]:
+def compatibility(entity_logprobs: torch.Tensor, alpha: float) -> torch.Tensor:
     """Return f(E, p) in nats, <= 0, from log P(e_i | p, e_<i) along the last axis (Eq. 1, for n entities).
 
-    alpha * sum of the entities' log-probabilities + (1 - alpha) * their minimum.
+    alpha * sum of the entities' log-probabilities + (1 - alpha) * their minimum. Differentiable.
     """
-    joint: NDArray[np.float64] = entity_logprobs.sum(axis=-1)
-    least: NDArray[np.float64] = entity_logprobs.min(axis=-1)
-    return alpha * joint + (1 - alpha) * least
+    return alpha * entity_logprobs.sum(dim=-1) + (1 - alpha) * entity_logprobs.amin(dim=-1)
 
 
 def prompt_weights(mean_compatibilities: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -47,7 +45,9 @@ def compatibilities(
     tick: Tick,
 ) -> NDArray[np.float64]:
     """Return (E, P): the compatibility of each tuple with each prompt, in nats."""
-    return compatibility(entity_logprobs(lm, prompts, tuples, batch_size, tick), alpha)
+    logprobs = torch.from_numpy(entity_logprobs(lm, prompts, tuples, batch_size, tick))  # (E, P, n)
+    scores: NDArray[np.float64] = compatibility(logprobs, alpha).numpy()
+    return scores
 
 
 def entity_logprobs(

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count, product
+from typing import NamedTuple
 
 from kgharvest.engine.filters import DUPLICATE, OVERLAP
 from kgharvest.engine.language_models.base import Pattern, TokenIds
@@ -88,8 +89,7 @@ Names = tuple[tuple[str, ...], ...]  # of a complete tuple: case-folded entities
 Entry = tuple[Costs, bool, Names, int, Item]  # costs, whether complete, names, serial number
 
 
-@dataclass(frozen=True)
-class SearchResult:
+class SearchResult(NamedTuple):
     """`candidates` best first, pattern by pattern or together. `notice`: a sentence if a budget ended it."""
 
     candidates: list[Candidate]

@@ -7,24 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
+from kgharvest.engine.filters import FILTERS
+
 PatternBudget = Literal["each", "shared"]
 
-# How prompts are obtained (kgharvest.engine.prompts.strategies).
-SETTINGS = ("human", "top1", "multi", "lpaqa", "autoprompt", "soft")
-WITH_LEARNED_PROMPTS = ("autoprompt", "soft")  # lpaqa learns the weights of prompts in words
-
 N_TRIGGERS = 5  # of AutoPrompt, between two entities; as in the paper's baseline
-
-# Names of the rules in `filters`, in the order in which they are tried.
-FILTERS = (
-    "stop_word",
-    "no_letter_or_punctuation",
-    "short",
-    "one_letter_word",
-    "repeated_word",
-    "in_prompt",
-    "overlap",
-)
 
 
 class EngineError(Exception):
@@ -98,7 +85,7 @@ class HarvestParams:
     max_tuples: tuples kept after re-scoring; None keeps all.
     max_entity_tokens: longest entity, in tokens of the LM.
     max_entity_repeats: kept tuples that may share an entity; None is no cap.
-    disabled_filters: names from FILTERS that do not apply.
+    disabled_filters: names from `filters.FILTERS` that do not apply.
     batch_size: sequences per forward at most; changes speed and memory, never the result.
     seed: of the random draws in prompt creation.
     state_budget, memory_budget_mb: the search stops with what is proved when it would need more.
@@ -154,7 +141,7 @@ class HarvestSpec:
 
     initial_prompts: templates with every slot `<ENT0>` .. `<ENTn-1>` exactly once.
     prompts: ready prompts; empty means that the setting creates them where it needs any.
-    setting: one of SETTINGS.
+    setting: one of `kgharvest.engine.settings.SETTINGS`.
     """
 
     relation: str

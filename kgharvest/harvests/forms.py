@@ -9,21 +9,14 @@ from typing import Any
 from django import forms
 
 from kgharvest.embedded_lm import MODELS
-from kgharvest.engine.types import SETTINGS, HarvestParams
+from kgharvest.engine.settings import SETTINGS
+from kgharvest.engine.types import HarvestParams
 from kgharvest.harvests.language_models import get_language_model
 from kgharvest.harvests.runner import MIN_SEED_TUPLES, HarvestRequest
 from kgharvest.models import LanguageModel, Relation
 from kgharvest.relations.picker import RelationChooserForm
 
 DEFAULTS = HarvestParams()
-SETTING_NAMES = {
-    "human": "human: the initial prompts",
-    "top1": "top1: the prompt with the largest weight",
-    "multi": "multi: all prompts, weighted",
-    "lpaqa": "lpaqa: all prompts, weights learned from the seed tuples",
-    "autoprompt": "autoprompt: trigger tokens learned from the seed tuples",
-    "soft": "soft: all prompts, their words learned as vectors from the seed tuples",
-}
 PARAMS = ("max_tuples", "candidates", "max_entity_tokens")
 
 
@@ -47,7 +40,7 @@ class LaunchForm(RelationChooserForm):
         help_text="One a line: a folder on the server with a model, or a hub id.",
     )
     settings = forms.MultipleChoiceField(
-        choices=[(setting, SETTING_NAMES.get(setting, setting)) for setting in SETTINGS],
+        choices=[(name, f"{name}: {setting.label}") for name, setting in SETTINGS.items()],
         initial=["multi"],
         widget=forms.CheckboxSelectMultiple,
     )

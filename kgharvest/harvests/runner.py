@@ -14,9 +14,8 @@ from typing import Any
 from django.db import transaction
 
 from kgharvest.engine.prompts.template import parse_prompts
+from kgharvest.engine.settings import SETTINGS
 from kgharvest.engine.types import (
-    SETTINGS,
-    WITH_LEARNED_PROMPTS,
     HarvestParams,
     HarvestResult,
     HarvestSpec,
@@ -217,7 +216,7 @@ def _store_prompts(job: HarvestJob, result: HarvestResult) -> None:
     by_text = defaultdict(list)  # learned prompts can read alike
     for prompt in result.prompts:
         by_text[prompt.text].append(prompt)
-    made = "learned" if job.setting in WITH_LEARNED_PROMPTS else "created"
+    made = "learned" if SETTINGS[job.setting].learns_prompts else "created"
     prompts = [Prompt(relation=relation, text=text, origin=origins.get(text, made)) for text in by_text]
     Prompt.objects.bulk_create(prompts, ignore_conflicts=True)
     ids = dict(Prompt.objects.filter(relation=relation, text__in=list(by_text)).values_list("text", "pk"))

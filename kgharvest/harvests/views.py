@@ -16,6 +16,8 @@ from django.views.decorators.http import require_POST
 from kgharvest.access import researcher_required
 from kgharvest.bulk.file_writing import in_pieces
 from kgharvest.bulk.pagination import page_of, sort_key, sorted_by
+from kgharvest.engine.filters import filter_label
+from kgharvest.engine.settings import SETTINGS
 from kgharvest.engine.types import EngineError
 from kgharvest.errors import DomainError
 from kgharvest.harvests.cuts import USUAL_CUTS, RankedTuples, StoredScores, parse_cut, score_curve, size_of, sizes_of
@@ -34,16 +36,6 @@ HARVEST_COLUMNS = {
     "status": "status",
     "tuples": "n_tuples",
     "created": "created_at",
-}
-
-HOW_PROMPTS_CAME = {
-    "human": "The initial prompts, weighted by how well the seed tuples fit them.",
-    "top1": "Of all prompts the one that the seed tuples fit best.",
-    "multi": "All prompts, weighted by how well the seed tuples fit them.",
-    "lpaqa": "All prompts, with the weights under which their product makes the seed tuples likeliest.",
-    "autoprompt": "Tokens found by a search for those that fit the seed tuples best; they need make no sense.",
-    "soft": "The words of all prompts were taken for vectors and learned from the seed tuples: each ‹word› is the one "
-    "whose own vector is nearest to a learned one, so that the LM may read something else there.",
 }
 
 
@@ -84,10 +76,10 @@ def harvest_detail(request: HttpRequest, pk: int) -> HttpResponse:
     context = {
         "job": job,
         "prompts": job.job_prompts.select_related("prompt"),
-        "how_prompts_came": HOW_PROMPTS_CAME.get(job.setting, ""),
+        "setting": SETTINGS.get(job.setting),
         "lacks_worker": job.is_unfinished and lacks_worker(),
         "params": job.payload.get("spec", {}).get("params", {}),
-        "rejected": [(name.replace("_", " "), n) for name, n in job.summary.get("rejected", {}).items()],
+        "rejected": [(filter_label(name), n) for name, n in job.summary.get("rejected", {}).items()],
         "stages": seconds,
         "lm_seconds": sum(duration for stage, duration in seconds.items() if stage != LOADING),
         **(_ranking(request, job) if job.n_tuples else {}),

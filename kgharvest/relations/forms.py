@@ -8,6 +8,7 @@ from typing import Any
 from django import forms
 
 from kgharvest.bulk.file_reading import decoded
+from kgharvest.engine.settings import SETTINGS
 from kgharvest.models import Relation, RelationSet
 from kgharvest.relations.checks import Fault, RelationEntry, one_line
 from kgharvest.relations.files import RelationFile, read_relation_file
@@ -17,6 +18,9 @@ from kgharvest.widgets import DatalistInput, lines_of
 
 LARGEST_FILE_MB = 50
 SEPARATOR = "|"
+FROM_INITIAL_PROMPTS = " and ".join(
+    f"<code>{name}</code>" for name, setting in SETTINGS.items() if not setting.takes_ready_prompts
+)
 
 
 class RelationForm(forms.Form):
@@ -55,8 +59,8 @@ class RelationForm(forms.Form):
         max_length=100_000,
         required=False,
         widget=forms.Textarea(attrs={"rows": 3}),
-        help_text="For every setting but <code>human</code> and <code>autoprompt</code>, one a line. Left empty: they "
-        "are paraphrases of the initial ones.",
+        help_text=f"For every setting but {FROM_INITIAL_PROMPTS}, one a line. Left empty: they are paraphrases of the "
+        "initial ones.",
     )
 
     def __init__(self, *args: Any, relation: Relation | None = None, **kwargs: Any):

@@ -112,7 +112,7 @@ class BruteForce:
     def search(self, patterns, wanted, cap=None, disabled=()):
         """Return the kept candidates in order."""
         kept, seen, repeats = [], set(), Counter()
-        entity_filter = filters.EntityFilter([], frozenset({*disabled, filters.IN_PROMPT}))
+        entity_filter = filters.EntityFilter([], frozenset({*disabled, "in_prompt"}))
         lists = [self.in_order(pattern) for pattern in patterns]
         for candidate in heapq.merge(*lists, key=lambda one: one.order):
             if len(kept) == wanted:
@@ -128,7 +128,7 @@ class BruteForce:
 
     def is_rejected(self, candidate, entity_filter, disabled):
         words = [filters.words_of(text) for text in candidate.surface]
-        texts = [] if filters.IN_PROMPT in disabled else [filters.words_of(t) for t in self.prompt_texts()]
+        texts = [] if "in_prompt" in disabled else [filters.words_of(t) for t in self.prompt_texts()]
         return any(
             entity_filter.rejection(entity)
             or filters.occurs_in_prompt(entity, texts)

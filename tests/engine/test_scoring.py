@@ -4,6 +4,7 @@ from math import exp, log
 
 import numpy as np
 import pytest
+import torch
 
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.scoring import compatibilities, compatibility, consistency, entity_logprobs, prompt_weights
@@ -41,7 +42,9 @@ def test_an_entity_of_several_tokens_has_the_product_of_their_probabilities():
 
 
 def test_compatibility_takes_the_minimum_over_all_entities():
-    assert compatibility(np.log([0.5, 0.1, 0.2]), 2 / 3) == pytest.approx(2 / 3 * log(0.01) + 1 / 3 * log(0.1))
+    value = compatibility(torch.tensor([0.5, 0.1, 0.2]).log(), 2 / 3)
+
+    assert value.item() == pytest.approx(2 / 3 * log(0.01) + 1 / 3 * log(0.1))
 
 
 def test_weights_are_the_softmax_of_mean_compatibilities():

@@ -11,7 +11,7 @@ import torch
 
 from kgharvest.engine import harvest as pipeline
 from kgharvest.engine import ranking
-from kgharvest.engine.filters import EntityFilter
+from kgharvest.engine.filters import FILTERS, EntityFilter
 from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.lexicon import Lexicon
 from kgharvest.engine.prompts.prompt_set import PromptSet
@@ -19,7 +19,7 @@ from kgharvest.engine.prompts.strategies import weigh_prompts
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.ranking import TokenRanker
 from kgharvest.engine.search import BestFirstSearch, search_tuples
-from kgharvest.engine.types import FILTERS, Cancelled, HarvestParams
+from kgharvest.engine.types import Cancelled, HarvestParams
 from tests.engine.brute_force import BruteForce
 from tests.engine.fakes import FakeLM
 from tests.engine.tiny_models import tiny_bert, tiny_roberta

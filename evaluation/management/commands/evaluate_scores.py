@@ -11,9 +11,10 @@ from tqdm import tqdm
 from evaluation.rendering.figures import precision_recall
 from evaluation.rendering.figures.canvas import LIGHT, render
 from evaluation.scores.facts import BUILT_IN, facts_of_file
-from evaluation.scores.score_jobs import QUICK_SETTINGS, STORED_SETTINGS, ScoreRequest, evaluate_now
+from evaluation.scores.score_jobs import STORED_SETTINGS, ScoreRequest, evaluate_now
 from kgharvest.bulk.file_writing import check_writable, write_atomically
-from kgharvest.engine.types import SETTINGS, Progress
+from kgharvest.engine.settings import SETTINGS, WITHOUT_LEARNING
+from kgharvest.engine.types import Progress
 from kgharvest.errors import DomainError
 from kgharvest.harvests.language_models import get_language_model
 from kgharvest.management.command import DomainCommand
@@ -52,7 +53,7 @@ class Command(DomainCommand):
             raise UnknownFigure(f"{figure} is no figure; name a file that ends in {' or '.join(FIGURES)}.")
         request = ScoreRequest(
             get_language_model(model),
-            setting or ([] if harvested else QUICK_SETTINGS),
+            setting or ([] if harvested else WITHOUT_LEARNING),
             harvested,
             facts.name if facts else BUILT_IN,
             facts_of_file(facts) if facts else None,

@@ -17,6 +17,7 @@ from kgharvest.engine.language_models.base import EncodedPrompt, Pattern, Query,
 from kgharvest.engine.language_models.batching import same_length_batches
 from kgharvest.engine.language_models.masked import MaskedLM
 from kgharvest.engine.ranking import rows_at_once
+from kgharvest.engine.scoring import compatibility
 
 QUERIES_AT_ONCE = 256
 
@@ -77,8 +78,7 @@ class Compatibility:
         return step_by_step(lm, prompt, example.parts, tuple(map(len, example.parts)))
 
     def scores(self, examples: Sequence[Example], logprobs: torch.Tensor) -> torch.Tensor:
-        entities = part_sums(examples, logprobs)  # (P, E, n)
-        return self.alpha * entities.sum(dim=-1) + (1 - self.alpha) * entities.amin(dim=-1)
+        return compatibility(part_sums(examples, logprobs), self.alpha)
 
 
 def step_by_step(lm: MaskedLM, prompt: EncodedPrompt, parts: Sequence[TokenIds], pattern: Pattern) -> list[Question]:

@@ -1,11 +1,15 @@
-"""Which prompts a harvest asks, how much each counts, and how they were obtained: the settings."""
+"""Prompt strategies: how each setting obtains the prompts of a harvest and their weights.
+
+`kgharvest.engine.settings` lists the settings and names their functions here.
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pkgutil import resolve_name
 
 import numpy as np
 import torch
@@ -15,16 +19,16 @@ from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, 
 from kgharvest.engine.language_models.masked import MaskedLM
 from kgharvest.engine.prompt_learning import autoprompt, lpaqa, soft_prompts
 from kgharvest.engine.prompt_learning.autoprompt import TRIGGER, AutoPromptParams, TriggerTask, TriggerTemplate
-from kgharvest.engine.prompt_learning.objectives import Compatibility, Example, Question, step_by_step
+from kgharvest.engine.prompt_learning.objectives import Compatibility, Example, step_by_step
 from kgharvest.engine.prompt_learning.prompt_text import nearest_words, readable
 from kgharvest.engine.prompts.creation import create_prompts
 from kgharvest.engine.prompts.paraphrase import Paraphraser, from_settings
 from kgharvest.engine.prompts.prompt_set import PromptSet
 from kgharvest.engine.prompts.template import PromptTemplate, parse_prompts
 from kgharvest.engine.scoring import Encoded, compatibilities, prompt_weights
+from kgharvest.engine.settings import SETTINGS, WITHOUT_LEARNING
 from kgharvest.engine.types import (
     N_TRIGGERS,
-    SETTINGS,
     BadPrompt,
     EngineError,
     HarvestParams,
@@ -38,11 +42,10 @@ from kgharvest.engine.types import (
 # As in the paper's baseline.
 TRIGGER_SEARCH = AutoPromptParams(n_candidates=10, iterations=200, patience=20)
 SOFT_EPOCHS, SOFT_LEARNING_RATE = 16, 1e-2
-WITHOUT_READY_PROMPTS = ("human", "autoprompt")
 
 
 @dataclass(frozen=True)
-class AskedPrompts:
+class ChosenPrompts:
     """prompt_set: what the LM is asked. weighted: the same for people. templates: whose words are no entities.
 
     notice: why some prompts were left out, in a sentence.
@@ -55,8 +58,8 @@ class AskedPrompts:
 
 
 @dataclass(frozen=True)
-class Choice:
-    """What the settings choose from."""
+class PromptSource:
+    """What a strategy obtains prompts from. paraphraser: takes the place of the one that `spec` describes."""
 
     spec: HarvestSpec
     lm: LanguageModel
@@ -73,73 +76,79 @@ class Choice:
     @property
     def masked_lm(self) -> MaskedLM:
         if not isinstance(self.lm, MaskedLM):
+            *some, last = WITHOUT_LEARNING
             raise UnsupportedModel(
                 f"The setting {self.spec.setting} learns prompts on a masked LM, and {self.lm.name} is none; "
-                "use a masked LM, or one of the settings human, top1 and multi."
+                f"use a masked LM, or one of the settings {', '.join(some)} and {last}."
             )
         return self.lm
 
 
-def choose_prompts(choice: Choice) -> AskedPrompts:
+def choose_prompts(source: PromptSource) -> ChosenPrompts:
     """Return the prompts of the setting. Raises an EngineError; UnsupportedModel if this LM cannot learn them."""
-    if choice.spec.setting not in CHOOSE:
-        raise EngineError(f"There is no setting {choice.spec.setting!r}; choose one of {', '.join(SETTINGS)}.")
-    return CHOOSE[choice.spec.setting](choice)
+    if source.spec.setting not in SETTINGS:
+        raise EngineError(f"There is no setting {source.spec.setting!r}; choose one of {', '.join(SETTINGS)}.")
+    chosen: ChosenPrompts = resolve_name(SETTINGS[source.spec.setting].strategy)(source)
+    return chosen
 
 
 # -- prompts in words --------------------------------------------------------------------------------------------------
 
 
-def human(choice: Choice) -> AskedPrompts:
-    """The initial prompts."""
-    return weighed(choice, initial_prompts(choice))
+def initial_prompts(source: PromptSource) -> ChosenPrompts:
+    return weigh_by_compatibility(source, initial_templates(source))
 
 
-def multi(choice: Choice) -> AskedPrompts:
-    """All prompts: the ready ones, or paraphrases of the initial ones."""
-    return weighed(choice, all_prompts(choice))
+def all_prompts(source: PromptSource) -> ChosenPrompts:
+    """The ready prompts, or paraphrases of the initial ones."""
+    return weigh_by_compatibility(source, all_templates(source))
 
 
-def top1(choice: Choice) -> AskedPrompts:
+def best_prompt(source: PromptSource) -> ChosenPrompts:
     """Of all prompts the one with the largest weight."""
-    everything = multi(choice)
-    best = max(range(len(everything.weighted)), key=lambda index: everything.weighted[index].weight)
-    return AskedPrompts(
-        PromptSet((everything.prompt_set.prompts[best],), (1.0,)),
-        (WeightedPrompt(everything.weighted[best].text, everything.weighted[best].compatibility, 1.0),),
-        (everything.templates[best],),
-        everything.notice,
+    every = all_prompts(source)
+    best = max(range(len(every.weighted)), key=lambda index: every.weighted[index].weight)
+    return ChosenPrompts(
+        PromptSet((every.prompt_set.prompts[best],), (1.0,)),
+        (replace(every.weighted[best], weight=1.0),),
+        (every.templates[best],),
+        every.notice,
     )
 
 
-def initial_prompts(choice: Choice) -> list[PromptTemplate]:
+def initial_templates(source: PromptSource) -> list[PromptTemplate]:
     """Raises BadPrompt if one is too long for the LM."""
-    initial = parse_prompts(choice.spec.initial_prompts, len(choice.seeds[0]))
-    for template in initial:
-        check_fits(choice.lm, template, choice.longest_pattern)
-    return initial
+    templates = parse_prompts(source.spec.initial_prompts, len(source.seeds[0]))
+    for template in templates:
+        check_fits(source.lm, template, source.longest_pattern)
+    return templates
 
 
-def all_prompts(choice: Choice) -> list[PromptTemplate]:
+def all_templates(source: PromptSource) -> list[PromptTemplate]:
     """Return the ready prompts or paraphrases of the initial ones, those left out that are too long for the LM.
 
-    Too long: with the longest entities that are searched or given as seeds.
+    Too long: with the longest entities that are searched or given as seeds. Raises BadPrompt if none is left.
     """
-    spec = choice.spec
+    spec, lm, pattern = source.spec, source.lm, source.longest_pattern
     if spec.prompts:
-        return that_fit(choice.lm, parse_prompts(spec.prompts, len(choice.seeds[0])), choice.longest_pattern)
-    paraphraser = choice.paraphraser or from_settings(spec.paraphraser, choice.lm)
-    rng = random.Random(spec.params.seed)
-    created = create_prompts(initial_prompts(choice), spec.seed_tuples, paraphraser, rng, choice.on_progress)
-    return that_fit(choice.lm, created, choice.longest_pattern)
+        templates = parse_prompts(spec.prompts, len(source.seeds[0]))
+    else:
+        paraphraser = source.paraphraser or from_settings(spec.paraphraser, lm)
+        rng = random.Random(spec.params.seed)
+        initial = initial_templates(source)
+        templates = create_prompts(initial, spec.seed_tuples, paraphraser, rng, source.on_progress)
+    fitting = [template for template in templates if fits(lm, lm.encode_prompt(template), pattern)]
+    if not fitting:
+        check_fits(lm, templates[0], pattern)
+    return fitting
 
 
-def weighed(choice: Choice, templates: Sequence[PromptTemplate]) -> AskedPrompts:
+def weigh_by_compatibility(source: PromptSource, templates: Sequence[PromptTemplate]) -> ChosenPrompts:
     """Weigh the prompts by the softmax of their mean compatibility with the seed tuples."""
-    weighted = weigh_prompts(choice.lm, templates, choice.seeds, choice.spec.params, choice.on_progress)
-    encoded = tuple(choice.lm.encode_prompt(template) for template in templates)
+    weighted = weigh_prompts(source.lm, templates, source.seeds, source.spec.params, source.on_progress)
+    encoded = tuple(source.lm.encode_prompt(template) for template in templates)
     prompt_set = PromptSet(encoded, tuple(prompt.weight for prompt in weighted))
-    return AskedPrompts(prompt_set, tuple(weighted), tuple(templates), left_out(choice.spec, templates))
+    return ChosenPrompts(prompt_set, tuple(weighted), tuple(templates), notice_of_long_prompts(source.spec, templates))
 
 
 def weigh_prompts(
@@ -149,10 +158,11 @@ def weigh_prompts(
     params: HarvestParams,
     on_progress: OnProgress,
 ) -> list[WeightedPrompt]:
-    scores = mean_compatibilities(lm, [lm.encode_prompt(one) for one in templates], seeds, params, on_progress)
+    encoded = [lm.encode_prompt(template) for template in templates]
+    means = mean_compatibilities(lm, encoded, seeds, params, on_progress)
     return [
-        WeightedPrompt(template.text, score, float(weight))
-        for template, score, weight in zip(templates, scores, prompt_weights(scores), strict=True)
+        WeightedPrompt(template.text, mean, float(weight))
+        for template, mean, weight in zip(templates, means, prompt_weights(means), strict=True)
     ]
 
 
@@ -169,14 +179,6 @@ def mean_compatibilities(
     report(len(prompts))
     means: NDArray[np.float64] = scores.mean(axis=0)
     return means
-
-
-def that_fit(lm: LanguageModel, templates: Sequence[PromptTemplate], pattern: Pattern) -> list[PromptTemplate]:
-    """Return the prompts that `lm` can take. Raises BadPrompt if there is none."""
-    fitting = [template for template in templates if fits(lm, lm.encode_prompt(template), pattern)]
-    if not fitting:
-        check_fits(lm, templates[0], pattern)
-    return fitting
 
 
 def check_fits(lm: LanguageModel, template: PromptTemplate, pattern: Pattern) -> None:
@@ -197,59 +199,56 @@ def fits(lm: LanguageModel, prompt: EncodedPrompt, pattern: Pattern) -> bool:
     return True
 
 
-def left_out(spec: HarvestSpec, templates: Sequence[PromptTemplate]) -> str | None:
-    """Return the notice that ready prompts were too long for the LM."""
-    n_given = len(set(spec.prompts)) if spec.setting not in WITHOUT_READY_PROMPTS else 0
-    if n_given <= len(templates):
+def notice_of_long_prompts(spec: HarvestSpec, templates: Sequence[PromptTemplate]) -> str | None:
+    """Return the notice that ready prompts were too long for the LM, if some were."""
+    n_ready = len(set(spec.prompts)) if SETTINGS[spec.setting].takes_ready_prompts else 0
+    if n_ready <= len(templates):
         return None
-    return f"{n_given - len(templates)} of {n_given} ready prompts were left out: they are too long for this LM."
+    return f"{n_ready - len(templates)} of {n_ready} ready prompts were left out: they are too long for this LM."
 
 
 # -- prompts that are learned ------------------------------------------------------------------------------------------
 
 
-def weighed_by_likelihood(choice: Choice) -> AskedPrompts:
+def all_prompts_with_learned_weights(source: PromptSource) -> ChosenPrompts:
     """LPAQA: all prompts, with the weights under which their product makes the seed tuples likeliest."""
-    lm, templates = choice.masked_lm, all_prompts(choice)
+    lm, templates = source.masked_lm, all_templates(source)
     prompts = tuple(lm.encode_prompt(template) for template in templates)
-    report = Reporter(choice.on_progress, "weights", len(prompts))
-    tick = partial(report, 0)
-    asked = [[one for seed in choice.seeds for one in asked_of(lm, prompt, seed)] for prompt in prompts]  # (K, Q)
+    tick = partial(Reporter(source.on_progress, "weights", len(prompts)), 0)
+    asked = [
+        [question for seed in source.seeds for question in step_by_step(lm, prompt, seed, tuple(map(len, seed)))]
+        for prompt in prompts
+    ]  # (K, Q)
     queries = [question.query for questions in zip(*asked, strict=True) for question in questions]
-    vectors = lm.vectors(queries, choice.spec.params.batch_size, tick).view(
-        len(asked[0]), len(prompts), -1
-    )  # (Q, K, d)
+    vectors = lm.vectors(queries, source.spec.params.batch_size, tick)
+    vectors = vectors.view(len(asked[0]), len(prompts), -1)  # (Q, K, d)
     targets = torch.tensor([question.targets[0] for question in asked[0]])
     prompt_set = PromptSet(prompts, lpaqa.optimised_weights(lm, vectors, targets, tick))
-    return described(choice, prompt_set, [template.text for template in templates], templates)
+    return with_compatibilities(source, prompt_set, [template.text for template in templates], templates)
 
 
-def asked_of(lm: MaskedLM, prompt: EncodedPrompt, seed: Encoded) -> list[Question]:
-    return step_by_step(lm, prompt, seed, tuple(map(len, seed)))
-
-
-def triggers(choice: Choice) -> AskedPrompts:
+def learned_triggers(source: PromptSource) -> ChosenPrompts:
     """AutoPrompt as BertNet adapts it: the best trigger tokens for the compatibility of the seed tuples.
 
     Searched twice: from masks between the entities, and from the words of the initial prompts.
     """
-    lm, seeds = choice.masked_lm, choice.seeds
+    lm, seeds = source.masked_lm, source.seeds
     gaps = ((TRIGGER,) * N_TRIGGERS,) * (len(seeds[0]) - 1)
     between = TriggerTemplate((lm.tokens.prefix, *gaps, lm.tokens.suffix), tuple(range(len(seeds[0]))))
-    initial = [lm.encode_prompt(template) for template in initial_prompts(choice)]
+    initial = [lm.encode_prompt(template) for template in initial_templates(source)]
     in_words = [(template, words) for template, words in (as_triggers(lm, prompt) for prompt in initial) if words]
     starts = [(between, (lm.mask_id,) * between.n_triggers), *in_words]
     examples = [Example(seed) for seed in seeds]
     allowed = autoprompt.allowed_triggers(lm, {token for seed in seeds for entity in seed for token in entity})
     # A handful of seed tuples leaves none for dev.
-    task = TriggerTask(Compatibility(choice.spec.params.alpha), examples, examples, allowed)
-    params = replace(TRIGGER_SEARCH, seed=choice.spec.params.seed)
+    task = TriggerTask(Compatibility(source.spec.params.alpha), examples, examples, allowed)
+    params = replace(TRIGGER_SEARCH, seed=source.spec.params.seed)
     searches = [
-        autoprompt.search_trigger(lm, template, start, task, params, choice.on_progress) for template, start in starts
+        autoprompt.search_trigger(lm, template, start, task, params, source.on_progress) for template, start in starts
     ]
-    prompt = max(searches, key=lambda found: found.dev_score).prompt
+    prompt = max(searches, key=lambda search: search.dev_score).prompt
     text = readable(lm, prompt, [])
-    return described(choice, PromptSet((prompt,), (1.0,)), [text], [PromptTemplate.parse(text)])
+    return with_compatibilities(source, PromptSet((prompt,), (1.0,)), [text], [PromptTemplate.parse(text)])
 
 
 def as_triggers(lm: MaskedLM, prompt: EncodedPrompt) -> tuple[TriggerTemplate, TokenIds]:
@@ -261,36 +260,26 @@ def as_triggers(lm: MaskedLM, prompt: EncodedPrompt) -> tuple[TriggerTemplate, T
     return TriggerTemplate(tuple(segments), prompt.slots), words
 
 
-def soft(choice: Choice) -> AskedPrompts:
+def learned_soft_prompts(source: PromptSource) -> ChosenPrompts:
     """Soft prompts that start as all prompts, whose mixture maximises the likelihood of the seed tuples."""
-    lm, templates = choice.masked_lm, all_prompts(choice)
+    lm, templates = source.masked_lm, all_templates(source)
     softened, vectors = soft_prompts.soften(lm, [lm.encode_prompt(template) for template in templates])
     params = soft_prompts.SoftPromptParams(
-        learning_rate=SOFT_LEARNING_RATE, epochs=SOFT_EPOCHS, seed=choice.spec.params.seed
+        learning_rate=SOFT_LEARNING_RATE, epochs=SOFT_EPOCHS, seed=source.spec.params.seed
     )
-    prompt_set = soft_prompts.learn_on_tuples(lm, softened, vectors, choice.seeds, params, choice.on_progress)
+    prompt_set = soft_prompts.learn_on_tuples(lm, softened, vectors, source.seeds, params, source.on_progress)
     words = nearest_words(lm, vectors)
-    return described(choice, prompt_set, [readable(lm, prompt, words) for prompt in softened], templates)
+    return with_compatibilities(source, prompt_set, [readable(lm, prompt, words) for prompt in softened], templates)
 
 
-def described(
-    choice: Choice, prompt_set: PromptSet, texts: Sequence[str], templates: Sequence[PromptTemplate]
-) -> AskedPrompts:
-    """Say of a learned prompt set what people want to know of it."""
-    reader = prompt_set.reader(choice.lm)
-    scores = mean_compatibilities(reader, prompt_set.prompts, choice.seeds, choice.spec.params, choice.on_progress)
+def with_compatibilities(
+    source: PromptSource, prompt_set: PromptSet, texts: Sequence[str], templates: Sequence[PromptTemplate]
+) -> ChosenPrompts:
+    """Return a learned prompt set with what people want to know of it. texts: how its prompts read."""
+    lm, prompts = prompt_set.reader(source.lm), prompt_set.prompts
+    means = mean_compatibilities(lm, prompts, source.seeds, source.spec.params, source.on_progress)
     weighted = [
-        WeightedPrompt(text, float(score), weight, prompt.segments)
-        for text, score, weight, prompt in zip(texts, scores, prompt_set.weights, prompt_set.prompts, strict=True)
+        WeightedPrompt(text, float(mean), weight, prompt.segments)
+        for text, mean, weight, prompt in zip(texts, means, prompt_set.weights, prompts, strict=True)
     ]
-    return AskedPrompts(prompt_set, tuple(weighted), tuple(templates), left_out(choice.spec, templates))
-
-
-CHOOSE: dict[str, Callable[[Choice], AskedPrompts]] = {
-    "human": human,
-    "top1": top1,
-    "multi": multi,
-    "lpaqa": weighed_by_likelihood,
-    "autoprompt": triggers,
-    "soft": soft,
-}
+    return ChosenPrompts(prompt_set, tuple(weighted), tuple(templates), notice_of_long_prompts(source.spec, templates))

@@ -11,7 +11,9 @@ from django.conf import settings
 from django.utils import timezone
 
 from kgharvest.bulk.file_writing import check_writable, write_atomically
-from kgharvest.engine.types import FILTERS, SETTINGS, HarvestParams, ParaphraserSettings
+from kgharvest.engine.filters import FILTERS
+from kgharvest.engine.settings import SETTINGS
+from kgharvest.engine.types import HarvestParams, ParaphraserSettings
 from kgharvest.harvests.language_models import get_language_model
 from kgharvest.harvests.launches import Plan, plan_launch, start_launch
 from kgharvest.harvests.runner import HarvestFailed, HarvestRequest, check_harvest, create_harvest_job

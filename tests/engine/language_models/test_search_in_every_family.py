@@ -6,12 +6,12 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
-from kgharvest.engine.filters import EntityFilter
+from kgharvest.engine.filters import FILTERS, EntityFilter
 from kgharvest.engine.lexicon import Lexicon
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.ranking import TokenRanker
 from kgharvest.engine.search import BestFirstSearch
-from kgharvest.engine.types import FILTERS, HarvestParams
+from kgharvest.engine.types import HarvestParams
 
 PROMPTS = {"the <ENT0> is in <ENT1> .": 0.6, "in a <ENT1> the <ENT0> can swim": 0.4}
 PARAMS = HarvestParams(candidates=80, max_entity_repeats=None, disabled_filters=frozenset(FILTERS), batch_size=64)

@@ -14,7 +14,7 @@ from kgharvest.engine.prompt_learning import lpaqa
 from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams
 from kgharvest.engine.prompts import strategies
 from kgharvest.engine.prompts.prompt_set import PromptSet, PromptSetAnswerer
-from kgharvest.engine.prompts.strategies import Choice, choose_prompts
+from kgharvest.engine.prompts.strategies import PromptSource, choose_prompts
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.ranking import State, TokenRanker, layout
 from kgharvest.engine.types import N_TRIGGERS, HarvestParams, HarvestSpec, UnsupportedModel, ignore
@@ -54,7 +54,7 @@ def test_learned_prompts_harvest_what_the_lm_knows(knowing_lm, languages, settin
 def test_triggers_hold_no_seed_entity_and_read_as_a_prompt(knowing_lm, languages):
     seeds = encode_seeds(languages.facts[:5], knowing_lm)
 
-    asked = choose_prompts(Choice(asking(languages, "autoprompt"), knowing_lm, seeds, None, ignore))
+    asked = choose_prompts(PromptSource(asking(languages, "autoprompt"), knowing_lm, seeds, None, ignore))
 
     seed_tokens = {token for seed in seeds for entity in seed for token in entity}
     assert not seed_tokens & {token for segment in asked.prompt_set.prompts[0].segments for token in segment}
@@ -69,7 +69,7 @@ def test_triggers_are_never_less_compatible_than_the_initial_prompt(knowing_lm, 
     seeds = encode_seeds(languages.facts[:5], knowing_lm)
 
     triggers, initial = (
-        choose_prompts(Choice(asking(languages, setting), knowing_lm, seeds, None, ignore)).weighted[0]
+        choose_prompts(PromptSource(asking(languages, setting), knowing_lm, seeds, None, ignore)).weighted[0]
         for setting in ("autoprompt", "human")
     )
 
@@ -78,9 +78,9 @@ def test_triggers_are_never_less_compatible_than_the_initial_prompt(knowing_lm, 
 
 def test_learned_weights_make_the_seed_tuples_likelier_than_equal_ones(knowing_lm, languages):
     seeds = encode_seeds(languages.facts[:5], knowing_lm)
-    choice = Choice(asking(languages, "lpaqa"), knowing_lm, seeds, None, ignore)
+    source = PromptSource(asking(languages, "lpaqa"), knowing_lm, seeds, None, ignore)
 
-    asked = choose_prompts(choice)
+    asked = choose_prompts(source)
 
     equal = PromptSet(asked.prompt_set.prompts, (1 / len(asked.weighted),) * len(asked.weighted))
     learned, plain = (step_nll(knowing_lm, one, seeds) for one in (asked.prompt_set, equal))

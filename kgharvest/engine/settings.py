@@ -1,0 +1,82 @@
+"""The settings: the ways to obtain the prompts of a harvest. One entry each, for the engine, forms, pages and commands.
+
+Imports no torch: an entry only names the code that needs it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One way to obtain prompts, all in `kgharvest.engine.prompts.strategies`.
+
+    label: what a form says of it. help: where a harvest's prompts came from, for those who look at them.
+    strategy: the function that obtains the prompts, as "module:name".
+    takes_ready_prompts: it asks a relation's ready prompts where there are some, not only the initial ones.
+    learns: what it learns from the seed tuples, which takes a masked LM and up to minutes; None if nothing.
+    """
+
+    name: str
+    label: str
+    help: str
+    strategy: str
+    takes_ready_prompts: bool = True
+    learns: Literal["weights", "tokens", "vectors"] | None = None
+
+    @property
+    def learns_prompts(self) -> bool:
+        return self.learns in ("tokens", "vectors")
+
+
+STRATEGIES = "kgharvest.engine.prompts.strategies"
+SETTINGS = {
+    setting.name: setting
+    for setting in (
+        Setting(
+            "human",
+            "the initial prompts",
+            "The initial prompts, weighted by how well the seed tuples fit them.",
+            f"{STRATEGIES}:initial_prompts",
+            takes_ready_prompts=False,
+        ),
+        Setting(
+            "top1",
+            "the prompt with the largest weight",
+            "Of all prompts the one that the seed tuples fit best.",
+            f"{STRATEGIES}:best_prompt",
+        ),
+        Setting(
+            "multi",
+            "all prompts, weighted",
+            "All prompts, weighted by how well the seed tuples fit them.",
+            f"{STRATEGIES}:all_prompts",
+        ),
+        Setting(
+            "lpaqa",
+            "all prompts, weights learned from the seed tuples",
+            "All prompts, with the weights under which their product makes the seed tuples likeliest.",
+            f"{STRATEGIES}:all_prompts_with_learned_weights",
+            learns="weights",
+        ),
+        Setting(
+            "autoprompt",
+            "trigger tokens learned from the seed tuples",
+            "Tokens found by a search for those that fit the seed tuples best; they need make no sense.",
+            f"{STRATEGIES}:learned_triggers",
+            takes_ready_prompts=False,
+            learns="tokens",
+        ),
+        Setting(
+            "soft",
+            "all prompts, their words learned as vectors from the seed tuples",
+            "The words of all prompts were taken for vectors and learned from the seed tuples: each ‹word› is the one "
+            "whose own vector is nearest to a learned one, so that the LM may read something else there.",
+            f"{STRATEGIES}:learned_soft_prompts",
+            learns="vectors",
+        ),
+    )
+}
+WITHOUT_LEARNING = tuple(name for name, setting in SETTINGS.items() if setting.learns is None)
