@@ -4,8 +4,9 @@
     DATABASE_URL=postgres://... DEBUG=1 python benches/round_pages.py  on an empty PostgreSQL database
 
 With --keep, or on PostgreSQL, a database that is already filled is taken as it is. A tenth of the tasks is judged, by
-three people each; a third of these is contested, a ninth without a majority; every hundredth judgment has a comment,
-every thousandth task a report, every five hundredth judged one an adjudication, and one task in a hundred is gold.
+three people each; a third of these in disagreement, a ninth without a majority; every hundredth judgment has a
+comment, every thousandth task a report, every five hundredth judged one an adjudication, and one task in a hundred is
+gold.
 
 Prints for each page the median time of 20 requests at the server, this process's part in it and the queries; a page
 holds if it answers in under 200 ms. Then what counting anew costs, and excluding one who gave a fifteenth of all
@@ -162,8 +163,8 @@ def pages(round: Round) -> Iterator[str]:
                   "pattern=3-0-0", f"relation={relation}&verdict=rejected"):  # fmt: skip
         yield f"/rounds/bench/statements/?show=all&{asked}"
     yield f"/rounds/bench/statements/{middle}/"
-    yield from ("/rounds/bench/adjudicate/", "/rounds/bench/adjudicate/?queue=contested")
-    yield f"/rounds/bench/adjudicate/?queue=contested&after={N_JUDGED // 2}"
+    yield from ("/rounds/bench/adjudicate/", "/rounds/bench/adjudicate/?queue=disagreements")
+    yield f"/rounds/bench/adjudicate/?queue=disagreements&after={N_JUDGED // 2}"
 
 
 def measure(client: Client, path: str) -> tuple[float, float, int]:

@@ -1,27 +1,28 @@
-"""What an expert says where annotators differ: kept beside the crowd's verdict, never in its place."""
+"""Adjudication: what an expert says where annotators disagree, kept beside the crowd's verdict, never in its place."""
 
 from __future__ import annotations
 
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
 from annotation.judging.verdicts import Verdict
 from annotation.models import Adjudication, JudgmentTask, Label, Round
 from annotation.quality.events import record_event
-from annotation.rounds.models import JudgmentTaskQuerySet
 
-# What waits for an expert, by name: statements that people disagree about, or only those without a majority.
-QUEUES = {"undecided": Q(verdict=Verdict.UNDECIDED) & JudgmentTaskQuerySet.CONTESTED, "contested": Q()}
+# What waits for an expert, by name, with the phrase for it.
+QUEUES = {"undecided": "without a majority", "disagreements": "with disagreement"}
 
 
-def waiting(round: Round, queue: str):
+def adjudication_queue(round: Round, queue: str) -> QuerySet[JudgmentTask]:
     """Return the tasks of a queue that nobody has adjudicated, in the round's order."""
-    tasks = round.tasks.without_gold().complete().filter(QUEUES[queue])
-    if queue == "contested":
-        tasks = tasks.contested()
+    tasks = round.tasks.without_gold().complete()
+    if queue == "disagreements":
+        tasks = tasks.with_disagreement()
+    else:  # the index of disagreements finds them; all Unjudgeable is no disagreement, but undecided
+        tasks = tasks.filter(tasks.DISAGREEMENT, verdict=Verdict.UNDECIDED)
     current = Adjudication.objects.current().filter(task=OuterRef("pk"))
     return tasks.filter(~Exists(current)).order_by("position")
 
@@ -29,7 +30,7 @@ def waiting(round: Round, queue: str):
 def adjudicate(
     task: JudgmentTask, label: str, client_uuid: UUID, *, by, comment: str = "", is_blind: bool = True
 ) -> Adjudication:
-    """Store what `by` says about a task; a later word supersedes an earlier one, whoever gave it.
+    """Store what `by` says about a task; a later adjudication supersedes an earlier one, whoever gave it.
 
     The same `client_uuid` again changes nothing. The crowd's counters and verdict stay as they are.
     """

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from django.contrib import messages
 from django.core.exceptions import BadRequest
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -17,22 +18,22 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
 from annotation.models import Annotator, Exclusion, Judgment, JudgmentTask, Label, Limits, Round
-from annotation.quality.adjudication import QUEUES, adjudicate, waiting
+from annotation.quality.adjudication import QUEUES, adjudicate, adjudication_queue
 from annotation.quality.annotator_statistics import annotator_statistics, statistics_of
 from annotation.quality.exclusion import exclude_annotator
 from annotation.quality.exclusion_effect import exclusion_effect
 from annotation.quality.forms import AdjudicationForm, ExclusionForm, LimitsForm
 from annotation.quality.limits import limits_sentence, set_limits
-from annotation.quality.statement_lists import (
-    MARKS,
-    Filters,
-    all_page,
-    contested_page,
-    gold_page,
-    marked_page,
-    patterns,
-    statements_alike,
-    with_all_about,
+from annotation.quality.statement_list import (
+    StatementFilters,
+    StatementGroup,
+    disagreement_page,
+    disagreement_patterns,
+    page_of_all,
+    page_of_gold,
+    page_of_marked,
+    statement_groups,
+    with_evidence,
 )
 from annotation.rounds.progress import OUTCOMES
 from annotation.rounds.views import visible_round
@@ -41,17 +42,19 @@ from kgharvest.bulk.pagination import page_of, sort_key
 from kgharvest.errors import DomainError
 from kgharvest.models import Relation
 
-SORTABLE: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "code": lambda each: each["code"],
-    "judged": lambda each: each["n"],
-    "gold": lambda each: each["gold"]["value"],
-    "agreement": lambda each: each["agreement"],
-    "seconds": lambda each: each["median_seconds"],
-    "fast": lambda each: each["too_fast"],
-    "true": lambda each: each["shares"]["true"],
-    "run": lambda each: each["longest_run"],
-    "comments": lambda each: each["n_comments"],
-    "flags": lambda each: len(each["flags"]),
+AnnotatorRow = dict[str, Any]  # as of annotator_statistics
+
+ANNOTATOR_COLUMNS: dict[str, Callable[[AnnotatorRow], Any]] = {
+    "code": lambda row: row["code"],
+    "judged": lambda row: row["n"],
+    "gold": lambda row: row["gold"]["value"],
+    "agreement": lambda row: row["agreement"],
+    "seconds": lambda row: row["median_seconds"],
+    "fast": lambda row: row["too_fast"],
+    "true": lambda row: row["shares"]["true"],
+    "run": lambda row: row["longest_run"],
+    "comments": lambda row: row["n_comments"],
+    "flags": lambda row: len(row["flags"]),
 }
 N_COMMENTS = 20
 
@@ -59,15 +62,16 @@ N_COMMENTS = 20
 @researcher_required
 def annotator_list(request: HttpRequest, name: str) -> HttpResponse:
     round = visible_round(request, name)
-    found = annotator_statistics(round, timezone.now())
-    asked = {"q": request.GET.get("q", "").strip(), "flagged": request.GET.get("flagged", "")}
-    sort = sort_key(request, SORTABLE, "-judged")
+    statistics = annotator_statistics(round, timezone.now())
+    filters = {"q": request.GET.get("q", "").strip(), "flagged": request.GET.get("flagged", "")}
+    sort = sort_key(request, ANNOTATOR_COLUMNS, "-judged")
+    rows = filtered_annotators(statistics.content, filters["q"], flagged_only=bool(filters["flagged"]))
     context = {
         "round": round,
-        "page_obj": page_of(request, in_order(matching(found.content, asked), sort)),
-        "n_all": len(found.content),
-        "counted_at": found.counted_at,
-        "asked": asked,
+        "page_obj": page_of(request, sorted_annotators(rows, sort)),
+        "n_all": len(statistics.content),
+        "counted_at": statistics.counted_at,
+        "filters": filters,
         "sort": sort,
         "limits": limits_sentence(Limits.objects.filter(round=round).first() or Limits()),
         "can_manage": may_manage(request, round),
@@ -75,32 +79,32 @@ def annotator_list(request: HttpRequest, name: str) -> HttpResponse:
     return render(request, "annotation/quality/annotator_list.html", context)
 
 
-def matching(rows: Sequence[dict[str, Any]], asked: dict[str, str]) -> list[dict[str, Any]]:
-    wanted = asked["q"].casefold()
+def filtered_annotators(rows: Sequence[AnnotatorRow], text: str, *, flagged_only: bool) -> list[AnnotatorRow]:
+    """Return the annotators whose code or name contains `text`."""
     return [
-        each
-        for each in rows
-        if wanted in f"{each['code']} {each['who']}".casefold() and (each["flags"] or not asked["flagged"])
+        row
+        for row in rows
+        if text.casefold() in f"{row['code']} {row['who']}".casefold() and (row["flags"] or not flagged_only)
     ]
 
 
-def in_order(rows: Sequence[dict[str, Any]], sort: str) -> list[dict[str, Any]]:
+def sorted_annotators(rows: Sequence[AnnotatorRow], sort: str) -> list[AnnotatorRow]:
     """Sort by a column, those without a value last whichever way."""
-    value = SORTABLE[sort.removeprefix("-")]
-    known = [each for each in rows if value(each) is not None]
-    return sorted(known, key=value, reverse=sort.startswith("-")) + [each for each in rows if value(each) is None]
+    value = ANNOTATOR_COLUMNS[sort.removeprefix("-")]
+    known = [row for row in rows if value(row) is not None]
+    return sorted(known, key=value, reverse=sort.startswith("-")) + [row for row in rows if value(row) is None]
 
 
 @researcher_required
 def annotator_detail(request: HttpRequest, name: str, code: str) -> HttpResponse:
     round = visible_round(request, name)
     annotator = get_object_or_404(round.annotators.select_related("user", "invite"), code=code)
-    commented = Judgment.objects.current().filter(annotator=annotator).exclude(comment="").select_related("task")
+    judgments = Judgment.objects.current().filter(annotator=annotator)
     context = {
         "round": round,
         "annotator": annotator,
         "statistics": statistics_of(annotator, timezone.now()),
-        "comments": commented.order_by("-judged_at")[:N_COMMENTS],
+        "comments": judgments.exclude(comment="").select_related("task").order_by("-judged_at")[:N_COMMENTS],
         "reports": annotator.reports.select_related("task")[:N_COMMENTS],
         "exclusions": annotator.exclusions.select_related("excluded_by", "reinstated_by"),
         "events": round.events.filter(annotator=annotator).select_related("by")[:N_COMMENTS],
@@ -115,16 +119,16 @@ def annotator_change(request: HttpRequest, name: str, code: str, change: Callabl
     """Pause, resume or reinstate: `change` is the service's function."""
     annotator = managed_annotator(request, name, code)
     try:
-        done = change(annotator, by=request.user)
+        outcome = change(annotator, by=request.user)
     except DomainError as refusal:
         messages.error(request, str(refusal))
     else:
-        if isinstance(done, Exclusion):
-            messages.success(request, reinstated_in_words(done))
+        if isinstance(outcome, Exclusion):
+            messages.success(request, reinstatement_message(outcome))
     return redirect("annotation:annotator", name, code)
 
 
-def reinstated_in_words(exclusion: Exclusion) -> str:
+def reinstatement_message(exclusion: Exclusion) -> str:
     exclusion.refresh_from_db()
     left_out = exclusion.n_left_out
     kept = f"; {left_out} are kept but stay uncounted, because others took their place" if left_out else ""
@@ -169,40 +173,39 @@ def may_manage(request: HttpRequest, round: Round) -> bool:
     return Round.objects.managed_by(request.user).filter(pk=round.pk).exists()
 
 
-IN_WORDS = {"undecided": "without a majority", "contested": "where people differ"}
-
-
 @never_cache
 @researcher_required
 def adjudication(request: HttpRequest, name: str) -> HttpResponse:
     """One statement at a time; `?task=` returns to one, `?after=` goes on behind a position, `?votes=1` shows votes."""
     round = get_object_or_404(Round.objects.adjudicated_by(request.user).select_related("study"), name=name)
-    queue = request.GET.get("queue")
-    asked = {"queue": queue if queue in QUEUES else "undecided", "votes": request.GET.get("votes", "") and "1"}
+    queue = request.GET.get("queue", "")
+    queue = "disagreements" if queue == "contested" else queue  # as addresses named it once
+    queue = queue if queue in QUEUES else "undecided"
+    shows_votes = bool(request.GET.get("votes"))
     if request.method == "POST":
-        return _store(request, round, asked)
-    tasks = waiting(round, asked["queue"])
+        return _store_adjudication(request, round, queue, shows_votes)
+    tasks = adjudication_queue(round, queue)
     context = {
         "round": round,
-        "task": _task(request, round, tasks),
+        "task": _task_to_adjudicate(request, round, with_evidence(tasks)),
         "n_left": tasks.count(),
-        "asked": asked,
-        "queues": IN_WORDS,
-        "asked_words": IN_WORDS[asked["queue"]],
+        "queue": queue,
+        "queues": QUEUES,
+        "queue_phrase": QUEUES[queue],
+        "shows_votes": shows_votes,
         "labels": Label,
         "client_uuid": uuid4(),
     }
     return render(request, "annotation/quality/adjudication.html", context)
 
 
-def _task(request: HttpRequest, round: Round, tasks) -> JudgmentTask | None:
-    """Return the task that is asked for, else the next one of the queue behind a position, else its first."""
-    if _number(request, "task"):
-        return get_object_or_404(with_all_about(round.tasks.without_gold()), pk=_number(request, "task"))
-    tasks = with_all_about(tasks)
+def _task_to_adjudicate(request: HttpRequest, round: Round, queue: QuerySet[JudgmentTask]) -> JudgmentTask | None:
+    """Return the task that the address names, else the next one of the queue behind a position, else its first."""
+    if pk := _number(request, "task"):
+        return get_object_or_404(with_evidence(round.tasks.without_gold()), pk=pk)
     after = _number(request, "after")
-    behind = tasks.filter(position__gt=after).first() if after is not None else None
-    return behind or tasks.first()
+    behind = queue.filter(position__gt=after).first() if after is not None else None
+    return behind or queue.first()
 
 
 def _number(request: HttpRequest, name: str) -> int | None:
@@ -210,21 +213,20 @@ def _number(request: HttpRequest, name: str) -> int | None:
     return int(text) if text.isdecimal() and len(text) < 10 else None
 
 
-def _store(request: HttpRequest, round: Round, asked: dict[str, Any]) -> HttpResponse:
+def _store_adjudication(request: HttpRequest, round: Round, queue: str, shows_votes: bool) -> HttpResponse:
     form = AdjudicationForm(request.POST)
     if not form.is_valid():
         raise BadRequest("The adjudication is not valid; reload the page and answer again.")
-    given = form.cleaned_data
-    task = get_object_or_404(round.tasks.without_gold(), pk=given.pop("task"))
-    done = adjudicate(task, by=request.user, is_blind=not asked["votes"], **given)
-    said = done.get_label_display()
-    messages.success(request, f"Adjudicated as {said}: {task.statement}")
-    page = reverse("annotation:adjudication", args=[round.name])
-    return redirect(f"{page}?{urlencode(asked | {'after': task.position})}")
+    answer = form.cleaned_data
+    task = get_object_or_404(round.tasks.without_gold(), pk=answer.pop("task"))
+    stored = adjudicate(task, by=request.user, is_blind=not shows_votes, **answer)
+    messages.success(request, f"Adjudicated as {stored.get_label_display()}: {task.statement}")
+    query = urlencode({"queue": queue, "votes": "1" if shows_votes else "", "after": task.position})
+    return redirect(f"{reverse('annotation:adjudication', args=[round.name])}?{query}")
 
 
-SHOWN = {
-    "contested": "where people differ",
+STATEMENT_LISTS = {
+    "disagreements": "disagreements",
     "all": "all",
     "reported": "reported as broken",
     "commented": "commented on",
@@ -236,50 +238,52 @@ SHOWN = {
 @researcher_required
 def statement_list(request: HttpRequest, name: str) -> HttpResponse:
     round = visible_round(request, name)
-    asked = {key: request.GET.get(key, "") for key in ("show", "relation", "pattern", "verdict")}
-    asked["show"] = asked["show"] if asked["show"] in SHOWN else "contested"
-    statements, counted_at = statements_alike(round)
+    filters = {key: request.GET.get(key, "") for key in ("show", "relation", "pattern", "verdict")}
+    filters["show"] = filters["show"] if filters["show"] in STATEMENT_LISTS else "disagreements"
+    groups, counted_at = statement_groups(round)
     context = {
         "round": round,
-        "asked": asked,
-        "is_filtered": asked != dict.fromkeys(asked, "") | {"show": "contested"},
-        "shown": SHOWN,
+        "filters": filters,
+        "is_filtered": filters != dict.fromkeys(filters, "") | {"show": "disagreements"},
+        "shown": STATEMENT_LISTS,
         "relations": Relation.objects.filter(strata__round=round).distinct().order_by("name"),
-        "patterns": patterns(statements),
+        "patterns": disagreement_patterns(groups),
         "counted_at": counted_at,
         "outcomes": OUTCOMES,
         "can_adjudicate": Round.objects.adjudicated_by(request.user).filter(pk=round.pk).exists(),
     }
-    return render(
-        request, "annotation/quality/statement_list.html", context | page_context(request, round, asked, statements)
-    )
+    context |= _statement_page(request, round, filters, groups)
+    return render(request, "annotation/quality/statement_list.html", context)
 
 
-def page_context(request: HttpRequest, round: Round, asked: dict[str, str], statements) -> dict[str, Any]:
-    """Return the tasks of the page that is asked for, how many the list has, and what leads to its other pages."""
-    filters = Filters.of(asked)
-    if asked["show"] == "contested":
-        page = contested_page(round, filters, statements, request.GET.get("page"))
-        return {"tasks": list(page), "n": page.paginator.count, "page_obj": page}
-    if asked["show"] == "all":
-        ordered = all_page(round, filters, statements, request.GET)
-    elif asked["show"] == "gold":
-        ordered = gold_page(round, filters, request.GET)
-    else:
-        ordered = marked_page(round, filters, MARKS[asked["show"]](round), request.GET)
-    return {"tasks": ordered.page.rows, "n": ordered.n, "page": ordered.page}
+def _statement_page(
+    request: HttpRequest, round: Round, address: dict[str, str], groups: Sequence[StatementGroup]
+) -> dict[str, Any]:
+    """Return the tasks of a page, how many the list has, and what leads to its other pages."""
+    filters = StatementFilters.from_address(address)
+    match address["show"]:
+        case "disagreements":
+            page = disagreement_page(round, filters, groups, request.GET.get("page"))
+            return {"tasks": list(page), "n": page.paginator.count, "page_obj": page}
+        case "all":
+            statements = page_of_all(round, filters, groups, request.GET)
+        case "gold":
+            statements = page_of_gold(round, filters, request.GET)
+        case mark:
+            statements = page_of_marked(round, filters, mark, request.GET)
+    return {"tasks": statements.page.rows, "n": statements.n, "page": statements.page}
 
 
 @researcher_required
 def statement_detail(request: HttpRequest, name: str, pk: int) -> HttpResponse:
     round = visible_round(request, name)
-    task: JudgmentTask = get_object_or_404(with_all_about(round.tasks), pk=pk)
+    task: JudgmentTask = get_object_or_404(with_evidence(round.tasks), pk=pk)
     draws = task.draws.select_related("stratum__language_model", "stratum__relation", "harvested_tuple")
     context = {
         "round": round,
         "task": task,
         "draws": draws.order_by("stratum"),
-        "earlier": task.judgments.exclude(superseded_by=None).select_related("annotator"),
+        "superseded_judgments": task.judgments.exclude(superseded_by=None).select_related("annotator"),
         "adjudications": task.adjudications.select_related("by"),
         "can_adjudicate": Round.objects.adjudicated_by(request.user).filter(pk=round.pk).exists(),
     }

@@ -85,9 +85,6 @@ class RoundQuerySet(models.QuerySet):
             return self
         return self.filter(study__members__user=user, study__members__role__in=StudyMember.ADJUDICATING)
 
-    def joined_by(self, user):
-        return self.filter(annotators__user=user)
-
 
 class Round(models.Model):
     """A frozen sample of harvested tuples put before people.
@@ -258,15 +255,15 @@ class JudgmentTaskQuerySet(models.QuerySet):
     # The partial index judgment_task_open has the same condition, without parameters, so that every database sees it.
     OPEN = Q(n_wanted__gt=F("n_judgments") + F("n_leased"))
     # Likewise judgment_task_contested: neither all True nor all False.
-    CONTESTED = Q(n_judgments__gt=F("n_true")) & Q(n_judgments__gt=F("n_false"))
+    DISAGREEMENT = Q(n_judgments__gt=F("n_true")) & Q(n_judgments__gt=F("n_false"))
 
     def with_open_slot(self):
         """Return tasks that want more judgments than they have, those in somebody's hands included."""
         return self.filter(self.OPEN)
 
-    def contested(self):
+    def with_disagreement(self):
         """Return tasks whose judgments so far are not all alike."""
-        return self.filter(self.CONTESTED, n_judgments__gt=F("n_unjudgeable"))
+        return self.filter(self.DISAGREEMENT, n_judgments__gt=F("n_unjudgeable"))
 
     def untouched_by(self, annotator):
         """Leave out what the annotator has judged or holds."""
@@ -351,7 +348,7 @@ class JudgmentTask(models.Model):
             models.Index(fields=["round", "position"], condition=Q(is_gold=True), name="judgment_task_gold"),
             models.Index(
                 fields=["round", "n_true", "n_false", "n_unjudgeable", "position"],
-                condition=JudgmentTaskQuerySet.CONTESTED,
+                condition=JudgmentTaskQuerySet.DISAGREEMENT,
                 name="judgment_task_contested",
             ),
         ]

@@ -129,7 +129,7 @@ def test_an_expert_decides_by_keys_what_the_crowd_left_undecided(visit):
     page.keyboard.press("Enter")  # decides nothing
     page.keyboard.press("Escape")
     page.keyboard.press("f")
-    expect(page.get_by_role("heading", name="Nothing waits")).to_be_visible()
+    expect(page.get_by_role("heading", name="Nothing to adjudicate")).to_be_visible()
 
     assert sorted(Adjudication.objects.values_list("label", "comment")) == [
         ("false", "Not true since 1970."),

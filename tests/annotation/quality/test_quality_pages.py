@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone
 
 from annotation.models import Adjudication, Annotator, Judgment, Limits, StatementReport, StudyMember
-from annotation.quality import statement_lists
+from annotation.quality import statement_list
 from annotation.quality.exclusion import exclude_annotator
 from annotation.quality.limits import pause_annotator, set_limits
 from tests.factories import judge_all, make_annotators, make_researcher, make_round
@@ -292,7 +292,7 @@ def test_all_statements_come_in_the_rounds_order_page_by_page(researcher_client,
 
 @pytest.mark.parametrize("few", [0, 10])
 def test_many_comments_are_found_as_few_are(researcher_client, round, annotator, monkeypatch, few):
-    monkeypatch.setattr(statement_lists, "FEW", few)
+    monkeypatch.setattr(statement_list, "FEW", few)
     Judgment.objects.filter(task__position__in=(0, 2)).update(comment="only in summer")
 
     assert shown(researcher_client, show="commented") == [0, 2]
@@ -335,7 +335,7 @@ def test_adjudicating_leads_through_the_undecided_and_leaves_the_crowd_alone(res
     for _ in range(2):  # a double click
         page = researcher_client.post("/rounds/pilot/adjudicate/", asked, follow=True)
 
-    assert "Nothing waits" in page.text
+    assert "Nothing to adjudicate" in page.text
     done = Adjudication.objects.get()
     assert (done.verdict, done.comment, done.is_blind) == ("accepted", "seen it", True)
     task.refresh_from_db()
@@ -348,7 +348,7 @@ def test_a_second_adjudication_supersedes_the_first(researcher_client, round):
 
     for label in ("true", "unjudgeable"):
         asked = {"task": task.pk, "label": label, "client_uuid": uuid4()}
-        researcher_client.post("/rounds/pilot/adjudicate/?queue=contested&votes=1", asked)
+        researcher_client.post("/rounds/pilot/adjudicate/?queue=disagreements&votes=1", asked)
 
     assert Adjudication.objects.count() == 2
     assert Adjudication.objects.current().get().label == "unjudgeable"
@@ -356,7 +356,7 @@ def test_a_second_adjudication_supersedes_the_first(researcher_client, round):
 
 
 def test_skipping_comes_round_to_the_first_again(researcher_client, round):
-    asked = {"queue": "contested", "after": 1}
+    asked = {"queue": "disagreements", "after": 1}
     assert researcher_client.get("/rounds/pilot/adjudicate/", asked).context["task"].position == 2
     asked["after"] = 2
     assert researcher_client.get("/rounds/pilot/adjudicate/", asked).context["task"].position == 1
