@@ -18,6 +18,6 @@ class DatalistInput(forms.TextInput):
         return {**super().get_context(name, value, listed), "options": self.options}
 
 
-def lines_of(text: str) -> list[str]:
+def non_blank_lines(text: str) -> list[str]:
     """Return the lines that are not blank, without spaces around them."""
     return [line.strip() for line in text.splitlines() if line.strip()]

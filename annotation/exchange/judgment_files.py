@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from annotation.models import LONGEST_COMMENT, Label
-from kgharvest.bulk.file_reading import fault_of_entities, parsed_json
+from kgharvest.bulk.file_reading import entities_error, parse_json
 from kgharvest.errors import BadEntry
 
 REQUIRED = ("relation", "entities", "annotator", "label")
@@ -107,11 +107,11 @@ def _optional_name(longest: int) -> Callable[[str], str]:
 
 def _entities(text: str) -> tuple[str, ...]:
     try:
-        entities = parsed_json(text)
+        entities = parse_json(text)
     except json.JSONDecodeError:
         raise BadValue(f'is {text!r:.60}, not a JSON list such as ["dog", "swim"]') from None
     arity = len(entities) if isinstance(entities, list) and 2 <= len(entities) <= MOST_ENTITIES else 2
-    if fault := fault_of_entities(entities, arity):
+    if fault := entities_error(entities, arity):
         raise BadValue(fault)
     return tuple(entity.strip() for entity in entities)
 

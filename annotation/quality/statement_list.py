@@ -18,7 +18,7 @@ from django.utils import timezone
 from annotation.models import Adjudication, Judgment, JudgmentTask, Round, StatementReport
 from annotation.rounds.progress import OUTCOMES, count_statements, counted
 from kgharvest.bulk.pagination import KeysetPage, keyset_page
-from kgharvest.bulk.search_filters import Narrowed
+from kgharvest.bulk.search_filters import Filtered
 
 STATEMENTS_PER_PAGE = 25
 COUNTERS = ("n_true", "n_false", "n_unjudgeable")
@@ -143,9 +143,9 @@ def page_of_all(
     round: Round, filters: StatementFilters, groups: Sequence[StatementGroup], address: QueryDict
 ) -> StatementPage:
     tasks = round.tasks.without_gold()
-    sought_in = None if filters == (None, None, None) else tasks
+    scanned = None if filters == (None, None, None) else tasks
     n = sum(group.n for group in groups if filters.match(group))
-    return StatementPage(_keyset_page(filters.filter(tasks), sought_in, address), n)
+    return StatementPage(_keyset_page(filters.filter(tasks), scanned, address), n)
 
 
 def page_of_gold(round: Round, filters: StatementFilters, address: QueryDict) -> StatementPage:
@@ -169,8 +169,8 @@ def page_of_marked(round: Round, filters: StatementFilters, mark: str, address: 
     return StatementPage(_keyset_page(matching, tasks, address), None)
 
 
-def _keyset_page(tasks: QuerySet, sought_in: QuerySet | None, address: QueryDict) -> KeysetPage:
-    return keyset_page(Narrowed(with_evidence(tasks), sought_in), "position", address, STATEMENTS_PER_PAGE)
+def _keyset_page(tasks: QuerySet, scanned: QuerySet | None, address: QueryDict) -> KeysetPage:
+    return keyset_page(Filtered(with_evidence(tasks), scanned), "position", address, STATEMENTS_PER_PAGE)
 
 
 def with_evidence(tasks: QuerySet[JudgmentTask]) -> QuerySet[JudgmentTask]:

@@ -14,7 +14,7 @@ from annotation.quality.forms import LimitFields
 from annotation.rounds.instructions import DEFAULT_INSTRUCTIONS
 from annotation.rounds.plan import ASSUMED_ACCURACY
 from annotation.rounds.spec import LONGEST_INSTRUCTIONS, RoundSpec
-from kgharvest.bulk.file_reading import parsed_json
+from kgharvest.bulk.file_reading import parse_json
 from kgharvest.models import HarvestJob
 
 SHOWN_JOBS = 500
@@ -295,7 +295,7 @@ class DescriptionForm(forms.Form):
 
     def clean_description(self) -> Any:
         try:
-            return parsed_json(self.cleaned_data["description"])
+            return parse_json(self.cleaned_data["description"])
         except json.JSONDecodeError as error:
             raise forms.ValidationError(
                 f"Line {error.lineno}, column {error.colno}: this is no JSON ({error.msg})."

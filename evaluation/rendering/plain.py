@@ -12,7 +12,7 @@ from typing import Any
 from evaluation.rendering.tables import Document, Kind, Marked, Table, split_rates
 from evaluation.reports.report_tables import tables_to_read
 from evaluation.reports.sections.rates import cell_list
-from kgharvest.bulk.file_writing import inert
+from kgharvest.bulk.file_writing import escape_formula
 
 
 def write_json(document: Document) -> str:
@@ -31,8 +31,8 @@ def table_csv(table: Table) -> str:
     flat = split_rates(table)
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer, lineterminator="\r\n")
-    writer.writerow([inert(": ".join(filter(None, [column.group, column.title]))) for column in flat.columns])
-    writer.writerows([[inert(_unmarked(value)) for value in row.values] for row in flat.rows])
+    writer.writerow([escape_formula(": ".join(filter(None, [column.group, column.title]))) for column in flat.columns])
+    writer.writerows([[escape_formula(_unmarked(value)) for value in row.values] for row in flat.rows])
     return buffer.getvalue()
 
 

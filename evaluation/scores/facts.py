@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.statistics.negative_sampling import Entities, folded
-from kgharvest.bulk.file_reading import CONTROL, Line, fault_of_entities, lines_of, read_bytes, read_json_lines
+from kgharvest.bulk.file_reading import CONTROL, Line, decoded_lines, entities_error, read_bytes, read_json_lines
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.errors import BadEntry, DomainError, ImportRefused
 from kgharvest.models import Relation
@@ -76,7 +76,7 @@ def facts_of_content(content: bytes, source: str) -> list[ScoredRelation]:
     facts: dict[Relation, list[Entities]] = {}
     faults: list[BadEntry] = []
     find = cache(_relation_or_fault)
-    for line in read_json_lines(lines_of(content, source)):
+    for line in read_json_lines(decoded_lines(content, source)):
         fault = line if isinstance(line, BadEntry) else _taken(line, find, facts)
         if fault:
             faults.append(fault)
@@ -108,7 +108,7 @@ def _taken(line: Line, find, facts: dict[Relation, list[Entities]]) -> BadEntry 
     if isinstance(relation, str):
         return BadEntry(where, relation)
     entities = line.value.get("entities")
-    if fault := fault_of_entities(entities, relation.arity):
+    if fault := entities_error(entities, relation.arity):
         return BadEntry(where, f"{fault}, as {relation.name} takes")
     facts.setdefault(relation, []).append(tuple(entities))
     return None

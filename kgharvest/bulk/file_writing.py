@@ -11,7 +11,7 @@ from typing import Any
 
 from kgharvest.errors import DomainError
 
-PIECE = 50_000  # characters
+CHUNK_SIZE = 50_000  # characters
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -41,33 +41,33 @@ def write_atomically(path: Path, lines: Iterable[str | bytes]) -> None:
         draft.unlink(missing_ok=True)
 
 
-def in_pieces(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the same text in pieces of many lines, each of which costs a reader as much as a line."""
-    piece: list[str] = []
+def in_chunks(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the same text in chunks of many lines, each of which costs a reader as much as a line."""
+    chunk: list[str] = []
     size = 0
     for line in lines:
-        piece.append(line)
+        chunk.append(line)
         size += len(line)
-        if size > PIECE:
-            yield "".join(piece)
-            piece, size = [], 0
-    yield "".join(piece)
+        if size > CHUNK_SIZE:
+            yield "".join(chunk)
+            chunk, size = [], 0
+    yield "".join(chunk)
 
 
 def csv_lines(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a CSV table, heading first, in pieces of many lines; its texts are inert."""
+    """Yield a CSV table, heading first, in chunks of many lines; no text of it is a formula."""
     buffer = io.StringIO(newline="")
     writer = csv.DictWriter(buffer, columns)
     writer.writeheader()
     for row in rows:
-        writer.writerow({column: inert(value) for column, value in row.items()})
-        if buffer.tell() > PIECE:
+        writer.writerow({column: escape_formula(value) for column, value in row.items()})
+        if buffer.tell() > CHUNK_SIZE:
             yield buffer.getvalue()
             buffer.seek(0)
             buffer.truncate()
     yield buffer.getvalue()
 
 
-def inert(value: Any) -> Any:
+def escape_formula(value: Any) -> Any:
     """Return `value` so that no spreadsheet takes a text for a formula: with an apostrophe before its first sign."""
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA_STARTS) else value

@@ -1,4 +1,7 @@
-"""Pages of lists that are too long to count and to skip through: each page starts where another one ended."""
+"""Pages of lists: numbered ones, and keyset pagination for lists that are too long to count and to skip through.
+
+A page of keyset pagination starts at the cursor where another one ended, whatever stands before it.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,42 @@ from django.core.paginator import Page, Paginator
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, QueryDict
 
-from kgharvest.bulk.search_filters import Narrowed
-from kgharvest.harvests.cuts import RankedTuples
+from kgharvest.bulk.search_filters import Filtered
 
+ROWS_PER_PAGE = 50
 COUNTED_UP_TO = 10_000
-SOUGHT = 30_000  # tuples that are asked one by one for a page
+MOST_SCANNED = 30_000  # rows, for a page
 
 
-class Place(NamedTuple):
-    """A row's place in the order of a list: the value that it is sorted by, and its id."""
+# -- numbered pages ----------------------------------------------------------------------------------------------------
+
+
+def sort_key(request: HttpRequest, sortable: dict[str, str], default: str) -> str:
+    """Return the key of `sortable`, perhaps with a minus, that the query sorts by."""
+    key = request.GET.get("sort", default)
+    return key if key.removeprefix("-") in sortable else default
+
+
+def sorted_by(queryset: QuerySet, key: str, sortable: dict[str, str]) -> QuerySet:
+    sign = "-" if key.startswith("-") else ""
+    return queryset.order_by(sign + sortable[key.removeprefix("-")], "-pk")
+
+
+def page_of(request: HttpRequest, rows: QuerySet | Sequence[Any]) -> Page:
+    return Paginator(rows, ROWS_PER_PAGE).get_page(request.GET.get("page"))
+
+
+def bounded_count(queryset: QuerySet) -> int:
+    """Return how many rows there are; COUNTED_UP_TO + 1 stands for more than COUNTED_UP_TO."""
+    n: int = queryset.order_by().values("pk")[: COUNTED_UP_TO + 1].count()
+    return n
+
+
+# -- keyset pagination -------------------------------------------------------------------------------------------------
+
+
+class Cursor(NamedTuple):
+    """A row's position in the order of a list: the value that it is sorted by, and its id. Addresses have its text."""
 
     value: float
     pk: int
@@ -28,74 +58,72 @@ class Place(NamedTuple):
 
 
 class KeysetPage(NamedTuple):
-    """rows: in the order of the list. after, before: the places to go on from, None at an end of the list.
+    """rows: in the order of the list. after, before: cursors of the next and previous page, None at an end of the list.
 
-    n_sought: of a page that is short because no more rows fit among so many, None of another one.
+    n_scanned: of a page that is short because no more rows fit among so many, None of another one.
     """
 
     rows: Sequence[Any]
-    after: Place | None
-    before: Place | None
-    n_sought: int | None = None
+    after: Cursor | None
+    before: Cursor | None
+    n_scanned: int | None = None
 
 
-def keyset_page(narrowed: Narrowed, sort: str, address: QueryDict, n_rows: int) -> KeysetPage:
-    """Return the page that `address` asks for with "after" or "before", else the first.
+def keyset_page(filtered: Filtered, sort: str, query: QueryDict, n_rows: int) -> KeysetPage:
+    """Return the page that the cursor "after" or "before" of a query starts, else the first.
 
     sort: a numeric column that is never NULL, with a minus if the largest comes first.
     """
-    after, before = _place(address.get("after")), _place(address.get("before"))
+    after, before = _parse_cursor(query.get("after")), _parse_cursor(query.get("before"))
     if before is None:
-        rows, goes_on, n_sought = _rows_beyond(narrowed, sort, after, n_rows)
-        return KeysetPage(rows, goes_on, _first(rows, sort) or after if after else None, n_sought)
+        rows, end, n_scanned = _rows_after(filtered, sort, after, n_rows)
+        first = _cursor_at(rows[0], sort) if rows else after
+        return KeysetPage(rows, end, first if after else None, n_scanned)
     backwards = sort.removeprefix("-") if sort.startswith("-") else f"-{sort}"
-    rows, goes_on, n_sought = _rows_beyond(narrowed, backwards, before, n_rows)
+    rows, end, n_scanned = _rows_after(filtered, backwards, before, n_rows)
     rows = rows[::-1]
-    return KeysetPage(rows, _place_of(rows[-1], sort) if rows else before, goes_on, n_sought)
+    return KeysetPage(rows, _cursor_at(rows[-1], sort) if rows else before, end, n_scanned)
 
 
-def _first(rows: Sequence[Any], sort: str) -> Place | None:
-    return _place_of(rows[0], sort) if rows else None
-
-
-def _place_of(row: Any, sort: str) -> Place:
-    return Place(getattr(row, sort.removeprefix("-")), row.pk)
-
-
-def _rows_beyond(
-    narrowed: Narrowed, sort: str, start: Place | None, n_rows: int
-) -> tuple[list[Any], Place | None, int | None]:
-    """Return a page of rows beyond `start`, where to go on from, and the number sought in if that cut it short."""
-    end = _end_of_search(narrowed.sought_in, sort, start)
-    rows = _between(narrowed.tuples, sort, start, end, n_rows + 1)
-    if len(rows) > n_rows:
-        return rows[:n_rows], _place_of(rows[n_rows - 1], sort), None
-    return rows, end, SOUGHT if end else None
-
-
-def _end_of_search(sought_in: QuerySet | None, sort: str, start: Place | None) -> Place | None:
-    """Return the last place that one page looks at; None if the list ends before."""
-    if sought_in is None:
+def _parse_cursor(text: str | None) -> Cursor | None:
+    value, _, pk = (text or "").partition(",")
+    try:
+        cursor = Cursor(float(value), int(pk))
+    except ValueError:
         return None
-    column = sort.removeprefix("-")
-    n_passed = 0
-    for part in _parts(sought_in.values_list(column, "pk"), sort, start, None):
-        if last := part[SOUGHT - n_passed - 1 : SOUGHT - n_passed].first():
-            return Place(*last)
-        n_passed += part[: SOUGHT - n_passed].count()
+    return cursor if isfinite(cursor.value) else None
+
+
+def _cursor_at(row: Any, sort: str) -> Cursor:
+    return Cursor(getattr(row, sort.removeprefix("-")), row.pk)
+
+
+def _rows_after(
+    filtered: Filtered, sort: str, start: Cursor | None, n_rows: int
+) -> tuple[list[Any], Cursor | None, int | None]:
+    """Return a page of rows after `start`, where to go on, and the number scanned if that cut the page short."""
+    end = _end_of_scan(filtered.scanned, sort, start)
+    rows: list[Any] = []
+    for index_range in _index_ranges(filtered.rows, sort, start, end):
+        rows += index_range[: n_rows + 1 - len(rows)]
+        if len(rows) > n_rows:
+            return rows[:n_rows], _cursor_at(rows[n_rows - 1], sort), None
+    return rows, end, MOST_SCANNED if end else None
+
+
+def _end_of_scan(scanned: QuerySet | None, sort: str, start: Cursor | None) -> Cursor | None:
+    """Return the last row that one page looks at; None if the list ends before."""
+    if scanned is None:
+        return None
+    n_left = MOST_SCANNED
+    for index_range in _index_ranges(scanned.values_list(sort.removeprefix("-"), "pk"), sort, start, None):
+        if last := index_range[n_left - 1 : n_left].first():
+            return Cursor(*last)
+        n_left -= index_range[:n_left].count()
     return None
 
 
-def _between(queryset: QuerySet, sort: str, start: Place | None, end: Place | None, n: int) -> list[Any]:
-    rows: list[Any] = []
-    for part in _parts(queryset, sort, start, end):
-        rows += part[: n - len(rows)]
-        if len(rows) == n:
-            break
-    return rows
-
-
-def _parts(queryset: QuerySet, sort: str, start: Place | None, end: Place | None) -> list[QuerySet]:
+def _index_ranges(queryset: QuerySet, sort: str, start: Cursor | None, end: Cursor | None) -> list[QuerySet]:
     """Return the ordered rows after `start` up to and with `end`, as ranges of the index by `sort`.
 
     One condition for all of them would walk through the rows of equal value.
@@ -112,35 +140,3 @@ def _parts(queryset: QuerySet, sort: str, start: Place | None, end: Place | None
     first = [ordered.filter(after, **{column: start.value})] if start else []
     last = [ordered.filter(upto, **{column: end.value})] if end else []
     return [*first, ordered.filter(inner), *last]
-
-
-def _place(text: str | None) -> Place | None:
-    value, _, pk = (text or "").partition(",")
-    try:
-        place = Place(float(value), int(pk))
-    except ValueError:
-        return None
-    return place if isfinite(place.value) else None
-
-
-def bounded_count(queryset: QuerySet) -> int:
-    """Return how many rows there are; COUNTED_UP_TO + 1 stands for more than COUNTED_UP_TO."""
-    return queryset.order_by().values("pk")[: COUNTED_UP_TO + 1].count()
-
-
-ROWS_PER_PAGE = 50
-
-
-def sort_key(request: HttpRequest, sortable: dict[str, str], default: str) -> str:
-    """Return the key of `sortable`, perhaps with a minus, that the address asks to sort by."""
-    asked = request.GET.get("sort", default)
-    return asked if asked.removeprefix("-") in sortable else default
-
-
-def sorted_by(queryset: QuerySet, key: str, sortable: dict[str, str]) -> QuerySet:
-    sign = "-" if key.startswith("-") else ""
-    return queryset.order_by(sign + sortable[key.removeprefix("-")], "-pk")
-
-
-def page_of(request: HttpRequest, rows: QuerySet | RankedTuples) -> Page:
-    return Paginator(rows, ROWS_PER_PAGE).get_page(request.GET.get("page"))

@@ -12,8 +12,8 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from kgharvest.bulk.external_sort import StagedTuples
-from kgharvest.bulk.file_reading import read_lines, read_pieces
+from kgharvest.bulk.external_sort import ExternalSort
+from kgharvest.bulk.file_reading import read_chunks, read_lines
 from kgharvest.bulk.file_writing import csv_lines
 from kgharvest.errors import BadEntry, DomainError, ImportRefused, NotFound
 from kgharvest.harvests.cuts import Cut, StoredScores, by_score
@@ -43,9 +43,9 @@ def import_tuples(path: Path, cell: Cell, file_format: str = "auto", by=None) ->
 
     file_format: a key of FORMATS, or "auto". Raises ImportRefused with the bad rows; then nothing is stored.
     """
-    form = FORMATS[guess_format(read_pieces(path)) if file_format == "auto" else file_format]
-    with StagedTuples() as staged:
-        n_rows = staged.add(_good_rows(path, cell.relation, form))
+    form = FORMATS[guess_format(read_chunks(path)) if file_format == "auto" else file_format]
+    with ExternalSort() as rows:
+        n_rows = rows.add(_good_rows(path, cell.relation, form))
         if not n_rows:
             raise ImportRefused(path.name, [BadEntry("file", "has no tuples")])
         now = timezone.now()
@@ -58,18 +58,18 @@ def import_tuples(path: Path, cell: Cell, file_format: str = "auto", by=None) ->
             origin=HarvestJob.Origin.IMPORTED,
             score_scale=form.score_scale,
             summary={"source": path.name, "rows": n_rows, "code_version": code_version()},
-            n_tuples=len(staged),
+            n_tuples=len(rows),
             fingerprint=_fingerprint(path, cell),
             created_by=by,
             started_at=now,
             finished_at=now,
         )
-        return _store_import(job, staged)
+        return _store_import(job, rows)
 
 
 def _good_rows(path: Path, relation: Relation, form: Format) -> Iterator[TupleRow]:
     """Yield the rows of a file. Raises ImportRefused at its end if one of them is bad."""
-    lines = read_lines(path) if form.is_by_line else read_pieces(path)
+    lines = read_lines(path) if form.is_by_line else read_chunks(path)
     faults: list[BadEntry] = []
     n_faults = 0
     for row in read_tuples(lines, relation, form):

@@ -14,7 +14,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST
 
 from kgharvest.access import researcher_required
-from kgharvest.bulk.file_writing import in_pieces
+from kgharvest.bulk.file_writing import in_chunks
 from kgharvest.bulk.pagination import page_of, sort_key, sorted_by
 from kgharvest.engine.filters import filter_label
 from kgharvest.engine.settings import SETTINGS
@@ -134,7 +134,7 @@ def harvest_export(request: HttpRequest, pk: int, file_format: str) -> HttpRespo
     except DomainError as refusal:
         messages.error(request, str(refusal))
         return redirect(job)
-    response = StreamingHttpResponse(in_pieces(lines), content_type=EXPORT_FORMATS[file_format])
+    response = StreamingHttpResponse(in_chunks(lines), content_type=EXPORT_FORMATS[file_format])
     response["Content-Disposition"] = f'attachment; filename="harvest-{job.pk}.{file_format}"'
     return response
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from django.db import transaction
 
-from kgharvest.bulk.file_reading import fault_of_entities
+from kgharvest.bulk.file_reading import entities_error
 from kgharvest.errors import DomainError
 from kgharvest.models import Curation, KnowledgeTuple
 
@@ -31,7 +31,7 @@ def hide(known: KnowledgeTuple, reason: str, by=None) -> Curation:
 def correct(known: KnowledgeTuple, entities: Sequence[str], reason: str, by=None) -> Curation:
     """Let exports have `entities`, as written, with the original beside them. Raises BadCuration."""
     written = [entity.strip() for entity in entities]
-    if fault := fault_of_entities(written, len(known.entities)):
+    if fault := entities_error(written, len(known.entities)):
         raise BadCuration(f"The correction {fault}; write one entity for each slot.")
     return _decide(known, Decision.CORRECT, reason, by, written)
 

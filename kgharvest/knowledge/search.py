@@ -1,4 +1,4 @@
-"""What the address of the knowledge base asks for."""
+"""The search form of the knowledge base: which tuples its fields select."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from django.db.models import Exists, OuterRef, QuerySet
 
 from kgharvest.bulk.file_reading import LONGEST_ENTITY
 from kgharvest.bulk.search_filters import (
-    Condition,
-    Narrowed,
+    Filtered,
+    SearchFilter,
+    apply_filters,
     has_entity,
-    has_entity_with,
+    has_entity_starting_with,
     has_row_in,
     is_marked,
-    narrow,
     was_found_by,
 )
 from kgharvest.knowledge.verdicts import TupleVerdicts
@@ -68,31 +68,32 @@ class KnowledgeSearch(forms.Form):
     def is_filtered(self) -> bool:
         return any(self.data.get(name) for name in self.fields)
 
-    def narrowed(self) -> Narrowed:
-        """Return the tuples that fit, in no order; none if something asked for makes no sense."""
+    def filtered(self) -> Filtered:
+        """Return the tuples that fit, in no order; none if a field makes no sense."""
         if not self.is_valid():
-            return Narrowed(KnowledgeTuple.objects.none(), None)
+            return Filtered(KnowledgeTuple.objects.none())
         tuples = _by_columns(KnowledgeTuple.objects.found().with_relation(), self.cleaned_data)
-        return narrow(tuples, self._conditions(self.cleaned_data))
+        return apply_filters(tuples, self._filters(self.cleaned_data))
 
-    def _conditions(self, asked: dict[str, Any]) -> Iterator[Condition]:
-        if asked["entity"]:
-            named = has_entity if asked["match"] else has_entity_with
-            yield named(asked["entity"], asked["relation"], asked["slot"])
-        if asked["model"] or asked["setting"]:
-            cell = {"language_model": asked["model"], "setting": asked["setting"], "relation": asked["relation"]}
+    def _filters(self, cleaned: dict[str, Any]) -> Iterator[SearchFilter]:
+        if cleaned["entity"]:
+            named = has_entity if cleaned["match"] else has_entity_starting_with
+            yield named(cleaned["entity"], cleaned["relation"], cleaned["slot"])
+        if cleaned["model"] or cleaned["setting"]:
+            cell = {"language_model": cleaned["model"], "setting": cleaned["setting"], "relation": cleaned["relation"]}
             parts = {part: value for part, value in cell.items() if value}
             yield was_found_by(HarvestJob.objects.filter(n_tuples__gt=0, **parts))
-        if asked["state"]:
-            yield is_marked(is_sensitive=True) if asked["state"] == "sensitive" else is_marked(curation=asked["state"])
-        if asked["verdict"]:
-            yield has_row_in(self.verdicts.with_verdict(asked["verdict"]))
+        if cleaned["state"]:
+            columns = {"is_sensitive": True} if cleaned["state"] == "sensitive" else {"curation": cleaned["state"]}
+            yield is_marked(**columns)
+        if cleaned["verdict"]:
+            yield has_row_in(self.verdicts.with_verdict(cleaned["verdict"]))
 
 
-def _by_columns(tuples: QuerySet, asked: dict[str, Any]) -> QuerySet:
+def _by_columns(tuples: QuerySet, cleaned: dict[str, Any]) -> QuerySet:
     conditions = {
-        "relation": asked["relation"],
-        "best_score__gte": asked["score_from"],
-        "best_score__lte": asked["score_to"],
+        "relation": cleaned["relation"],
+        "best_score__gte": cleaned["score_from"],
+        "best_score__lte": cleaned["score_to"],
     }
     return tuples.filter(**{column: value for column, value in conditions.items() if value is not None})

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from math import isfinite, log
 from typing import Any, NamedTuple
 
-from kgharvest.bulk.file_reading import Line, fault_of_entities, parsed_json, read_json_array, read_json_lines
+from kgharvest.bulk.file_reading import Line, entities_error, parse_json, read_json_array, read_json_lines
 from kgharvest.errors import BadEntry
 from kgharvest.knowledge.tuple_store import TupleRow
 from kgharvest.models import HarvestJob, Relation
@@ -69,7 +69,7 @@ def _reference_row(pair: Any, relation: Relation) -> TupleRow:
 
 
 def _row(surface: Any, score: float, relation: Relation) -> TupleRow:
-    if fault := fault_of_entities(surface, relation.arity):
+    if fault := entities_error(surface, relation.arity):
         raise BadRow(fault)
     written = tuple(entity.strip() for entity in surface)
     return TupleRow(tuple(entity.casefold() for entity in written), written, score, None)
@@ -111,7 +111,7 @@ def _typed(fields: dict[str, str]) -> dict[str, Any]:
     for column in ("entities", "surface", "score", "mtl"):
         cell = fields.get(column)
         try:
-            typed[column] = parsed_json(cell) if cell else None
+            typed[column] = parse_json(cell) if cell else None
         except json.JSONDecodeError:
             raise BadRow(f"column {column}: {cell!r} is no {_meant(column)}") from None
     return typed

@@ -15,7 +15,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from kgharvest.access import researcher_required
 from kgharvest.bulk import pagination
 from kgharvest.bulk.pagination import COUNTED_UP_TO, ROWS_PER_PAGE, bounded_count, keyset_page
-from kgharvest.bulk.search_filters import has_entity, narrow
+from kgharvest.bulk.search_filters import apply_filters, has_entity
 from kgharvest.errors import DomainError
 from kgharvest.harvests.views import lacks_worker
 from kgharvest.knowledge.entity_graph import SHAPES
@@ -42,15 +42,15 @@ def tuple_list(request: HttpRequest) -> HttpResponse:
     verdicts = verdicts_known_to(request.user)
     search = KnowledgeSearch(request.GET, verdicts)
     sort = pagination.sort_key(request, TUPLE_COLUMNS, "-score")
-    narrowed = search.narrowed()
+    filtered = search.filtered()
     sign = "-" if sort.startswith("-") else ""
     column = sign + TUPLE_COLUMNS[sort.removeprefix("-")]
-    page = keyset_page(narrowed, column, request.GET, pagination.ROWS_PER_PAGE)
+    page = keyset_page(filtered, column, request.GET, pagination.ROWS_PER_PAGE)
     context = {
         "search": search,
         "page": page,
         "rows": with_findings(page.rows, verdicts),
-        "n": None if narrowed.sought_in is not None else bounded_count(narrowed.tuples),
+        "n": None if filtered.scanned is not None else bounded_count(filtered.rows),
         "most": COUNTED_UP_TO,
         "sort": sort,
     }
@@ -135,8 +135,8 @@ def _name(request: HttpRequest) -> str:
 
 
 def _best_tuples(entity: str) -> Sequence[KnowledgeTuple]:
-    narrowed = narrow(KnowledgeTuple.objects.found().with_relation(), [has_entity(entity)])
-    return keyset_page(narrowed, "-best_score", QueryDict(), ROWS_PER_PAGE).rows
+    filtered = apply_filters(KnowledgeTuple.objects.found().with_relation(), [has_entity(entity)])
+    return keyset_page(filtered, "-best_score", QueryDict(), ROWS_PER_PAGE).rows
 
 
 def _places(entity: str) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from kgharvest.bulk.file_reading import CONTROL, fault_of_entities
+from kgharvest.bulk.file_reading import CONTROL, entities_error
 from kgharvest.engine.prompts.template import SLOT, PromptTemplate
 from kgharvest.engine.types import BadPrompt
 
@@ -75,7 +75,7 @@ def faults_of(entry: RelationEntry) -> Iterator[Fault]:
         yield Fault("statement", "has a statement or explanation that is no text")
         return
     for column, texts in _texts(entry).items():
-        yield from (Fault(column, reason) for text in texts if (reason := fault_of_text(text)))
+        yield from (Fault(column, reason) for text in texts if (reason := text_error(text)))
     yield from _faults_of_prompts(entry)
 
 
@@ -83,7 +83,7 @@ def _are_texts(texts: Any) -> bool:
     return isinstance(texts, list) and all(isinstance(text, str) and text.strip() for text in texts)
 
 
-def fault_of_text(text: str) -> str | None:
+def text_error(text: str) -> str | None:
     """Return why `text` cannot be stored or shown, or None. It may have several lines."""
     control = CONTROL.search(LINE_ENDS.sub(" ", text))
     return f"{text!r:.80} has a control character ({control.group()!r}); leave it out" if control else None
@@ -141,7 +141,7 @@ def _faults_of_seeds(entry: RelationEntry, arity: int) -> Iterator[Fault]:
     for number, entities in enumerate(entry.seed_tuples, start=1):
         if isinstance(entities, list) and len(entities) != arity:
             yield Fault("seed_tuples", f"has {_counted(len(entities), 'entity', 'entities')} for {arity} slots", number)
-        elif fault := fault_of_entities(entities, arity):
+        elif fault := entities_error(entities, arity):
             yield Fault("seed_tuples", fault, number)
         elif any("\n" in entity for entity in entities):  # forms have one seed tuple a line
             yield Fault("seed_tuples", "has an entity of more than one line", number)

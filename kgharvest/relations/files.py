@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kgharvest.bulk.file_reading import Line, Member, decoded, members_of, read_json, read_json_lines
+from kgharvest.bulk.file_reading import Line, Member, decode_utf8, members_of, read_json, read_json_lines
 from kgharvest.errors import BadEntry, ImportRefused
 from kgharvest.models import RelationSet
 from kgharvest.relations.checks import RelationEntry
@@ -34,7 +34,7 @@ class RelationFile:
 
 def read_relation_file(source: str, content: bytes) -> RelationFile:
     """Return what the file says, whatever its format. Raises ImportRefused if it has none of the known shapes."""
-    text = decoded(content, source)
+    text = decode_utf8(content, source)
     stem, _, ending = source.rpartition(".")
     stem = stem or source
     if ending == "jsonl":
@@ -42,8 +42,8 @@ def read_relation_file(source: str, content: bytes) -> RelationFile:
     document = read_json(text, source)
     if isinstance(document, dict) and isinstance(document.get("relations"), list):
         name, description = str(document.get("name") or stem), str(document.get("description") or "")
-        places = {member.name: member.place for member in members_of(text)}
-        entries = _own_entries(list(members_of(text, places["relations"])), source)
+        offsets = {member.name: member.offset for member in members_of(text)}
+        entries = _own_entries(list(members_of(text, offsets["relations"])), source)
         return RelationFile(source, name, description, entries)
     if isinstance(document, dict) and all(_is_reference_entry(fields) for fields in document.values()):
         return RelationFile(source, stem, "", [_reference_entry(member) for member in members_of(text)])
@@ -51,13 +51,13 @@ def read_relation_file(source: str, content: bytes) -> RelationFile:
 
 
 def _own_entries(relations: Sequence[Member], source: str) -> list[RelationEntry]:
-    places = [
+    offsets = [
         (f"line {member.line}, relation {number}", member.value) for number, member in enumerate(relations, start=1)
     ]
     reason = 'is no relation; write {"name": ..., "initial_prompts": [...], "seed_tuples": [...]}'
-    if faults := [BadEntry(where, reason) for where, fields in places if not isinstance(fields, dict)]:
+    if faults := [BadEntry(where, reason) for where, fields in offsets if not isinstance(fields, dict)]:
         raise ImportRefused(source, faults)
-    return [_own_entry(where, fields) for where, fields in places]
+    return [_own_entry(where, fields) for where, fields in offsets]
 
 
 def _own_entry(where: str, fields: dict[str, Any]) -> RelationEntry:

@@ -7,14 +7,14 @@ from typing import Any
 
 from django import forms
 
-from kgharvest.bulk.file_reading import decoded
+from kgharvest.bulk.file_reading import decode_utf8
 from kgharvest.engine.settings import SETTINGS
 from kgharvest.models import Relation, RelationSet
 from kgharvest.relations.checks import Fault, RelationEntry, one_line
 from kgharvest.relations.files import RelationFile, read_relation_file
 from kgharvest.relations.prompt_files import IMPORTED, ORIGINS, PromptFile
 from kgharvest.relations.services import faults_of_relation, is_in_use, save_relation
-from kgharvest.widgets import DatalistInput, lines_of
+from kgharvest.widgets import DatalistInput, non_blank_lines
 
 LARGEST_FILE_MB = 50
 SEPARATOR = "|"
@@ -86,7 +86,7 @@ class RelationForm(forms.Form):
         if not self.errors:
             faults = faults_of_relation(self.entry(), written["set_name"], self.relation)
             # To be mended in the statement, where it is the only prompt too.
-            place_of_prompts = "initial_prompts" if lines_of(written["initial_prompts"]) else "statement"
+            place_of_prompts = "initial_prompts" if non_blank_lines(written["initial_prompts"]) else "statement"
             for fault in faults:
                 self.add_error(place_of_prompts if fault.field == "initial_prompts" else fault.field, _sentence(fault))
         return written
@@ -100,8 +100,8 @@ class RelationForm(forms.Form):
             name=written["name"],
             statement=statement,
             explanation=written["explanation"],
-            initial_prompts=lines_of(written["initial_prompts"]) or [statement],
-            prompts=lines_of(written["prompts"]),
+            initial_prompts=non_blank_lines(written["initial_prompts"]) or [statement],
+            prompts=non_blank_lines(written["prompts"]),
             seed_tuples=seed_tuples_of(written["seed_tuples"]),
         )
 
@@ -198,8 +198,8 @@ class PromptsForm(forms.Form):
 
     def prompt_files(self) -> list[PromptFile]:
         """Raises ImportRefused."""
-        origin = self.cleaned_data["origin"]
-        return [PromptFile(file.name, origin, decoded(file.read(), file.name)) for file in self.cleaned_data["files"]]
+        files, origin = self.cleaned_data["files"], self.cleaned_data["origin"]
+        return [PromptFile(file.name, origin, decode_utf8(file.read(), file.name)) for file in files]
 
 
 class SetForm(forms.Form):

@@ -13,7 +13,7 @@ from kgharvest.engine.prompts.template import SPACE_BEFORE_END, PromptTemplate
 from kgharvest.engine.types import BadPrompt
 from kgharvest.errors import BadEntry, ImportRefused, NotFound
 from kgharvest.models import Prompt, Relation, RelationSet
-from kgharvest.relations.checks import fault_of_text, one_line
+from kgharvest.relations.checks import one_line, text_error
 from kgharvest.relations.services import SetIsShipped
 
 # By the folder that a file lies in, in LPAQA's release and in others.
@@ -140,7 +140,7 @@ def _prompts_in(file: PromptFile) -> Iterator[GivenPrompt | BadEntry]:
 def _prompt_of(value: Mapping[str, Any], relation: str, origin: str) -> GivenPrompt | str:
     """Return the prompt of a line, or what is wrong with it."""
     template, weight = value.get("template"), value.get("weight")
-    if fault := fault_of_template(template):
+    if fault := template_error(template):
         return fault
     if weight is not None and (isinstance(weight, bool) or not isinstance(weight, int | float)):
         return f"has the weight {weight!r}, which is no number"
@@ -150,7 +150,7 @@ def _prompt_of(value: Mapping[str, Any], relation: str, origin: str) -> GivenPro
     return GivenPrompt(named, with_slots(template), origin, weight)
 
 
-def fault_of_template(template: Any) -> str | None:
+def template_error(template: Any) -> str | None:
     """Return why a template with [X] and [Y] is none, or None."""
     if not isinstance(template, str):
         return 'has no text "template"'
@@ -162,7 +162,7 @@ def fault_of_template(template: Any) -> str | None:
         PromptTemplate.parse(with_slots(template))
     except BadPrompt as error:
         return str(error).rstrip(".")
-    return fault_of_text(template)
+    return text_error(template)
 
 
 def with_slots(template: str) -> str:

@@ -12,7 +12,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 from kgharvest.bulk.file_reading import read_bytes
 from kgharvest.errors import BadEntry, DomainError, ImportRefused
 from kgharvest.models import HarvestJob, KnowledgeTuple, Relation, RelationSet
-from kgharvest.relations.checks import Fault, RelationEntry, fault_of_text, faults_of, faults_of_writing
+from kgharvest.relations.checks import Fault, RelationEntry, faults_of, faults_of_writing, text_error
 from kgharvest.relations.files import RelationFile, read_relation_file
 
 SHIPPED = Path(__file__).resolve().parent.parent / "relation_sets"
@@ -65,7 +65,7 @@ def import_relation_file(file: RelationFile, set_name: str | None = None, is_shi
     name = set_name or file.name
     if not SET_NAME.fullmatch(name):
         faults.append(BadEntry("set", f"{name!r} is no set name; use letters, digits, - and _, or give another"))
-    if fault := fault_of_text(file.description):
+    if fault := text_error(file.description):
         faults.append(BadEntry("description", fault))
     if not file.entries:
         faults.append(BadEntry("file", "has no relation"))

@@ -11,11 +11,11 @@ from pathlib import Path, PurePosixPath
 from random import Random
 from typing import Any, NamedTuple
 
-from kgharvest.bulk.file_reading import decoded, fault_of_entities, read_bytes, read_json_objects
+from kgharvest.bulk.file_reading import decode_utf8, entities_error, read_bytes, read_json_objects
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.errors import BadEntry, DomainError, ImportRefused
 from kgharvest.models import Relation
-from kgharvest.relations.prompt_files import fault_of_template, with_slots
+from kgharvest.relations.prompt_files import template_error, with_slots
 from probing.probes.relation_types import RELATION_TYPES, relation_type
 
 PARTS = ("train", "dev", "test")
@@ -68,7 +68,7 @@ def documents_in(path: Path) -> list[Document]:
 def documents_of(name: str, content: bytes) -> list[Document]:
     """Return the JSON lines of a file that was handed in: a ZIP file, or else one of JSON lines."""
     if not content.startswith(b"PK"):
-        return [Document(name, decoded(content, name))]
+        return [Document(name, decode_utf8(content, name))]
     try:
         with zipfile.ZipFile(BytesIO(content)) as archive:
             members = [member for member in archive.infolist() if _is_json_lines(PurePosixPath(member.filename))]
@@ -88,8 +88,8 @@ def _placed(place: str, content: bytes) -> Document:
     """Say by RELATION/PART.jsonl or RELATION.jsonl what the lines are about."""
     path = PurePosixPath(place)
     if path.stem in PARTS and path.parent.name:
-        return Document(place, decoded(content, place), path.parent.name, path.stem)
-    return Document(place, decoded(content, place), path.stem)
+        return Document(place, decode_utf8(content, place), path.parent.name, path.stem)
+    return Document(place, decode_utf8(content, place), path.stem)
 
 
 Take = Callable[[dict[str, Any], Document], str | None]
@@ -156,7 +156,7 @@ def placed_fact(line: Mapping[str, Any], document: Document, relations: Collecti
         return f'is in no part; add "part": {", ".join(PARTS[:-1])} or {PARTS[-1]}'
     if any(not isinstance(entity, str) for entity in pair):
         return 'has no texts "sub" and "obj"'
-    return fault_of_entities(pair, 2) or PlacedFact(relation, part, (pair[0], pair[1]))
+    return entities_error(pair, 2) or PlacedFact(relation, part, (pair[0], pair[1]))
 
 
 def read_facts(documents: Sequence[Document], relations: Collection[str]) -> dict[str, FactsByPart]:
@@ -211,7 +211,7 @@ def read_prompts(documents: Sequence[Document], relations: Collection[str]) -> P
         template, its_type = line.get("template"), line.get("type")
         if relation is None:
             return NO_RELATION
-        if fault := fault_of_template(template):
+        if fault := template_error(template):
             return fault
         if its_type is not None and its_type not in RELATION_TYPES:
             return f"has the type {its_type!r}; write {', '.join(RELATION_TYPES)} or leave it out"
@@ -226,7 +226,7 @@ def read_prompts(documents: Sequence[Document], relations: Collection[str]) -> P
 
 def read_words(name: str, content: bytes) -> list[str]:
     """Return the words of a file with one a line. Raises ImportRefused or NotProbed."""
-    words = [line.strip() for line in decoded(content, name).splitlines() if line.strip()]
+    words = [line.strip() for line in decode_utf8(content, name).splitlines() if line.strip()]
     if not words:
         raise NotProbed(f"{name} has no words; give one a line.")
     return words

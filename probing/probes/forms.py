@@ -13,7 +13,7 @@ from kgharvest.errors import ImportRefused
 from kgharvest.harvests.language_models import get_language_model
 from kgharvest.models import LanguageModel, Relation
 from kgharvest.relations.picker import RelationChooserForm
-from kgharvest.widgets import lines_of
+from kgharvest.widgets import non_blank_lines
 from probing.probes.facts import NotProbed, documents_of, probe_relations, read_facts, read_prompts, read_words
 from probing.probes.services import METHODS, ProbeParams, ProbeRequest
 
@@ -145,7 +145,7 @@ class ProbeForm(RelationChooserForm):
                 epochs=asked["epochs"],
                 seed=asked["seed"],
                 with_control=asked["with_control"],
-                common_with=[get_language_model(name).name for name in lines_of(asked["common_with"])],
+                common_with=[get_language_model(name).name for name in non_blank_lines(asked["common_with"])],
                 words=self.words,
             ),
         )

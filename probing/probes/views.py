@@ -19,7 +19,7 @@ from evaluation.rendering.plain import table_csv
 from evaluation.rendering.tables import Document, without_empty_columns
 from evaluation.reports.views import CONTENT_TYPES, as_download
 from kgharvest.access import researcher_required
-from kgharvest.bulk.file_writing import in_pieces
+from kgharvest.bulk.file_writing import in_chunks
 from kgharvest.bulk.pagination import page_of
 from kgharvest.errors import DomainError
 from kgharvest.jobs import ledger
@@ -148,7 +148,7 @@ def probe_change(request: HttpRequest, pk: int, change: Callable[[Job], None]) -
 @researcher_required
 def probe_lines(request: HttpRequest, pk: int, kind: str) -> HttpResponse:
     """The records, or all learned prompts, as JSON lines."""
-    response = StreamingHttpResponse(in_pieces(JSON_LINES[kind](find_probe(pk))), content_type="application/jsonl")
+    response = StreamingHttpResponse(in_chunks(JSON_LINES[kind](find_probe(pk))), content_type="application/jsonl")
     response["Content-Disposition"] = f'attachment; filename="probe-{pk}-{kind}.jsonl"'
     return response
 

@@ -14,7 +14,7 @@ from annotation.models import Round
 from evaluation.evidence.arrays import CellKey
 from evaluation.evidence.queries import cells_with_strata
 from evaluation.statistics.overlap import Novelty, Wanted
-from kgharvest.bulk.file_reading import parsed_json
+from kgharvest.bulk.file_reading import parse_json
 from kgharvest.errors import DomainError
 from kgharvest.models import HarvestedTuple
 
@@ -108,7 +108,7 @@ def _json_lines(file: TextIO, name: str) -> Iterator[tuple[str, str]]:
         if not line.strip():
             continue
         try:
-            found = parsed_json(line)
+            found = parse_json(line)
             if isinstance(found, dict):
                 found = found["entities"] if "entities" in found else [found["head"], found["tail"]]
             head, tail = found[0], found[-1]

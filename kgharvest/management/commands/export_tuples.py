@@ -1,6 +1,6 @@
 """`export_tuples --job ID [--cut base:10] [--format jsonl/csv/nt/ttl] [--include-hidden] [--include-sensitive]`"""
 
-from kgharvest.bulk.file_writing import in_pieces
+from kgharvest.bulk.file_writing import in_chunks
 from kgharvest.harvests.cuts import by_score, parse_cut
 from kgharvest.harvests.tuples import EXPORT_FORMATS, Included, export_tuples, find_harvest_job
 from kgharvest.management.command import DomainCommand
@@ -23,5 +23,5 @@ class Command(DomainCommand):
         if kept and kept.sentence:
             self.stderr.write(kept.sentence)
         lines = export_tuples(found, kept and kept.cut, file_format, included)
-        for piece in in_pieces(lines):
+        for piece in in_chunks(lines):
             self.stdout.write(piece, ending="")
