@@ -23,7 +23,7 @@ from kgharvest.access import make_researcher
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.engine.types import HarvestParams
 from kgharvest.harvests.language_models import get_language_model
-from kgharvest.harvests.runner import HarvestRequest, payload_of, queue_harvest
+from kgharvest.harvests.runner import HarvestRequest, queue_harvest, unique_key_of
 from kgharvest.models import HarvestJob, Job, KnowledgeTuple
 from kgharvest.relations.names import resolve_relation
 from kgharvest.relations.services import SHIPPED, import_relations
@@ -93,15 +93,10 @@ def _requests() -> Iterator[HarvestRequest]:
 
 
 def _job_of_cell(request: HarvestRequest) -> HarvestJob | None:
-    cell = {
-        "relation": request.relation,
-        "language_model": request.language_model,
-        "setting": request.setting,
-    }
-    hopeful = [Job.Status.QUEUED, Job.Status.RUNNING, Job.Status.SUCCEEDED]
-    jobs = HarvestJob.objects.filter(status__in=hopeful, **cell).order_by("-pk")
-    # Whoever runs the demo may have harvested its cells in another way.
-    return next((job for job in jobs if job.payload == payload_of(request)), None)
+    """Return the newest job that asks the same; whoever runs the demo may have harvested its cells in another way."""
+    useful = [Job.Status.QUEUED, Job.Status.RUNNING, Job.Status.SUCCEEDED]
+    jobs = HarvestJob.objects.filter(relation=request.relation, status__in=useful, unique_key=unique_key_of(request))
+    return jobs.order_by("-pk").first()
 
 
 def open_people_round(jobs: Sequence[HarvestJob]) -> Round:

@@ -1,12 +1,18 @@
-"""What tests of races need to hold on PostgreSQL, too."""
+"""What tests of races need: threads that start together, and to hold on PostgreSQL, too."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import pytest
+from django.db import connection
+
+from kgharvest.errors import DomainError
 
 SERVER = "KGHARVEST_TEST_POSTGRES"
 
@@ -25,3 +31,20 @@ def run_on_postgresql(file: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
     )
+
+
+def at_once(*calls: Callable):
+    """Run each call in a thread of its own, starting together; return results and DomainErrors in order."""
+    together = Barrier(len(calls))
+
+    def run(call):
+        together.wait()
+        try:
+            return call()
+        except DomainError as error:
+            return error
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return list(pool.map(run, calls))

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.db import transaction
 from django.db.models import Count
 
 from kgharvest.engine.types import EngineError
 from kgharvest.errors import DomainError
-from kgharvest.harvests.runner import HarvestRequest, check_harvest, payload_of, queue_harvest
+from kgharvest.harvests.runner import CellUnderWay, HarvestRequest, check_harvest, queue_harvest, unique_key_of
 from kgharvest.jobs import ledger
-from kgharvest.models import HarvestJob, Job, Launch
+from kgharvest.models import HarvestJob, Job, LanguageModel, Launch
 
 JOBS_FOR_A_MEDIAN = 50  # the latest ones
 JOBS_FOR_A_PACE = 20
@@ -79,43 +78,36 @@ class Plan:
 
 
 def plan_launch(requests: Iterable[HarvestRequest], now: datetime, again: bool = False) -> Plan:
-    """Return what launching `requests` would do. Cells asked the same before are skipped unless `again`.
+    """Return what launching `requests` would do. Cells under way, and unless `again` those harvested, are skipped.
 
     The number of queries does not depend on the number of relations.
     """
-    asked = {_key(request): request for request in requests}
-    known = {} if again else _jobs_by_key(asked.values())
-    todo = {key: request for key, request in asked.items() if key not in known}
+    cells = {unique_key_of(request): request for request in requests}
+    statuses = [Job.Status.QUEUED, Job.Status.RUNNING, *([] if again else [Job.Status.SUCCEEDED])]
+    known = _jobs_by_key(cells.values(), statuses)
+    todo = {key: request for key, request in cells.items() if key not in known}
     n_at_once = ledger.n_worker_processes(now)
     return Plan(
         requests=list(todo.values()),
-        skipped=[Skipped(request, known[key]) for key, request in asked.items() if key in known],
+        skipped=[Skipped(request, known[key]) for key, request in cells.items() if key in known],
         refusals=list(dict.fromkeys(filter(None, map(_refusal, todo.values())))),
         n_at_once=n_at_once,
         estimate=_estimate(Counter(map(_pace_key, todo.values())), n_at_once),
     )
 
 
-def _key(request: HarvestRequest) -> tuple[Any, ...]:
-    return (request.relation.pk, request.language_model.pk, request.setting, _frozen(payload_of(request)))
-
-
-def _frozen(payload: dict[str, Any]) -> str:
-    return json.dumps(payload, sort_keys=True)
-
-
-def _jobs_by_key(requests: Iterable[HarvestRequest]) -> dict[tuple[Any, ...], HarvestJob]:
-    """Return the harvests of these cells that have succeeded or are under way, by what they were asked."""
+def _jobs_by_key(requests: Iterable[HarvestRequest], statuses: Sequence[str]) -> dict[str, HarvestJob]:
+    """Return the harvests of these cells by what they were asked; of several the newest that has succeeded."""
     requests = list(requests)
-    of_these_cells = HarvestJob.objects.with_cell().filter(
+    jobs = HarvestJob.objects.with_cell().filter(
         kind="harvest",
-        status__in=[Job.Status.SUCCEEDED, Job.Status.QUEUED, Job.Status.RUNNING],
+        status__in=statuses,
         relation__in={request.relation.pk for request in requests},
         language_model__in={request.language_model.pk for request in requests},
         setting__in={request.setting for request in requests},
     )
-    finished_last = sorted(of_these_cells, key=lambda job: (job.status == Job.Status.SUCCEEDED, job.pk))
-    return {(job.relation_id, job.language_model_id, job.setting, _frozen(job.payload)): job for job in finished_last}
+    finished_last = sorted(jobs, key=lambda job: (job.status == Job.Status.SUCCEEDED, job.pk))
+    return {job.unique_key: job for job in finished_last}
 
 
 def _refusal(request: HarvestRequest) -> str | None:
@@ -155,18 +147,36 @@ def _median_seconds(language_model_id: int, setting: str) -> float | None:
 # -- starting ----------------------------------------------------------------------------------------------------------
 
 
+class Started(NamedTuple):
+    """A launch, and the plan as it was carried out."""
+
+    launch: Launch
+    plan: Plan
+
+
 @transaction.atomic
-def start_launch(plan: Plan, by=None) -> Launch:
-    """Queue all that the plan asks for, or nothing. Raises NothingToLaunch, or RelationNotReady or BadPrompt."""
-    if not plan.requests:
+def start_launch(plan: Plan, by=None) -> Started:
+    """Queue all that the plan asks for, or nothing. Raises NothingToLaunch, or RelationNotReady or BadPrompt.
+
+    Cells that somebody else has launched since the plan was made are skipped.
+    """
+    # Launches of the same LMs wait for each other: two that insert the same cells in other orders would deadlock.
+    lms = {request.language_model.pk for request in plan.requests}
+    list(LanguageModel.objects.filter(pk__in=lms).order_by("pk").select_for_update(no_key=True))
+    launch = Launch.objects.create(created_by=by)
+    queued, skipped = [], list(plan.skipped)
+    for request in plan.requests:
+        try:
+            queue_harvest(request, by, launch)
+            queued.append(request)
+        except CellUnderWay as refusal:
+            skipped.append(Skipped(request, refusal.job))
+    if not queued:
         raise NothingToLaunch(
             f"All of this (cells: {plan.n_cells}) was harvested before with the same parameters, or is about to be; "
-            "tick Harvest again, or give --again, to harvest it anew."
+            "tick Harvest again, or give --again, to harvest anew what has ended."
         )
-    launch = Launch.objects.create(created_by=by)
-    for request in plan.requests:
-        queue_harvest(request, by, launch)
-    return launch
+    return Started(launch, replace(plan, requests=queued, skipped=skipped))
 
 
 # -- watching ----------------------------------------------------------------------------------------------------------

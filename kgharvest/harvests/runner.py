@@ -11,7 +11,7 @@ from itertools import pairwise
 from time import monotonic
 from typing import Any
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 
 from kgharvest.engine.prompts.template import parse_prompts
 from kgharvest.engine.settings import SETTINGS
@@ -38,6 +38,14 @@ class RelationNotReady(DomainError):
     """A relation that cannot be harvested as it is."""
 
 
+class CellUnderWay(DomainError):
+    """A cell that `job` is harvesting, or waits to harvest, with the same parameters."""
+
+    def __init__(self, job: HarvestJob):
+        super().__init__(f"Job {job.pk}, {job}, asks the same and is {job.status}; wait for it or cancel it.")
+        self.job = job
+
+
 class HarvestFailed(DomainError):
     """A harvest that somebody waits for and that cannot give its tuples."""
 
@@ -61,21 +69,29 @@ class HarvestRequest:
 
 
 def create_harvest_job(request: HarvestRequest, by=None, launch: Launch | None = None) -> HarvestJob:
-    """Create a queued job with all it needs frozen in it. Raises RelationNotReady or BadPrompt.
+    """Create a queued job with all it needs frozen in it. Raises RelationNotReady, BadPrompt or CellUnderWay.
 
-    `jobs.run_job` does it in this process; `queue_harvest` leaves it to a worker.
+    `ledger.run_job` does it in this process; `queue_harvest` leaves it to a worker.
     """
     _check(_spec(request), request.relation)
-    payload = payload_of(request)
-    return HarvestJob.objects.create(
-        kind="harvest",
-        relation=request.relation,
-        language_model=request.language_model,
-        setting=request.setting,
-        payload=payload,
-        launch=launch,
-        created_by=by,
-    )
+    unique_key = unique_key_of(request)
+    try:
+        with transaction.atomic():
+            return HarvestJob.objects.create(
+                kind="harvest",
+                relation=request.relation,
+                language_model=request.language_model,
+                setting=request.setting,
+                payload=payload_of(request),
+                unique_key=unique_key,
+                launch=launch,
+                created_by=by,
+            )
+    except IntegrityError:
+        same = HarvestJob.objects.with_cell().unfinished().filter(unique_key=unique_key).first()
+        if same is None:
+            raise
+        raise CellUnderWay(same) from None
 
 
 @transaction.atomic
@@ -89,6 +105,13 @@ def queue_harvest(request: HarvestRequest, by=None, launch: Launch | None = None
 def payload_of(request: HarvestRequest) -> dict[str, Any]:
     """Return what a job is asked to do, frozen: equal for equal requests."""
     return {"spec": _frozen(_spec(request)), "device": request.device, "dtype": request.dtype}
+
+
+def unique_key_of(request: HarvestRequest) -> str:
+    """Return what is equal for requests that ask the same of the same cell (docs/decisions/0012)."""
+    cell = [request.relation.pk, request.language_model.pk, request.setting]
+    question = json.dumps([*cell, payload_of(request)], sort_keys=True)
+    return f"harvest:{hashlib.sha256(question.encode()).hexdigest()}"
 
 
 def check_harvest(request: HarvestRequest) -> None:

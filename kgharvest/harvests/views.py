@@ -152,7 +152,7 @@ def launch_new(request: HttpRequest) -> HttpResponse:
         try:
             plan = plan_launch(form.requests(), timezone.now(), form.cleaned_data["again"])
             if "preview" not in request.POST:
-                return redirect(_page_of_launch(start_launch(plan, request.user)))
+                return redirect(_page_of_launch(start_launch(plan, request.user).launch))
         except (DomainError, EngineError) as refusal:
             form.add_error(None, str(refusal))
     context = {"form": form, "plan": plan, "sets": form.choices_by_set()}
@@ -198,6 +198,9 @@ def shown_jobs(request: HttpRequest, launch: Launch) -> Page:
 def launch_change(request: HttpRequest, pk: int, change: Callable[[Launch], int], done: str) -> HttpResponse:
     """Cancel or retry many: `change` is the service's function, `done` says what became of the harvests."""
     launch = get_object_or_404(Launch, pk=pk)
-    n = change(launch)
-    messages.success(request, f"{n} harvest{'' if n == 1 else 's'} {done}.")
+    try:
+        n = change(launch)
+        messages.success(request, f"{n} harvest{'' if n == 1 else 's'} {done}.")
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
     return redirect(launch)

@@ -17,8 +17,8 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from django.conf import settings
-from django.db import OperationalError, connection, transaction
-from django.db.models import Case, F, Q, QuerySet, Sum, When
+from django.db import IntegrityError, OperationalError, connection, transaction
+from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, Sum, When
 from django.utils import timezone
 from django.utils.module_loading import import_string
 from kombu.exceptions import OperationalError as BrokerError
@@ -43,7 +43,7 @@ Store = Callable[[], None]  # writes what a runner found; called inside the tran
 
 
 class JobNotOpen(DomainError):
-    """Cancelling a job that is over, or retrying one that is not."""
+    """Cancelling a job that has ended, or retrying one that has not or that another one stands for."""
 
 
 # -- a job's life ------------------------------------------------------------------------------------------------------
@@ -201,15 +201,32 @@ def cancel_all(jobs: QuerySet) -> int:
 
 
 def retry(job: Job) -> None:
-    """Queue a failed or cancelled job again, with all its attempts."""
-    if not retry_all(Job.objects.filter(pk=job.pk)):
-        raise JobNotOpen(f"Job {job.pk} has neither failed nor been cancelled; there is nothing to retry.")
+    """Queue a failed or cancelled job again, with all its attempts. Raises JobNotOpen."""
+    if retry_all(Job.objects.filter(pk=job.pk)):
+        return
+    same = Job.objects.unfinished().filter(unique_key=job.unique_key).exclude(Q(pk=job.pk) | Q(unique_key="")).first()
+    if same:
+        raise JobNotOpen(f"Job {same.pk} does the same as job {job.pk} and is {same.status}; wait for it or cancel it.")
+    raise JobNotOpen(f"Job {job.pk} has neither failed nor been cancelled; there is nothing to retry.")
+
+
+def retry_all(jobs: QuerySet) -> int:
+    """Queue those of `jobs` that failed or were cancelled again, with all their attempts; return how many.
+
+    Of those that do the same only the newest, and none while another one is unfinished. Raises JobNotOpen.
+    """
+    try:
+        return _retry_all(jobs)
+    except IntegrityError:
+        raise JobNotOpen("Somebody has just queued a job that does the same; look again.") from None
 
 
 @transaction.atomic
-def retry_all(jobs: QuerySet) -> int:
-    """Queue those of `jobs` that failed or were cancelled again, with all their attempts; return how many."""
-    kinds = dict(jobs.retryable().values_list("pk", "kind"))
+def _retry_all(jobs: QuerySet) -> int:
+    same = Job.objects.unfinished().filter(unique_key=OuterRef("unique_key")).exclude(unique_key="")
+    rows = jobs.retryable().filter(~Exists(same)).order_by("pk").values_list("pk", "kind", "unique_key")
+    newest = {unique_key or job_id: (job_id, kind) for job_id, kind, unique_key in rows}
+    kinds = dict(newest.values())
     fresh = {"status": Job.Status.QUEUED, "attempts": 0, "enqueued_at": timezone.now(), "started_at": None}
     n_retried = (
         Job.objects.filter(pk__in=kinds)

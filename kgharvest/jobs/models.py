@@ -36,6 +36,7 @@ class Job(models.Model):
     payload: parameters of the kind. total: None while unknown.
     attempts: claims so far; a job whose workers die `max_attempts` times fails.
     owner_token: names the claim that may report and finish; lease_expires_at: when its worker counts as lost.
+    unique_key: says what the job does, if of those that do the same only one may be unfinished; else empty.
     enqueued_at: when the last message for it was sent to the broker, or is taken to have been.
     """
 
@@ -49,6 +50,7 @@ class Job(models.Model):
     kind = models.CharField(max_length=30)
     status = models.CharField(max_length=10, choices=Status, default=Status.QUEUED)
     payload = models.JSONField(default=dict, blank=True)
+    unique_key = models.CharField(max_length=100, blank=True, editable=False)
     stage = models.CharField(max_length=60, blank=True)
     done = models.PositiveBigIntegerField(default=0)
     total = models.PositiveBigIntegerField(null=True, blank=True)
@@ -79,6 +81,11 @@ class Job(models.Model):
                 name="job_running_has_owner",
             ),
             models.CheckConstraint(condition=Q(attempts__lte=F("max_attempts")), name="job_attempts_capped"),
+            models.UniqueConstraint(
+                fields=["unique_key"],
+                condition=Q(status__in=["queued", "running"]) & ~Q(unique_key=""),
+                name="job_unique_while_unfinished",
+            ),
         ]
         indexes = [models.Index(fields=["status", "enqueued_at"], name="job_status_enqueued_at")]
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from evaluation import demo
 from evaluation.reports.models import Report
 from kgharvest.access import is_researcher
 from kgharvest.embedded_lm.world import load_world
+from kgharvest.engine.types import HarvestParams
+from kgharvest.harvests.runner import queue_harvest
 from kgharvest.models import HarvestJob, Job
 from tests.factories import make_harvest
 
@@ -43,7 +46,7 @@ def finish(job: HarvestJob, n_facts: int, n_others: int) -> HarvestJob:
     cell = {"relation": job.relation, "language_model": job.language_model, "setting": job.setting}
     job.delete()
     done = make_harvest([*relation.facts[:n_facts], *others], **cell)
-    HarvestJob.objects.filter(pk=done.pk).update(payload=job.payload)
+    HarvestJob.objects.filter(pk=done.pk).update(payload=job.payload, unique_key=job.unique_key)
     return done
 
 
@@ -77,11 +80,10 @@ def test_harvests_that_are_there_or_under_way_are_not_queued_again(shipped, logi
 
 
 def test_somebody_elses_harvest_of_a_cell_is_not_the_demos(shipped, logins, enqueued):
-    first, *_ = demo.queue_missing_harvests()
-    spec = first.payload["spec"] | {"params": first.payload["spec"]["params"] | {"candidates": 1200}}
-    HarvestJob.objects.filter(pk=first.pk).update(payload=first.payload | {"spec": spec})
+    request = replace(next(demo._requests()), params=HarvestParams(candidates=1200))
+    other = queue_harvest(request)
 
-    assert demo.queue_missing_harvests()[0] != first
+    assert demo.queue_missing_harvests()[0] != other
 
 
 def test_new_logins_work_with_the_passwords_printed(logins):

@@ -16,7 +16,7 @@ from kgharvest.engine.settings import SETTINGS
 from kgharvest.engine.types import HarvestParams, ParaphraserSettings
 from kgharvest.harvests.language_models import get_language_model
 from kgharvest.harvests.launches import Plan, plan_launch, start_launch
-from kgharvest.harvests.runner import HarvestFailed, HarvestRequest, check_harvest, create_harvest_job
+from kgharvest.harvests.runner import CellUnderWay, HarvestFailed, HarvestRequest, check_harvest, create_harvest_job
 from kgharvest.harvests.tuples import export_tuples
 from kgharvest.jobs.foreground import ProgressBar, run_to_the_end, warnings_unlogged
 from kgharvest.management.command import DomainCommand, positive
@@ -83,16 +83,18 @@ class Command(DomainCommand):
         for request in plan.requests:
             self.stdout.write(f"-\t{request.cell}\twould be harvested")
         self.list_skipped(plan)
-        self.stderr.write(said(plan))
+        self.stderr.write(summary_of(plan))
 
     def launch(self, plan: Plan) -> None:
-        self.list_skipped(plan)
+        launch = None
         if plan.requests:
-            launch = start_launch(plan)
+            launch, plan = start_launch(plan)
+        self.list_skipped(plan)
+        if launch:
             for job in launch.jobs.with_cell().order_by("pk"):
                 self.stdout.write(f"{job.pk}\t{job}")
             self.stderr.write(f"{launch}: {settings.BASE_URL}{launch.get_absolute_url()}")
-        self.stderr.write(said(plan))
+        self.stderr.write(summary_of(plan))
 
     def list_skipped(self, plan: Plan) -> None:
         for _, job in plan.skipped:
@@ -102,20 +104,24 @@ class Command(DomainCommand):
     def harvest_all_here(self, requests: list[HarvestRequest], plan: Plan, output: Path | None) -> None:
         if output:
             check_writable(output)
-        earlier = {request: job for request, job in plan.skipped if job.status == Job.Status.SUCCEEDED}
-        done = [
-            self.take(earlier[request]) if request in earlier else self.harvest_here(request) for request in requests
-        ]
+        earlier = dict(plan.skipped)
+        done = [self.harvest_here(request, earlier.get(request)) for request in dict.fromkeys(requests)]
         if output:
             write_atomically(output, (line for job in done for line in export_tuples(job)))
 
-    def take(self, job: HarvestJob) -> HarvestJob:
-        self.stdout.write(f"Job {job.pk}: {job.n_tuples} tuples of {job}, harvested before; --again harvests it anew.")
-        return job
+    def harvest_here(self, request: HarvestRequest, earlier: HarvestJob | None) -> HarvestJob:
+        """Return the earlier harvest of the cell, or do the job in this process; one that is queued is taken over.
 
-    def harvest_here(self, request: HarvestRequest) -> HarvestJob:
-        """Do the job in this process. Raises HarvestFailed unless it succeeds."""
-        job = create_harvest_job(request)
+        Raises HarvestFailed unless it succeeds, and CellUnderWay if a worker is at it.
+        """
+        if earlier and earlier.status == Job.Status.SUCCEEDED:
+            self.stdout.write(
+                f"Job {earlier.pk}: {earlier.n_tuples} tuples of {earlier}, harvested before; --again harvests it anew."
+            )
+            return earlier
+        if earlier and earlier.status == Job.Status.RUNNING:
+            raise CellUnderWay(earlier)
+        job = earlier or create_harvest_job(request)
         with ProgressBar(str(job)) as bar, warnings_unlogged():
             run_to_the_end(job, bar)
         job = HarvestJob.objects.with_cell().get(pk=job.pk)
@@ -128,15 +134,15 @@ class Command(DomainCommand):
         return job
 
 
-def said(plan: Plan) -> str:
+def summary_of(plan: Plan) -> str:
     """Return how many harvests the plan asks for, how many it skips and how long it takes, in a sentence."""
     n, skipped = len(plan.requests), len(plan.skipped)
-    how_long = f", {said_of_time(plan)}" if n else ""
+    how_long = f", {duration_of(plan)}" if n else ""
     skips = f"; {skipped} skipped that were asked the same before (--again harvests them anew)" if skipped else ""
     return f"{n} of {plan.n_cells} cells to harvest{how_long}{skips}."
 
 
-def said_of_time(plan: Plan) -> str:
+def duration_of(plan: Plan) -> str:
     estimate = plan.estimate
     at_once = f"{plan.n_at_once} at once" if plan.n_at_once > 1 else "one after the other"
     if estimate.is_complete:

@@ -6,10 +6,8 @@ import multiprocessing
 import random
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
-from threading import Barrier
 from uuid import uuid4
 
 import pytest
@@ -21,28 +19,10 @@ from annotation.judging.judgments import Answer, skip_task, submit_judgment
 from annotation.models import Annotator, Assignment, Invite, Judgment, Label, Round
 from annotation.recruiting.services import join_round, make_invites
 from annotation.rounds.services import close_round
-from kgharvest.errors import DomainError
 from tests.factories import judge, make_annotators, make_round, make_user
-from tests.postgres import on_postgresql, run_on_postgresql
+from tests.postgres import at_once, on_postgresql, run_on_postgresql
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(120)]
-
-
-def at_once(*calls: Callable):
-    """Run each call in a thread of its own, starting together; return results and DomainErrors in order."""
-    together = Barrier(len(calls))
-
-    def run(call):
-        together.wait()
-        try:
-            return call()
-        except DomainError as error:
-            return error
-        finally:
-            connection.close()
-
-    with ThreadPoolExecutor(len(calls)) as pool:
-        return list(pool.map(run, calls))
 
 
 def in_processes(work: Callable, arguments: Sequence[tuple]) -> None:

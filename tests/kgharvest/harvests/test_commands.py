@@ -7,6 +7,7 @@ from contextlib import redirect_stdout
 
 import pytest
 from django.core.management import CommandError, call_command, execute_from_command_line
+from django.utils import timezone
 
 from kgharvest.jobs import ledger
 from kgharvest.models import HarvestJob, Job, Relation
@@ -253,3 +254,19 @@ def test_options_that_cannot_be_get_one_sentence_too(arguments, sentence, capsys
     assert sentence in said
     assert said.endswith(f"see python manage.py {arguments[0]} --help")
     assert "\n" not in said
+
+
+def test_waiting_for_a_queued_harvest_takes_it_over_and_for_a_running_one_is_refused(quick_harvest, enqueued, capsys):
+    factories.make_relation("prevent")
+    call_command("harvest", relation=["prevent"])
+    job = HarvestJob.objects.get()
+
+    call_command("harvest", relation=["prevent"], wait=True)
+    job.refresh_from_db()
+    assert (job.status, HarvestJob.objects.count()) == ("succeeded", 1)
+
+    call_command("harvest", relation=["prevent"], again=True)
+    running = HarvestJob.objects.latest("pk")
+    ledger.claim(running.pk, timezone.now())
+    with pytest.raises(CommandError, match=f"Job {running.pk}, .*asks the same and is running; wait for it"):
+        call_command("harvest", relation=["prevent"], wait=True, again=True)

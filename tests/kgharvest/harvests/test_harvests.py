@@ -61,6 +61,7 @@ def test_prompts_of_ones_own_replace_those_of_the_relation():
 def fingerprint_of(request: HarvestRequest, revision: str) -> str:
     job = create_harvest_job(request)
     runner.store_result(job, slow_runner.three_tuples(), revision)
+    HarvestJob.objects.filter(pk=job.pk).update(status="succeeded")
     return HarvestJob.objects.get(pk=job.pk).fingerprint
 
 

@@ -103,6 +103,9 @@ def test_what_was_launched_before_is_skipped_unless_it_is_wanted_again(researche
     assert HarvestJob.objects.count() == 1
 
     researcher_client.post(reverse(NEW), {**form, "again": "on"})
+    assert HarvestJob.objects.count() == 1  # it is still under way
+    HarvestJob.objects.update(status="succeeded")
+    researcher_client.post(reverse(NEW), {**form, "again": "on"})
     assert HarvestJob.objects.count() == 2
 
 

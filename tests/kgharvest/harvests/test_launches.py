@@ -9,7 +9,7 @@ import pytest
 from kgharvest.engine.types import HarvestParams
 from kgharvest.harvests import launches
 from kgharvest.harvests.launches import NothingToLaunch, plan_launch, progress_of, start_launch
-from kgharvest.harvests.runner import HarvestRequest, RelationNotReady, payload_of
+from kgharvest.harvests.runner import HarvestRequest, RelationNotReady, unique_key_of
 from kgharvest.jobs import ledger
 from kgharvest.models import HarvestJob, Job, Launch
 from tests import factories
@@ -33,21 +33,31 @@ def make_job_for(request: HarvestRequest, status=Job.Status.SUCCEEDED, took_s: f
         relation=request.relation,
         language_model=request.language_model,
         setting=request.setting,
-        payload=payload_of(request),
+        unique_key=unique_key_of(request),
         **{**times, **fields},
     )
 
 
-@pytest.mark.parametrize("status", ["succeeded", "queued"])
-def test_what_was_asked_the_same_before_is_skipped(status):
+def test_what_was_asked_the_same_before_is_skipped_unless_it_is_asked_again():
     first, second = make_requests(2)
-    job = make_job_for(first, status)
+    job = make_job_for(first)
 
     plan = plan_launch([first, second], NOW)
 
     assert [skipped.job for skipped in plan.skipped] == [job]
     assert plan.requests == [second]
     assert plan_launch([first, second], NOW, again=True).requests == [first, second]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_what_is_under_way_is_skipped_even_if_it_is_asked_again(again):
+    first, second = make_requests(2)
+    job = make_job_for(first, "queued")
+
+    plan = plan_launch([first, second], NOW, again)
+
+    assert [skipped.job for skipped in plan.skipped] == [job]
+    assert plan.requests == [second]
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled"])
@@ -110,7 +120,7 @@ def test_planning_costs_the_same_for_any_number_of_relations(django_assert_max_n
 
 
 def test_a_launch_queues_all_its_harvests_and_enqueues_each(enqueued, researcher):
-    launch = start_launch(plan_launch(make_requests(3), NOW), researcher)
+    launch = start_launch(plan_launch(make_requests(3), NOW), researcher).launch
 
     assert launch.created_by == researcher
     assert sorted(enqueued) == sorted(launch.jobs.filter(status="queued").values_list("pk", flat=True))
