@@ -1,4 +1,4 @@
-"""Hand out work.
+"""Assignment: hand out tasks as leases that run out, and take leases back.
 
 Every annotator walks the round's random order as a cycle from a place of their own; `next_position` remembers how far
 they are. What lies ahead in the first lap they have never touched, so finding the next tasks is a few index entries,
@@ -20,26 +20,12 @@ from django.db.models import F
 from annotation.judging.models import AssignmentQuerySet
 from annotation.judging.verdict_update import update_verdicts
 from annotation.models import Annotator, Assignment, JudgmentTask, Round
+from annotation.rounds.models import RoundNotOpen
 from annotation.rounds.sampling import gold_places
 from kgharvest.errors import DomainError
 
 LEASE = timedelta(minutes=30)
 RELEASED_AT_ONCE = 100
-# What judging looks at, of an annotator and their round. Reading every column each time would cost half as much again.
-LOOKED_AT = (
-    "round", "user", "code", "status", "status_since", "next_position", "n_handed_out", "n_judged", "trained_at",
-    *(
-        f"round__{name}"
-        for name in (
-            "name", "status", "source", "closes_at", "seed", "n_tasks", "batch_size", "gold_share", "training_size",
-            "judgments_per_task", "third_only_if_split", "max_per_annotator", "dominance_cap",
-        )
-    ),
-)  # fmt: skip
-
-
-class RoundNotOpen(DomainError):
-    """Judging in a round that is not open."""
 
 
 class TrainingFirst(DomainError):
@@ -49,104 +35,72 @@ class TrainingFirst(DomainError):
 class AnnotatorNotActive(RoundNotOpen):
     """Asking for work while one is paused or excluded; the sentence does not say why."""
 
-
-def next_batch(annotator: Annotator, now: datetime) -> list[JudgmentTask]:
-    """Return the tasks the annotator has in hand, oldest first, topped up to the round's batch size.
-
-    Each is leased to them until LEASE from now. Empty when nothing is left for them. Raises RoundNotOpen,
-    AnnotatorNotActive and TrainingFirst.
-    """
-    with transaction.atomic():
-        return top_up(lock(annotator), now)
-
-
-def top_up(annotator: Annotator, now: datetime) -> list[JudgmentTask]:
-    """Do what next_batch does for an annotator who is locked, within the caller's transaction; it refuses first."""
-    check_open(annotator.round)
-    check_active(annotator)
-    check_trained(annotator)
-    leased = Assignment.objects.filter(annotator=annotator, status=Assignment.Status.LEASED)
-    n_held = leased.update(expires_at=now + LEASE)
-    release_expired(now)
-    _lease_more(annotator, _most_in_hand(annotator) - n_held, now)
-    held = JudgmentTask.objects.filter(assignments__annotator=annotator, assignments__status=Assignment.Status.LEASED)
-    return list(held.only("statement", "spans").order_by("assignments__pk"))
-
-
-def lock(annotator: Annotator) -> Annotator:
-    """Return the annotator, fresh and locked until the transaction ends: what one person does happens in a row."""
-    locked = Annotator.objects.select_for_update(of=("self",), no_key=True).select_related("round")
-    return locked.only(*LOOKED_AT).get(pk=annotator.pk)
-
-
-def check_open(round: Round) -> None:
-    if not round.is_open:
-        status = "over" if round.status == Round.Status.OPEN else round.status
-        raise RoundNotOpen(f"The round {round.name} is {status}; judgments are taken only while it is open.")
-
-
-def wait_for_answers(round: Round) -> None:
-    """Let the answers that are being stored come to their end, within the transaction that closes or pauses the round.
-
-    An answer is stored under its annotator's lock and looks at the round once it has that. So whoever had the lock
-    before is stored when this returns, and whoever gets it after sees the new status: no answer comes later. The caller
-    must hold no annotator's lock.
-    """
-    annotators = Annotator.objects.filter(round=round).order_by("pk").select_for_update(no_key=True)
-    list(annotators.values_list("pk"))
-
-
-def check_trained(annotator: Annotator) -> None:
-    if annotator.round.training_size and annotator.trained_at is None:
-        raise TrainingFirst(
-            f"Judging in the round {annotator.round.name} begins with a short training; finish it first."
-        )
-
-
-def check_active(annotator: Annotator) -> None:
-    if annotator.status != Annotator.Status.ACTIVE:
-        raise AnnotatorNotActive(
+    def __init__(self, annotator: Annotator):
+        super().__init__(
             f"Your part in the round {annotator.round.name} is paused and your answers are stored. The people who run "
             "the round have been told and will look at it; you need not do anything."
         )
 
 
-def _most_in_hand(annotator: Annotator) -> int:
-    """Return the batch size, or what is left of the annotator's share of the round if that is less."""
-    share = annotator.round.share_of_one
-    return annotator.round.batch_size if share is None else min(annotator.round.batch_size, share - annotator.n_judged)
+# -- handing out -------------------------------------------------------------------------------------------------------
+
+
+def next_batch(annotator: Annotator, now: datetime) -> list[JudgmentTask]:
+    """Return the annotator's assigned tasks, oldest first, filled up to the round's batch size.
+
+    Each is leased to them until LEASE from now. Empty when nothing is left for them. Raises RoundNotOpen,
+    AnnotatorNotActive and TrainingFirst.
+    """
+    with transaction.atomic():
+        return fill_batch(Annotator.objects.lock(annotator.pk), now)
+
+
+def fill_batch(annotator: Annotator, now: datetime) -> list[JudgmentTask]:
+    """Do what next_batch does for an annotator who is locked, within the caller's transaction; it refuses first."""
+    round = annotator.round
+    round.check_open()
+    if annotator.status != Annotator.Status.ACTIVE:
+        raise AnnotatorNotActive(annotator)
+    if round.training_size and annotator.trained_at is None:
+        raise TrainingFirst(f"Judging in the round {round.name} begins with a short training; finish it first.")
+    leased = Assignment.objects.filter(annotator=annotator, status=Assignment.Status.LEASED)
+    n_leased = leased.update(expires_at=now + LEASE)
+    release_expired(now)
+    share = round.share_of_one
+    n_most = round.batch_size if share is None else min(round.batch_size, share - annotator.n_judged)
+    if n_leased < n_most:
+        _lease_more(annotator, n_most - n_leased, now)
+    tasks = JudgmentTask.objects.filter(assignments__annotator=annotator, assignments__status=Assignment.Status.LEASED)
+    return list(tasks.only("statement", "spans").order_by("assignments__pk"))
 
 
 def _lease_more(annotator: Annotator, n: int, now: datetime) -> None:
-    tasks = _take(annotator, n) if n > 0 else []
+    """Lease the next `n` open tasks in the annotator's cycle to them, or fewer if there are no more.
+
+    The round is looked at anew: it may have been closed while this annotator waited to be locked (wait_for_answers).
+    """
+    in_open_round = annotator.round.tasks.filter(round__status=Round.Status.OPEN)
+    untouched = in_open_round.with_open_slot().untouched_by(annotator)
+    tasks = _next_in_cycle(annotator, untouched.select_for_update(skip_locked=True, of=("self",), no_key=True), n)
+    if tasks and annotator.round.gold_share:
+        tasks = _mix_in_gold(annotator, tasks)
     if not tasks:
         return
-    tasks = _with_gold(annotator, tasks)
-    counting = JudgmentTask.objects.without_gold()
-    counting.filter(pk__in=[task.pk for task in tasks]).update(n_leased=F("n_leased") + 1)
+    JudgmentTask.objects.without_gold().filter(pk__in=[task.pk for task in tasks]).update(n_leased=F("n_leased") + 1)
     Assignment.objects.bulk_create(
         [Assignment(task=task, annotator=annotator, expires_at=now + LEASE) for task in tasks],
         update_conflicts=True,  # a lease of theirs that expired before is leased anew
         unique_fields=["task", "annotator"],
         update_fields=["status", "expires_at"],
     )
-    counted = [task.position for task in tasks if not task.is_gold]
+    positions = [task.position for task in tasks if not task.is_gold]
     Annotator.objects.filter(pk=annotator.pk).update(
-        next_position=counted[-1] + 1 if counted else F("next_position"), n_handed_out=F("n_handed_out") + len(tasks)
+        next_position=positions[-1] + 1 if positions else F("next_position"),
+        n_handed_out=F("n_handed_out") + len(tasks),
     )
 
 
-def _take(annotator: Annotator, n: int) -> list[JudgmentTask]:
-    """Return and lock the next `n` open tasks in the annotator's cycle; fewer if there are no more.
-
-    The round is looked at anew: it may have been closed while this annotator waited to be locked (wait_for_answers).
-    """
-    in_open_round = annotator.round.tasks.filter(round__status=Round.Status.OPEN)
-    untouched = in_open_round.with_open_slot().untouched_by(annotator)
-    return _next_in_cycle(annotator, untouched.select_for_update(skip_locked=True, of=("self",), no_key=True), n)
-
-
-def _with_gold(annotator: Annotator, tasks: list[JudgmentTask]) -> list[JudgmentTask]:
+def _mix_in_gold(annotator: Annotator, tasks: list[JudgmentTask]) -> list[JudgmentTask]:
     """Return as many tasks, gold ones at the annotator's own places, as long as there is gold they have not seen.
 
     Gold has no slots that could run out: nothing is locked, and nobody waits for it.
@@ -168,39 +122,54 @@ def _next_in_cycle(annotator: Annotator, tasks, n: int) -> list[JudgmentTask]:
     return ahead + list(tasks.filter(position__lt=annotator.next_position)[: n - len(ahead)])
 
 
+# -- taking back -------------------------------------------------------------------------------------------------------
+
+
 def release_expired(now: datetime) -> None:
-    """Give the slots of leases that ran out back to their tasks; a hundred at a time, the rest with the next call."""
-    expired = Assignment.objects.expired(now).select_related("task").only("task", "task__id").order_by("expires_at")
+    """Release leases that ran out; a hundred at a time, the rest with the next call."""
+    expired = Assignment.objects.filter(status=Assignment.Status.LEASED, expires_at__lt=now)
+    expired = expired.select_related("task").only("task", "task__id").order_by("expires_at")
     # Both rows are locked or passed over, so that two callers share the work and never wait for each other.
     leases = list(expired.select_for_update(skip_locked=True, of=("self", "task"), no_key=True)[:RELEASED_AT_ONCE])
     if leases:
-        _release(leases)
+        _expire(leases)
 
 
-def give_back(assignments: AssignmentQuerySet) -> int:
+def release_leases(assignments: AssignmentQuerySet) -> int:
     """End those of these that are leases, whose annotators the caller has locked; return how many they were."""
     leased = assignments.filter(status=Assignment.Status.LEASED).select_for_update(no_key=True).order_by("task")
     n = 0
     while leases := list(leased[:RELEASED_AT_ONCE]):
-        _release(leases)
+        _expire(leases)
         n += len(leases)
     return n
 
 
-def _release(leases: Sequence[Assignment]) -> None:
+def _expire(leases: Sequence[Assignment]) -> None:
     Assignment.objects.filter(pk__in=[lease.pk for lease in leases]).update(status=Assignment.Status.EXPIRED)
     free_slots([lease.task_id for lease in leases])
 
 
-def free_slots(tasks: Sequence[int]) -> None:
-    """Give the slots of leases on these tasks back; gold has none. `tasks`: an id for each lease.
+def free_slots(task_ids: Sequence[int]) -> None:
+    """Give the slots of leases on these tasks back; gold has none. `task_ids`: one for each lease.
 
-    Where a third had a task in hand when the first two came to agree, no third is wanted any more.
+    Where a third person held a lease when the first two came to agree, no third is wanted any more.
     """
-    by_number = defaultdict(list)
-    for task_id, n in Counter(tasks).items():
-        by_number[n].append(task_id)
-    for n, ids in by_number.items():
+    by_n_leases = defaultdict(list)
+    for task_id, n in Counter(task_ids).items():
+        by_n_leases[n].append(task_id)
+    for n, ids in by_n_leases.items():
         JudgmentTask.objects.without_gold().filter(pk__in=ids).update(n_leased=F("n_leased") - n)
-    for round in Round.objects.filter(third_only_if_split=True, tasks__in=tasks).distinct():
-        update_verdicts(round.tasks.filter(pk__in=tasks), round)
+    for round in Round.objects.filter(third_only_if_split=True, tasks__in=task_ids).distinct():
+        update_verdicts(round.tasks.filter(pk__in=task_ids), round)
+
+
+def wait_for_answers(round: Round) -> None:
+    """Let the answers that are being stored come to their end, within the transaction that closes or pauses the round.
+
+    An answer is stored under its annotator's lock and looks at the round once it has that. So whoever had the lock
+    before is stored when this returns, and whoever gets it after sees the new status: no answer comes later. The caller
+    must hold no annotator's lock.
+    """
+    annotators = Annotator.objects.filter(round=round).order_by("pk").select_for_update(no_key=True)
+    list(annotators.values_list("pk"))

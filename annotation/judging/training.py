@@ -6,7 +6,6 @@ from datetime import datetime
 
 from django.db import transaction
 
-from annotation.judging.assignment import check_open, lock
 from annotation.judging.judgments import BadAnswer
 from annotation.models import Annotator, Label, Training, TrainingStatement
 
@@ -14,8 +13,8 @@ from annotation.models import Annotator, Label, Training, TrainingStatement
 def current_training(annotator: Annotator, now: datetime) -> Training:
     """Return the training that the annotator is in, begun now if there is none. Raises RoundNotOpen."""
     with transaction.atomic():
-        annotator = lock(annotator)
-        check_open(annotator.round)
+        annotator = Annotator.objects.lock(annotator.pk)
+        annotator.round.check_open()
         training = annotator.trainings.filter(finished_at=None).first()
         return training or annotator.trainings.create(started_at=now)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db.models import Count, F, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce, Greatest, NullIf
 
-from annotation.judging.verdicts import IMPORTED_QUORUM, WANTED_IF_SPLIT, verdict_sql
+from annotation.judging.verdicts import WANTED_IF_SPLIT, verdict_sql
 from annotation.models import Annotator, Judgment, Label, Round, Stratum
 
 
@@ -28,9 +28,8 @@ def update_verdicts(tasks: QuerySet, round: Round) -> None:
 
     Where a third person is asked only when two differ, this is where they are asked for, or no more.
     """
-    quorum = IMPORTED_QUORUM if round.source == Round.Source.IMPORTED else 1
     n_wanted = WANTED_IF_SPLIT if round.third_only_if_split else F("n_wanted")
-    tasks.without_gold().update(n_wanted=n_wanted, verdict=verdict_sql(n_wanted, quorum))
+    tasks.without_gold().update(n_wanted=n_wanted, verdict=verdict_sql(n_wanted, round.quorum))
 
 
 # -- recount: after an import ------------------------------------------------------------------------------------------

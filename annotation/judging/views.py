@@ -23,21 +23,22 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
 from annotation.judging.assigned_tasks import Drafts, show_statements, statement_of
-from annotation.judging.assignment import RoundNotOpen, TrainingFirst, next_batch
+from annotation.judging.assignment import TrainingFirst, next_batch
 from annotation.judging.forms import AnswerForm, LayoutForm, ReportForm, TaskForm, TrainingAnswerForm
 from annotation.judging.judgments import (
     BadAnswer,
+    reassign_skipped,
     report_statement,
     skip_task,
-    submit_and_go_on,
+    submit_and_fill_batch,
     submit_judgment,
-    take_up_skipped,
 )
 from annotation.judging.session_annotator import current_annotator
 from annotation.judging.training import answer_training, current_training, last_training, next_statement
 from annotation.models import Annotator, Judgment, JudgmentTask, Label, TrainingStatement
 from annotation.recruiting.services import choose_layout
 from annotation.rounds.instructions import instructions_html
+from annotation.rounds.models import RoundNotOpen
 from kgharvest.errors import DomainError
 
 LARGEST_PAGE = 100  # statements, as batch_size has it
@@ -138,7 +139,7 @@ def _take_answer(request: HttpRequest, annotator: Annotator) -> HttpResponse:
         return _invalid(request, annotator, form)
     now, more = timezone.now(), {}
     if form.cleaned_data["more"]:
-        judgment, tasks = submit_and_go_on(annotator, form.answer(), now)
+        judgment, tasks = submit_and_fill_batch(annotator, form.answer(), now)
         more = {} if tasks is None else _statements(tasks)
     else:
         judgment = submit_judgment(annotator, form.answer(), now)
@@ -213,7 +214,7 @@ def judge_skip(request: HttpRequest, annotator: Annotator) -> HttpResponse:
 @by_annotator
 def judge_skipped(request: HttpRequest, annotator: Annotator) -> HttpResponse:
     """Hand out what was skipped, once more."""
-    take_up_skipped(annotator)
+    reassign_skipped(annotator)
     return redirect("annotation:judge", annotator.round.name)
 
 

@@ -16,7 +16,7 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from annotation.judging.assignment import give_back, lock
+from annotation.judging.assignment import release_leases
 from annotation.judging.verdict_update import add_counts, update_verdicts
 from annotation.models import Annotator, Assignment, Exclusion, Judgment, JudgmentTask, Round
 from annotation.quality.events import record_event
@@ -84,7 +84,7 @@ def _decide_exclusion(annotator: Annotator, reason: str, by, effect: dict) -> Ex
     if annotator.status == Annotator.Status.EXCLUDED:
         raise BeingReinstated(f"{annotator.code} is being reinstated; reinstate once more to finish that first.")
     set_status(annotator, Annotator.Status.EXCLUDED)
-    give_back(Assignment.objects.filter(annotator=annotator))
+    release_leases(Assignment.objects.filter(annotator=annotator))
     n_judgments = Judgment.objects.counted().filter(annotator=annotator).count()
     record_event(annotator.round, "excluded", by=by, annotator=annotator, reason=reason, n_judgments=n_judgments)
     return Exclusion.objects.create(
@@ -120,7 +120,7 @@ def _end_reinstatement(exclusion: Exclusion, by) -> None:
 def _lock(annotator: Annotator) -> Annotator:
     # The round too: imports and other exclusions move the same counters.
     Round.objects.select_for_update(of=("self",), no_key=True).get(pk=annotator.round_id)
-    return lock(annotator)
+    return Annotator.objects.lock(annotator.pk)
 
 
 # -- chunks ------------------------------------------------------------------------------------------------------------

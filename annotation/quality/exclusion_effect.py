@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from django.db.models import Count
 
-from annotation.judging.verdicts import IMPORTED_QUORUM, Verdict, task_verdict, wanted_if_split
+from annotation.judging.verdicts import Verdict, task_verdict, wanted_if_split
 from annotation.models import Annotator, Draw, Judgment, Label, Round, Stratum
 from annotation.rounds.progress import OUTCOMES
 from annotation.rounds.statistics import agreement
@@ -37,12 +37,12 @@ class _Judged(NamedTuple):
     def outcome_without(self, round: Round) -> str:
         """A task wants its k judgments back, unless two that agree are enough; an imported one has those it has."""
         counts = self.counts_without()
-        if round.source == Round.Source.IMPORTED:
-            verdict = task_verdict(*counts, sum(counts) or round.judgments_per_task, IMPORTED_QUORUM)
-        else:
-            n_wanted = wanted_if_split(*counts) if round.third_only_if_split else round.judgments_per_task
-            verdict = task_verdict(*counts, n_wanted)
-        return verdict or INCOMPLETE
+        n_wanted = round.judgments_per_task
+        if round.third_only_if_split:
+            n_wanted = wanted_if_split(*counts)
+        elif round.source == Round.Source.IMPORTED:
+            n_wanted = sum(counts) or n_wanted
+        return task_verdict(*counts, n_wanted, round.quorum) or INCOMPLETE
 
 
 def exclusion_effect(annotator: Annotator) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from annotation.judging.assignment import lock
 from annotation.models import Annotator, Judgment, Limits, Round
 from annotation.quality.annotator_statistics import judgment_rows
 from annotation.quality.events import record_event
@@ -15,7 +14,7 @@ from annotation.quality.profiles import JudgmentRow, exceeded_limits, profile_of
 from kgharvest.errors import DomainError
 
 LAST_JUDGMENTS = 500  # limits are about so many of an annotator's last judgments, which bounds what checking costs
-CHECK_EVERY = 10
+CHECK_LIMITS_EVERY = 10  # judgments of an annotator
 
 
 class CannotPause(DomainError):
@@ -23,12 +22,12 @@ class CannotPause(DomainError):
 
 
 def enforce_limits(annotator: Annotator) -> None:
-    """Pause the annotator if their last judgments exceed a limit of the round; every tenth judgment only.
+    """Pause the annotator if their last judgments exceed a limit of the round.
 
-    What they said before they were resumed is forgiven. Within the caller's transaction, which holds the annotator's
-    lock. Costs one query where the round has no limits.
+    Called at every CHECK_LIMITS_EVERYth judgment, within the caller's transaction, which holds the annotator's lock.
+    What they said before they were resumed is forgiven. Costs one query where the round has no limits.
     """
-    if annotator.n_judged % CHECK_EVERY or annotator.status != Annotator.Status.ACTIVE:
+    if annotator.status != Annotator.Status.ACTIVE:
         return
     limits = Limits.objects.filter(round=annotator.round_id).first()
     if limits is None:
@@ -79,7 +78,7 @@ def resume_annotator(annotator: Annotator, by=None) -> None:
 
 @transaction.atomic
 def _change_status(annotator: Annotator, source: str, target: str, event: str, by) -> None:
-    annotator = lock(annotator)
+    annotator = Annotator.objects.lock(annotator.pk)
     if annotator.status != source:
         raise CannotPause(f"{annotator.code} is {annotator.status}, not {source}.")
     set_status(annotator, target)

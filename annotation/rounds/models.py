@@ -12,8 +12,9 @@ from django.db.models.functions import Coalesce
 from django.urls import reverse
 from django.utils import timezone
 
-from annotation.judging.verdicts import Verdict
+from annotation.judging.verdicts import IMPORTED_QUORUM, Verdict
 from annotation.rounds.statements import statement_parts
+from kgharvest.errors import DomainError
 from kgharvest.models import HarvestedTuple, HarvestJob, KnowledgeTuple, LanguageModel, Relation
 
 
@@ -66,6 +67,10 @@ class Layout(models.TextChoices):
 
     ONE = "one", "One at a time"
     PAGE = "page", "Page of statements"
+
+
+class RoundNotOpen(DomainError):
+    """Judging in a round that is not open."""
 
 
 class RoundQuerySet(models.QuerySet):
@@ -204,6 +209,17 @@ class Round(models.Model):
     def is_open(self) -> bool:
         """Whether judging goes on: a round is over at its closing time, even before a worker has closed it."""
         return self.status == self.Status.OPEN and (self.closes_at is None or timezone.now() < self.closes_at)
+
+    def check_open(self) -> None:
+        """Raise RoundNotOpen unless judging goes on."""
+        if not self.is_open:
+            status = "over" if self.status == self.Status.OPEN else self.status
+            raise RoundNotOpen(f"The round {self.name} is {status}; judgments are taken only while it is open.")
+
+    @property
+    def quorum(self) -> int:
+        """How many judgments that agree a verdict needs at least."""
+        return IMPORTED_QUORUM if self.source == self.Source.IMPORTED else 1
 
     @property
     def is_simulated(self) -> bool:

@@ -13,7 +13,7 @@ from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from annotation.gold.services import remember_gold
-from annotation.judging.assignment import give_back, wait_for_answers
+from annotation.judging.assignment import release_leases, wait_for_answers
 from annotation.models import Assignment, Draw, JudgmentTask, Round, Stratum, Study, StudyMember, TrainingStatement
 from annotation.quality.events import record_event
 from annotation.quality.limits import limits_spec, set_limits
@@ -201,11 +201,11 @@ def reopen_round(round: Round, by=None) -> None:
 def close_round(round: Round, by=None) -> int:
     """End judging and return how many statements were in people's hands. Tasks that are still open stay incomplete."""
     _move(round, [Round.Status.OPEN, Round.Status.PAUSED], Round.Status.CLOSED, closed_at=timezone.now())
-    n_given_back = give_back(Assignment.objects.filter(annotator__round=round))
+    n_released = release_leases(Assignment.objects.filter(annotator__round=round))
     record_event(round, "closed", by=by, n_incomplete=round.tasks.without_gold().filter(verdict="").count())
-    if n_given_back:
-        record_event(round, "given_back", by=by, n=n_given_back)
-    return n_given_back
+    if n_released:
+        record_event(round, "given_back", by=by, n=n_released)
+    return n_released
 
 
 def _move(round: Round, sources: Sequence[str], target: str, **fields: Any) -> None:

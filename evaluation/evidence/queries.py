@@ -11,7 +11,6 @@ import numpy as np
 from django.db.models import Exists, OuterRef, QuerySet
 from numpy.typing import NDArray
 
-from annotation.judging.verdicts import IMPORTED_QUORUM
 from annotation.models import Adjudication, Annotator, Draw, Judgment, Round, Stratum
 from evaluation.evidence.arrays import (
     INCOMPLETE,
@@ -53,7 +52,7 @@ def gather_evidence(round: Round) -> Evidence:
         source=round.source,
         seed=round.seed,
         judgments_per_task=round.judgments_per_task,
-        quorum=IMPORTED_QUORUM if round.source == Round.Source.IMPORTED else 1,
+        quorum=round.quorum,
         has_thirds=round.third_only_if_split,
         verdict=verdict,
         adjudicated=_adjudicated(round, tasks),

@@ -8,10 +8,18 @@ from django.db import IntegrityError, transaction
 from django.db.models import F
 from django.utils import timezone
 
-from annotation.judging.assignment import LEASE, RoundNotOpen, next_batch
-from annotation.judging.judgments import Answer, BadAnswer, NotAssigned, UuidReused, submit_and_go_on, submit_judgment
+from annotation.judging.assignment import LEASE, next_batch
+from annotation.judging.judgments import (
+    Answer,
+    BadAnswer,
+    NotAssigned,
+    UuidReused,
+    submit_and_fill_batch,
+    submit_judgment,
+)
 from annotation.models import Annotator, Assignment, Judgment, JudgmentTask, Label
 from annotation.recruiting.services import join_round
+from annotation.rounds.models import RoundNotOpen
 from annotation.rounds.services import close_round, pause_round, reopen_round
 from tests.factories import judge, judge_all, make_annotators, make_round, make_user
 
@@ -371,7 +379,7 @@ def test_an_answer_with_more_statements_takes_hardly_more_queries_than_a_batch(d
     answer = Answer(task.pk, T, uuid4())
 
     with django_assert_num_queries(15):  # 8 of an answer, and 7 of a batch, which needs no lock of its own
-        _, tasks = submit_and_go_on(annotator, answer, NOW)
+        _, tasks = submit_and_fill_batch(annotator, answer, NOW)
 
     assert tasks[0] == other
     assert len(tasks) == 2
@@ -382,7 +390,7 @@ def test_the_last_answer_of_a_share_brings_no_more_statements():
     one, two = next_batch(annotator, NOW)
     judge(annotator, one)
 
-    judgment, tasks = submit_and_go_on(annotator, Answer(two.pk, T, uuid4()), NOW)
+    judgment, tasks = submit_and_fill_batch(annotator, Answer(two.pk, T, uuid4()), NOW)
 
     assert judgment.is_counted
     assert tasks == []

@@ -5,9 +5,17 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from annotation.judging.assignment import LEASE, RoundNotOpen, next_batch
-from annotation.judging.judgments import BadAnswer, NotAssigned, n_skipped, report_statement, skip_task, take_up_skipped
+from annotation.judging.assignment import LEASE, next_batch
+from annotation.judging.judgments import (
+    BadAnswer,
+    NotAssigned,
+    n_skipped,
+    reassign_skipped,
+    report_statement,
+    skip_task,
+)
 from annotation.models import Assignment, Label, StatementReport
+from annotation.rounds.models import RoundNotOpen
 from annotation.rounds.services import close_round
 from tests.factories import judge, make_annotators, make_round
 
@@ -48,7 +56,7 @@ def test_what_was_skipped_can_be_had_again_so_that_k_people_reach_k_judgments():
         judge(annotator, *in_hand(annotator))
 
     for annotator in round.annotators.all():
-        assert take_up_skipped(annotator) == 1
+        assert reassign_skipped(annotator) == 1
         judge(annotator, *in_hand(annotator))
 
     assert list(round.tasks.values_list("n_judgments", flat=True)) == [2, 2]

@@ -8,10 +8,11 @@ from uuid import uuid4
 import pytest
 from django.utils import timezone
 
-from annotation.judging.assignment import RoundNotOpen, next_batch
+from annotation.judging.assignment import next_batch
 from annotation.judging.judgments import Answer, submit_judgment
 from annotation.models import Annotator, Label, Round
 from annotation.quality.exclusion import exclude_annotator, reinstate_annotator
+from annotation.rounds.models import RoundNotOpen
 from tests.annotation.judging.test_races import at_once
 from tests.annotation.quality.test_exclusion import assert_counters_are_the_judgments
 from tests.factories import make_annotators, make_round

@@ -1,12 +1,14 @@
 """Limits that pause annotators, and pausing by hand."""
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from annotation.judging.assignment import AnnotatorNotActive, next_batch
 from annotation.models import Annotator, JudgmentTask, Limits
 from annotation.quality.events import sentence
-from annotation.quality.limits import CannotPause, enforce_limits, pause_annotator, resume_annotator, set_limits
+from annotation.quality.limits import CannotPause, pause_annotator, resume_annotator, set_limits
 from annotation.quality.profiles import JudgmentRow, exceeded_limits, profile_of
 from tests.factories import judge, make_annotators, make_gold, make_round
 
@@ -80,15 +82,19 @@ def test_who_is_let_go_on_starts_anew(annotator):
     assert status_of(annotator) == "active"
 
 
-def test_a_look_costs_nothing_but_at_every_tenth_judgment(annotator, django_assert_num_queries):
+def test_limits_cost_nothing_but_at_every_tenth_judgment(annotator):
     set_limits(annotator.round, longest_run=9)
+    judge_more(annotator, 8)
 
-    with django_assert_num_queries(0):
-        annotator.n_judged = 11
-        enforce_limits(annotator)
-    with django_assert_num_queries(2):
-        annotator.n_judged = 20
-        enforce_limits(annotator)
+    n_queries = []
+    for _ in range(3):  # the 9th, 10th and 11th
+        [task, *_] = next_batch(annotator, timezone.now())
+        with CaptureQueriesContext(connection) as queries:
+            judge(annotator, task)
+        n_queries.append(len(queries))
+
+    assert n_queries[1] - n_queries[0] == 2
+    assert n_queries[2] == n_queries[0]
 
 
 def test_only_the_active_can_be_paused_and_only_the_paused_resumed(annotator):

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from django.utils import timezone
 
-from annotation.judging.assignment import RoundNotOpen, next_batch
+from annotation.judging.assignment import next_batch
 from annotation.models import Draw, JudgmentTask, Round, Stratum, Study, StudyMember
 from annotation.quality.limits import set_limits
 from annotation.rounds.builder import NothingToSample
+from annotation.rounds.models import RoundNotOpen
 from annotation.rounds.sampling import allocate, draw_ranks, rank_strata
 from annotation.rounds.services import (
     NameTaken,
