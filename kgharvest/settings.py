@@ -11,11 +11,13 @@ import secrets
 import tempfile
 from datetime import timedelta
 from pathlib import Path
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
+import dj_database_url
 from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 from kombu import Exchange, Queue
+
+from kgharvest.version import VERSION
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(os.environ.get("KGHARVEST_DATA_DIR") or BASE_DIR / "var").resolve()
@@ -61,41 +63,31 @@ def sqlite(path: Path | str) -> dict:
 POOL_MODES = ("session", "transaction")  # PgBouncer's words
 
 
-def postgresql(parts: SplitResult) -> dict:
-    """Return Django's settings for a PostgreSQL URL; its options are libpq's, and `pool_mode` of our own.
+def database(url: str) -> dict:
+    """Return Django's settings for `sqlite:///path` or `postgres://user:password@host:port/name?option=value`.
 
-    A pooler that lends a connection for one transaction keeps neither prepared statements nor cursors between them.
+    The options are libpq's, and `pool_mode` of our own: a pooler that lends a connection for one transaction keeps
+    neither prepared statements nor cursors between them.
     """
-    options = dict(parse_qsl(parts.query))
+    scheme = url.partition(":")[0]
+    if scheme not in {"sqlite", "postgres", "postgresql"}:
+        raise ImproperlyConfigured(
+            f"DATABASE_URL starts with {scheme!r}; use sqlite:///path or postgres://user:password@host/name."
+        )
+    try:
+        parsed = dj_database_url.parse(url, conn_max_age=600, conn_health_checks=True)
+    except ValueError as error:
+        raise ImproperlyConfigured(f"DATABASE_URL cannot be read ({error}).") from None
+    if scheme == "sqlite":
+        return sqlite(parsed["NAME"])
+    options = parsed.get("OPTIONS", {})
     pool_mode = options.pop("pool_mode", "session")
     if pool_mode not in POOL_MODES:
         raise ImproperlyConfigured(f"pool_mode in DATABASE_URL is {pool_mode!r}; use {' or '.join(POOL_MODES)}.")
     is_lent = pool_mode == "transaction"
-    return {
-        "ENGINE": "django.db.backends.postgresql",
-        "NAME": unquote(parts.path.removeprefix("/")),
-        "USER": unquote(parts.username or ""),
-        "PASSWORD": unquote(parts.password or ""),
-        "HOST": unquote(parts.hostname or ""),
-        "PORT": parts.port or "",
-        # Parsed and planned anew each time, the statements of an answer cost PostgreSQL half as much again.
-        "OPTIONS": {"server_side_binding": True, "prepare_threshold": None if is_lent else 5} | options,
-        "DISABLE_SERVER_SIDE_CURSORS": is_lent,
-        "CONN_MAX_AGE": 600,
-        "CONN_HEALTH_CHECKS": True,
-    }
-
-
-def database(url: str) -> dict:
-    """Return Django's settings for `sqlite:///path` or `postgres://user:password@host:port/name?option=value`."""
-    parts = urlsplit(url)
-    if parts.scheme == "sqlite":
-        return sqlite(unquote(parts.path.removeprefix("/")))
-    if parts.scheme in {"postgres", "postgresql"}:
-        return postgresql(parts)
-    raise ImproperlyConfigured(
-        f"DATABASE_URL starts with {parts.scheme!r}; use sqlite:///path or postgres://user:password@host/name."
-    )
+    # Parsed and planned anew each time, the statements of an answer cost PostgreSQL half as much again.
+    prepared = {"server_side_binding": True, "prepare_threshold": None if is_lent else 5}
+    return parsed | {"OPTIONS": prepared | options, "DISABLE_SERVER_SIDE_CURSORS": is_lent}
 
 
 DEBUG = flag("DEBUG")
@@ -227,8 +219,9 @@ SECURE_SSL_REDIRECT = PRODUCTION
 SECURE_HSTS_SECONDS = 365 * 24 * 3600 if PRODUCTION else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = PRODUCTION
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if PRODUCTION else None
+PORT = os.environ.get("PORT") or "8000"
 # Where people reach this server, for links that a command prints.
-BASE_URL = f"http://127.0.0.1:{os.environ.get('PORT', '8000')}"
+BASE_URL = f"http://127.0.0.1:{PORT}"
 if PRODUCTION:
     BASE_URL = f"https://{ALLOWED_HOSTS[0].lstrip('.')}"
 CSRF_TRUSTED_ORIGINS = [f"https://{'*' * host.startswith('.')}{host}" for host in ALLOWED_HOSTS]
@@ -245,7 +238,7 @@ REST_FRAMEWORK = {
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "kgharvest",
-    "VERSION": "0.1.0",
+    "VERSION": VERSION,
     "SERVE_INCLUDE_SCHEMA": False,
     "SERVE_PERMISSIONS": ["kgharvest.access.IsResearcher"],
     "POSTPROCESSING_HOOKS": [

@@ -103,7 +103,7 @@ class Command(DomainCommand):
             self.stdout.write(f"  {login.username:<12} {login.password or '(password as before)'}")
 
     def print_addresses(self, round: Round, report: Report) -> None:
-        base = f"http://{HOST}:{os.environ.get('PORT', '8000')}"
+        base = f"http://{HOST}:{settings.PORT}"
         self.stdout.write("")
         self.stdout.write(f"  Start          {base}/")
         self.stdout.write(f"  Round          {base}{round.get_absolute_url()}")
@@ -130,5 +130,5 @@ def worker_command() -> list[str]:
 
 
 def web_command() -> list[str]:
-    address = f"{HOST}:{os.environ.get('PORT', '8000')}"
+    address = f"{HOST}:{settings.PORT}"
     return [sys.executable, "-m", "gunicorn", "--bind", address, "kgharvest.wsgi"]
