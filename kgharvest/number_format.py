@@ -25,6 +25,11 @@ def share(value: float | None, decimals: int = 2) -> str:
     return text.replace("0.", ".", 1) if text.lstrip(MINUS).startswith("0.") else text
 
 
+def percent(value: float) -> str:
+    """Return a share that people chose, in percent: "10 %"."""
+    return f"{100 * value:.0f} %"
+
+
 def interval(low: float | None, high: float | None) -> str:
     """Return the ends of an interval of shares: ".61 to .82"; nothing where there is none."""
     return "" if low is None or high is None else f"{share(low)} to {share(high)}"

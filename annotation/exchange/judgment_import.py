@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import re
 from collections import Counter, defaultdict
 from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
@@ -16,10 +17,9 @@ from annotation.exchange.judgment_files import JudgmentRow, read_judgments
 from annotation.judging.verdict_update import count_draws, recount
 from annotation.models import Annotator, Draw, Judgment, JudgmentTask, Round, Stratum, Study
 from annotation.quality.events import record_event
+from annotation.rounds.instructions import freeze_statement
 from annotation.rounds.progress import forget_counts
 from annotation.rounds.services import find_round, find_study
-from annotation.rounds.spec import NAME
-from annotation.rounds.statements import freeze_statement
 from kgharvest.bulk.file_reading import read_lines
 from kgharvest.bulk.insert import ROWS_AT_ONCE, insert_rows
 from kgharvest.errors import BadEntry, DomainError, ImportRefused, NotFound
@@ -29,6 +29,7 @@ from kgharvest.names import UnresolvedName
 from kgharvest.relations.names import Scope, relations_of_set, resolve_relation
 from kgharvest.relations.services import own_set
 
+NAME = re.compile(r"[-\w]{1,100}", re.ASCII)  # of a round or relation that an import may make
 DUPLICATES = ("error", "first", "last")
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from django.db.models import Count
 
 from annotation.models import GoldDecision, JudgmentTask, Label, Round, TrainingStatement
-from annotation.rounds.statements import freeze_statement
+from annotation.rounds.instructions import freeze_statement
 from kgharvest.errors import DomainError
 from kgharvest.models import HarvestedTuple, KnowledgeTuple, Relation, tuple_key
 

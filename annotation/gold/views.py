@@ -13,7 +13,7 @@ from django.views.decorators.http import require_POST
 
 from annotation.gold.services import GoldCandidate, decide_on_gold, gold_candidates, withdraw_gold
 from annotation.models import GoldDecision
-from annotation.rounds.statements import freeze_statement, statement_parts
+from annotation.rounds.instructions import freeze_statement, statement_parts
 from kgharvest.access import researcher_required
 from kgharvest.bulk.pagination import page_of
 from kgharvest.models import Relation

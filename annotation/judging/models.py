@@ -11,8 +11,8 @@ from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Lower
 
+from annotation.rounds.instructions import statement_parts
 from annotation.rounds.models import JudgmentTask, Layout, Round
-from annotation.rounds.statements import statement_parts
 
 # What judging reads of an annotator and their round. Reading every column each time would cost half as much again.
 JUDGING_COLUMNS = (

@@ -36,14 +36,37 @@ class Limits(models.Model):
     """When an annotator of a round is paused for somebody to look. None: no such limit.
 
     gold_accuracy: the least share right, after `n_gold` answers to gold. median_seconds: the least median time.
-    longest_run: the most equal labels in a row.
+    longest_run: the most equal labels in a row. OPTIONS: what researchers choose; form and JSON are made from it.
     """
 
+    OPTIONS = ("gold_accuracy", "n_gold", "median_seconds", "longest_run")
+
     round = models.OneToOneField(Round, on_delete=models.CASCADE, related_name="limits")
-    gold_accuracy = models.FloatField(null=True, blank=True, validators=[MinValueValidator(0), MaxValueValidator(1)])
-    n_gold = models.PositiveSmallIntegerField(default=10, validators=[MinValueValidator(1)])
-    median_seconds = models.FloatField(null=True, blank=True, validators=[MinValueValidator(0)])
-    longest_run = models.PositiveSmallIntegerField(null=True, blank=True, validators=[MinValueValidator(2)])
+    gold_accuracy = models.FloatField(
+        "least gold accuracy",
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(0), MaxValueValidator(1)],
+        help_text="A share from 0 to 1, such as 0.7. Whoever crosses a limit is paused until somebody has looked. "
+        "Empty: no such limit.",
+    )
+    n_gold = models.PositiveSmallIntegerField(
+        "after so many gold statements", default=10, validators=[MinValueValidator(1)]
+    )
+    median_seconds = models.FloatField(
+        "least median of seconds",
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(0), MaxValueValidator(24 * 3600)],
+        help_text="Such as 1.5; looked at from the twentieth judgment on. Empty: no such limit.",
+    )
+    longest_run = models.PositiveSmallIntegerField(
+        "most equal labels in a row",
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(2)],
+        help_text="Such as 40. Where nearly everything is true, long runs are honest. Empty: no such limit.",
+    )
 
     class Meta:
         verbose_name_plural = "limits"

@@ -1,4 +1,4 @@
-"""What researchers fill in to draft a round: harvests sampled alike, or the whole description as JSON."""
+"""Forms on which researchers make a round: harvests sampled alike, or the whole description as JSON."""
 
 from __future__ import annotations
 
@@ -7,23 +7,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from django import forms
-from django.db.models import QuerySet
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
 
-from annotation.models import Layout, Round
-from annotation.quality.forms import LimitFields
+from annotation.models import Limits, Round
 from annotation.rounds.instructions import DEFAULT_INSTRUCTIONS
+from annotation.rounds.models import LONGEST_INSTRUCTIONS
 from annotation.rounds.plan import ASSUMED_ACCURACY
-from annotation.rounds.spec import LONGEST_INSTRUCTIONS, RoundSpec
+from annotation.rounds.serializers import DEFAULT_STUDY, CellSerializer, cells_of
 from kgharvest.bulk.file_reading import parse_json
 from kgharvest.models import HarvestJob
 
 SHOWN_JOBS = 500
-SAME = (
-    "name", "study", "judgments_per_task", "third_only_if_split", "batch_size", "training_size", "max_per_annotator",
-    "closes_when", "seed", "include_sensitive", "instructions", "takes_guests", "consent", "layout",
-)  # fmt: skip
-OF_CELLS = ("n", "cut", "strata", "allocation")
-OF_LIMITS = ("gold_accuracy", "n_gold", "median_seconds", "longest_run")
 
 
 class JobChoices(forms.ModelMultipleChoiceField):
@@ -31,32 +26,54 @@ class JobChoices(forms.ModelMultipleChoiceField):
         return f"{job.relation.path} × {job.language_model.short_name} × {job.setting}"
 
 
-class RoundForm(LimitFields):
+class PercentField(forms.IntegerField):
+    """A share from 0 to 1, which people give in percent."""
+
+    def __init__(self, *, min_value: float, max_value: float, **kwargs):
+        kwargs["label"] = f"{kwargs['label']}, in percent"
+        super().__init__(min_value=round(100 * min_value), max_value=round(100 * max_value), **kwargs)
+
+    def prepare_value(self, value: Any) -> Any:
+        return round(100 * value) if isinstance(value, float) else value
+
+    def clean(self, value: Any) -> float | None:
+        percent = super().clean(value)
+        return None if percent is None else percent / 100
+
+
+def option_field(option: models.Field, **kwargs: Any) -> forms.Field | None:
+    """Return the field of an option with the limits that its validators set; empty is the default, but for a name."""
+    for validator in option.validators:
+        if isinstance(validator, MinValueValidator):
+            kwargs.setdefault("min_value", validator.limit_value)
+        elif isinstance(validator, MaxValueValidator):
+            kwargs.setdefault("max_value", validator.limit_value)
+    return option.formfield(required=option.name == "name", **kwargs)
+
+
+class RoundForm(forms.ModelForm):
     """A round on several harvests, sampled alike. GROUPS are folded; accuracy_percent is of the plan only.
 
     study: the usual one of whoever fills it in.
     """
 
     GROUPS = (
-        ("Sample", ("cut", "strata", "allocation", "seed", "include_sensitive")),
-        ("Judgments", ("judgments_per_task", "third_only_if_split", "layout", "batch_size")),
-        ("Known answers", ("gold_percent", "training_size")),
-        ("Instructions", ("instructions", "consent")),
-        ("People", ("study", "takes_guests", "max_per_annotator", "dominance_percent")),
-        ("Limits", ("gold_accuracy", "n_gold", "median_seconds", "longest_run")),
-        ("Closing", ("closes_when", "closes_at")),
+        ("Sample", ("cut", "strata", "allocation", *Round.OPTIONS["Sample"])),
+        ("Judgments", Round.OPTIONS["Judgments"]),
+        ("Known answers", Round.OPTIONS["Known answers"]),
+        ("Instructions", Round.OPTIONS["Instructions"]),
+        ("People", ("study", *Round.OPTIONS["People"])),
+        ("Limits", Limits.OPTIONS),
+        ("Closing", Round.OPTIONS["Closing"]),
     )
+    OF_CELLS = ("n", "cut", "strata", "allocation")
 
-    name = forms.SlugField(
-        max_length=100, help_text="Letters, digits, - and _. Annotators see it: name no LM and no setting."
-    )
     jobs = JobChoices(
         HarvestJob.objects.with_cell().succeeded().filter(n_tuples__gt=0).order_by("-pk"), label="Harvests"
     )
     n = forms.IntegerField(
         label="Statements per harvest", min_value=1, required=False, initial=20, help_text="Empty takes all of the cut."
     )
-
     cut = forms.CharField(
         max_length=50, required=False, help_text="The best part of each harvest: top:100, share:0.5, base:10, score:-9."
     )
@@ -67,104 +84,16 @@ class RoundForm(LimitFields):
         "such as 1, 100, 1000 say where strata begin.",
     )
     allocation = forms.ChoiceField(
-        choices=[("equal", "Equal"), ("proportional", "Proportional to their sizes")],
+        choices=CellSerializer().fields["allocation"].choices.items,
         required=False,
         initial="equal",
         label="Share of each stratum",
     )
-    seed = forms.IntegerField(
-        min_value=0, max_value=2**63 - 1, required=False, initial=0, help_text="The same seed draws the same sample."
-    )
-    include_sensitive = forms.BooleanField(label="Draw tuples with sensitive words too", required=False)
-
-    judgments_per_task = forms.IntegerField(
-        label="Judgments per statement", min_value=1, max_value=99, required=False, initial=3
-    )
-    third_only_if_split = forms.BooleanField(
-        label="Ask two people first, a third only when they differ",
-        required=False,
-        help_text="The same verdicts from fewer judgments; with three per statement.",
-    )
-    layout = forms.ChoiceField(
-        choices=Layout.choices, required=False, initial=Layout.ONE, help_text="Annotators may switch."
-    )
-    batch_size = forms.IntegerField(
-        label="Statements in hand",
-        min_value=1,
-        max_value=100,
-        required=False,
-        initial=10,
-        help_text="Reserved for one annotator at a time.",
-    )
-
-    gold_percent = forms.IntegerField(
-        label="Gold, in percent",
-        min_value=0,
-        max_value=50,
-        required=False,
-        initial=0,
-        help_text="Of what an annotator sees: statements with known answers, which look like the others and count "
-        "nowhere.",
-    )
-    training_size = forms.IntegerField(
-        label="Statements in training",
-        min_value=0,
-        max_value=20,
-        required=False,
-        initial=0,
-        help_text="Answered before the first batch, each with the reason for the right answer.",
-    )
-
-    instructions = forms.CharField(
-        max_length=LONGEST_INSTRUCTIONS,
-        required=False,
-        initial=DEFAULT_INSTRUCTIONS,
-        widget=forms.Textarea(attrs={"rows": 8}),
-        help_text="Markdown. What a relation means and examples of it follow by themselves; on the page of the draft "
-        "you can word that, too.",
-    )
-    consent = forms.CharField(
-        max_length=LONGEST_INSTRUCTIONS,
-        required=False,
-        widget=forms.Textarea(attrs={"rows": 4}),
-        help_text="What annotators must agree to before they join; the time and the text are recorded.",
-    )
-
     study = forms.CharField(
         max_length=100,
         required=False,
         help_text="Its members see the round and its reports. A new name makes a study of your own.",
     )
-    takes_guests = forms.BooleanField(
-        label="The join link works without an account",
-        required=False,
-        help_text="Whoever has it gives a name or code. Links for one person each are made once the round is open.",
-    )
-    max_per_annotator = forms.IntegerField(
-        label="Statements that one annotator may judge", min_value=1, required=False, help_text="Empty is no limit."
-    )
-    dominance_percent = forms.IntegerField(
-        label="Largest share of one annotator, in percent",
-        min_value=1,
-        max_value=100,
-        required=False,
-        help_text="Of all judgments of the round. Empty is no limit.",
-    )
-
-    n_gold = forms.IntegerField(
-        label="after so many gold statements", min_value=1, max_value=32767, required=False, initial=10
-    )
-
-    closes_when = forms.ChoiceField(
-        label="Closes when", choices=Round.ClosesWhen.choices, required=False, initial=Round.ClosesWhen.MANUAL
-    )
-    closes_at = forms.DateTimeField(
-        label="Date",
-        required=False,
-        widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
-        help_text="Goes with “a date has come”.",
-    )
-
     accuracy_percent = forms.IntegerField(
         label="Accuracy to expect, in percent",
         min_value=1,
@@ -174,9 +103,22 @@ class RoundForm(LimitFields):
         help_text="For the widths of intervals below only; 50 gives the widest.",
     )
 
+    class Meta:
+        model = Round
+        fields = ("name", *(name for names in Round.OPTIONS.values() for name in names))
+        field_classes = {"gold_share": PercentField, "dominance_cap": PercentField}
+        formfield_callback = option_field
+        widgets = {
+            "instructions": forms.Textarea(attrs={"rows": 8}),
+            "consent": forms.Textarea(attrs={"rows": 4}),
+            "closes_at": forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
+        }
+
     def __init__(self, *args, study: str = "", **kwargs):
         super().__init__(*args, **kwargs)
+        self.fields |= forms.fields_for_model(Limits, Limits.OPTIONS, formfield_callback=option_field)
         self.fields["study"].initial = study
+        self.fields["instructions"].initial = DEFAULT_INSTRUCTIONS
 
     def groups(self) -> Iterator[tuple[str, list[forms.BoundField], bool]]:
         """Yield the folded groups: heading, fields, and whether one of them is wrong or not as usual."""
@@ -197,21 +139,20 @@ class RoundForm(LimitFields):
             raise forms.ValidationError("Give a number of parts, or ranks such as 1, 100, 1000.") from None
         return (ranks[0] if len(ranks) == 1 else ranks) if ranks else None
 
+    def clean(self) -> None:
+        """Leave out what ModelForm.clean does: whether the name is free shows when the draft is stored (NameTaken)."""
+
     def document(self) -> dict[str, Any]:
-        """Return what `create_draft` takes, once the form is valid."""
-        asked = self.cleaned_data
-        cell = {key: asked[key] for key in OF_CELLS if asked[key] is not None and asked[key] != ""}
-        document = {key: asked[key] for key in SAME if asked[key] is not None and asked[key] != ""}
-        if asked["gold_percent"]:
-            document["gold_share"] = asked["gold_percent"] / 100
-        if asked["dominance_percent"]:
-            document["dominance_cap"] = asked["dominance_percent"] / 100
-        limits = {key: asked[key] for key in OF_LIMITS if asked[key] is not None}
+        """Return the description that `create_draft` takes, once the form is valid."""
+        given = {key: value for key, value in self.cleaned_data.items() if value is not None and value != ""}
+        document = {key: given[key] for key in (*self._meta.fields, "study") if key in given}
+        if closes_at := given.get("closes_at"):
+            document["closes_at"] = closes_at.isoformat()
+        limits = {key: given[key] for key in Limits.OPTIONS if key in given}
         if limits.keys() - {"n_gold"}:
             document["limits"] = limits
-        if asked["closes_at"]:
-            document["closes_at"] = asked["closes_at"].isoformat()
-        return document | {"cells": [{"n": None} | cell | {"job": job.pk} for job in asked["jobs"]]}
+        cell = {"n": None} | {key: given[key] for key in self.OF_CELLS if key in given}
+        return document | {"cells": [cell | {"job": job.pk} for job in given["jobs"]]}
 
     def accuracy(self) -> float:
         return (self.cleaned_data["accuracy_percent"] or 100 * ASSUMED_ACCURACY) / 100
@@ -228,47 +169,42 @@ def with_line_feeds(text: str) -> str:
     return text.replace("\r\n", "\n")
 
 
-def form_values(spec: RoundSpec) -> dict[str, Any] | None:
-    """Return what RoundForm shows of a description, None if it says more than the form can."""
-    samples = {(cell.n, cell.cut, cell.strata, cell.allocation) for cell in spec.cells}
-    if len(samples) > 1 or spec.source != Round.Source.PEOPLE:
+def form_values(draft: Round) -> dict[str, Any] | None:
+    """Return what RoundForm shows of a draft, None if its description says more than the form can."""
+    cells = cells_of(draft)
+    first = cells[0]
+    if draft.source != Round.Source.PEOPLE or not all(cell.job for cell in cells):
         return None
-    if not all(cell.job for cell in spec.cells):
+    if any(getattr(cell, name) != getattr(first, name) for cell in cells for name in RoundForm.OF_CELLS):
         return None
-    n, cut, strata, allocation = samples.pop()
-    values = {key: getattr(spec, key) for key in SAME} | {"n": n, "cut": cut, "allocation": allocation}
-    return values | {
-        **spec.limits,
-        "instructions": spec.instructions or DEFAULT_INSTRUCTIONS,
-        "jobs": [cell.job for cell in spec.cells],
-        "strata": strata if isinstance(strata, int) else ", ".join(map(str, strata or ())),
-        "gold_percent": round(100 * spec.gold_share),
-        "dominance_percent": spec.dominance_cap and round(100 * spec.dominance_cap),
-        "closes_at": spec.closing_time(),
+    return forms.model_to_dict(draft, RoundForm._meta.fields) | {
+        **draft.spec.get("limits", {}),
+        "instructions": draft.instructions or DEFAULT_INSTRUCTIONS,
+        "study": draft.spec.get("study", DEFAULT_STUDY),
+        "jobs": [cell.job for cell in cells],
+        "n": first.n,
+        "cut": first.cut,
+        "strata": ", ".join(map(str, first.strata)) if isinstance(first.strata, list) else first.strata or "",
+        "allocation": first.allocation,
     }
 
 
-def job_choices(asked: Mapping[str, str], chosen: set[str]) -> tuple[list[HarvestJob], int]:
+def job_choices(filters: Mapping[str, str], chosen: set[str]) -> tuple[list[HarvestJob], int]:
     """Return the jobs to choose from, those chosen first, and how many there are; of each cell the newest, filtered."""
     jobs = RoundForm.base_fields["jobs"].queryset
-    newest = {(job["relation"], job["language_model"], job["setting"]): job["pk"] for job in _cells(jobs)}
-    wanted = _filtered(jobs.filter(pk__in=newest.values()), asked).exclude(pk__in=chosen)
-    first = list(jobs.filter(pk__in=chosen))
-    return first + list(wanted[: max(SHOWN_JOBS - len(first), 0)]), len(first) + wanted.count()
-
-
-def _cells(jobs: QuerySet) -> QuerySet:
-    return jobs.order_by("pk").values("pk", "relation", "language_model", "setting")
-
-
-def _filtered(jobs: QuerySet, asked: Mapping[str, str]) -> QuerySet:
-    named = {
+    by_age = jobs.order_by("pk").values_list("relation", "language_model", "setting", "pk")
+    newest = {row[:3]: row[3] for row in by_age}
+    lookups = {
         "find": "relation__name__icontains",
         "set": "relation__relation_set__name",
         "lm": "language_model__name",
         "setting": "setting",
     }
-    return jobs.filter(**{named[key]: value for key, value in asked.items() if value})
+    matching = jobs.filter(
+        pk__in=newest.values(), **{lookups[key]: value for key, value in filters.items() if value}
+    ).exclude(pk__in=chosen)
+    first = list(jobs.filter(pk__in=chosen))
+    return first + list(matching[: max(SHOWN_JOBS - len(first), 0)]), len(first) + matching.count()
 
 
 class RelationInstructionsForm(forms.Form):
@@ -300,6 +236,3 @@ class DescriptionForm(forms.Form):
             raise forms.ValidationError(
                 f"Line {error.lineno}, column {error.colno}: this is no JSON ({error.msg})."
             ) from None
-
-    def document(self) -> Any:
-        return self.cleaned_data["description"]

@@ -1,17 +1,20 @@
-"""What annotators are told: Markdown of the round, and for each relation what its statements mean, with examples."""
+"""The wording of a round: frozen statements, and instructions in Markdown, of the round and for each relation."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from django.utils.safestring import SafeString, mark_safe
 from markdown_it import MarkdownIt
 
-from annotation.models import Round
-from annotation.rounds.statements import freeze_statement
-from kgharvest.models import Relation
+from kgharvest.engine.prompts.template import SLOT, SPACE_BEFORE_END
+
+if TYPE_CHECKING:
+    from annotation.models import Round
+    from kgharvest.models import Relation
 
 DEFAULT_INSTRUCTIONS = """\
 Read the statement and say whether it is true in general.
@@ -80,3 +83,33 @@ def _embed(state) -> None:
         for inner in token.children or ():
             if inner.type == "link_open":
                 inner.attrs |= {"rel": "noopener noreferrer nofollow", "target": "_blank"}
+
+
+# -- statements --------------------------------------------------------------------------------------------------------
+
+
+class Statement(NamedTuple):
+    """spans: [start, end) of each entity in the text, in reading order."""
+
+    text: str
+    spans: list[list[int]]
+
+
+def freeze_statement(template: str, surface: Sequence[str]) -> Statement:
+    """Return `template` with the entities in its slots. Unlike a prompt, it may name a slot more than once."""
+    pieces = SLOT.split(SPACE_BEFORE_END.sub("", template.strip()))  # text, slot, text, slot, ..., text
+    text, spans = pieces[0], []
+    for slot, following in zip(pieces[1::2], pieces[2::2], strict=True):
+        entity = surface[int(slot)]
+        spans.append([len(text), len(text) + len(entity)])
+        text += entity + following
+    return Statement(text, spans)
+
+
+def statement_parts(text: str, spans: Sequence[Sequence[int]]) -> list[tuple[str, bool]]:
+    """Return a frozen statement in stretches of text, each with whether it is an entity; none is empty."""
+    parts, reached = [], 0
+    for start, end in spans:
+        parts += [(text[reached:start], False), (text[start:end], True)]
+        reached = end
+    return [part for part in [*parts, (text[reached:], False)] if part[0]]

@@ -1,10 +1,11 @@
-"""Who works together."""
+"""Studies and their members, rounds with their options, samples and judgment tasks."""
 
 from __future__ import annotations
 
 import secrets
 
 from django.conf import settings
+from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Count, Exists, F, OuterRef, Q, Sum
@@ -13,7 +14,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from annotation.judging.verdicts import IMPORTED_QUORUM, Verdict
-from annotation.rounds.statements import statement_parts
+from annotation.rounds.instructions import statement_parts
 from kgharvest.errors import DomainError
 from kgharvest.models import HarvestedTuple, HarvestJob, KnowledgeTuple, LanguageModel, Relation
 
@@ -91,19 +92,24 @@ class RoundQuerySet(models.QuerySet):
         return self.filter(study__members__user=user, study__members__role__in=StudyMember.ADJUDICATING)
 
 
+RESERVED_NAMES = ("new", "gold", "plan")  # addresses of pages
+LONGEST_INSTRUCTIONS = 20_000  # characters
+
+
+def refuse_reserved_name(name: str) -> None:
+    if name in RESERVED_NAMES:
+        raise ValidationError(f"{name} is the address of a page; choose another name.", code="reserved")
+
+
 class Round(models.Model):
     """A frozen sample of harvested tuples put before people.
 
-    source: where the judgments come from; simulated ones are named so wherever they show.
-    spec: the JSON it was opened with. n_tasks: how many statements it has, gold included.
-    instructions, relation_instructions: Markdown, the second by the relation's id and frozen when the round opens.
-    batch_size: statements in one annotator's hands at a time. judgments_per_task: k. layout: how annotators see
-    statements until they choose otherwise. consent: what they must agree to before they join, empty for nothing.
-    takes_guests: whether the join link lets in people without an account.
-    third_only_if_split: each task asks two people, and a third only when they differ; k is 3. gold_share: of what an
-    annotator sees; training_size: statements with known answers to get right or learn from first.
-    max_per_annotator, dominance_cap: how many statements, and which share of the round's judgments, one annotator may
-    give; None for no limit. closes_when: what ends judging besides a person's word.
+    OPTIONS names the fields that researchers choose, in the groups of the form: form, JSON description and its
+    example are made from these fields, their validators and their help texts.
+
+    spec: its description as JSON, without what is as usual (annotation.rounds.serializers); it has the cells too.
+    relation_instructions: Markdown by the relation's id, frozen when the round opens. n_tasks: how many statements it
+    has, gold included. source: where the judgments come from; simulated ones are named so wherever they show.
     """
 
     class Status(models.TextChoices):
@@ -122,27 +128,90 @@ class Round(models.Model):
         COMPLETE = "complete", "every statement has its judgments"
         DATE = "date", "a date has come"
 
-    study = models.ForeignKey(Study, on_delete=models.PROTECT, related_name="rounds")
-    name = models.SlugField(max_length=100, unique=True)
-    status = models.CharField(max_length=6, choices=Status, default=Status.DRAFT)
-    source = models.CharField(max_length=9, choices=Source, default=Source.PEOPLE)
-    instructions = models.TextField(blank=True)
-    relation_instructions = models.JSONField(default=dict, blank=True)
-    judgments_per_task = models.PositiveSmallIntegerField(
-        default=3, validators=[MinValueValidator(1), MaxValueValidator(99)]
+    OPTIONS = {
+        "Sample": ("seed", "include_sensitive"),
+        "Judgments": ("judgments_per_task", "third_only_if_split", "layout", "batch_size"),
+        "Known answers": ("gold_share", "training_size"),
+        "Instructions": ("instructions", "consent"),
+        "People": ("takes_guests", "max_per_annotator", "dominance_cap"),
+        "Closing": ("closes_when", "closes_at"),
+    }
+
+    name = models.SlugField(
+        max_length=100,
+        unique=True,
+        validators=[refuse_reserved_name],
+        help_text="Letters, digits, - and _. Annotators see it: name no LM and no setting.",
     )
-    batch_size = models.PositiveSmallIntegerField(default=10, validators=[MinValueValidator(1), MaxValueValidator(100)])
-    layout = models.CharField(max_length=4, choices=Layout, default=Layout.ONE)
-    consent = models.TextField(blank=True)
-    takes_guests = models.BooleanField(default=False)
-    third_only_if_split = models.BooleanField(default=False)
-    gold_share = models.FloatField(default=0, validators=[MinValueValidator(0), MaxValueValidator(0.5)])
-    training_size = models.PositiveSmallIntegerField(default=0, validators=[MaxValueValidator(20)])
-    max_per_annotator = models.PositiveIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
-    dominance_cap = models.FloatField(null=True, blank=True, validators=[MinValueValidator(0), MaxValueValidator(1)])
+    seed = models.PositiveBigIntegerField(default=0, help_text="The same seed draws the same sample.")
+    include_sensitive = models.BooleanField("draw tuples with sensitive words too", default=False)
+    judgments_per_task = models.PositiveSmallIntegerField(
+        "judgments per statement", default=3, validators=[MinValueValidator(1), MaxValueValidator(99)]
+    )
+    third_only_if_split = models.BooleanField(
+        "ask two people first, a third only when they differ",
+        default=False,
+        help_text="The same verdicts from fewer judgments; with three per statement.",
+    )
+    layout = models.CharField(max_length=4, choices=Layout, default=Layout.ONE, help_text="Annotators may switch.")
+    batch_size = models.PositiveSmallIntegerField(
+        "statements in hand",
+        default=10,
+        validators=[MinValueValidator(1), MaxValueValidator(100)],
+        help_text="Reserved for one annotator at a time.",
+    )
+    gold_share = models.FloatField(
+        "share of gold",
+        default=0,
+        validators=[MinValueValidator(0), MaxValueValidator(0.5)],
+        help_text="Of what an annotator sees: statements with known answers, which look like the others and count "
+        "nowhere.",
+    )
+    training_size = models.PositiveSmallIntegerField(
+        "statements in training",
+        default=0,
+        validators=[MaxValueValidator(20)],
+        help_text="Answered before the first batch, each with the reason for the right answer.",
+    )
+    instructions = models.TextField(
+        blank=True,
+        max_length=LONGEST_INSTRUCTIONS,
+        help_text="Markdown. What a relation means and examples of it follow by themselves; on the page of the draft "
+        "you can word that, too.",
+    )
+    consent = models.TextField(
+        blank=True,
+        max_length=LONGEST_INSTRUCTIONS,
+        help_text="What annotators must agree to before they join; the time and the text are recorded.",
+    )
+    takes_guests = models.BooleanField(
+        "the join link works without an account",
+        default=False,
+        help_text="Whoever has it gives a name or code. Links for one person each are made once the round is open.",
+    )
+    max_per_annotator = models.PositiveIntegerField(
+        "statements that one annotator may judge",
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1), MaxValueValidator(1_000_000_000)],
+        help_text="Empty is no limit.",
+    )
+    dominance_cap = models.FloatField(
+        "largest share of one annotator",
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(0.01), MaxValueValidator(1)],
+        help_text="Of all judgments of the round. Empty is no limit.",
+    )
     closes_when = models.CharField(max_length=8, choices=ClosesWhen, default=ClosesWhen.MANUAL)
-    closes_at = models.DateTimeField(null=True, blank=True)
-    seed = models.PositiveBigIntegerField(default=0)
+    closes_at = models.DateTimeField(
+        "date", null=True, blank=True, help_text="Goes with “a date has come”; in the zone of this installation."
+    )
+
+    study = models.ForeignKey(Study, on_delete=models.PROTECT, related_name="rounds")
+    source = models.CharField(max_length=9, choices=Source, default=Source.PEOPLE)
+    status = models.CharField(max_length=6, choices=Status, default=Status.DRAFT)
+    relation_instructions = models.JSONField(default=dict, blank=True)
     spec = models.JSONField(default=dict, blank=True)
     n_tasks = models.PositiveIntegerField(default=0)
     join_token = models.CharField(max_length=32, unique=True, default=new_join_token)
@@ -192,6 +261,17 @@ class Round(models.Model):
     def get_absolute_url(self) -> str:
         return reverse("annotation:round", args=[self.name])
 
+    def clean(self) -> None:
+        """Refuse options that do not go together. The form shows it beside the field, BadRoundSpec after its key."""
+        if self.third_only_if_split and self.judgments_per_task not in (3, None):  # a form may leave it empty: 3
+            reason = (
+                f"A third person is asked only of three judgments per statement, not {self.judgments_per_task}; give 3."
+            )
+            raise ValidationError({"third_only_if_split": reason})
+        if (self.closes_when == self.ClosesWhen.DATE) != (self.closes_at is not None):
+            reason = "Give a date and time if the round closes at a date, and only then."
+            raise ValidationError({"closes_at": reason})
+
     @property
     def share_of_one(self) -> int | None:
         """How many statements one annotator may judge, by their number or their share of all judgments; None: all.
@@ -224,6 +304,10 @@ class Round(models.Model):
     @property
     def is_simulated(self) -> bool:
         return self.source == self.Source.SIMULATED
+
+
+# What a description of a round may say of these fields, the name first and without a default.
+OPTIONS = ("name", *(name for names in Round.OPTIONS.values() for name in names), "source")
 
 
 class Stratum(models.Model):

@@ -1,4 +1,4 @@
-"""Plan a round: draw its samples, store nothing, and say what they cost and tell."""
+"""Plan of a round: statements, judgments and hours it needs, and the margin of error to expect; nothing is stored."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from statistics import median
 from typing import NamedTuple
 
 from annotation.models import Annotator, Judgment, Round
-from annotation.rounds.builder import Frozen, Sample, freeze
-from annotation.rounds.spec import RoundSpec
+from annotation.rounds.builder import FrozenRound, Sample, freeze_round
 from kgharvest.number_format import in_points
 
 Z_95 = 1.959964  # 97.5 % point of the normal distribution
@@ -144,32 +143,23 @@ class Plan:
         return max(len(self.cells) - SHOWN_CELLS, 0)
 
 
-def plan_round(spec: RoundSpec, accuracy: float = ASSUMED_ACCURACY) -> Plan:
-    """Return what a round of this description would be. Raises what opening it raises, but for its name and study."""
-    draft = Round(
-        name=spec.name,
-        judgments_per_task=spec.judgments_per_task,
-        third_only_if_split=spec.third_only_if_split,
-        gold_share=spec.gold_share,
-        training_size=spec.training_size,
-        seed=spec.seed,
-    )
-    return plan_of(spec, freeze(draft, spec), accuracy)
-
-
-def plan_of(spec: RoundSpec, frozen: Frozen, accuracy: float = ASSUMED_ACCURACY) -> Plan:
-    cells = _by_cell(frozen.samples)
-    n_gold = sum(task.is_gold for task in frozen.statements)
+def plan_round(round: Round, accuracy: float = ASSUMED_ACCURACY, frozen: FrozenRound | None = None) -> Plan:
+    """Return what opening the round would make of it; `frozen` where that is at hand. Raises as freeze_round does."""
+    frozen = frozen or freeze_round(round)
+    cells: dict[int, list[Sample]] = defaultdict(list)
+    for sample in frozen.samples:
+        cells[sample.stratum.job_id].append(sample)
+    n_gold = sum(task.is_gold for task in frozen.tasks)
     work = workload(
         [len(sample.tuples) for sample in frozen.samples],
-        len(frozen.statements) - n_gold,
-        spec.judgments_per_task,
-        third_only_if_split=spec.third_only_if_split,
-        gold_share=spec.gold_share,
+        len(frozen.tasks) - n_gold,
+        round.judgments_per_task,
+        third_only_if_split=round.third_only_if_split,
+        gold_share=round.gold_share,
         seconds_per_judgment=measured_pace(),
     )
-    cell_plans = [_cell_plan(samples, accuracy) for samples in cells]
-    return Plan(work, accuracy, cell_plans, _macro_plans(cells, accuracy), n_gold, len(frozen.training))
+    cell_plans = [_cell_plan(samples, accuracy) for samples in cells.values()]
+    return Plan(work, accuracy, cell_plans, _macro_plans(cells.values(), accuracy), n_gold, len(frozen.training))
 
 
 def measured_pace() -> float | None:
@@ -179,13 +169,6 @@ def measured_pace() -> float | None:
     seconds = Judgment.objects.filter(annotator__in=ids, seconds__gt=0).values_list("seconds", flat=True)
     measured = list(seconds[:JUDGMENTS_LOOKED_AT])
     return median(measured) if measured else None
-
-
-def _by_cell(samples: Sequence[Sample]) -> list[list[Sample]]:
-    cells: dict[int, list[Sample]] = defaultdict(list)
-    for sample in samples:
-        cells[sample.stratum.job_id].append(sample)
-    return list(cells.values())
 
 
 def _sizes(samples: Sequence[Sample]) -> list[StratumSize]:
@@ -203,7 +186,7 @@ def _cell_plan(samples: Sequence[Sample], accuracy: float) -> CellPlan:
     )
 
 
-def _macro_plans(cells: Sequence[Sequence[Sample]], accuracy: float) -> list[MacroPlan]:
+def _macro_plans(cells: Iterable[Sequence[Sample]], accuracy: float) -> list[MacroPlan]:
     columns: dict[str, list[float]] = defaultdict(list)
     for samples in cells:
         job = samples[0].stratum.job

@@ -1,4 +1,4 @@
-"""Draft rounds, open them on samples of harvests, pause, reopen and close them."""
+"""A round's life: draft it, open it on samples of harvests, pause, reopen and close it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,14 @@ from annotation.judging.assignment import release_leases, wait_for_answers
 from annotation.models import Assignment, Draw, JudgmentTask, Round, Stratum, Study, StudyMember, TrainingStatement
 from annotation.quality.events import record_event
 from annotation.quality.limits import limits_spec, set_limits
-from annotation.rounds.builder import Frozen, freeze
-from annotation.rounds.spec import BadRoundSpec, RoundSpec, parse_round_spec
+from annotation.rounds.builder import freeze_round
+from annotation.rounds.models import OPTIONS
+from annotation.rounds.serializers import DEFAULT_STUDY, BadRoundSpec, round_from_spec
 from kgharvest.errors import DomainError, NotFound
 
+logger = logging.getLogger(__name__)
+
 ROWS_AT_ONCE = 2000
-COPIED = (
-    "name", "judgments_per_task", "third_only_if_split", "batch_size", "gold_share", "training_size",
-    "max_per_annotator", "dominance_cap", "closes_when", "seed", "instructions", "layout", "consent", "takes_guests",
-    "source",
-)  # fmt: skip
 
 
 class NameTaken(DomainError):
@@ -42,7 +40,7 @@ class WrongStatus(DomainError):
 
 
 def open_round(document: dict[str, Any], by=None) -> Round:
-    """Create a round from `document` (round_specs.EXAMPLE), draw its samples, freeze its statements and open it.
+    """Create a round from `document` (docs/rounds.md), draw its samples, freeze its statements and open it.
 
     Same document, harvests and gold, same sample and order. A tuple drawn for several cells becomes one task with
     several draws. `by` becomes the owner of a study that is new; None is the operator of this installation. Raises
@@ -57,21 +55,21 @@ def open_round(document: dict[str, Any], by=None) -> Round:
 
 def create_draft(document: dict[str, Any], by=None) -> Round:
     """Return a new round that only holds its description; nothing is drawn. Raises as open_round does."""
-    spec = parse_round_spec(document)
+    round = round_from_spec(document)
     with transaction.atomic():
-        round = Round(study=find_study(spec.study, by), created_by=by, **_fields(spec))
+        round.study, round.created_by = find_study(round.spec.get("study", DEFAULT_STUDY), by), by
         _save(round)
         return round
 
 
 def edit_draft(round: Round, document: dict[str, Any], by=None) -> Round:
     """Give a draft another description. Raises as open_round does, and WrongStatus."""
-    spec = parse_round_spec(document)
+    edited = round_from_spec(document)
     with transaction.atomic():
         draft = lock_draft(round)
-        draft.study = find_study(spec.study, by)
-        for name, value in _fields(spec).items():
-            setattr(draft, name, value)
+        draft.study = find_study(edited.spec.get("study", DEFAULT_STUDY), by)
+        for name in (*OPTIONS, "spec"):
+            setattr(draft, name, getattr(edited, name))
         _save(draft)
         return draft
 
@@ -98,21 +96,27 @@ def open_draft(round: Round, by=None) -> Round:
     """Draw the samples of a draft, freeze its statements and open it. Raises as open_round does, and WrongStatus."""
     with transaction.atomic():
         round = lock_draft(round)
-        spec = parse_round_spec(round.spec)
         if round.closes_at and round.closes_at <= timezone.now():
             raise BadRoundSpec(f"The round would close at {round.closes_at:%Y-%m-%d %H:%M}, which is over.")
-        _store(round, freeze(round, spec))
+        frozen = freeze_round(round)
+        for sample in frozen.samples:
+            sample.stratum.round = round
+        Stratum.objects.bulk_create([sample.stratum for sample in frozen.samples])
+        for task in frozen.tasks:
+            if task.is_gold:
+                task.knowledge_tuple = remember_gold(task.knowledge_tuple)
+        # In the order of their positions, since annotators see ids: made cell by cell, ids would tell cell, rank, gold.
+        JudgmentTask.objects.bulk_create(frozen.tasks, batch_size=ROWS_AT_ONCE)
+        Draw.objects.bulk_create(frozen.draws(), batch_size=ROWS_AT_ONCE)
+        TrainingStatement.objects.bulk_create(frozen.training)
+        round.n_tasks = len(frozen.tasks)
+        round.relation_instructions = frozen.relation_instructions
         round.status, round.opened_at = Round.Status.OPEN, timezone.now()
         round.save()
         record_event(round, "opened", by=by, n_tasks=round.n_tasks)
-        if spec.limits:
-            set_limits(round, by, **spec.limits)
+        if limits := round.spec.get("limits"):
+            set_limits(round, by, **limits)
         return round
-
-
-def _fields(spec: RoundSpec) -> dict[str, Any]:
-    copied = {name: getattr(spec, name) for name in COPIED}
-    return copied | {"closes_at": spec.closing_time(), "spec": spec.document()}
 
 
 def _save(round: Round) -> None:
@@ -138,21 +142,6 @@ def _free_name(name: str) -> str:
     stem = re.sub(r"-\d+$", "", name)[:90]
     taken = set(Round.objects.filter(name__startswith=stem).values_list("name", flat=True))
     return next(name for number in range(2, len(taken) + 3) if (name := f"{stem}-{number}") not in taken)
-
-
-def _store(round: Round, frozen: Frozen) -> None:
-    for sample in frozen.samples:
-        sample.stratum.round = round
-    Stratum.objects.bulk_create([sample.stratum for sample in frozen.samples])
-    for task in frozen.statements:
-        if task.is_gold:
-            task.knowledge_tuple = remember_gold(task.knowledge_tuple)
-    # In the order of their positions, since annotators see ids: made cell by cell, ids would tell cell, rank and gold.
-    JudgmentTask.objects.bulk_create(frozen.statements, batch_size=ROWS_AT_ONCE)
-    Draw.objects.bulk_create(frozen.draws(), batch_size=ROWS_AT_ONCE)
-    TrainingStatement.objects.bulk_create(frozen.training)
-    round.n_tasks = len(frozen.statements)
-    round.relation_instructions = frozen.guides
 
 
 # -- finding -----------------------------------------------------------------------------------------------------------
@@ -215,9 +204,6 @@ def _move(round: Round, sources: Sequence[str], target: str, **fields: Any) -> N
     if target != Round.Status.OPEN:
         wait_for_answers(round)
     round.refresh_from_db(fields=["status", "closed_at", *fields])
-
-
-logger = logging.getLogger(__name__)
 
 
 def close_due_rounds(now: datetime) -> None:

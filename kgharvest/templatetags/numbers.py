@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from django import template
 
-from kgharvest.number_format import count, duration, hours, pace, points, seconds, share
+from kgharvest.number_format import count, duration, hours, pace, percent, points, seconds, share
 
 register = template.Library()
-for number_filter in (count, duration, hours, pace, points, seconds, share):
+for number_filter in (count, duration, hours, pace, percent, points, seconds, share):
     register.filter(number_filter.__name__, number_filter)

@@ -9,14 +9,14 @@ from django.contrib.auth import get_user_model
 from django.urls import reverse
 
 from annotation.rounds.plan import Plan, plan_round
+from annotation.rounds.serializers import example, read_round_spec, round_from_spec
 from annotation.rounds.services import create_draft, open_round
-from annotation.rounds.spec import EXAMPLE, parse_round_spec, read_round_spec
 from kgharvest.errors import NotFound
 from kgharvest.management.command import DomainCommand
 
 
 class Command(DomainCommand):
-    help = f"Draw a sample of finished harvests, freeze its statements and open the round for judging.\n\n{EXAMPLE}"
+    help = f"Draw a sample of finished harvests, freeze its statements and open the round for judging.\n\n{example()}"
 
     def create_parser(self, *args, **kwargs):
         return super().create_parser(*args, formatter_class=RawDescriptionHelpFormatter, **kwargs)
@@ -31,7 +31,7 @@ class Command(DomainCommand):
     def handle(self, *, spec, by, plan, draft, **options):
         document = read_round_spec(spec)
         if plan:
-            for line in plan_lines(plan_round(parse_round_spec(document))):
+            for line in plan_lines(plan_round(round_from_spec(document))):
                 self.stdout.write(line)
             return
         researcher = by and find_user(by)

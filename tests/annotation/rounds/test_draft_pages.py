@@ -52,8 +52,8 @@ def test_everything_the_form_asks_reaches_the_round(researcher_client, harvest):
         "name": "full", "jobs": [harvest.pk], "n": 12, "cut": "top:60", "strata": "1, 11, 31",
         "allocation": "proportional", "seed": 7,
         "judgments_per_task": 3, "third_only_if_split": "on", "layout": "page", "batch_size": 5,
-        "gold_percent": 10, "training_size": 4, "instructions": "Judge.", "consent": "I agree.", "study": "Animals",
-        "takes_guests": "on", "max_per_annotator": 50, "dominance_percent": 40, "closes_when": "date",
+        "gold_share": 10, "training_size": 4, "instructions": "Judge.", "consent": "I agree.", "study": "Animals",
+        "takes_guests": "on", "max_per_annotator": 50, "dominance_cap": 40, "closes_when": "date",
         "closes_at": "2030-01-31T18:00", "include_sensitive": "on",
         "gold_accuracy": 0.7, "n_gold": 5, "median_seconds": 1.5, "longest_run": 40,
     }  # fmt: skip
@@ -295,7 +295,7 @@ def test_a_draft_is_edited_as_json(researcher_client, draft, harvest):
     [
         ("{", "Line 1, column 2: this is no JSON"),
         ("[" * 100_000, "this is no JSON (Nested too deeply)"),
-        ("{}", "cells is missing; see open_round --help"),
+        ("{}", "name is missing; see open_round --help"),
     ],
 )
 def test_a_description_that_is_none_is_explained(researcher_client, draft, text, message):
@@ -328,28 +328,28 @@ def test_the_words_about_a_relation_are_written_on_a_page(researcher_client, dra
 def test_words_about_two_relations_are_written_at_once(researcher_client, draft, harvest, monkeypatch):
     other = make_harvest(HUNDRED, relation=make_relation("part_of"))
     edit_draft(draft, draft.spec | {"cells": [{"job": harvest.pk, "n": 2}, {"job": other.pk, "n": 2}]})
-    read = draft_views.usual_words
+    read = draft_views.usual_instructions
 
     def while_another_writes(draft, pk):
-        monkeypatch.setattr(draft_views, "usual_words", read)
+        monkeypatch.setattr(draft_views, "usual_instructions", read)
         researcher_client.post(f"/rounds/pilot/instructions/{other.relation_id}/", {"instructions": "Of parts."})
         return read(draft, pk)
 
-    monkeypatch.setattr(draft_views, "usual_words", while_another_writes)
+    monkeypatch.setattr(draft_views, "usual_instructions", while_another_writes)
     researcher_client.post(f"/rounds/pilot/instructions/{harvest.relation_id}/", {"instructions": "Of this year."})
 
     assert words_of(draft) == {harvest.relation.path: "Of this year.", other.relation.path: "Of parts."}
 
 
 def test_words_that_come_when_the_round_is_open_are_refused(researcher_client, draft, harvest, monkeypatch):
-    read = draft_views.usual_words
+    read = draft_views.usual_instructions
 
     def while_it_opens(draft, pk):
         found = read(draft, pk)
         open_draft(Round.objects.get(pk=draft.pk))
         return found
 
-    monkeypatch.setattr(draft_views, "usual_words", while_it_opens)
+    monkeypatch.setattr(draft_views, "usual_instructions", while_it_opens)
     page = f"/rounds/pilot/instructions/{harvest.relation_id}/"
     answer = researcher_client.post(page, {"instructions": "Of this year."}, follow=True)
 
@@ -357,7 +357,7 @@ def test_words_that_come_when_the_round_is_open_are_refused(researcher_client, d
 
 
 @pytest.mark.parametrize("text", ["", "usual"])
-def test_the_usual_words_come_back(researcher_client, draft, harvest, text):
+def test_the_usual_instructions_come_back(researcher_client, draft, harvest, text):
     page = f"/rounds/pilot/instructions/{harvest.relation.pk}/"
     usual = researcher_client.get(page).context["form"]["instructions"].value()
     edit_draft(draft, draft.spec | {"relation_instructions": {"goes_with": "Of this year."}})

@@ -1,6 +1,5 @@
 """Opening a round: what is drawn, what is frozen, what is refused."""
 
-import dataclasses
 import json
 from collections import Counter
 from datetime import timedelta
@@ -14,8 +13,10 @@ from annotation.judging.assignment import next_batch
 from annotation.models import Draw, JudgmentTask, Round, Stratum, Study, StudyMember
 from annotation.quality.limits import set_limits
 from annotation.rounds.builder import NothingToSample
+from annotation.rounds.instructions import freeze_statement
 from annotation.rounds.models import RoundNotOpen
 from annotation.rounds.sampling import allocate, draw_ranks, rank_strata
+from annotation.rounds.serializers import BadRoundSpec, RoundSerializer, read_round_spec, round_from_spec
 from annotation.rounds.services import (
     NameTaken,
     NotInStudy,
@@ -31,8 +32,6 @@ from annotation.rounds.services import (
     pause_round,
     reopen_round,
 )
-from annotation.rounds.spec import BadRoundSpec, parse_round_spec, read_round_spec
-from annotation.rounds.statements import freeze_statement
 from kgharvest.errors import DomainError, NotFound
 from kgharvest.models import Job, KnowledgeTuple, tuple_key
 from tests.factories import (
@@ -293,7 +292,7 @@ def test_a_description_reads_as_what_it_was_written_from():
         "closes_at": "2030-01-31T18:00",
     }
 
-    assert parse_round_spec(document).document() == document
+    assert round_from_spec(document).spec == document
 
 
 def test_a_description_sets_the_limits_of_its_round():
@@ -444,7 +443,7 @@ def test_a_name_is_used_once():
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ([], "The description must be a JSON object"),
+        ([], r"^The description is \[\]; give a JSON object with name, cells"),
         ({"cells": [CELL]}, "^name is missing"),
         ({"name": "a b", "cells": [CELL]}, "^name is 'a b'; give a name of up to 100 letters"),
         ({"name": "new", "cells": [CELL]}, "^name is 'new'"),
@@ -452,17 +451,29 @@ def test_a_name_is_used_once():
         ({"name": "a", "cells": [CELL], "judgement": 3}, "^judgement is unknown"),
         ({"name": "a", "cells": [CELL], "judgments_per_task": 0}, "^judgments_per_task is 0; .* from 1 to 99"),
         ({"name": "a", "cells": [CELL], "judgments_per_task": True}, "^judgments_per_task is True"),
-        ({"name": "a", "cells": [CELL], "third_only_if_split": True, "judgments_per_task": 2}, "third_only_if_split"),
-        ({"name": "a", "cells": [CELL], "limits": 3}, "^limits is 3; give limits such as"),
+        (
+            {"name": "a", "cells": [CELL], "third_only_if_split": True, "judgments_per_task": 2},
+            "^third_only_if_split: .* give 3",
+        ),
+        ({"name": "a", "cells": [CELL], "limits": 3}, "^limits is 3; give a JSON object with gold_accuracy, n_gold"),
         ({"name": "a", "cells": [CELL], "limits": {"run": 3}}, "^limits.run is unknown; use gold_accuracy"),
         ({"name": "a", "cells": [CELL], "limits": {"gold_accuracy": 70}}, "^limits.gold_accuracy is 70; give a number"),
         ({"name": "a", "cells": [CELL], "gold_share": 0.6}, "^gold_share is 0.6; give a number from 0 to 0.5"),
         ({"name": "a", "cells": [CELL], "dominance_cap": 0}, "^dominance_cap is 0; .* or null"),
-        ({"name": "a", "cells": [CELL], "closes_when": "date"}, "^closes_at is None"),
+        ({"name": "a", "cells": [CELL], "closes_when": "date"}, "^closes_at: Give a date and time"),
         ({"name": "a", "cells": [CELL], "closes_when": "date", "closes_at": "soon"}, "^closes_at is 'soon'"),
         ({"name": "a", "cells": [CELL], "seed": -1}, "^seed is -1"),
+        ({"name": "a", "cells": [CELL], "seed": "3"}, "^seed is '3'; give a whole number"),
+        ({"name": "a", "cells": [CELL], "takes_guests": 1}, "^takes_guests is 1; give true or false"),
+        ({"name": "a", "cells": [CELL], "gold_share": float("nan")}, "^gold_share is nan; give a number"),
+        ({"name": "a", "cells": [CELL], "consent": 5}, "^consent is 5; give a text"),
+        ({"name": "a", "cells": {"job": 1}}, "^cells is .*; give a list of at least one cell"),
+        ({"name": "a", "cells": [3]}, r"^cells\[0\] is 3; give a JSON object with job"),
         ({"name": "a", "cells": [CELL], "source": "guessed"}, "^source is 'guessed'; give one of people"),
-        ({"name": "a", "cells": [CELL], "relation_instructions": {"r": 1}}, "^relation_instructions is"),
+        (
+            {"name": "a", "cells": [CELL], "relation_instructions": {"r": 1}},
+            "^relation_instructions.r is 1; give a text",
+        ),
         ({"name": "a", "cells": [CELL], "relation_instructions": {"r\x00": ""}}, "^relation_instructions is"),
         ({"name": "a", "cells": [CELL], "instructions": "a\x00b"}, "^instructions is .* without NUL"),
         ({"name": "a", "cells": [CELL], "consent": "a\ud800b"}, "^consent is .* halves of surrogate pairs"),
@@ -552,6 +563,6 @@ def test_the_documented_description_can_be_read():
     text = (Path(__file__).parents[3] / "docs" / "rounds.md").read_text()
     example = json.loads(text.split("```json\n")[1].split("```")[0])
 
-    spec = parse_round_spec(example)
+    round = round_from_spec(example)
 
-    assert set(example) == {field.name for field in dataclasses.fields(spec)}
+    assert round.spec.keys() <= example.keys() == RoundSerializer().fields.keys()

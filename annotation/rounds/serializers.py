@@ -1,0 +1,307 @@
+"""The JSON description of a round: what `open_round` reads, `Round.spec` keeps and researchers edit (docs/rounds.md).
+
+Options are fields of Round and Limits, declared there: a new one is read, checked and explained here by itself.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import reprlib
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import models
+from rest_framework import serializers
+
+from annotation.models import Limits, Round
+from annotation.rounds.models import LONGEST_INSTRUCTIONS, OPTIONS
+from kgharvest.bulk.file_reading import read_json, read_text
+from kgharvest.errors import DomainError, ImportRefused
+
+DEFAULT_STUDY = "Default"
+LARGEST_ID = 2**63 - 1
+
+
+class BadRoundSpec(DomainError):
+    """A round description with something missing, misspelt or out of range."""
+
+
+def read_round_spec(path: Path) -> Any:
+    """Return the JSON of a file. Raises NoSuchFile, or BadRoundSpec with line and column."""
+    try:
+        return read_json(read_text(path), path.name)
+    except ImportRefused as refused:
+        fault = refused.entries[0]
+        raise BadRoundSpec(f"{path.name}, {fault.where}: the description {fault.reason}.") from refused
+
+
+def round_from_spec(document: Any) -> Round:
+    """Return the unsaved round that a description asks for, without its study.
+
+    Its `spec` is the description without what is as usual. Raises BadRoundSpec, which names the first wrong key by its
+    path, says what stands there and what to give.
+    """
+    serializer = RoundSerializer(data=document)
+    if not serializer.is_valid():
+        raise BadRoundSpec(_first_fault(serializer, document, serializer.errors, ""))
+    spec = _without_defaults(serializer, document)
+    spec["cells"] = [_without_defaults(serializer.fields["cells"].child, cell) for cell in spec["cells"]]
+    round = Round(**{name: serializer.validated_data[name] for name in OPTIONS}, spec=spec)
+    try:
+        round.clean()
+    except ValidationError as error:
+        [(name, [reason])] = error.message_dict.items()
+        raise BadRoundSpec(f"{name}: {reason}") from None
+    return round
+
+
+def cells_of(round: Round) -> list[Cell]:
+    """Return the cells to sample that the round's description names."""
+    cells = CellSerializer(data=round.spec["cells"], many=True)
+    if not cells.is_valid():
+        raise BadRoundSpec(_first_fault(cells, round.spec["cells"], cells.errors, "cells"))
+    return cells.validated_data
+
+
+def _without_defaults(serializer: serializers.Serializer, document: Mapping[str, Any]) -> dict[str, Any]:
+    fields = serializer.fields.items()
+    return {name: document[name] for name, field in fields if name in document and document[name] != _default(field)}
+
+
+def _default(field: serializers.Field) -> Any:
+    return field.default() if callable(field.default) else field.default
+
+
+def _first_fault(field: serializers.Field, document: Any, errors: Any, path: str) -> str:
+    """Return the first of a field's errors as a sentence that names the key by its path, such as cells[0].n."""
+    if isinstance(errors, Mapping):
+        key, inner = next(iter(errors.items()))
+        is_object = isinstance(field, serializers.Serializer) and isinstance(document, Mapping)
+        if is_object and key == "non_field_errors":
+            return f"{path} {inner[0]}"
+        if is_object:
+            name = f"{path}.{key}" if path else key
+            if key not in field.fields:
+                return f"{name} is unknown; use {', '.join(sorted(field.fields))}."
+            if key not in document:
+                return f"{name} is missing; see open_round --help for an example."
+            return _first_fault(field.fields[key], document[key], inner, name)
+        if key != "non_field_errors":  # of a list or of instructions by relation
+            name = f"{path}[{key}]" if isinstance(document, list) else f"{path}.{key}"
+            return _first_fault(field.child, document[key], inner, name)
+    return f"{path or 'The description'} is {reprlib.repr(document)}; give {_expected(field)}."
+
+
+def _expected(field: serializers.Field) -> str:
+    """Return what to give, in words that follow "give"."""
+    if isinstance(field, serializers.ListSerializer):
+        expected = 'a list of at least one cell, such as [{"job": 3, "n": 50}]'
+    elif isinstance(field, serializers.ChoiceField):
+        expected = f"one of {', '.join(field.choices)}"
+    elif isinstance(field, serializers.Serializer):
+        expected = f"a JSON object with {', '.join(field.fields)}"
+    else:
+        expected = field.expected.format(field=field)
+    return f"{expected}, or null" if field.allow_null else expected
+
+
+# -- fields that take JSON of their own type only: true is not 1, "3" is not 3 -----------------------------------------
+
+
+class OfType:
+    """json_types: of the values taken. expected: what to give, in words that follow "give"."""
+
+    json_types: tuple[type, ...]
+    expected: str
+
+    def to_internal_value(self, value: Any) -> Any:
+        if type(value) not in self.json_types or (isinstance(value, float) and not math.isfinite(value)):
+            raise serializers.ValidationError("wrong type")
+        return super().to_internal_value(value)
+
+
+class WholeNumber(OfType, serializers.IntegerField):
+    json_types = (int,)
+    expected = "a whole number from {field.min_value} to {field.max_value}"
+
+
+class Number(OfType, serializers.FloatField):
+    json_types = (int, float)
+    expected = "a number from {field.min_value} to {field.max_value}"
+
+
+class TrueOrFalse(OfType, serializers.BooleanField):
+    json_types = (bool,)
+    expected = "true or false"
+
+
+class DateAndTime(OfType, serializers.DateTimeField):
+    json_types = (str,)
+    expected = 'a date and time such as "2030-01-31T18:00+01:00"'
+
+
+class Text(OfType, serializers.CharField):
+    json_types = (str,)
+    expected = "a text of at most {field.max_length} characters, without NUL and halves of surrogate pairs"
+
+    def __init__(self, **kwargs):
+        super().__init__(trim_whitespace=False, **kwargs)
+
+
+class Name(Text, serializers.SlugField):
+    expected = "a name of up to {field.max_length} letters, digits, - and _ that is none of new, gold, plan"
+
+
+class Strata(serializers.Field):
+    """How a cell is stratified: a number of parts of equal size, or the ranks at which strata begin, 1 the first."""
+
+    expected = "2 to 100 parts, or ascending ranks at which strata begin, such as [1, 100]"
+
+    def to_internal_value(self, value: Any) -> int | list[int]:
+        is_number = type(value) is int and 2 <= value <= 100
+        if not is_number and not (
+            isinstance(value, list)
+            and 2 <= len(value) <= 100
+            and all(type(rank) is int for rank in value)
+            and value[0] == 1
+            and value == sorted(set(value))
+        ):
+            raise serializers.ValidationError("wrong strata")
+        return value
+
+
+class InstructionsByRelation(serializers.DictField):
+    expected = 'Markdown by relation, such as {{"capital_of": "..."}}'
+
+    def to_internal_value(self, value: Any) -> dict[str, str]:
+        for name in value if isinstance(value, dict) else ():
+            RELATION_NAME.run_validation(name)
+        return super().to_internal_value(value)
+
+
+RELATION_NAME = Text(max_length=500)
+
+
+# -- the description and its parts -------------------------------------------------------------------------------------
+
+
+class Description(serializers.Serializer):
+    """A JSON object with known keys only."""
+
+    def to_internal_value(self, document: Any) -> dict[str, Any]:
+        if isinstance(document, Mapping) and (unknown := sorted(document.keys() - self.fields.keys())):
+            raise serializers.ValidationError({unknown[0]: "unknown"}, code="unknown")
+        return super().to_internal_value(document)
+
+
+class Cell(SimpleNamespace):
+    """One cell to sample, with the fields of CellSerializer: `job`, or else relation, model and setting."""
+
+    def __str__(self) -> str:
+        return f"job {self.job}" if self.job else f"{self.relation} × {self.model} × {self.setting}"
+
+
+class CellSerializer(Description):
+    job = WholeNumber(
+        min_value=1, max_value=LARGEST_ID, allow_null=True, default=None, help_text="Number of a finished harvest job."
+    )
+    relation = Text(
+        max_length=500, allow_blank=True, default="", help_text="Or by name: the newest finished harvest of a cell."
+    )
+    model = Text(max_length=500, allow_blank=True, default="")
+    setting = Text(max_length=500, allow_blank=True, default="")
+    n = WholeNumber(min_value=1, max_value=10_000_000, allow_null=True, help_text="Sample size; null takes all.")
+    cut = Text(
+        max_length=50,
+        allow_blank=True,
+        default="",
+        help_text="The best part of the harvest: top:100, share:0.5, base:10, score:-9.",
+    )
+    strata = Strata(allow_null=True, default=None)
+    allocation = serializers.ChoiceField(
+        [("equal", "Equal"), ("proportional", "Proportional to their sizes")],
+        default="equal",
+        help_text="Of n among the strata.",
+    )
+
+    def validate(self, cell: dict[str, Any]) -> Cell:
+        n_names = sum(bool(cell[name]) for name in ("relation", "model", "setting"))
+        if n_names != (0 if cell["job"] else 3):
+            raise serializers.ValidationError("needs either 'job' or all of 'relation', 'model' and 'setting'.")
+        return Cell(**cell)
+
+
+class ModelDescription(Description, serializers.ModelSerializer):
+    """A JSON object whose keys are fields of a model, with their defaults, validators and choices."""
+
+    serializer_field_mapping = {
+        models.IntegerField: WholeNumber,
+        models.FloatField: Number,
+        models.BooleanField: TrueOrFalse,
+        models.CharField: Text,
+        models.TextField: Text,
+        models.SlugField: Name,
+        models.DateTimeField: DateAndTime,
+    }
+
+    def build_standard_field(self, field_name: str, model_field: models.Field):
+        field_class, kwargs = super().build_standard_field(field_name, model_field)
+        if not kwargs.get("required", True):
+            kwargs["default"] = model_field.get_default()
+        return field_class, kwargs
+
+
+class LimitsSerializer(ModelDescription):
+    class Meta:
+        model = Limits
+        fields = Limits.OPTIONS
+
+
+class RoundSerializer(ModelDescription):
+    cells = CellSerializer(many=True, allow_empty=False)
+    study = Text(
+        max_length=100,
+        default=DEFAULT_STUDY,
+        help_text="Its members see the round and its reports; made if there is none of this name.",
+    )
+    limits = LimitsSerializer(default=dict, help_text="Whoever crosses one is paused.")
+    relation_instructions = InstructionsByRelation(
+        child=Text(max_length=LONGEST_INSTRUCTIONS, allow_blank=True),
+        default=dict,
+        help_text="Instead of the usual words on that relation.",
+    )
+
+    class Meta:
+        model = Round
+        fields = ("name", "cells", *OPTIONS[1:], "study", "limits", "relation_instructions")
+        # Without the one of uniqueness, which services.NameTaken explains.
+        extra_kwargs = {"name": {"validators": Round._meta.get_field("name").validators}}
+
+
+# -- its example -------------------------------------------------------------------------------------------------------
+
+
+def example() -> str:
+    """Return a description with every key, its usual value, and what may stand there."""
+    cell = CellSerializer(many=True).child
+    lines = ["{", *_key_lines("name", "pilot-1", RoundSerializer().fields["name"]), '  "cells": [{']
+    for name, field in cell.fields.items():
+        lines += ["  " + line for line in _key_lines(name, {"job": 3, "n": 50}.get(name, field.default), field)]
+    lines.append("  }],")
+    for name, field in RoundSerializer().fields.items():
+        if field.default is not serializers.empty:
+            lines += _key_lines(name, _default(field), field)
+    return "\n".join([*lines, "}"])
+
+
+def _key_lines(name: str, value: Any, field: serializers.Field) -> list[str]:
+    is_named_well = field.label in (None, name.replace("_", " ").capitalize())
+    comment = _expected(field) if is_named_well else f"{field.label}: {_expected(field)}"
+    first, *more = textwrap.wrap(f"{comment}. {field.help_text or ''}", 80)
+    key = f'  "{name}": {json.dumps(value)},'
+    return [f"{key:<36}{first}", *(" " * 36 + line for line in more)]
