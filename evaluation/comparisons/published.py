@@ -6,8 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from evaluation.evidence.arrays import CellKey
-from evaluation.reports.sections.comparisons import Side
+from evaluation.evidence.arrays import CellKey, Side
 
 
 @dataclass(frozen=True)

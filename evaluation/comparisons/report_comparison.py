@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from evaluation.comparisons.published import PublishedTable
-from evaluation.evidence.arrays import CellKey
+from evaluation.evidence.arrays import CellKey, Side
 from evaluation.rendering.figures.canvas import side_name
 from evaluation.rendering.tables import ORIGINS, Column, Document, Kind, Rates, Row, Table, name_of
-from evaluation.reports.sections.comparisons import Pair, Side, comparison_in_words
+from evaluation.reports.sections.comparisons import Pair, comparison_in_words
 from evaluation.reports.sections.rates import rates_of
 from evaluation.statistics.paired_tests import holm, paired_difference
 from kgharvest.names import short_name, shortest_names

@@ -34,8 +34,7 @@ from evaluation.comparisons.report_comparison import (
 )
 from evaluation.comparisons.shared_verdicts import shared_verdicts
 from evaluation.reports.models import Report
-from evaluation.reports.sections.comparisons import compare_sides
-from evaluation.reports.sections.quality_tables import comparison_table
+from evaluation.reports.sections.comparisons import compare_sides, comparison_table
 from kgharvest.access import researcher_required
 from kgharvest.bulk.pagination import page_of
 from kgharvest.models import HarvestedTuple, HarvestJob, Relation

@@ -6,7 +6,7 @@ judgments of gold. Statements, annotators and strata are numbered from 0 in an o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Codes = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
 LABELS = ("true", "false", "unjudgeable")
@@ -23,12 +24,23 @@ VERDICTS = ("accepted", "rejected", "undecided", "incomplete")
 ACCEPTED, REJECTED, UNDECIDED, INCOMPLETE = range(4)
 
 
+class Side(NamedTuple):
+    """An LM and setting; None for imported judgments that name none."""
+
+    model: str | None
+    setting: str | None
+
+
 class CellKey(NamedTuple):
-    """model and setting are None for imported judgments that name none."""
+    """model and setting: as of a `Side`."""
 
     relation: str
     model: str | None
     setting: str | None
+
+    @property
+    def side(self) -> Side:
+        return Side(self.model, self.setting)
 
 
 class StratumKey(NamedTuple):
@@ -57,6 +69,18 @@ class Draws(NamedTuple):
     stratum: Codes
     rank: Codes
     score: Floats
+
+
+class SampledHarvest(NamedTuple):
+    """A harvest that strata were drawn from. population: how many of its best tuples were drawn from.
+
+    kept_by_base: by k, how many tuples the cut base:k keeps; without those k that reach beyond the population.
+    """
+
+    job: int
+    side: Side
+    population: int
+    kept_by_base: Mapping[int, int]
 
 
 class Pattern(NamedTuple):
@@ -95,13 +119,14 @@ class Evidence:
     gold: Judgments
     gold_truth: Codes
     demonstrators: Sequence[str]
+    harvests: Sequence[SampledHarvest] = ()
 
     @property
     def n_tasks(self) -> int:
         return len(self.verdict)
 
     @cached_property
-    def is_complete(self) -> NDArray[np.bool_]:
+    def is_complete(self) -> Flags:
         return self.verdict != INCOMPLETE
 
     @cached_property
@@ -145,14 +170,13 @@ class Evidence:
         return np.array([stratum.population or 0 for stratum in self.strata], dtype=np.float64)
 
     @cached_property
-    def sides(self) -> list[tuple[str | None, str | None]]:
+    def sides(self) -> list[Side]:
         """Return each LM and setting, in the order in which they first appear."""
-        return list(dict.fromkeys((cell.model, cell.setting) for cell in self.cells))
+        return list(dict.fromkeys(cell.side for cell in self.cells))
 
     @cached_property
     def side_of_cell(self) -> Codes:
-        place = {side: number for number, side in enumerate(self.sides)}
-        return np.array([place[cell.model, cell.setting] for cell in self.cells], dtype=np.int64)  # (C,)
+        return np.array([self.sides.index(cell.side) for cell in self.cells], dtype=np.int64)  # (C,)
 
     @cached_property
     def cell_of_draw(self) -> Codes:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
+from math import log
 from typing import Any
 
 import numpy as np
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Count, Exists, F, OuterRef, QuerySet, Subquery
 from numpy.typing import NDArray
 
 from annotation.models import Adjudication, Annotator, Draw, Judgment, Round, Stratum
@@ -22,13 +23,16 @@ from evaluation.evidence.arrays import (
     Evidence,
     Floats,
     Judgments,
+    SampledHarvest,
+    Side,
     StratumKey,
 )
-from kgharvest.models import LanguageModel, Relation
+from kgharvest.models import HarvestedTuple, LanguageModel, Relation
 from kgharvest.names import shortest_names
 
 PAPER_ORDER = ["human", "autoprompt", "top1", "multi"]  # of the settings in Table 5
 ROWS_AT_ONCE = 50_000
+BASES = (10, 100)  # k of the cuts base:k in Table 2
 ASKED_IF_SPLIT = 3  # people, where two differ
 
 LABEL_CODES = {label: code for code, label in enumerate(LABELS)}
@@ -65,6 +69,7 @@ def gather_evidence(round: Round) -> Evidence:
         gold=gold,
         gold_truth=gold_truth,
         demonstrators=_demonstrators(round),
+        harvests=_sampled_harvests(round),
     )
 
 
@@ -172,7 +177,7 @@ def cells_with_strata(round: Round) -> dict[CellKey, list[Stratum]]:
     has_draws = Exists(Draw.objects.filter(stratum=OuterRef("pk")))
     strata = list(round.strata.filter(has_draws).order_by("rank_from", "pk"))
     relations = _relation_names(stratum.relation_id for stratum in strata)
-    models = {model.pk: str(model) for model in LanguageModel.objects.filter(strata__round=round).distinct()}
+    models = _model_names(round)
     cells: defaultdict[CellKey, list[Stratum]] = defaultdict(list)
     for stratum in strata:
         key = CellKey(relations[stratum.relation_id], models.get(stratum.language_model_id), stratum.setting or None)
@@ -208,6 +213,10 @@ def _place(key: CellKey) -> tuple[str, int, str, str]:
     return key.model or "", place, key.setting or "", key.relation
 
 
+def _model_names(round: Round) -> dict[int, str]:
+    return {model.pk: str(model) for model in LanguageModel.objects.filter(strata__round=round).distinct()}
+
+
 def _relation_names(ids: Iterable[int]) -> dict[int, str]:
     """Return the names of relations; set/name where two sets of one round use the same name."""
     relations = Relation.objects.filter(pk__in=set(ids)).select_related("relation_set")
@@ -218,3 +227,28 @@ def _relation_names(ids: Iterable[int]) -> dict[int, str]:
 def _demonstrators(round: Round) -> list[str]:
     used = LanguageModel.objects.filter(strata__round=round, is_demonstrator=True).distinct()
     return sorted(map(str, used))
+
+
+def _sampled_harvests(round: Round) -> list[SampledHarvest]:
+    models = _model_names(round)
+    strata = round.strata.exclude(job=None).order_by("language_model__name", "setting", "relation__name", "rank_from")
+    # The last stratum of a job reaches furthest.
+    rows = {job: rest for job, *rest in strata.values_list("job", "language_model", "setting", "rank_to")}
+    kept = {base: _kept_by_base(rows, base) for base in BASES}
+    return [
+        SampledHarvest(
+            job,
+            Side(models.get(model), setting or None),
+            rank_to,
+            {base: sizes[job] for base, sizes in kept.items() if sizes.get(job, rank_to + 1) <= rank_to},
+        )
+        for job, (model, setting, rank_to) in rows.items()
+    ]
+
+
+def _kept_by_base(jobs: Iterable[int], base: int) -> dict[int, int]:
+    """Return how many tuples base:k keeps of each job that has k of them."""
+    tuples = HarvestedTuple.objects.filter(job__in=jobs)
+    kth = HarvestedTuple.objects.filter(job=OuterRef("job"), rank=base).values("score")[:1]
+    kept = tuples.annotate(kth=Subquery(kth)).filter(score__gte=F("kth") + log(0.1))
+    return dict(kept.order_by().values_list("job").annotate(n=Count("pk")))

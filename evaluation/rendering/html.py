@@ -8,7 +8,7 @@ from django.template.loader import render_to_string
 
 from evaluation.rendering.figures.report_figures import ReportFigure, figures_of
 from evaluation.rendering.tables import Document
-from evaluation.reports.report_tables import tables_to_read
+from evaluation.reports.document import tables_to_read
 
 
 def write_html(document: Document) -> str:

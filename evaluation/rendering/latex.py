@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, text_of
-from evaluation.reports.report_tables import tables_to_read
+from evaluation.reports.document import tables_to_read
 
 MOST_ROWS_ON_A_PAGE = 45
 

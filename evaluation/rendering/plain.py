@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from evaluation.rendering.tables import Document, Kind, Marked, Table, split_rates
-from evaluation.reports.report_tables import tables_to_read
-from evaluation.reports.sections.rates import cell_list
+from evaluation.reports.document import tables_to_read
+from evaluation.reports.sections.rates import cell_table
 from kgharvest.bulk.file_writing import escape_formula
 
 
@@ -23,7 +23,7 @@ def write_json(document: Document) -> str:
 
 
 def write_csv(document: Document) -> str:
-    return table_csv(cell_list(document))
+    return table_csv(cell_table(document))
 
 
 def table_csv(table: Table) -> str:

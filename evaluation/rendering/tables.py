@@ -187,3 +187,12 @@ def text_of(value: Any, kind: Kind) -> str:
 
 def name_of(model_or_setting: str | None) -> str:
     return "not named" if model_or_setting is None else model_or_setting
+
+
+def lm_and_setting(part: Mapping[str, Any]) -> str:
+    return f"{name_of(part['model'])} · {name_of(part['setting'])}"
+
+
+def about_side(part: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return what a row on an LM and setting is about, for `Row.about`."""
+    return {"model": part.get("model"), "setting": part.get("setting")}

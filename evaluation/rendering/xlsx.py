@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from evaluation.rendering.tables import Column, Document, Kind, Marked, Table, split_rates
-from evaluation.reports.report_tables import report_tables
+from evaluation.reports.document import report_tables
 
 NUMBER_FORMATS = {
     Kind.COUNT: "#,##0",

@@ -1,57 +1,72 @@
-"""The report of a round as one JSON document, computed from its evidence. Pure: no database, no clock.
+"""The report of a round as one JSON document, and the tables that it holds. Pure: no database, no clock.
 
 docs/report-json.md says what each key means.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from evaluation.evidence.arrays import UNJUDGEABLE, Evidence
-from evaluation.reports.sections.agreement import parts_of_agreement, whole_agreement
-from evaluation.reports.sections.annotators import annotator_entries, fit_models, model_entries, pair_entries
-from evaluation.reports.sections.comparisons import METHOD_OF_COMPARISONS, comparison_entries
-from evaluation.reports.sections.curves import curve_entries
-from evaluation.reports.sections.rates import cell_entry, cells_of, total_entries
-from evaluation.reports.sections.sample_size import planner_entry
-from evaluation.reports.sections.sensitivity import sensitivity_entry
+from evaluation.rendering.tables import ORIGINS, Document, Table, without_empty_columns
+from evaluation.reports.sections import (
+    agreement,
+    annotators,
+    comparisons,
+    curves,
+    kg_sizes,
+    leave_one_out,
+    rates,
+    sample_size,
+    sensitivity,
+)
 
-METHOD = (
+METHOD = " ".join([
     "Verdict: accepted if more than half of a statement's judgments are True, rejected if more than half are False, "
-    "else undecided; incomplete statements are left out. "
-    "Accuracy and rejection: shares of a cell's own draws that have a verdict, with 95 % Wilson intervals. A cell "
-    "sampled in several strata of ranks: stratified mean (Horvitz and Thompson over the known population), Wilson's "
-    "interval on the effective size with finite population correction (after Korn and Graubard), at most 1.25 times "
-    "the size of a simple sample. "
-    "Macro averages: mean over relations; interval for relations like these: Student's t over relations; for these "
-    "relations: from the sampling within each. All statements together: not weighted by the sizes of the harvests that "
-    "they were drawn from, and therefore without an interval; weighted accuracy: each relation weighs as many tuples "
-    "as it was drawn from. "
-    "Accuracy against size: Hajek's estimate over the draws of the best ranks, Wilson's interval on Kish's effective "
-    "size. "
-    "Agreement: Krippendorff's alpha, nominal, over statements with two or more judgments; interval: 2.5 % and 97.5 % "
-    "quantiles of 5,000 bootstrap resamples of statements, 1,000 for a part of them. Percent agreement: share of "
-    "agreeing pairs of judgments. Fleiss' kappa: over all statements, where each has the same number of judgments. "
-    "Verdict stability: beta-binomial panels with the observed share of accepted statements and alpha of True against "
-    "the rest. "
-    "Models of annotators: Dawid and Skene (1979) and MACE (Hovy et al. 2013), fitted by EM to all judgments but "
-    "Unjudgeable; McNemar's exact test against the majority on gold statements. "
-    f"{METHOD_OF_COMPARISONS} "
-    "Intervals of single relations: Newcombe's method 10; for these relations: the same from both averages. "
-    "Planner: half an interval takes four times the statements; relations to tell two sides apart from the paired t "
-    "test, two-sided .05, power .8."
+    "else undecided; incomplete statements are left out.",
+    *(
+        section.METHOD for section in (rates, curves, agreement, annotators, comparisons, sample_size)
+    ),
+])  # fmt: skip
+
+# For people, in reading order.
+TABLES = (
+    rates.relation_table,
+    rates.setting_table,
+    rates.model_table,
+    kg_sizes.size_table,
+    comparisons.comparison_table,
+    agreement.agreement_table,
+    agreement.agreement_parts_table,
+    annotators.annotator_table,
+    annotators.pair_table,
+    annotators.annotator_model_table,
+    sensitivity.sensitivity_table,
+    leave_one_out.leave_one_out_table,
+    sensitivity.sensitive_comparison_table,
+    leave_one_out.leave_one_out_comparison_table,
+    sensitivity.rule_table,
+    sample_size.plan_table,
+)
+# For programs: people would drown in them.
+LISTS = (
+    rates.cell_table,
+    sensitivity.sensitive_cell_table,
+    curves.size_curve_table,
+    curves.calibration_table,
 )
 
 
 def build_document(evidence: Evidence) -> dict[str, Any]:
     """Return the report's JSON. The same evidence gives the same document: the bootstrap is seeded by the round."""
-    cells = cells_of(evidence, evidence.verdict)
-    totals = total_entries(evidence, cells)
-    comparisons = comparison_entries(evidence, cells, evidence.verdict)
-    models = fit_models(evidence)
+    cells = rates.cells_of(evidence, evidence.verdict)
+    totals = rates.total_entries(evidence, cells)
+    compared = comparisons.comparison_entries(evidence, cells)
+    models = annotators.fit_models(evidence)
     return {
         "round": evidence.round,
         "source": evidence.source,
@@ -62,19 +77,20 @@ def build_document(evidence: Evidence) -> dict[str, Any]:
         "n_complete": int(evidence.is_complete.sum()),
         "n_judgments": len(evidence.judgments.task),
         "n_adjudicated": evidence.n_adjudicated,
-        **whole_agreement(evidence),
-        "agreement": list(parts_of_agreement(evidence)),
-        "cells": [cell_entry(cell) for cell in cells],
+        **agreement.agreement_entries(evidence),
+        "agreement": agreement.agreement_part_entries(evidence),
+        "cells": rates.cell_entries(cells),
         "totals": totals,
-        "curves": curve_entries(evidence, evidence.verdict),
-        "comparisons": comparisons,
-        "sensitivity": sensitivity_entry(evidence, models),
-        "annotators": annotator_entries(evidence, models),
-        "annotator_pairs": pair_entries(evidence),
-        "annotator_models": model_entries(evidence, models),
-        "planner": planner_entry(totals, comparisons, evidence.judgments_each),
+        "curves": curves.curve_entries(evidence),
+        "comparisons": compared,
+        "sensitivity": sensitivity.sensitivity_entry(evidence, models),
+        "annotators": annotators.annotator_entries(evidence, models),
+        "annotator_pairs": annotators.pair_entries(evidence),
+        "annotator_models": annotators.model_entries(evidence, models),
+        "planner": sample_size.plan_entry(totals, compared, evidence.judgments_each),
         "novelty": None,
         "notes": list(_notes(evidence)),
+        "cuts": kg_sizes.cut_entries(evidence),
     }
 
 
@@ -118,3 +134,49 @@ def _degenerate(evidence: Evidence) -> Iterable[str]:
             f"{n_tied} of {len(counts)} statements are tied: an even number of judgments, half of them alike and half "
             "not. Ties are undecided."
         )
+
+
+# -- tables, and what pages show --------------------------------------------------------------------------------------
+
+
+def report_tables(document: Document) -> list[Table]:
+    """Return every table that has a row; what rests on no people says so in its caption."""
+    return _built(TABLES + LISTS, document)
+
+
+def tables_to_read(document: Document) -> list[Table]:
+    """Return what people read: without the long lists, and without columns that say nothing."""
+    return [without_empty_columns(table) for table in _built(TABLES, document)]
+
+
+def _built(builders: Iterable[Callable[[Document], Table]], document: Document) -> list[Table]:
+    origin = ORIGINS.get(document["source"], "")
+    return [replace(table, origin=origin) for build in builders if (table := build(document)).rows]
+
+
+CELL_KEYS_ON_PAGES = (
+    "relation", "model", "setting", "n", "accepted", "rejected", "undecided", "incomplete",
+    "accuracy", "accuracy_low", "accuracy_high", "rejection", "reason",
+)  # fmt: skip
+
+
+def abridged(document: Document) -> dict[str, Any]:
+    """Return the document without what only files hold: a tenth of it where there are many relations.
+
+    Pages and figures of it are those of the whole.
+    """
+    pairs, fits_matrix = document["annotator_pairs"], annotators.fits_matrix(document)
+    drawn = [*curves.side_curves(document), *curves.calibration_curves(document)]
+    return {
+        **document,
+        "cells": [{key: cell[key] for key in CELL_KEYS_ON_PAGES if key in cell} for cell in document["cells"]],
+        "curves": drawn,
+        "comparisons": [_without("relations", comparison) for comparison in document["comparisons"]],
+        "sensitivity": _without("cells", document.get("sensitivity") or {}),
+        # Too many for a table are one, so that the page can say that there are some.
+        "annotator_pairs": pairs if fits_matrix else pairs[:1],
+    }
+
+
+def _without(key: str, entry: Document) -> dict[str, Any]:
+    return {name: value for name, value in entry.items() if name != key}

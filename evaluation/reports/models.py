@@ -10,7 +10,7 @@ from django.db import models
 from django.urls import reverse
 
 from annotation.models import Round
-from evaluation.reports.abridged import abridged
+from evaluation.reports.document import abridged
 
 HEADLINE = ("n_tasks", "n_complete", "n_judgments")
 

@@ -11,10 +11,9 @@ from django.utils import timezone
 
 from annotation.models import Round
 from evaluation.evidence.queries import gather_evidence
+from evaluation.evidence.reference_kg import compare_with_reference
 from evaluation.reports.document import METHOD, build_document
 from evaluation.reports.models import Report
-from evaluation.reports.sections.kg_sizes import cut_entries
-from evaluation.reports.sections.novelty import compare_with_reference
 from kgharvest.version import code_version
 
 
@@ -33,9 +32,8 @@ def compute_report(round: Round, by=None, reference: Path | None = None) -> Repo
     now, version = timezone.now(), code_version()
     with one_moment():
         evidence = gather_evidence(round)
-        cuts = cut_entries(round, evidence)
         novelty = compare_with_reference(round, reference) if reference else None
-    document = build_document(evidence) | {"cuts": cuts, "novelty": novelty}
+    document = build_document(evidence) | {"novelty": novelty}
     stamp = {"created_at": now.isoformat(timespec="seconds"), "code_version": version, "method": METHOD}
     return Report(
         round=round, document=document | stamp, method=METHOD, code_version=version, created_by=by, created_at=now

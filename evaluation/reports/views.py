@@ -23,10 +23,9 @@ from evaluation.rendering.figures.report_figures import ReportFigure, figures_of
 from evaluation.rendering.formats import FORMATS
 from evaluation.rendering.plain import table_csv
 from evaluation.rendering.tables import Document, first_rows, without_empty_columns
+from evaluation.reports.document import report_tables, tables_to_read
 from evaluation.reports.models import Report
-from evaluation.reports.report_tables import report_tables, tables_to_read
-from evaluation.reports.sections.comparisons import sides_of
-from evaluation.reports.sections.quality_tables import common_of
+from evaluation.reports.sections.comparisons import common_of, sides_of
 from evaluation.reports.sections.rates import cells_by_relation, relation_table
 from evaluation.reports.services import create_report
 from kgharvest.access import researcher_required

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
-from evaluation.statistics.rates import wilson_interval_of_share
+from evaluation.statistics.rates import hajek_share
 
 Floats = NDArray[np.float64]
 
@@ -43,7 +43,6 @@ def accuracy_by_size(place: Floats, is_accepted: NDArray[np.bool_], weight: Floa
     """Return the accuracy of the best 5 %, 10 %, ... 100 %, where a draw is in it; shapes (D,).
 
     place: rank as a share of what the draw comes from, in (0, 1]. weight: for how many tuples it stands.
-    Hajek's estimate: weighted hits over weights; Wilson's interval on Kish's effective size.
     """
     order = np.argsort(place, kind="stable")
     sums = np.cumsum(np.stack([weight, weight * is_accepted, weight**2])[:, order], axis=1)  # (3, D)
@@ -52,16 +51,14 @@ def accuracy_by_size(place: Floats, is_accepted: NDArray[np.bool_], weight: Floa
         n = int(np.searchsorted(place[order], step / N_SIZES + 1e-9, side="right"))
         if n:
             weights, hits, squares = sums[:, n - 1]
-            accuracy = min(float(hits / weights), 1.0)
-            interval = wilson_interval_of_share(accuracy, weights**2 / squares)
-            points.append(Point(step / N_SIZES, n, accuracy, *interval))
+            points.append(Point(step / N_SIZES, n, *hajek_share(weights, hits, squares)))
     return points
 
 
 def accuracy_by_score(score: Floats, is_accepted: NDArray[np.bool_], weight: Floats) -> list[Bin]:
     """Return bins of about equally many draws, lowest scores first; equal scores stay in one bin. Shapes (D,).
 
-    weight: for how many tuples a draw stands; Hajek's estimate and Kish's effective size as for sizes.
+    weight: for how many tuples a draw stands.
     """
     order = np.argsort(score, kind="stable")
     n_bins = max(1, min(MOST_BINS, len(score) // FEWEST_PER_BIN))
@@ -75,10 +72,8 @@ def accuracy_by_score(score: Floats, is_accepted: NDArray[np.bool_], weight: Flo
 
 
 def _bin(scores: Floats, hits: NDArray[np.bool_], weights: Floats) -> Bin:
-    total = float(weights.sum())
-    accuracy = min(float(weights @ hits) / total, 1.0)
-    interval = wilson_interval_of_share(accuracy, total**2 / float(weights @ weights))
-    return Bin(float(scores[0]), float(scores[-1]), len(scores), int(hits.sum()), accuracy, *interval)
+    accuracy = hajek_share(float(weights.sum()), float(weights @ hits), float(weights @ weights))
+    return Bin(float(scores[0]), float(scores[-1]), len(scores), int(hits.sum()), *accuracy)
 
 
 class KeptPart(NamedTuple):
@@ -95,8 +90,7 @@ def kept_parts(scores: Floats, is_accepted: NDArray[np.bool_], weights: Floats) 
     """Return the part above each distinct judged score, best score first; shapes (D,) with D >= 1.
 
     weights: for how many tuples each draw stands. Accuracy is taken to fall with the score: the isotonic fit (Ayer et
-    al. 1955) stands for the single judgments, so that precision falls with every tuple that is added. Wilson's interval
-    on Kish's effective size.
+    al. 1955) stands for the single judgments, so that precision falls with every tuple that is added.
     """
     order = np.argsort(-scores, kind="stable")
     scores, weights = scores[order], weights[order]
@@ -105,18 +99,13 @@ def kept_parts(scores: Floats, is_accepted: NDArray[np.bool_], weights: Floats) 
     ).x
     sums = np.cumsum(np.stack([weights, weights * fitted, weights**2]), axis=1)  # (3, D)
     ends = np.flatnonzero(np.append(np.diff(scores) != 0, True))
-    return [_part(scores[end], *sums[:, end], int(end) + 1) for end in ends]
+    return [KeptPart(float(scores[end]), *hajek_share(*sums[:, end]), int(end) + 1) for end in ends]
 
 
 def _alike_at_ties(scores: Floats, is_accepted: NDArray[np.bool_], weights: Floats) -> Floats:
     """Return the accuracy of each score: the order among equal scores tells nothing."""
     _, group = np.unique(scores, return_inverse=True)
     return (np.bincount(group, weights * is_accepted) / np.bincount(group, weights))[group]
-
-
-def _part(score: float, weight: float, hits: float, squares: float, n: int) -> KeptPart:
-    precision = min(float(hits / weight), 1.0)
-    return KeptPart(float(score), precision, *wilson_interval_of_share(precision, float(weight**2 / squares)), n)
 
 
 def largest_part(parts: list[KeptPart], target: float, surely: bool) -> KeptPart | None:

@@ -1,4 +1,4 @@
-"""Rates of a simple sample, their intervals, averages over relations, and differences of rates."""
+"""Rates and their intervals: of simple samples, of strata, of weighted draws; averages over relations, differences."""
 
 from __future__ import annotations
 
@@ -10,23 +10,56 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+Counts = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+
 Z_95 = 1.959963984540054  # the 97.5 % quantile of the standard normal distribution
 
 
+NOTHING_COUNTED = "No statement has a verdict."
+EMPTY_STRATUM = "A stratum has no verdict yet, so nothing is known about its part of the harvest."
+UNKNOWN_POPULATION = "It is not known how many tuples the statements were drawn from."
+
+
 class Rate(NamedTuple):
-    """A proportion in [0, 1] with its 95 % interval; all three are None where nothing was counted."""
+    """A share of a population in [0, 1] with its 95 % interval; `reason` says why there is no share.
+
+    n_effective: the size of the simple sample, with replacement, that would tell as much.
+    """
 
     value: float | None
     low: float | None
     high: float | None
+    n_effective: float | None = None
+    reason: str | None = None
+
+
+def unknown_rate(reason: str) -> Rate:
+    return Rate(None, None, None, reason=reason)
 
 
 def rate(n_hits: int, n: int) -> Rate:
-    """Return `n_hits` / `n` with its Wilson interval."""
+    """Return `n_hits` / `n` of a simple sample with its Wilson interval."""
     if n == 0:
-        return Rate(None, None, None)
-    low, high = wilson_interval(n_hits, n)
-    return Rate(n_hits / n, low, high)
+        return unknown_rate(NOTHING_COUNTED)
+    return Rate(n_hits / n, *wilson_interval(n_hits, n), float(n))
+
+
+def hajek_rate(is_hit: Flags, weight: Floats) -> Rate:
+    """Return the share of hits among all that draws stand for; weight: for how many each does. Shapes (D,)."""
+    if not len(weight):
+        return unknown_rate(NOTHING_COUNTED)
+    return Rate(*hajek_share(float(weight.sum()), float(weight @ is_hit), float(weight @ weight)))
+
+
+def hajek_share(weight: float, hits: float, squares: float) -> tuple[float, float, float]:
+    """Return Hajek's estimate with its 95 % interval from sums over draws of unequal weight.
+
+    Weighted hits over weights, and Wilson's interval on Kish's effective size. squares: the sum of squared weights.
+    """
+    share = min(float(hits / weight), 1.0)
+    return share, *wilson_interval_of_share(share, float(weight**2 / squares))
 
 
 def wilson_interval(n_hits: int, n: int) -> tuple[float, float]:
@@ -95,31 +128,12 @@ def difference_interval(a: Rate, b: Rate) -> tuple[float | None, float | None]:
     return max(-1.0, difference - below), min(1.0, difference + above)
 
 
-Counts = NDArray[np.int64]
-
 # How much more than a simple sample strata are credited with at most. Strata with nothing but hits show no variance,
 # which is luck rather than knowledge; without a bound they cover 93 % instead of 95 %.
 MOST_CREDIT = 1.25
 
-NOTHING_COUNTED = "No statement has a verdict."
-EMPTY_STRATUM = "A stratum has no verdict yet, so nothing is known about its part of the harvest."
-UNKNOWN_POPULATION = "It is not known how many tuples the statements were drawn from."
 
-
-class WeightedRate(NamedTuple):
-    """A share of a population in [0, 1] with its 95 % interval; `reason` says why they are None.
-
-    n_effective: the size of the simple sample, with replacement, that would tell as much.
-    """
-
-    value: float | None
-    low: float | None
-    high: float | None
-    n_effective: float | None
-    reason: str | None
-
-
-def stratified_rate(n_hits: Counts, n: Counts, population: Counts) -> WeightedRate:
+def stratified_rate(n_hits: Counts, n: Counts, population: Counts) -> Rate:
     """Return the share of hits among all of `population`, from n draws in each stratum; shapes (S,).
 
     The stratified mean, which is Horvitz and Thompson's (1952) estimate over the known population, its variance with
@@ -127,14 +141,14 @@ def stratified_rate(n_hits: Counts, n: Counts, population: Counts) -> WeightedRa
     Graubard (1998) do with Clopper and Pearson's.
     """
     if not n.sum():
-        return WeightedRate(None, None, None, None, NOTHING_COUNTED)
+        return unknown_rate(NOTHING_COUNTED)
     if not n.all():
-        return WeightedRate(None, None, None, None, EMPTY_STRATUM)
+        return unknown_rate(EMPTY_STRATUM)
     share = float(population @ (n_hits / n) / population.sum())
     n_effective = _effective_size(share, n_hits, n, population)
     if np.isinf(n_effective):  # the whole population was judged
-        return WeightedRate(share, share, share, float(n.sum()), None)
-    return WeightedRate(share, *wilson_interval_of_share(share, n_effective), n_effective, None)
+        return Rate(share, share, share, float(n.sum()))
+    return Rate(share, *wilson_interval_of_share(share, n_effective), n_effective)
 
 
 def _effective_size(share: float, n_hits: Counts, n: Counts, population: Counts) -> float:

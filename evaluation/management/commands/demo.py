@@ -17,8 +17,8 @@ from annotation.models import Round
 from evaluation import demo
 from evaluation.demo import Login
 from evaluation.rendering.plain import markdown_of
+from evaluation.reports.document import tables_to_read
 from evaluation.reports.models import Report
-from evaluation.reports.report_tables import tables_to_read
 from kgharvest.errors import DomainError
 from kgharvest.jobs.supervision import Supervisor
 from kgharvest.management.command import DomainCommand

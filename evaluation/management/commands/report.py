@@ -5,7 +5,7 @@ from pathlib import Path
 from annotation.rounds.services import find_round
 from evaluation.rendering.formats import FORMATS
 from evaluation.rendering.plain import table_csv
-from evaluation.reports.report_tables import report_tables
+from evaluation.reports.document import report_tables
 from evaluation.reports.services import compute_report
 from kgharvest.bulk.file_writing import check_writable, write_atomically
 from kgharvest.errors import DomainError

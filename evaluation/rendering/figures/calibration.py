@@ -8,25 +8,20 @@ from typing import Any
 
 from evaluation.rendering.figures.canvas import Theme, share_axis, side_name, style
 from evaluation.rendering.tables import Document
+from evaluation.reports.sections.curves import calibration_curves
 
-MOST_PANELS = 12
 COLUMNS = 3
 PANEL = (2.5, 1.9)  # inches
 
 
-def calibrated(document: Document) -> list[Mapping[str, Any]]:
-    """Return the cells with scores, the first ones of a long report: scores of two cells are on scales of their own."""
-    return [curve for curve in document.get("curves", []) if curve["scores"]][:MOST_PANELS]
-
-
 def size(document: Document) -> tuple[float, float]:
-    n = len(calibrated(document))
+    n = len(calibration_curves(document))
     return PANEL[0] * min(n, COLUMNS) + 0.2, PANEL[1] * ceil(n / COLUMNS) + 0.2
 
 
 def draw(figure, document: Document, theme: Theme) -> None:
     """A panel per cell: accuracy and its interval in bins of equally many judged tuples."""
-    curves = calibrated(document)
+    curves = calibration_curves(document)
     rows, columns = ceil(len(curves) / COLUMNS), min(len(curves), COLUMNS)
     panels = figure.subplots(rows, columns, squeeze=False, sharey=True).ravel()
     for axes, curve in zip(panels, curves, strict=False):

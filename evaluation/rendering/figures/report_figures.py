@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from evaluation.rendering.figures import calibration, forest, heat_map, size_curves
 from evaluation.rendering.figures.canvas import LIGHT, Draw, Theme, render, side_name
 from evaluation.rendering.tables import Document, Table
-from evaluation.reports.sections.curves import calibration_table, size_curve_table
+from evaluation.reports.sections.curves import calibration_curves, calibration_table, side_curves, size_curve_table
 from kgharvest.number_format import points, share, share_with_interval
 
 
@@ -53,7 +53,7 @@ def differences_in_words(document: Document) -> str:
 def curves_in_words(document: Document) -> str:
     parts = [
         f"{side_name(curve)} from {share(curve['sizes'][0]['accuracy'])} to {share(curve['sizes'][-1]['accuracy'])}"
-        for curve in size_curves.size_curves(document)
+        for curve in side_curves(document)
     ]
     return f"Accuracy from the best tuples to the whole harvest: {'; '.join(parts)}."
 
@@ -62,7 +62,7 @@ def calibration_in_words(document: Document) -> str:
     parts = [
         f"{curve['relation']}, {side_name(curve)}: {share(curve['scores'][0]['accuracy'])} at the lowest scores, "
         f"{share(curve['scores'][-1]['accuracy'])} at the highest"
-        for curve in calibration.calibrated(document)
+        for curve in calibration_curves(document)
     ]
     return f"Accuracy by score. {'; '.join(parts)}."
 
@@ -104,11 +104,11 @@ FIGURES = (
         "From one sample: how accurate the best tuples are, with a 95 % band, if more or fewer of them are kept. "
         "Marked are the cuts that the paper uses.",
         "size-curves",
-        size_curves.size_curves,
+        side_curves,
         curves_in_words,
         lambda document: size_curves.SIZE,
         size_curves.draw,
-        lambda document: size_curve_table({**document, "curves": size_curves.size_curves(document)}),
+        lambda document: size_curve_table({**document, "curves": side_curves(document)}),
     ),
     ReportFigure(
         "calibration",
@@ -116,10 +116,10 @@ FIGURES = (
         "Judged tuples in bins of equal numbers, with 95 % intervals. Scores of two relations, or of two LMs, are on "
         "scales of their own. The dashed line is the cut precision:0.8: above it, .8 of the tuples are true.",
         "calibration",
-        calibration.calibrated,
+        calibration_curves,
         calibration_in_words,
         calibration.size,
         calibration.draw,
-        lambda document: calibration_table({**document, "curves": calibration.calibrated(document)}),
+        lambda document: calibration_table({**document, "curves": calibration_curves(document)}),
     ),
 )

@@ -7,23 +7,17 @@ from typing import Any
 
 from evaluation.rendering.figures.canvas import DASHES, Theme, legend, share_axis, side_name, style
 from evaluation.rendering.tables import Document
+from evaluation.reports.sections.curves import side_curves
 
 SIZE = (7.2, 4.2)
 MARKED = {"base:10": "base-10", "base:100": "base-100", "share:0.5": "50 %"}
-MOST_SIDES = 8  # as many as the hues tell apart
 MOST_BANDS = 4  # more of them hide each other
-
-
-def size_curves(document: Document) -> list[Mapping[str, Any]]:
-    """Return the curves of the sides, over all their relations."""
-    curves = [curve for curve in document.get("curves", []) if curve["relation"] is None and curve["sizes"]]
-    return curves[:MOST_SIDES]
 
 
 def draw(figure, document: Document, theme: Theme) -> None:
     """A line with its band per LM and setting; the cuts of the paper as marks, estimated on their own."""
     axes = figure.add_subplot()
-    curves = size_curves(document)
+    curves = side_curves(document)
     in_tuples = all(_population(document, curve) for curve in curves)
     for number, curve in enumerate(curves):
         scale = _population(document, curve) if in_tuples else 1
@@ -65,7 +59,7 @@ def _draw_curve(axes, curve: Mapping[str, Any], scale: float, has_band: bool, nu
 
 def _mark_cuts(axes, document: Document, in_tuples: bool, theme: Theme) -> None:
     """Mark the cuts where sizes are known; a legend entry for each in no side's hue."""
-    hues = {(curve["model"], curve["setting"]): theme.hues[n] for n, curve in enumerate(size_curves(document))}
+    hues = {(curve["model"], curve["setting"]): theme.hues[n] for n, curve in enumerate(side_curves(document))}
     cuts = [cut for cut in document.get("cuts", []) if cut["accuracy"] is not None and in_tuples]
     for marker, (name, title) in zip("D^s", MARKED.items(), strict=True):
         marked = [cut for cut in cuts if cut["cut"] == name and (cut["model"], cut["setting"]) in hues]

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, Codes, Evidence
+from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, lm_and_setting
 from evaluation.statistics.agreement import N_REPLICATES, Alpha, fleiss_kappa, krippendorff_alpha, percent_agreement
 from evaluation.statistics.verdict_rules import expected_flips
 
+METHOD = (
+    "Agreement: Krippendorff's alpha, nominal, over statements with two or more judgments; interval: 2.5 % and 97.5 % "
+    "quantiles of 5,000 bootstrap resamples of statements, 1,000 for a part of them. Percent agreement: share of "
+    "agreeing pairs of judgments. Fleiss' kappa: over all statements, where each has the same number of judgments. "
+    "Verdict stability: beta-binomial panels with the observed share of accepted statements and alpha of True against "
+    "the rest."
+)
 N_REPLICATES_OF_PARTS = 1000
 NO_VERDICT = "No statement has a verdict."
 ALL_OR_NONE = "Either no statement is accepted or every one, which does not tell how often panels differ."
 
 
-def whole_agreement(evidence: Evidence) -> dict[str, Any]:
+def agreement_entries(evidence: Evidence) -> dict[str, Any]:
     patterns = evidence.first_two.patterns
     counts, n_tasks = patterns.counts, patterns.n_tasks
     return {
@@ -29,16 +36,21 @@ def whole_agreement(evidence: Evidence) -> dict[str, Any]:
     }
 
 
-def parts_of_agreement(evidence: Evidence) -> Iterable[dict[str, Any]]:
-    """Yield one entry per relation, then one per LM and setting; a statement counts once in each that drew it."""
+def agreement_part_entries(evidence: Evidence) -> list[dict[str, Any]]:
+    """Return one entry per relation, then one per LM and setting; a statement counts once in each that drew it."""
     relations = sorted({cell.relation for cell in evidence.cells})
     place = {relation: number for number, relation in enumerate(relations)}
     relation_of_cell = np.array([place[cell.relation] for cell in evidence.cells], dtype=np.int64)
-    for relation, tasks in zip(relations, _tasks_by(evidence, relation_of_cell, len(relations)), strict=True):
-        yield {"by": "relation", "relation": relation, "model": None, "setting": None} | _part(evidence, tasks)
-    sides = _tasks_by(evidence, evidence.side_of_cell, len(evidence.sides))
-    for (model, setting), tasks in zip(evidence.sides, sides, strict=True):
-        yield {"by": "side", "relation": None, "model": model, "setting": setting} | _part(evidence, tasks)
+    of_relations = [
+        {"by": "relation", "relation": relation, "model": None, "setting": None} | _part(evidence, tasks)
+        for relation, tasks in zip(relations, _tasks_by(evidence, relation_of_cell, len(relations)), strict=True)
+    ]
+    tasks_of_sides = _tasks_by(evidence, evidence.side_of_cell, len(evidence.sides))
+    of_sides = [
+        {"by": "side", "relation": None, "model": model, "setting": setting} | _part(evidence, tasks)
+        for (model, setting), tasks in zip(evidence.sides, tasks_of_sides, strict=True)
+    ]
+    return of_relations + of_sides
 
 
 def _tasks_by(evidence: Evidence, group_of_cell: Codes, n_groups: int) -> list[Codes]:
@@ -88,3 +100,61 @@ def _stability(evidence: Evidence, tasks: Codes, n_replicates: int) -> dict[str,
         None if value is None else expected_flips(accepted, value, k) for value in (alpha.value, alpha.high, alpha.low)
     )
     return {"k": k, "flips": flips, "low": low, "high": high, "reason": alpha.reason}
+
+
+AGREEMENT_COLUMNS = (
+    Column("value", Kind.COEFFICIENT),
+    Column("low", Kind.COEFFICIENT),
+    Column("high", Kind.COEFFICIENT),
+    Column("statements", Kind.COUNT),
+    Column("why not"),
+)
+
+
+def agreement_table(document: Document) -> Table:
+    alphas = {
+        "Krippendorff's alpha": document["alpha"],
+        "Krippendorff's alpha without Unjudgeable": document["alpha_without_unjudgeable"],
+    }
+    rows = [
+        Row((name, alpha["value"], alpha["low"], alpha["high"], alpha["n_units"], alpha["reason"]), about={})
+        for name, alpha in alphas.items()
+    ]
+    kappa = document.get("fleiss_kappa", {"value": None, "reason": None})
+    rows.append(Row(("Fleiss' kappa", kappa["value"], None, None, None, kappa["reason"]), about={}))
+    percent = document["percent_agreement"]
+    why_not = document["alpha"]["reason"] if percent is None else None  # both need a statement with two judgments
+    rows.append(Row(("percent agreement", percent, None, None, None, why_not), about={}))
+    if stability := document.get("verdict_stability"):
+        name = "verdicts that a fresh panel would change"
+        values = (name, stability["flips"], stability["low"], stability["high"], None, stability["reason"])
+        rows.append(Row(values, about={}))
+    return Table("agreement", "Agreement", (Column("measure"), *AGREEMENT_COLUMNS), tuple(rows))
+
+
+def agreement_parts_table(document: Document) -> Table:
+    rows = [
+        Row((
+            part["relation"] if part["by"] == "relation" else lm_and_setting(part),
+            part["alpha"]["value"],
+            part["alpha"]["low"],
+            part["alpha"]["high"],
+            part["percent_agreement"],
+            (part.get("verdict_stability") or {}).get("flips"),
+            part["n_tasks"],
+            part["n_judgments"],
+        ), about=about_side(part) | {"relation": part.get("relation")})
+        for part in document.get("agreement", [])
+    ]  # fmt: skip
+    columns = (
+        Column("relation, or LM and setting"),
+        Column("alpha", Kind.COEFFICIENT),
+        Column("low", Kind.COEFFICIENT),
+        Column("high", Kind.COEFFICIENT),
+        Column("percent agreement", Kind.SHARE),
+        Column("would change", Kind.SHARE),
+        Column("statements", Kind.COUNT),
+        Column("judgments", Kind.COUNT),
+    )
+    notes = ("would change: verdicts that a fresh panel of the same size is expected to change.",)
+    return Table("agreement-parts", "Agreement per relation and per LM and setting", columns, tuple(rows), notes)

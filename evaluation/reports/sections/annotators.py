@@ -24,6 +24,7 @@ from evaluation.evidence.arrays import (
     Judgments,
     label_counts,
 )
+from evaluation.rendering.tables import Column, Document, Kind, Row, Table
 from evaluation.statistics.agreement import pair_counts
 from evaluation.statistics.annotator_models import FITS, DawidSkene, Judged, Mace
 from evaluation.statistics.paired_tests import mcnemar_p
@@ -31,7 +32,11 @@ from evaluation.statistics.rates import rate
 from evaluation.statistics.verdict_rules import by_model, majority, where_complete
 from kgharvest.number_format import p_value
 
-TITLES = {"dawid_skene": "Dawid-Skene", "mace": "MACE"}
+METHOD = (
+    "Models of annotators: Dawid and Skene (1979) and MACE (Hovy et al. 2013), fitted by EM to all judgments but "
+    "Unjudgeable; McNemar's exact test against the majority on gold statements."
+)
+MODEL_TITLES = {"dawid_skene": "Dawid-Skene", "mace": "MACE"}
 ONE_ANNOTATOR = "One annotator alone cannot be told from the truth."
 NO_OPINION = "Nobody said True or False."
 ONE_LABEL = "All judgments of True or False are alike, so annotators cannot be told apart."
@@ -215,7 +220,7 @@ def _on_gold(evidence: Evidence, model: FittedModel) -> dict[str, Any] | None:
 
 def _sentence(model: FittedModel, n_compared: int, n_differing: int, gold: Mapping[str, Any] | None) -> str:
     """Say how the model's verdicts differ, and that one side is better only where gold shows it."""
-    title = TITLES[model.name]
+    title = MODEL_TITLES[model.name]
     start = f"{title} and the majority differ on {n_differing} of {n_compared} statements that both decide"
     rest = "" if model.fit.converged else f" {title} did not come to rest; its figures are preliminary."
     if gold is None:
@@ -226,3 +231,84 @@ def _sentence(model: FittedModel, n_compared: int, n_differing: int, gold: Mappi
         return f"{start}; {right}: not distinguishable.{rest}"
     better = title if gold["model_correct"] > gold["majority_correct"] else "the majority"
     return f"{start}; {right}: {better} is better (p {'' if gold['p'] < 0.001 else '= '}{p_value(gold['p'])}).{rest}"
+
+
+MOST_ANNOTATORS_IN_MATRIX = 20  # as many columns as a page can hold
+
+
+NOTE_ON_MODELS = (
+    "true found, false found: how often the annotator says True of what Dawid-Skene takes for true, and False of "
+    "false. competence: share of judgments that MACE takes for known rather than guessed."
+)
+
+
+def annotator_table(document: Document) -> Table:
+    rows = [
+        Row(tuple(_annotator_values(annotator)), about={"annotator": annotator["annotator"]})
+        for annotator in document["annotators"]
+    ]
+    columns = (
+        Column("annotator"),
+        Column("judgments", Kind.COUNT),
+        Column("True", Kind.COUNT),
+        Column("False", Kind.COUNT),
+        Column("Unjudgeable", Kind.COUNT),
+        Column("median s", Kind.NUMBER),
+        Column("right on gold", Kind.SHARE),
+        Column("gold", Kind.COUNT),
+        Column("true found", Kind.SHARE),
+        Column("false found", Kind.SHARE),
+        Column("competence", Kind.SHARE),
+    )
+    has_models = any(annotator.get("dawid_skene") for annotator in document["annotators"])
+    return Table("annotators", "Annotators", columns, tuple(rows), (NOTE_ON_MODELS,) if has_models else ())
+
+
+def _annotator_values(annotator: Mapping[str, Any]) -> Iterable[Any]:
+    yield from (annotator[key] for key in ("annotator", "n_judgments", "true", "false", "unjudgeable"))
+    yield annotator.get("median_seconds")
+    gold = annotator.get("gold") or {}
+    yield gold.get("accuracy")
+    yield gold.get("n") or None
+    dawid_skene = annotator.get("dawid_skene") or {}
+    yield dawid_skene.get("true_accuracy")
+    yield dawid_skene.get("false_accuracy")
+    yield (annotator.get("mace") or {}).get("competence")
+
+
+def fits_matrix(document: Document) -> bool:
+    return len(document["annotators"]) <= MOST_ANNOTATORS_IN_MATRIX
+
+
+def pair_table(document: Document) -> Table:
+    """How often each two annotators agree; empty if nobody shares a statement or there are too many for a table."""
+    codes = [annotator["annotator"] for annotator in document["annotators"]]
+    columns = (Column("annotator"), *(Column(code, Kind.SHARE) for code in codes))
+    rows: list[Row] = []
+    if document["annotator_pairs"] and fits_matrix(document):
+        agreement = {frozenset((pair["a"], pair["b"])): pair["agreement"] for pair in document["annotator_pairs"]}
+        rows = [
+            Row((code, *(agreement.get(frozenset((code, other))) for other in codes)), about={"annotator": code})
+            for code in codes
+        ]
+    notes = ("Share of alike labels on the statements that both judged.",)
+    return Table("annotator-pairs", "How often each two annotators agree", columns, tuple(rows), notes)
+
+
+def annotator_model_table(document: Document) -> Table:
+    models = document.get("annotator_models", [])
+    rows = [
+        Row((
+            MODEL_TITLES.get(model["model"], model["model"]),
+            *(model[key] for key in ("accepted", "rejected", "undecided", "n_compared", "n_differing")),
+            (model.get("gold") or {}).get("model_correct"),
+            (model.get("gold") or {}).get("majority_correct"),
+            (model.get("gold") or {}).get("p"),
+            model["reason"],
+        ))
+        for model in models
+    ]  # fmt: skip
+    counts = ("accepted", "rejected", "undecided", "compared", "differing", "right on gold", "majority right on gold")
+    columns = (Column("model"), *(Column(name, Kind.COUNT) for name in counts), Column("p", Kind.P), Column("why not"))
+    notes = tuple(model["sentence"] for model in models if model["sentence"])
+    return Table("annotator-models", "Verdicts of models of annotators", columns, tuple(rows), notes)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, CellKey, Codes, Evidence
+from evaluation.evidence.arrays import ACCEPTED, CellKey, Evidence, Floats, Side
+from evaluation.rendering.tables import Column, Document, Kind, Row, Table, name_of
 from evaluation.reports.sections.rates import Cell, macro_of_these
 from evaluation.statistics.paired_tests import (
     PairedDifference,
@@ -18,20 +19,34 @@ from evaluation.statistics.paired_tests import (
     sign_flip_ps,
     smallest_p,
 )
-from evaluation.statistics.rates import Rate, WeightedRate, difference_interval
+from evaluation.statistics.rates import Rate, difference_interval
 from kgharvest.number_format import decimals_of_points, in_points, p_value, points_interval
 
+SIGNIFICANT = 0.05
+FEWEST_RELATIONS = 2
 
-def comparison_entries(evidence: Evidence, cells: Sequence[Cell], verdict: Codes) -> list[dict[str, Any]]:
+METHOD = (
+    "Comparisons: difference of macro averages over the relations that both sides share; 95 % bootstrap-t interval "
+    "over relations (5,000 resamples); p of the two-sided sign-flip test over relations, exact up to 20 relations, "
+    "else over 9,999 random patterns; adjusted after Holm for all comparisons of the report. One side beats the other "
+    "where the adjusted p is below .05. "
+    "A statement that both sides drew has one verdict, so McNemar's test over shared statements does not apply; "
+    "it compares two rounds that judged the same tuples, where reports are laid side by side. "
+    "Intervals of single relations: Newcombe's method 10; for these relations: the same from both averages."
+)
+ONE_VERDICT = "A statement has one verdict in a round, whichever side drew it, so none tells the sides apart."
+
+
+def comparison_entries(evidence: Evidence, cells: Sequence[Cell]) -> list[dict[str, Any]]:
     rates = {cell.key: cell.rate_of(ACCEPTED) for cell in cells}
     numbers = {cell.key: cell.n for cell in cells}
     accuracies = {key: rate.value for key, rate in rates.items()}
-    compared = compare_sides(accuracies, shared_statements(evidence, verdict), evidence.seed)
+    compared = compare_sides(accuracies, shared_statements(evidence), evidence.seed)
     return [_with_relations(entry, rates, numbers) for entry in compared]
 
 
 def _with_relations(
-    entry: dict[str, Any], rates: Mapping[CellKey, WeightedRate], numbers: Mapping[CellKey, int]
+    entry: dict[str, Any], rates: Mapping[CellKey, Rate], numbers: Mapping[CellKey, int]
 ) -> dict[str, Any]:
     sentence = entry.pop("sentence")
     a, b = sides_of(entry)
@@ -53,15 +68,15 @@ def sides_of(entry: Mapping[str, Any]) -> tuple[Side, Side]:
     return Side(entry["a"], entry["setting"]), Side(entry["b"], entry["setting"])
 
 
-def _value(rates: Mapping[CellKey, WeightedRate], key: CellKey) -> float | None:
+def _value(rates: Mapping[CellKey, Rate], key: CellKey) -> float | None:
     return rates[key].value if key in rates else None
 
 
 def _relations(
-    pairs: Iterable[tuple[CellKey, CellKey]], rates: Mapping[CellKey, WeightedRate], numbers: Mapping[CellKey, int]
+    pairs: Iterable[tuple[CellKey, CellKey]], rates: Mapping[CellKey, Rate], numbers: Mapping[CellKey, int]
 ) -> Iterable[dict[str, Any]]:
     for a, b in pairs:
-        low, high = difference_interval(*(Rate(*rates[key][:3]) for key in (a, b)))
+        low, high = difference_interval(rates[a], rates[b])
         yield {
             "relation": a.relation,
             "n_a": numbers[a],
@@ -72,12 +87,12 @@ def _relations(
         }
 
 
-def shared_statements(evidence: Evidence, verdict: Codes) -> dict[frozenset[Side], int]:
+def shared_statements(evidence: Evidence) -> dict[frozenset[Side], int]:
     """Return how many statements with a verdict two sides have both drawn, for each two that have."""
     n_sides = len(evidence.sides)
     side = evidence.side_of_cell[evidence.cell_of_draw]  # (D,)
     drawn = np.unique(evidence.draws.task * n_sides + side)
-    drawn = drawn[verdict[drawn // n_sides] != INCOMPLETE]
+    drawn = drawn[evidence.is_complete[drawn // n_sides]]
     task, side = drawn // n_sides, drawn % n_sides
     shared = np.zeros((n_sides, n_sides), dtype=np.int64)
     for distance in range(1, n_sides):
@@ -86,31 +101,9 @@ def shared_statements(evidence: Evidence, verdict: Codes) -> dict[frozenset[Side
             break
         np.add.at(shared, (side[:-distance][is_same], side[distance:][is_same]), 1)
     return {
-        frozenset((Side(*evidence.sides[one]), Side(*evidence.sides[other]))): int(shared[one, other])
+        frozenset((evidence.sides[one], evidence.sides[other])): int(shared[one, other])
         for one, other in zip(*np.nonzero(shared), strict=True)
     }
-
-
-if TYPE_CHECKING:
-    from evaluation.evidence.arrays import CellKey, Floats
-
-SIGNIFICANT = 0.05
-FEWEST_RELATIONS = 2
-
-METHOD_OF_COMPARISONS = (
-    "Comparisons: difference of macro averages over the relations that both sides share; 95 % bootstrap-t interval "
-    "over relations (5,000 resamples); p of the two-sided sign-flip test over relations, exact up to 20 relations, "
-    "else over 9,999 random patterns; adjusted after Holm for all comparisons of the report. One side beats the other "
-    "where the adjusted p is below .05. "
-    "A statement that both sides drew has one verdict, so McNemar's test over shared statements does not apply; "
-    "it compares two rounds that judged the same tuples, where reports are laid side by side."
-)
-ONE_VERDICT = "A statement has one verdict in a round, whichever side drew it, so none tells the sides apart."
-
-
-class Side(NamedTuple):
-    model: str | None
-    setting: str | None
 
 
 class Pair(NamedTuple):
@@ -274,3 +267,46 @@ def _p_values(paired: PairedDifference, p_holm: float) -> str:
     if (smallest := smallest_p(paired.n_relations)) >= SIGNIFICANT:
         text += f" (with {paired.n_relations} relations p cannot fall below {p_value(smallest)})"
     return text
+
+
+def comparison_table(document: Document) -> Table:
+    rows = [
+        Row((
+            common_of(comparison),
+            comparison["a"],
+            comparison["b"],
+            comparison["n_relations"],
+            comparison["difference"],
+            comparison["low"],
+            comparison["high"],
+            comparison["p_sign_flip"],
+            comparison["p_holm"],
+        ), about=common_about(comparison))
+        for comparison in document["comparisons"]
+    ]  # fmt: skip
+    columns = (
+        Column("in both"),
+        Column("first"),
+        Column("second"),
+        Column("relations", Kind.COUNT),
+        Column("difference", Kind.POINTS),
+        Column("low", Kind.POINTS),
+        Column("high", Kind.POINTS),
+        Column("p", Kind.P),
+        Column("p (Holm)", Kind.P),
+    )
+    sentences = tuple(comparison["sentence"] for comparison in document["comparisons"])
+    return Table("comparisons", "Comparisons", columns, tuple(rows), sentences)
+
+
+def common_of(comparison: Mapping[str, Any]) -> str:
+    return name_of(comparison.get(common_key(comparison)))
+
+
+def common_key(comparison: Mapping[str, Any]) -> str:
+    return "model" if comparison["kind"] == "settings" else "setting"
+
+
+def common_about(comparison: Mapping[str, Any]) -> dict[str, str | None]:
+    """Name the statements of both sides."""
+    return {common_key(comparison): comparison.get(common_key(comparison))}

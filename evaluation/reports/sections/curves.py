@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, Codes, Evidence, Floats
+from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, Codes, Evidence, Flags, Floats
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, name_of
 from evaluation.reports.sections.rates import draw_weights
 from evaluation.statistics.curves import accuracy_by_score, accuracy_by_size, kept_parts, largest_part
 
+METHOD = (
+    "Accuracy against size: Hajek's estimate over the draws of the best ranks, Wilson's interval on Kish's effective "
+    "size."
+)
 TARGET = 0.8  # precision
 
 
@@ -22,16 +26,16 @@ class Ranked(NamedTuple):
     place: Floats
     weight: Floats
     score: Floats
-    is_accepted: np.ndarray
+    is_accepted: Flags
 
-    def where(self, chosen: np.ndarray) -> Ranked:
+    def where(self, chosen: Flags | slice) -> Ranked:
         return Ranked(*(column[chosen] for column in self))
 
 
-def curve_entries(evidence: Evidence, verdict: Codes) -> list[dict[str, Any]]:
+def curve_entries(evidence: Evidence) -> list[dict[str, Any]]:
     """Return one curve per cell whose population is known, then one per LM and setting."""
     population = _populations(evidence)
-    draws = _ranked(evidence, verdict, population)
+    draws = _ranked(evidence, population)
     order = np.argsort(draws.cell, kind="stable")
     draws = draws.where(order)
     edges = np.searchsorted(draws.cell, np.arange(len(evidence.cells) + 1))
@@ -47,13 +51,13 @@ def _populations(evidence: Evidence) -> Codes:
     return np.bincount(evidence.cell_of_stratum, evidence.population_of_stratum, len(evidence.cells)).astype(np.int64)
 
 
-def _ranked(evidence: Evidence, verdict: Codes, population: Codes) -> Ranked:
+def _ranked(evidence: Evidence, population: Codes) -> Ranked:
     draws = evidence.draws
-    verdicts = verdict[draws.task]
-    is_known = (verdicts != INCOMPLETE) & (draws.rank > 0) & (population[evidence.cell_of_draw] > 0)
+    verdict = evidence.verdict[draws.task]
+    is_known = (verdict != INCOMPLETE) & (draws.rank > 0) & (population[evidence.cell_of_draw] > 0)
     weight = draw_weights(evidence, is_known)
     place = draws.rank / np.maximum(population[evidence.cell_of_draw], 1)
-    return Ranked(evidence.cell_of_draw, place, weight, draws.score, verdicts == ACCEPTED).where(is_known)
+    return Ranked(evidence.cell_of_draw, place, weight, draws.score, verdict == ACCEPTED).where(is_known)
 
 
 def _cell_curve(evidence: Evidence, number: int, population: int, draws: Ranked) -> dict[str, Any]:
@@ -98,6 +102,23 @@ def _side_curves(evidence: Evidence, population: Codes, draws: Ranked) -> Iterab
             "sizes": [{"size": None, **point._asdict()} for point in points],
             "scores": [],
         }
+
+
+# -- figures and tables ------------------------------------------------------------------------------------------------
+
+MOST_SIDES = 8  # as many as the hues of a figure tell apart
+MOST_PANELS = 12
+
+
+def side_curves(document: Document) -> list[Mapping[str, Any]]:
+    """Return the curves of the LMs and settings over all their relations, as many as a figure draws."""
+    sized = [curve for curve in document.get("curves", []) if curve["relation"] is None and curve["sizes"]]
+    return sized[:MOST_SIDES]
+
+
+def calibration_curves(document: Document) -> list[Mapping[str, Any]]:
+    """Return the cells with scores, as many as a figure draws: scores of two cells are on scales of their own."""
+    return [curve for curve in document.get("curves", []) if curve["scores"]][:MOST_PANELS]
 
 
 INTERVAL = (Column("low", Kind.SHARE), Column("high", Kind.SHARE))

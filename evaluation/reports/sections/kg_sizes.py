@@ -1,32 +1,19 @@
-"""How large the KG of a round's LMs and settings is at the cuts of the paper's Table 2, and how accurate there."""
+"""KG sizes: how many tuples each LM and setting has at the cuts of the paper's Table 2, how accurate, how many new."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import ceil, log
+from math import ceil
 from typing import Any, NamedTuple
 
 import numpy as np
-from django.db.models import Count, F, OuterRef, Subquery
 
-from annotation.models import Round
-from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, Codes, Evidence, Floats
-from evaluation.reports.sections.rates import draw_weights
-from evaluation.statistics.rates import Rate, wilson_interval_of_share
-from kgharvest.models import HarvestedTuple, LanguageModel
+from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, Codes, Evidence, Flags, Floats, Side
+from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, name_of
+from evaluation.reports.sections.rates import demonstrator_mark, draw_weights
+from evaluation.statistics.rates import hajek_rate
 
 BASES = (10, 100)
-HALF, WHOLE = "share:0.5", "all"
-
-Sizes = Mapping[int, int]  # tuples kept, by job
-
-
-class Sampled(NamedTuple):
-    """A job of the round. population: how many of its best tuples were drawn from."""
-
-    model: str | None
-    setting: str | None
-    population: int
 
 
 class JudgedDraws(NamedTuple):
@@ -34,42 +21,32 @@ class JudgedDraws(NamedTuple):
 
     job: Codes
     rank: Codes
-    is_accepted: np.ndarray
+    is_accepted: Flags
     weight: Floats
 
 
-def cut_entries(round: Round, evidence: Evidence) -> list[dict[str, Any]]:
+def cut_entries(evidence: Evidence) -> list[dict[str, Any]]:
     """Return an entry per LM, setting and cut, for docs/report-json.md: a part of what was sampled, so estimable."""
-    jobs = _sampled_jobs(round)
     draws = _judged_draws(evidence)
-    cuts = {f"base:{base}": _base_sizes(jobs, base) for base in BASES}
-    cuts[HALF] = {job: ceil(sampled.population / 2) for job, sampled in jobs.items()}
-    cuts[WHOLE] = {job: sampled.population for job, sampled in jobs.items()}
-    sides = dict.fromkeys((sampled.model, sampled.setting) for sampled in jobs.values())
+    n_kept: dict[str, dict[int, int]] = {
+        **{
+            f"base:{base}": {
+                harvest.job: harvest.kept_by_base[base] for harvest in evidence.harvests if base in harvest.kept_by_base
+            }
+            for base in BASES
+        },
+        "share:0.5": {harvest.job: ceil(harvest.population / 2) for harvest in evidence.harvests},
+        "all": {harvest.job: harvest.population for harvest in evidence.harvests},
+    }
+    jobs_of_side: dict[Side, list[int]] = {}
+    for harvest in evidence.harvests:
+        jobs_of_side.setdefault(harvest.side, []).append(harvest.job)
     return [
-        {"model": model, "setting": setting, "cut": cut, **_entry(own, draws)}
-        for model, setting in sides
-        for cut, sizes in cuts.items()
-        if (own := {job: sizes[job] for job in sizes if jobs[job][:2] == (model, setting)})
+        {"model": model, "setting": setting, "cut": cut, **_cut_entry(own, draws)}
+        for (model, setting), jobs in jobs_of_side.items()
+        for cut, sizes in n_kept.items()
+        if (own := {job: sizes[job] for job in jobs if job in sizes})
     ]
-
-
-def _sampled_jobs(round: Round) -> dict[int, Sampled]:
-    models = {model.pk: str(model) for model in LanguageModel.objects.filter(strata__round=round).distinct()}
-    rows = round.strata.exclude(job=None).order_by("language_model__name", "setting", "relation__name", "rank_from")
-    jobs: dict[int, Sampled] = {}
-    for job, model, setting, rank_to in rows.values_list("job", "language_model", "setting", "rank_to"):
-        jobs[job] = Sampled(models.get(model), setting or None, rank_to)  # the last stratum reaches furthest
-    return jobs
-
-
-def _base_sizes(jobs: Mapping[int, Sampled], base: int) -> dict[int, int]:
-    """Return how many tuples base:k keeps of each job that has k of them, within what was sampled."""
-    tuples = HarvestedTuple.objects.filter(job__in=jobs)
-    kth = HarvestedTuple.objects.filter(job=OuterRef("job"), rank=base).values("score")[:1]
-    kept = tuples.annotate(kth=Subquery(kth)).filter(score__gte=F("kth") + log(0.1))
-    sizes = dict(kept.order_by().values_list("job").annotate(n=Count("pk")))
-    return {job: size for job, size in sizes.items() if size <= jobs[job].population}
 
 
 def _judged_draws(evidence: Evidence) -> JudgedDraws:
@@ -77,30 +54,69 @@ def _judged_draws(evidence: Evidence) -> JudgedDraws:
     job = np.array([stratum.job or 0 for stratum in evidence.strata], dtype=np.int64)[draws.stratum]
     verdict = evidence.verdict[draws.task]
     is_judged = (verdict != INCOMPLETE) & (draws.rank > 0) & (job > 0)
-    columns = job, draws.rank, verdict == ACCEPTED, draw_weights(evidence, is_judged)
-    return JudgedDraws(*(column[is_judged] for column in columns))
+    weight = draw_weights(evidence, is_judged)
+    return JudgedDraws(job[is_judged], draws.rank[is_judged], (verdict == ACCEPTED)[is_judged], weight[is_judged])
 
 
-def _entry(sizes: Sizes, draws: JudgedDraws) -> dict[str, Any]:
-    jobs = np.array(sorted(sizes), dtype=np.int64)
-    kept = np.array([sizes[job] for job in jobs.tolist()], dtype=np.int64)
-    place = np.minimum(np.searchsorted(jobs, draws.job), len(jobs) - 1)
-    inside = (jobs[place] == draws.job) & (draws.rank <= kept[place])
-    rate = weighted_rate(draws.is_accepted[inside], draws.weight[inside])
+def _cut_entry(n_kept: Mapping[int, int], draws: JudgedDraws) -> dict[str, Any]:
+    """n_kept: tuples kept, by job."""
+    jobs = np.array(sorted(n_kept), dtype=np.int64)
+    last_rank = np.array([n_kept[job] for job in jobs.tolist()], dtype=np.int64)
+    position = np.minimum(np.searchsorted(jobs, draws.job), len(jobs) - 1)
+    is_kept = (jobs[position] == draws.job) & (draws.rank <= last_rank[position])
+    rate = hajek_rate(draws.is_accepted[is_kept], draws.weight[is_kept])
     return {
-        "size": sum(sizes.values()),
-        "n_relations": len(sizes),
-        "n": int(inside.sum()),
+        "size": sum(n_kept.values()),
+        "n_relations": len(n_kept),
+        "n": int(is_kept.sum()),
         "accuracy": rate.value,
         "low": rate.low,
         "high": rate.high,
     }
 
 
-def weighted_rate(is_accepted: np.ndarray, weight: Floats) -> Rate:
-    """Return Hajek's estimate, weighted hits over weights, with Wilson's interval on Kish's effective size."""
-    if not len(weight):
-        return Rate(None, None, None)
-    total = float(weight.sum())
-    share = min(float(weight @ is_accepted) / total, 1.0)
-    return Rate(share, *wilson_interval_of_share(share, total**2 / float(weight @ weight)))
+def size_table(document: Document) -> Table:
+    """How large the KG of each LM and setting is at several cuts, how much of it is true, and how much is new."""
+    novelty = {(total["model"], total["setting"]): total for total in (document.get("novelty") or {}).get("totals", [])}
+    rows = [
+        Row((
+            demonstrator_mark(document, cut["model"]),
+            name_of(cut["setting"]),
+            cut["cut"],
+            cut["size"],
+            cut["n_relations"],
+            cut["accuracy"],
+            cut["low"],
+            cut["high"],
+            cut["n"],
+            novelty.get((cut["model"], cut["setting"]), {}).get("entity_novelty") if cut["cut"] == "all" else None,
+        ), about=about_side(cut))
+        for cut in document.get("cuts", [])
+    ]  # fmt: skip
+    columns = (
+        Column("LM"),
+        Column("setting"),
+        Column("cut"),
+        Column("tuples", Kind.COUNT),
+        Column("relations", Kind.COUNT),
+        Column("accuracy", Kind.SHARE),
+        Column("low", Kind.SHARE),
+        Column("high", Kind.SHARE),
+        Column("judged", Kind.COUNT),
+        Column("novelty", Kind.SHARE),
+    )
+    notes = (
+        "Accuracy of all tuples that the cut keeps, each weighing the same, estimated from the judged ones among them; "
+        "95 % interval.",
+        "base-k keeps what is at least a tenth as probable as the k-th tuple of its relation. Relations where it "
+        "reaches beyond what was sampled are left out.",
+        _novelty_note(document),
+    )
+    return Table("sizes", "Size and accuracy of the KG", columns, tuple(rows), notes)
+
+
+def _novelty_note(document: Document) -> str:
+    novelty = document.get("novelty")
+    if not novelty:
+        return "Novelty needs a reference KG, which this report has none of."
+    return f"Novelty: share of entities that {novelty['reference']['name']} does not hold, over the whole harvest."

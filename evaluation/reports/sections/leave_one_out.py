@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from evaluation.evidence.arrays import LABELS, VERDICTS, Codes, Evidence, Floats
+from evaluation.rendering.tables import Column, Document, Kind, Marked, Row, Table, name_of
+from evaluation.reports.sections.comparisons import common_of
 from evaluation.reports.sections.rates import accuracies_of, stratum_counts
 from evaluation.statistics.verdict_rules import majority, where_complete
 
 FEWEST_ANNOTATORS = 2
 
 
-class LeftOut(NamedTuple):
+class WithoutAnnotator(NamedTuple):
     """A round without an annotator. n_changed: statements whose verdict is another then, or gone.
 
     counts: (4,) verdicts, in the order of VERDICTS. accuracy: (C,) of cells, NaN where there is none.
@@ -34,7 +36,7 @@ class Changed(NamedTuple):
     verdict: Codes
 
 
-def without_each_annotator(evidence: Evidence) -> Iterator[LeftOut]:
+def without_each_annotator(evidence: Evidence) -> Iterator[WithoutAnnotator]:
     """Leave out each annotator in turn, if there are others; a statement that only they judged is incomplete."""
     if len(evidence.annotators) < FEWEST_ANNOTATORS:
         return
@@ -44,7 +46,7 @@ def without_each_annotator(evidence: Evidence) -> Iterator[LeftOut]:
     for annotator, own in enumerate(_judgments_by_annotator(evidence)):
         changed = _changed_without(evidence, own)
         before = evidence.verdict[changed.task]
-        yield LeftOut(
+        yield WithoutAnnotator(
             evidence.annotators[annotator],
             len(changed.task),
             counts + _moved(before, changed.verdict, 1)[0],
@@ -99,3 +101,82 @@ def _moved(before: Codes, after: Codes, n_groups: int, group: Codes | int = 0) -
     )
     more, fewer = counts
     return (more - fewer).reshape(n_groups, len(VERDICTS))
+
+
+CLAIMS = "± the sign is another one. ! p after Holm is on the other side of .05."
+
+
+def sensitivity_part(document: Document, name: str) -> list[Mapping[str, Any]]:
+    return (document.get("sensitivity") or {}).get(name, [])
+
+
+NOBODY_LEFT_OUT = {
+    **dict.fromkeys(("macro_accuracy", "rank", "difference", "p_holm"), ()),
+    **dict.fromkeys(("changes", "sign_changes", "significance_changes"), ()),
+    **dict.fromkeys(("low", "high", "n_changes")),
+}
+
+
+def without_one(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what an entry says of annotators left out; nothing in documents that list them among the rules."""
+    return entry.get("left_out", NOBODY_LEFT_OUT)
+
+
+def marked_ranks(total: Mapping[str, Any]) -> Iterable[float | Marked | None]:
+    moved = set(total["changes"])
+    for position, (value, rank) in enumerate(zip(total["macro_accuracy"], total["rank"], strict=True)):
+        yield Marked(value, f"({rank})") if position in moved else value
+
+
+def leave_one_out_table(document: Document) -> Table:
+    """Annotators as rows: what each of them decides."""
+    totals = [{**total, **without_one(total)} for total in sensitivity_part(document, "totals")]
+    accuracies = zip(*(marked_ranks(total) for total in totals), strict=True)
+    rows = [
+        Row((each["annotator"], each["n_changed"], each["n"], *values), about={"annotator": each["annotator"]})
+        for each, values in zip(sensitivity_part(document, "left_out"), accuracies, strict=False)
+    ]
+    columns = (
+        Column("left out"),
+        Column("other verdicts", Kind.COUNT),
+        Column("with a verdict", Kind.COUNT),
+        *(Column(name_of(total["setting"]), Kind.SHARE, name_of(total["model"])) for total in totals),
+    )
+    notes = (
+        "other verdicts: statements whose verdict is another, or gone, without this annotator. Accuracy, mean over "
+        "relations; in brackets: the place among LMs and settings, where it is another one.",
+    )
+    return Table("left-out", "Accuracy without each annotator", columns, tuple(rows), notes)
+
+
+def leave_one_out_comparison_table(document: Document) -> Table:
+    """The annotators on whom a comparison hangs; no row where none does."""
+    codes = [each["annotator"] for each in sensitivity_part(document, "left_out")]
+    rows = [
+        Row((
+            contrast_of(comparison),
+            codes[position],
+            differences[position],
+            without_one(comparison)["p_holm"][position],
+        ), about={"annotator": codes[position]})
+        for comparison in sensitivity_part(document, "comparisons")
+        if (differences := list(marked_differences(without_one(comparison))))
+        for position in changed_claims(without_one(comparison))
+    ]  # fmt: skip
+    columns = (Column("comparison"), Column("without"), Column("difference", Kind.POINTS), Column("p (Holm)", Kind.P))
+    return Table("left-out-comparisons", "Comparisons that turn without one annotator", columns, tuple(rows), (CLAIMS,))
+
+
+def changed_claims(claims: Mapping[str, Any]) -> list[int]:
+    return sorted({*claims["sign_changes"], *claims["significance_changes"]})
+
+
+def contrast_of(comparison: Mapping[str, Any]) -> str:
+    return f"{common_of(comparison)}: {comparison['a']} − {comparison['b']}"
+
+
+def marked_differences(claims: Mapping[str, Any]) -> Iterable[float | Marked | None]:
+    for position, difference in enumerate(claims["difference"]):
+        turned = {"±": claims["sign_changes"], "!": claims["significance_changes"]}
+        mark = " ".join(mark for mark, positions in turned.items() if position in positions)
+        yield Marked(difference, mark) if mark else difference

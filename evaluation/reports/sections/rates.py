@@ -17,22 +17,33 @@ from evaluation.evidence.arrays import (
     CellKey,
     Codes,
     Evidence,
+    Flags,
     Floats,
 )
-from evaluation.rendering.tables import Column, Document, Kind, Rates, Row, Table, name_of
+from evaluation.rendering.tables import Column, Document, Kind, Rates, Row, Table, about_side, name_of
 from evaluation.statistics.rates import (
     EMPTY_STRATUM,
-    NOTHING_COUNTED,
     UNKNOWN_POPULATION,
     Rate,
-    WeightedRate,
     macro_average,
     macro_interval,
     mean_of_these,
+    rate,
     stratified_rate,
-    wilson_interval,
+    unknown_rate,
 )
 from kgharvest.number_format import DASH, share, share_with_interval
+
+METHOD = (
+    "Accuracy and rejection: shares of a cell's own draws that have a verdict, with 95 % Wilson intervals. A cell "
+    "sampled in several strata of ranks: stratified mean (Horvitz and Thompson over the known population), Wilson's "
+    "interval on the effective size with finite population correction (after Korn and Graubard), at most 1.25 times "
+    "the size of a simple sample. "
+    "Macro averages: mean over relations; interval for relations like these: Student's t over relations; for these "
+    "relations: from the sampling within each. All statements together: not weighted by the sizes of the harvests that "
+    "they were drawn from, and therefore without an interval; weighted accuracy: each relation weighs as many tuples "
+    "as it was drawn from."
+)
 
 
 @dataclass(frozen=True)
@@ -52,14 +63,11 @@ class Cell:
     def is_stratified(self) -> bool:
         return len(self.counts) > 1
 
-    def rate_of(self, verdict: int) -> WeightedRate:
+    def rate_of(self, verdict: int) -> Rate:
         """Return the share of one verdict: Wilson for a simple sample, design-weighted for several strata."""
         if self.is_stratified:
             return stratified_rate(self.counts[:, verdict], self.counts[:, :INCOMPLETE].sum(axis=1), self.population)
-        if not self.n:
-            return WeightedRate(None, None, None, None, NOTHING_COUNTED)
-        n_hits = int(self.counts[0, verdict])
-        return WeightedRate(n_hits / self.n, *wilson_interval(n_hits, self.n), float(self.n), None)
+        return rate(int(self.counts[0, verdict]), self.n)
 
 
 def cells_of(evidence: Evidence, verdict: Codes) -> list[Cell]:
@@ -94,7 +102,7 @@ def accuracies_of(evidence: Evidence, counts: Codes) -> Floats:
     return hits / np.bincount(evidence.cell_of_stratum, population, len(evidence.cells))
 
 
-def draw_weights(evidence: Evidence, is_judged: np.ndarray) -> Floats:
+def draw_weights(evidence: Evidence, is_judged: Flags) -> Floats:
     """Return for how many tuples of its stratum each judged draw stands; shapes (D,)."""
     n_judged = np.bincount(evidence.draws.stratum[is_judged], minlength=len(evidence.strata))
     return (evidence.population_of_stratum / np.maximum(n_judged, 1))[evidence.draws.stratum]
@@ -103,7 +111,11 @@ def draw_weights(evidence: Evidence, is_judged: np.ndarray) -> Floats:
 # -- entries of the document -------------------------------------------------------------------------------------------
 
 
-def cell_entry(cell: Cell) -> dict[str, Any]:
+def cell_entries(cells: Iterable[Cell]) -> list[dict[str, Any]]:
+    return [_cell_entry(cell) for cell in cells]
+
+
+def _cell_entry(cell: Cell) -> dict[str, Any]:
     accuracy = cell.rate_of(ACCEPTED)
     population = int(cell.population.sum())
     return {
@@ -123,7 +135,7 @@ def _counts(counts: Codes) -> dict[str, int]:
     return {"n": sum(numbers.values()) - numbers["incomplete"], **numbers}
 
 
-def _shares(accuracy: WeightedRate, rejection: WeightedRate, undecided: WeightedRate) -> dict[str, float | None]:
+def _shares(accuracy: Rate, rejection: Rate, undecided: Rate) -> dict[str, float | None]:
     return {
         "accuracy": accuracy.value,
         "accuracy_low": accuracy.low,
@@ -163,14 +175,14 @@ def total_entry(model: str | None, setting: str | None, cells: Sequence[Cell]) -
     }
 
 
-def weighted_accuracy(cells: Sequence[Cell]) -> WeightedRate:
+def weighted_accuracy(cells: Sequence[Cell]) -> Rate:
     """Return the accuracy of all that the cells were drawn from together."""
     if _population(cells) is None:
-        return WeightedRate(None, None, None, None, UNKNOWN_POPULATION)
+        return unknown_rate(UNKNOWN_POPULATION)
     counts = np.concatenate([cell.counts for cell in cells])
     n = counts[:, :INCOMPLETE].sum(axis=1)
-    rate = stratified_rate(counts[:, ACCEPTED], n, np.concatenate([cell.population for cell in cells]))
-    return rate._replace(reason="A relation has no verdict yet.") if rate.reason == EMPTY_STRATUM else rate
+    pooled = stratified_rate(counts[:, ACCEPTED], n, np.concatenate([cell.population for cell in cells]))
+    return pooled._replace(reason="A relation has no verdict yet.") if pooled.reason == EMPTY_STRATUM else pooled
 
 
 def _population(cells: Sequence[Cell]) -> int | None:
@@ -197,7 +209,7 @@ def _macro_averages(cells: Sequence[Cell]) -> dict[str, Any]:
     }
 
 
-def macro_of_these(rates: Sequence[WeightedRate]) -> Rate:
+def macro_of_these(rates: Sequence[Rate]) -> Rate:
     return mean_of_these([rate.value for rate in rates], [rate.n_effective for rate in rates])
 
 
@@ -329,7 +341,7 @@ def setting_table(document: Document) -> Table:
     rows = [
         Row(
             (demonstrator_mark(document, total["model"]), name_of(total["setting"]), *_macro_values(total)),
-            about=_side(total),
+            about=about_side(total),
         )
         for total in _with_peers(totals, "model") or totals
     ]
@@ -343,16 +355,12 @@ def model_table(document: Document) -> Table:
     rows = [
         Row(
             (name_of(total["setting"]), demonstrator_mark(document, total["model"]), *_macro_values(total)),
-            about=_side(total),
+            about=about_side(total),
         )
         for total in totals
     ]
     columns = (Column("setting"), Column("LM"), *MACRO_COLUMNS)
     return Table("lms", "LMs, on average over relations", columns, tuple(rows), _macro_notes(document))
-
-
-def _side(part: Mapping[str, Any]) -> dict[str, str | None]:
-    return {"model": part["model"], "setting": part["setting"]}
 
 
 def _macro_notes(document: Document) -> tuple[str, ...]:
@@ -366,60 +374,10 @@ def _with_peers(totals: Iterable[Mapping[str, Any]], key: str) -> list[Mapping[s
     return [total for total in totals if values.count(total[key]) > 1]
 
 
-# -- Table 2: size of the KG -------------------------------------------------------------------------------------------
-
-
-def size_table(document: Document) -> Table:
-    """How large the KG of each LM and setting is at several cuts, how much of it is true, and how much is new."""
-    novelty = {(total["model"], total["setting"]): total for total in (document.get("novelty") or {}).get("totals", [])}
-    rows = [
-        Row((
-            demonstrator_mark(document, cut["model"]),
-            name_of(cut["setting"]),
-            cut["cut"],
-            cut["size"],
-            cut["n_relations"],
-            cut["accuracy"],
-            cut["low"],
-            cut["high"],
-            cut["n"],
-            novelty.get((cut["model"], cut["setting"]), {}).get("entity_novelty") if cut["cut"] == "all" else None,
-        ), about=_side(cut))
-        for cut in document.get("cuts", [])
-    ]  # fmt: skip
-    columns = (
-        Column("LM"),
-        Column("setting"),
-        Column("cut"),
-        Column("tuples", Kind.COUNT),
-        Column("relations", Kind.COUNT),
-        Column("accuracy", Kind.SHARE),
-        Column("low", Kind.SHARE),
-        Column("high", Kind.SHARE),
-        Column("judged", Kind.COUNT),
-        Column("novelty", Kind.SHARE),
-    )
-    notes = (
-        "Accuracy of all tuples that the cut keeps, each weighing the same, estimated from the judged ones among them; "
-        "95 % interval.",
-        "base-k keeps what is at least a tenth as probable as the k-th tuple of its relation. Relations where it "
-        "reaches beyond what was sampled are left out.",
-        _novelty_note(document),
-    )
-    return Table("sizes", "Size and accuracy of the KG", columns, tuple(rows), notes)
-
-
-def _novelty_note(document: Document) -> str:
-    novelty = document.get("novelty")
-    if not novelty:
-        return "Novelty needs a reference KG, which this report has none of."
-    return f"Novelty: share of entities that {novelty['reference']['name']} does not hold, over the whole harvest."
-
-
 # -- every cell as a row -----------------------------------------------------------------------------------------------
 
 
-def cell_list(document: Document) -> Table:
+def cell_table(document: Document) -> Table:
     rows = [
         Row((
             document["source"],

@@ -8,9 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, lm_and_setting
 from evaluation.statistics.sample_size import relations_for_interval, relations_to_tell_apart
 from kgharvest.number_format import in_points
 
+METHOD = (
+    "Planner: half an interval takes four times the statements; relations to tell two sides apart from the paired t "
+    "test, two-sided .05, power .8."
+)
 NO_INTERVAL = "There is no interval yet to make narrower."
 NO_DIFFERENCE = "The two do not differ in what was judged, so no number of relations is enough."
 NO_SPREAD = "The difference is the same in all relations, so its spread is not known."
@@ -19,7 +24,7 @@ TOO_FEW_TUPLES = "There are fewer tuples than it would take statements."
 SHRINK = 0.5
 
 
-def planner_entry(
+def plan_entry(
     totals: Sequence[Mapping[str, Any]], comparisons: Sequence[Mapping[str, Any]], judgments_each: float
 ) -> dict[str, Any]:
     """judgments_each: of a statement with a verdict, on average."""
@@ -80,3 +85,27 @@ def _plan_comparison(comparison: Mapping[str, Any]) -> dict[str, Any]:
         f"spread over relations as here, shows in four of five rounds with {relations} relations."
     )
     return {**entry, "relations": relations, "reason": None, "sentence": sentence}
+
+
+def plan_table(document: Document) -> Table:
+    plans = document.get("planner") or {}
+    rows = [
+        Row(
+            (
+                lm_and_setting(total),
+                *(total[key] for key in ("half_width", "target", "statements", "judgments", "reason")),
+            ),
+            about=about_side(total),
+        )
+        for total in plans.get("totals", [])
+    ]
+    columns = (
+        Column("LM and setting"),
+        Column("± now", Kind.SHARE),
+        Column("± wanted", Kind.SHARE),
+        Column("statements", Kind.COUNT),
+        Column("judgments", Kind.COUNT),
+        Column("why not"),
+    )
+    sentences = [plan["sentence"] for part in ("totals", "comparisons") for plan in plans.get(part, [])]
+    return Table("plan", "What it takes to know more", columns, tuple(rows), tuple(filter(None, sentences)))

@@ -8,11 +8,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evaluation.evidence.arrays import INCOMPLETE, VERDICTS, Codes, Evidence, Floats
-from evaluation.rendering.tables import Column, Document, Kind, Marked, Row, Table, name_of
+from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, lm_and_setting, name_of
 from evaluation.reports.sections.annotators import FittedModel
-from evaluation.reports.sections.comparisons import SIGNIFICANT, ComparedRules, compare_rules
-from evaluation.reports.sections.leave_one_out import LeftOut, without_each_annotator
-from evaluation.reports.sections.quality_tables import common_about, common_of, side_of
+from evaluation.reports.sections.comparisons import SIGNIFICANT, ComparedRules, common_about, compare_rules
+from evaluation.reports.sections.leave_one_out import (
+    CLAIMS,
+    WithoutAnnotator,
+    contrast_of,
+    marked_differences,
+    marked_ranks,
+    sensitivity_part,
+    without_each_annotator,
+    without_one,
+)
 from evaluation.reports.sections.rates import accuracies_of, stratum_counts
 from evaluation.statistics.verdict_rules import adjudicated, unanimous, unjudgeable_as_false, where_complete
 
@@ -32,7 +40,7 @@ def sensitivity_entry(evidence: Evidence, models: Sequence[FittedModel]) -> dict
     table = np.array([*(_accuracies(evidence, rule) for rule in rules), *(each.accuracy for each in left_out)])
     return {
         "rules": [_rule_entry(rule) for rule in rules],
-        "left_out": [_left_out_entry(each) for each in left_out],
+        "left_out": [_leave_one_out_entry(each) for each in left_out],
         "cells": list(_cell_entries(evidence, table, len(rules))),
         "totals": list(_total_entries(evidence, table, len(rules))),
         "comparisons": [
@@ -71,7 +79,7 @@ def _rule_entry(rule: Applied) -> dict[str, Any]:
     return {**entry, **_numbers_of(np.bincount(rule.verdict, minlength=len(VERDICTS))), "reason": None}
 
 
-def _left_out_entry(left_out: LeftOut) -> dict[str, Any]:
+def _leave_one_out_entry(left_out: WithoutAnnotator) -> dict[str, Any]:
     return {
         "annotator": left_out.annotator,
         **_numbers_of(left_out.counts),
@@ -173,27 +181,10 @@ def _claims(compared: ComparedRules, part: slice) -> dict[str, Any]:
 
 WITHOUT_ONE = "without one annotator"
 PLACES = "In brackets: the place among these rows, where it is another one."
-CLAIMS = "± the sign is another one. ! p after Holm is on the other side of .05."
-
-
-def _part(document: Document, name: str) -> list[Mapping[str, Any]]:
-    return (document.get("sensitivity") or {}).get(name, [])
-
-
-NOBODY = {
-    **dict.fromkeys(("macro_accuracy", "rank", "difference", "p_holm"), ()),
-    **dict.fromkeys(("changes", "sign_changes", "significance_changes"), ()),
-    **dict.fromkeys(("low", "high", "n_changes")),
-}
-
-
-def _left_out(entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what an entry says of annotators left out; nothing in documents that list them among the rules."""
-    return entry.get("left_out", NOBODY)
 
 
 def _rule_columns(document: Document, kind: Kind) -> list[Column]:
-    return [Column(rule["title"], kind) for rule in _part(document, "rules")]
+    return [Column(rule["title"], kind) for rule in sensitivity_part(document, "rules")]
 
 
 # -- verdicts ----------------------------------------------------------------------------------------------------------
@@ -202,7 +193,7 @@ def _rule_columns(document: Document, kind: Kind) -> list[Column]:
 def rule_table(document: Document) -> Table:
     rows = [
         Row((rule["title"], *(rule[key] for key in ("n", "accepted", "rejected", "undecided", "reason"))))
-        for rule in _part(document, "rules")
+        for rule in sensitivity_part(document, "rules")
     ]
     counts = (Column(name, Kind.COUNT) for name in ("with a verdict", "accepted", "rejected", "undecided"))
     columns = (Column("rule"), *counts, Column("why not"))
@@ -221,10 +212,15 @@ def sensitivity_table(document: Document) -> Table:
     """The averages of each LM and setting under every rule; the place where it differs from the report's own."""
     rows = [
         Row(
-            (side_of(total), *_marked(total), *_range(_left_out(total)["macro_accuracy"]), _n_moves(total)),
-            about=_about(total),
+            (
+                lm_and_setting(total),
+                *marked_ranks(total),
+                *_range(without_one(total)["macro_accuracy"]),
+                _n_moves(total),
+            ),
+            about=about_side(total),
         )
-        for total in _part(document, "totals")
+        for total in sensitivity_part(document, "totals")
     ]
     columns = (
         Column("LM and setting"),
@@ -233,7 +229,7 @@ def sensitivity_table(document: Document) -> Table:
         Column("highest", Kind.SHARE, WITHOUT_ONE),
         Column("other place", Kind.COUNT, WITHOUT_ONE),
     )
-    notes = (f"Accuracy, mean over relations. {PLACES}", *_adjudicated(document), *_left_out_in_words(document))
+    notes = (f"Accuracy, mean over relations. {PLACES}", *_adjudicated(document), *_leave_one_out_notes(document))
     return Table("sensitivity", "Accuracy under other rules", columns, tuple(rows), notes)
 
 
@@ -244,12 +240,12 @@ def _range(values: Iterable[float | None]) -> tuple[float | None, float | None]:
 
 def _n_moves(total: Mapping[str, Any]) -> int | None:
     """Return how many annotators move the place; None where nobody was left out."""
-    left_out = _left_out(total)
+    left_out = without_one(total)
     return len(left_out["changes"]) if left_out["rank"] else None
 
 
-def _left_out_in_words(document: Document) -> Iterable[str]:
-    if n := len(_part(document, "left_out")):
+def _leave_one_out_notes(document: Document) -> Iterable[str]:
+    if n := len(sensitivity_part(document, "left_out")):
         yield (
             f"Without one annotator: each of the {n:,} left out in turn; the lowest and the highest accuracy, and how "
             "many of them change the place."
@@ -262,45 +258,14 @@ def _left_out_in_words(document: Document) -> Iterable[str]:
         yield "A single annotator cannot be left out: nothing would be judged."
 
 
-def _marked(total: Mapping[str, Any]) -> Iterable[float | Marked | None]:
-    moved = set(total["changes"])
-    for position, (value, rank) in enumerate(zip(total["macro_accuracy"], total["rank"], strict=True)):
-        yield Marked(value, f"({rank})") if position in moved else value
-
-
-def _about(part: Mapping[str, Any]) -> dict[str, str | None]:
-    return {key: part.get(key) for key in ("relation", "model", "setting")}
-
-
-def left_out_table(document: Document) -> Table:
-    """Annotators as rows: what each of them decides."""
-    totals = [{**total, **_left_out(total)} for total in _part(document, "totals")]
-    accuracies = zip(*(_marked(total) for total in totals), strict=True)
-    rows = [
-        Row((each["annotator"], each["n_changed"], each["n"], *values), about={"annotator": each["annotator"]})
-        for each, values in zip(_part(document, "left_out"), accuracies, strict=False)
-    ]
-    columns = (
-        Column("left out"),
-        Column("other verdicts", Kind.COUNT),
-        Column("with a verdict", Kind.COUNT),
-        *(Column(name_of(total["setting"]), Kind.SHARE, name_of(total["model"])) for total in totals),
-    )
-    notes = (
-        "other verdicts: statements whose verdict is another, or gone, without this annotator. Accuracy, mean over "
-        "relations; in brackets: the place among LMs and settings, where it is another one.",
-    )
-    return Table("left-out", "Accuracy without each annotator", columns, tuple(rows), notes)
-
-
 def sensitive_cell_table(document: Document) -> Table:
     rows = [
         Row((
             cell["relation"], name_of(cell["model"]), name_of(cell["setting"]),
-            *cell["accuracy"], *_left_out_of_cell(cell),
+            *cell["accuracy"], *_cell_extremes(cell),
             len(cell["changes"]),
-        ), about=_about(cell))
-        for cell in _part(document, "cells")
+        ), about=about_side(cell) | {"relation": cell["relation"]})
+        for cell in sensitivity_part(document, "cells")
     ]  # fmt: skip
     columns = (
         *map(Column, ("relation", "LM", "setting")),
@@ -313,8 +278,8 @@ def sensitive_cell_table(document: Document) -> Table:
     return Table("sensitivity-cells", "Every cell under other rules", columns, tuple(rows))
 
 
-def _left_out_of_cell(cell: Mapping[str, Any]) -> tuple[float | None, float | None, int | None]:
-    low, high, n_changes = (_left_out(cell)[key] for key in ("low", "high", "n_changes"))
+def _cell_extremes(cell: Mapping[str, Any]) -> tuple[float | None, float | None, int | None]:
+    low, high, n_changes = (without_one(cell)[key] for key in ("low", "high", "n_changes"))
     return low, high, None if low is None else n_changes
 
 
@@ -325,14 +290,14 @@ def sensitive_comparison_table(document: Document) -> Table:
     rows = [
         Row(
             (
-                _contrast(each),
-                *_differences(each),
-                *_range(_left_out(each)["difference"]),
-                *_n_turns(_left_out(each)),
+                contrast_of(each),
+                *marked_differences(each),
+                *_range(without_one(each)["difference"]),
+                *_n_turns(without_one(each)),
             ),
             about=common_about(each),
         )
-        for each in _part(document, "comparisons")
+        for each in sensitivity_part(document, "comparisons")
     ]
     columns = (
         Column("comparison"),
@@ -343,7 +308,7 @@ def sensitive_comparison_table(document: Document) -> Table:
         Column("!", Kind.COUNT, WITHOUT_ONE),
     )
     notes = [f"Difference in percentage points, first minus second. {CLAIMS}"]
-    if _part(document, "left_out"):
+    if sensitivity_part(document, "left_out"):
         notes.append(
             "Without one annotator: the lowest and the highest difference, and how many annotators change its sign or "
             "significance."
@@ -351,36 +316,7 @@ def sensitive_comparison_table(document: Document) -> Table:
     return Table("sensitivity-comparisons", "Comparisons under other rules", columns, tuple(rows), tuple(notes))
 
 
-def left_out_claim_table(document: Document) -> Table:
-    """The annotators on whom a comparison hangs; no row where none does."""
-    codes = [each["annotator"] for each in _part(document, "left_out")]
-    rows = [
-        Row((_contrast(comparison), codes[position], differences[position], _left_out(comparison)["p_holm"][position]),
-            about={"annotator": codes[position]})
-        for comparison in _part(document, "comparisons")
-        if (differences := list(_differences(_left_out(comparison))))
-        for position in _turning(_left_out(comparison))
-    ]  # fmt: skip
-    columns = (Column("comparison"), Column("without"), Column("difference", Kind.POINTS), Column("p (Holm)", Kind.P))
-    return Table("left-out-comparisons", "Comparisons that turn without one annotator", columns, tuple(rows), (CLAIMS,))
-
-
-def _turning(claims: Mapping[str, Any]) -> list[int]:
-    return sorted({*claims["sign_changes"], *claims["significance_changes"]})
-
-
 def _n_turns(claims: Mapping[str, Any]) -> tuple[int | None, int | None]:
     if not claims["difference"]:
         return None, None
     return len(claims["sign_changes"]), len(claims["significance_changes"])
-
-
-def _contrast(comparison: Mapping[str, Any]) -> str:
-    return f"{common_of(comparison)}: {comparison['a']} − {comparison['b']}"
-
-
-def _differences(claims: Mapping[str, Any]) -> Iterable[float | Marked | None]:
-    for position, difference in enumerate(claims["difference"]):
-        turned = {"±": claims["sign_changes"], "!": claims["significance_changes"]}
-        mark = " ".join(mark for mark, positions in turned.items() if position in positions)
-        yield Marked(difference, mark) if mark else difference

@@ -6,9 +6,9 @@ import re
 import pytest
 
 from annotation.rounds.services import open_round
-from evaluation.evidence.arrays import CellKey
+from evaluation.evidence.arrays import CellKey, Side
 from evaluation.rendering.formats import FORMATS
-from evaluation.reports.sections.comparisons import Pair, Side, compare_sides, comparison_in_words
+from evaluation.reports.sections.comparisons import Pair, compare_sides, comparison_in_words
 from evaluation.reports.services import create_report
 from evaluation.statistics.paired_tests import PairedDifference
 from tests.factories import judge_all, make_harvest, make_language_model, make_relation

@@ -3,7 +3,8 @@
 import pytest
 
 from evaluation.comparisons.published import load_table5
-from evaluation.reports.sections.comparisons import Side, compare_sides
+from evaluation.evidence.arrays import Side
+from evaluation.reports.sections.comparisons import compare_sides
 from evaluation.statistics.rates import macro_average
 
 TABLE = load_table5()

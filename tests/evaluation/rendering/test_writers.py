@@ -17,9 +17,8 @@ from evaluation.rendering.formats import FORMATS
 from evaluation.rendering.latex import latex_text, parts_of
 from evaluation.rendering.plain import table_csv
 from evaluation.rendering.tables import Column, Row, Table, split_rates, without_empty_columns
-from evaluation.reports.document import build_document
+from evaluation.reports.document import build_document, report_tables
 from evaluation.reports.models import Report
-from evaluation.reports.report_tables import report_tables
 from evaluation.reports.sections.rates import relation_table
 from tests.evaluation.evidence_factory import make_evidence
 from tests.evaluation.report_documents import TWO_SETTINGS, make_annotator, make_comparison, make_document

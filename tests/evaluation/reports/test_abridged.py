@@ -6,10 +6,8 @@ import pytest
 
 from evaluation.evidence.arrays import CellKey
 from evaluation.rendering.figures.report_figures import figures_of
-from evaluation.reports.abridged import abridged
-from evaluation.reports.document import build_document
+from evaluation.reports.document import abridged, build_document, tables_to_read
 from evaluation.reports.models import Report
-from evaluation.reports.report_tables import tables_to_read
 from evaluation.reports.views import body_of
 from tests.evaluation.evidence_factory import make_evidence
 from tests.factories import make_round

@@ -7,8 +7,7 @@ from annotation.models import Stratum
 from annotation.rounds.services import open_round
 from evaluation.evidence.queries import gather_evidence
 from evaluation.reports.sections import kg_sizes
-from evaluation.reports.sections.kg_sizes import weighted_rate
-from evaluation.statistics.rates import wilson_interval
+from evaluation.statistics.rates import hajek_rate, wilson_interval
 from kgharvest.models import HarvestedTuple
 from tests.factories import judge_all, make_harvest
 
@@ -16,7 +15,7 @@ pytestmark = pytest.mark.django_db
 
 
 def cut_entries(round):
-    return kg_sizes.cut_entries(round, gather_evidence(round))
+    return kg_sizes.cut_entries(gather_evidence(round))
 
 
 @pytest.fixture
@@ -54,7 +53,7 @@ def test_base_compares_on_the_scale_of_probabilities(judged_round):
 
 
 def test_a_draw_that_stands_for_more_tuples_weighs_more():
-    rate = weighted_rate(np.array([True, False]), np.array([1.0, 3.0]))
+    rate = hajek_rate(np.array([True, False]), np.array([1.0, 3.0]))
 
     assert rate.value == pytest.approx(1 / 4)
     assert (rate.low, rate.high) == pytest.approx(wilson_interval(0.25 * 1.6, 1.6))  # Kish: 4^2 / (1 + 9)

@@ -6,32 +6,31 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from annotation.rounds.services import open_round
+from evaluation.evidence.reference_kg import BadReference, ReferenceIndex, read_triples
 from evaluation.reports.models import Report
-from evaluation.reports.sections.novelty import BadReference, read_triples
 from evaluation.reports.services import create_report
-from evaluation.statistics.overlap import Wanted
 from tests.factories import judge_all, make_harvest, make_language_model, make_relation, make_round
 
 
 def test_novelty_by_hand():
-    wanted = Wanted()
+    index = ReferenceIndex()
     harvested = [["New York", "big city"], ["oslo", "norway"], ["rome", "italy"]]
     for entities in harvested:
-        wanted.want(entities)
+        index.add_harvested(entities)
 
-    n_triples = wanted.look_through([("new_york", "Big  City"), ("italy", "rome"), ("paris", "france")])
+    n_triples = index.read_reference([("new_york", "Big  City"), ("italy", "rome"), ("paris", "france")])
 
     # Known: new york, big city, italy, rome; of the tuples only the first, as the other way round is another tuple.
     assert n_triples == 3
-    assert wanted.novelty(harvested) == (6, 2, 3, 2)
+    assert index.novelty(harvested) == (6, 2, 3, 2)
 
 
 def test_a_tuple_of_three_is_compared_by_its_ends():
-    wanted = Wanted()
-    wanted.want(["student", "study", "library"])
-    wanted.look_through([("student", "library")])
+    index = ReferenceIndex()
+    index.add_harvested(["student", "study", "library"])
+    index.read_reference([("student", "library")])
 
-    assert wanted.novelty([["student", "study", "library"]]) == (3, 1, 1, 0)
+    assert index.novelty([["student", "study", "library"]]) == (3, 1, 1, 0)
 
 
 @pytest.mark.parametrize(
