@@ -1,8 +1,8 @@
 """How often the 95 % intervals that the product prints hold the truth: the simulations behind docs/statistics.md.
 
-`python benches/interval_coverage.py [--runs 2000] [--only WORD]`. Each line is one design: a population with the shares
-of true tuples that it names, samples drawn from it without replacement, and the interval of each sample by the function
-that reports call. Each line has its own seed, so that it can be run alone.
+`python benches/interval_coverage.py [--runs 2000] [--only WORD]`. Each line is one design: populations with the shares
+of true tuples that it names, samples drawn from them without replacement, people who err at a rate, and the interval of
+each sample by the function that reports call. Each line has a seed of its own, so that it can be run alone.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,46 +18,125 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from evaluation.statistics.finite_population import population_rate, simple_interval
+from evaluation.statistics.finite_population import PopulationRate, population_rate
+from evaluation.statistics.incomplete import completed_verdicts
+from evaluation.statistics.pattern_interval import pattern_interval
+from evaluation.statistics.rates import Rate, difference_interval
 
-NOMINAL = 0.95
+K = 3  # judgments of a statement
 
 
-class Design(NamedTuple):
+class Line(NamedTuple):
+    """simulate: takes a generator and the number of runs; returns (runs, 3) truth, low, high."""
+
+    name: str
+    simulate: Callable[[np.random.Generator, int], np.ndarray]
+
+
+class Sample(NamedTuple):
     """population, n, share: of each stratum. weights: of the strata in the rate; None for their sizes."""
 
-    kind: str
-    population: tuple[int, ...]
-    n: tuple[int, ...]
-    share: tuple[float, ...]
-    weights: tuple[float, ...] | None = None
+    population: Sequence[int]
+    n: Sequence[int]
+    share: Sequence[float]
+    weights: Sequence[float] | None = None
 
     def __str__(self) -> str:
-        def short(values) -> str:
-            different = list(dict.fromkeys(values))
-            return (
-                f"{len(values)} x {different[0]:g}"
-                if len(different) == 1 and len(values) > 3
-                else " + ".join(f"{v:g}" for v in values)
-            )
+        return f"{listed(self.n)} of {listed(self.population)}, p {listed(self.share)}"
 
-        return f"{self.kind}: {short(self.n)} of {short(self.population)}, p {short(self.share)}"
+    @property
+    def n_true(self) -> np.ndarray:
+        return np.array([round(size * share) for size, share in zip(self.population, self.share, strict=True)])
+
+    @property
+    def truth(self) -> float:
+        weights = np.array(self.population) / sum(self.population) if self.weights is None else self.weights
+        return float(np.dot(weights, self.n_true / self.population))
+
+    def rates(self, rng: np.random.Generator, runs: int) -> list[PopulationRate]:
+        n_false = np.array(self.population) - self.n_true
+        samples = rng.hypergeometric(self.n_true, n_false, self.n, (runs, len(self.n)))
+        different, of_run = np.unique(samples, axis=0, return_inverse=True)
+        rates = [population_rate(hits, self.n, self.population, self.weights) for hits in different]
+        return [rates[number] for number in of_run.reshape(-1)]
 
 
-def designs() -> Iterator[Design]:
-    for population, n in (
-        (20, 10),
-        (50, 10),
-        (100, 20),
-        (200, 50),
-        (1000, 10),
-        (1000, 50),
-        (1000, 200),
-        (10_000, 10),
-        (10_000, 100),
-    ):
+def listed(values: Sequence[float]) -> str:
+    if len(values) > 3 and len(set(values)) == 1:
+        return f"{len(values)} x {values[0]:g}"
+    shown = [f"{value:g}" for value in values]
+    return " + ".join(shown if len(shown) <= 4 else [shown[0], f"({len(shown) - 1} of {shown[1]} to {shown[-1]})"])
+
+
+def of_sample(kind: str, sample: Sample) -> Line:
+    def simulate(rng: np.random.Generator, runs: int) -> np.ndarray:
+        return np.array([(sample.truth, rate.low, rate.high) for rate in sample.rates(rng, runs)])
+
+    return Line(f"{kind}: {sample}", simulate)
+
+
+def of_difference(a: Sample, b: Sample) -> Line:
+    def simulate(rng: np.random.Generator, runs: int) -> np.ndarray:
+        pairs = zip(a.rates(rng, runs), b.rates(rng, runs), strict=True)
+        return np.array([(a.truth - b.truth, *difference_interval(Rate(*x[:3]), Rate(*y[:3]))) for x, y in pairs])
+
+    return Line(f"difference: {a} against {b}", simulate)
+
+
+def of_incomplete(n: int, population: int, share: float, accuracy: float, excluded: float, waiting: float) -> Line:
+    """Two are asked, a third where they differ. The truth is what three honest people would decide of all.
+
+    excluded: the share of statements that lost a judgment of somebody who always said True. waiting: the share of
+    disputes without a third judgment yet.
+    """
+
+    def simulate(rng: np.random.Generator, runs: int) -> np.ndarray:
+        results = []
+        for _ in range(runs):
+            is_true = rng.random(population) < share
+            says_true = rng.random((population, K)) < np.where(is_true, accuracy, 1 - accuracy)[:, None]
+            first, second, third = says_true[rng.choice(population, n, replace=False)].T
+            lost = rng.random(n) < excluded
+            differ = first != np.where(lost, True, second)
+            asked = differ & (rng.random(n) >= waiting)
+            n_judgments = 2 - lost + asked
+            n_true = first + (~lost & second) + (asked & third)
+            counts = np.stack([n_true, n_judgments - n_true, np.zeros(n, dtype=int)], axis=1)
+            verdicts = completed_verdicts(counts, K)
+            worth = n * verdicts.information[0]
+            rate = population_rate([verdicts.probabilities[:, 0].mean() * worth], [worth], [population])
+            truth = (says_true.sum(axis=1) >= 2).mean()
+            results.append((truth, *((rate.low, rate.high) if rate.value is not None else (0, 1))))
+        return np.array(results)
+
+    name = f"{n} of {population}, p {share:g}, people right {accuracy:g}, {excluded:.0%} lost one, {waiting:.0%} wait"
+    return Line(f"incomplete: {name}", simulate)
+
+
+def of_alpha(n: int, share: float, accuracy: float) -> Line:
+    patterns = np.array([[n_true, K - n_true] for n_true in range(K + 1)])
+
+    def alpha(patterns: np.ndarray, shares: np.ndarray) -> np.ndarray:
+        agreeing = shares @ ((patterns * (patterns - 1)).sum(axis=1) / (K * (K - 1)))
+        by_chance = ((shares @ patterns / K) ** 2).sum(axis=1)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.where(by_chance < 1, (agreeing - by_chance) / (1 - by_chance), np.nan)
+
+    def simulate(rng: np.random.Generator, runs: int) -> np.ndarray:
+        ways, n_true = np.array([1, 3, 3, 1]), np.arange(K + 1)
+        if_true = ways * accuracy**n_true * (1 - accuracy) ** (K - n_true)
+        shares = share * if_true + (1 - share) * if_true[::-1]
+        truth = float(alpha(patterns, shares[None])[0])
+        samples = rng.multinomial(n, shares, size=runs)
+        return np.array([(truth, *pattern_interval(alpha, patterns, sample, rng, 1000)) for sample in samples])
+
+    return Line(f"alpha: {n} statements, p {share:g}, people right {accuracy:g}", simulate)
+
+
+def lines() -> Iterator[Line]:
+    for population, n in ((20, 10), (50, 10), (100, 20), (200, 50), (1000, 10), (1000, 50), (1000, 200), (10_000, 100)):
         for share in (0.5, 0.8, 0.9, 0.95, 0.99):
-            yield Design("cell", (population,), (n,), (share,))
+            yield of_sample("cell", Sample((population,), (n,), (share,)))
     for population, n, share in (
         ((100, 900), (10, 10), (0.95, 0.8)),
         ((100, 900), (30, 5), (0.95, 0.8)),
@@ -70,35 +149,30 @@ def designs() -> Iterator[Design]:
         ((100, 900, 9000), (20, 20, 20), (0.95, 0.8, 0.5)),
         ((20, 20), (10, 15), (0.9, 0.6)),
     ):
-        yield Design("strata", population, n, share)
+        yield of_sample("strata", Sample(population, n, share))
     small = tuple(range(4, 14))
-    for share in (0.7, 0.9, 0.98):
-        yield Design("total over one large cell", (5000, *[50] * 10), (10, *small), (share, *[0.8] * 10))
-    yield Design("total over one large cell", (5000, *[50] * 10), (50, *small), (0.8, *[0.9] * 10))
-    for n_cells, n, share in (
-        (4, 10, 0.9),
-        (14, 10, 0.9),
-        (14, 10, 0.98),
-        (14, 50, 0.7),
-        (40, 10, 0.95),
-        (80, 10, 0.95),
+    for n_large, share in ((10, 0.7), (10, 0.9), (10, 0.98), (50, 0.8)):
+        yield of_sample("total", Sample((5000, *[50] * 10), (n_large, *small), (share, *[0.8] * 10)))
+    for n_cells, n, share in ((4, 10, 0.9), (14, 10, 0.9), (14, 10, 0.98), (14, 50, 0.7), (80, 10, 0.95)):
+        equal = [1 / n_cells] * n_cells
+        yield of_sample("macro", Sample([200] * n_cells, [n] * n_cells, [share] * n_cells, equal))
+    for n, a, b in ((10, 0.9, 0.6), (20, 0.95, 0.9), (50, 0.8, 0.8), (50, 0.98, 0.9), (200, 0.7, 0.6)):
+        yield of_difference(Sample([1000], [n], [a]), Sample([400], [n], [b]))
+    yield of_difference(Sample((100, 900), (10, 10), (0.95, 0.8)), Sample((100, 900), (30, 5), (0.9, 0.6)))
+    for n, population, share, accuracy, excluded, waiting in (
+        (50, 1000, 0.7, 0.85, 0.4, 0),
+        (50, 1000, 0.7, 0.85, 0.8, 0),
+        (100, 400, 0.6, 0.75, 0.8, 0),
+        (200, 1000, 0.7, 0.8, 0.4, 0),
+        (50, 1000, 0.7, 0.8, 0, 0.4),
+        (100, 1000, 0.7, 0.8, 0, 0.7),
+        (20, 200, 0.8, 0.85, 0.4, 0.2),
+        (100, 1000, 0.9, 0.9, 0.4, 0),
     ):
-        yield Design("macro average", (200,) * n_cells, (n,) * n_cells, (share,) * n_cells, (1 / n_cells,) * n_cells)
-
-
-def coverage(design: Design, runs: int) -> tuple[float, float]:
-    """Return the share of intervals that hold the truth, and their mean width."""
-    rng = np.random.default_rng(zlib.crc32(str(design).encode()))
-    hits_in_all = np.array([round(size * share) for size, share in zip(design.population, design.share, strict=True)])
-    weights = design.weights or np.array(design.population) / sum(design.population)
-    truth = float(np.dot(weights, hits_in_all / design.population))
-    samples = rng.hypergeometric(
-        hits_in_all, np.array(design.population) - hits_in_all, design.n, (runs, len(design.n))
-    )
-    different, counts = np.unique(samples, axis=0, return_counts=True)
-    rates = [population_rate(hits, design.n, design.population, design.weights) for hits in different]
-    holds = [rate.low - 1e-9 <= truth <= rate.high + 1e-9 for rate in rates]
-    return float(counts @ holds / runs), float(counts @ [rate.high - rate.low for rate in rates] / runs)
+        yield of_incomplete(n, population, share, accuracy, excluded, waiting)
+    for n in (20, 50, 100):
+        for share, accuracy in ((0.5, 0.75), (0.5, 0.97), (0.8, 0.75), (0.8, 0.97), (0.95, 0.9), (0.95, 0.97)):
+            yield of_alpha(n, share, accuracy)
 
 
 def main() -> None:
@@ -108,13 +182,13 @@ def main() -> None:
     options = parser.parse_args()
     print(f"| design | coverage of {options.runs:,} runs | mean width |\n|---|---|---|")
     covered = []
-    for design in designs():
-        if options.only in str(design):
-            share, width = coverage(design, options.runs)
-            covered.append(share)
-            print(f"| {design} | {share:.3f} | {width:.3f} |", flush=True)
+    for line in lines():
+        if options.only in line.name:
+            rng = np.random.default_rng(zlib.crc32(line.name.encode()))
+            truth, low, high = line.simulate(rng, options.runs).T
+            covered.append(((low - 1e-9 <= truth) & (truth <= high + 1e-9)).mean())
+            print(f"| {line.name} | {covered[-1]:.3f} | {(high - low).mean():.3f} |", flush=True)
     print(f"\n{len(covered)} lines: least {min(covered):.3f}, mean {np.mean(covered):.3f}")
-    simple_interval.cache_clear()
 
 
 if __name__ == "__main__":

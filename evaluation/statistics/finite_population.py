@@ -13,12 +13,11 @@ never wider than Clopper and Pearson's. Where several strata share a rate, each 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import gammaln, ndtr
 
@@ -29,6 +28,7 @@ SIGNIFICANCE = 0.05
 ROUNDING = 1e-9  # tail probabilities that differ by less are equal
 SEARCH_STEPS = 20  # halvings of an interval for one limit: 1e-6 of a rate
 GRID = 4096  # points of [0, 1] on which estimates of several strata are distributed
+STEEPEST = 20.0  # asinh of the multiple at which every stratum has its least or most hits
 MOST_CONVOLVED = 60  # strata; the mean of more is normal but for its skewness
 CANDIDATES = 20_000  # numbers of hits tried at most for one limit of a simple sample
 
@@ -47,38 +47,41 @@ class PopulationRate(NamedTuple):
 
 
 def population_rate(
-    n_hits: Sequence[int] | Counts,
-    n: Sequence[int] | Counts,
-    population: Sequence[int] | Counts,
-    weights: Sequence[float] | Floats | None = None,
+    n_hits: ArrayLike, n: ArrayLike, population: ArrayLike, weights: ArrayLike | None = None
 ) -> PopulationRate:
     """Return the share of hits in a population of which `n` of each stratum's `population` were judged; shapes (S,).
 
+    n_hits and n need not be whole where some statements are incomplete (evaluation.statistics.incomplete); then the
+    limits are those of the next smaller sample, on either side of the share.
     population: 0 where nobody knows it; then there may be one stratum only, and the population counts as infinite.
     weights: of the strata in the rate, of sum 1; None for their shares of the population. An average over cells gives
     each cell's strata their part of the cell's weight.
     """
-    hits, judged, sizes = (np.asarray(values, dtype=np.int64) for values in (n_hits, n, population))
+    hits, worth = np.asarray(n_hits, dtype=np.float64), np.asarray(n, dtype=np.float64)
+    sizes = np.asarray(population, dtype=np.int64)
+    judged = np.floor(worth + ROUNDING).astype(np.int64)
     if not judged.sum():
         return PopulationRate(None, None, None, NOTHING_COUNTED)
     if not judged.all():
         return PopulationRate(None, None, None, EMPTY_STRATUM)
     if len(sizes) > 1 and not sizes.all():
         return PopulationRate(None, None, None, UNKNOWN_POPULATION)
-    if weights is None:
-        shares = sizes / sizes.sum() if sizes.all() else np.ones(1)
+    if weights is not None:
+        parts = np.asarray(weights, dtype=np.float64)
     else:
-        shares = np.asarray(weights, dtype=np.float64)
-    value = float(shares @ (hits / judged))
+        parts = sizes / sizes.sum() if sizes.all() else np.ones(1)
+    shares = hits / worth
+    value = float(parts @ shares)
     open_strata = np.flatnonzero(judged != sizes)  # the others are known entirely
     if not len(open_strata):
         return PopulationRate(value, value, value)
-    if len(open_strata) == 1:
-        [stratum] = open_strata
-        low, high = simple_interval(int(hits[stratum]), int(judged[stratum]), int(sizes[stratum]))
-        share, weight = hits[stratum] / judged[stratum], shares[stratum]
-        return PopulationRate(value, value - float(weight * (share - low)), value + float(weight * (high - share)))
-    return PopulationRate(value, *_stratified_interval(hits, judged, sizes, shares))
+    if len(open_strata) > 1:
+        return PopulationRate(value, *_stratified_interval(shares * judged, judged, sizes, parts))
+    [stratum] = open_strata.tolist()
+    share, drawn, size, weight = shares[stratum], int(judged[stratum]), int(sizes[stratum]), float(parts[stratum])
+    low, _ = simple_interval(int(np.floor(share * drawn + ROUNDING)), drawn, size)
+    _, high = simple_interval(int(np.ceil(share * drawn - ROUNDING)), drawn, size)
+    return PopulationRate(value, value - weight * (share - low), value + weight * (high - share))
 
 
 # -- simple samples ----------------------------------------------------------------------------------------------------
@@ -183,7 +186,7 @@ def _acceptability(probabilities: Floats, observed: int) -> Floats:
 # -- several strata ----------------------------------------------------------------------------------------------------
 
 
-def _stratified_interval(n_hits: Counts, n: Counts, population: Counts, weights: Floats) -> tuple[float, float]:
+def _stratified_interval(n_hits: Floats, n: Counts, population: Counts, weights: Floats) -> tuple[float, float]:
     value = float(weights @ (n_hits / n))
     if value < 0.5:
         low, high = _stratified_interval(n - n_hits, n, population, weights)
@@ -203,7 +206,7 @@ def _stratified_interval(n_hits: Counts, n: Counts, population: Counts, weights:
     return limits[0], limits[1]
 
 
-def _stratified_acceptability(rate: float, n_hits: Counts, n: Counts, population: Counts, weights: Floats) -> float:
+def _stratified_acceptability(rate: float, n_hits: Floats, n: Counts, population: Counts, weights: Floats) -> float:
     """Return how acceptable the observed estimate is if the population has `rate`, strata at their likeliest."""
     shares = likeliest_shares(rate, n_hits, n, population, weights)
     if np.count_nonzero(n < population) > MOST_CONVOLVED:
@@ -255,7 +258,7 @@ def _distribution(shares: Floats, n: Counts, population: Counts, weights: Floats
     return whole[:GRID]
 
 
-def likeliest_shares(rate: float, n_hits: Counts, n: Counts, population: Counts, weights: Floats) -> Floats:
+def likeliest_shares(rate: float, n_hits: Floats, n: Counts, population: Counts, weights: Floats) -> Floats:
     """Return (S,) the shares of hits under which the sample is most likely, among those whose weighted mean is `rate`.
 
     The log-likelihood of stratum h, with n_h (N_h - 1) / (N_h - n_h) draws' worth of information, has its maximum under
@@ -280,10 +283,10 @@ def likeliest_shares(rate: float, n_hits: Counts, n: Counts, population: Counts,
     def excess(asinh_of_multiple: float) -> float:
         return float(weight @ shares_at(float(np.sinh(asinh_of_multiple)))) - wanted
 
-    if wanted >= weight @ most:
+    if excess(-STEEPEST) <= 0:
         shares[is_open] = most
-    elif wanted <= weight @ least:
+    elif excess(STEEPEST) >= 0:
         shares[is_open] = least
     else:
-        shares[is_open] = shares_at(float(np.sinh(brentq(excess, -40, 40, xtol=1e-9))))
+        shares[is_open] = shares_at(float(np.sinh(brentq(excess, -STEEPEST, STEEPEST, xtol=1e-9))))
     return shares

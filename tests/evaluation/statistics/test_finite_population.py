@@ -158,3 +158,11 @@ def test_the_likeliest_shares_have_the_wanted_mean_and_no_likelier_neighbour():
         moved[first] += 1e-4 / weights[first]
         moved[second] -= 1e-4 / weights[second]
         assert log_likelihood(moved) < log_likelihood(shares)
+
+
+def test_what_incomplete_statements_are_worth_need_not_be_whole():
+    rate = population_rate([7.7], [9.6], [100])
+
+    assert rate.value == pytest.approx(7.7 / 9.6)
+    assert rate.low == simple_interval(7, 9, 100)[0]  # 7.2 of the 9 whole ones: 7 below, 8 above
+    assert rate.high == simple_interval(8, 9, 100)[1]
