@@ -99,8 +99,8 @@ def of_incomplete(n: int, population: int, share: float, accuracy: float, exclud
             lost = rng.random(n) < excluded
             differ = first != np.where(lost, True, second)
             asked = differ & (rng.random(n) >= waiting)
-            n_judgments = 2 - lost + asked
-            n_true = first + (~lost & second) + (asked & third)
+            n_judgments = 2 - lost.astype(int) + asked
+            n_true = first.astype(int) + (~lost & second) + (asked & third)
             counts = np.stack([n_true, n_judgments - n_true, np.zeros(n, dtype=int)], axis=1)
             verdicts = completed_verdicts(counts, K)
             worth = n * verdicts.information[0]
