@@ -46,17 +46,14 @@ from kgharvest.engine.language_models.compact import load_compact  # noqa: E402
 from kgharvest.engine.language_models.masked import MaskedLM  # noqa: E402
 from kgharvest.engine.probing import probe  # noqa: E402
 from kgharvest.engine.prompt_learning import lpaqa  # noqa: E402
-from kgharvest.engine.prompt_learning.methods import Budget  # noqa: E402
+from kgharvest.engine.prompt_learning.registry import METHODS, LearningBudget  # noqa: E402
 from kgharvest.engine.prompts.prompt_set import PromptSetAnswerer  # noqa: E402
 from kgharvest.engine.prompts.template import PromptTemplate  # noqa: E402
 from probing.probes.document import probe_document  # noqa: E402
-from probing.probes.facts import ProbeRelation  # noqa: E402
-from probing.probes.measures import probe_records, probe_task  # noqa: E402
-from probing.probes.relation_types import relation_type  # noqa: E402
-from probing.probes.services import METHODS  # noqa: E402
+from probing.probes.facts import PARTS, ProbeRelation, relation_type  # noqa: E402
+from probing.probes.measurement import probe_records, probe_task  # noqa: E402
 from probing.probes.tables import summary_table  # noqa: E402
 
-PARTS = ("train", "dev", "test")
 N_MINED = 12  # mined prompts that the LM learns from
 N_PARAPHRASED = 8  # paraphrased ones that it is asked, besides the manual one
 BASELINES = ("majority", "manual")
@@ -149,7 +146,7 @@ def measured(arguments: argparse.Namespace, lm: MaskedLM, control: MaskedLM, ask
     records = read(arguments.records) if arguments.records and arguments.records.is_file() else []
     missing = [one for one in arguments.methods if one not in {record["method"] for record in records}]
     for method in missing:
-        new = list(probe_records(lm, control, asked, [method], Budget(arguments.iterations, arguments.epochs)))
+        new = list(probe_records(lm, control, asked, [method], LearningBudget(arguments.iterations, arguments.epochs)))
         p1 = np.mean([record["p1"] for record in new if not record["is_control"]])
         print(f"{method:>20} P@1 {p1:.3f}", flush=True)
         records += new
@@ -182,7 +179,7 @@ def best_rewrite(lm: MaskedLM, relation: ProbeRelation) -> float:
     """
     task = probe_task(lm, relation)
     words = {token for prompt in task.given for ids in prompt.segments for token in ids if lm.continues_entity[token]}
-    best = lpaqa.top1(lm, [task.manual, *replacing_a_word(lm, task.manual, sorted(words))], task.train, lambda: None)
+    best = lpaqa.top1(lm, [task.manual, *replacing_a_word(lm, task.manual, sorted(words))], task.train)
     return probe(PromptSetAnswerer(lm, best), task.test).precision_at(1)
 
 

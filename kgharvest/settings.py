@@ -275,7 +275,7 @@ JOB_RUNNERS = {
     "harvest": "kgharvest.harvests.runner.run_harvest",
     "mark_sensitive": "kgharvest.knowledge.sensitive_words.mark_sensitive",
     "evaluate_scores": "evaluation.scores.score_jobs.run_score_evaluation",
-    "probe": "probing.probes.services.run_probe",
+    "probe": "probing.probes.runner.run_probe",
 }
 
 # Short jobs with a queue of their own: until the tuples are marked, exports and rounds go by the old list of words.

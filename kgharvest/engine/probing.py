@@ -7,7 +7,7 @@ one may select entries without renormalising; a rank is one more than the number
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -55,6 +55,11 @@ class UsableFacts:
     def tails(self) -> torch.Tensor:
         """(N,)"""
         return torch.tensor([fact.tail for fact in self.facts], dtype=torch.long)
+
+
+def reasons_text(left_out: Mapping[str, int]) -> str:
+    """Return why facts were left out, as a phrase; empty if none was."""
+    return ", ".join(f"{n} {reason}" for reason, n in left_out.items())
 
 
 class Answerer(Protocol):
@@ -173,20 +178,9 @@ class Majority:
 
     def __init__(self, train: UsableFacts, vocab_size: int) -> None:
         counts = torch.full((vocab_size,), 1e-6, dtype=torch.float64)
-        for place, (tail, n) in enumerate(Counter(fact.tail for fact in train.facts).most_common()):
-            counts[tail] += n - 1e-9 * place
+        for order, (tail, n) in enumerate(Counter(fact.tail for fact in train.facts).most_common()):
+            counts[tail] += n - 1e-9 * order
         self._logprobs = (counts / counts.sum()).log()
 
     def scores(self, heads: Sequence[TokenIds], tick: Tick) -> Iterator[torch.Tensor]:
         yield self._logprobs.expand(len(heads), -1)
-
-
-def macro(values: Sequence[float | None]) -> float | None:
-    """Return the mean over relations of what is there."""
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
-
-
-def micro(scores: Sequence[ProbeScores]) -> ProbeScores:
-    """Return the facts of all relations in one."""
-    return ProbeScores(np.concatenate([one.ranks for one in scores]), np.concatenate([one.logprobs for one in scores]))

@@ -12,13 +12,13 @@ import numpy as np
 
 from evaluation.statistics.paired_tests import N_RESAMPLES, PairedDifference, holm, paired_difference
 from evaluation.statistics.rates import macro_average
-from probing.probes.relation_types import RELATION_TYPES
+from kgharvest.engine.prompt_learning.registry import METHODS
+from probing.probes.facts import RELATION_TYPES
 
 Record = Mapping[str, Any]  # the columns of a ProbeRecord, `relation` being its name
 ByRelation = dict[str, Record]
 
 BASELINE = "manual"
-SHARED = ("bertese", "bertese-continuous")  # methods that learn one thing for all relations
 MEASURES = ("p1", "p10", "mrr", "nll", "dev_nll")
 LEAST_FOR_AN_INTERVAL = 3  # relations
 
@@ -85,7 +85,7 @@ def method_row(method: str, records: Sequence[Record]) -> dict[str, Any]:
 
 def n_parameters(method: str, records: Iterable[Record]) -> int:
     counts = [one["n_parameters"] for one in records]
-    return max(counts) if method in SHARED else sum(counts)
+    return max(counts) if METHODS[method].is_joint else sum(counts)
 
 
 def bootstrap_of_mean(values: Sequence[float]) -> tuple[float | None, float | None]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from probing.probes.document import MEASURES
 from probing.probes.models import LearnedPrompt, Probe
-from probing.probes.services import records_of
+from probing.probes.services import learned_prompts, records_of
 
 N_SHOWN = 5  # prompts, or rewrites, in a record; the file of prompts has all
 
@@ -52,12 +52,6 @@ def _prompts_shown(probe: Probe) -> dict[tuple[str, str], list[dict[str, Any]]]:
     return shown
 
 
-def learned_prompts(probe: Probe):
-    """Return the prompts that the LM's methods learned, the heaviest of each first."""
-    found = LearnedPrompt.objects.filter(record__relation__probe=probe).select_related("record__relation")
-    return found.order_by("record_id", "-weight", "pk")
-
-
 def _in_writing(prompt: LearnedPrompt) -> dict[str, Any]:
     text = {"text": prompt.text, "weight": prompt.weight}
     if prompt.rewritten_from:
@@ -66,7 +60,7 @@ def _in_writing(prompt: LearnedPrompt) -> dict[str, Any]:
 
 
 def prompt_lines(probe: Probe) -> Iterator[str]:
-    """Yield every learned prompt as a JSON line; vectors in base64, as `KeptPrompt` holds them."""
+    """Yield every learned prompt as a JSON line; vectors in base64, as `SerializedPrompt` holds them."""
     for prompt in learned_prompts(probe).iterator(chunk_size=50):
         record = prompt.record
         place = {"relation": record.relation.name, "method": record.method}

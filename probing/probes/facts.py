@@ -16,12 +16,13 @@ from kgharvest.embedded_lm.world import load_world
 from kgharvest.errors import BadEntry, DomainError, ImportRefused
 from kgharvest.models import Relation
 from kgharvest.relations.prompt_files import template_error, with_slots
-from probing.probes.relation_types import RELATION_TYPES, relation_type
 
 PARTS = ("train", "dev", "test")
 LARGEST_ARCHIVE = 200 << 20  # bytes, unpacked
 FACT_KEYS = {"sub": ("sub", "sub_label"), "obj": ("obj", "obj_label")}  # this project's, LAMA's
 RELATION_KEYS = ("relation", "predicate_id")
+RELATION_TYPES = ("1-1", "N-1", "N-M")  # as in LAMA
+MANY = 1.5  # so many on average count as many (Bordes et al. 2013, section 4.2)
 NO_RELATION = 'names no relation; add "relation"'
 
 Pairs = tuple[tuple[str, str], ...]
@@ -232,7 +233,18 @@ def read_words(name: str, content: bytes) -> list[str]:
     return words
 
 
-# -- together ----------------------------------------------------------------------------------------------------------
+# -- relations ---------------------------------------------------------------------------------------------------------
+
+
+def relation_type(pairs: Collection[tuple[str, str]]) -> str:
+    """Return the type that `pairs` of subject and object, at least one, speak for.
+
+    N-M if a subject has 1.5 objects or more on average, else N-1 if an object has as many subjects, else 1-1.
+    """
+    distinct = set(pairs)
+    if len(distinct) / len({subject for subject, _ in distinct}) >= MANY:
+        return "N-M"
+    return "N-1" if len(distinct) / len({obj for _, obj in distinct}) >= MANY else "1-1"
 
 
 def probe_relations(

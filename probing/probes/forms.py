@@ -9,16 +9,27 @@ from django import forms
 
 from evaluation.scores.facts import BUILT_IN
 from kgharvest.embedded_lm import MODELS
+from kgharvest.engine.prompt_learning.registry import BUDGET_FIELDS, DEFAULT_METHODS, METHODS, systems_with
 from kgharvest.errors import ImportRefused
 from kgharvest.harvests.language_models import get_language_model
 from kgharvest.models import LanguageModel, Relation
 from kgharvest.relations.picker import RelationChooserForm
 from kgharvest.widgets import non_blank_lines
 from probing.probes.facts import NotProbed, documents_of, probe_relations, read_facts, read_prompts, read_words
-from probing.probes.services import METHODS, ProbeParams, ProbeRequest
+from probing.probes.services import ProbeParams, ProbeRequest
 
-DEFAULTS = ProbeParams()
 LARGEST_FILE = 50 << 20  # bytes
+
+
+def budget_field(name: str) -> forms.IntegerField:
+    """Return a field of the learning budget, whose default and bounds the registry of methods declares."""
+    option = BUDGET_FIELDS[name]
+    return forms.IntegerField(
+        min_value=option.metadata["min"],
+        max_value=option.metadata["max"],
+        initial=option.default,
+        help_text=f"Of {systems_with(name)}.",
+    )
 
 
 class ProbeForm(RelationChooserForm):
@@ -40,8 +51,8 @@ class ProbeForm(RelationChooserForm):
         help_text="Instead: a folder on the server with a masked LM, or a hub id.",
     )
     methods = forms.MultipleChoiceField(
-        choices=[(method, f"{method}: {about}") for method, about in METHODS.items()],
-        initial=["majority", "manual", "lpaqa"],
+        choices=[(method.name, f"{method.name}: {method.help}") for method in METHODS.values()],
+        initial=DEFAULT_METHODS,
         widget=forms.CheckboxSelectMultiple,
         error_messages={"required": "Choose at least one method."},
     )
@@ -71,16 +82,12 @@ class ProbeForm(RelationChooserForm):
     with_control = forms.BooleanField(
         label="Control",
         required=False,
-        initial=DEFAULTS.with_control,
+        initial=ProbeParams.with_control,
         help_text="Run every method on the same LM with random weights, too; it takes about as long again.",
     )
-    iterations = forms.IntegerField(
-        label="Iterations", min_value=1, max_value=10_000, initial=DEFAULTS.iterations, help_text="Of AutoPrompt."
-    )
-    epochs = forms.IntegerField(
-        min_value=1, max_value=1000, initial=DEFAULTS.epochs, help_text="Of soft prompts and BERTese."
-    )
-    seed = forms.IntegerField(min_value=0, max_value=2**31 - 1, initial=DEFAULTS.seed)
+    iterations = budget_field("iterations")
+    epochs = budget_field("epochs")
+    seed = budget_field("seed")
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
@@ -93,12 +100,12 @@ class ProbeForm(RelationChooserForm):
 
     def clean(self) -> dict[str, Any]:
         """Read the files, and say beside them what is wrong with them."""
-        asked = super().clean()
+        cleaned = super().clean()
         if not self.errors:
-            self._find_what_to_ask()
-        return asked
+            self._read_facts_and_prompts()
+        return cleaned
 
-    def _find_what_to_ask(self) -> None:
+    def _read_facts_and_prompts(self) -> None:
         relations = self.chosen_relations()
         names = [relation.name for relation in relations]
         facts, prompts = (
@@ -133,27 +140,24 @@ class ProbeForm(RelationChooserForm):
 
     def request(self) -> ProbeRequest:
         """Return what was asked for, once the form is valid. Raises NotFound if there is no such LM."""
-        asked = self.cleaned_data
+        cleaned = self.cleaned_data
         return ProbeRequest(
-            language_model=get_language_model(asked["other_model"].strip() or asked["model"]),
+            language_model=get_language_model(cleaned["other_model"].strip() or cleaned["model"]),
             relations=self.probe_relations,
-            methods=asked["methods"],
+            methods=cleaned["methods"],
             name=self._name(),
-            facts=asked["facts"].name if asked["facts"] else BUILT_IN,
+            facts=cleaned["facts"].name if cleaned["facts"] else BUILT_IN,
             params=ProbeParams(
-                iterations=asked["iterations"],
-                epochs=asked["epochs"],
-                seed=asked["seed"],
-                with_control=asked["with_control"],
-                common_with=[get_language_model(name).name for name in non_blank_lines(asked["common_with"])],
+                **{name: cleaned[name] for name in BUDGET_FIELDS},
+                with_control=cleaned["with_control"],
+                common_with=[get_language_model(name).name for name in non_blank_lines(cleaned["common_with"])],
                 words=self.words,
             ),
         )
 
     def _name(self) -> str:
         """Say in few words what is probed: whole sets, one relation, or how many."""
-        named, sets = self.cleaned_data["relations"], self.cleaned_data["sets"]
-        if not named:
-            return ", ".join(one.name for one in sets)
-        found = self.probe_relations
-        return found[0].name if len(found) == 1 else f"{len(found)} relations"
+        if not self.cleaned_data["relations"]:
+            return ", ".join(relation_set.name for relation_set in self.cleaned_data["sets"])
+        relations = self.probe_relations
+        return relations[0].name if len(relations) == 1 else f"{len(relations)} relations"

@@ -100,8 +100,8 @@ class LearnedPrompt(models.Model):
     """A prompt as a method learned or weighed it, or a rewrite; of a control's methods none is kept.
 
     text: as people read it. rewritten_from: the question before, where `text` is a rewrite. segments, slots: its
-    tokens, as in EncodedPrompt; -1 - i stands for its soft word i. vectors: of its soft words, as `KeptPrompt` holds
-    them. nearest: for each soft word the nearest words, each with its distance.
+    tokens, as in EncodedPrompt; -1 - i stands for its soft word i. vectors: of its soft words, as in
+    SerializedPrompt. nearest: for each soft word the nearest words, each with its distance.
     """
 
     record = models.ForeignKey(ProbeRecord, on_delete=models.CASCADE, related_name="prompts")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table
+from probing.probes.facts import PARTS
 
 CONTROL = "random weights"
 
@@ -138,9 +139,6 @@ def fact_table(document: Document) -> Table:
     ]
     columns = (Column("relation"), *(Column(part, Kind.COUNT) for part in PARTS), Column("left out"))
     return Table("facts", "Facts asked and left out", columns, tuple(rows))
-
-
-PARTS = ("train", "dev", "test")
 
 
 def _left_out(left_out: Mapping[str, Mapping[str, int]]) -> str:

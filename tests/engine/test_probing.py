@@ -16,8 +16,6 @@ from kgharvest.engine.probing import (
     ProbeScores,
     UsableFacts,
     common_words,
-    macro,
-    micro,
     probe,
     ranks_of,
     usable_facts,
@@ -73,13 +71,6 @@ def test_the_measures_stand_in_their_order(ranks):
 
 def test_reciprocal_ranks_end_where_lama_ends_them():
     assert probed([1, 2, 10_000, 10_001]).mrr == pytest.approx((1 + 0.5 + 1e-4) / 4)
-
-
-def test_a_relation_of_many_facts_counts_once_in_the_macro_average_and_often_in_the_micro_one():
-    small, large = probed([1]), probed([2, 2, 2])
-
-    assert macro([one.precision_at(1) for one in (small, large)]) == 0.5
-    assert micro([small, large]).precision_at(1) == 0.25
 
 
 def test_probing_takes_answers_in_parts():

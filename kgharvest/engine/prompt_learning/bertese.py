@@ -35,14 +35,14 @@ class AnsweredQuestion(NamedTuple):
 
 @dataclass(frozen=True)
 class BerteseParams:
-    """in_words: whether the LM reads words, in training too, or vectors.
+    """reads_words: whether the LM reads words, in training too, or vectors.
 
     distance_weight, mask_weight: lambda 1 and 2 of the losses; the paper's are 0.3 and 0.5. Rate and batches are for
     small LMs and few facts; for BERT-base and 40,000 facts they are 1e-5 and 64. Where the LM reads words, a large
     rate or a small distance weight lets many of them change at once, most for the worse; vectors may learn faster.
     """
 
-    in_words: bool = True
+    reads_words: bool = True
     distance_weight: float = 3.0
     mask_weight: float = 0.5
     learning_rate: float = 3e-5
@@ -75,12 +75,12 @@ class Rewriter(nn.Module):
     """A copy of the LM's layers whose output, projected, is added to the word embeddings.
 
     The projection starts at zero, so that at first every question is rewritten as itself, exactly. Special tokens at
-    either end stay as they are. in_words: whether the LM is to read words.
+    either end stay as they are. reads_words: whether the LM is to read words.
     """
 
     _words: torch.Tensor  # (V, d)
 
-    def __init__(self, lm: MaskedLM, in_words: bool = True) -> None:
+    def __init__(self, lm: MaskedLM, reads_words: bool = True) -> None:
         super().__init__()
         self._encoder = lm.trainable_encoder()
         width = lm.word_embeddings.shape[1]
@@ -88,7 +88,7 @@ class Rewriter(nn.Module):
         self.log_sharpness = nn.Parameter(torch.zeros((), device=lm.device))  # log beta
         self._n_kept = len(lm.tokens.prefix), len(lm.tokens.suffix)
         self.register_buffer("_words", lm.word_embeddings.float().detach())
-        self._mask_id, self._in_words = lm.mask_id, in_words
+        self._mask_id, self._reads_words = lm.mask_id, reads_words
 
     def forward(self, ids: torch.Tensor) -> Rewrites:
         """Rewrite `ids` (B, T), all with the special tokens of a sequence around them."""
@@ -98,7 +98,7 @@ class Rewriter(nn.Module):
         distances, nearest = nearest_words(vectors, self._words)
         to_mask = (vectors - self._words[self._mask_id]).square().sum(-1)
         shares = torch.softmax(-self.log_sharpness.exp() * to_mask, dim=1)
-        read = straight_through(vectors, self._words[nearest]) if self._in_words else vectors
+        read = straight_through(vectors, self._words[nearest]) if self._reads_words else vectors
         return Rewrites(read, nearest, distances, shares)
 
     def _rewritable(self, ids: torch.Tensor) -> torch.Tensor:
@@ -165,7 +165,7 @@ def learn_rewriter(
     """Return the rewriter that was best on dev; the one that changes nothing is a candidate. Raises EngineError."""
     if not train or not dev:
         raise EngineError("A rewriter is learned from training and dev facts; give at least one of each.")
-    rewriter = Rewriter(lm, params.in_words)
+    rewriter = Rewriter(lm, params.reads_words)
     best, history, rng = deepcopy(rewriter), [accuracy(lm, rewriter, dev)], random.Random(params.seed)
     optimiser = torch.optim.AdamW(rewriter.parameters(), lr=params.learning_rate)
     for epoch in range(params.epochs):

@@ -8,7 +8,7 @@ import torch
 
 from kgharvest.engine.language_models.base import EncodedPrompt, Tick
 from kgharvest.engine.language_models.masked import MaskedLM
-from kgharvest.engine.probing import UsableFacts, probe
+from kgharvest.engine.probing import UsableFacts, probe, reasons_text
 from kgharvest.engine.prompts.prompt_set import PromptSet, PromptSetAnswerer, prompt_vectors, uniform
 from kgharvest.engine.types import EngineError
 
@@ -18,39 +18,39 @@ MAX_EPOCHS = 500
 PATIENCE, LEAST_GAIN = 30, 1e-3  # epochs without that much less loss, in nats
 
 
-def by_accuracy(
-    lm: MaskedLM, prompts: Sequence[EncodedPrompt], train: UsableFacts, tick: Tick
+def ranked_by_accuracy(
+    lm: MaskedLM, prompts: Sequence[EncodedPrompt], train: UsableFacts
 ) -> list[tuple[float, EncodedPrompt]]:
     """Return P@1 on the training facts and the prompt, best first; of equals the one with the greater likelihood."""
     check_trainable(train)
-    scores = [probe(PromptSetAnswerer(lm, uniform([prompt])), train, tick=tick) for prompt in prompts]
+    scores = [probe(PromptSetAnswerer(lm, uniform([prompt])), train) for prompt in prompts]
     order = sorted(
         range(len(prompts)), key=lambda index: (scores[index].precision_at(1), -(scores[index].nll or 0)), reverse=True
     )
     return [(scores[index].precision_at(1) or 0.0, prompts[index]) for index in order]
 
 
-def top1(lm: MaskedLM, prompts: Sequence[EncodedPrompt], train: UsableFacts, tick: Tick) -> PromptSet:
+def top1(lm: MaskedLM, prompts: Sequence[EncodedPrompt], train: UsableFacts) -> PromptSet:
     """Return the prompt with the largest P@1 on the training facts."""
-    return uniform([by_accuracy(lm, prompts, train, tick)[0][1]])
+    return uniform([ranked_by_accuracy(lm, prompts, train)[0][1]])
 
 
-def rank_ensemble(
-    lm: MaskedLM, prompts: Sequence[EncodedPrompt], train: UsableFacts, n_prompts: int, tick: Tick
-) -> PromptSet:
+def rank_ensemble(lm: MaskedLM, prompts: Sequence[EncodedPrompt], train: UsableFacts, n_prompts: int) -> PromptSet:
     """Return the `n_prompts` most accurate prompts, whose log-probabilities are averaged."""
-    best = [prompt for _, prompt in by_accuracy(lm, prompts, train, tick)[:n_prompts]]
+    best = [prompt for _, prompt in ranked_by_accuracy(lm, prompts, train)[:n_prompts]]
     return uniform(best, "mean_score")
 
 
-def optimised_ensemble(lm: MaskedLM, prompts: Sequence[EncodedPrompt], train: UsableFacts, tick: Tick) -> PromptSet:
+def optimised_ensemble(lm: MaskedLM, prompts: Sequence[EncodedPrompt], train: UsableFacts) -> PromptSet:
     """Return all prompts with the weights under which their product of experts gives the training facts most."""
     check_trainable(train)
-    vectors = prompt_vectors(lm, prompts, train.heads, BATCH_SIZE, tick)
-    return PromptSet(tuple(prompts), optimised_weights(lm, vectors, train.tails, tick), "product")
+    vectors = prompt_vectors(lm, prompts, train.heads, BATCH_SIZE, lambda: None)
+    return PromptSet(tuple(prompts), optimised_weights(lm, vectors, train.tails), "product")
 
 
-def optimised_weights(lm: MaskedLM, vectors: torch.Tensor, targets: torch.Tensor, tick: Tick) -> tuple[float, ...]:
+def optimised_weights(
+    lm: MaskedLM, vectors: torch.Tensor, targets: torch.Tensor, tick: Tick = lambda: None
+) -> tuple[float, ...]:
     """Return the weights (K,) of the prompts whose answers `vectors` (N, K, d) make `targets` (N,) likeliest.
 
     Convex in the weights: the value found does not depend on where it starts. The product is normalised over the whole
@@ -85,7 +85,7 @@ def product_nll(lm: MaskedLM, vectors: torch.Tensor, weights: torch.Tensor, tail
 def check_trainable(train: UsableFacts) -> None:
     """Raises EngineError without training facts."""
     if not train.facts:
-        reasons = ", ".join(f"{n} {reason}" for reason, n in train.left_out.items()) or "none were given"
+        reasons = reasons_text(train.left_out) or "none were given"
         raise EngineError(
             f"There is no training fact that this LM can be asked for ({reasons}); "
             "give facts whose objects are single tokens of the LM, or use the manual prompt."

@@ -20,7 +20,7 @@ from kgharvest.engine.language_models.masked import MaskedLM
 from kgharvest.engine.prompt_learning import autoprompt, lpaqa, soft_prompts
 from kgharvest.engine.prompt_learning.autoprompt import TRIGGER, AutoPromptParams, TriggerTask, TriggerTemplate
 from kgharvest.engine.prompt_learning.objectives import Compatibility, Example, step_by_step
-from kgharvest.engine.prompt_learning.prompt_text import nearest_words, readable
+from kgharvest.engine.prompt_learning.serialization import nearest_words, prompt_text
 from kgharvest.engine.prompts.creation import create_prompts
 from kgharvest.engine.prompts.paraphrase import Paraphraser, from_settings
 from kgharvest.engine.prompts.prompt_set import PromptSet
@@ -247,7 +247,7 @@ def learned_triggers(source: PromptSource) -> ChosenPrompts:
         autoprompt.search_trigger(lm, template, start, task, params, source.on_progress) for template, start in starts
     ]
     prompt = max(searches, key=lambda search: search.dev_score).prompt
-    text = readable(lm, prompt, [])
+    text = prompt_text(lm, prompt)
     return with_compatibilities(source, PromptSet((prompt,), (1.0,)), [text], [PromptTemplate.parse(text)])
 
 
@@ -268,8 +268,8 @@ def learned_soft_prompts(source: PromptSource) -> ChosenPrompts:
         learning_rate=SOFT_LEARNING_RATE, epochs=SOFT_EPOCHS, seed=source.spec.params.seed
     )
     prompt_set = soft_prompts.learn_on_tuples(lm, softened, vectors, source.seeds, params, source.on_progress)
-    words = nearest_words(lm, vectors)
-    return with_compatibilities(source, prompt_set, [readable(lm, prompt, words) for prompt in softened], templates)
+    words = [nearest[0][0] for nearest in nearest_words(lm, vectors, 1)]
+    return with_compatibilities(source, prompt_set, [prompt_text(lm, prompt, words) for prompt in softened], templates)
 
 
 def with_compatibilities(

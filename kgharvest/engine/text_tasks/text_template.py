@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kgharvest.engine.language_models.base import EncodedPrompt, TokenIds
 from kgharvest.engine.language_models.masked import MaskedLM
 from kgharvest.engine.prompt_learning.autoprompt import TRIGGER, TriggerTemplate
-from kgharvest.engine.prompt_learning.prompt_text import readable
+from kgharvest.engine.prompt_learning.serialization import prompt_text
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import BadPrompt
 
@@ -65,7 +65,7 @@ class TextTemplate:
     def in_writing(self, lm: MaskedLM, prompt: EncodedPrompt) -> str:
         """Return a prompt made of this template as people read it."""
         names = [*(f"{{{name}}}" for name in self.fields), "[P]"]
-        return re.sub(r"<ENT(\d+)>", lambda slot: names[int(slot[1])], readable(lm, prompt, []))
+        return re.sub(r"<ENT(\d+)>", lambda slot: names[int(slot[1])], prompt_text(lm, prompt))
 
     def _with_slots_only(self) -> PromptTemplate:
         """Return a prompt with slots for the fields, then [P], then the triggers."""

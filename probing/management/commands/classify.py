@@ -9,6 +9,7 @@ from pathlib import Path
 from evaluation.rendering.plain import terminal_text
 from evaluation.rendering.tables import Column, Kind, Row, Table
 from kgharvest.management.command import DomainCommand, positive
+from probing.management.arguments import add_search_arguments, autoprompt_records, run_search, search_params
 from probing.probes.facts import PARTS
 from probing.text_tasks.classification import (
     ClassifyRequest,
@@ -17,7 +18,6 @@ from probing.text_tasks.classification import (
     default_template,
     read_text_sets,
 )
-from probing.text_tasks.trigger_search import add_search_arguments, found_by_search, search_params, searched
 
 COLUMNS = {
     "dev_accuracy": Column("dev accuracy", Kind.SHARE),
@@ -55,9 +55,9 @@ class Command(DomainCommand):
         add_search_arguments(parser, iterations=180, batch_size=24, texts="texts")
 
     def handle(self, **options):
-        records = searched("classify", partial(classification_records, request=request_of(options)), options)
+        records = run_search("classify", partial(classification_records, request=request_of(options)), options)
         self.stdout.write(terminal_text(table_of(records)))
-        for record in found_by_search(records):
+        for record in autoprompt_records(records):
             self.stdout.write(found_text(record))
 
 

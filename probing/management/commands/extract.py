@@ -8,7 +8,14 @@ from pathlib import Path
 from evaluation.rendering.plain import terminal_text
 from evaluation.rendering.tables import Column, Kind, Row, Table
 from kgharvest.management.command import DomainCommand
-from kgharvest.relations.names import relations_of_set, resolve_relation
+from probing.management.arguments import (
+    add_relation_arguments,
+    add_search_arguments,
+    autoprompt_records,
+    chosen_relations,
+    run_search,
+    search_params,
+)
 from probing.probes.facts import documents_in
 from probing.text_tasks.extraction import (
     TEMPLATE,
@@ -17,7 +24,6 @@ from probing.text_tasks.extraction import (
     extraction_records,
     extraction_summary,
 )
-from probing.text_tasks.trigger_search import add_search_arguments, found_by_search, search_params, searched
 
 COLUMNS = {
     "p1": Column("P@1", Kind.SHARE),
@@ -35,10 +41,7 @@ class Command(DomainCommand):
     help = "Ask a masked LM for objects of facts in sentences about them, with a manual prompt and with AutoPrompt's."
 
     def add_arguments(self, parser):
-        parser.add_argument("--set", dest="set_name", required=True, metavar="NAME", help="relation set")
-        parser.add_argument(
-            "--relation", action="append", metavar="R", help="only this relation of the set; repeatable"
-        )
+        add_relation_arguments(parser)
         parser.add_argument(
             "--facts",
             type=Path,
@@ -51,9 +54,9 @@ class Command(DomainCommand):
         add_search_arguments(parser, iterations=500, batch_size=32, texts="facts")
 
     def handle(self, **options):
-        records = searched("extract", partial(extraction_records, request=request_of(options)), options)
+        records = run_search("extract", partial(extraction_records, request=request_of(options)), options)
         self.stdout.write(terminal_text(table_of(extraction_summary(records))))
-        for record in found_by_search(records):
+        for record in autoprompt_records(records):
             self.stdout.write(f"{record['relation']}{contexts_of(record)}: {record['prompt']}")
 
 
@@ -62,12 +65,8 @@ def request_of(options) -> ExtractRequest:
     from kgharvest.engine.text_tasks.text_template import TextTemplate
 
     template = TextTemplate.parse(options["template"])
-    if options["relation"]:
-        relations = [resolve_relation(name, options["set_name"]) for name in options["relation"]]
-    else:
-        relations = relations_of_set(options["set_name"])
     return ExtractRequest(
-        extracted_relations(relations, documents_in(options["facts"])),
+        extracted_relations(chosen_relations(options), documents_in(options["facts"])),
         template,
         search_params(options),
         options["perturbed"],

@@ -9,35 +9,32 @@ from typing import Any
 from evaluation.rendering.plain import terminal_text
 from evaluation.scores.facts import BUILT_IN
 from kgharvest.bulk.file_writing import check_writable, write_atomically
+from kgharvest.engine.prompt_learning.registry import BUDGET_FIELDS, DEFAULT_METHODS, METHODS, systems_with
 from kgharvest.harvests.language_models import get_language_model
 from kgharvest.jobs.foreground import ProgressBar, run_to_the_end, warnings_unlogged
-from kgharvest.management.command import DomainCommand, positive
+from kgharvest.management.command import DomainCommand, natural, positive
 from kgharvest.models import Job
-from kgharvest.relations.names import relations_of_set, resolve_relation
+from probing.management.arguments import add_lm_arguments, add_relation_arguments, chosen_relations
 from probing.probes.export import record_lines
 from probing.probes.facts import NotProbed, documents_in, probe_relations, read_facts, read_prompts, read_words
 from probing.probes.models import Probe
-from probing.probes.services import METHODS, ProbeParams, ProbeRequest, create_probe, find_probe, kept_methods
+from probing.probes.services import ProbeParams, ProbeRequest, create_probe, find_probe, methods_with_prompts
 from probing.probes.tables import difference_table, summary_table
 
-DEFAULTS = ProbeParams()
-USUAL_METHODS = ("majority", "manual", "lpaqa")
+AT_LEAST = {0: natural, 1: positive}
 
 
 class Command(DomainCommand):
     help = "Ask an LM for known facts with several prompt systems, LAMA's way: P@1, P@10, MRR. The result is kept."
 
     def add_arguments(self, parser):
-        parser.add_argument("--set", dest="set_name", required=True, metavar="NAME", help="relation set")
-        parser.add_argument(
-            "--relation", action="append", metavar="R", help="only this relation of the set; repeatable"
-        )
-        parser.add_argument("--model", default="embedded", help="embedded (default), a folder or a hub id; a masked LM")
+        add_relation_arguments(parser)
+        add_lm_arguments(parser)
         parser.add_argument(
             "--method",
             nargs="+",
             choices=METHODS,
-            help=f"default: {' '.join(USUAL_METHODS)}, or with --prompts-of those whose prompts were kept",
+            help=f"default: {' '.join(DEFAULT_METHODS)}, or with --prompts-of those whose prompts were kept",
         )
         parser.add_argument(
             "--prompts-of", type=int, metavar="PROBE", help="learn nothing: ask with the prompts that it has kept"
@@ -55,12 +52,11 @@ class Command(DomainCommand):
             metavar="FILE|MODEL",
             help="count ranks among the words of a file, one a line, that these LMs, too, write as one token",
         )
-        parser.add_argument("--no-control", action="store_true", help="leave out the LM that knows nothing")
-        parser.add_argument("--epochs", type=positive, default=DEFAULTS.epochs, help="of soft prompts and BERTese")
-        parser.add_argument("--iterations", type=positive, default=DEFAULTS.iterations, help="of AutoPrompt")
-        parser.add_argument("--seed", type=int, default=DEFAULTS.seed)
-        parser.add_argument("--device", default=DEFAULTS.device, help="cpu, cuda or cuda:N")
-        parser.add_argument("--output", type=Path, metavar="F.jsonl", help="write the records to a file")
+        for name, field in BUDGET_FIELDS.items():
+            of_systems = f"of {systems_with(name)} ({field.default})"
+            parser.add_argument(
+                f"--{name}", type=AT_LEAST[field.metadata["min"]], default=field.default, help=of_systems
+            )
 
     def handle(self, **options):
         if options["output"]:
@@ -87,11 +83,8 @@ class Command(DomainCommand):
 
 def request_of(options: dict[str, Any]) -> ProbeRequest:
     """Raises NotFound, NotProbed or ImportRefused."""
-    facts, prompts, set_name = options["facts"], options["prompts"], options["set_name"]
-    if options["relation"]:
-        relations = [resolve_relation(name, set_name) for name in options["relation"]]
-    else:
-        relations = relations_of_set(set_name)
+    facts, prompts, earlier = options["facts"], options["prompts"], options["prompts_of"]
+    relations = chosen_relations(options)
     names = [relation.name for relation in relations]
     return ProbeRequest(
         language_model=get_language_model(options["model"]),
@@ -100,23 +93,21 @@ def request_of(options: dict[str, Any]) -> ProbeRequest:
             read_facts(documents_in(facts), names) if facts else None,
             read_prompts(documents_in(prompts), names) if prompts else None,
         ),
-        methods=options["method"] or methods_of(options["prompts_of"]),
-        name=set_name,
+        methods=options["method"] or default_methods(earlier),
+        name=options["set_name"],
         facts=facts.name if facts else BUILT_IN,
         params=ProbeParams(
-            iterations=options["iterations"],
-            epochs=options["epochs"],
-            seed=options["seed"],
-            with_control=not options["no_control"] and options["prompts_of"] is None,
-            prompts_of=options["prompts_of"],
+            **{name: options[name] for name in BUDGET_FIELDS},
+            with_control=not options["no_control"] and earlier is None,
+            prompts_of=earlier,
             device=options["device"],
             **common_vocabulary_of(options["common_vocabulary"]),
         ),
     )
 
 
-def methods_of(earlier: int | None) -> Sequence[str]:
-    return USUAL_METHODS if earlier is None else kept_methods(find_probe(earlier))
+def default_methods(earlier: int | None) -> Sequence[str]:
+    return DEFAULT_METHODS if earlier is None else methods_with_prompts(find_probe(earlier))
 
 
 def common_vocabulary_of(names: list[str]) -> dict[str, list[str]]:

@@ -38,7 +38,7 @@ def batch(known):
 
 @pytest.fixture(params=[True, False], ids=["words", "vectors"])
 def rewriter(request, known):
-    return Rewriter(known.lm, in_words=request.param)
+    return Rewriter(known.lm, reads_words=request.param)
 
 
 def test_at_the_start_every_question_is_rewritten_as_itself(known, rewriter, batch):
@@ -153,7 +153,7 @@ def test_learning_never_ends_below_its_start_on_dev(known):
 
 def test_what_the_lm_reads_is_words_or_else_the_vectors(known, batch):
     ids, _ = batch
-    in_words, in_vectors = Rewriter(known.lm), Rewriter(known.lm, in_words=False)
+    in_words, in_vectors = Rewriter(known.lm), Rewriter(known.lm, reads_words=False)
     for one in (in_words, in_vectors):
         one.projection.data.copy_(0.1 * torch.eye(len(one.projection)))
 
@@ -167,7 +167,7 @@ def test_what_the_lm_reads_is_words_or_else_the_vectors(known, batch):
 def test_vectors_learn_to_ask_better(known):
     train, dev = questions(known, known.train), questions(known, known.dev)
 
-    learned = learn_rewriter(known.lm, train, dev, BerteseParams(in_words=False, learning_rate=3e-4, epochs=6))
+    learned = learn_rewriter(known.lm, train, dev, BerteseParams(reads_words=False, learning_rate=3e-4, epochs=6))
 
     answerer = BerteseAnswerer(known.lm, learned.rewriter, known.prompts[0])
     without = PromptSetAnswerer(known.lm, uniform(known.prompts[:1]))

@@ -7,13 +7,15 @@ import pytest
 import torch
 
 from kgharvest.engine.probing import UsableFacts, probe
-from kgharvest.engine.prompt_learning.lpaqa import by_accuracy, optimised_ensemble, product_nll, rank_ensemble, top1
+from kgharvest.engine.prompt_learning.lpaqa import (
+    optimised_ensemble,
+    product_nll,
+    rank_ensemble,
+    ranked_by_accuracy,
+    top1,
+)
 from kgharvest.engine.prompts.prompt_set import PromptSetAnswerer, prompt_vectors, uniform
 from kgharvest.engine.types import EngineError
-
-
-def quiet():
-    """Be the tick of a test that does not look at progress."""
 
 
 def nll(known, prompt_set, facts=None):
@@ -22,7 +24,7 @@ def nll(known, prompt_set, facts=None):
 
 @pytest.fixture(scope="module")
 def learned(known):
-    return optimised_ensemble(known.lm, known.prompts, known.train, quiet)
+    return optimised_ensemble(known.lm, known.prompts, known.train)
 
 
 def test_the_weights_are_shares(learned):
@@ -37,7 +39,7 @@ def test_the_ensemble_is_as_likely_as_the_best_prompt_and_as_equal_weights(known
 
 
 def test_the_loss_is_convex_in_the_weights(known):
-    vectors = prompt_vectors(known.lm, known.prompts, known.train.heads, 256, quiet)
+    vectors = prompt_vectors(known.lm, known.prompts, known.train.heads, 256, lambda: None)
     rng = np.random.default_rng(0)
     for _ in range(30):
         ends = torch.tensor(rng.dirichlet(np.ones(len(known.prompts)), size=2), dtype=torch.float32)
@@ -49,7 +51,7 @@ def test_the_loss_is_convex_in_the_weights(known):
 
 def test_no_weights_nearby_are_better(known, learned):
     """The optimum, checked by moving a twentieth of the weight to each prompt in turn."""
-    vectors = prompt_vectors(known.lm, known.prompts, known.train.heads, 256, quiet)
+    vectors = prompt_vectors(known.lm, known.prompts, known.train.heads, 256, lambda: None)
     weights = torch.tensor(learned.weights)
     least = product_nll(known.lm, vectors, weights, known.train.tails)
     for vertex in torch.eye(len(weights)):
@@ -57,11 +59,11 @@ def test_no_weights_nearby_are_better(known, learned):
 
 
 def test_the_best_prompt_comes_first(known):
-    ranked = by_accuracy(known.lm, known.prompts, known.train, quiet)
+    ranked = ranked_by_accuracy(known.lm, known.prompts, known.train)
 
     assert [accuracy for accuracy, _ in ranked] == sorted((accuracy for accuracy, _ in ranked), reverse=True)
-    assert top1(known.lm, known.prompts, known.train, quiet).prompts == (ranked[0][1],)
-    ensemble = rank_ensemble(known.lm, known.prompts, known.train, 2, quiet)
+    assert top1(known.lm, known.prompts, known.train).prompts == (ranked[0][1],)
+    ensemble = rank_ensemble(known.lm, known.prompts, known.train, 2)
     assert ensemble.prompts == tuple(prompt for _, prompt in ranked[:2])
     assert (ensemble.combine, ensemble.weights) == ("mean_score", (0.5, 0.5))
 
@@ -71,4 +73,4 @@ def test_without_training_facts_there_is_a_sentence(known, learn):
     nothing = UsableFacts((), {"object of several tokens": 3})
 
     with pytest.raises(EngineError, match="3 object of several tokens"):
-        learn(known.lm, known.prompts, nothing, quiet)
+        learn(known.lm, known.prompts, nothing)

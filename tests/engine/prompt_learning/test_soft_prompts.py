@@ -7,7 +7,7 @@ import torch
 
 from kgharvest.engine.probing import EncodedFact, UsableFacts, probe
 from kgharvest.engine.prompt_learning.objectives import Example
-from kgharvest.engine.prompt_learning.prompt_text import nearest_words, readable
+from kgharvest.engine.prompt_learning.serialization import nearest_words, prompt_text
 from kgharvest.engine.prompt_learning.soft_prompts import (
     SoftPromptParams,
     _Learner,
@@ -42,8 +42,8 @@ def test_special_tokens_stay_and_words_become_readable_again(knowing_lm):
     soft, vectors = soften(knowing_lm, [prompt])
 
     assert soft[0].segments[0] == prompt.segments[0]
-    words = nearest_words(knowing_lm, vectors)
-    assert readable(knowing_lm, soft[0], words) == "<ENT0> ‹is› ‹the› ‹capital› ‹of› <ENT1> ‹.›"
+    words = [nearest[0][0] for nearest in nearest_words(knowing_lm, vectors, 1)]
+    assert prompt_text(knowing_lm, soft[0], words) == "<ENT0> ‹is› ‹the› ‹capital› ‹of› <ENT1> ‹.›"
 
 
 @pytest.mark.parametrize("site", SITES)

@@ -7,12 +7,12 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from kgharvest.engine.prompt_learning import methods
+from kgharvest.engine.prompt_learning import learners
 from kgharvest.engine.types import Cancelled, EngineError
 from kgharvest.harvests.language_models import get_language_model
 from kgharvest.jobs import ledger
 from kgharvest.models import Job
-from probing.probes import measures, services
+from probing.probes import runner
 from probing.probes.facts import ProbeRelation, split_world
 from probing.probes.models import LearnedPrompt, Probe, ProbeRecord
 from probing.probes.services import ProbeParams, ProbeRequest, create_probe, queue_probe
@@ -63,20 +63,20 @@ def test_without_control_none_is_measured():
 def measured(monkeypatch) -> list[str]:
     """The cells that are measured, by name."""
     names: list[str] = []
-    measure = measures.measure
+    measure = runner.measure
 
     def noting(lm, cell, *args, **options):
         names.append(cell.name)
         return measure(lm, cell, *args, **options)
 
-    monkeypatch.setattr(measures, "measure", noting)
+    monkeypatch.setattr(runner, "measure", noting)
     return names
 
 
 def test_a_killed_probe_is_taken_over_where_it_was(measured, monkeypatch):
     probe = create_probe(make_request("manual", "lpaqa-top1"))
     begun = iter([True, True])
-    store = services._store
+    store = runner._store
 
     def die_after_two(rows):
         store(rows)
@@ -84,7 +84,7 @@ def test_a_killed_probe_is_taken_over_where_it_was(measured, monkeypatch):
             raise SystemExit  # as good as SIGKILL: nobody ends the job
 
     with monkeypatch.context() as patch:
-        patch.setattr(services, "_store", die_after_two)
+        patch.setattr(runner, "_store", die_after_two)
         with pytest.raises(SystemExit):
             ledger.run_job(probe.pk)
     assert Job.objects.get(pk=probe.pk).status == Job.Status.RUNNING
@@ -156,14 +156,14 @@ def test_a_relation_that_cannot_be_asked_is_left_out_with_a_reason():
 
 
 def test_a_method_that_cannot_learn_a_relation_leaves_the_others_alone(monkeypatch):
-    learn_soft = methods.METHODS["soft"]
+    learn_soft = learners.soft
 
     def fail_on_one(lm, task, budget):
         if task.relation == "bare":
             raise EngineError("no word to soften.")
         return learn_soft(lm, task, budget)
 
-    monkeypatch.setitem(methods.METHODS, "soft", fail_on_one)
+    monkeypatch.setattr(learners, "soft", fail_on_one)
     capitals = split_world()["capital_of"]
 
     done = run(create_probe(make_request("manual", "soft", relations=("capital_of", "bare"), bare=capitals)))
@@ -226,7 +226,7 @@ def test_soft_words_have_nearest_words_and_a_control_keeps_no_prompts():
     for prompt in prompts:
         n_soft = sum(token < 0 for segment in prompt.segments for token in segment)
         assert len(prompt.nearest) == n_soft > 0
-        assert all(len(words) == services.N_NEAREST for words in prompt.nearest)
+        assert all(len(words) == runner.N_NEAREST for words in prompt.nearest)
         assert [words[0][0] for words in prompt.nearest] == [
             word.strip("‹›") for word in prompt.text.split() if word.startswith("‹")
         ]

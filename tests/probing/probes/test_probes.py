@@ -9,11 +9,10 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from evaluation.statistics.paired_tests import NONE_DIFFERS
+from kgharvest.engine.prompt_learning.registry import METHODS
 from probing.probes.document import summary
-from probing.probes.facts import PARTS, split_world
+from probing.probes.facts import PARTS, relation_type, split_world
 from probing.probes.models import Probe
-from probing.probes.relation_types import relation_type
-from probing.probes.services import METHODS
 from tests.factories import make_relation, make_relation_set
 
 pytestmark = pytest.mark.django_db

@@ -1,4 +1,4 @@
-"""What the commands that search for triggers of texts have in common."""
+"""Arguments and steps that the commands `probe`, `classify` and `extract` share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from kgharvest.bulk.file_writing import check_writable, write_atomically
 from kgharvest.harvests.language_models import get_language_model
 from kgharvest.jobs.foreground import ProgressBar
 from kgharvest.management.command import natural, positive
-from probing.probes.services import ProbeParams, masked_lms
+from kgharvest.models import Relation
+from kgharvest.relations.names import relations_of_set, resolve_relation
 
 if TYPE_CHECKING:
     from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams
@@ -21,9 +22,32 @@ Records = list[dict[str, Any]]
 Search = Callable[..., Iterable[dict[str, Any]]]  # (lm, control, on_progress=...)
 
 
-def add_search_arguments(parser: ArgumentParser, iterations: int, batch_size: int, texts: str) -> None:
-    """Add what says how to search, on what LM, and where to write. iterations, batch_size: defaults."""
+def add_lm_arguments(parser: ArgumentParser) -> None:
+    """Add which LM is asked, with which control, and where the records go."""
     parser.add_argument("--model", default="embedded", help="embedded (default), a folder or a hub id; a masked LM")
+    parser.add_argument("--no-control", action="store_true", help="leave out the LM that knows nothing")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
+    parser.add_argument("--output", type=Path, metavar="F.jsonl", help="write the records to a file")
+
+
+def add_relation_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--set", dest="set_name", required=True, metavar="NAME", help="relation set")
+    parser.add_argument("--relation", action="append", metavar="R", help="only this relation of the set; repeatable")
+
+
+def chosen_relations(options: dict[str, Any]) -> list[Relation]:
+    """Raises UnresolvedName."""
+    if options["relation"]:
+        return [resolve_relation(name, options["set_name"]) for name in options["relation"]]
+    return relations_of_set(options["set_name"])
+
+
+# -- searches for triggers ---------------------------------------------------------------------------------------------
+
+
+def add_search_arguments(parser: ArgumentParser, iterations: int, batch_size: int, texts: str) -> None:
+    """Add how to search, besides `add_lm_arguments`. iterations, batch_size: defaults. texts: what a batch is of."""
+    add_lm_arguments(parser)
     parser.add_argument(
         "--iterations", type=positive, default=iterations, help=f"of the search for triggers ({iterations})"
     )
@@ -32,10 +56,7 @@ def add_search_arguments(parser: ArgumentParser, iterations: int, batch_size: in
     parser.add_argument(
         "--batch-size", type=positive, default=batch_size, help=f"{texts} in each iteration ({batch_size})"
     )
-    parser.add_argument("--no-control", action="store_true", help="leave out the LM that knows nothing")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
-    parser.add_argument("--output", type=Path, metavar="F.jsonl", help="write the records to a file")
 
 
 def search_params(options: dict[str, Any]) -> AutoPromptParams:
@@ -50,19 +71,21 @@ def search_params(options: dict[str, Any]) -> AutoPromptParams:
     )
 
 
-def searched(name: str, search: Search, options: dict[str, Any]) -> Records:
+def run_search(name: str, search: Search, options: dict[str, Any]) -> Records:
     """Load the LM and search; return the records, which are in the file asked for, too."""
+    from probing.probes.runner import load_with_control
+
     if options["output"]:
         check_writable(options["output"])
-    params = ProbeParams(device=options["device"], with_control=not options["no_control"])
-    lm, control = masked_lms(get_language_model(options["model"]), params)
+    language_model = get_language_model(options["model"])
+    lm, control = load_with_control(language_model, options["device"], not options["no_control"])
     with ProgressBar(name) as bar:
         records = list(search(lm, control, on_progress=bar))
     if options["output"]:
-        write_atomically(options["output"], (json.dumps(one, ensure_ascii=False) + "\n" for one in records))
+        write_atomically(options["output"], (json.dumps(record, ensure_ascii=False) + "\n" for record in records))
     return records
 
 
-def found_by_search(records: Records) -> Records:
+def autoprompt_records(records: Records) -> Records:
     """Return the records of prompts that were searched for, on the LM itself."""
     return [record for record in records if record["method"] == "autoprompt" and not record["is_control"]]

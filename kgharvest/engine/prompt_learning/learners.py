@@ -1,0 +1,168 @@
+"""The learners of the registry: each learns from a relation's training and dev facts and answers for any subject."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from kgharvest.engine.language_models.base import EncodedPrompt
+from kgharvest.engine.language_models.masked import MaskedLM
+from kgharvest.engine.probing import Answerer, Majority, UsableFacts
+from kgharvest.engine.prompt_learning import autoprompt, lpaqa, soft_prompts
+from kgharvest.engine.prompt_learning.autoprompt import TRIGGER, AutoPromptParams, TriggerTask, TriggerTemplate
+from kgharvest.engine.prompt_learning.bertese import (
+    AnsweredQuestion,
+    BerteseAnswerer,
+    BerteseParams,
+    learn_rewriter,
+    rewritten,
+)
+from kgharvest.engine.prompt_learning.objectives import Example, Likelihood
+from kgharvest.engine.prompt_learning.registry import METHODS, LearningBudget
+from kgharvest.engine.prompt_learning.soft_prompts import SoftPromptParams
+from kgharvest.engine.prompts.prompt_set import PromptSet, PromptSetAnswerer, uniform
+from kgharvest.engine.types import N_TRIGGERS, Cancelled, EngineError
+
+BERTESE_EPOCHS = 3  # for each of the others: words change only after hundreds of small steps
+N_ENSEMBLE = 10  # prompts of a rank ensemble
+N_REWRITES = 5  # questions whose rewrites are kept for people to read
+SOFT_LEARNING_RATE = 1e-2
+
+
+@dataclass(frozen=True)
+class ProbeTask:
+    """One relation, encoded for one LM. manual: the prompt that people wrote; given: it and others."""
+
+    relation: str
+    manual: EncodedPrompt
+    given: tuple[EncodedPrompt, ...]
+    train: UsableFacts
+    dev: UsableFacts
+    test: UsableFacts
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What a method made of a task. rewrites: some questions as people read them, and what they became."""
+
+    answerer: Answerer
+    weights: tuple[float, ...] = ()
+    n_parameters: int = 0
+    rewrites: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def effective_prompts(self) -> float:
+        """exp of the weights' entropy: how many equally weighted prompts they come to."""
+        return math.exp(-sum(weight * math.log(weight) for weight in self.weights if weight > 0))
+
+
+def learn(lm: MaskedLM, method: str, tasks: Sequence[ProbeTask], budget: LearningBudget) -> list[Learned]:
+    """Return what `method` makes of each task. Raises EngineError, with the relation's name in it."""
+    if method not in METHODS:
+        raise EngineError(f"There is no method {method!r}; choose from {', '.join(METHODS)}.")
+    entry = METHODS[method]
+    learner = entry.load_learner()
+    if entry.is_joint:
+        learned: list[Learned] = learner(lm, tasks, budget, **entry.options)
+        return learned
+    learned = []
+    for task in tasks:
+        try:
+            learned.append(learner(lm, task, budget, **entry.options))
+        except Cancelled:
+            raise
+        except EngineError as error:
+            raise type(error)(f"{task.relation}, {method}: {error}") from error
+    return learned
+
+
+def prompt_set_learned(lm: MaskedLM, prompt_set: PromptSet, n_parameters: int = 0) -> Learned:
+    return Learned(PromptSetAnswerer(lm, prompt_set), prompt_set.weights, n_parameters)
+
+
+# -- baselines ---------------------------------------------------------------------------------------------------------
+
+
+def majority(lm: MaskedLM, task: ProbeTask, budget: LearningBudget) -> Learned:
+    """The baseline that knows no subject."""
+    return Learned(Majority(task.train, lm.vocab_size))
+
+
+def manual(lm: MaskedLM, task: ProbeTask, budget: LearningBudget) -> Learned:
+    """LAMA: the prompt that people wrote (Petroni et al. 2019)."""
+    return prompt_set_learned(lm, uniform([task.manual]))
+
+
+# -- one relation at a time --------------------------------------------------------------------------------------------
+
+
+def lpaqa_top1(lm: MaskedLM, task: ProbeTask, budget: LearningBudget) -> Learned:
+    return prompt_set_learned(lm, lpaqa.top1(lm, task.given, task.train))
+
+
+def lpaqa_rank(lm: MaskedLM, task: ProbeTask, budget: LearningBudget) -> Learned:
+    return prompt_set_learned(lm, lpaqa.rank_ensemble(lm, task.given, task.train, N_ENSEMBLE))
+
+
+def lpaqa_weights(lm: MaskedLM, task: ProbeTask, budget: LearningBudget) -> Learned:
+    return prompt_set_learned(lm, lpaqa.optimised_ensemble(lm, task.given, task.train), len(task.given))
+
+
+def autoprompt_triggers(lm: MaskedLM, task: ProbeTask, budget: LearningBudget) -> Learned:
+    """AutoPrompt: head, triggers, tail, or the manual prompt if no trigger is better on dev.
+
+    Right answers of any part are no triggers.
+    """
+    gold = {fact.tail for facts in (task.train, task.dev, task.test) for fact in facts.facts}
+    train, dev = ([Example((fact.head,), (fact.tail,)) for fact in facts.facts] for facts in (task.train, task.dev))
+    template = TriggerTemplate((lm.tokens.prefix, (TRIGGER,) * N_TRIGGERS, task.manual.segments[-1]), (0, 1))
+    trigger_task = TriggerTask(Likelihood(), train, dev, autoprompt.allowed_triggers(lm, gold), [task.manual])
+    params = AutoPromptParams(iterations=budget.iterations, seed=budget.seed)
+    learned = autoprompt.search_from_masks(lm, template, trigger_task, params)
+    return prompt_set_learned(lm, uniform([learned.prompt]), len(learned.trigger))
+
+
+def soft(
+    lm: MaskedLM,
+    task: ProbeTask,
+    budget: LearningBudget,
+    start: Literal["given", "manual", "random"] = "given",
+    **options: Any,
+) -> Learned:
+    """Soft prompts that start as the given prompts, as the manual one alone, or at random in the given ones' shapes.
+
+    options: of SoftPromptParams.
+    """
+    softened, vectors = soft_prompts.soften(lm, [task.manual] if start == "manual" else task.given)
+    if start == "random":
+        vectors = soft_prompts.random_vectors(lm, len(vectors), budget.seed)
+    params = SoftPromptParams(learning_rate=SOFT_LEARNING_RATE, epochs=budget.epochs, seed=budget.seed, **options)
+    learned = soft_prompts.learn_soft_prompts(lm, softened, vectors, task.train, task.dev, params)
+    return prompt_set_learned(lm, learned.prompt_set, learned.n_parameters)
+
+
+# -- all relations at once ---------------------------------------------------------------------------------------------
+
+
+def bertese(lm: MaskedLM, tasks: Sequence[ProbeTask], budget: LearningBudget, **options: Any) -> list[Learned]:
+    """Return what the rewriter of all relations makes of each task. options: of BerteseParams."""
+    train, dev = ([question for task in tasks for question in questions(lm, task, part)] for part in ("train", "dev"))
+    params = BerteseParams(epochs=BERTESE_EPOCHS * budget.epochs, seed=budget.seed, **options)
+    learned = learn_rewriter(lm, train, dev, params)
+    return [
+        Learned(
+            BerteseAnswerer(lm, learned.rewriter, task.manual),
+            (1.0,),
+            learned.n_parameters,
+            tuple(rewritten(lm, learned.rewriter, [dev.query for dev in questions(lm, task, "dev")[:N_REWRITES]])),
+        )
+        for task in tasks
+    ]
+
+
+def questions(lm: MaskedLM, task: ProbeTask, part: str) -> list[AnsweredQuestion]:
+    """Return the facts of a part as the manual prompt asks them."""
+    facts: UsableFacts = getattr(task, part)
+    return [AnsweredQuestion(lm.query(task.manual, (len(fact.head), 1), fact.head), fact.tail) for fact in facts.facts]
