@@ -1,4 +1,4 @@
-"""The log of a round: who did what, when."""
+"""Events of a round, its audit trail: who did what, when."""
 
 from __future__ import annotations
 

@@ -39,14 +39,16 @@ class NoReason(DomainError):
     """Excluding somebody without saying why."""
 
 
-class _Taken(NamedTuple):
+class _Moved(NamedTuple):
+    """A judgment that is taken out of the counts of its task, or put back."""
+
     judgment: UUID
     task: int
     label: str
 
 
 def exclude_annotator(annotator: Annotator, reason: str, by=None, effect: dict | None = None) -> Exclusion:
-    """Let nothing that the annotator said count any more; their tasks lose it and want another judgment instead.
+    """Take all judgments of the annotator out of the count; their tasks want another judgment instead.
 
     effect: what was shown before (exclusion_effect), kept with the decision. Their leases go back. Excluding again
     goes on with an exclusion that was interrupted. Raises NoReason, BeingReinstated.
@@ -138,27 +140,27 @@ def _take_out(exclusion: Exclusion, ids: Sequence[UUID]) -> None:
     if not annotator.exclusions.filter(pk=exclusion.pk, reinstated_at=None).exists():
         return
     counted = Judgment.objects.counted().filter(pk__in=ids)
-    taken = [_Taken(*row) for row in counted.values_list("pk", "task", "label")]
+    taken = [_Moved(*row) for row in counted.values_list("pk", "task", "label")]
     counted.update(is_counted=False, is_excluded=True)
-    _move(annotator.round, taken, -1)
+    _change_counts(annotator.round, taken, -1)
 
 
 @transaction.atomic
 def _put_back(exclusion: Exclusion, ids: Sequence[UUID]) -> None:
     annotator = _lock(exclusion.annotator)
     excluded = Judgment.objects.current().filter(pk__in=ids, is_excluded=True)
-    taken = [_Taken(*row) for row in excluded.values_list("pk", "task", "label")]
-    wanted = _still_wanted(annotator.round, [each.task for each in taken])
-    again = [each for each in taken if each.task in wanted]
-    excluded.filter(pk__in=[each.judgment for each in again]).update(is_counted=True, is_excluded=False)
+    excluded_now = [_Moved(*row) for row in excluded.values_list("pk", "task", "label")]
+    free = _tasks_with_free_slot(annotator.round, [moved.task for moved in excluded_now])
+    again = [moved for moved in excluded_now if moved.task in free]
+    excluded.filter(pk__in=[moved.judgment for moved in again]).update(is_counted=True, is_excluded=False)
     excluded.update(is_excluded=False)
-    _move(annotator.round, again, 1)
+    _change_counts(annotator.round, again, 1)
     Exclusion.objects.filter(pk=exclusion.pk).update(
-        n_counted_again=F("n_counted_again") + len(again), n_left_out=F("n_left_out") + len(taken) - len(again)
+        n_counted_again=F("n_counted_again") + len(again), n_left_out=F("n_left_out") + len(excluded_now) - len(again)
     )
 
 
-def _still_wanted(round: Round, ids: Sequence[int]) -> set[int]:
+def _tasks_with_free_slot(round: Round, ids: Sequence[int]) -> set[int]:
     """Lock the tasks; return those with a free slot, the third one's included where a third is asked only when two
     differ. Imported judgments have no slots: all count."""
     tasks = JudgmentTask.objects.filter(pk__in=ids).order_by("pk").select_for_update(no_key=True)
@@ -168,11 +170,11 @@ def _still_wanted(round: Round, ids: Sequence[int]) -> set[int]:
     return {pk for pk, wanted, taken in locked if taken < (3 if round.third_only_if_split else wanted)}
 
 
-def _move(round: Round, judgments: Sequence[_Taken], sign: int) -> None:
+def _change_counts(round: Round, judgments: Sequence[_Moved], sign: int) -> None:
     by_label = defaultdict(list)
-    for each in judgments:
-        by_label[each.label].append(each.task)
+    for moved in judgments:
+        by_label[moved.label].append(moved.task)
     for label, ids in by_label.items():
         add_counts(JudgmentTask.objects.filter(pk__in=ids), round, label, sign)
-    update_verdicts(JudgmentTask.objects.filter(pk__in=[each.task for each in judgments]), round)
+    update_verdicts(JudgmentTask.objects.filter(pk__in=[moved.task for moved in judgments]), round)
     forget_counts(round)

@@ -1,4 +1,4 @@
-"""What researchers fill in to watch over a round's judgments."""
+"""Forms of limits, exclusions and adjudications."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What researchers watch and decide about a round's judgments, and the log of it."""
+"""Events of a round, limits, exclusions and adjudications."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from annotation.rounds.models import JudgmentTask, Round
 class RoundEvent(models.Model):
     """One line of a round's log. by: None for the system and the operator. annotator: whom it concerns, if one.
 
-    details: what the sentence about it needs beside these, by kind (annotation.quality.events.SENTENCES).
+    details: what its sentence needs beside these, by kind (annotation.quality.events.SENTENCES).
     """
 
     round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="events")
@@ -84,7 +84,7 @@ class Limits(models.Model):
 class Exclusion(models.Model):
     """The decision that an annotator's judgments do not count, and perhaps a later one that they do again.
 
-    effect: what was shown before the decision (annotation.quality.exclusion.Effect). n_judgments: taken out.
+    effect: what was shown before the decision (annotation.quality.exclusion_effect). n_judgments: taken out.
     n_counted_again, n_left_out: what reinstating found free, and what others had filled meanwhile.
     """
 
@@ -117,7 +117,7 @@ class Exclusion(models.Model):
 
 class AdjudicationQuerySet(models.QuerySet):
     def current(self):
-        """Return the last word on each task."""
+        """Return the last adjudication of each task."""
         return self.filter(superseded_by=None)
 
 

@@ -1,4 +1,4 @@
-"""Researchers' pages of a round's annotators: how good they are, limits, and decisions about them."""
+"""Researchers' pages of a round's quality: annotators, limits, exclusions, disagreements, adjudication."""
 
 from __future__ import annotations
 

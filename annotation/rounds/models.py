@@ -350,6 +350,11 @@ class Stratum(models.Model):
     def __str__(self) -> str:
         return f"{self.sample_size} of {self.population} from {self.job}"
 
+    @property
+    def cell_name(self) -> tuple[str, str, str]:
+        """Return relation, LM and setting; empty where imported judgments name none."""
+        return self.relation.name, self.language_model.short_name if self.language_model else "", self.setting
+
 
 class JudgmentTaskQuerySet(models.QuerySet):
     # The partial index judgment_task_open has the same condition, without parameters, so that every database sees it.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -77,23 +77,29 @@ def count_cells(round: Round) -> list[dict[str, Any]]:
     cells: dict[tuple, dict[str, Any]] = {}
     strata = {}
     for stratum in round.strata.select_related("relation", "language_model").order_by("pk"):
-        model = stratum.language_model.short_name if stratum.language_model else ""
-        cell = cells.setdefault((stratum.relation.name, model, stratum.setting), _new_cell(stratum, model))
+        cell = cells.setdefault(stratum.cell_name, _new_cell(stratum))
         cell["n_strata"] += 1
         cell["drawn"] += stratum.sample_size
         cell["population"] += stratum.population or 0
         strata[stratum.pk] = cell
+    for stratum, outcomes in stratum_outcomes(round).items():
+        for outcome, n in outcomes.items():
+            strata[stratum][outcome] += n
+    return [cells[name] for name in sorted(cells)]
+
+
+def stratum_outcomes(round: Round) -> dict[int, Counter[str]]:
+    """Return, by the id of a stratum, how many of the statements drawn for it have which of OUTCOMES."""
+    outcomes: defaultdict[int, Counter[str]] = defaultdict(Counter)
     drawn = Draw.objects.filter(stratum__round=round).order_by()
     for stratum, verdict, n in drawn.values_list("stratum", "task__verdict").annotate(n=Count("pk")):
-        strata[stratum][verdict or "incomplete"] += n
-    return [cells[key] for key in sorted(cells)]
+        outcomes[stratum][verdict or "incomplete"] += n
+    return dict(outcomes)
 
 
-def _new_cell(stratum: Stratum, model: str) -> dict[str, Any]:
+def _new_cell(stratum: Stratum) -> dict[str, Any]:
     return {
-        "relation": stratum.relation.name,
-        "model": model,
-        "setting": stratum.setting,
+        **dict(zip(("relation", "model", "setting"), stratum.cell_name, strict=True)),
         "job": stratum.job_id,
         "cut": stratum.cut,
         "n_strata": 0,
