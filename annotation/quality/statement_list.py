@@ -103,7 +103,7 @@ def disagreement_page(
 
 
 class _TasksByDisagreement:
-    """Tasks as a list that pages are cut from: found from how many tasks show each counts, without sorting all."""
+    """Tasks as a list that pages are cut from: found from how many tasks have which counts, without sorting them."""
 
     def __init__(self, tasks: QuerySet[JudgmentTask], n_by_counts: Mapping[Counts, int]):
         self.tasks = tasks.order_by("position")
