@@ -18,8 +18,14 @@ from tokenizers import Tokenizer
 from torch import nn
 from torch.nn.functional import gelu
 
-from kgharvest.engine.language_models.devices import check_device, dtype_named, fingerprint, move, redraw
-from kgharvest.engine.language_models.last_layer import attend
+from kgharvest.engine.language_models.architectures import attend
+from kgharvest.engine.language_models.devices import (
+    check_device,
+    dtype_named,
+    move_to_device,
+    randomize_weights,
+    weights_fingerprint,
+)
 from kgharvest.engine.language_models.masked import MaskedLM
 
 
@@ -34,9 +40,9 @@ def load_compact(
     model = CompactBert(read_config(folder)).to(dtype_named(dtype))
     model.load_state_dict(read_weights(folder))
     if random_seed is not None:
-        redraw(model, random_seed)
-    placed = move(model.eval().requires_grad_(False), device, name or folder.name)
-    return MaskedLM(placed, CompactTokenizer(folder), name or str(folder), fingerprint(folder))
+        randomize_weights(model, random_seed)
+    model = move_to_device(model.eval().requires_grad_(False), device, name or folder.name)
+    return MaskedLM(model, CompactTokenizer(folder), name or str(folder), weights_fingerprint(folder))
 
 
 @dataclass(frozen=True)
@@ -151,8 +157,8 @@ class Embeddings(nn.Module):
         self.LayerNorm = layer_norm(config)
 
     def forward(self, words: torch.Tensor) -> torch.Tensor:  # (B, T, d)
-        place = self.position_embeddings.weight[: words.shape[1]] + self.token_type_embeddings.weight[0]  # (T, d)
-        embedded: torch.Tensor = self.LayerNorm(words + place)
+        positions = self.position_embeddings.weight[: words.shape[1]] + self.token_type_embeddings.weight[0]  # (T, d)
+        embedded: torch.Tensor = self.LayerNorm(words + positions)
         return embedded
 
 

@@ -1,4 +1,4 @@
-"""Where an LM's weights go, in which numbers, and what names them."""
+"""Devices, dtypes and weights: check and name them, move a model, draw its weights anew."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def check_device(device: str) -> None:
         raise EngineError(f"The device {device!r} is not there; use cpu, or cuda on a machine with a GPU.") from error
 
 
-def redraw(model: Any, seed: int) -> None:
+def randomize_weights(model: Any, seed: int) -> None:
     """Give `model` weights that know nothing, as before any training: the control of what an LM knows.
 
     Matrices from N(0, 0.02^2), as in BERT; biases zero, normalisations one.
@@ -41,7 +41,7 @@ def redraw(model: Any, seed: int) -> None:
                 weights.fill_(1.0 if name.endswith("weight") else 0.0)
 
 
-def move(model: Any, device: str, name: str) -> Any:
+def move_to_device(model: Any, device: str, name: str) -> Any:
     try:
         return model.to(device)
     except torch.OutOfMemoryError as error:
@@ -50,7 +50,7 @@ def move(model: Any, device: str, name: str) -> Any:
         ) from error
 
 
-def fingerprint(folder: Path) -> str:
+def weights_fingerprint(folder: Path) -> str:
     """Return what names the weights in a local folder, which has no commit: the start of their SHA-256."""
     digest = hashlib.sha256()
     for file in sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")]):

@@ -1,4 +1,4 @@
-"""Load an LM by hub id or local folder and hand it to its family."""
+"""Load an LM by hub id or local folder, as one of the families; load models that rewrite texts."""
 
 from __future__ import annotations
 
@@ -21,14 +21,21 @@ from transformers.utils import CONFIG_NAME
 from transformers.utils import logging as transformers_logging
 from transformers.utils.hub import cached_file, extract_commit_hash
 
-from kgharvest.engine.language_models import causal, infilling, masked
+from kgharvest.engine.language_models import causal, encoder_decoder, masked
+from kgharvest.engine.language_models.architectures import ARCHITECTURES
 from kgharvest.engine.language_models.base import LanguageModel
-from kgharvest.engine.language_models.devices import check_device, dtype_named, fingerprint, move, redraw
+from kgharvest.engine.language_models.devices import (
+    check_device,
+    dtype_named,
+    move_to_device,
+    randomize_weights,
+    weights_fingerprint,
+)
 from kgharvest.engine.types import ModelNotFound, UnsupportedModel
 
 FAMILIES: list[tuple[Collection[str], Any, Callable[..., LanguageModel]]] = [
-    (masked.HEADS, AutoModelForMaskedLM, masked.MaskedLM),
-    (infilling.MODEL_TYPES, AutoModelForSeq2SeqLM, infilling.InfillingLM),
+    (ARCHITECTURES, AutoModelForMaskedLM, masked.MaskedLM),
+    (encoder_decoder.MODEL_TYPES, AutoModelForSeq2SeqLM, encoder_decoder.InfillingLM),
     (causal.MODEL_TYPES, AutoModelForCausalLM, causal.CausalLM),
 ]
 
@@ -52,7 +59,7 @@ def load(
     transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     hub_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    commit = resolve(name, revision)
+    commit = resolve_commit(name, revision)
     config = load_config(name, commit)
     auto_class, family = family_of(config, name)
     tokenizer = load_part(AutoTokenizer, name, commit)
@@ -60,12 +67,30 @@ def load(
     model, report = load_part(auto_class, name, commit, dtype=torch_dtype, output_loading_info=True)
     check_complete(name, report)
     if random_seed is not None:
-        redraw(model, random_seed)
-    recorded = commit or fingerprint(Path(name))
-    return family(move(model.eval().requires_grad_(False), device, name), tokenizer, name, recorded)
+        randomize_weights(model, random_seed)
+    model = move_to_device(model.eval().requires_grad_(False), device, name)
+    return family(model, tokenizer, name, commit or weights_fingerprint(Path(name)))
 
 
-def resolve(name: str, revision: str | None) -> str | None:
+def load_seq2seq(name: str, revision: str | None = None, device: str = "cpu") -> encoder_decoder.Seq2SeqModel:
+    """Return the text-to-text model `name` (a hub id or a local folder).
+
+    Raises ModelNotFound, UnsupportedModel, BrokenModel if it does not fit on the device, or EngineError for a device
+    that is not there.
+    """
+    check_device(device)
+    config = load_config(name, revision)
+    if not config.is_encoder_decoder:
+        raise UnsupportedModel(
+            f"The model {name!r} is of type {config.model_type}, which does not rewrite texts; "
+            "name an encoder-decoder model trained to paraphrase (T5, BART, PEGASUS)."
+        )
+    tokenizer = load_part(AutoTokenizer, name, revision)
+    model = load_part(AutoModelForSeq2SeqLM, name, revision).eval().requires_grad_(False)
+    return encoder_decoder.Seq2SeqModel(move_to_device(model, device, name), tokenizer, name)
+
+
+def resolve_commit(name: str, revision: str | None) -> str | None:
     """Return the hub's commit that `revision` is now, so that all files are of one state and a harvest can name it.
 
     A local folder has no commit; what the caller says of it stands. Without a network the cache answers, but only after

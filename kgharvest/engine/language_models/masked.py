@@ -1,61 +1,25 @@
-"""Masked LMs: BERT, RoBERTa, DistilBERT, ALBERT, ModernBERT, XLM-R."""
+"""Masked LMs: BERT, RoBERTa, DistilBERT, ALBERT, ModernBERT, XLM-R; soft words in their prompts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import copy, deepcopy
 from typing import Any, Self
 
 import torch
 from torch import nn
 
+from kgharvest.engine.language_models.architectures import ARCHITECTURES, split_last_layer
 from kgharvest.engine.language_models.base import EncodedPrompt, Pattern, Query, TokenIds
-from kgharvest.engine.language_models.last_layer import split_last_layer
-from kgharvest.engine.language_models.pretrained import Head, PretrainedLM
+from kgharvest.engine.language_models.pretrained import PretrainedLM
 from kgharvest.engine.language_models.soft_words import SoftWords, perturbed_modules
 from kgharvest.engine.prompts.template import PromptTemplate
-
-
-def bert_head(model: Any) -> Head:
-    return Head(model.cls.predictions.transform, model.cls.predictions.decoder)
-
-
-def roberta_head(model: Any) -> Head:
-    head = model.lm_head
-    return Head(lambda hidden: head.layer_norm(nn.functional.gelu(head.dense(hidden))), head.decoder)
-
-
-def distilbert_head(model: Any) -> Head:
-    return Head(
-        lambda hidden: model.vocab_layer_norm(model.activation(model.vocab_transform(hidden))), model.vocab_projector
-    )
-
-
-def albert_head(model: Any) -> Head:
-    head = model.predictions
-    return Head(lambda hidden: head.LayerNorm(head.activation(head.dense(hidden))), head.decoder)
-
-
-def modernbert_head(model: Any) -> Head:
-    return Head(model.head, model.decoder)
-
-
-# By `config.model_type`.
-HEADS: dict[str, Callable[[Any], Head]] = {
-    "bert": bert_head,
-    "roberta": roberta_head,
-    "xlm-roberta": roberta_head,
-    "distilbert": distilbert_head,
-    "albert": albert_head,
-    "modernbert": modernbert_head,
-}
 
 
 class MaskedLM(PretrainedLM):
     """A masked LM behind the `LanguageModel` protocol."""
 
     def __init__(self, model: Any, tokenizer: Any, name: str, revision: str | None) -> None:
-        super().__init__(model, tokenizer, name, revision, HEADS[model.config.model_type](model))
+        super().__init__(model, tokenizer, name, revision, ARCHITECTURES[model.config.model_type].head(model))
         self.mask_id = self.tokens.mask_id
         self._last_layer = split_last_layer(model)
         self._soft_words: SoftWords | None = None
@@ -107,10 +71,6 @@ class MaskedLM(PretrainedLM):
         """Return a copy of the layers below the last one, which reads `inputs_embeds` and may be trained."""
         encoder: nn.Module = deepcopy(self._network).requires_grad_()
         return encoder
-
-    def project(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Return (..., V) float32 for `vectors` (..., d): what `logits` is, with gradients."""
-        return self._head.projection(vectors.to(self.dtype)).float()
 
     def encode_prompt(self, prompt: PromptTemplate) -> EncodedPrompt:
         return self.tokens.encode_prompt(prompt)

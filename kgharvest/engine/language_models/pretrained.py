@@ -1,4 +1,4 @@
-"""What the families share: a transformers model and its tokenizer, asked in batches, the LM head at one position."""
+"""What the families of LMs share: a transformers model and its tokenizer, queried in batches at one position each."""
 
 from __future__ import annotations
 
@@ -68,6 +68,10 @@ class PretrainedLM(ABC):
 
     @torch.inference_mode()
     def logits(self, vectors: torch.Tensor) -> torch.Tensor:
+        return self.project(vectors)
+
+    def project(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Return (..., V) float32 for `vectors` (..., d'): what `logits` is, with gradients."""
         return self._head.projection(vectors.to(self.dtype)).float()
 
     @abstractmethod

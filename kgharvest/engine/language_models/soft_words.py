@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from kgharvest.engine.language_models.last_layer import POST_NORM
+from kgharvest.engine.language_models.architectures import ARCHITECTURES, layers_below_the_last
 from kgharvest.engine.types import UnsupportedModel
 
 
@@ -72,10 +72,11 @@ def perturbed_modules(network: Any, name: str) -> list[nn.Module]:
 
     The last layer is not among them: only the mask is read of what it gives.
     """
-    if network.config.model_type not in POST_NORM:
+    layers = layers_below_the_last(network)
+    if layers is None:
+        supported = ", ".join(name for name, architecture in ARCHITECTURES.items() if architecture.stack)
         raise UnsupportedModel(
-            f"Soft prompts in all layers work with {', '.join(POST_NORM)}, and {name} is "
-            f"{network.config.model_type}; use soft words in the first layer only."
+            f"Soft prompts in all layers work with {supported}, and {name} is {network.config.model_type}; "
+            "use soft words in the first layer only."
         )
-    place, _ = POST_NORM[network.config.model_type]
-    return [network.embeddings, *getattr(network, place).layer]
+    return [network.embeddings, *layers]

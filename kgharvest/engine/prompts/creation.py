@@ -28,25 +28,25 @@ def create_prompts(
     paraphraser: Paraphraser,
     rng: random.Random,
     on_progress: OnProgress = ignore,
-    wanted: int = 10,
+    n_prompts: int = 10,
 ) -> list[PromptTemplate]:
-    """Return `initial` followed by paraphrases of them, `wanted` in all, or fewer when nothing new comes any more.
+    """Return `initial` followed by paraphrases of them, `n_prompts` in all, or fewer when nothing new comes any more.
 
     Each prompt is filled with a random seed tuple and paraphrased; what differs enough from all those kept is kept and
     paraphrased in its turn. The same `rng` state gives the same prompts if the paraphraser is deterministic.
-    `on_progress` hears of kept prompts every half second; what it raises ends the work.
+    `on_progress` is told how many are kept every half second; what it raises ends the work.
     """
     kept = list(dict.fromkeys(initial))
     pending = deque(kept)
 
     def report() -> None:
-        on_progress(Progress(STAGE, min(len(kept), wanted), wanted))
+        on_progress(Progress(STAGE, min(len(kept), n_prompts), n_prompts))
 
     def paraphrase(sentence: str, entities: Sequence[str]) -> list[str]:
         return result_with_ticks(in_background(paraphraser, sentence, entities), report)
 
-    while pending and len(kept) < wanted:
-        new = new_prompts(pending.popleft(), seed_tuples, kept, paraphrase, rng)[: wanted - len(kept)]
+    while pending and len(kept) < n_prompts:
+        new = new_prompts(pending.popleft(), seed_tuples, kept, paraphrase, rng)[: n_prompts - len(kept)]
         kept += new
         pending += new
     report()

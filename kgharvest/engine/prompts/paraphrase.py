@@ -1,15 +1,21 @@
-"""Paraphrasers: what prompt creation asks of them, and which one a harvest gets."""
+"""Paraphrasers: what prompt creation asks of them, which kinds there are, and the one made of an encoder-decoder."""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
 
 from kgharvest.engine.language_models.base import LanguageModel
 from kgharvest.engine.prompts.paraphrasers.chat import ChatEndpoint, ChatParaphraser
 from kgharvest.engine.prompts.paraphrasers.offline import OfflineParaphraser
-from kgharvest.engine.prompts.paraphrasers.seq2seq import Seq2SeqParaphraser
 from kgharvest.engine.types import EngineError, ParaphraserSettings
+
+if TYPE_CHECKING:
+    from kgharvest.engine.language_models.encoder_decoder import Seq2SeqModel
+
+PARAPHRASES_PER_CALL = 10
 
 
 class Paraphraser(Protocol):
@@ -24,31 +30,54 @@ class Paraphraser(Protocol):
         """
 
 
-def default_paraphraser(lm: LanguageModel) -> Paraphraser:
-    """Return the paraphraser that needs nothing but the harvest's own LM."""
-    return OfflineParaphraser(lm)
+class Seq2SeqParaphraser:
+    """Rewrites with a model named by hub id or folder, loaded at the first call.
+
+    prefix: what the model expects before the sentence; T5 paraphrasers often want "paraphrase: ".
+    seed: draws samples, the same for the same sentence; None takes the best of a beam search.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        revision: str | None = None,
+        prefix: str = "",
+        seed: int | None = None,
+        device: str = "cpu",
+    ) -> None:
+        self.name = f"seq2seq:{model}"
+        self._model_name, self._revision, self._device = model, revision, device
+        self._prefix, self._seed = prefix, seed
+
+    def paraphrase(self, sentence: str, entities: Sequence[str]) -> list[str]:
+        text = self._prefix + sentence
+        if self._seed is None:
+            outputs = self._model.beam(text, PARAPHRASES_PER_CALL)
+        else:
+            outputs = self._model.sample(text, PARAPHRASES_PER_CALL, zlib.crc32(text.encode()) ^ self._seed)
+        return [output for output in dict.fromkeys(outputs) if output and output != sentence]
+
+    @cached_property
+    def _model(self) -> Seq2SeqModel:
+        # Imported here because transformers takes seconds to load and the other paraphrasers do without it.
+        from kgharvest.engine.language_models.loading import load_seq2seq
+
+        return load_seq2seq(self._model_name, self._revision, self._device)
 
 
-def from_settings(settings: ParaphraserSettings, lm: LanguageModel) -> Paraphraser:
+PARAPHRASERS: dict[str, Callable[[ParaphraserSettings, LanguageModel], Paraphraser]] = {
+    "offline": lambda settings, lm: OfflineParaphraser(lm),
+    "chat": lambda settings, lm: ChatParaphraser(
+        ChatEndpoint(settings.base_url, settings.model, max_calls=settings.max_calls, max_tokens=settings.max_tokens)
+    ),
+    "seq2seq": lambda settings, lm: Seq2SeqParaphraser(settings.model, prefix=settings.prefix, seed=settings.seed),
+}
+
+
+def make_paraphraser(settings: ParaphraserSettings, lm: LanguageModel) -> Paraphraser:
     """Return the paraphraser that `settings` describe. Raises EngineError for an unknown kind or a missing model."""
-    if settings.kind not in MAKERS:
-        raise EngineError(f"There is no paraphraser {settings.kind!r}; choose one of {', '.join(MAKERS)}.")
+    if settings.kind not in PARAPHRASERS:
+        raise EngineError(f"There is no paraphraser {settings.kind!r}; choose one of {', '.join(PARAPHRASERS)}.")
     if settings.kind != "offline" and not settings.model:
         raise EngineError(f"The {settings.kind} paraphraser needs a model; name one in its settings.")
-    return MAKERS[settings.kind](settings, lm)
-
-
-def chat_paraphraser(settings: ParaphraserSettings, lm: LanguageModel) -> Paraphraser:
-    limits = {"max_calls": settings.max_calls, "max_tokens": settings.max_tokens}
-    return ChatParaphraser(ChatEndpoint(settings.base_url, settings.model, **limits))
-
-
-def seq2seq_paraphraser(settings: ParaphraserSettings, lm: LanguageModel) -> Paraphraser:
-    return Seq2SeqParaphraser(settings.model, prefix=settings.prefix, seed=settings.seed)
-
-
-MAKERS: dict[str, Callable[[ParaphraserSettings, LanguageModel], Paraphraser]] = {
-    "offline": lambda settings, lm: default_paraphraser(lm),
-    "chat": chat_paraphraser,
-    "seq2seq": seq2seq_paraphraser,
-}
+    return PARAPHRASERS[settings.kind](settings, lm)

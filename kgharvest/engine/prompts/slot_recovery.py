@@ -72,9 +72,11 @@ def as_prompt(sentence: str, entities: Sequence[str]) -> PromptTemplate | None:
 
 def claim_words(sentence: str, entities: Sequence[str]) -> list[Occurrence]:
     """Return the occurrences of all entities; where two overlap, the exact one stays, then the longer one."""
-    found = [occurrence for slot, entity in enumerate(entities) for occurrence in occurrences(sentence, slot, entity)]
+    candidates = [
+        occurrence for slot, entity in enumerate(entities) for occurrence in occurrences(sentence, slot, entity)
+    ]
     claimed: list[Occurrence] = []
-    for occurrence in sorted(found, key=lambda found: (not found.is_exact, found.start - found.end, found.start)):
+    for occurrence in sorted(candidates, key=lambda other: (not other.is_exact, other.start - other.end, other.start)):
         if not any(occurrence.overlaps(other) for other in claimed):
             claimed.append(occurrence)
     return claimed
@@ -90,7 +92,7 @@ def occurrences(sentence: str, slot: int, entity: str) -> list[Occurrence]:
 
 
 def put_slots(sentence: str, claimed: Sequence[Occurrence]) -> str:
-    for occurrence in sorted(claimed, key=lambda claimed: claimed.start, reverse=True):
+    for occurrence in sorted(claimed, key=lambda occurrence: occurrence.start, reverse=True):
         tail = occurrence.suffix + sentence[occurrence.end :]
         sentence = f"{sentence[: occurrence.start]}<ENT{occurrence.slot}>{tail}"
     return sentence
@@ -147,13 +149,13 @@ def inflections(stem: str) -> set[str]:
 
 def bases(word: str) -> set[str]:
     """Return the words that `word` may be a form of, by its ending; not all of them exist."""
-    found: set[str] = set()
+    candidates: set[str] = set()
     if word.endswith("ss"):
-        return found
+        return candidates
     for ending, endings_of_base in BASE_ENDINGS.items():
         if word.endswith(ending):
             stem = word[: -len(ending)]
-            found |= {stem + end for end in endings_of_base}
+            candidates |= {stem + end for end in endings_of_base}
             if ending in ("ing", "ed") and stem[-1:] == stem[-2:-1]:
-                found.add(stem[:-1])
-    return {base for base in found if len(base) >= SHORTEST_BASE and any(letter in VOWELS for letter in base)}
+                candidates.add(stem[:-1])
+    return {base for base in candidates if len(base) >= SHORTEST_BASE and any(letter in VOWELS for letter in base)}

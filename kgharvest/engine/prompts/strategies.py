@@ -22,7 +22,7 @@ from kgharvest.engine.prompt_learning.autoprompt import TRIGGER, AutoPromptParam
 from kgharvest.engine.prompt_learning.objectives import Compatibility, Example, step_by_step
 from kgharvest.engine.prompt_learning.serialization import nearest_words, prompt_text
 from kgharvest.engine.prompts.creation import create_prompts
-from kgharvest.engine.prompts.paraphrase import Paraphraser, from_settings
+from kgharvest.engine.prompts.paraphrase import Paraphraser, make_paraphraser
 from kgharvest.engine.prompts.prompt_set import PromptSet
 from kgharvest.engine.prompts.template import PromptTemplate, parse_prompts
 from kgharvest.engine.scoring import Encoded, compatibilities, prompt_weights
@@ -133,7 +133,7 @@ def all_templates(source: PromptSource) -> list[PromptTemplate]:
     if spec.prompts:
         templates = parse_prompts(spec.prompts, len(source.seeds[0]))
     else:
-        paraphraser = source.paraphraser or from_settings(spec.paraphraser, lm)
+        paraphraser = source.paraphraser or make_paraphraser(spec.paraphraser, lm)
         rng = random.Random(spec.params.seed)
         initial = initial_templates(source)
         templates = create_prompts(initial, spec.seed_tuples, paraphraser, rng, source.on_progress)

@@ -19,7 +19,7 @@ from transformers import (
 )
 
 from kgharvest.engine.language_models.causal import CausalLM
-from kgharvest.engine.language_models.infilling import InfillingLM
+from kgharvest.engine.language_models.encoder_decoder import InfillingLM
 from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.language_models.masked import MaskedLM
 from kgharvest.engine.types import BrokenModel, EngineError, ModelNotFound, UnsupportedModel

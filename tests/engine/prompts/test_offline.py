@@ -10,7 +10,6 @@ import pytest
 
 from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.prompts.creation import create_prompts
-from kgharvest.engine.prompts.paraphrase import default_paraphraser
 from kgharvest.engine.prompts.paraphrasers.offline import OfflineParaphraser
 from kgharvest.engine.prompts.template import PromptTemplate
 from tests.engine.prompts.fake_lm import FakeLM
@@ -69,7 +68,7 @@ def test_rules_and_frames_alone_give_ten_prompts(text: str) -> None:
     prompt = PromptTemplate.parse(text)
     lm = FakeLM(ENTITIES)  # likes nothing better than anything else
 
-    prompts = create_prompts([prompt], [ENTITIES[: prompt.arity]], default_paraphraser(lm), random.Random(0))
+    prompts = create_prompts([prompt], [ENTITIES[: prompt.arity]], OfflineParaphraser(lm), random.Random(0))
 
     assert len(prompts) == 10
     assert prompts[0] == prompt
@@ -82,7 +81,7 @@ def test_the_published_initial_prompts_get_ten_prompts_each(public_data: Path, t
     for relation in relations.values():
         initial = [PromptTemplate.parse(text) for text in relation["init_prompts"]]
         seeds = [ENTITIES[:arity] for arity in {prompt.arity for prompt in initial}]
-        prompts = create_prompts(initial, seeds, default_paraphraser(lm), random.Random(0))
+        prompts = create_prompts(initial, seeds, OfflineParaphraser(lm), random.Random(0))
         assert len(prompts) == 10
 
 
@@ -91,6 +90,6 @@ def test_the_same_lm_and_random_state_give_the_same_prompts(tmp_path: Path) -> N
     initial = [PromptTemplate.parse("<ENT0> is the capital of <ENT1> .")]
     seeds = [("paris", "france"), ("rome", "italy")]
 
-    runs = [create_prompts(initial, seeds, default_paraphraser(load(folder)), random.Random(3)) for _ in range(2)]
+    runs = [create_prompts(initial, seeds, OfflineParaphraser(load(folder)), random.Random(3)) for _ in range(2)]
 
     assert runs[0] == runs[1]

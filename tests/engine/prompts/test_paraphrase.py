@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from kgharvest.engine.prompts.paraphrase import default_paraphraser, from_settings
+from kgharvest.engine.prompts.paraphrase import make_paraphraser
 from kgharvest.engine.types import EngineError, ParaphraserSettings
 from tests.engine.prompts.fake_lm import FakeLM
 
 LM = FakeLM(["mask", "virus"])
 
 
-def test_the_default_needs_nothing_but_the_lm() -> None:
-    assert default_paraphraser(LM).name == from_settings(ParaphraserSettings(), LM).name == "offline"
+def test_the_default_is_offline() -> None:
+    assert make_paraphraser(ParaphraserSettings(), LM).name == "offline"
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_the_default_needs_nothing_but_the_lm() -> None:
     ],
 )
 def test_settings_choose_the_paraphraser(settings: ParaphraserSettings, name: str) -> None:
-    assert from_settings(settings, LM).name == name
+    assert make_paraphraser(settings, LM).name == name
 
 
 @pytest.mark.parametrize(
@@ -37,4 +37,4 @@ def test_settings_choose_the_paraphraser(settings: ParaphraserSettings, name: st
 )
 def test_settings_that_cannot_work_are_refused(settings: ParaphraserSettings, says: str) -> None:
     with pytest.raises(EngineError, match=says):
-        from_settings(settings, LM)
+        make_paraphraser(settings, LM)

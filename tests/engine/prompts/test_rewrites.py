@@ -9,8 +9,7 @@ from string import Formatter
 
 import pytest
 
-from kgharvest.engine.prompts.paraphrasers.frames import FRAMES, bare_clause, framed
-from kgharvest.engine.prompts.paraphrasers.offline import rewritten
+from kgharvest.engine.prompts.paraphrasers.offline import FRAMES, bare_clause, framed, rewritten
 from kgharvest.engine.prompts.paraphrasers.rewrite_rules import REWRITES
 from kgharvest.engine.prompts.paraphrasers.rewriting import PARTS, Rewrite
 from kgharvest.engine.prompts.template import SLOT, PromptTemplate
@@ -60,10 +59,10 @@ def test_a_rule_says_it_otherwise(prompt: str, said: str) -> None:
 def test_every_wording_says_every_slot_once(rule: Rewrite) -> None:
     parts = set(rule.regex.groupindex)
 
-    for says in rule.says:
-        said = [name for _, name, _, _ in Formatter().parse(says) if name]
-        assert set(said) <= parts
-        assert sorted(name for name in said if name in HOLDS_SLOTS) == sorted(parts & HOLDS_SLOTS)
+    for wording in rule.wordings:
+        names = [name for _, name, _, _ in Formatter().parse(wording) if name]
+        assert set(names) <= parts
+        assert sorted(name for name in names if name in HOLDS_SLOTS) == sorted(parts & HOLDS_SLOTS)
 
 
 def test_the_parts_that_hold_slots_are_known() -> None:

@@ -9,7 +9,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration
 
-from kgharvest.engine.prompts.paraphrasers.seq2seq import Seq2SeqParaphraser
+from kgharvest.engine.prompts.paraphrase import Seq2SeqParaphraser
 from kgharvest.engine.types import ModelNotFound, UnsupportedModel
 from tests.engine.tiny_models import tiny_bart, tiny_bert
 

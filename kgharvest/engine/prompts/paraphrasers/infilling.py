@@ -1,4 +1,4 @@
-"""New wordings from the LM itself: a word or two between the slots are blanked, and the LM fills them in otherwise.
+"""Paraphrases by in-filling: a word or two between the slots are blanked, and the LM fills in others.
 
 The blank is one more slot, so that every LM behind the `LanguageModel` protocol can be asked.
 """
@@ -32,7 +32,7 @@ _WORD = re.compile(r"(?<![\w<’'-])[A-Za-z][\w’'-]*(?![\w<])")
 
 
 class Blank(NamedTuple):
-    """A stretch of a prompt's text, of one or two words, to be filled otherwise."""
+    """A stretch of a prompt's text, of one or two words, to be filled with others."""
 
     start: int
     end: int
@@ -87,7 +87,7 @@ def carries_meaning(word: str) -> bool:
 
 
 def is_apt(text: str, words: Sequence[str]) -> bool:
-    """Say whether `text` can stand for `words`: word by word the same sort, no content word again, no negation."""
+    """Return whether `text` can stand for `words`: word by word the same sort, no content word again, no negation."""
     fillers = text.lower().split()
     return len(fillers) == len(words) and all(
         is_apt_word(filler, word.lower()) for filler, word in zip(fillers, words, strict=True)
@@ -103,9 +103,9 @@ def is_apt_word(filler: str, word: str) -> bool:
 
 
 def repeats(filler: str, prompt: PromptTemplate) -> bool:
-    """Say whether `filler` would say a word of the prompt twice, "the colour colour"."""
-    said = {word.lower() for word in _WORD.findall(prompt.text)}
-    return any(word in said and carries_meaning(word) for word in filler.lower().split())
+    """Return whether `filler` would say a word of the prompt twice, "the colour colour"."""
+    prompt_words = {word.lower() for word in _WORD.findall(prompt.text)}
+    return any(word in prompt_words and carries_meaning(word) for word in filler.lower().split())
 
 
 def ending(word: str) -> str:
@@ -170,8 +170,8 @@ def slot_overlaps(
 ) -> list[float]:
     """Return for each template but the first how alike it and the first make the entity of `slot`, given the others."""
     pattern = (len(lm.encode_entity(entities[slot])),)
-    given = [with_one_slot(template, slot, entities) for template in templates]
-    queries = [lm.query(lm.encode_prompt(template), pattern, ()) for template in given]
+    one_slot = [with_one_slot(template, slot, entities) for template in templates]
+    queries = [lm.query(lm.encode_prompt(template), pattern, ()) for template in one_slot]
     roots = logits(lm, queries).log_softmax(dim=-1).div(2).exp()  # (T, V)
     return (roots[1:] @ roots[0]).tolist()
 

@@ -135,7 +135,7 @@ def third_person(verb: str) -> str:
 
 
 def doubles(base: str) -> bool:
-    """Say whether the last letter doubles before a vowel: stop, plan; not visit, need, show."""
+    """Return whether the last letter doubles before a vowel: stop, plan; not visit, need, show."""
     return base in STRESSED_AT_END or re.fullmatch(rf"{CONSONANT}*[{VOWELS}][bdgklmnprt]", base) is not None
 
 
@@ -178,7 +178,7 @@ def base_of_participle(word: str) -> str:
 
 
 def lost_an_e(stem: str) -> bool:
-    return next((answer for pattern, answer in ENDS_IN_E if pattern.search(stem)), False)
+    return next((is_lost for pattern, is_lost in ENDS_IN_E if pattern.search(stem)), False)
 
 
 def plural(noun: str) -> str:

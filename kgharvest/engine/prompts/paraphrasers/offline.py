@@ -1,21 +1,38 @@
-"""The paraphraser that always works: syntactic rewrites, the LM's own in-filling, and frames around the sentence."""
+"""The offline paraphraser: syntactic rewrites, in-filling by the LM itself, and frames around the clause."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import zip_longest
 
 from kgharvest.engine.language_models.base import LanguageModel, TokenIds
-from kgharvest.engine.prompts.paraphrasers.frames import bare_clause, framed
 from kgharvest.engine.prompts.paraphrasers.infilling import refill
 from kgharvest.engine.prompts.paraphrasers.rewrite_rules import REWRITES
-from kgharvest.engine.prompts.paraphrasers.rewriting import prompt_of
+from kgharvest.engine.prompts.paraphrasers.rewriting import clause_of, prompt_of
 from kgharvest.engine.prompts.slot_recovery import as_prompt, as_sentence
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.scoring import entity_logprobs
 from kgharvest.engine.types import BadPrompt
 
 BATCH_SIZE = 64
+# Frames leave the meaning of the clause in them as it is.
+FRAMES = (
+    "it is well known that {clause}",
+    "in general, {clause}",
+    "it is often said that {clause}",
+    "as everybody can see, {clause}",
+    "there is no doubt about it: {clause}",
+    "most of us would agree that {clause}",
+    "{clause}, or so it is said",
+    "as it happens, {clause}",
+    "it should not be forgotten that {clause}",
+    "{clause}, which is hardly surprising",
+    "if I remember this correctly, {clause}",
+    "{clause}, as has been found out again and again",
+    "only later was it found out that {clause}",
+)
+FRAME_PATTERNS = [re.compile(re.escape(frame).replace(r"\{clause\}", "(?P<clause>.*)")) for frame in FRAMES]
 
 
 class OfflineParaphraser:
@@ -62,3 +79,15 @@ def rewritten(prompt: PromptTemplate) -> list[PromptTemplate]:
     clause = bare_clause(prompt)
     texts = [text for rule in REWRITES for text in rule.apply(clause)]
     return [prompt_of(text) for text in dict.fromkeys(texts) if text != clause]
+
+
+def framed(prompt: PromptTemplate) -> list[PromptTemplate]:
+    clause = bare_clause(prompt)
+    return [prompt_of(frame.format(clause=clause)) for frame in FRAMES]
+
+
+def bare_clause(prompt: PromptTemplate) -> str:
+    """Return the clause of `prompt` without the frame that it may stand in."""
+    clause = clause_of(prompt)
+    matches = (pattern.fullmatch(clause) for pattern in FRAME_PATTERNS)
+    return next((match["clause"] for match in matches if match), clause)

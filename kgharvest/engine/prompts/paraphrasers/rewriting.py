@@ -1,8 +1,8 @@
-"""What a rewrite rule is: a pattern for clauses, and what else says the same. The rules themselves are in rewrites.py.
+"""Rewrite rules: a pattern for clauses and other wordings of the same meaning. The rules are in rewrite_rules.py.
 
 A clause is a prompt's text without its full stop, its first word in lower case. In a pattern, `{A}`, `{B}`, `{C}` stand
 for a slot with its article; the other names are in PARTS. What a pattern caught can be inflected in the rewrite:
-`{verbs:participle}` (english.FORMS).
+`{verbs:participle}` (inflection.FORMS).
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ PARTS = {
 
 @dataclass(frozen=True)
 class Rewrite:
-    """A named rule: a clause that `pattern` matches as a whole may be said in each of the ways in `says`."""
+    """A named rule: a clause that `pattern` matches as a whole may be put in each of the `wordings`."""
 
     name: str
     pattern: str
-    says: tuple[str, ...]
+    wordings: tuple[str, ...]
 
     @cached_property
     def regex(self) -> re.Pattern[str]:
@@ -73,7 +73,7 @@ class Rewrite:
         match = self.regex.fullmatch(clause)
         if match is not None:
             parts = {name: Word(text) for name, text in match.groupdict().items()}
-            yield from (says.format_map(parts) for says in self.says)
+            yield from (wording.format_map(parts) for wording in self.wordings)
 
 
 def clause_of(prompt: PromptTemplate) -> str:
@@ -86,7 +86,7 @@ def clause_of(prompt: PromptTemplate) -> str:
 
 def prompt_of(clause: str) -> PromptTemplate:
     """Return `clause` as a prompt: first letter in upper case, verbs agreeing with plural slots, a full stop."""
-    clause = _PLURAL_SUBJECT.sub(lambda found: f"{found[1]} {_PLURAL_VERB[found[2]]}", clause)
+    clause = _PLURAL_SUBJECT.sub(lambda match: f"{match[1]} {_PLURAL_VERB[match[2]]}", clause)
     clause = clause.replace("s's ", "s' ")
     return PromptTemplate.parse(f"{capitalised(clause)} .")
 

@@ -1,0 +1,73 @@
+"""Encoder-decoders: those that fill in blanks (BART), for harvesting, and those that rewrite texts, for paraphrasing.
+
+To fill in, the encoder reads the masked prompt and the decoder reads it one step behind.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from kgharvest.engine.language_models.base import EncodedPrompt, Pattern, Query, TokenIds
+from kgharvest.engine.language_models.masked import fill_and_mask
+from kgharvest.engine.language_models.pretrained import Head, PretrainedLM
+from kgharvest.engine.prompts.template import PromptTemplate
+
+MODEL_TYPES = ("bart",)  # that fill in blanks
+SPARE_TOKENS = 20  # that a rewritten text may have beyond twice those of the text
+TOP_P = 0.95
+
+
+class InfillingLM(PretrainedLM):
+    """An encoder-decoder behind the `LanguageModel` protocol, with one mask per missing token as for masked LMs."""
+
+    def __init__(self, model: Any, tokenizer: Any, name: str, revision: str | None) -> None:
+        super().__init__(model, tokenizer, name, revision, bart_head(model))
+        self.mask_id = self.tokens.mask_id
+        self._start_id: int = model.config.decoder_start_token_id
+
+    def encode_prompt(self, prompt: PromptTemplate) -> EncodedPrompt:
+        return self.tokens.encode_prompt(prompt)
+
+    def query(self, prompt: EncodedPrompt, pattern: Pattern, filled: TokenIds) -> Query:
+        return self._ask(*fill_and_mask(prompt, pattern, filled, self.mask_id))
+
+    def _hidden(self, ids: torch.Tensor) -> torch.Tensor:
+        shifted = torch.nn.functional.pad(ids[:, :-1], (1, 0), value=self._start_id)
+        hidden: torch.Tensor = self._network(
+            input_ids=ids, decoder_input_ids=shifted, use_cache=False
+        ).last_hidden_state
+        return hidden
+
+
+def bart_head(model: Any) -> Head:
+    return Head(torch.nn.Identity(), lambda vectors: model.lm_head(vectors) + model.final_logits_bias)
+
+
+class Seq2SeqModel:
+    """A model that rewrites texts (T5, BART, PEGASUS), and its tokenizer."""
+
+    def __init__(self, model: Any, tokenizer: Any, name: str) -> None:
+        self.name = name
+        self._model, self._tokenizer = model, tokenizer
+
+    def beam(self, text: str, n: int) -> list[str]:
+        """Return the `n` best outputs of a beam search, best first."""
+        return self._generate(text, num_beams=n, num_return_sequences=n, do_sample=False)
+
+    def sample(self, text: str, n: int, seed: int) -> list[str]:
+        """Return `n` outputs drawn with `seed`; torch's own random state is left as it was."""
+        devices = [self._model.device] if self._model.device.type == "cuda" else []
+        with torch.random.fork_rng(devices):
+            torch.manual_seed(seed)
+            return self._generate(text, num_beams=1, num_return_sequences=n, do_sample=True, top_p=TOP_P)
+
+    @torch.inference_mode()
+    def _generate(self, text: str, **how: Any) -> list[str]:
+        inputs = self._tokenizer(text, return_tensors="pt", truncation=True).to(self._model.device)
+        most = 2 * inputs.input_ids.shape[1] + SPARE_TOKENS
+        outputs = self._model.generate(
+            input_ids=inputs.input_ids, attention_mask=inputs.attention_mask, max_new_tokens=most, **how
+        )  # (n, T)
+        return [text.strip() for text in self._tokenizer.batch_decode(outputs, skip_special_tokens=True)]
