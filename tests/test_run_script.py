@@ -74,7 +74,9 @@ def test_help_names_every_command(run):
     result = run("help")
 
     assert result.returncode == 0
-    assert all(f"  {command} " in result.stdout for command in ["demo", "test", "web", "worker", "help"])
+    assert all(
+        f"  {command} " in result.stdout for command in ["demo", "test", "web", "worker", "urgent-worker", "help"]
+    )
 
 
 def test_an_unknown_command_is_named(run):

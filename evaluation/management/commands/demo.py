@@ -26,7 +26,7 @@ from kgharvest.models import HarvestJob, Job
 
 HOST = "127.0.0.1"
 LOOK_EVERY_S = 0.3
-MOST_WORKERS = 4
+MAX_PROCESSES = 4
 SHOWN = ("relations", "comparisons")  # of the report's tables
 
 
@@ -87,6 +87,7 @@ class Command(DomainCommand):
         return over
 
     def serve(self, programs: Supervisor) -> None:
+        programs.start("urgent-worker", urgent_worker_command(), OMP_NUM_THREADS="1")
         with suppress(KeyboardInterrupt):
             while True:
                 for program in programs.restart_ended():
@@ -123,10 +124,15 @@ def end_like_ctrl_c_on(*signals: signal.Signals) -> None:
         signal.signal(number, signal.default_int_handler)
 
 
-def worker_command() -> list[str]:
-    concurrency = min(os.cpu_count() or 1, MOST_WORKERS)
-    options = ["--loglevel", "INFO", "--concurrency", str(concurrency)]
-    return [sys.executable, "-m", "celery", "--app", "kgharvest", "worker", *options]
+def worker_command(*options: str) -> list[str]:
+    concurrency = str(min(os.cpu_count() or 1, MAX_PROCESSES))
+    options = options or ("--concurrency", concurrency)
+    return [sys.executable, "-m", "celery", "--app", "kgharvest", "worker", "--loglevel", "INFO", *options]
+
+
+def urgent_worker_command() -> list[str]:
+    """A worker without children that never loads an LM, so that urgent jobs wait for no harvest."""
+    return worker_command("--queues", settings.URGENT_QUEUE, "--pool", "solo", "--hostname", "urgent@%h")
 
 
 def web_command() -> list[str]:
