@@ -1,4 +1,4 @@
-"""Judgments as files: one row per annotator and statement, the last word, under codes instead of names."""
+"""Export of judgments: one row per annotator and statement, the current judgment, under codes instead of names."""
 
 from __future__ import annotations
 
@@ -70,16 +70,16 @@ def _as_text(row: Row) -> Row:
 
 def as_parquet(rows: Iterable[Row]) -> Iterator[bytes]:
     schema = pa.schema([("source", pa.string()), *((name, kind) for name, (_, kind) in FIELDS.items())])
-    written = _Written()
-    with pq.ParquetWriter(written, schema) as writer:
+    file = _StreamedFile()
+    with pq.ParquetWriter(file, schema) as writer:
         rows = iter(rows)
-        while some := list(islice(rows, ROWS_IN_A_GROUP)):
-            writer.write_batch(pa.RecordBatch.from_pylist(some, schema), ROWS_IN_A_GROUP)
-            yield written.taken()
-    yield written.taken()
+        while group := list(islice(rows, ROWS_IN_A_GROUP)):
+            writer.write_batch(pa.RecordBatch.from_pylist(group, schema), ROWS_IN_A_GROUP)
+            yield file.take()
+    yield file.take()
 
 
-class _Written(io.RawIOBase):
+class _StreamedFile(io.RawIOBase):
     """A file to write to, whose bytes are taken from it as they come."""
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class _Written(io.RawIOBase):
         self._pieces.append(bytes(piece))
         return len(self._pieces[-1])
 
-    def taken(self) -> bytes:
+    def take(self) -> bytes:
         pieces, self._pieces = self._pieces, []
         return b"".join(pieces)
 

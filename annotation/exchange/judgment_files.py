@@ -1,4 +1,4 @@
-"""Read judgments from CSV. Pure: rows come out, or everything that is wrong with the file."""
+"""CSV files of judgments: their rows, or everything that is wrong with them. Touches no database."""
 
 from __future__ import annotations
 
@@ -23,10 +23,13 @@ LABELS = {label.casefold(): label for label in Label.values} | {
 }
 LONGEST_NAME = 200  # characters of an annotator's name
 MOST_ENTITIES = 9
-SEEN_AGAIN = 10_000  # values of a column that are remembered, as many come again soon
+CACHED_VALUES = 10_000  # values of a column that are remembered, as many come again soon
 
 
-class JudgmentRow(NamedTuple):
+ValueReader = Callable[[str], Any]  # raises BadValue
+
+
+class ImportedRow(NamedTuple):
     """One line of the file. Empty or None where the line says nothing."""
 
     line: int
@@ -45,7 +48,7 @@ class BadValue(ValueError):
     """What is wrong with one value."""
 
 
-def read_judgments(lines: Iterable[str]) -> Iterator[JudgmentRow | BadEntry]:
+def read_judgments(lines: Iterable[str]) -> Iterator[ImportedRow | BadEntry]:
     """Yield the rows of a CSV file with commas, semicolons or tabs and any line ends, or what is wrong with each.
 
     lines: with their ends. Memory stays flat, and values that come again are the same objects.
@@ -58,7 +61,7 @@ def read_judgments(lines: Iterable[str]) -> Iterator[JudgmentRow | BadEntry]:
         if fault := _fault_of_heading(columns):
             yield BadEntry("line 1", fault)
             return
-        readers = {name: lru_cache(SEEN_AGAIN)(read) for name, read in READERS.items()}
+        readers = {name: lru_cache(CACHED_VALUES)(read) for name, read in READERS.items()}
         for values in reader:
             if values:
                 yield _row(reader.line_num, columns, values, readers)
@@ -79,7 +82,9 @@ def _fault_of_heading(columns: list[str]) -> str | None:
     return None
 
 
-def _row(line: int, columns: list[str], values: list[str], readers: Mapping[str, Callable]) -> JudgmentRow | BadEntry:
+def _row(
+    line: int, columns: list[str], values: list[str], readers: Mapping[str, Callable[[str], Any]]
+) -> ImportedRow | BadEntry:
     if len(values) != len(columns):
         return BadEntry(f"line {line}", f"has {len(values)} values but the heading has {len(columns)}")
     texts = dict(zip(columns, values, strict=True))
@@ -89,7 +94,7 @@ def _row(line: int, columns: list[str], values: list[str], readers: Mapping[str,
             read[name] = reader(texts.get(name, "").strip())
         except BadValue as fault:
             return BadEntry(f"line {line}, {name}", str(fault))
-    return JudgmentRow(line, **read)
+    return ImportedRow(line, **read)
 
 
 def _name(longest: int) -> Callable[[str], str]:
@@ -119,7 +124,7 @@ def _entities(text: str) -> tuple[str, ...]:
 def _label(text: str) -> str:
     if text.casefold() not in LABELS:
         raise BadValue(f"is {text!r:.40}; use True, False or Unjudgeable")
-    return LABELS[text.casefold()]
+    return str(LABELS[text.casefold()])
 
 
 def _comment(text: str) -> str:
@@ -157,7 +162,7 @@ def _moment(text: str) -> datetime | None:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-READERS: dict[str, Callable[[str], Any]] = {
+READERS: dict[str, ValueReader] = {
     "relation": _name(200),
     "entities": _entities,
     "annotator": _name(LONGEST_NAME),

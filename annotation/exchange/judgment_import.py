@@ -1,4 +1,4 @@
-"""Store judgments that were collected elsewhere, with or without a harvest behind them."""
+"""Import judgments that were collected elsewhere into a round, with or without a harvest behind them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 from django.db import transaction
 from django.utils import timezone
 
-from annotation.exchange.judgment_files import JudgmentRow, read_judgments
+from annotation.exchange.judgment_files import ImportedRow, read_judgments
 from annotation.judging.verdict_update import count_draws, recount
 from annotation.models import Annotator, Draw, Judgment, JudgmentTask, Round, Stratum, Study
 from annotation.quality.events import record_event
@@ -37,19 +37,22 @@ class NotForImports(DomainError):
     """Importing into a round whose judgments come from people or a program."""
 
 
-class Imported(NamedTuple):
-    """n_repeats: rows that the policy for repeats left out or let take another's place."""
+class ImportSummary(NamedTuple):
+    """n_duplicates: rows that the policy for duplicates left out or let take another's place."""
 
     round: Round
     n_judgments: int
-    n_repeats: int
+    n_duplicates: int
 
 
-class Claim(NamedTuple):
-    """What a row is about: a tuple of a relation, whichever of its names the file uses."""
+class TupleKey(NamedTuple):
+    """The tuple that a row is about, whichever of its relation's names the file uses."""
 
     relation_id: int
     key: str
+
+
+JudgmentKey = tuple[str, int]  # an annotator's code and a task's id: one current judgment
 
 
 def import_judgments(
@@ -61,20 +64,20 @@ def import_judgments(
     set_name: str | None = None,
     duplicates: str = "error",
     by=None,
-) -> Imported:
+) -> ImportSummary:
     """Add the judgments of a CSV file (judgment_files) to a round for imports.
 
     create: make the round, relations, tuples and tasks that are missing; otherwise they are faults. study: of a round
     that is made; its members see it. set_name: the set that is meant where several have a relation. duplicates: what a
     second judgment of one annotator on one tuple means: an "error", or that the "first" or the "last" counts; the same
-    label for another cell is no repeat but one judgment that counts for both. A task's k becomes the number of
+    label for another cell is no duplicate but one judgment that counts for both. A task's k becomes the number of
     judgments it has. Raises ImportRefused with all faults, NotFound, NotForImports; then nothing is stored.
     """
-    rows = _read(path)
+    rows = _read_rows(path)
     if set_name is not None:
         relations_of_set(set_name)  # raises if there is none
     with transaction.atomic():
-        work = _Import(_round(round_name, study if create else None, by), create, set_name, duplicates)
+        work = _Import(_lock_or_create_round(round_name, study if create else None, by), create, set_name, duplicates)
         n_judgments = work.store(rows)
         if work.faults:
             raise ImportRefused(path.name, work.faults)
@@ -82,10 +85,10 @@ def import_judgments(
             recount(work.round)
             forget_counts(work.round)
             record_event(work.round, "imported", by=by, n_judgments=n_judgments, file=path.name)
-        return Imported(work.round, n_judgments, work.n_repeats)
+        return ImportSummary(work.round, n_judgments, work.n_duplicates)
 
 
-def _read(path: Path) -> list[JudgmentRow]:
+def _read_rows(path: Path) -> list[ImportedRow]:
     entries = list(read_judgments(read_lines(path)))
     if faults := [entry for entry in entries if isinstance(entry, BadEntry)]:
         raise ImportRefused(path.name, _each_reason_once(faults))
@@ -103,7 +106,7 @@ def _each_reason_once(faults: Sequence[BadEntry]) -> list[BadEntry]:
     ]
 
 
-def _round(name: str, study: str | None, by) -> Round:
+def _lock_or_create_round(name: str, study: str | None, by) -> Round:
     """Return the round of this name; make it in `study` if there is none, unless that is None."""
     if study is not None and not Round.objects.filter(name=name).exists():
         return _create_round(name, study, by)
@@ -144,36 +147,36 @@ class _Import:
         )
         self.duplicates = duplicates
         self.faults: list[BadEntry] = []
-        self.n_repeats = 0
+        self.n_duplicates = 0
 
-    def store(self, rows: Sequence[JudgmentRow]) -> int:
+    def store(self, rows: Sequence[ImportedRow]) -> int:
         """Store what the rows say; return how many judgments that are. Stores nothing useful if there are faults."""
-        relations = self._relations(rows)
-        tasks = [] if self.faults else self._tasks(rows, relations)
-        stored = self._stored()
-        kept = {} if self.faults else self._without_repeats(rows, tasks, stored)
+        relations = self._resolve_relations(rows)
+        tasks = [] if self.faults else self._find_or_create_tasks(rows, relations)
+        stored = self._stored_judgments()
+        accepted = {} if self.faults else self._without_duplicates(rows, tasks, stored)
         if not self.faults:
-            self._draw(rows, tasks, relations)
+            self._record_cells(rows, tasks, relations)
         if not self.faults:
-            self._store_judgments(kept, stored)
-        return len(kept)
+            self._store_judgments(accepted, stored)
+        return len(accepted)
 
-    def _fault(self, row: JudgmentRow, reason: str) -> None:
+    def _fault(self, row: ImportedRow, reason: str) -> None:
         self.faults.append(BadEntry(f"line {row.line}", reason))
 
     # -- what is judged
 
-    def _relations(self, rows: Sequence[JudgmentRow]) -> dict[str, Relation]:
+    def _resolve_relations(self, rows: Sequence[ImportedRow]) -> dict[str, Relation]:
         """Return the relations by the names that the file uses."""
         firsts = {row.relation: row for row in reversed(rows)}
-        relations = {name: relation for name, row in firsts.items() if (relation := self._relation(row))}
+        relations = {name: relation for name, row in firsts.items() if (relation := self._resolve_relation(row))}
         for row in rows:
             relation = relations.get(row.relation)
             if relation and relation.arity != len(row.entities):
                 self._fault(row, f"has {len(row.entities)} entities but {relation.name} has {relation.arity}")
         return relations
 
-    def _relation(self, row: JudgmentRow) -> Relation | None:
+    def _resolve_relation(self, row: ImportedRow) -> Relation | None:
         try:
             return resolve_relation(row.relation, scopes=self._scopes)
         except UnresolvedName as refusal:
@@ -182,7 +185,7 @@ class _Import:
             self._fault(row, f"{refusal} Or import with {'--set' if refusal.is_ambiguous else '--create'}.")
         return None
 
-    def _create_relation(self, row: JudgmentRow) -> Relation:
+    def _create_relation(self, row: ImportedRow) -> Relation:
         """Make a relation of which only the name is known; its statement just lists the entities."""
         relation_set = own_set(self.round.name)
         slots = ", ".join(f"<ENT{slot}>" for slot in range(len(row.entities)))
@@ -195,92 +198,93 @@ class _Import:
             seed_tuples=[],
         )
 
-    def _tasks(self, rows: Sequence[JudgmentRow], relations: dict[str, Relation]) -> list[int]:
+    def _find_or_create_tasks(self, rows: Sequence[ImportedRow], relations: dict[str, Relation]) -> list[int]:
         """Return the ids of the rows' tasks; make those that are missing, if that is wanted."""
-        claims = [Claim(relations[row.relation].pk, tuple_key(row.entities)) for row in rows]
+        keys = [TupleKey(relations[row.relation].pk, tuple_key(row.entities)) for row in rows]
         tasks = self._existing_tasks(relations)
-        missing = {
-            claim: row for claim, row in zip(reversed(claims), reversed(rows), strict=True) if claim not in tasks
-        }
+        missing = {key: row for key, row in zip(reversed(keys), reversed(rows), strict=True) if key not in tasks}
         if missing and self.create:
             self._create_tasks(dict(reversed(missing.items())), relations)
             tasks = self._existing_tasks(relations)
         elif missing:
             for row in reversed(missing.values()):
-                self._fault(row, f"{_in_words(row.entities)} is not in the round; import with --create to put it there")
+                self._fault(
+                    row, f"{_tuple_text(row.entities)} is not in the round; import with --create to put it there"
+                )
             return []
-        return [tasks[claim] for claim in claims]
+        return [tasks[key] for key in keys]
 
-    def _existing_tasks(self, relations: dict[str, Relation]) -> dict[Claim, int]:
+    def _existing_tasks(self, relations: dict[str, Relation]) -> dict[TupleKey, int]:
         existing = self.round.tasks.without_gold().filter(knowledge_tuple__relation__in=relations.values())
         columns = existing.values_list("knowledge_tuple__relation", "knowledge_tuple__key", "pk")
-        return {Claim(relation, key): pk for relation, key, pk in columns.iterator()}
+        return {TupleKey(relation, key): pk for relation, key, pk in columns.iterator()}
 
-    def _create_tasks(self, missing: dict[Claim, JudgmentRow], relations: dict[str, Relation]) -> None:
-        known = _knowledge_tuples(missing)
-        tasks = (
-            (self.round.pk, known[claim], *self._wording(relations[row.relation], row), position)
-            for position, (claim, row) in enumerate(missing.items(), start=self.round.n_tasks)
+    def _create_tasks(self, missing: dict[TupleKey, ImportedRow], relations: dict[str, Relation]) -> None:
+        tuples = _find_or_create_tuples(missing)
+        statements = (
+            (position, key, row, freeze_statement(relations[row.relation].statement, row.entities))
+            for position, (key, row) in enumerate(missing.items(), start=self.round.n_tasks)
         )
         k = self.round.judgments_per_task
+        values = (
+            (self.round.pk, tuples[key], statement.text, statement.spans, row.entities, position, k)
+            for position, key, row, statement in statements
+        )
         columns = ("round", "knowledge_tuple", "statement", "spans", "entities", "position", "n_wanted")
-        insert_rows(JudgmentTask, columns, ((*task, k) for task in tasks))
+        insert_rows(JudgmentTask, columns, values)
         self.round.n_tasks += len(missing)
         self.round.save(update_fields=["n_tasks"])
 
-    def _wording(self, relation: Relation, row: JudgmentRow) -> tuple[str, list, tuple[str, ...]]:
-        statement = freeze_statement(relation.statement, row.entities)
-        return statement.text, statement.spans, row.entities
-
     # -- who judged it
 
-    def _stored(self) -> dict[tuple[str, int], UUID]:
-        """Return the ids of the round's current judgments by annotator's code and task."""
+    def _stored_judgments(self) -> dict[JudgmentKey, UUID]:
+        """Return the ids of the round's current judgments."""
         current = Judgment.objects.current().filter(task__round=self.round)
         columns = current.values_list("annotator__code", "task", "pk")
         return {(code, task): pk for code, task, pk in columns.iterator()}
 
-    def _without_repeats(
-        self, rows: Sequence[JudgmentRow], tasks: Sequence[int], stored: Container[tuple[str, int]]
-    ) -> dict[tuple[str, int], JudgmentRow]:
-        """Return one row per annotator's code and task, by the policy for repeats."""
+    def _without_duplicates(
+        self, rows: Sequence[ImportedRow], tasks: Sequence[int], stored: Container[JudgmentKey]
+    ) -> dict[JudgmentKey, ImportedRow]:
+        """Return the row of each judgment to store, by the policy for duplicates."""
         codes = {name: pseudonym(self.round, name) for name in {row.annotator for row in rows}}
-        kept: dict[tuple[str, int], JudgmentRow] = {}
+        accepted: dict[JudgmentKey, ImportedRow] = {}
         for row, task in zip(rows, tasks, strict=True):
-            place = (codes[row.annotator], task)
-            earlier = kept.get(place)
-            if earlier is None and place not in stored:
-                kept[place] = row
-            elif earlier is None or not _is_same_for_another_cell(earlier, row):
-                self._repeat(row, earlier)
-                if self.duplicates == "last":
-                    kept[place] = row
-        return kept
+            key = (codes[row.annotator], task)
+            earlier = accepted.get(key)
+            if earlier is None and key not in stored:
+                accepted[key] = row
+                continue
+            if earlier and earlier.label == row.label and (earlier.model, earlier.setting) != (row.model, row.setting):
+                continue  # one judgment, given for another cell too
+            self.n_duplicates += 1
+            if self.duplicates == "error":
+                where = f"in line {earlier.line}" if earlier else "in this round"
+                judged = f"{row.annotator} judged {_tuple_text(row.entities)} already {where}"
+                self._fault(row, f"{judged}; import with --duplicates first or last")
+            elif self.duplicates == "last":
+                accepted[key] = row
+        return accepted
 
-    def _repeat(self, row: JudgmentRow, earlier: JudgmentRow | None) -> None:
-        self.n_repeats += 1
-        if self.duplicates == "error":
-            where = f"in line {earlier.line}" if earlier else "in this round"
-            judged = f"{row.annotator} judged {_in_words(row.entities)} already {where}"
-            self._fault(row, f"{judged}; import with --duplicates first or last")
-
-    def _store_judgments(
-        self, kept: dict[tuple[str, int], JudgmentRow], stored: Mapping[tuple[str, int], UUID]
-    ) -> None:
-        annotators = self._annotators({code for code, _ in kept})
+    def _store_judgments(self, accepted: dict[JudgmentKey, ImportedRow], stored: Mapping[JudgmentKey, UUID]) -> None:
+        annotators = self._find_or_create_annotators({code for code, _ in accepted})
         now = timezone.now()
-        new = {place: uuid4() for place in kept}
-        _supersede({stored[place]: uuid for place, uuid in new.items() if place in stored})
+        uuids = {key: uuid4() for key in accepted}
+        # The new judgments take the place of stored ones. The foreign key is checked at commit.
+        superseded = (
+            Judgment(client_uuid=stored[key], superseded_by_id=uuid) for key, uuid in uuids.items() if key in stored
+        )
+        Judgment.objects.bulk_update(superseded, ["superseded_by"], batch_size=ROWS_AT_ONCE)
         insert_rows(
             Judgment,
             ("client_uuid", "task", "annotator", "label", "seconds", "judged_at", "comment"),
             (
-                (new[code, task], task, annotators[code], row.label, row.seconds, row.judged_at or now, row.comment)
-                for (code, task), row in kept.items()
+                (uuids[code, task], task, annotators[code], row.label, row.seconds, row.judged_at or now, row.comment)
+                for (code, task), row in accepted.items()
             ),
         )
 
-    def _annotators(self, codes: set[str]) -> dict[str, int]:
+    def _find_or_create_annotators(self, codes: set[str]) -> dict[str, int]:
         Annotator.objects.bulk_create(
             (Annotator(round=self.round, code=code) for code in sorted(codes)), ignore_conflicts=True
         )
@@ -288,7 +292,7 @@ class _Import:
 
     # -- for which cells it counts
 
-    def _draw(self, rows: Sequence[JudgmentRow], tasks: Sequence[int], relations: dict[str, Relation]) -> None:
+    def _record_cells(self, rows: Sequence[ImportedRow], tasks: Sequence[int], relations: dict[str, Relation]) -> None:
         """Note the cells that rows name, or for tasks of no cell an unnamed one."""
         drawn = defaultdict(set)
         for task, stratum in Draw.objects.filter(stratum__round=self.round).values_list("task", "stratum").iterator():
@@ -305,11 +309,11 @@ class _Import:
             if stratum is not None and stratum.pk not in drawn[task]:
                 draws[stratum.pk, task] = None
                 if stratum.job_id:
-                    self._fault(row, f"{_in_words(row.entities)} was not drawn for {stratum.job}; leave the cell out")
+                    self._fault(row, f"{_tuple_text(row.entities)} was not drawn for {stratum.job}; leave the cell out")
         insert_rows(Draw, ("stratum", "task"), draws)
         count_draws(self.round)
 
-    def _stratum(self, row: JudgmentRow, relation: Relation) -> Stratum | None:
+    def _stratum(self, row: ImportedRow, relation: Relation) -> Stratum | None:
         language_model = self._language_model(row)
         if row.model and language_model is None:
             return None
@@ -322,7 +326,7 @@ class _Import:
         )
         return stratum
 
-    def _language_model(self, row: JudgmentRow) -> LanguageModel | None:
+    def _language_model(self, row: ImportedRow) -> LanguageModel | None:
         if not row.model:
             return None
         if self.create:
@@ -333,37 +337,27 @@ class _Import:
         return language_model
 
 
-def _in_words(entities: Sequence[str]) -> str:
+def _tuple_text(entities: Sequence[str]) -> str:
     return f"({', '.join(entities)})"
 
 
-def _is_same_for_another_cell(earlier: JudgmentRow, row: JudgmentRow) -> bool:
-    return earlier.label == row.label and (earlier.model, earlier.setting) != (row.model, row.setting)
-
-
-def _supersede(successors: Mapping[UUID, UUID]) -> None:
-    """Note which new judgment takes the place of which stored one. The foreign key is checked at commit."""
-    judgments = (Judgment(client_uuid=old, superseded_by_id=new) for old, new in successors.items())
-    Judgment.objects.bulk_update(judgments, ["superseded_by"], batch_size=ROWS_AT_ONCE)
-
-
-def _knowledge_tuples(missing: dict[Claim, JudgmentRow]) -> dict[Claim, int]:
+def _find_or_create_tuples(missing: dict[TupleKey, ImportedRow]) -> dict[TupleKey, int]:
     """Return the ids of the tuples; make those that are new."""
     KnowledgeTuple.objects.bulk_create(
         (
             KnowledgeTuple(
-                relation_id=claim.relation_id,
-                key=claim.key,
+                relation_id=key.relation_id,
+                key=key.key,
                 entities=[entity.casefold() for entity in row.entities],
             )
-            for claim, row in missing.items()
+            for key, row in missing.items()
         ),
         batch_size=ROWS_AT_ONCE,
         ignore_conflicts=True,
     )
-    relations = {claim.relation_id for claim in missing}
-    known = KnowledgeTuple.objects.filter(relation__in=relations).values_list("relation", "key", "pk")
-    return {Claim(relation, key): pk for relation, key, pk in known.iterator()}
+    relations = {key.relation_id for key in missing}
+    tuples = KnowledgeTuple.objects.filter(relation__in=relations).values_list("relation", "key", "pk")
+    return {TupleKey(relation, key): pk for relation, key, pk in tuples.iterator()}
 
 
 def pseudonym(round: Round, annotator: str) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 from annotation.exchange.judgment_import import DUPLICATES, import_judgments
 from kgharvest.management.command import DomainCommand
 
-REPEATS = {"first": "left out", "last": "in the place of earlier ones"}
+DUPLICATES_WERE = {"first": "left out", "last": "in the place of earlier ones"}
 
 
 class Command(DomainCommand):
@@ -29,6 +29,7 @@ class Command(DomainCommand):
         )
 
     def handle(self, *, file, round, create, set_name, study, duplicates, **options):
-        done = import_judgments(file, round, create=create, set_name=set_name, study=study, duplicates=duplicates)
-        repeats = f", {done.n_repeats} repeats {REPEATS[duplicates]}" if done.n_repeats else ""
-        self.stdout.write(f"round {done.round.pk}: {done.round.name}, {done.n_judgments} judgments added{repeats}")
+        summary = import_judgments(file, round, create=create, set_name=set_name, study=study, duplicates=duplicates)
+        round, n = summary.round, summary.n_duplicates
+        note = f", {n} repeats {DUPLICATES_WERE[duplicates]}" if n else ""
+        self.stdout.write(f"round {round.pk}: {round.name}, {summary.n_judgments} judgments added{note}")

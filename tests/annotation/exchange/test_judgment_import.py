@@ -172,7 +172,7 @@ def test_one_judgment_counts_for_every_cell_that_names_it(db, tmp_path):
 
     cells = create_report(done.round).document["cells"]
     assert [(cell["setting"], cell["n"], cell["accepted"]) for cell in cells] == [("human", 1, 1), ("multi", 1, 1)]
-    assert (done.n_judgments, done.n_repeats, Judgment.objects.count()) == (2, 0, 2)
+    assert (done.n_judgments, done.n_duplicates, Judgment.objects.count()) == (2, 0, 2)
 
 
 def test_without_create_everything_missing_is_listed_and_nothing_stored(round, tmp_path):
@@ -224,16 +224,16 @@ def test_a_failed_create_leaves_nothing(db, tmp_path):
 
 
 @pytest.mark.parametrize(("duplicates", "label"), [("first", "true"), ("last", "false")])
-def test_repeats_follow_the_policy(round, tmp_path, duplicates, label):
+def test_duplicates_follow_the_policy(round, tmp_path, duplicates, label):
     path = csv_file(tmp_path, f"can,{DOG},a,True", f"can,{DOG},a,False")
 
     done = import_judgments(path, "paper", duplicates=duplicates)
 
-    assert (Judgment.objects.get().label, done.n_repeats) == (label, 1)
+    assert (Judgment.objects.get().label, done.n_duplicates) == (label, 1)
 
 
 @pytest.mark.parametrize(("duplicates", "label", "n"), [("first", "true", 1), ("last", "false", 2)])
-def test_repeats_of_an_earlier_import_follow_the_policy(round, tmp_path, duplicates, label, n):
+def test_duplicates_of_an_earlier_import_follow_the_policy(round, tmp_path, duplicates, label, n):
     import_judgments(csv_file(tmp_path, f"can,{DOG},a,True"), "paper")
 
     import_judgments(csv_file(tmp_path, f"can,{DOG},a,False"), "paper", duplicates=duplicates)
