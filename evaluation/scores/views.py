@@ -39,17 +39,17 @@ def score_list(request: HttpRequest) -> HttpResponse:
 @researcher_required
 def score_new(request: HttpRequest) -> HttpResponse:
     form = ScoreForm(request.POST or None, request.FILES or None)
-    refused = None
+    refusal = None
     if form.is_valid():
         try:
             return redirect(queue_score_evaluation(form.request(), by=request.user))
-        except ImportRefused as refusal:
-            refused = refusal
-        except DomainError as refusal:
-            form.add_error(None, str(refusal))
+        except ImportRefused as error:
+            refusal = error
+        except DomainError as error:
+            form.add_error(None, str(error))
     lacks_worker = not ledger.has_worker(timezone.now())
     return render(
-        request, "evaluation/scores/score_new.html", {"form": form, "refused": refused, "lacks_worker": lacks_worker}
+        request, "evaluation/scores/score_new.html", {"form": form, "refusal": refusal, "lacks_worker": lacks_worker}
     )
 
 

@@ -14,13 +14,13 @@ from kgharvest.engine.types import HarvestParams
 from kgharvest.harvests.language_models import get_language_model
 from kgharvest.harvests.runner import MIN_SEED_TUPLES, HarvestRequest
 from kgharvest.models import LanguageModel, Relation
-from kgharvest.relations.picker import RelationChooserForm
+from kgharvest.relations.picker import RelationPickerForm
 
 DEFAULTS = HarvestParams()
 PARAMS = ("max_tuples", "candidates", "max_entity_tokens")
 
 
-class LaunchForm(RelationChooserForm):
+class LaunchForm(RelationPickerForm):
     """Relations x LMs x settings, and the parameters that all of the harvests share."""
 
     ready = "can be harvested"

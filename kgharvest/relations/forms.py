@@ -1,4 +1,4 @@
-"""What researchers fill in to define relations."""
+"""Forms of relations and their sets: write, import, add prompts."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from django import forms
 from kgharvest.bulk.file_reading import decode_utf8
 from kgharvest.engine.settings import SETTINGS
 from kgharvest.models import Relation, RelationSet
-from kgharvest.relations.checks import Fault, RelationEntry, one_line
+from kgharvest.relations.checks import FieldError, RelationEntry, one_line
 from kgharvest.relations.files import RelationFile, read_relation_file
 from kgharvest.relations.prompt_files import IMPORTED, ORIGINS, PromptFile
-from kgharvest.relations.services import faults_of_relation, is_in_use, save_relation
+from kgharvest.relations.services import is_in_use, save_relation, validate_relation
 from kgharvest.widgets import DatalistInput, non_blank_lines
 
 LARGEST_FILE_MB = 50
@@ -73,43 +73,43 @@ class RelationForm(forms.Form):
             self.fields[name].disabled = self.is_in_use
 
     def clean_seed_tuples(self) -> str:
-        written = self.cleaned_data["seed_tuples"]
-        for number, entities in enumerate(seed_tuples_of(written), start=1):
+        text = self.cleaned_data["seed_tuples"]
+        for number, entities in enumerate(parse_seed_tuples(text), start=1):
             if len(entities) == 1:
                 raise forms.ValidationError(
                     f"Seed tuple {number} has no {SEPARATOR} between its entities; write vaccine {SEPARATOR} measles."
                 )
-        return written
+        return text
 
     def clean(self) -> dict[str, Any]:
-        written = super().clean()
+        cleaned = super().clean()
         if not self.errors:
-            faults = faults_of_relation(self.entry(), written["set_name"], self.relation)
-            # To be mended in the statement, where it is the only prompt too.
-            place_of_prompts = "initial_prompts" if non_blank_lines(written["initial_prompts"]) else "statement"
-            for fault in faults:
-                self.add_error(place_of_prompts if fault.field == "initial_prompts" else fault.field, _sentence(fault))
-        return written
+            # Where the statement is the only prompt too, that is where an error of the prompts is mended.
+            has_prompts = non_blank_lines(cleaned["initial_prompts"])
+            for error in validate_relation(self.entry(), cleaned["set_name"], self.relation):
+                field = "statement" if error.field == "initial_prompts" and not has_prompts else error.field
+                self.add_error(field, _sentence(error))
+        return cleaned
 
     def entry(self) -> RelationEntry:
         """Return what was written, once every field alone is valid."""
-        written = self.cleaned_data
-        statement = " ".join(written["statement"].split())
+        cleaned = self.cleaned_data
+        statement = " ".join(cleaned["statement"].split())
         return RelationEntry(
             where="",
-            name=written["name"],
+            name=cleaned["name"],
             statement=statement,
-            explanation=written["explanation"],
-            initial_prompts=non_blank_lines(written["initial_prompts"]) or [statement],
-            prompts=non_blank_lines(written["prompts"]),
-            seed_tuples=seed_tuples_of(written["seed_tuples"]),
+            explanation=cleaned["explanation"],
+            initial_prompts=non_blank_lines(cleaned["initial_prompts"]) or [statement],
+            prompts=non_blank_lines(cleaned["prompts"]),
+            seed_tuples=parse_seed_tuples(cleaned["seed_tuples"]),
         )
 
     def save(self) -> Relation:
         return save_relation(self.entry(), self.cleaned_data["set_name"], self.relation)
 
 
-def initial_of(relation: Relation) -> dict[str, str]:
+def initial_values(relation: Relation) -> dict[str, str]:
     """Return what a form shows of a relation; it reads as the same relation."""
     return {
         "name": relation.name,
@@ -127,14 +127,14 @@ def _seed_line(entities: Sequence[str]) -> str:
     return ("\t" if is_ambiguous else f" {SEPARATOR} ").join(entities)
 
 
-def seed_tuples_of(text: str) -> list[list[str]]:
+def parse_seed_tuples(text: str) -> list[list[str]]:
     """Return the entities of each line; a line with tabs is split there and nowhere else."""
     lines = [line for line in text.split("\n") if line.strip()]  # other ends of lines may stand in an entity
     return [[entity.strip() for entity in line.split("\t" if "\t" in line else SEPARATOR)] for line in lines]
 
 
-def _sentence(fault: Fault) -> str:
-    reason = f"Seed tuple {fault.number} {fault.reason}" if fault.number else fault.reason
+def _sentence(error: FieldError) -> str:
+    reason = f"Seed tuple {error.seed_number} {error.reason}" if error.seed_number else error.reason
     return f"{reason[:1].upper()}{reason[1:]}."
 
 
@@ -182,7 +182,8 @@ class PromptsForm(forms.Form):
         '<code>{"template": "[X] was born in [Y] .", "weight": 0.31}</code>; several at once if you like.'
     )
     origin = forms.ChoiceField(
-        label="How they came to be", choices=[(one, one) for one in (*dict.fromkeys(ORIGINS.values()), IMPORTED)]
+        label="How they came to be",
+        choices=[(origin, origin) for origin in (*dict.fromkeys(ORIGINS.values()), IMPORTED)],
     )
     least_weight = forms.FloatField(
         required=False, min_value=0, help_text="Prompts of a smaller weight are left out. Left empty: all are taken."

@@ -33,7 +33,7 @@ def resolve_relation(name: str, set_name: str | None = None, scopes: Sequence[Sc
     relations = Relation.objects.filter(name=bare_name).select_related("relation_set").order_by("relation_set__name")
     if in_set:
         relations = relations.filter(relation_set__name=in_set)
-    by_path = {relation.path: relation for relation in relations}
+    by_path: dict[str, Relation] = {relation.path: relation for relation in relations}
     if not by_path:
         raise _no_such_relation(bare_name, in_set)
     in_scope = next(filter(None, ([path for path in by_path if scope(by_path[path])] for scope in scopes)), [])
@@ -63,7 +63,7 @@ def relations_of_set(name: str) -> list[Relation]:
 
 def resolve_set(name: str) -> RelationSet:
     """Return the set `name`. Raises UnresolvedName."""
-    relation_set = RelationSet.objects.filter(name=name).first()
+    relation_set: RelationSet | None = RelationSet.objects.filter(name=name).first()
     if relation_set is None:
         raise _no_such_set(name)
     return relation_set

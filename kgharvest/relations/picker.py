@@ -1,4 +1,4 @@
-"""Choose relations, in whole sets or one by one."""
+"""Relation picker: a form to choose relations, in whole sets or one by one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class RelationChoice(NamedTuple):
 
 
 class SetChoice(NamedTuple):
-    """A set with its relations; `is_chosen` if it is wanted as a whole."""
+    """A set with its relations; `is_chosen` as a whole."""
 
     relation_set: RelationSet
     relations: list[RelationChoice]
@@ -33,8 +33,8 @@ class SetChoice(NamedTuple):
         return not self.is_chosen and any(choice.is_chosen for choice in self.relations)
 
 
-class RelationChooserForm(forms.Form):
-    """Relations and sets, laid out by `kgharvest/relations/_relation_chooser.html`; forms add what is done with them.
+class RelationPickerForm(forms.Form):
+    """Relations and sets, laid out by `kgharvest/relations/_relation_picker.html`; forms add what is done with them.
 
     is_ready: whether it can be done with a relation; ready: what can be done then; not_ready: why it cannot else.
     """
@@ -46,15 +46,15 @@ class RelationChooserForm(forms.Form):
     relations = forms.ModelMultipleChoiceField(Relation.objects, required=False)
     sets = forms.ModelMultipleChoiceField(RelationSet.objects, required=False)
 
-    def rest(self) -> list[forms.BoundField]:
+    def other_fields(self) -> list[forms.BoundField]:
         """Return the fields that need no template of their own."""
         return [self[name] for name in self.fields if name not in ("relations", "sets")]
 
     def clean(self) -> dict[str, Any]:
-        asked = super().clean()
-        if not asked.get("relations") and not asked.get("sets") and not {"relations", "sets"} & set(self.errors):
+        cleaned = super().clean()
+        if not cleaned.get("relations") and not cleaned.get("sets") and not {"relations", "sets"} & set(self.errors):
             self.add_error("relations", "Choose at least one relation, or a whole set.")
-        return asked
+        return cleaned
 
     def choices_by_set(self) -> list[SetChoice]:
         """Return every relation that can be chosen, in the sets, with what was chosen before."""
@@ -65,10 +65,13 @@ class RelationChooserForm(forms.Form):
         for relation in Relation.objects.select_related("relation_set").only(*columns, "relation_set__name"):
             choice = RelationChoice(relation, self.is_ready(relation), str(relation.pk) in chosen)
             choices.setdefault(relation.relation_set, []).append(choice)
-        return [SetChoice(its_set, relations, str(its_set.pk) in chosen_sets) for its_set, relations in choices.items()]
+        return [
+            SetChoice(relation_set, relations, str(relation_set.pk) in chosen_sets)
+            for relation_set, relations in choices.items()
+        ]
 
     def chosen_relations(self) -> list[Relation]:
-        """Return what was asked for, once the form is valid; of whole sets, the relations that are ready."""
-        named, sets = self.cleaned_data["relations"], self.cleaned_data["sets"]
-        wanted = Relation.objects.filter(Q(pk__in=named) | Q(relation_set__in=sets)).select_related("relation_set")
-        return [relation for relation in wanted if relation.relation_set not in sets or self.is_ready(relation)]
+        """Return the chosen relations, once the form is valid; of whole sets, those that are ready."""
+        relations, sets = self.cleaned_data["relations"], self.cleaned_data["sets"]
+        chosen = Relation.objects.filter(Q(pk__in=relations) | Q(relation_set__in=sets)).select_related("relation_set")
+        return [relation for relation in chosen if relation.relation_set not in sets or self.is_ready(relation)]

@@ -14,7 +14,8 @@ from kgharvest.engine.types import BadPrompt
 from kgharvest.errors import BadEntry, ImportRefused, NotFound
 from kgharvest.models import Prompt, Relation, RelationSet
 from kgharvest.relations.checks import one_line, text_error
-from kgharvest.relations.services import SetIsShipped
+from kgharvest.relations.files import LAMA_SLOTS, with_slots
+from kgharvest.relations.services import check_is_own
 
 # By the folder that a file lies in, in LPAQA's release and in others.
 ORIGINS = {
@@ -25,7 +26,6 @@ ORIGINS = {
     "manual": "manual",
 }
 IMPORTED = "imported"  # from no such folder
-SLOTS = {"[X]": "<ENT0>", "[Y]": "<ENT1>"}
 
 
 class PromptFile(NamedTuple):
@@ -36,7 +36,7 @@ class PromptFile(NamedTuple):
     text: str
 
 
-class GivenPrompt(NamedTuple):
+class FilePrompt(NamedTuple):
     """A prompt of a relation that a file has. weight: None where the file has none."""
 
     relation: str
@@ -66,7 +66,8 @@ class ImportedPrompts(NamedTuple):
     def __str__(self) -> str:
         if len(self.relations) == 1:
             return str(self.relations[0])
-        totals = (sum(getattr(one, column) for one in self.relations) for column in ("n_added", "n_known", "n_light"))
+        columns = ("n_added", "n_known", "n_light")
+        totals = (sum(getattr(added, column) for added in self.relations) for column in columns)
         return f"{len(self.relations)} relations: {_counts(*totals)}"
 
 
@@ -83,11 +84,10 @@ def import_prompts(
     """Add the prompts of `files` to the ready prompts of a set's binary relations, each once.
 
     A relation without ready prompts gets its initial ones first. least_weight: of the prompts that are added. Raises
-    ImportRefused with every line at fault, NotFound if the set has none of the relations, or SetIsShipped; then nothing
+    ImportRefused with every bad line, NotFound if the set has none of the relations, or SetIsShipped; then nothing
     is stored.
     """
-    if relation_set.is_shipped:
-        raise SetIsShipped(f"The set {relation_set.name} comes with the project and stays as it is; duplicate it.")
+    check_is_own(relation_set)
     return _store(relation_set, read_prompts(files), least_weight)
 
 
@@ -112,96 +112,93 @@ def prompt_files_at(path: Path, origin: str | None = None) -> list[PromptFile]:
     ]
 
 
-def read_prompts(files: Sequence[PromptFile]) -> list[GivenPrompt]:
-    """Raises ImportRefused with every line at fault."""
-    found: list[GivenPrompt] = []
-    faults: list[BadEntry] = []
+def read_prompts(files: Sequence[PromptFile]) -> list[FilePrompt]:
+    """Return the prompts of all files. Raises ImportRefused with every bad line."""
+    prompts: list[FilePrompt] = []
+    bad_entries: list[BadEntry] = []
     for file in files:
-        place = f"{file.name}, " if len(files) > 1 else ""
+        file_name = f"{file.name}, " if len(files) > 1 else ""
         for prompt in _prompts_in(file):
             if isinstance(prompt, BadEntry):
-                faults.append(BadEntry(f"{place}{prompt.where}", prompt.reason))
+                bad_entries.append(BadEntry(f"{file_name}{prompt.where}", prompt.reason))
             else:
-                found.append(prompt)
-    if faults:
-        raise ImportRefused("the files" if len(files) > 1 else files[0].name, faults)
-    return found
+                prompts.append(prompt)
+    if bad_entries:
+        raise ImportRefused("the files" if len(files) > 1 else files[0].name, bad_entries)
+    return prompts
 
 
-def _prompts_in(file: PromptFile) -> Iterator[GivenPrompt | BadEntry]:
+def _prompts_in(file: PromptFile) -> Iterator[FilePrompt | BadEntry]:
     for line in read_json_objects(file.text.split("\n")):
         if isinstance(line, BadEntry):
             yield line
             continue
-        given = _prompt_of(line.value, PurePath(file.name).stem, file.origin)
-        yield BadEntry(f"line {line.number}", given) if isinstance(given, str) else given
+        prompt = _prompt_of(line.value, PurePath(file.name).stem, file.origin)
+        yield BadEntry(f"line {line.number}", prompt) if isinstance(prompt, str) else prompt
 
 
-def _prompt_of(value: Mapping[str, Any], relation: str, origin: str) -> GivenPrompt | str:
+def _prompt_of(value: Mapping[str, Any], relation: str, origin: str) -> FilePrompt | str:
     """Return the prompt of a line, or what is wrong with it."""
     template, weight = value.get("template"), value.get("weight")
-    if fault := template_error(template):
-        return fault
+    if reason := template_error(template):
+        return reason
     if weight is not None and (isinstance(weight, bool) or not isinstance(weight, int | float)):
         return f"has the weight {weight!r}, which is no number"
     named = value.get("relation", relation)
     if not isinstance(named, str):
         return f"has the relation {named!r}, which is no text"
-    return GivenPrompt(named, with_slots(template), origin, weight)
+    return FilePrompt(named, one_line(with_slots(template)), origin, weight)
 
 
 def template_error(template: Any) -> str | None:
     """Return why a template with [X] and [Y] is none, or None."""
     if not isinstance(template, str):
         return 'has no text "template"'
-    for slot in SLOTS:
+    for slot in LAMA_SLOTS:
         if template.count(slot) != 1:
             times = "twice or more" if slot in template else "nowhere"
             return f"has {slot} {times} in {template!r}; write it once"
     try:
-        PromptTemplate.parse(with_slots(template))
+        PromptTemplate.parse(one_line(with_slots(template)))
     except BadPrompt as error:
         return str(error).rstrip(".")
     return text_error(template)
-
-
-def with_slots(template: str) -> str:
-    for slot, entity in SLOTS.items():
-        template = template.replace(slot, entity)
-    return one_line(template)
 
 
 # -- storing -----------------------------------------------------------------------------------------------------------
 
 
 @transaction.atomic
-def _store(relation_set: RelationSet, given: Sequence[GivenPrompt], least_weight: float | None) -> ImportedPrompts:
-    by_relation: dict[str, list[GivenPrompt]] = {}
-    for prompt in given:
+def _store(relation_set: RelationSet, prompts: Sequence[FilePrompt], least_weight: float | None) -> ImportedPrompts:
+    by_relation: dict[str, list[FilePrompt]] = {}
+    for prompt in prompts:
         by_relation.setdefault(prompt.relation, []).append(prompt)
     relations = relation_set.relations.select_for_update().filter(arity=2, name__in=by_relation)
-    added = [_add(relation, by_relation[relation.name], least_weight) for relation in relations]
-    unknown = sorted(set(by_relation) - {one.relation.name for one in added})
+    added = [_add_prompts(relation, by_relation[relation.name], least_weight) for relation in relations]
+    unknown = sorted(set(by_relation) - {of_relation.relation.name for of_relation in added})
     if not added:
         shown = ", ".join(unknown[:5]) or "no lines"
         raise NotFound(f"The set {relation_set.name} has no relation of these prompts ({shown}); name another set.")
     return ImportedPrompts(added, unknown)
 
 
-def _add(relation: Relation, given: Sequence[GivenPrompt], least_weight: float | None) -> AddedPrompts:
-    heavy = [one for one in given if least_weight is None or one.weight is None or one.weight >= least_weight]
+def _add_prompts(relation: Relation, prompts: Sequence[FilePrompt], least_weight: float | None) -> AddedPrompts:
+    heavy = [
+        prompt for prompt in prompts if least_weight is None or prompt.weight is None or prompt.weight >= least_weight
+    ]
     texts = relation.prompts or list(relation.initial_prompts)
     known = {_as_read(text) for text in [*texts, *relation.initial_prompts]}
-    new: dict[str, GivenPrompt] = {}
-    for one in heavy:
-        if _as_read(one.text) not in known:
-            new.setdefault(_as_read(one.text), one)
-    relation.prompts = [*texts, *(one.text for one in new.values())]
+    new: dict[str, FilePrompt] = {}
+    for prompt in heavy:
+        if _as_read(prompt.text) not in known:
+            new.setdefault(_as_read(prompt.text), prompt)
+    relation.prompts = [*texts, *(prompt.text for prompt in new.values())]
     relation.save(update_fields=["prompts"])
     Prompt.objects.bulk_create(
-        [Prompt(relation=relation, text=one.text, origin=one.origin) for one in new.values()], ignore_conflicts=True
+        [Prompt(relation=relation, text=prompt.text, origin=prompt.origin) for prompt in new.values()],
+        ignore_conflicts=True,
     )
-    return AddedPrompts(relation, len(new), len(heavy) - len(new), len(given) - len(heavy))
+    return AddedPrompts(relation, len(new), len(heavy) - len(new), len(prompts) - len(heavy))
 
 
 def _as_read(text: str) -> str:

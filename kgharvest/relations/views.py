@@ -1,4 +1,4 @@
-"""Pages of relations."""
+"""Pages of relations and their sets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kgharvest.harvests.runner import MIN_SEED_TUPLES
 from kgharvest.models import HarvestJob, Relation, RelationSet
 from kgharvest.relations.checks import advice_on
 from kgharvest.relations.files import export_relations
-from kgharvest.relations.forms import DuplicateSetForm, ImportForm, PromptsForm, RelationForm, SetForm, initial_of
+from kgharvest.relations.forms import DuplicateSetForm, ImportForm, PromptsForm, RelationForm, SetForm, initial_values
 from kgharvest.relations.prompt_files import import_prompts, prompts_with_origins
 from kgharvest.relations.services import (
     WHAT_MAY_CHANGE,
@@ -35,11 +35,11 @@ PREVIEWED = 5  # seed tuples
 
 @researcher_required
 def relation_list(request: HttpRequest) -> HttpResponse:
-    asked = request.GET.get("q", "").strip()
+    search = request.GET.get("q", "").strip()
     set_name = request.GET.get("set", "")
     relations = Relation.objects.select_related("relation_set").annotate(n_harvests=Count("jobs"))
-    if asked:
-        relations = relations.filter(Q(name__icontains=asked) | Q(statement__icontains=asked))
+    if search:
+        relations = relations.filter(Q(name__icontains=search) | Q(statement__icontains=search))
     if set_name:
         relations = relations.filter(relation_set__name=set_name)
     sort = sort_key(request, RELATION_COLUMNS, "name")
@@ -47,8 +47,8 @@ def relation_list(request: HttpRequest) -> HttpResponse:
     context = {
         "page_obj": page_of(request, sorted_by(relations, sort, RELATION_COLUMNS)),
         "sets": sets,
-        "shown_set": next((one for one in sets if one.name == set_name), None),
-        "asked": asked,
+        "shown_set": next((relation_set for relation_set in sets if relation_set.name == set_name), None),
+        "search": search,
         "set_name": set_name,
         "sort": sort,
     }
@@ -75,26 +75,26 @@ def relation_new(request: HttpRequest) -> HttpResponse:
     copied = request.GET.get("copy", "")
     original = get_object_or_404(relations, pk=copied) if copied.isdecimal() else None
     initial = _copy_of(original) if original else {"set_name": request.GET.get("set", "")}
-    return _edit(request, RelationForm(request.POST or None, initial=initial), {"original": original})
+    return _relation_form(request, RelationForm(request.POST or None, initial=initial), {"original": original})
 
 
 def _copy_of(original: Relation) -> dict[str, str]:
     """Return a copy that differs in name, or in its set if nobody may add to that of the original."""
     is_shipped = original.relation_set.is_shipped
     name = original.name if is_shipped else f"{original.name[:95]}-copy"
-    return {**initial_of(original), "name": name, "set_name": "" if is_shipped else original.relation_set.name}
+    return {**initial_values(original), "name": name, "set_name": "" if is_shipped else original.relation_set.name}
 
 
 @researcher_required
 def relation_edit(request: HttpRequest, pk: int) -> HttpResponse:
     relation = get_object_or_404(Relation.objects.select_related("relation_set"), pk=pk, relation_set__is_shipped=False)
-    form = RelationForm(request.POST or None, initial=initial_of(relation), relation=relation)
+    form = RelationForm(request.POST or None, initial=initial_values(relation), relation=relation)
     what_stays = f"{WHAT_STAYS} {WHAT_MAY_CHANGE}" if form.is_in_use else ""
-    return _edit(request, form, {"relation": relation, "what_stays": what_stays})
+    return _relation_form(request, form, {"relation": relation, "what_stays": what_stays})
 
 
-def _edit(request: HttpRequest, form: RelationForm, context: dict) -> HttpResponse:
-    """Show a form, or what it makes of a relation (the button "preview"), or store it."""
+def _relation_form(request: HttpRequest, form: RelationForm, context: dict) -> HttpResponse:
+    """Show a form, or the relation that it makes (the button "preview"), or store it."""
     if form.is_valid() and "preview" in request.POST:
         entry = form.entry()
         advice = advice_on(entry.statement)
@@ -102,8 +102,8 @@ def _edit(request: HttpRequest, form: RelationForm, context: dict) -> HttpRespon
     elif form.is_valid():
         try:
             relation = form.save()
-        except DomainError as refusal:
-            form.add_error(None, str(refusal))
+        except DomainError as error:
+            form.add_error(None, str(error))
         else:
             messages.success(request, f"{relation.path} is saved.")
             return redirect(relation)
@@ -119,8 +119,8 @@ def relation_delete(request: HttpRequest, pk: int) -> HttpResponse:
         return render(request, "kgharvest/relations/relation_delete.html", context)
     try:
         delete_relation(relation)
-    except DomainError as refusal:
-        messages.error(request, str(refusal))
+    except DomainError as error:
+        messages.error(request, str(error))
         return redirect(relation)
     messages.success(request, f"{relation.path} is deleted.")
     return redirect("kgharvest:relation_list")
@@ -129,20 +129,20 @@ def relation_delete(request: HttpRequest, pk: int) -> HttpResponse:
 @researcher_required
 def relation_import(request: HttpRequest) -> HttpResponse:
     form = ImportForm(request.POST or None, request.FILES or None, initial={"set_name": request.GET.get("set", "")})
-    refused = None
+    refusal = None
     if form.is_valid():
         try:
             file = form.relation_file()
             relation_set = import_relation_file(file, form.cleaned_data["set_name"].strip() or None)
-        except ImportRefused as refusal:
-            refused = refusal
-        except DomainError as refusal:
-            form.add_error(None, str(refusal))
+        except ImportRefused as error:
+            refusal = error
+        except DomainError as error:
+            form.add_error(None, str(error))
         else:
             n = len(file.entries)
             messages.success(request, f"{n} relation{'' if n == 1 else 's'} of {file.source} imported.")
             return redirect(relation_set)
-    return render(request, "kgharvest/relations/relation_import.html", {"form": form, "refused": refused})
+    return render(request, "kgharvest/relations/relation_import.html", {"form": form, "refusal": refusal})
 
 
 @researcher_required
@@ -150,20 +150,20 @@ def set_prompts(request: HttpRequest, pk: int) -> HttpResponse:
     """Add prompts from files to those of the set's relations."""
     relation_set = get_object_or_404(RelationSet, pk=pk, is_shipped=False)
     form = PromptsForm(request.POST or None, request.FILES or None)
-    refused = None
+    refusal = None
     if form.is_valid():
         try:
             imported = import_prompts(form.prompt_files(), relation_set, form.cleaned_data["least_weight"])
-        except ImportRefused as refusal:
-            refused = refusal
-        except DomainError as refusal:
-            form.add_error(None, str(refusal))
+        except ImportRefused as error:
+            refusal = error
+        except DomainError as error:
+            form.add_error(None, str(error))
         else:
             messages.success(request, f"{imported}.")
             if imported.unknown:
                 messages.warning(request, f"The set has no binary relation {', '.join(imported.unknown)}.")
             return redirect(relation_set)
-    context = {"form": form, "relation_set": relation_set, "refused": refused}
+    context = {"form": form, "relation_set": relation_set, "refusal": refusal}
     return render(request, "kgharvest/relations/set_prompts.html", context)
 
 
@@ -182,23 +182,23 @@ def set_duplicate(request: HttpRequest, pk: int) -> HttpResponse:
     if form.is_valid():
         try:
             return redirect(duplicate_set(relation_set, form.cleaned_data["name"]))
-        except DomainError as refusal:
-            form.add_error("name", str(refusal))
-    return _ask(request, form, relation_set, f"Duplicate {relation_set.name}", "Duplicate")
+        except DomainError as error:
+            form.add_error("name", str(error))
+    return _set_form(request, form, relation_set, f"Duplicate {relation_set.name}", "Duplicate")
 
 
 @researcher_required
 def set_edit(request: HttpRequest, pk: int) -> HttpResponse:
     relation_set = get_object_or_404(RelationSet, pk=pk, is_shipped=False)
-    now = {"name": relation_set.name, "description": relation_set.description}
-    form = SetForm(request.POST or None, initial=now)
+    initial = {"name": relation_set.name, "description": relation_set.description}
+    form = SetForm(request.POST or None, initial=initial)
     if form.is_valid():
         try:
             change_set(relation_set, **form.cleaned_data)
             return redirect(relation_set)
-        except DomainError as refusal:
-            form.add_error("name", str(refusal))
-    return _ask(request, form, relation_set, f"Edit {relation_set.name}", "Save")
+        except DomainError as error:
+            form.add_error("name", str(error))
+    return _set_form(request, form, relation_set, f"Edit {relation_set.name}", "Save")
 
 
 @researcher_required
@@ -208,16 +208,16 @@ def set_delete(request: HttpRequest, pk: int) -> HttpResponse:
     if request.method == "POST":
         try:
             delete_set(relation_set)
-        except DomainError as refusal:
-            messages.error(request, str(refusal))
+        except DomainError as error:
+            messages.error(request, str(error))
             return redirect(relation_set)
         messages.success(request, f"The set {relation_set.name} is deleted.")
         return redirect(reverse("kgharvest:relation_list"))
     n = relation_set.relations.count()
     heading = f"Delete {relation_set.name} with its {n} relation{'' if n == 1 else 's'}?"
-    return _ask(request, Form(), relation_set, heading, "Delete the set")
+    return _set_form(request, Form(), relation_set, heading, "Delete the set")
 
 
-def _ask(request: HttpRequest, form: Form, relation_set: RelationSet, heading: str, verb: str) -> HttpResponse:
+def _set_form(request: HttpRequest, form: Form, relation_set: RelationSet, heading: str, verb: str) -> HttpResponse:
     context = {"form": form, "relation_set": relation_set, "heading": heading, "verb": verb}
     return render(request, "kgharvest/relations/set_form.html", context)

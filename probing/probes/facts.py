@@ -15,7 +15,9 @@ from kgharvest.bulk.file_reading import decode_utf8, entities_error, read_bytes,
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.errors import BadEntry, DomainError, ImportRefused
 from kgharvest.models import Relation
-from kgharvest.relations.prompt_files import template_error, with_slots
+from kgharvest.relations.checks import one_line
+from kgharvest.relations.files import with_slots
+from kgharvest.relations.prompt_files import template_error
 
 PARTS = ("train", "dev", "test")
 LARGEST_ARCHIVE = 200 << 20  # bytes, unpacked
@@ -216,7 +218,7 @@ def read_prompts(documents: Sequence[Document], relations: Collection[str]) -> P
             return fault
         if its_type is not None and its_type not in RELATION_TYPES:
             return f"has the type {its_type!r}; write {', '.join(RELATION_TYPES)} or leave it out"
-        prompts.texts.setdefault(relation, []).append(with_slots(template))
+        prompts.texts.setdefault(relation, []).append(one_line(with_slots(template)))
         if its_type:
             prompts.types[relation] = its_type
         return None

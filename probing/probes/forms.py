@@ -13,7 +13,7 @@ from kgharvest.engine.prompt_learning.registry import BUDGET_FIELDS, DEFAULT_MET
 from kgharvest.errors import ImportRefused
 from kgharvest.harvests.language_models import get_language_model
 from kgharvest.models import LanguageModel, Relation
-from kgharvest.relations.picker import RelationChooserForm
+from kgharvest.relations.picker import RelationPickerForm
 from kgharvest.widgets import non_blank_lines
 from probing.probes.facts import NotProbed, documents_of, probe_relations, read_facts, read_prompts, read_words
 from probing.probes.services import ProbeParams, ProbeRequest
@@ -32,7 +32,7 @@ def budget_field(name: str) -> forms.IntegerField:
     )
 
 
-class ProbeForm(RelationChooserForm):
+class ProbeForm(RelationPickerForm):
     """Relations, an LM and methods; facts of the embedded LMs' world or of a file."""
 
     ready = "with a subject and an object"

@@ -9,7 +9,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.urls import reverse
 
 from kgharvest.models import Relation, RelationSet
-from kgharvest.relations.forms import RelationForm, initial_of, seed_tuples_of
+from kgharvest.relations.forms import RelationForm, initial_values, parse_seed_tuples
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -93,11 +93,11 @@ def test_what_a_form_shows_reads_as_the_same_relation():
     seeds = [["a|b", "c, d"], ['"e"', "=1+1"], ["שלום", "f"]]
     relation = factories.make_relation(seed_tuples=seeds)
 
-    assert seed_tuples_of(initial_of(relation)["seed_tuples"]) == seeds
+    assert parse_seed_tuples(initial_values(relation)["seed_tuples"]) == seeds
 
 
 def test_a_seed_tuple_ends_where_its_line_ends_and_nowhere_else():
-    assert seed_tuples_of("a\u2028b | c\r\nd | e") == [["a\u2028b", "c"], ["d", "e"]]
+    assert parse_seed_tuples("a\u2028b | c\r\nd | e") == [["a\u2028b", "c"], ["d", "e"]]
 
 
 def test_a_relation_is_edited(researcher_client):

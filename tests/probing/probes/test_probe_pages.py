@@ -89,7 +89,7 @@ def test_a_whole_set_is_probed_without_its_relations_of_three(researcher_client,
     assert not probe.payload["with_control"]
 
 
-def test_what_the_chooser_says_of_a_set_holds_for_one_relation_too(researcher_client, capitals):
+def test_what_the_picker_says_of_a_set_holds_for_one_relation_too(researcher_client, capitals):
     assert "1 relation with a subject and an object" in researcher_client.get(NEW).content.decode()
 
 

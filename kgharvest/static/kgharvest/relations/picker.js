@@ -1,10 +1,10 @@
-// Lets one search among relations to choose, and counts what is chosen. Without it the sets open and the boxes tick.
+// Relation picker: search among the relations, and count what is chosen. Without it the sets open and the boxes tick.
 (() => {
-  const chooser = document.querySelector("[data-chooser]");
-  if (!chooser) return;
-  const search = chooser.querySelector("[data-chooser-search]");
-  const count = chooser.querySelector("[data-chooser-count]");
-  const sets = [...chooser.querySelectorAll("[data-chooser-set]")].map((element) => ({
+  const picker = document.querySelector("[data-picker]");
+  if (!picker) return;
+  const search = picker.querySelector("[data-picker-search]");
+  const count = picker.querySelector("[data-picker-count]");
+  const sets = [...picker.querySelectorAll("[data-picker-set]")].map((element) => ({
     element,
     whole: element.querySelector("[name=sets]"),
     details: element.querySelector("details"),
@@ -18,7 +18,7 @@
   const isReady = new Set(ready.map(({ box }) => box));
 
   // Whole sets travel as one field, so their relations need not travel too.
-  const follow = ({ whole, choices }) => {
+  const syncWithSet = ({ whole, choices }) => {
     for (const { box } of choices) {
       if (!isReady.has(box)) continue;
       if (whole.checked) box.checked = true;
@@ -26,37 +26,37 @@
     }
   };
 
-  const tell = () => {
+  const showCount = () => {
     const n = ready.filter(({ box }) => box.checked).length;
     count.textContent = `${n.toLocaleString("en")} of ${ready.length.toLocaleString("en")} chosen`;
   };
 
-  const find = () => {
-    const wanted = search.value.trim().toLowerCase();
+  const filterRelations = () => {
+    const query = search.value.trim().toLowerCase();
     for (const { element, details, choices } of sets) {
       let n = 0;
       for (const { item, text } of choices) {
-        item.hidden = !text.includes(wanted);
+        item.hidden = !text.includes(query);
         n += !item.hidden;
       }
       element.hidden = !n;
-      if (wanted) details.open = n > 0;
+      if (query) details.open = n > 0;
     }
   };
 
   for (const set of sets) {
     set.whole.addEventListener("change", () => {
-      follow(set);
+      syncWithSet(set);
       if (!set.whole.checked) set.choices.forEach(({ box }) => { box.checked = false; });
-      tell();
+      showCount();
     });
-    follow(set);
+    syncWithSet(set);
   }
-  chooser.addEventListener("change", tell);
-  search.addEventListener("input", find);
+  picker.addEventListener("change", showCount);
+  search.addEventListener("input", filterRelations);
   search.addEventListener("keydown", (event) => {
     if (event.key === "Enter") event.preventDefault(); // it would send the form
   });
-  chooser.querySelector("[data-chooser-tools]").hidden = false;
-  tell();
+  picker.querySelector("[data-picker-tools]").hidden = false;
+  showCount();
 })();
