@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from annotation.models import Draw, Round
-from evaluation.statistics.overlap import Depth, RankCorrelation, jaccard, overlap_by_depth, rank_correlation
+from evaluation.statistics.rankings import Depth, RankCorrelation, jaccard, overlap_by_depth, rank_correlation
 from evaluation.statistics.rates import Rate, rate
 from kgharvest.models import HarvestedTuple, HarvestJob
 

@@ -127,7 +127,8 @@ class Evidence:
 
     @cached_property
     def is_complete(self) -> Flags:
-        return self.verdict != INCOMPLETE
+        is_complete: Flags = self.verdict != INCOMPLETE
+        return is_complete
 
     @cached_property
     def first_two(self) -> Evidence:

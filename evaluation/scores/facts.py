@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from evaluation.statistics.negative_sampling import Entities, folded
+from evaluation.scores.negative_sampling import Entities, folded
 from kgharvest.bulk.file_reading import CONTROL, Line, decoded_lines, entities_error, read_bytes, read_json_lines
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.errors import BadEntry, DomainError, ImportRefused

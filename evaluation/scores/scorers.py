@@ -1,4 +1,4 @@
-"""Score known facts and corrupted ones with an LM and different prompts, and see which scores tell them apart."""
+"""Scorers: how well scores of an LM with different prompts tell known facts from negative samples."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from evaluation.evidence.arrays import CellKey
 from evaluation.reports.sections.comparisons import compare_sides
 from evaluation.scores.facts import ScoredRelation
-from evaluation.statistics.negative_sampling import Entities, Sample, with_corruptions
-from evaluation.statistics.precision_recall import average_precision, precision_recall_curve
+from evaluation.scores.negative_sampling import Entities, Sample, with_negatives
+from evaluation.statistics.rankings import average_precision, precision_recall_curve
 from evaluation.statistics.rates import macro_average
 from kgharvest.engine.types import HarvestParams, HarvestSpec, ignore
 from kgharvest.errors import DomainError
@@ -111,8 +111,8 @@ def evaluate_scores(
     """
     facts = {relation.name: relation.facts for relation in relations if relation.facts}
     also_true = {relation.name: relation.learned_from for relation in relations}
-    samples = with_corruptions(facts, np.random.default_rng(seed), also_true)
-    is_positive = np.array([sample.corruption is None for sample in samples])
+    samples = with_negatives(facts, np.random.default_rng(seed), also_true)
+    is_positive = np.array([sample.replaced is None for sample in samples])
     if not len(samples) or is_positive.all():
         raise BadFacts("There is no fact beside the seed tuples, or none to make false; give more facts.")
     scores = {name: np.full(len(samples), np.nan) for name in scorers}
@@ -132,7 +132,7 @@ def evaluate_scores(
         "n_negative": int((~is_positive).sum()),
         "scorers": entries,
         "comparisons": _comparisons(entries, seed),
-        "by_corruption": list(_by_corruption(samples, scores, is_positive)),
+        "by_corruption": list(_by_replaced(samples, scores, is_positive)),
     }
 
 
@@ -165,11 +165,11 @@ def _comparisons(scorers: Iterable[Mapping[str, Any]], seed: int) -> list[dict[s
     return [{key: compared[key] for key in COMPARED} for compared in compare_sides(precisions, {}, seed)]
 
 
-def _by_corruption(
+def _by_replaced(
     samples: Sequence[Sample], scores: Mapping[str, np.ndarray], is_positive: np.ndarray
 ) -> Iterable[dict[str, Any]]:
     """Yield for each scorer and kind the average precision against the false tuples of that kind alone."""
-    kinds = np.array([sample.corruption or "" for sample in samples], dtype=object)
+    kinds = np.array([sample.replaced or "" for sample in samples], dtype=object)
     for name, found in scores.items():
         for kind in sorted(set(kinds[~is_positive].tolist())):
             kept = is_positive | (kinds == kind)

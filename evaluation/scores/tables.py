@@ -37,7 +37,7 @@ def _left_out(document: Document) -> Iterable[str]:
         yield f"{facts} left out: a seed tuple of a harvest that lends its prompts, or nothing that the LM can write."
 
 
-def corruption_table(document: Document) -> Table:
+def replaced_table(document: Document) -> Table:
     """Rows are what was replaced in a fact to make it false."""
     found = {(each["corruption"], each["scorer"]): each["average_precision"] for each in document["by_corruption"]}
     scorers = [each["scorer"] for each in document["scorers"]]

@@ -17,7 +17,7 @@ from evaluation.reports.views import CONTENT_TYPES, as_download
 from evaluation.scores.forms import ScoreForm
 from evaluation.scores.models import ScoreEvaluation
 from evaluation.scores.score_jobs import queue_score_evaluation
-from evaluation.scores.tables import corruption_table, relation_scores_table, scorer_table
+from evaluation.scores.tables import relation_scores_table, replaced_table, scorer_table
 from kgharvest.access import researcher_required
 from kgharvest.bulk.pagination import page_of
 from kgharvest.errors import DomainError, ImportRefused
@@ -72,7 +72,7 @@ def scores(request: HttpRequest, pk: int) -> HttpResponse:
     context = {"evaluation": evaluation, "document": evaluation.document, "lacks_worker": lacks_worker}
     if evaluation.document:
         width, height = (round(SHOWN * 96 * inches) for inches in precision_recall.size(evaluation.document))
-        tables = (build(evaluation.document) for build in (scorer_table, corruption_table, relation_scores_table))
+        tables = (build(evaluation.document) for build in (scorer_table, replaced_table, relation_scores_table))
         context |= {"tables": list(tables), "alt_text": in_words(evaluation.document), "width": width, "height": height}
     return render(request, "evaluation/scores/scores.html", context)
 

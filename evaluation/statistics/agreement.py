@@ -124,7 +124,8 @@ def fleiss_kappa(patterns: Counts, n_tasks: Counts) -> Kappa:
     """
     shown = patterns[n_tasks > 0]
     n_per_pattern = set(shown.sum(axis=1).tolist())
-    if not n_per_pattern or max(n_per_pattern) < 2:
+    observed = percent_agreement(patterns, n_tasks)
+    if observed is None:
         return Kappa(None, NOTHING_PAIRED)
     if len(n_per_pattern) > 1:
         return Kappa(None, UNEQUAL)
@@ -132,7 +133,7 @@ def fleiss_kappa(patterns: Counts, n_tasks: Counts) -> Kappa:
         return Kappa(None, ALL_ALIKE)
     n_per_label = n_tasks @ patterns  # (C,)
     by_chance = float(((n_per_label / n_per_label.sum()) ** 2).sum())
-    return Kappa((percent_agreement(patterns, n_tasks) - by_chance) / (1 - by_chance), None)
+    return Kappa((observed - by_chance) / (1 - by_chance), None)
 
 
 Codes = NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""What annotators are worth, estimated from their judgments alone: Dawid-Skene and MACE.
+"""Models of annotators, fitted to their judgments alone: Dawid-Skene and MACE, by EM with SQUAREM steps.
 
 A judgment j is of task `task[j]`, by annotator `annotator[j]`, with label `label[j]`: whole numbers from 0, shape (J,).
 Unjudgeable is left out by the caller: it is no opinion on what is true. Both models are fitted by EM from the shares of
@@ -9,18 +9,18 @@ Written with numpy as a million judgments must be fitted in seconds; the tests h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import digamma
+from scipy.special import digamma, softmax
 
 Codes = NDArray[np.integer]
 Floats = NDArray[np.float64]
 
 TOLERANCE = 1e-7
-PLAIN_STEPS = 10  # before steps are lengthened, so that the maximum found is the one that EM climbs to
+PLAIN_STEPS = 10  # before steps are lengthened, so that the maximum found is the one that EM rises to
 # Most rounds take 30 to 100 steps; judgments that tell nothing take thousands, which a large round cannot wait for.
 FEWEST_STEPS, MOST_STEPS, MOST_WORK = 150, 5000, 20_000_000  # work: steps times judgments
 LONGEST_STRIDE = 64.0  # in steps of EM
@@ -39,13 +39,13 @@ class Judged(NamedTuple):
     n_annotators: int
     n_labels: int
 
-    def per_task(self, weights: Floats | None = None) -> Floats:
+    def per_task(self, weights: Floats | None = None) -> NDArray[Any]:
         return np.bincount(self.task, weights, self.n_tasks)
 
-    def per_annotator(self, weights: Floats | None = None) -> Floats:
+    def per_annotator(self, weights: Floats | None = None) -> NDArray[Any]:
         return np.bincount(self.annotator, weights, self.n_annotators)
 
-    def per_annotator_and_label(self, weights: Floats | None = None) -> Floats:
+    def per_annotator_and_label(self, weights: Floats | None = None) -> NDArray[Any]:
         """Return (A, L)."""
         pair = self.annotator * self.n_labels + self.label
         return np.bincount(pair, weights, self.n_annotators * self.n_labels).reshape(-1, self.n_labels)
@@ -96,7 +96,7 @@ def fit_dawid_skene(judged: Judged) -> DawidSkene:
         return _labels(judged, prior, errors.reshape(-1, judged.n_labels, judged.n_labels))
 
     start = maximise(judged.label_shares())
-    parameters, n_steps, converged = climb(lambda current: maximise(expect(current)), start, steps_for(judged))
+    parameters, n_steps, converged = squarem(lambda current: maximise(expect(current)), start, steps_for(judged))
     prior, errors = np.split(parameters, [judged.n_labels])
     shape = (judged.n_annotators, judged.n_labels, judged.n_labels)
     return DawidSkene(expect(parameters), prior, errors.reshape(shape), n_steps, converged)
@@ -116,15 +116,8 @@ def _labels(judged: Judged, prior: Floats, errors: Floats) -> Floats:
         judged.per_task(odds[judged.annotator, true, judged.label]) + prior_odds[true]
         for true in range(judged.n_labels - 1)
     ]
-    return _softmax([*columns, np.zeros(judged.n_tasks)])
-
-
-def _softmax(columns: Sequence[Floats]) -> Floats:
-    """Return (T, L) from the logarithms of each label's likelihood (T,)."""
-    largest = np.maximum.reduce(columns)
-    likelihoods = [np.exp(column - largest) for column in columns]
-    total = sum(likelihoods)
-    return np.stack([likelihood / total for likelihood in likelihoods], axis=1)
+    labels: Floats = softmax(np.stack([*columns, np.zeros(judged.n_tasks)]), axis=0).T
+    return labels
 
 
 # -- Hovy, Berg-Kirkpatrick, Vaswani and Hovy (2013), Learning whom to trust with MACE ---------------------------------
@@ -148,7 +141,7 @@ def fit_mace(judged: Judged) -> Mace:
     start = np.concatenate(
         [np.full(2 * judged.n_annotators, 0.5), (guesses / guesses.sum(axis=1, keepdims=True)).ravel()]
     )
-    parameters, n_steps, converged = climb(step, start, steps_for(judged))
+    parameters, n_steps, converged = squarem(step, start, steps_for(judged))
     knows, guesses = _split(parameters, judged)
     # Variational weights fall short of 1 in sum, so competence is the share of knowing.
     competence = knows[:, 1] / knows.sum(axis=1)
@@ -168,24 +161,26 @@ def _known(judged: Judged, knows: Floats, guesses: Floats) -> tuple[Floats, Floa
     """
     guessed, known = knows[:, :1] * guesses, knows[:, 1:]  # (A, L), (A, 1)
     gain = np.log1p(known / guessed)[judged.annotator, judged.label]  # (J,)
-    labels = _softmax([judged.per_task(gain * (judged.label == label)) for label in range(judged.n_labels)])
+    gains = [judged.per_task(gain * (judged.label == label)) for label in range(judged.n_labels)]
+    labels: Floats = softmax(np.stack(gains), axis=0).T
     share = (known / (guessed + known))[judged.annotator, judged.label]
     return labels, labels[judged.task, judged.label] * share
 
 
 def _variational(counts: Floats, prior: float) -> Floats:
     weighted = counts + prior
-    return np.exp(digamma(weighted) - digamma(weighted.sum(axis=1, keepdims=True)))
+    weights: Floats = np.exp(digamma(weighted) - digamma(weighted.sum(axis=1, keepdims=True)))
+    return weights
 
 
-# -- faster than EM alone ----------------------------------------------------------------------------------------------
+# -- SQUAREM: faster than EM -------------------------------------------------------------------------------------------
 
 
 def steps_for(judged: Judged) -> int:
     return min(max(MOST_WORK // len(judged.task), FEWEST_STEPS), MOST_STEPS)
 
 
-def climb(step: Callable[[Floats], Floats], start: Floats, most_steps: int) -> tuple[Floats, int, bool]:
+def squarem(step: Callable[[Floats], Floats], start: Floats, most_steps: int) -> tuple[Floats, int, bool]:
     """Repeat `step` until its fixed point; return the parameters, the number of steps, and whether they came to rest.
 
     Two steps of EM tell direction and slowing; a third starts where they point to. Varadhan and Roland (2008), Simple
@@ -202,16 +197,17 @@ def climb(step: Callable[[Floats], Floats], start: Floats, most_steps: int) -> t
             continue
         twice = step(once)
         n_steps += 1
-        parameters = _ahead(*(np.log(np.maximum(point, SMALLEST)) for point in (parameters, once, twice)))
+        parameters = _extrapolate(*(np.log(np.maximum(point, SMALLEST)) for point in (parameters, once, twice)))
     return parameters, n_steps, False
 
 
-def _ahead(here: Floats, once: Floats, twice: Floats) -> Floats:
+def _extrapolate(here: Floats, once: Floats, twice: Floats) -> Floats:
     """Return the parameters to which two steps point; all three are logarithms."""
     first, slowing = once - here, twice - 2 * once + here
-    stride = np.linalg.norm(first) / max(np.linalg.norm(slowing), SMALLEST)
+    stride = float(np.linalg.norm(first)) / max(float(np.linalg.norm(slowing)), SMALLEST)
     stride = min(max(stride, 1.0), LONGEST_STRIDE)
-    return np.exp(np.minimum(here + 2 * stride * first + stride**2 * slowing, 0))
+    extrapolated: Floats = np.exp(np.minimum(here + 2 * stride * first + stride**2 * slowing, 0))
+    return extrapolated
 
 
 FITS: dict[str, Callable[[Judged], DawidSkene | Mace]] = {"dawid_skene": fit_dawid_skene, "mace": fit_mace}

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
+from scipy.special import ndtri, stdtrit
 
 Counts = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
-Z_95 = 1.959963984540054  # the 97.5 % quantile of the standard normal distribution
+Z_95 = float(ndtri(0.975))  # the 97.5 % quantile of the standard normal distribution
 
 
 NOTHING_COUNTED = "No statement has a verdict."
@@ -33,6 +33,13 @@ class Rate(NamedTuple):
     high: float | None
     n_effective: float | None = None
     reason: str | None = None
+
+    @property
+    def with_interval(self) -> tuple[float, float, float] | None:
+        """Return value, low and high; None where one of them is not known."""
+        if self.value is None or self.low is None or self.high is None:
+            return None
+        return self.value, self.low, self.high
 
 
 def unknown_rate(reason: str) -> Rate:
@@ -120,11 +127,13 @@ def difference_interval(a: Rate, b: Rate) -> tuple[float | None, float | None]:
     Newcombe (1998), Interval estimation for the difference between independent proportions, method 10, where the two
     intervals are Wilson's. Too wide rather than too narrow if the two samples share statements.
     """
-    if a.low is None or b.low is None:
+    if a.with_interval is None or b.with_interval is None:
         return None, None
-    difference = a.value - b.value
-    below = math.hypot(a.value - a.low, b.high - b.value)
-    above = math.hypot(a.high - a.value, b.value - b.low)
+    value_a, low_a, high_a = a.with_interval
+    value_b, low_b, high_b = b.with_interval
+    difference = value_a - value_b
+    below = math.hypot(value_a - low_a, high_b - value_b)
+    above = math.hypot(high_a - value_a, value_b - low_b)
     return max(-1.0, difference - below), min(1.0, difference + above)
 
 

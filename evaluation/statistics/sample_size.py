@@ -1,8 +1,10 @@
-"""How much more to judge to know more."""
+"""Sample-size planning: how many relations make an interval narrower, or tell two sides apart."""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
+from collections.abc import Callable
 
 from scipy.special import stdtr, stdtrit
 
@@ -36,10 +38,6 @@ def _power(effect: float, n: int) -> float:
     return float(stdtr(n - 1, effect * math.sqrt(n) - stdtrit(n - 1, 0.975)))
 
 
-def _smallest(is_enough, start: int) -> int:
-    """Return the smallest n from `start` on that is enough, MOST_RELATIONS if none below is; by halving."""
-    low, high = start, MOST_RELATIONS
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if is_enough(middle) else (middle + 1, high)
-    return low
+def _smallest(is_enough: Callable[[int], bool], start: int) -> int:
+    """Return the smallest n from `start` on that is enough, MOST_RELATIONS if none below is."""
+    return start + bisect_left(range(start, MOST_RELATIONS), True, key=is_enough)

@@ -1,10 +1,11 @@
-"""What other rules would have decided. Each takes the judgments' counts per label (T, 3) and gives verdicts (T,)."""
+"""Verdict rules, and how stable their verdicts are. A rule takes counts per label (T, 3) and gives verdicts (T,)."""
 
 from __future__ import annotations
 
 from math import comb, prod
 
 import numpy as np
+from scipy.optimize import brentq
 
 from evaluation.evidence.arrays import (
     ACCEPTED,
@@ -15,6 +16,7 @@ from evaluation.evidence.arrays import (
     UNDECIDED,
     UNJUDGEABLE,
     Codes,
+    Flags,
     Floats,
 )
 
@@ -25,11 +27,11 @@ def majority(counts: Codes, quorum: int = 1) -> Codes:
     return _decided(*(_wins(counts[:, label], n_judgments, quorum) for label in (TRUE, FALSE)))
 
 
-def _wins(n: Codes, n_judgments: Codes, quorum: int) -> np.ndarray:
+def _wins(n: Codes, n_judgments: Codes, quorum: int) -> Flags:
     return (2 * n > n_judgments) & (n >= quorum)
 
 
-def _decided(accepted: np.ndarray, rejected: np.ndarray) -> Codes:
+def _decided(accepted: Flags, rejected: Flags) -> Codes:
     return np.where(accepted, ACCEPTED, np.where(rejected, REJECTED, UNDECIDED))
 
 
@@ -60,11 +62,8 @@ def adjudicated(verdict: Codes, by_expert: Codes) -> Codes:
     return np.where(by_expert == INCOMPLETE, verdict, by_expert)
 
 
-def where_complete(verdict: Codes, is_complete: np.ndarray) -> Codes:
+def where_complete(verdict: Codes, is_complete: Flags) -> Codes:
     return np.where(is_complete, verdict, INCOMPLETE)
-
-
-HALVINGS = 60
 
 
 def expected_flips(accepted: float, alpha: float, k: int) -> float:
@@ -87,14 +86,13 @@ def expected_flips(accepted: float, alpha: float, k: int) -> float:
 
 
 def _mean_that_accepts(accepted: float, precision: float, k: int) -> float:
-    """Return how often judgments are True if panels of k accept the share `accepted`; by halving, as it is monotone."""
-    low, high = 0.0, 1.0
-    for _ in range(HALVINGS):
-        mean = (low + high) / 2
+    """Return how often judgments are True if panels of k accept the share `accepted`."""
+
+    def excess(mean: float) -> float:
         a, b = mean * precision, (1 - mean) * precision
-        share = sum(comb(k, x) * _moment(a, b, x, k - x) for x in range(k // 2 + 1, k + 1))
-        low, high = (mean, high) if share < accepted else (low, mean)
-    return (low + high) / 2
+        return sum(comb(k, x) * _moment(a, b, x, k - x) for x in range(k // 2 + 1, k + 1)) - accepted
+
+    return float(brentq(excess, 0, 1, xtol=1e-16))
 
 
 def _moment(a: float, b: float, n_true: int, n_other: int) -> float:

@@ -27,7 +27,7 @@ class UnknownFigure(DomainError):
 
 
 class Command(DomainCommand):
-    help = "Compare scores on known facts and corrupted ones: precision, recall, average precision. The result is kept."
+    help = "Compare scores on known facts and negative samples by their average precision. The result is kept."
 
     def add_arguments(self, parser):
         parser.add_argument("--model", default="embedded", help="embedded (default), a folder or a hub id")
@@ -41,7 +41,7 @@ class Command(DomainCommand):
             help="prompts of harvests",
         )
         parser.add_argument("--facts", type=Path, metavar="F.jsonl", help="instead of the embedded LM's world")
-        parser.add_argument("--seed", type=int, default=0, help="of the corruptions (0)")
+        parser.add_argument("--seed", type=int, default=0, help="of the negative samples (0)")
         parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
         parser.add_argument("--output", type=Path, metavar="F", help="write to a file instead of standard output")
         parser.add_argument("--figure", type=Path, metavar="F", help="draw the curves, too: F.svg or F.pdf")

@@ -1,4 +1,4 @@
-"""Precision and recall of scores on known facts and corrupted ones: the paper's Figs 4 and 5."""
+"""Precision and recall of scores on known facts and negative samples: the paper's Figs 4 and 5."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Known facts against corrupted ones, with scorers whose worth is known."""
+"""Known facts against negative samples, with scorers whose worth is known."""
 
 import io
 import json
@@ -9,9 +9,9 @@ from django.core.management import CommandError, call_command
 
 from evaluation.scores.facts import ScoredRelation, built_in_facts, facts_of_content
 from evaluation.scores.models import ScoreEvaluation
+from evaluation.scores.negative_sampling import with_negatives
 from evaluation.scores.score_jobs import NothingHarvested, ScoreRequest, evaluate_now
 from evaluation.scores.scorers import BadFacts, evaluate_scores
-from evaluation.statistics.negative_sampling import with_corruptions
 from kgharvest.engine.types import HarvestParams
 from kgharvest.errors import ImportRefused
 from kgharvest.harvests.language_models import get_language_model
@@ -26,7 +26,7 @@ FACTS = {"capital": CAPITALS, "eats": FOOD, "does": DOES}
 
 
 def samples():
-    return with_corruptions(FACTS, np.random.default_rng(1))
+    return with_negatives(FACTS, np.random.default_rng(1))
 
 
 def relations() -> list[ScoredRelation]:
@@ -41,7 +41,7 @@ def knows_nothing(relation, tuples, tick):
     return np.zeros(len(tuples))
 
 
-def test_a_corruption_is_never_a_fact_and_never_made_twice():
+def test_a_negative_sample_is_never_a_fact_and_never_made_twice():
     folded = [(each.relation, tuple(map(str.casefold, each.entities))) for each in samples()]
 
     assert len(folded) == len(set(folded)) == 2 * sum(map(len, FACTS.values()))
@@ -53,8 +53,8 @@ def test_a_corruption_is_never_a_fact_and_never_made_twice():
 def test_entities_and_relations_are_replaced_alike(relation, kinds):
     seen = set()
     for seed in range(20):
-        corrupted = with_corruptions(FACTS, np.random.default_rng(seed))
-        seen |= {each.corruption for each in corrupted if each.relation == relation}
+        made = with_negatives(FACTS, np.random.default_rng(seed))
+        seen |= {each.replaced for each in made if each.relation == relation}
 
     assert seen == {None, *kinds}  # no other relation has three entities
 
@@ -63,7 +63,7 @@ def test_a_replaced_entity_comes_from_the_same_slot():
     heads = {head for head, _ in CAPITALS}
 
     assert all(
-        each.entities[0] in heads for each in samples() if each.relation == "capital" and each.corruption == "head"
+        each.entities[0] in heads for each in samples() if each.relation == "capital" and each.replaced == "head"
     )
 
 
@@ -93,8 +93,8 @@ def test_a_false_tuple_is_no_tuple_that_prompts_were_learned_from():
     facts = {"r": [("a", "b"), ("c", "d")]}
 
     for seed in range(20):
-        made = with_corruptions(facts, np.random.default_rng(seed), {"r": [("A", "D")]})
-        assert [each.entities for each in made if each.corruption] == [("c", "b")]
+        made = with_negatives(facts, np.random.default_rng(seed), {"r": [("A", "D")]})
+        assert [each.entities for each in made if each.replaced] == [("c", "b")]
 
 
 def test_facts_that_prompts_were_learned_from_are_no_facts_in_any_casing():

@@ -1,4 +1,4 @@
-"""Known facts and false tuples made from them, to test scores with (BertNet, section 4.3; Li et al. 2016)."""
+"""Negative sampling: false tuples made from known facts, to test scores with (BertNet, section 4.3; Li et al. 2016)."""
 
 from __future__ import annotations
 
@@ -9,21 +9,25 @@ from typing import NamedTuple
 import numpy as np
 
 Entities = tuple[str, ...]
+Facts = Mapping[str, Sequence[Entities]]  # by relation
 
 TRIES = 100  # at a false tuple of one kind, before another kind is tried
 
 
 class Sample(NamedTuple):
-    """A tuple claimed of a relation. corruption: what was replaced: an entity ("head", "tail", or "slot 1" between
-    them) or the "relation"; None for a fact."""
+    """A tuple claimed of a relation.
+
+    replaced: what makes it false, an entity ("head", "tail", or "slot 1" between them) or the "relation"; None for a
+    fact.
+    """
 
     relation: str
     entities: Entities
-    corruption: str | None
+    replaced: str | None
 
 
-def with_corruptions(
-    facts: Mapping[str, Sequence[Entities]],
+def with_negatives(
+    facts: Facts,
     rng: np.random.Generator,
     also_true: Mapping[str, Iterable[Entities]] = MappingProxyType({}),
 ) -> list[Sample]:
@@ -38,10 +42,10 @@ def with_corruptions(
         known = {folded(entities) for entities in (*own, *also_true.get(relation, ()))}
         samples += [Sample(relation, entities, None) for entities in own]
         for entities in own:
-            false = _corrupted(relation, entities, facts, known, rng)
-            if false is not None:
-                known.add(folded(false.entities))
-                samples.append(false)
+            negative = _negative_sample(relation, entities, facts, known, rng)
+            if negative is not None:
+                known.add(folded(negative.entities))
+                samples.append(negative)
     return samples
 
 
@@ -49,26 +53,31 @@ def folded(entities: Entities) -> Entities:
     return tuple(entity.casefold() for entity in entities)
 
 
-def _corrupted(
-    relation: str, entities: Entities, facts: Mapping[str, Sequence[Entities]], known: set, rng: np.random.Generator
+def _negative_sample(
+    relation: str,
+    entities: Entities,
+    facts: Facts,
+    known: set[Entities],
+    rng: np.random.Generator,
 ) -> Sample | None:
     """Return a false tuple with something replaced; what, is drawn first."""
     strangers = [name for name, own in facts.items() if name != relation and own and len(own[0]) == len(entities)]
-    places = [*range(len(entities)), *(["relation"] if strangers else [])]
-    for place in rng.permutation(np.array(places, dtype=object)):
+    slots: list[int | None] = [*range(len(entities)), *([None] if strangers else [])]  # None: the relation
+    for index in rng.permutation(len(slots)):
+        slot = slots[index]
         for _ in range(TRIES):
-            if place == "relation":
-                other = facts[strangers[rng.integers(len(strangers))]]
-                tried = other[rng.integers(len(other))]
+            if slot is None:
+                other = facts[strangers[int(rng.integers(len(strangers)))]]
+                tried = other[int(rng.integers(len(other)))]
             else:
-                donor = facts[relation][rng.integers(len(facts[relation]))]
-                tried = (*entities[:place], donor[place], *entities[place + 1 :])
+                donor = facts[relation][int(rng.integers(len(facts[relation])))]
+                tried = (*entities[:slot], donor[slot], *entities[slot + 1 :])
             if folded(tried) not in known:
-                return Sample(relation, tried, _name(place, len(entities)))
+                return Sample(relation, tried, _name(slot, len(entities)))
     return None
 
 
-def _name(place: int | str, arity: int) -> str:
-    if place == "relation":
+def _name(slot: int | None, arity: int) -> str:
+    if slot is None:
         return "relation"
-    return {0: "head", arity - 1: "tail"}.get(place, f"slot {place}")
+    return {0: "head", arity - 1: "tail"}.get(slot, f"slot {slot}")

@@ -1,4 +1,4 @@
-"""Average precision by hand, over all orders of ties, and against scikit-learn."""
+"""Average precision by hand, over all orders of ties, and against scikit-learn; overlap of two lists by hand."""
 
 from itertools import permutations
 from statistics import fmean
@@ -6,7 +6,14 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from evaluation.statistics.precision_recall import average_precision, precision_recall_curve
+from evaluation.statistics.rankings import (
+    Depth,
+    average_precision,
+    jaccard,
+    overlap_by_depth,
+    precision_recall_curve,
+    rank_correlation,
+)
 
 
 def precision_of(scores, is_positive):
@@ -59,3 +66,33 @@ def test_a_long_curve_keeps_both_ends():
     assert len(curve) == 200
     assert curve[0] == (1 / 2500, 1.0)
     assert curve[-1] == (1.0, 0.5)
+
+
+def test_jaccard_is_the_share_of_either_that_both_have():
+    assert jaccard(n_a=4, n_b=3, n_both=2) == pytest.approx(2 / 5)
+    assert jaccard(0, 0, 0) is None
+
+
+def test_rank_correlations_equal_those_worked_by_hand():
+    # d = 0, 1, -1, 0: rho = 1 - 6 * 2 / (4 * 15) = 0.8; 5 of 6 pairs agree: tau = (5 - 1) / 6
+    rho, tau = rank_correlation([1, 2, 3, 4], [1, 3, 2, 4])
+
+    assert rho == pytest.approx(0.8)
+    assert tau == pytest.approx(4 / 6)
+
+
+def test_only_the_order_counts():
+    assert rank_correlation([1, 5, 9], [2, 30, 400]) == rank_correlation([1, 2, 3], [1, 2, 3])
+    assert rank_correlation([1, 2], [9, 4]) == (pytest.approx(-1), pytest.approx(-1))
+
+
+def test_one_shared_element_has_no_correlation():
+    assert rank_correlation([1], [1]) == (None, None)
+
+
+def test_an_element_is_shared_at_the_depth_where_both_have_it():
+    ranks_a = {element: element for element in range(1, 21)}
+    ranks_b = {element: 21 - element for element in range(1, 21)}
+
+    assert overlap_by_depth(ranks_a, ranks_b) == [Depth(10, 0), Depth(20, 20)]
+    assert overlap_by_depth(ranks_a, {}) == []
