@@ -9,9 +9,9 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 
-from annotation.judging.session_annotator import annotators_here
 from annotation.judging.verdicts import Verdict
 from annotation.models import JudgmentTask, Round
+from annotation.recruiting.access import session_annotators
 from kgharvest.home import home_step, navigation_item
 from kgharvest.models import KnowledgeTuple
 from kgharvest.panels import Panel
@@ -33,7 +33,7 @@ def home_steps(request: HttpRequest, subject: None) -> Iterator[Panel]:
 
 def home_work(request: HttpRequest, subject: None) -> Iterator[Panel]:
     """The open rounds in which this browser judges."""
-    annotators = list(annotators_here(request).filter(round__status=Round.Status.OPEN).select_related("round"))
+    annotators = list(session_annotators(request).filter(round__status=Round.Status.OPEN).select_related("round"))
     if annotators:
         yield Panel("annotation/rounds/_own_rounds.html", {"annotators": annotators})
 

@@ -57,7 +57,7 @@ def show_statements(
 
 def most_for(round: Round) -> int:
     """Return how many statements one annotator may judge at most."""
-    return round.n_tasks if round.share_of_one is None else min(round.n_tasks, round.share_of_one)
+    return round.n_tasks if round.quota is None else min(round.n_tasks, round.quota)
 
 
 def statement_of(task: JudgmentTask) -> dict[str, Any]:

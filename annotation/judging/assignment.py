@@ -21,7 +21,7 @@ from annotation.judging.models import AssignmentQuerySet
 from annotation.judging.verdict_update import update_verdicts
 from annotation.models import Annotator, Assignment, JudgmentTask, Round
 from annotation.rounds.models import RoundNotOpen
-from annotation.rounds.sampling import gold_places
+from annotation.rounds.sampling import gold_positions
 from kgharvest.errors import DomainError
 
 LEASE = timedelta(minutes=30)
@@ -66,7 +66,7 @@ def fill_batch(annotator: Annotator, now: datetime) -> list[JudgmentTask]:
     leased = Assignment.objects.filter(annotator=annotator, status=Assignment.Status.LEASED)
     n_leased = leased.update(expires_at=now + LEASE)
     release_expired(now)
-    share = round.share_of_one
+    share = round.quota
     n_most = round.batch_size if share is None else min(round.batch_size, share - annotator.n_judged)
     if n_leased < n_most:
         _lease_more(annotator, n_most - n_leased, now)
@@ -106,7 +106,7 @@ def _mix_in_gold(annotator: Annotator, tasks: list[JudgmentTask]) -> list[Judgme
     Gold has no slots that could run out: nothing is locked, and nobody waits for it.
     """
     round = annotator.round
-    places = gold_places(round.seed, annotator.code, round.gold_share, annotator.n_handed_out, len(tasks))
+    places = gold_positions(round.seed, annotator.code, round.gold_share, annotator.n_handed_out, len(tasks))
     gold = _next_in_cycle(annotator, round.tasks.gold().untouched_by(annotator), len(places)) if places else []
     mixed = tasks[: len(tasks) - len(gold)]
     for place, task in zip(places, gold, strict=False):

@@ -187,7 +187,7 @@ def _fill_slot(assignment: Assignment, annotator: Annotator, label: str) -> bool
         if task.n_wanted <= task.n_judgments + task.n_leased:
             return False
         leased = Assignment.objects.filter(annotator=annotator, status=Assignment.Status.LEASED)
-        share = annotator.round.share_of_one
+        share = annotator.round.quota
         if share is not None and annotator.n_judged + leased.count() >= share:
             return False
     _add_to_counts(task, annotator.round, leased=-was_leased, judgments=1, **{label: 1})

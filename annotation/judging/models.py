@@ -92,7 +92,7 @@ class Annotator(models.Model):
 
     @property
     def has_judged_share(self) -> bool:
-        share = self.round.share_of_one
+        share = self.round.quota
         return share is not None and self.n_judged >= share
 
 

@@ -33,9 +33,9 @@ from annotation.judging.judgments import (
     submit_and_fill_batch,
     submit_judgment,
 )
-from annotation.judging.session_annotator import current_annotator
 from annotation.judging.training import answer_training, current_training, last_training, next_statement
 from annotation.models import Annotator, Judgment, JudgmentTask, Label, TrainingStatement
+from annotation.recruiting.access import current_annotator
 from annotation.recruiting.services import choose_layout
 from annotation.rounds.instructions import instructions_html
 from annotation.rounds.models import RoundNotOpen

@@ -14,8 +14,8 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_variables
 
-from annotation.judging.session_annotator import current_annotator, forget_guest, remember_guest
 from annotation.models import Annotator, Invite, Round
+from annotation.recruiting.access import current_annotator, forget_guest, no_entry, remember_guest, throttled
 from annotation.recruiting.forms import InvitesForm, JoinForm, ReturnForm
 from annotation.recruiting.services import (
     BadReturnCode,
@@ -28,7 +28,6 @@ from annotation.recruiting.services import (
     return_code,
     revoke_invites,
 )
-from annotation.recruiting.throttle import limited, no_entry
 from annotation.rounds.instructions import instructions_html, markdown_html
 from kgharvest.access import researcher_required
 from kgharvest.bulk.file_writing import csv_lines
@@ -106,7 +105,7 @@ WRONG_LINK = "Nothing is behind this link: a part of it is missing, or it was ma
 
 
 @never_cache
-@limited
+@throttled
 def join(request: HttpRequest, token: str) -> HttpResponse:
     """The round's own link, for many people."""
     round = Round.objects.exclude(status=Round.Status.DRAFT).filter(join_token=token).first()
@@ -118,7 +117,7 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
 
 
 @never_cache
-@limited
+@throttled
 def invite(request: HttpRequest, token: str) -> HttpResponse:
     """A link for one person, who needs no account."""
     invites = Invite.objects.exclude(round__status=Round.Status.DRAFT).select_related("round")
@@ -180,7 +179,7 @@ def device(request: HttpRequest, name: str) -> HttpResponse:
 
 
 @never_cache
-@limited
+@throttled
 @sensitive_variables("code")
 def come_back(request: HttpRequest, code: str = "") -> HttpResponse:
     """Let a guest go on with a return code. Following the link asks first, so that fetching it changes nothing."""

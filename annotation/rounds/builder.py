@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from django.db.models import QuerySet
 
 from annotation.gold.services import choose_gold, gold_task, training_statement
 from annotation.models import Draw, JudgmentTask, Round, Stratum, TrainingStatement
 from annotation.rounds.instructions import freeze_statement, relation_guide
-from annotation.rounds.sampling import allocate, draw_ranks, random_order, rank_strata
+from annotation.rounds.sampling import allocate, draw_ranks, rank_strata
 from annotation.rounds.serializers import BadRoundSpec, Cell, cells_of
 from kgharvest.errors import DomainError, NotFound
 from kgharvest.harvests.cuts import parse_cut
@@ -37,14 +38,11 @@ class Sample(NamedTuple):
 class FrozenRound(NamedTuple):
     """What opening a draft stores. tasks: gold included, by position. relation_instructions: by a relation's id."""
 
+    relations: list[Relation]
     samples: list[Sample]
     tasks: list[JudgmentTask]
     training: list[TrainingStatement]
     relation_instructions: dict[str, str]
-
-    @property
-    def relations(self) -> list[Relation]:
-        return list({sample.stratum.relation_id: sample.stratum.relation for sample in self.samples}.values())
 
     def draws(self) -> Iterator[Draw]:
         """Yield that each stratum's sample contains its tasks, with their inclusion probability."""
@@ -65,27 +63,28 @@ def freeze_round(round: Round) -> FrozenRound:
     Raises BadRoundSpec, BadCut, NotFound, NothingToSample, NotEnoughGold.
     """
     rng = np.random.default_rng(round.seed)
-    samples = [
-        sample for cell, job, path in _cells_with_jobs(round) for sample in _draw_cell(round, cell, job, path, rng)
-    ]
+    cells = _cells_with_jobs(round)
+    written = instructions_by_relation(round)
+    samples = [sample for cell, job, path in cells for sample in _draw_cell(round, cell, job, path, rng)]
     # A tuple that several cells drew is one task, worded as the first of them has it.
     tasks: dict[int, JudgmentTask] = {}
     for stratum, tuples in samples:
         for harvested in tuples:
             if harvested.knowledge_tuple_id not in tasks:
                 tasks[harvested.knowledge_tuple_id] = _task(round, stratum.relation.statement, harvested)
-    frozen = FrozenRound(samples, [], [], {})
-    gold = choose_gold(round, frozen.relations, [drawn for sample in samples for drawn in sample.tuples], len(tasks))
+    relations = list({job.relation_id: job.relation for _, job, _ in cells}.values())
+    gold = choose_gold(round, relations, [drawn for sample in samples for drawn in sample.tuples], len(tasks))
     statements = [*tasks.values(), *(gold_task(round, statement) for statement in gold.mixed_in)]
-    for task, position in zip(statements, random_order(len(statements), rng), strict=True):
+    for task, position in zip(statements, rng.permutation(len(statements)).tolist(), strict=True):
         task.position = position
-    written = instructions_by_relation(round)
-    return frozen._replace(
+    return FrozenRound(
+        relations=relations,
+        samples=samples,
         tasks=sorted(statements, key=lambda task: task.position),
         training=[training_statement(round, position, statement) for position, statement in enumerate(gold.training)],
         relation_instructions={
             str(relation.pk): written.get(relation.pk) or relation_guide(relation, *gold.examples[relation.pk])
-            for relation in frozen.relations
+            for relation in relations
         },
     )
 
@@ -108,12 +107,14 @@ def _task(round: Round, template: str, harvested: HarvestedTuple) -> JudgmentTas
 def _cells_with_jobs(round: Round) -> list[tuple[Cell, HarvestJob, str]]:
     """Return the round's cells, each with its finished harvest and its path in the description."""
     cells = cells_of(round)
-    numbered = HarvestJob.objects.with_cell().in_bulk([cell.job for cell in cells if cell.job])
+    jobs = HarvestJob.objects.with_cell()
+    finished = jobs.succeeded()
+    numbered = jobs.in_bulk([cell.job for cell in cells if cell.job])
     first: dict[tuple, str] = {}
     with_jobs = []
     for position, cell in enumerate(cells):
         path = f"cells[{position}]"
-        job = numbered.get(cell.job) if cell.job else _newest_harvest(cell, path)
+        job = numbered.get(cell.job) if cell.job else _newest_harvest(cell, finished, path)
         if job is None:
             raise NotFound(f"There is no finished harvest for {path} ({cell}); harvest it first.")
         if job.status != Job.Status.SUCCEEDED:
@@ -126,9 +127,9 @@ def _cells_with_jobs(round: Round) -> list[tuple[Cell, HarvestJob, str]]:
     return with_jobs
 
 
-def _newest_harvest(cell: Cell, path: str) -> HarvestJob | None:
+def _newest_harvest(cell: Cell, finished: QuerySet[HarvestJob], path: str) -> HarvestJob | None:
     relation = find_relation(cell.relation, f"{path}.relation")
-    jobs = HarvestJob.objects.with_cell().succeeded().filter(relation=relation, setting=cell.setting)
+    jobs = finished.filter(relation=relation, setting=cell.setting)
     try:
         model = resolve_model_name(cell.model, among=LanguageModel.objects.filter(jobs__in=jobs))
     except UnresolvedName as refusal:
@@ -168,7 +169,18 @@ def _draw_cell(round: Round, cell: Cell, job: HarvestJob, path: str, rng: np.ran
     ranks = list(kept.order_by("rank").values_list("rank", flat=True))
     strata = rank_strata(ranks, cell.strata)
     n = len(ranks) if cell.n is None else cell.n
-    _check_size(n, len(ranks), len(strata), f"{path} ({job}, job {job.pk})", cell.cut)
+    if not ranks:
+        left = f"after the cut {cell.cut}" if cell.cut else "in its harvest"
+        raise NothingToSample(f"There is no tuple {left} for {path} ({job}, job {job.pk}); choose another cut or job.")
+    if n > len(ranks):
+        raise NothingToSample(
+            f"{path} ({job}, job {job.pk}) has {len(ranks)} tuples to draw from but n is {n}; use a smaller n, or null "
+            "for all."
+        )
+    if n < len(strata):
+        raise NothingToSample(
+            f"{path} ({job}, job {job.pk}) has {len(strata)} strata but n is {n}; draw at least one tuple from each."
+        )
     for stratum, sample_size in zip(strata, allocate(n, [len(part) for part in strata], cell.allocation), strict=True):
         yield Sample(
             Stratum(
@@ -184,18 +196,6 @@ def _draw_cell(round: Round, cell: Cell, job: HarvestJob, path: str, rng: np.ran
             ),
             _tuples_of(job, draw_ranks(stratum, sample_size, rng)),
         )
-
-
-def _check_size(n: int, population: int, n_strata: int, where: str, cut: str) -> None:
-    if population == 0:
-        left = f"after the cut {cut}" if cut else "in its harvest"
-        raise NothingToSample(f"There is no tuple {left} for {where}; choose another cut or job.")
-    if n > population:
-        raise NothingToSample(
-            f"{where} has {population} tuples to draw from but n is {n}; use a smaller n, or null for all."
-        )
-    if n < n_strata:
-        raise NothingToSample(f"{where} has {n_strata} strata but n is {n}; draw at least one tuple from each.")
 
 
 def _tuples_of(job: HarvestJob, ranks: Sequence[int]) -> list[HarvestedTuple]:

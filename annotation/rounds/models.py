@@ -6,10 +6,9 @@ import secrets
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
-from django.core.validators import MaxValueValidator, MinValueValidator
+from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
-from django.db.models import Count, Exists, F, OuterRef, Q, Sum
-from django.db.models.functions import Coalesce
+from django.db.models import Exists, F, OuterRef, Q
 from django.urls import reverse
 from django.utils import timezone
 
@@ -92,13 +91,8 @@ class RoundQuerySet(models.QuerySet):
         return self.filter(study__members__user=user, study__members__role__in=StudyMember.ADJUDICATING)
 
 
-RESERVED_NAMES = ("new", "gold", "plan")  # addresses of pages
+NOT_RESERVED = RegexValidator(r"^(new|gold|plan)$", "It is the address of a page; choose another.", inverse_match=True)
 LONGEST_INSTRUCTIONS = 20_000  # characters
-
-
-def refuse_reserved_name(name: str) -> None:
-    if name in RESERVED_NAMES:
-        raise ValidationError(f"{name} is the address of a page; choose another name.", code="reserved")
 
 
 class Round(models.Model):
@@ -140,7 +134,7 @@ class Round(models.Model):
     name = models.SlugField(
         max_length=100,
         unique=True,
-        validators=[refuse_reserved_name],
+        validators=[NOT_RESERVED],
         help_text="Letters, digits, - and _. Annotators see it: name no LM and no setting.",
     )
     seed = models.PositiveBigIntegerField(default=0, help_text="The same seed draws the same sample.")
@@ -273,7 +267,7 @@ class Round(models.Model):
             raise ValidationError({"closes_at": reason})
 
     @property
-    def share_of_one(self) -> int | None:
+    def quota(self) -> int | None:
         """How many statements one annotator may judge, by their number or their share of all judgments; None: all.
 
         The share is that of the judgments that are sure to come, so that it is not exceeded in the end. Gold is among
@@ -373,14 +367,6 @@ class JudgmentTaskQuerySet(models.QuerySet):
     def untouched_by(self, annotator):
         """Leave out what the annotator has judged or holds."""
         return self.filter(~Exists(annotator.assignments.taken().filter(task=OuterRef("pk"))))
-
-    def tally(self) -> dict[str, int]:
-        """Return in one query how far the tasks are, gold left out: judgments, leases and verdicts."""
-        verdicts = {verdict.value: Count("pk", filter=Q(verdict=verdict.value)) for verdict in Verdict}
-        sums = {name: Coalesce(Sum(name), 0) for name in ("n_judgments", "n_wanted", "n_leased")}
-        return self.without_gold().aggregate(
-            n_tasks=Count("pk"), incomplete=Count("pk", filter=Q(verdict="")), **verdicts, **sums
-        )
 
     def gold(self):
         return self.filter(is_gold=True)

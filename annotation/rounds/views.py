@@ -18,7 +18,7 @@ from django.views.decorators.http import require_POST
 from annotation.exchange.judgment_export import FORMATS, judgment_rows
 from annotation.models import Annotator, Round, StatementReport
 from annotation.quality.events import event_lines
-from annotation.recruiting.services import what_blocks
+from annotation.recruiting.services import capacity_warning
 from annotation.rounds.draft_views import draft_page
 from annotation.rounds.progress import OUTCOMES, progress
 from annotation.rounds.services import close_round
@@ -119,7 +119,7 @@ def round_detail(request: HttpRequest, name: str) -> HttpResponse:
         "round": round,
         "progress": found,
         "n_gold": round.n_tasks - found["n_tasks"] if round.gold_share else 0,
-        "blocked": what_blocks(round, found["n_left"]),
+        "capacity_warning": capacity_warning(round, found["n_left"]),
         "figures": figures(found, cells),
         "page_obj": cells,
         "annotators": round.annotators.select_related("user", "invite").order_by("-n_judged", "code")[:N_ANNOTATORS],

@@ -7,7 +7,7 @@ from annotation.gold.services import NotEnoughGold, decide_on_gold, gold_candida
 from annotation.judging.assignment import LEASE, next_batch, release_expired
 from annotation.judging.judgments import skip_task
 from annotation.models import Annotator, Assignment, Draw, GoldDecision, Judgment
-from annotation.rounds.sampling import gold_places
+from annotation.rounds.sampling import gold_positions
 from annotation.rounds.services import open_round
 from kgharvest.models import KnowledgeTuple, tuple_key
 from tests.factories import judge, make_annotators, make_harvest, make_relation
@@ -37,7 +37,7 @@ def gold_round(n_tasks: int, n_gold: int, **spec):
 
 @pytest.mark.parametrize("gold_share", [0.05, 0.1, 1 / 3, 0.3, 0.5])
 def test_each_stretch_of_an_annotators_statements_has_one_gold_one(gold_share):
-    places = gold_places(7, "a-1", gold_share, 0, 3000)
+    places = gold_positions(7, "a-1", gold_share, 0, 3000)
 
     stretches = [int(place * gold_share + 1e-9) for place in places]
     assert stretches == list(range(len(places)))
@@ -45,15 +45,15 @@ def test_each_stretch_of_an_annotators_statements_has_one_gold_one(gold_share):
 
 
 def test_the_places_do_not_depend_on_how_the_statements_are_handed_out():
-    at_once = gold_places(7, "a-1", 0.15, 0, 100)
+    at_once = gold_positions(7, "a-1", 0.15, 0, 100)
 
-    in_batches = [first + place for first in range(0, 100, 4) for place in gold_places(7, "a-1", 0.15, first, 4)]
+    in_batches = [first + place for first in range(0, 100, 4) for place in gold_positions(7, "a-1", 0.15, first, 4)]
 
     assert at_once == in_batches
 
 
 def test_annotators_have_gold_at_places_of_their_own():
-    assert gold_places(7, "a-1", 0.1, 0, 100) != gold_places(7, "a-2", 0.1, 0, 100)
+    assert gold_positions(7, "a-1", 0.1, 0, 100) != gold_positions(7, "a-2", 0.1, 0, 100)
 
 
 # -- judging -----------------------------------------------------------------------------------------------------------
@@ -72,7 +72,7 @@ def test_everybody_sees_all_gold_once_and_every_task_is_still_judged_k_times(bat
     assert not Judgment.objects.counted().filter(task__is_gold=True).exists()
     assert round.tasks.without_gold().filter(verdict="accepted").count() == 40
     assert set(round.tasks.gold().values_list("n_judgments", "n_leased", "verdict")) == {(0, 0, "")}
-    assert round.tasks.tally()["n_judgments"] == round.tasks.tally()["n_wanted"] == 80
+    assert set(round.tasks.without_gold().values_list("n_judgments", "n_wanted")) == {(2, 2)}
     assert set(Annotator.objects.values_list("n_judged", "n_handed_out")) == {(46, 46)}
 
 

@@ -5,7 +5,7 @@ from django.utils import timezone
 
 from annotation.judging.assignment import LEASE, next_batch
 from annotation.models import Judgment
-from annotation.recruiting.services import what_blocks
+from annotation.recruiting.services import capacity_warning
 from tests.factories import judge, make_annotators, make_round
 
 pytestmark = pytest.mark.django_db
@@ -92,10 +92,10 @@ def test_researchers_are_told_how_many_people_are_missing(researcher_client, res
 
 
 def test_before_anybody_joined_the_sentence_speaks_of_nobody():
-    blocked = what_blocks(make_round(9, max_per_annotator=9), 27)
+    warning = capacity_warning(make_round(9, max_per_annotator=9), 27)
 
-    assert blocked.endswith("one annotator may judge 9 statements at most; invite at least 3 people.")
-    assert "joined" not in blocked
+    assert warning.endswith("one annotator may judge 9 statements at most; invite at least 3 people.")
+    assert "joined" not in warning
 
 
 @pytest.mark.parametrize("layout", ["one", "page"])
@@ -111,7 +111,7 @@ def test_nothing_blocks_a_round_that_enough_people_joined():
     round = make_round(9, max_per_annotator=9)
     make_annotators(round, 3)
 
-    assert what_blocks(round, 27) is None
+    assert capacity_warning(round, 27) is None
 
 
 @pytest.mark.parametrize(
@@ -125,9 +125,9 @@ def test_nothing_blocks_a_round_that_enough_people_joined():
         ({}, None),
     ],
 )
-def test_the_share_of_one(spec, share):
-    assert make_round(50, judgments_per_task=2, **spec).share_of_one == share
+def test_the_quota_of_one_annotator(spec, share):
+    assert make_round(50, judgments_per_task=2, **spec).quota == share
 
 
 def test_no_share_is_exceeded_when_no_third_is_asked():
-    assert make_round(50, third_only_if_split=True, dominance_cap=0.1).share_of_one == 10
+    assert make_round(50, third_only_if_split=True, dominance_cap=0.1).quota == 10

@@ -11,6 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from annotation.models import Annotator, Invite, Round, StudyMember
+from annotation.recruiting.access import WRONG_LINKS
 from annotation.recruiting.services import (
     BadReturnCode,
     ConsentMissing,
@@ -24,7 +25,6 @@ from annotation.recruiting.services import (
     revoke_invites,
     use_invite,
 )
-from annotation.recruiting.throttle import FAILURES
 from annotation.rounds.services import close_round, pause_round
 from tests.factories import make_annotators, make_researcher, make_round, make_user
 
@@ -371,7 +371,7 @@ def test_a_forged_link_leads_nowhere_and_says_so(client, path):
 
 
 def test_who_tries_out_links_is_slowed_down(client):
-    for _ in range(FAILURES):
+    for _ in range(WRONG_LINKS):
         client.get("/invite/forged/")
 
     assert client.get("/join/forged/").status_code == 429

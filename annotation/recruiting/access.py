@@ -1,0 +1,70 @@
+"""Access to the pages of annotators: whom this browser judges as, and a throttle on wrong links and codes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import wraps
+
+from axes.helpers import get_client_ip_address
+from django.core.cache import cache
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from annotation.models import Annotator
+
+GUESTS = "guests"  # in the session: {id of the round: id of the annotator}
+
+
+def session_annotators(request: HttpRequest) -> QuerySet[Annotator]:
+    """Return whom this browser judges as, one per round and account or guest."""
+    guests = request.session.get(GUESTS, {}).values()
+    is_here = Q(pk__in=guests, user=None) if guests else Q()
+    if request.user.is_authenticated:
+        is_here |= Q(user=request.user)
+    return Annotator.objects.filter(is_here) if is_here else Annotator.objects.none()
+
+
+def current_annotator(request: HttpRequest, round_name: str) -> Annotator | None:
+    """Return who judges in this round here; an account goes before a guest."""
+    here = session_annotators(request).filter(round__name=round_name)
+    return min(here, key=lambda annotator: annotator.user_id is None, default=None)
+
+
+def remember_guest(request: HttpRequest, annotator: Annotator) -> None:
+    """Let this browser judge as a guest of one round from now on."""
+    request.session.cycle_key()  # whoever knew the session before does not come along
+    request.session[GUESTS] = {**request.session.get(GUESTS, {}), str(annotator.round_id): annotator.pk}
+
+
+def forget_guest(request: HttpRequest, annotator: Annotator) -> None:
+    guests = request.session.get(GUESTS, {})
+    request.session[GUESTS] = {round: guest for round, guest in guests.items() if guest != annotator.pk}
+
+
+WRONG_LINKS = 30  # as many as a class of mistyping people behind one address may have
+WINDOW_S = 15 * 60
+
+
+def throttled(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """Answer 429 to addresses that lately got too many 404s here. Each server process counts by itself."""
+
+    @wraps(view)
+    def guarded(request: HttpRequest, *args, **kwargs) -> HttpResponse:
+        key = f"wrong-links:{get_client_ip_address(request)}"
+        if cache.get(key, 0) >= WRONG_LINKS:
+            return no_entry(request, "Too many wrong links or codes came from here; wait a quarter of an hour.", 429)
+        response = view(request, *args, **kwargs)
+        if response.status_code == 404:
+            cache.add(key, 0, WINDOW_S)
+            with suppress(ValueError):  # it ended in this very moment
+                cache.incr(key)
+        return response
+
+    return guarded
+
+
+def no_entry(request: HttpRequest, reason: str, status: int) -> HttpResponse:
+    """Say in one sentence why somebody cannot come in."""
+    return render(request, "annotation/recruiting/no_entry.html", {"reason": reason}, status=status)
