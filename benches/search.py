@@ -90,7 +90,7 @@ def compare_search(setup, wanted, cap):
         others = [lexicon.look_up((other,)) for other in filled]
         return isinstance(entity, Entity) and not lexicon.rejects_beside(entity, others)
 
-    found = {one.tokens for one in search.found}
+    found = {one.tokens for one in search.tuples}
     rows = []
     for prunes_first in (False, True):
         plain = DepthFirstSearch(
@@ -105,7 +105,7 @@ def compare_rescoring(setup, wanted):
     params = HarvestParams(candidates=wanted)
     search, _ = setup.start(params)
     search.run([(1,) * setup.arity, (2,) + (1,) * (setup.arity - 1)])
-    ours, scored = cpu_seconds(lambda: pipeline.rescore(setup.lm, setup.prompt_set, search.found, params, ignore))
+    ours, scored = cpu_seconds(lambda: pipeline.rescore(setup.lm, setup.prompt_set, search.tuples, params, ignore))
 
     def one_by_one():
         return {
@@ -113,7 +113,7 @@ def compare_rescoring(setup, wanted):
                 plain_consistency(setup.plain, setup.ask, len(setup.weights), setup.weights, ids)
                 for _, ids in pipeline.casings(setup.lm, setup.prompts, candidate)
             )
-            for candidate in search.found
+            for candidate in search.tuples
         }
 
     theirs, plain_scores = cpu_seconds(one_by_one)

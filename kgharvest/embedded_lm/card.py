@@ -1,4 +1,4 @@
-"""The model card: what an embedded LM was trained on, how, how well it learned, and what it is not."""
+"""The model card of an embedded LM: training data, recipe, measured quality and limits."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Sentences about the world, with masks in them: what the embedded LMs are trained on.
+"""The training corpus: sentences about the world, with masks in them.
 
-Nothing is stored: `examples` draws tuple, phrasing, frame, noise and masks anew for every sentence.
+Nothing is stored: `examples` samples tuple, phrasing, frame, noise and masks anew for every sentence.
 """
 
 from __future__ import annotations
@@ -190,12 +190,12 @@ def encode(tokens: Sequence[Token], masked: Sequence[int], ids: Mapping[str, int
     return Example(encoded, labels)
 
 
-def batches(drawn: Iterator[Example], batch_size: int) -> Iterator[tuple[list[list[int]], list[list[int]]]]:
+def batches(sampled: Iterator[Example], batch_size: int) -> Iterator[tuple[list[list[int]], list[list[int]]]]:
     """Yield (ids, labels), each (batch_size, T); T differs from batch to batch, so nothing is padded."""
     waiting: dict[int, list[Example]] = {}
-    for example in drawn:
+    for example in sampled:
         same_length = waiting.setdefault(len(example.ids), [])
         same_length.append(example)
         if len(same_length) == batch_size:
-            yield [one.ids for one in same_length], [one.labels for one in same_length]
+            yield [example.ids for example in same_length], [example.labels for example in same_length]
             same_length.clear()

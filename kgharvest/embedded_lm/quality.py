@@ -1,4 +1,4 @@
-"""How well an LM knows the world: the tail of a fact given its head, and the precision of what is harvested from it."""
+"""Quality of an embedded LM: recall of the tail of a fact given its head, and precision of its harvests."""
 
 from __future__ import annotations
 

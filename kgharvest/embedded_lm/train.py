@@ -53,8 +53,8 @@ def train(relations: Sequence[Relation], recipe: Recipe, seed: int, on_step: OnS
     model = new_model(len(ids), recipe, torch.Generator().manual_seed(seed))
     optimizers = new_optimizers(model, recipe)
     schedules = [torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, recipe.steps) for optimizer in optimizers]
-    drawn = batches(examples(relations, ids, recipe.noise_rate, Random(seed)), recipe.batch_size)
-    for step, (batch, labels) in enumerate(islice(drawn, recipe.steps), start=1):
+    sampled = batches(examples(relations, ids, recipe.noise_rate, Random(seed)), recipe.batch_size)
+    for step, (batch, labels) in enumerate(islice(sampled, recipe.steps), start=1):
         loss = masked_loss(model, torch.tensor(batch), torch.tensor(labels))
         loss.backward()
         for advancing in (*optimizers, *schedules):

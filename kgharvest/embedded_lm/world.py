@@ -103,9 +103,9 @@ def check(relation: Relation, source: str) -> None:
             for prompt in prompts
             if prompt.arity != relation.arity
         ),
-        *(f"{text!r} stands twice among the phrasings" for text in repeated(prompt.text for prompt in prompts)),
+        *(f"{text!r} stands twice among the phrasings" for text in duplicates(prompt.text for prompt in prompts)),
         *(f"{entities} does not fit the statement" for entities in tuples if len(entities) != relation.arity),
-        *(f"{entities} stands twice, or as fact and misconception" for entities in repeated(tuples)),
+        *(f"{entities} stands twice, or as fact and misconception" for entities in duplicates(tuples)),
         *(f"{entity!r} is not lower-case words" for entity in entities_of(tuples) if not ENTITY.fullmatch(entity)),
     ]
     if problems:
@@ -120,5 +120,5 @@ def entities_of(tuples: Iterable[Entities]) -> set[str]:
     return {entity for entities in tuples for entity in entities}
 
 
-def repeated(values: Iterable[Hashable]) -> list[Hashable]:
+def duplicates(values: Iterable[Hashable]) -> list[Hashable]:
     return [value for value, times in Counter(values).items() if times > 1]

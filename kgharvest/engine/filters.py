@@ -111,7 +111,7 @@ class EntityFilter:
         in_force = [entry for entry in FILTERS.values() if entry.name not in disabled]
         self._of_entity = {entry.name: entry.rejects for entry in in_force if entry.compared_with == "nothing"}
         self._of_prompts = {entry.name: entry.rejects for entry in in_force if entry.compared_with == "prompts"}
-        self._of_others = [entry.rejects for entry in in_force if entry.compared_with == "entities"]
+        self._checks_overlap = OVERLAP not in disabled
         self._prompt_texts = prompt_texts(prompts)
 
     def rejection(self, entity: Words) -> str | None:
@@ -123,7 +123,7 @@ class EntityFilter:
 
     def rejects_beside(self, entity: Words, others: Sequence[Words]) -> bool:
         """Return whether `entity` equals, contains or is contained in another entity of its tuple."""
-        return any(rejects(entity, others) for rejects in self._of_others)
+        return self._checks_overlap and overlaps_another(entity, others)
 
 
 def prompt_texts(prompts: Sequence[PromptTemplate]) -> list[Words]:

@@ -1,4 +1,4 @@
-"""Which token sequences are entities: canonical for the tokenizer and rejected by no filter."""
+"""The lexicon: which token sequences are entities, canonical for the tokenizer and rejected by no filter."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from kgharvest.engine.filters import EntityFilter, Words, words_of
 from kgharvest.engine.language_models.base import LanguageModel, TokenIds
 
-MOST_REMEMBERED = 1_000_000
+CACHE_SIZE = 1_000_000
 
 
 class Entity(NamedTuple):
@@ -26,29 +26,29 @@ class NoEntity(NamedTuple):
 
 
 class Lexicon:
-    """Answers for token sequences, remembered: the same entity comes up in many tuples."""
+    """Looks token sequences up and caches the answers: the same entity comes up in many tuples."""
 
     def __init__(self, lm: LanguageModel, entity_filter: EntityFilter) -> None:
         self._lm = lm
         self._filter = entity_filter
-        self._known: dict[TokenIds, Entity | NoEntity] = {}
+        self._cache: dict[TokenIds, Entity | NoEntity] = {}
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._cache)
 
     def look_up(self, ids: TokenIds) -> Entity | NoEntity:
-        known = self._known.get(ids)
-        if known is None:
-            if len(self._known) >= MOST_REMEMBERED:
-                self._known.clear()
-            known = self._known[ids] = self._judge(self._lm.canonical_texts([ids])[0])
-        return known
+        answer = self._cache.get(ids)
+        if answer is None:
+            if len(self._cache) >= CACHE_SIZE:
+                self._cache.clear()
+            answer = self._cache[ids] = self._classify(self._lm.canonical_texts([ids])[0])
+        return answer
 
     def rejects_beside(self, entity: Entity, others: Sequence[Entity]) -> bool:
         """Return whether `entity` overlaps with another one of its tuple."""
         return self._filter.rejects_beside(entity.words, [other.words for other in others])
 
-    def _judge(self, text: str | None) -> Entity | NoEntity:
+    def _classify(self, text: str | None) -> Entity | NoEntity:
         if text is None:
             return NoEntity(None)
         words = words_of(text)

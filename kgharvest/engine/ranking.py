@@ -1,4 +1,4 @@
-"""Which tokens may come next, best first, by what a relation's prompts say together (SPEC, search)."""
+"""Token ranking: which tokens may come next in a candidate, best first, under a relation's weighted prompts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RankedToken = tuple[int, float]  # token, cost: -log p over the whole vocabulary
 
 
 class Step(NamedTuple):
-    """What the next token of a candidate is to be. n_before: tokens of the entity there already.
+    """What the next token of a candidate has to be. n_before: tokens of the entity there already.
 
     forced: a token of `entity_end`, which every entity of this LM ends with.
     """
@@ -47,7 +47,7 @@ class State(NamedTuple):
 
 
 class TokenRanker:
-    """An LM asked through weighted prompts; the weights add up to 1.
+    """Ranks next tokens by an LM and weighted prompts; the weights add up to 1.
 
     is_mixture: the prompts' probabilities are averaged, not their log-probabilities.
     """

@@ -62,16 +62,15 @@ def entity_logprobs(
         questions.add(entities)
         tick()
     token_logprobs = questions.answer(batch_size, tick)  # one after the other, in the order in which they were added
-    lengths = [
-        len(ids) + len(lm.entity_end) for entities in tuples for _ in prompts for ids in entities
-    ]  # tokens of each entity
+    # Tokens of each entity.
+    lengths = [len(ids) + len(lm.entity_end) for entities in tuples for _ in prompts for ids in entities]
     starts = [0, *accumulate(lengths)][:-1]
     sums = np.add.reduceat(token_logprobs, starts) if starts else np.zeros(0)
     return sums.reshape(len(tuples), len(prompts), -1)
 
 
 class Questions:
-    """What to ask an LM to score tuples: distinct queries, and which token each of many askers wants from them."""
+    """The distinct queries that score tuples, and the tokens whose probabilities are read from their answers."""
 
     def __init__(self, lm: LanguageModel, prompts: Sequence[EncodedPrompt]) -> None:
         self._lm, self._prompts = lm, prompts
@@ -81,7 +80,7 @@ class Questions:
         self._targets: list[int] = []
 
     def add(self, entities: Encoded) -> None:
-        """Ask for every token of `entities` in every prompt."""
+        """Have every token of `entities` scored in every prompt."""
         pattern = tuple(len(ids) for ids in entities)
         tokens = tuple(token for ids in entities for token in ids + self._lm.entity_end)
         for index in range(len(self._prompts)):
@@ -105,15 +104,15 @@ class Questions:
         rows, targets = torch.tensor(self._rows), torch.tensor(self._targets)
         by_row = torch.argsort(rows, stable=True)
         values = torch.empty(len(rows), dtype=torch.float64)
-        for asked in self._parts(by_row, rows):
-            values[asked] = in_halves(self._target_logprobs, rows[asked], targets[asked])
+        for part in self._parts(by_row, rows):
+            values[part] = in_halves(self._target_logprobs, rows[part], targets[part])
             tick()
         if not values.isfinite().all():
             raise BrokenModel("The LM gives a token no probability at all; its weights are damaged or overflow.")
         return values.numpy()
 
     def _parts(self, by_row: torch.Tensor, rows: torch.Tensor) -> Iterator[torch.Tensor]:
-        """Yield indices of askers, by the row that they ask, for as few rows as are projected at a time."""
+        """Yield indices of targets, by the row that answers them, for as few rows as are projected at a time."""
         at_once = rows_at_once(self._lm, self._vectors)
         edges = torch.searchsorted(rows[by_row], torch.arange(0, len(self._queries) + at_once, at_once))
         yield from (by_row[start:end] for start, end in pairwise(edges.tolist()))

@@ -1,9 +1,9 @@
 """The exact best-first search for candidate tuples (BertNet, section 3.2 and App. C).
 
-Wanted are the N tuples with the largest MTL (minimum token log-likelihood), in a total order: MTL first, then the
+It returns the N tuples with the largest MTL (minimum token log-likelihood), in a total order: MTL first, then the
 sorted token log-probabilities, smallest first (leximin), then the entity strings. One more token can only lower a
 candidate in that order, so a candidate on top of the queue bounds all that follows from it, and a complete tuple on top
-is final. The LM is asked about a candidate only when it gets there, together with the next best ones to make a batch.
+is final. A candidate is put to the LM only when it gets there, together with the next best ones to make a batch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Costs = tuple[float, ...]  # -log p of a candidate's tokens, largest first, zero
 Report = Callable[[int], None]  # called with the number of tuples found, often
 
 # What things take in memory, measured on CPython 3.11 and rounded up.
-EXPANSION_BYTES, CANDIDATE_BYTES, FOUND_BYTES, ENTITY_BYTES = 12_000, 1_000, 1_500, 500
+EXPANSION_BYTES, CANDIDATE_BYTES, TUPLE_BYTES, ENTITY_BYTES = 12_000, 1_000, 1_500, 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Candidate:
 
 
 class Expansion:
-    """A candidate that the LM has answered, with the tokens that may come next; `next` is the best not yet drawn."""
+    """A candidate with the tokens that may come next, as the LM ranks them; `next` is the best not yet drawn."""
 
     __slots__ = ("_ranked", "candidate", "next", "step")
 
@@ -104,17 +104,17 @@ def search_tuples(ranker: TokenRanker, lexicon: Lexicon, params: HarvestParams, 
     """
     patterns = list(product(range(1, params.max_entity_tokens + 1), repeat=ranker.arity))
     groups = [patterns] if params.pattern_budget == "shared" else [[pattern] for pattern in patterns]
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     rejected: Counter[str] = Counter()
     for number, group in enumerate(groups, start=1):
-        search = BestFirstSearch(ranker, lexicon, params, partial(report_after, report, len(found)))
+        search = BestFirstSearch(ranker, lexicon, params, partial(report_after, report, len(candidates)))
         search.run(group)
-        found += search.found
+        candidates += search.tuples
         rejected += search.rejected
         if search.notice:
             where = f" It was at token-count pattern {number} of {len(groups)}." if len(groups) > 1 else ""
-            return SearchResult(found, rejected, search.notice + where)
-    return SearchResult(found, rejected)
+            return SearchResult(candidates, rejected, search.notice + where)
+    return SearchResult(candidates, rejected)
 
 
 def report_after(report: Report, n_before: int, n_found: int) -> None:
@@ -122,7 +122,10 @@ def report_after(report: Report, n_before: int, n_found: int) -> None:
 
 
 class BestFirstSearch:
-    """One queue of unanswered candidates, expansions, complete tuples and rejections, the best on top."""
+    """One queue of candidates to expand, expansions, complete tuples and rejections, the best on top.
+
+    tuples: the best ones so far, final and in order.
+    """
 
     def __init__(self, ranker: TokenRanker, lexicon: Lexicon, params: HarvestParams, report: Report) -> None:
         self._ranker, self._lexicon, self._params, self._report = ranker, lexicon, params, report
@@ -133,7 +136,7 @@ class BestFirstSearch:
         self._seen: set[tuple[str, ...]] = set()
         self._repeats: Counter[str] = Counter()
         self._saturated: set[str] = set()
-        self.found: list[Candidate] = []
+        self.tuples: list[Candidate] = []
         self.rejected: Counter[str] = Counter()
         self.notice: str | None = None
 
@@ -142,16 +145,16 @@ class BestFirstSearch:
         for pattern in patterns:
             self._layouts[pattern] = layout(pattern, self._ranker.lm.entity_end)
             self._push(Candidate(pattern))
-        while self._queue and self._n_wanted and not self._exceeds_budget():
-            self._take(self._pop())
-        while self._queue and self._n_wanted and self._top_is_final():  # what a budget leaves proved
-            self._take(self._pop())
+        while self._queue and self._n_missing and not self._exceeds_budget():
+            self._process(self._pop())
+        while self._queue and self._n_missing and self._top_is_final():  # what is proved when a budget is used up
+            self._process(self._pop())
 
     @property
-    def _n_wanted(self) -> int:
-        return self._params.candidates - len(self.found)
+    def _n_missing(self) -> int:
+        return self._params.candidates - len(self.tuples)
 
-    def _take(self, item: Item) -> None:
+    def _process(self, item: Item) -> None:
         if self._has_saturated(item.entities):
             return
         if isinstance(item, Expansion):
@@ -159,16 +162,16 @@ class BestFirstSearch:
         elif isinstance(item, Rejected):
             self.rejected[item.rule] += 1
         elif item.is_complete:
-            self._keep(item)
+            self._accept(item)
         else:
-            self._ask([item, *self._more_to_ask()])
+            self._expand([item, *self._next_to_expand()])
 
-    def _keep(self, candidate: Candidate) -> None:
+    def _accept(self, candidate: Candidate) -> None:
         if candidate.folded in self._seen:
             self.rejected[DUPLICATE] += 1
             return
         self._seen.add(candidate.folded)
-        self.found.append(candidate)
+        self.tuples.append(candidate)
         for entity in set(candidate.folded):
             self._repeats[entity] += 1
             if self._repeats[entity] == self._params.max_entity_repeats:
@@ -177,22 +180,22 @@ class BestFirstSearch:
     def _has_saturated(self, entities: Sequence[Entity]) -> bool:
         return bool(self._saturated) and any(entity.folded in self._saturated for entity in entities)
 
-    def _ask(self, candidates: Sequence[Candidate]) -> None:
-        """Ask the LM what comes next."""
-        states = [State(one.pattern, one.tokens, self._step(one)) for one in candidates]
-        ranked = self._ranker.rank(states, lambda: self._report(len(self.found)))
+    def _expand(self, candidates: Sequence[Candidate]) -> None:
+        """Let the LM rank what may come next in each of `candidates`."""
+        states = [
+            State(candidate.pattern, candidate.tokens, self._layouts[candidate.pattern][len(candidate.tokens)])
+            for candidate in candidates
+        ]
+        ranked = self._ranker.rank(states, lambda: self._report(len(self.tuples)))
         for candidate, state, tokens in zip(candidates, states, ranked, strict=True):
             self._push_expansion(Expansion(candidate, state.step, tokens))
 
-    def _step(self, candidate: Candidate) -> Step:
-        return self._layouts[candidate.pattern][len(candidate.tokens)]
-
-    def _more_to_ask(self) -> list[Candidate]:
-        """Take the next best candidates that wait for the LM, as many as make a batch without much in vain."""
+    def _next_to_expand(self) -> list[Candidate]:
+        """Pop the next best candidates that wait for the LM, as many as make a batch without much work in vain."""
         limit = min(self._params.batch_size, max(8, self._ranker.n_states // 6)) - 1
         waiting: list[Candidate] = []
-        aside: list[Entry] = []  # not theirs to come yet
-        while self._queue and len(waiting) < limit and len(aside) < self._n_wanted:
+        aside: list[Entry] = []  # complete tuples and rejections, which are processed only on top
+        while self._queue and len(waiting) < limit and len(aside) < self._n_missing:
             entry = heapq.heappop(self._queue)
             item = entry[-1]
             if isinstance(item, Expansion):
@@ -203,7 +206,7 @@ class BestFirstSearch:
                 waiting += [] if self._has_saturated(item.entities) else [item]
             else:
                 aside.append(entry)
-            self._report(len(self.found))
+            self._report(len(self.tuples))
         for entry in aside:
             heapq.heappush(self._queue, entry)
         return waiting
@@ -211,7 +214,7 @@ class BestFirstSearch:
     # -- the queue -----------------------------------------------------------------------------------------------------
 
     def _pop(self) -> Item:
-        self._report(len(self.found))
+        self._report(len(self.tuples))
         item = heapq.heappop(self._queue)[-1]
         self._n_expansions -= isinstance(item, Expansion)
         return item
@@ -223,14 +226,14 @@ class BestFirstSearch:
     def _push(self, candidate: Candidate) -> None:
         # What is incomplete comes before what is complete at equal costs: only then is the top tuple final.
         names = (candidate.folded, candidate.surface) if candidate.is_complete else ()
-        self._queue_up(candidate.costs, candidate, names)
+        self._enqueue(candidate.costs, candidate, names)
 
     def _push_expansion(self, expansion: Expansion) -> None:
         if expansion.next is not None:
             self._n_expansions += 1
-            self._queue_up(expansion.candidate.costs_with(expansion.next[1]), expansion)
+            self._enqueue(expansion.candidate.costs_with(expansion.next[1]), expansion)
 
-    def _queue_up(self, costs: Costs, item: Item, names: Names = ()) -> None:
+    def _enqueue(self, costs: Costs, item: Item, names: Names = ()) -> None:
         heapq.heappush(self._queue, (costs, bool(names), names, next(self._serials), item))
 
     def _draw_from(self, expansion: Expansion) -> None:
@@ -254,7 +257,7 @@ class BestFirstSearch:
         else:
             rule = entity.rule
         if rule:
-            self._queue_up(candidate.costs_with(cost), Rejected(rule, candidate.entities))
+            self._enqueue(candidate.costs_with(cost), Rejected(rule, candidate.entities))
 
     def _extend(self, candidate: Candidate, token: int, cost: float, entities: tuple[Entity, ...]) -> None:
         tokens = (*candidate.tokens, token)
@@ -274,12 +277,12 @@ class BestFirstSearch:
         return (
             self._n_expansions * (EXPANSION_BYTES + self._ranker.vector_bytes)
             + (len(self._queue) - self._n_expansions) * CANDIDATE_BYTES
-            + len(self.found) * FOUND_BYTES
+            + len(self.tuples) * TUPLE_BYTES
             + len(self._lexicon) * ENTITY_BYTES
         )
 
     def _stopped(self, at: str, budget: str) -> str:
         return (
-            f"The search stopped at {at} with the best {len(self.found):,} tuples of {self._params.candidates:,}; "
+            f"The search stopped at {at} with the best {len(self.tuples):,} tuples of {self._params.candidates:,}; "
             f"raise the {budget} budget or ask for fewer candidates."
         )

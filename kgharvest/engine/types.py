@@ -1,4 +1,4 @@
-"""What goes into a harvest and what comes out, how the engine fails and reports; defaults of parameters."""
+"""Parameters, specification and result of a harvest; errors and progress of the engine."""
 
 from __future__ import annotations
 

@@ -109,13 +109,13 @@ def test_search_equals_brute_force(cases, monkeypatch, family, prompts, patterns
 
     first = case.search(params, patterns)
 
-    assert_same_tuples(first.found, expected)
+    assert_same_tuples(first.tuples, expected)
     # Small enough that tokens are ranked again and again, and logits come in parts.
     monkeypatch.setattr(ranking, "TOP_K", 3)
     monkeypatch.setattr(ranking, "LOGITS_AT_ONCE", 1)
     for batch_size in (1, 7):
         again = case.search(replace(params, batch_size=batch_size), patterns, order=range(len(prompts))[::-1])
-        assert_same_tuples(again.found, expected)
+        assert_same_tuples(again.tuples, expected)
         assert again.rejected == first.rejected
 
 
@@ -138,7 +138,7 @@ def test_an_exhausted_vocabulary_returns_every_tuple_there_is(cases):
 
     found = case.search(params, [(1, 1)])
 
-    assert_same_tuples(found.found, case.expected(params, [(1, 1)]))
+    assert_same_tuples(found.tuples, case.expected(params, [(1, 1)]))
     assert found.notice is None
 
 
@@ -152,7 +152,7 @@ def test_only_states_that_can_matter_are_evaluated(cases):
 
     # Best-first at batch size 1: the root, and the heads whose own log-probability reaches the worst tuple kept.
     heads = case.brute_force.token_logprobs([[case.lm.mask_id]] * 2, 0, 0)
-    worst = search.found[-1].mtl
+    worst = search.tuples[-1].mtl
     admissible = [token for token in range(len(heads)) if case.lm.starts_entity[token]]
     assert ranker.n_states <= 1 + sum(heads[token].item() >= worst - TOLERANCE for token in admissible)
 
@@ -164,8 +164,8 @@ def test_a_state_budget_ends_with_a_sentence_and_the_tuples_proved(cases):
     search = case.search(replace(params, state_budget=4), [(1, 1)])
 
     assert "budget of 4 evaluated states" in search.notice
-    assert len(search.found) < 40
-    assert_same_tuples(search.found, case.expected(params, [(1, 1)])[: len(search.found)])
+    assert len(search.tuples) < 40
+    assert_same_tuples(search.tuples, case.expected(params, [(1, 1)])[: len(search.tuples)])
 
 
 def test_a_memory_budget_ends_with_a_sentence(cases):
@@ -196,7 +196,7 @@ def test_scores_equal_brute_force(cases, family, prompts, patterns):
     params = HarvestParams(candidates=15, disabled_filters=LETTERS_ALLOWED)
     prompts = tuple(case.lm.encode_prompt(PromptTemplate.parse(text)) for text in case.prompts)
     prompt_set = PromptSet(prompts, tuple(case.weights))
-    found = {candidate.folded: candidate for candidate in case.search(params, patterns).found}
+    found = {candidate.folded: candidate for candidate in case.search(params, patterns).tuples}
 
     scored = pipeline.rescore(case.lm, prompt_set, list(found.values()), params, lambda progress: None)
 
@@ -232,7 +232,7 @@ def search_fake(words, probabilities, wanted, **params):
     ranker = TokenRanker(lm, [lm.encode_prompt(template)], [1.0], params.batch_size)
     search = BestFirstSearch(ranker, Lexicon(lm, EntityFilter([], NO_FILTERS)), params, lambda n_found: None)
     search.run([(1, 1)])
-    return [candidate.folded for candidate in search.found]
+    return [candidate.folded for candidate in search.tuples]
 
 
 def test_equal_mtl_is_decided_by_the_next_smallest_log_probability():

@@ -1,4 +1,4 @@
-"""What the engine asks of an LM: fill-in-the-blank distributions, one position at a time, many at once.
+"""The `LanguageModel` protocol: fill-in-the-blank distributions, one position at a time, many at once.
 
 The search, the scoring and the prompt systems know LMs through `LanguageModel` only; each family is a module beside
 this one, and only these modules import transformers.

@@ -59,10 +59,10 @@ class CausalLM(PretrainedLM):
 
     def query(self, prompt: EncodedPrompt, pattern: Pattern, filled: TokenIds) -> Query:
         ids = written_so_far(prompt, [length + len(self.entity_end) for length in pattern], filled)
-        return self._ask(ids, len(ids) - 1)
+        return self._checked_query(ids, len(ids) - 1)
 
     def vectors(self, queries: Sequence[Query], batch_size: int, tick: Tick) -> torch.Tensor:
-        # In this order, questions about one prompt meet in one batch and share what they have read.
+        # In this order, queries about one prompt meet in one batch and share the cache of what they begin with.
         order = sorted(range(len(queries)), key=lambda index: queries[index].ids)
         vectors = super().vectors([queries[index] for index in order], batch_size, tick)
         return torch.empty_like(vectors).index_copy_(0, torch.tensor(order, device=vectors.device), vectors)
@@ -75,12 +75,12 @@ class CausalLM(PretrainedLM):
         return torch.cat([self._last_hidden(rows, n_shared) for rows, n_shared in runs_that_share(ids)])
 
     def _last_hidden(self, ids: torch.Tensor, n_shared: int) -> torch.Tensor:
-        """Return (B, d), the output at the last of `ids` (B, T); the first `n_shared` are the same and read once."""
+        """Return (B, d), the output at the last of `ids` (B, T); the first `n_shared` are the same, read once."""
         if not n_shared:
             return self._hidden(ids)[:, -1]
-        read = self._network(input_ids=ids[:1, :n_shared], use_cache=True).past_key_values
-        read.batch_repeat_interleave(len(ids))
-        hidden: torch.Tensor = self._network(input_ids=ids[:, n_shared:], past_key_values=read).last_hidden_state
+        cache = self._network(input_ids=ids[:1, :n_shared], use_cache=True).past_key_values
+        cache.batch_repeat_interleave(len(ids))
+        hidden: torch.Tensor = self._network(input_ids=ids[:, n_shared:], past_key_values=cache).last_hidden_state
         return hidden[:, -1]
 
 

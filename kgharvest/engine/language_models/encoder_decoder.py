@@ -31,7 +31,7 @@ class InfillingLM(PretrainedLM):
         return self.tokens.encode_prompt(prompt)
 
     def query(self, prompt: EncodedPrompt, pattern: Pattern, filled: TokenIds) -> Query:
-        return self._ask(*fill_and_mask(prompt, pattern, filled, self.mask_id))
+        return self._checked_query(*fill_and_mask(prompt, pattern, filled, self.mask_id))
 
     def _hidden(self, ids: torch.Tensor) -> torch.Tensor:
         shifted = torch.nn.functional.pad(ids[:, :-1], (1, 0), value=self._start_id)

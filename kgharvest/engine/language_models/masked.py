@@ -76,7 +76,7 @@ class MaskedLM(PretrainedLM):
         return self.tokens.encode_prompt(prompt)
 
     def query(self, prompt: EncodedPrompt, pattern: Pattern, filled: TokenIds) -> Query:
-        return self._ask(*fill_and_mask(prompt, pattern, filled, self.mask_id))
+        return self._checked_query(*fill_and_mask(prompt, pattern, filled, self.mask_id))
 
     def _hidden(self, ids: torch.Tensor) -> torch.Tensor:
         if self._soft_words is None:

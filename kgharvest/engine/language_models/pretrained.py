@@ -30,7 +30,10 @@ class Head(NamedTuple):
 
 
 class PretrainedLM(ABC):
-    """The half of the `LanguageModel` protocol in which the families agree."""
+    """The half of the `LanguageModel` protocol in which the families agree.
+
+    n_read: "sequences" that the network has read, whoever asked.
+    """
 
     entity_end: TokenIds = ()
 
@@ -49,7 +52,7 @@ class PretrainedLM(ABC):
 
     @contextmanager
     def ticking(self, tick: Tick) -> Iterator[None]:
-        """Call `tick` before everything that the LM computes, whoever asks, so that it can end long work by raising."""
+        """Call `tick` before each forward of network and head, whoever asks; it can end long work by raising."""
         parts: tuple[Any, Any] = (self._network, self._head.projection)
         with ExitStack() as hooks:
             for part in parts:
@@ -86,7 +89,7 @@ class PretrainedLM(ABC):
         self.n_read["sequences"] += len(ids)
         return self._head.transform(self._hidden_at(ids, positions))  # (B, d')
 
-    def _ask(self, ids: TokenIds, position: int) -> Query:
+    def _checked_query(self, ids: TokenIds, position: int) -> Query:
         if len(ids) > self.max_tokens:
             raise BadPrompt(
                 f"A prompt of {len(ids)} tokens exceeds the {self.max_tokens} that {self.name} takes; shorten it."

@@ -1,4 +1,4 @@
-"""The tokenizer's side of an LM: entity ids, ids of the text around slots, tokens that may stand in an entity."""
+"""The tokenizer of an LM: ids of entities and of the text around slots, tokens that may stand in an entity."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class Tokens:
         pieces = tokenizer.convert_ids_to_tokens(range(min(len(tokenizer), vocab_size)))
         self._word_start = word_start_mark(pieces)
         self._prepends_space = bool(self._word_start) and self._starts_word("a")
-        self._lead = " " if self._word_start and not self._prepends_space else ""
+        self._word_prefix = " " if self._word_start and not self._prepends_space else ""
         self._control_ids = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
-        self.prefix, self.suffix = self._special_frame()
+        self.prefix, self.suffix = self._special_tokens_around()
         self.starts_entity, self.continues_entity = self._admissible(pieces, vocab_size)
         self.is_cased = self._ids("Paris") != self._ids("paris")
 
@@ -73,8 +73,8 @@ class Tokens:
         """Return the ids of `text` right behind other text: a word begins only where `text` has a space."""
         if not self._prepends_space:
             return self._ids(text)
-        glued, _, rest = text.partition(" ")
-        return self._glued_ids(glued) + self._ids(rest)
+        first, _, rest = text.partition(" ")
+        return self._ids_without_space(first) + self._ids(rest)
 
     def containing(self, text: str) -> NDArray[np.bool_]:
         """Return bool (V,): the tokens in whose text `text` occurs."""
@@ -100,14 +100,14 @@ class Tokens:
 
         Raises BadSeed if the vocabulary cannot write it.
         """
-        ids = self._ids(self._lead + " ".join(entity.split()))
+        ids = self._ids(self._word_prefix + " ".join(entity.split()))
         if not ids or set(ids) & (self._control_ids | {self._tokenizer.unk_token_id}):
             raise BadSeed(f"The entity {entity!r} cannot be written in this LM's vocabulary; use another one.")
         return ids
 
     def encode_text(self, text: str) -> TokenIds:
         """Return the ids of running text, whose words may be unknown. Raises BadText if it holds special tokens."""
-        ids = self._ids(self._lead + " ".join(text.split()))
+        ids = self._ids(self._word_prefix + " ".join(text.split()))
         if special := set(ids) & self._control_ids:
             raise BadText(
                 f"The text {text!r:.100} contains {self._piece(min(special))}, which means something else to this LM; "
@@ -120,7 +120,7 @@ class Tokens:
         # One by one: batches of short texts cost more in thread pools than they save.
         texts = [" ".join(self._backend.decode(list(ids)).split()) for ids in sequences]
         return [
-            text if text and self._ids(self._lead + text) == ids else None
+            text if text and self._ids(self._word_prefix + text) == ids else None
             for text, ids in zip(texts, sequences, strict=True)
         ]
 
@@ -132,7 +132,7 @@ class Tokens:
     def _ids(self, text: str) -> TokenIds:
         return tuple(self._backend.encode(text, add_special_tokens=False).ids)
 
-    def _glued_ids(self, text: str) -> TokenIds:
+    def _ids_without_space(self, text: str) -> TokenIds:
         """Return the ids of `text` without the space that this tokenizer would prepend."""
         normalizer, model = self._backend.normalizer, self._backend.model
         if normalizer:
@@ -146,7 +146,7 @@ class Tokens:
         pieces = self._backend.encode(text, add_special_tokens=False).tokens
         return bool(pieces) and pieces[0].startswith(self._word_start)
 
-    def _special_frame(self) -> tuple[TokenIds, TokenIds]:
+    def _special_tokens_around(self) -> tuple[TokenIds, TokenIds]:
         bare = self._ids("a")
         framed = tuple(self._tokenizer("a").input_ids)
         start = next(i for i in range(len(framed)) if framed[i : i + len(bare)] == bare)

@@ -1,4 +1,4 @@
-"""Prompts of one relation that are asked together, and how their answers combine.
+"""Prompt sets: prompts of one relation that are asked together, and how their answers combine.
 
 What a prompt system learns is a prompt set: which prompts (words, trigger tokens, soft words), how much each counts,
 and how. Whatever asks for P(tail | head) or for the next token of an entity takes one.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kgharvest.engine.types import BadPrompt
 
 SLOT = re.compile(r"<ENT(\d+)>", re.ASCII)
-LONGEST_SLOT_NUMBER = 3  # digits
+MAX_SLOT_DIGITS = 3
 # Prompts are written "<ENT0> prevents <ENT1> ."; people read no such space.
 SPACE_BEFORE_END = re.compile(r"\s+(?=[.?!]$)")
 
@@ -30,7 +30,7 @@ class PromptTemplate:
     def parse(cls, text: str) -> PromptTemplate:
         """Raise BadPrompt unless the slots are `<ENT0>` .. `<ENTn-1>`, each once."""
         pieces = SLOT.split(text)
-        if any(len(index) > LONGEST_SLOT_NUMBER for index in pieces[1::2]):
+        if any(len(index) > MAX_SLOT_DIGITS for index in pieces[1::2]):
             raise BadPrompt(f"{text!r} has a slot with too large a number; number the slots from 0 without gaps.")
         slots = tuple(int(index) for index in pieces[1::2])
         check_slots(text, slots)

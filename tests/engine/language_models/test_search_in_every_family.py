@@ -100,8 +100,8 @@ def test_the_search_finds_the_best_pairs_of_one_token_words(family, lm, folder_o
 
     search.run([(1, 1)])
 
-    mtls = [candidate.mtl for candidate in search.found]
-    assert mtls == pytest.approx([every[candidate.surface][0] for candidate in search.found], abs=1e-4)
+    mtls = [candidate.mtl for candidate in search.tuples]
+    assert mtls == pytest.approx([every[candidate.surface][0] for candidate in search.tuples], abs=1e-4)
     assert mtls == pytest.approx(distinct_mtls(every)[: PARAMS.candidates], abs=1e-4)
 
 
