@@ -25,7 +25,7 @@ from kgharvest.harvests.forms import LaunchForm
 from kgharvest.harvests.launches import plan_launch, progress_of, start_launch
 from kgharvest.harvests.runner import LOADING
 from kgharvest.harvests.score_curve import draw_curve
-from kgharvest.harvests.tuples import EXPORT_FORMATS, Included, export_tuples
+from kgharvest.harvests.tuple_export import EXPORT_FORMATS, Included, export_tuples
 from kgharvest.jobs import ledger
 from kgharvest.models import HarvestJob, Job, LanguageModel, Launch
 

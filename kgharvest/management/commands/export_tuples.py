@@ -2,7 +2,7 @@
 
 from kgharvest.bulk.file_writing import in_chunks
 from kgharvest.harvests.cuts import by_score, parse_cut
-from kgharvest.harvests.tuples import EXPORT_FORMATS, Included, export_tuples, find_harvest_job
+from kgharvest.harvests.tuple_export import EXPORT_FORMATS, Included, export_tuples, find_harvest_job
 from kgharvest.management.command import DomainCommand
 
 

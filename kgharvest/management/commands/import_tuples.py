@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from kgharvest.harvests.language_models import name_language_model
-from kgharvest.harvests.tuples import Cell, import_tuples
+from kgharvest.harvests.tuple_import import Cell, import_tuples
 from kgharvest.knowledge.tuple_files import FORMATS
 from kgharvest.management.command import DomainCommand
 from kgharvest.relations.names import resolve_relation

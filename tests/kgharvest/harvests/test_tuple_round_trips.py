@@ -12,7 +12,8 @@ from rdflib import RDF, RDFS, XSD, Graph, Literal, Namespace, URIRef
 
 from kgharvest.bulk.file_reading import Line, read_json_array
 from kgharvest.errors import BadEntry, ImportRefused
-from kgharvest.harvests.tuples import EXPORT_FORMATS, Cell, Included, export_tuples, import_tuples
+from kgharvest.harvests.tuple_export import EXPORT_FORMATS, Included, export_tuples
+from kgharvest.harvests.tuple_import import Cell, import_tuples
 from kgharvest.knowledge.curation import correct, hide
 from kgharvest.models import HarvestJob, KnowledgeTuple
 from tests import factories

@@ -10,7 +10,8 @@ import pytest
 
 from kgharvest.errors import ImportRefused, NotFound
 from kgharvest.harvests.cuts import parse_cut
-from kgharvest.harvests.tuples import Cell, NothingToExport, export_tuples, find_harvest_job, import_tuples
+from kgharvest.harvests.tuple_export import NothingToExport, export_tuples, find_harvest_job
+from kgharvest.harvests.tuple_import import Cell, import_tuples
 from kgharvest.models import HarvestedTuple, HarvestJob, Job, KnowledgeTuple, Relation
 from tests import factories
 

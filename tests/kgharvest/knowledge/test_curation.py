@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from kgharvest.harvests.tuples import Cell, Included, export_tuples, import_tuples
+from kgharvest.harvests.tuple_export import Included, export_tuples
+from kgharvest.harvests.tuple_import import Cell, import_tuples
 from kgharvest.knowledge.curation import BadCuration, correct, hide, restore
 from kgharvest.models import Curation, KnowledgeTuple
 from tests import factories

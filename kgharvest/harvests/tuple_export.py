@@ -1,103 +1,19 @@
-"""Tuples from files and to files."""
+"""Export the tuples of a harvest as JSONL, CSV, N-Triples or Turtle, down to a cut."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from django.db import transaction
-from django.utils import timezone
-
-from kgharvest.bulk.external_sort import ExternalSort
-from kgharvest.bulk.file_reading import read_chunks, read_lines
 from kgharvest.bulk.file_writing import csv_lines
-from kgharvest.errors import BadEntry, DomainError, ImportRefused, NotFound
+from kgharvest.errors import DomainError, NotFound
 from kgharvest.harvests.cuts import Cut, StoredScores, by_score
-from kgharvest.knowledge.tuple_files import FORMATS, Format, guess_format, read_tuples
-from kgharvest.knowledge.tuple_store import TupleRow, store_tuples
-from kgharvest.models import HarvestJob, Job, LanguageModel, Relation
-from kgharvest.version import code_version
+from kgharvest.models import HarvestJob, Job
 
 ROWS_AT_ONCE = 2000
 COLUMNS = ("relation", "model", "setting", "rank", "entities", "surface", "score", "mtl", "job", "original")
-
-
-@dataclass(frozen=True)
-class Cell:
-    """What a job is a harvest of."""
-
-    relation: Relation
-    language_model: LanguageModel
-    setting: str
-
-
-# -- reading -----------------------------------------------------------------------------------------------------------
-
-
-def import_tuples(path: Path, cell: Cell, file_format: str = "auto", by=None) -> HarvestJob:
-    """Store the tuples of a file as a finished job of `cell`, ranked by score; of equal tuples the better stays.
-
-    file_format: a key of FORMATS, or "auto". Raises ImportRefused with the bad rows; then nothing is stored.
-    """
-    form = FORMATS[guess_format(read_chunks(path)) if file_format == "auto" else file_format]
-    with ExternalSort() as rows:
-        n_rows = rows.add(_good_rows(path, cell.relation, form))
-        if not n_rows:
-            raise ImportRefused(path.name, [BadEntry("file", "has no tuples")])
-        now = timezone.now()
-        job = HarvestJob(
-            kind="import",
-            status=Job.Status.SUCCEEDED,
-            relation=cell.relation,
-            language_model=cell.language_model,
-            setting=cell.setting,
-            origin=HarvestJob.Origin.IMPORTED,
-            score_scale=form.score_scale,
-            summary={"source": path.name, "rows": n_rows, "code_version": code_version()},
-            n_tuples=len(rows),
-            fingerprint=_fingerprint(path, cell),
-            created_by=by,
-            started_at=now,
-            finished_at=now,
-        )
-        return _store_import(job, rows)
-
-
-def _good_rows(path: Path, relation: Relation, form: Format) -> Iterator[TupleRow]:
-    """Yield the rows of a file. Raises ImportRefused at its end if one of them is bad."""
-    lines = read_lines(path) if form.is_by_line else read_chunks(path)
-    faults: list[BadEntry] = []
-    n_faults = 0
-    for row in read_tuples(lines, relation, form):
-        if not isinstance(row, BadEntry):
-            yield row
-            continue
-        n_faults += 1
-        if n_faults <= ImportRefused.SHOWN:
-            faults.append(row)
-    if faults:
-        raise ImportRefused(path.name, faults, n_faults)
-
-
-def _fingerprint(path: Path, cell: Cell) -> str:
-    with path.open("rb") as file:
-        content = hashlib.file_digest(file, "sha256").hexdigest()
-    imported = json.dumps([content, cell.relation.path, str(cell.language_model), cell.setting])
-    return hashlib.sha256(imported.encode()).hexdigest()[:16]
-
-
-@transaction.atomic
-def _store_import(job: HarvestJob, rows: Iterable[TupleRow]) -> HarvestJob:
-    job.save()
-    store_tuples(job, rows)
-    return job
-
-
-# -- writing -----------------------------------------------------------------------------------------------------------
 
 
 def find_harvest_job(name: str) -> HarvestJob:
