@@ -14,9 +14,8 @@ from annotation.rounds.instructions import freeze_statement, relation_guide
 from annotation.rounds.sampling import allocate, draw_ranks, rank_strata
 from annotation.rounds.serializers import BadRoundSpec, Cell, cells_of
 from kgharvest.errors import DomainError, NotFound
-from kgharvest.harvests.cuts import parse_cut
+from kgharvest.harvests.cuts import kept_size, parse_cut
 from kgharvest.harvests.language_models import resolve_model_name
-from kgharvest.harvests.tuple_export import kept_size
 from kgharvest.models import HarvestedTuple, HarvestJob, Job, LanguageModel, Relation
 from kgharvest.names import UnresolvedName
 from kgharvest.relations.names import resolve_relation

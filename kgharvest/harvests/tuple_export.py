@@ -9,7 +9,7 @@ from typing import Any
 
 from kgharvest.bulk.file_writing import csv_lines
 from kgharvest.errors import DomainError, NotFound
-from kgharvest.harvests.cuts import Cut, StoredScores, by_score
+from kgharvest.harvests.cuts import Cut, kept_size
 from kgharvest.models import HarvestJob, Job
 
 ROWS_AT_ONCE = 2000
@@ -60,21 +60,14 @@ def export_tuples(
     return WRITERS[file_format](job, rows)
 
 
-def kept_size(job: HarvestJob, cut: Cut | None) -> int:
-    """Return how many of the job's tuples `cut` keeps; None keeps all."""
-    if cut is None:
-        return job.n_tuples
-    return by_score(job, cut).cut.size(StoredScores(job))
-
-
 def _export_rows(job: HarvestJob, size: int, included: Included) -> Iterator[dict[str, Any]]:
     columns = ("rank", "knowledge_tuple__entities", "surface", "score", "mtl", "knowledge_tuple__corrected_entities")
     presentable = job.tuples.presentable(included.hidden, included.sensitive)
     tuples = presentable.filter(rank__lte=size).order_by("rank").values_list(*columns)
     cell = {"relation": job.relation.name, "model": job.language_model.name, "setting": job.setting}
     for rank, entities, surface, score, mtl, corrected in tuples.iterator(chunk_size=ROWS_AT_ONCE):
-        found = {"rank": rank, "entities": entities, "surface": surface, "score": score, "mtl": mtl}
-        yield {**cell, **found, "job": job.fingerprint, **_correction(surface, corrected)}
+        row = {**cell, "rank": rank, "entities": entities, "surface": surface, "score": score, "mtl": mtl}
+        yield {**row, "job": job.fingerprint, **_correction(surface, corrected)}
 
 
 def _correction(surface: list[str], corrected: list[str] | None) -> dict[str, list[str]]:

@@ -20,11 +20,11 @@ from kgharvest.engine.filters import filter_label
 from kgharvest.engine.settings import SETTINGS
 from kgharvest.engine.types import EngineError
 from kgharvest.errors import DomainError
-from kgharvest.harvests.cuts import USUAL_CUTS, RankedTuples, StoredScores, parse_cut, score_curve, size_of, sizes_of
+from kgharvest.harvests.cuts import USUAL_CUTS, parse_cut, size_of, sizes_of
 from kgharvest.harvests.forms import LaunchForm
 from kgharvest.harvests.launches import plan_launch, progress_of, start_launch
+from kgharvest.harvests.ranked_tuples import RankedTuples, StoredScores, draw_curve, score_curve
 from kgharvest.harvests.runner import LOADING
-from kgharvest.harvests.score_curve import draw_curve
 from kgharvest.harvests.tuple_export import EXPORT_FORMATS, Included, export_tuples
 from kgharvest.jobs import ledger
 from kgharvest.models import HarvestJob, Job, LanguageModel, Launch

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from annotation.models import Round
 from evaluation.statistics.curves import kept_parts, largest_part
 from evaluation.statistics.rates import wilson_interval
-from kgharvest.harvests.cuts import BadCut, by_score, parse_cut
-from kgharvest.harvests.tuple_export import kept_size
+from kgharvest.harvests.cuts import BadCut, by_score, kept_size, parse_cut
 from kgharvest.models import HarvestJob
 from tests.factories import judge_all, make_harvest, make_round
 

@@ -8,9 +8,9 @@ from html import unescape
 
 import pytest
 
-from kgharvest.harvests import cuts as scores
-from kgharvest.harvests.cuts import RankedTuples, StoredScores, parse_cut, score_curve, sizes_of
-from kgharvest.harvests.score_curve import draw_curve
+from kgharvest.harvests import ranked_tuples
+from kgharvest.harvests.cuts import parse_cut, sizes_of
+from kgharvest.harvests.ranked_tuples import RankedTuples, StoredScores, draw_curve, score_curve
 from kgharvest.models import HarvestedTuple, KnowledgeTuple, Prompt
 from tests import factories
 
@@ -27,7 +27,7 @@ def make_harvest(n: int, **fields):
 
 @pytest.mark.parametrize("cut", ["top:4", "share:0.5", "base:2", "score:-6.5", "score:0", "score:-100"])
 def test_a_cut_of_stored_scores_keeps_what_it_keeps_of_a_list(monkeypatch, cut):
-    monkeypatch.setattr(scores, "BLOCK", 3)
+    monkeypatch.setattr(ranked_tuples, "BLOCK", 3)
     job = make_harvest(10)
     listed = list(job.tuples.order_by("rank").values_list("score", flat=True))
 
@@ -35,7 +35,7 @@ def test_a_cut_of_stored_scores_keeps_what_it_keeps_of_a_list(monkeypatch, cut):
 
 
 def test_a_cut_reads_a_few_blocks_of_a_long_list(monkeypatch, django_assert_max_num_queries):
-    monkeypatch.setattr(scores, "BLOCK", 10)
+    monkeypatch.setattr(ranked_tuples, "BLOCK", 10)
     job = make_harvest(300)
 
     with django_assert_max_num_queries(8):  # of thirty blocks
@@ -45,7 +45,7 @@ def test_a_cut_reads_a_few_blocks_of_a_long_list(monkeypatch, django_assert_max_
 def test_cuts_that_a_list_is_too_short_for_are_left_out():
     cuts = [parse_cut("base:2"), parse_cut("base:100")]
 
-    assert [(str(one.cut), one.size, one.lowest) for one in sizes_of(cuts, StoredScores(make_harvest(5)))] == [
+    assert [(str(kept.cut), kept.size, kept.lowest) for kept in sizes_of(cuts, StoredScores(make_harvest(5)))] == [
         ("base:2", 4, -4.0)
     ]
 

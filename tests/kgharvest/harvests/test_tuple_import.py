@@ -1,4 +1,4 @@
-"""Tuples from files and to files."""
+"""Tuples from files."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kgharvest.errors import ImportRefused, NotFound
-from kgharvest.harvests.cuts import parse_cut
-from kgharvest.harvests.tuple_export import NothingToExport, export_tuples, find_harvest_job
+from kgharvest.errors import ImportRefused
+from kgharvest.harvests.tuple_export import export_tuples
 from kgharvest.harvests.tuple_import import Cell, import_tuples
 from kgharvest.models import HarvestedTuple, HarvestJob, Job, KnowledgeTuple, Relation
 from tests import factories
@@ -156,50 +155,6 @@ def test_all_published_harvests_are_imported(public_data):
         distinct = {tuple(entity.casefold() for entity in entities) for entities, _ in published}
         assert job.n_tuples == len(distinct) == job.tuples.count()
         assert job.tuples.get(rank=1).surface == published[0][0]
-
-
-# -- export ------------------------------------------------------------------------------------------------------------
-
-
-def test_an_export_is_the_contract_line_by_line():
-    job = factories.make_harvest([["Dam", "flood"], ["Müll", "Ärger"]], fingerprint="0123456789abcdef")
-
-    first, second = export_tuples(job)
-
-    assert json.loads(first) == {
-        "relation": job.relation.name,
-        "model": job.language_model.name,
-        "setting": "multi",
-        "rank": 1,
-        "entities": ["dam", "flood"],
-        "surface": ["Dam", "flood"],
-        "score": -1.0,
-        "mtl": None,
-        "job": "0123456789abcdef",
-    }
-    assert '"Müll"' in second
-
-
-def test_a_cut_exports_the_best_part(django_assert_num_queries):
-    job = factories.make_harvest([["a", "b"], ["c", "d"], ["e", "f"], ["g", "h"]])
-
-    with django_assert_num_queries(1):  # a share needs no scores
-        kept = list(export_tuples(job, parse_cut("share:0.5")))
-
-    assert [json.loads(line)["entities"] for line in kept] == [["a", "b"], ["c", "d"]]
-
-
-def test_a_job_that_has_not_succeeded_has_nothing_to_export():
-    with pytest.raises(NothingToExport, match="is failed"):
-        export_tuples(factories.make_harvest_job(Job.Status.FAILED))
-
-
-def test_a_job_is_found_by_number_and_by_fingerprint():
-    job = factories.make_harvest([["a", "b"]], fingerprint="0123456789abcdef")
-
-    assert find_harvest_job(str(job.pk)) == find_harvest_job("0123456789abcdef") == job
-    with pytest.raises(NotFound, match="There is no harvest job 4711"):
-        find_harvest_job("4711")
 
 
 @pytest.mark.slow
