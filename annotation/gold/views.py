@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST
 
-from annotation.gold.services import GoldCandidate, decide_on_gold, gold_candidates, withdraw_gold
+from annotation.gold.candidates import GoldCandidate, decide_on_gold, gold_candidates, withdraw_gold
 from annotation.models import GoldDecision
 from annotation.rounds.instructions import freeze_statement, statement_parts
 from kgharvest.access import researcher_required
@@ -48,8 +48,8 @@ def gold_of_relation(request: HttpRequest, pk: int) -> HttpResponse:
         "relation": relation,
         "page_obj": page,
         "candidates": [shown(relation, candidate) for candidate in page],
-        "decided": [{"decision": one, "parts": parts(relation, one.entities)} for one in decided],
-        "n_confirmed": sum(one.is_confirmed for one in decided),
+        "decided": [{"decision": decision, "parts": parts(relation, decision.entities)} for decision in decided],
+        "n_confirmed": sum(decision.is_confirmed for decision in decided),
         "seeds": [parts(relation, seed) for seed in relation.seed_tuples],
     }
     return render(request, "annotation/gold/gold.html", context)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from django.db.models import QuerySet
 
-from annotation.gold.services import choose_gold, gold_task, training_statement
+from annotation.gold.selection import choose_gold, gold_task, training_statement
 from annotation.models import Draw, JudgmentTask, Round, Stratum, TrainingStatement
 from annotation.rounds.instructions import freeze_statement, relation_guide
 from annotation.rounds.sampling import allocate, draw_ranks, rank_strata

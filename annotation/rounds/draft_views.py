@@ -14,7 +14,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST
 
-from annotation.gold.services import confirmed_counts
+from annotation.gold.candidates import confirmed_counts
 from annotation.judging.assigned_tasks import PAGES, most_for, statement_of
 from annotation.judging.forms import ReportForm
 from annotation.models import LONGEST_COMMENT, Annotator, Label, Layout, Limits, Round, StudyMember

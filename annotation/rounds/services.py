@@ -12,7 +12,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
-from annotation.gold.services import remember_gold
+from annotation.gold.selection import store_gold_tuple
 from annotation.judging.assignment import release_leases, wait_for_answers
 from annotation.models import Assignment, Draw, JudgmentTask, Round, Stratum, Study, StudyMember, TrainingStatement
 from annotation.quality.events import record_event
@@ -104,7 +104,7 @@ def open_draft(round: Round, by=None) -> Round:
         Stratum.objects.bulk_create([sample.stratum for sample in frozen.samples])
         for task in frozen.tasks:
             if task.is_gold:
-                task.knowledge_tuple = remember_gold(task.knowledge_tuple)
+                task.knowledge_tuple = store_gold_tuple(task.knowledge_tuple)
         # In the order of their positions, since annotators see ids: made cell by cell, ids would tell cell, rank, gold.
         JudgmentTask.objects.bulk_create(frozen.tasks, batch_size=ROWS_AT_ONCE)
         Draw.objects.bulk_create(frozen.draws(), batch_size=ROWS_AT_ONCE)

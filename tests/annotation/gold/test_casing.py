@@ -2,13 +2,14 @@
 
 import pytest
 
-from annotation.gold.services import Casing, casings, decide_on_gold, gold_candidates
+from annotation.gold.candidates import decide_on_gold, gold_candidates
+from annotation.gold.selection import Casing, casings
 from annotation.rounds.services import open_round
 from tests.factories import make_harvest, make_relation
 
 
 @pytest.mark.parametrize(
-    ("found", "entity", "written"),
+    ("others", "entity", "written"),
     [
         (["rome", "oslo"], "Paris", "paris"),
         (["rome", "oslo"], "USA", "usa"),
@@ -21,8 +22,8 @@ from tests.factories import make_harvest, make_relation
         ([], "Paris", "Paris"),
     ],
 )
-def test_an_entity_is_written_as_those_of_its_slot(found, entity, written):
-    assert Casing(found).write(entity) == written
+def test_an_entity_is_written_as_those_of_its_slot(others, entity, written):
+    assert Casing(others).write(entity) == written
 
 
 def test_each_slot_has_a_casing_of_its_own():

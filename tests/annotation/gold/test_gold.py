@@ -3,7 +3,8 @@
 import pytest
 from django.utils import timezone
 
-from annotation.gold.services import NotEnoughGold, decide_on_gold, gold_candidates, withdraw_gold
+from annotation.gold.candidates import decide_on_gold, gold_candidates, withdraw_gold
+from annotation.gold.selection import NotEnoughGold
 from annotation.judging.assignment import LEASE, next_batch, release_expired
 from annotation.judging.judgments import skip_task
 from annotation.models import Annotator, Assignment, Draw, GoldDecision, Judgment

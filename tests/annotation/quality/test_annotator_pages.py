@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from annotation.gold.services import decide_on_gold, gold_candidates
+from annotation.gold.candidates import decide_on_gold, gold_candidates
 from annotation.judging.assignment import next_batch
 from annotation.judging.training import answer_training
 from annotation.models import Annotator, Judgment, Label, Layout, StatementReport

@@ -5,7 +5,7 @@ import re
 import pytest
 from django.test import Client
 
-from annotation.gold.services import decide_on_gold, gold_candidates
+from annotation.gold.candidates import decide_on_gold, gold_candidates
 from annotation.models import Annotator, GoldDecision, JudgmentTask, Round, Stratum, StudyMember
 from annotation.rounds import draft_views
 from annotation.rounds.services import create_draft, edit_draft, open_draft

@@ -1,0 +1,96 @@
+"""False statements that people confirm before they serve as gold: candidates, by negative sampling, and decisions."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from random import Random
+from typing import NamedTuple
+
+from django.db.models import Count
+
+from annotation.models import GoldDecision
+from kgharvest.models import HarvestedTuple, Relation, tuple_key
+
+CANDIDATES_AT_ONCE = 400
+HARVESTED_AT_ONCE = 50  # tuples of the harvests that lend their entities
+
+
+class GoldCandidate(NamedTuple):
+    """A seed tuple with the entity of `slot` replaced by another one of that slot."""
+
+    entities: list[str]
+    seed: list[str]
+    slot: int
+
+    @property
+    def key(self) -> str:
+        return tuple_key(self.entities)
+
+    @property
+    def code(self) -> str:
+        """A name for forms."""
+        return hashlib.sha256(self.key.encode()).hexdigest()[:16]
+
+
+def gold_candidates(relation: Relation) -> list[GoldCandidate]:
+    """Return corrupted seeds on which nobody has decided, in an order of their own; at most CANDIDATES_AT_ONCE.
+
+    None is a seed tuple, and none was found by a harvest: an LM may well be right.
+    """
+    candidates = {candidate.key: candidate for candidate in _corrupted_seeds(relation)}
+    keys = sorted(candidates.keys() - {tuple_key(seed) for seed in relation.seed_tuples})
+    Random(relation.pk).shuffle(keys)
+    keys = keys[: 2 * CANDIDATES_AT_ONCE]
+    known = set(relation.knowledge_tuples.found().filter(key__in=keys).values_list("key", flat=True))
+    decided = set(relation.gold_decisions.values_list("key", flat=True))
+    return [candidates[key] for key in keys if key not in known | decided][:CANDIDATES_AT_ONCE]
+
+
+def _corrupted_seeds(relation: Relation) -> Iterator[GoldCandidate]:
+    for slot, entities in enumerate(_entities_by_slot(relation)):
+        for seed in relation.seed_tuples:
+            others = {entity.casefold() for entity in seed}
+            for entity in entities:
+                if entity.casefold() not in others:
+                    yield GoldCandidate([*seed[:slot], entity, *seed[slot + 1 :]], seed, slot)
+
+
+def _entities_by_slot(relation: Relation) -> list[list[str]]:
+    best = HarvestedTuple.objects.presentable().filter(job__relation=relation, rank__lte=HARVESTED_AT_ONCE)
+    harvested = best.order_by("rank", "pk").values_list("surface", flat=True)[:HARVESTED_AT_ONCE]
+    return [list(dict.fromkeys(entities)) for entities in zip(*relation.seed_tuples, *harvested, strict=True)]
+
+
+def decide_on_gold(relation: Relation, decisions: Mapping[str, bool], by=None) -> int:
+    """Store which candidates, by code, are false for certain and which are not; return how many were stored.
+
+    What is no candidate any more, because somebody decided it meanwhile, is passed over.
+    """
+    candidates = {candidate.code: candidate for candidate in gold_candidates(relation)}
+    new = [
+        GoldDecision(
+            relation=relation,
+            entities=candidates[code].entities,
+            key=candidates[code].key,
+            seed=candidates[code].seed,
+            slot=candidates[code].slot,
+            is_confirmed=is_confirmed,
+            decided_by=by,
+        )
+        for code, is_confirmed in decisions.items()
+        if code in candidates
+    ]
+    GoldDecision.objects.bulk_create(new, ignore_conflicts=True)
+    return len(new)
+
+
+def confirmed_counts(relations: Iterable[Relation]) -> dict[int, int]:
+    """Return how many confirmed false statements there are, by the id of a relation that has some."""
+    confirmed = GoldDecision.objects.filter(relation__in=relations, is_confirmed=True).order_by()
+    return dict(confirmed.values_list("relation").annotate(n=Count("pk")))
+
+
+def withdraw_gold(decision: GoldDecision) -> None:
+    """Forget a decision; rounds that are open keep their gold."""
+    decision.delete()

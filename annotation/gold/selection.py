@@ -1,0 +1,185 @@
+"""Choosing the gold of a round: its examples, training and statements with known answers, written as the others are."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from itertools import chain, zip_longest
+from math import ceil
+from random import Random
+from typing import NamedTuple
+
+from annotation.models import GoldDecision, JudgmentTask, Label, Round, TrainingStatement
+from annotation.rounds.instructions import freeze_statement
+from kgharvest.errors import DomainError
+from kgharvest.models import HarvestedTuple, KnowledgeTuple, Relation, tuple_key
+
+ROUNDING = 1e-9
+
+
+class NotEnoughGold(DomainError):
+    """A round that wants more statements with known answers than there are."""
+
+
+class GoldStatement(NamedTuple):
+    """reason: why the label is right, for people in training."""
+
+    relation: Relation
+    entities: Sequence[str]
+    label: str
+    reason: str
+
+    @property
+    def key(self) -> tuple[int, str]:
+        return self.relation.pk, tuple_key(self.entities)
+
+
+class Gold(NamedTuple):
+    """examples: by a relation's id, the entities of a true and a false statement, None where there is none."""
+
+    mixed_in: list[GoldStatement]
+    training: list[GoldStatement]
+    examples: dict[int, tuple[Sequence[str] | None, Sequence[str] | None]]
+
+
+def choose_gold(round: Round, relations: Iterable[Relation], drawn: Iterable[HarvestedTuple], n_tasks: int) -> Gold:
+    """Choose examples, training and gold for a round of `n_tasks` other statements; none serves twice.
+
+    As many true as false ones, so that saying True to everything is no success. What is mixed in is written with the
+    capitals of the tuples drawn. Raises NotEnoughGold.
+    """
+    relations, drawn = list(relations), list(drawn)
+    known = _known_answers(relations)
+    examples = {
+        pk: (true[0].entities if true else None, false[0].entities if false else None)
+        for pk, (true, false) in known.items()
+    }
+    taken = {(harvested.knowledge_tuple.relation_id, harvested.knowledge_tuple.key) for harvested in drawn}
+    rng = Random(round.seed)
+    true, false = (_by_turns([answers[side][1:] for answers in known.values()], taken, rng) for side in (0, 1))
+    n_pairs = min(len(true), len(false))
+    n_mixed_in = ceil(n_tasks * round.gold_share / (1 - round.gold_share) - ROUNDING)  # 0.1 of 10 is 1
+    needed = ceil((round.training_size + (2 if round.gold_share else 0)) / 2)
+    if n_pairs < needed:
+        raise NotEnoughGold(
+            f"Training and gold need {needed} true and {needed} false statements with known answers, besides one of "
+            f"each as an example, but there are {n_pairs} of both; confirm false ones on the page of known answers, "
+            "or ask for less."
+        )
+    in_pairs = list(chain.from_iterable(zip(true[:n_pairs], false[:n_pairs], strict=True)))
+    training = in_pairs[: round.training_size]
+    rng.shuffle(training)
+    return Gold(_with_casing_of(drawn, in_pairs[len(training) :][:n_mixed_in]), training, examples)
+
+
+def _with_casing_of(drawn: Iterable[HarvestedTuple], gold: Iterable[GoldStatement]) -> list[GoldStatement]:
+    surfaces = defaultdict(list)
+    for harvested in drawn:
+        surfaces[harvested.knowledge_tuple.relation_id].append(harvested.surface)
+    by_slot = {relation: casings(tuples) for relation, tuples in surfaces.items()}
+    return [
+        statement._replace(
+            entities=[
+                casing.write(entity)
+                for casing, entity in zip(by_slot[statement.relation.pk], statement.entities, strict=True)
+            ]
+        )
+        for statement in gold
+    ]
+
+
+def _known_answers(relations: Sequence[Relation]) -> dict[int, tuple[list[GoldStatement], list[GoldStatement]]]:
+    """Return, by relation, its true and its false statements. What has become a seed since is not false."""
+    confirmed = defaultdict(list)
+    for decision in GoldDecision.objects.filter(relation__in=relations, is_confirmed=True).order_by("pk"):
+        confirmed[decision.relation_id].append(decision)
+    known = {}
+    for relation in relations:
+        seeds = {tuple_key(seed) for seed in relation.seed_tuples}
+        reason = "It is one of the examples that say what is meant here."
+        true = [GoldStatement(relation, seed, Label.TRUE, reason) for seed in relation.seed_tuples]
+        false = []
+        for decision in confirmed[relation.pk]:
+            if decision.key not in seeds:
+                fact = freeze_statement(relation.statement, decision.seed).text
+                false.append(GoldStatement(relation, decision.entities, Label.FALSE, f"What holds is: {fact}"))
+        known[relation.pk] = true, false
+    return known
+
+
+def _by_turns(
+    by_relation: Iterable[Sequence[GoldStatement]], taken: Collection[tuple[int, str]], rng: Random
+) -> list[GoldStatement]:
+    """Return what is not taken, the relations by turns, each in random order."""
+    free = [[statement for statement in statements if statement.key not in taken] for statements in by_relation]
+    for statements in free:
+        rng.shuffle(statements)
+    return [statement for turn in zip_longest(*free) for statement in turn if statement is not None]
+
+
+def gold_task(round: Round, gold: GoldStatement) -> JudgmentTask:
+    """Return an unsaved task on an unsaved tuple (store_gold_tuple). It looks like any other."""
+    statement = freeze_statement(gold.relation.statement, gold.entities)
+    return JudgmentTask(
+        round=round,
+        knowledge_tuple=KnowledgeTuple(
+            relation=gold.relation, entities=[entity.casefold() for entity in gold.entities], key=gold.key[1]
+        ),
+        statement=statement.text,
+        spans=statement.spans,
+        entities=list(gold.entities),
+        is_gold=True,
+        gold_label=gold.label,
+        n_wanted=0,
+    )
+
+
+def store_gold_tuple(unsaved: KnowledgeTuple) -> KnowledgeTuple:
+    """Return the stored tuple that is the same; what no harvest found stays out of the knowledge base."""
+    return KnowledgeTuple.objects.get_or_create(
+        relation=unsaved.relation, key=unsaved.key, defaults={"entities": unsaved.entities}
+    )[0]
+
+
+def training_statement(round: Round, position: int, gold: GoldStatement) -> TrainingStatement:
+    statement = freeze_statement(gold.relation.statement, gold.entities)
+    return TrainingStatement(
+        round=round,
+        position=position,
+        statement=statement.text,
+        spans=statement.spans,
+        label=gold.label,
+        reason=gold.reason,
+    )
+
+
+# -- casing ------------------------------------------------------------------------------------------------------------
+
+NEARLY_ALL = 0.9
+
+
+class Casing:
+    """How entities of one slot are written among those that were found."""
+
+    def __init__(self, entities: Iterable[str]):
+        entities = list(entities)
+        self._written = {entity.casefold(): entity for entity in reversed(entities)}
+        n_capitalised = sum(entity != entity.lower() for entity in entities)
+        self._share_capitalised = n_capitalised / len(entities) if entities else None
+
+    def write(self, entity: str) -> str:
+        """Return `entity` as it was found; else in lower case or with capitals where nearly all are; else as it is."""
+        if entity.casefold() in self._written:
+            return self._written[entity.casefold()]
+        if self._share_capitalised is None:
+            return entity
+        if self._share_capitalised <= 1 - NEARLY_ALL:
+            return entity.lower()
+        if self._share_capitalised >= NEARLY_ALL:
+            return " ".join(word[:1].upper() + word[1:] for word in entity.split(" "))
+        return entity
+
+
+def casings(tuples: Iterable[Sequence[str]]) -> list[Casing]:
+    """Return how `tuples` write their entities, by slot; empty if there are none."""
+    return [Casing(entities) for entities in zip(*tuples, strict=True)]
