@@ -1,4 +1,4 @@
-"""Hide or correct a knowledge tuple, or take that back: recorded decisions of researchers.
+"""Curation: recorded decisions of researchers to hide or correct a knowledge tuple, or to take that back.
 
 The tuple's entities stay what the LM said, and so do its judgments: they tell how much of a harvest is true. A curation
 tells what leaves the house.
@@ -23,35 +23,6 @@ class BadCuration(DomainError):
     """A decision without a reason, that changes nothing, or that corrects to what is no tuple."""
 
 
-def hide(known: KnowledgeTuple, reason: str, by=None) -> Curation:
-    """Keep the tuple out of rounds, and out of exports that do not ask for hidden ones. Raises BadCuration."""
-    return _decide(known, Decision.HIDE, reason, by)
-
-
-def correct(known: KnowledgeTuple, entities: Sequence[str], reason: str, by=None) -> Curation:
-    """Let exports have `entities`, as written, with the original beside them. Raises BadCuration."""
-    written = [entity.strip() for entity in entities]
-    if fault := entities_error(written, len(known.entities)):
-        raise BadCuration(f"The correction {fault}; write one entity for each slot.")
-    return _decide(known, Decision.CORRECT, reason, by, written)
-
-
-def restore(known: KnowledgeTuple, reason: str, by=None) -> Curation:
-    """Let the tuple be again what the LM said. Raises BadCuration."""
-    return _decide(known, Decision.RESTORE, reason, by)
-
-
-def _decide(known: KnowledgeTuple, decision: Decision, reason: str, by, entities: list[str] | None = None) -> Curation:
-    _check_reason(reason)
-    with transaction.atomic():
-        tuples = KnowledgeTuple.objects.select_for_update(no_key=True)
-        current = tuples.get(pk=known.pk)
-        if _state(current) == (STATES[decision], entities):
-            raise BadCuration(f"{known} is {current.curation or 'as the LM said it'} already; nothing was changed.")
-        KnowledgeTuple.objects.filter(pk=known.pk).update(curation=STATES[decision], corrected_entities=entities)
-        return known.curations.create(decision=decision, entities=entities, reason=reason.strip(), decided_by=by)
-
-
 STATES = {
     Decision.HIDE: KnowledgeTuple.Curation.HIDDEN,
     Decision.CORRECT: KnowledgeTuple.Curation.CORRECTED,
@@ -59,12 +30,35 @@ STATES = {
 }
 
 
-def _state(known: KnowledgeTuple) -> tuple[str | None, list[str] | None]:
-    return known.curation, known.corrected_entities
+def hide(knowledge_tuple: KnowledgeTuple, reason: str, by=None) -> Curation:
+    """Keep the tuple out of rounds, and out of exports that do not ask for hidden ones. Raises BadCuration."""
+    return _decide(knowledge_tuple, Decision.HIDE, reason, by)
 
 
-def _check_reason(reason: str) -> None:
+def correct(knowledge_tuple: KnowledgeTuple, entities: Sequence[str], reason: str, by=None) -> Curation:
+    """Let exports have `entities`, as written, with the original beside them. Raises BadCuration."""
+    written = [entity.strip() for entity in entities]
+    if error := entities_error(written, len(knowledge_tuple.entities)):
+        raise BadCuration(f"The correction {error}; write one entity for each slot.")
+    return _decide(knowledge_tuple, Decision.CORRECT, reason, by, written)
+
+
+def restore(knowledge_tuple: KnowledgeTuple, reason: str, by=None) -> Curation:
+    """Let the tuple be again what the LM said. Raises BadCuration."""
+    return _decide(knowledge_tuple, Decision.RESTORE, reason, by)
+
+
+@transaction.atomic
+def _decide(
+    knowledge_tuple: KnowledgeTuple, decision: Decision, reason: str, by, entities: list[str] | None = None
+) -> Curation:
     if not reason.strip():
         raise BadCuration("Say why: the reason is kept with the decision.")
     if len(reason) > LONGEST_REASON:
         raise BadCuration(f"The reason has {len(reason):,} characters; {LONGEST_REASON:,} are the most.")
+    current = KnowledgeTuple.objects.select_for_update(no_key=True).get(pk=knowledge_tuple.pk)
+    if (current.curation, current.corrected_entities) == (STATES[decision], entities):
+        state = current.curation or "as the LM said it"
+        raise BadCuration(f"{current} is {state} already; nothing was changed.")
+    KnowledgeTuple.objects.filter(pk=current.pk).update(curation=STATES[decision], corrected_entities=entities)
+    return current.curations.create(decision=decision, entities=entities, reason=reason.strip(), decided_by=by)

@@ -6,7 +6,7 @@ Two shapes: wide, with the entity in the middle, and tall for narrow screens. Th
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 from unicodedata import east_asian_width
@@ -52,38 +52,37 @@ class Graph(NamedTuple):
 
 def draw_wide(entity: str, tuples: Sequence[KnowledgeTuple]) -> Graph:
     """Lay out the first tuples, best first, beside the entity: on a side with none there is no room for any."""
-    before, after = _sides(entity, tuples)
+    before, after = _before_and_after(entity, tuples)
     height = ROW_HEIGHT * max(len(before), len(after), 1) + 2 * MARGIN
     middle = height / 2
     left = COLUMN + GAP if before else MARGIN
     right = left + BOX_WIDTH
     neighbours = []
-    for known, y in _rows(before, middle):
-        line = _across(COLUMN, y, left, middle)
-        neighbours.append(Neighbour(*_texts(entity, known), "end", COLUMN - TO_LABEL, y, line, (left, middle, 0)))
-    for known, y in _rows(after, middle):
+    for label, relation, y in _rows(entity, before, middle):
+        line = _curve(COLUMN, y, left, middle)
+        neighbours.append(Neighbour(label, relation, "end", COLUMN - TO_LABEL, y, line, (left, middle, 0)))
+    for label, relation, y in _rows(entity, after, middle):
         x = right + GAP
-        neighbours.append(
-            Neighbour(*_texts(entity, known), "start", x + TO_LABEL, y, _across(right, middle, x, y), (x, y, 0))
-        )
+        line = _curve(right, middle, x, y)
+        neighbours.append(Neighbour(label, relation, "start", x + TO_LABEL, y, line, (x, y, 0)))
     width = right + (GAP + COLUMN if after else MARGIN)
     return Graph(shortened(entity, 18), width, height, (left, middle - BOX_HEIGHT / 2), neighbours)
 
 
 def draw_tall(entity: str, tuples: Sequence[KnowledgeTuple]) -> Graph:
     """Lay out the first tuples, best first, above and below the entity."""
-    before, after = _sides(entity, tuples)
+    before, after = _before_and_after(entity, tuples)
     top = ROW_HEIGHT * len(before) + MARGIN
     bottom = top + BOX_HEIGHT
     height = bottom + ROW_HEIGHT * len(after) + MARGIN
     turn, start = MARGIN, MARGIN + INDENT
     neighbours = []
-    for known, y in _rows(before, top / 2):
+    for label, relation, y in _rows(entity, before, top / 2):
         line = f"M {start} {y} H {turn} V {top}"
-        neighbours.append(Neighbour(*_texts(entity, known), "start", start + TO_LABEL, y, line, (turn, top, 90)))
-    for known, y in _rows(after, (bottom + height) / 2):
+        neighbours.append(Neighbour(label, relation, "start", start + TO_LABEL, y, line, (turn, top, 90)))
+    for label, relation, y in _rows(entity, after, (bottom + height) / 2):
         line = f"M {turn} {bottom} V {y} H {start}"
-        neighbours.append(Neighbour(*_texts(entity, known), "start", start + TO_LABEL, y, line, (start, y, 0)))
+        neighbours.append(Neighbour(label, relation, "start", start + TO_LABEL, y, line, (start, y, 0)))
     width = start + COLUMN + MARGIN
     return Graph(shortened(entity, 18), width, height, (MARGIN / 2, top), neighbours)
 
@@ -91,25 +90,25 @@ def draw_tall(entity: str, tuples: Sequence[KnowledgeTuple]) -> Graph:
 SHAPES = {"wide": draw_wide, "tall": draw_tall}
 
 
-def _sides(entity: str, tuples: Sequence[KnowledgeTuple]) -> tuple[list[KnowledgeTuple], list[KnowledgeTuple]]:
+def _before_and_after(
+    entity: str, tuples: Sequence[KnowledgeTuple]
+) -> tuple[list[KnowledgeTuple], list[KnowledgeTuple]]:
     """Return the tuples in which others come before the entity, and those that begin with it."""
-    before = [known for known in tuples if known.entities[0] != entity]
-    after = [known for known in tuples if known.entities[0] == entity]
+    before = [knowledge_tuple for knowledge_tuple in tuples if knowledge_tuple.entities[0] != entity]
+    after = [knowledge_tuple for knowledge_tuple in tuples if knowledge_tuple.entities[0] == entity]
     return before[:MOST_NEIGHBOURS], after[:MOST_NEIGHBOURS]
 
 
-def _rows(tuples: Sequence[KnowledgeTuple], middle: float) -> Sequence[tuple[KnowledgeTuple, float]]:
-    """Return each tuple with its height, so that all are around `middle`."""
+def _rows(entity: str, tuples: Sequence[KnowledgeTuple], middle: float) -> Iterator[tuple[str, str, float]]:
+    """Yield the other entities of each tuple, its relation and its height, so that all are around `middle`."""
     top = middle - ROW_HEIGHT * (len(tuples) - 1) / 2
-    return [(known, top + ROW_HEIGHT * row) for row, known in enumerate(tuples)]
+    for row, knowledge_tuple in enumerate(tuples):
+        others = [other for other in knowledge_tuple.entities if other != entity] or [entity]
+        label = shortened(" · ".join(others), LONGEST_LABEL)
+        yield label, shortened(knowledge_tuple.relation.name, LONGEST_LABEL), top + ROW_HEIGHT * row
 
 
-def _texts(entity: str, known: KnowledgeTuple) -> tuple[str, str]:
-    others = [other for other in known.entities if other != entity] or [entity]
-    return shortened(" · ".join(others), LONGEST_LABEL), shortened(known.relation.name, LONGEST_LABEL)
-
-
-def _across(x1: float, y1: float, x2: float, y2: float) -> str:
+def _curve(x1: float, y1: float, x2: float, y2: float) -> str:
     bend = (x1 + x2) / 2
     return f"M {x1} {y1} C {bend} {y1} {bend} {y2} {x2} {y2}"
 

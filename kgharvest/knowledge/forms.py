@@ -1,4 +1,4 @@
-"""The form in which a researcher decides about a tuple."""
+"""Forms of the knowledge base: curation of a tuple, the list of sensitive words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Decision = Curation.Decision
 
 
 class CurationForm(forms.Form):
-    """Hide, correct or restore `known`. The entities are those of a correction; other decisions leave them alone."""
+    """Hide, correct or restore a tuple. The entities are those of a correction; other decisions leave them alone."""
 
     decision = forms.ChoiceField(widget=forms.RadioSelect)
     reason = forms.CharField(
@@ -23,20 +23,20 @@ class CurationForm(forms.Form):
         help_text="Kept with the decision and your name.",
     )
 
-    def __init__(self, known: KnowledgeTuple, *args: Any, **kwargs: Any):
+    def __init__(self, knowledge_tuple: KnowledgeTuple, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        self.known = known
+        self.knowledge_tuple = knowledge_tuple
         choices = {
             Decision.HIDE: "Hide: keep it out of rounds and exports",
             Decision.CORRECT: "Correct: export other entities in its place",
             Decision.RESTORE: "Restore: take it as the LM said it",
         }
-        if known.curation is None:
+        if knowledge_tuple.curation is None:
             del choices[Decision.RESTORE]
-        if known.curation == KnowledgeTuple.Curation.HIDDEN:
+        if knowledge_tuple.curation == KnowledgeTuple.Curation.HIDDEN:
             del choices[Decision.HIDE]
         self.fields["decision"].choices = [(decision.value, name) for decision, name in choices.items()]
-        for slot, entity in enumerate(known.corrected_entities or known.entities):
+        for slot, entity in enumerate(knowledge_tuple.corrected_entities or knowledge_tuple.entities):
             self.fields[f"entity_{slot}"] = forms.CharField(
                 label=f"Corrected entity {slot}",
                 required=False,
@@ -51,8 +51,17 @@ class CurationForm(forms.Form):
         reason = self.cleaned_data["reason"]
         match self.cleaned_data["decision"]:
             case Decision.HIDE:
-                return curation.hide(self.known, reason, by)
+                return curation.hide(self.knowledge_tuple, reason, by)
             case Decision.RESTORE:
-                return curation.restore(self.known, reason, by)
-        entities = [self.cleaned_data[f"entity_{slot}"] for slot in range(len(self.known.entities))]
-        return curation.correct(self.known, entities, reason, by)
+                return curation.restore(self.knowledge_tuple, reason, by)
+        entities = [self.cleaned_data[f"entity_{slot}"] for slot in range(len(self.knowledge_tuple.entities))]
+        return curation.correct(self.knowledge_tuple, entities, reason, by)
+
+
+class SensitiveWordsForm(forms.Form):
+    words = forms.CharField(
+        required=False,
+        label="Words and phrases",
+        widget=forms.Textarea(attrs={"rows": 16, "spellcheck": "false"}),
+        help_text="One a line. Whole words of an entity are compared, case does not matter.",
+    )

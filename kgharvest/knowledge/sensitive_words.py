@@ -39,11 +39,11 @@ def shipped_words() -> list[str]:
 
 def matcher(words: Iterable[str]) -> Callable[[str], bool]:
     """Return the test whether a tuple's key has one of `words` as a whole word in an entity."""
-    listed = "|".join(re.escape(word) for word in words)
-    if not listed:
+    alternatives = "|".join(re.escape(word) for word in words)
+    if not alternatives:
         return lambda key: False
-    found = re.compile(rf"(?<!\w)(?:{listed})(?!\w)").search
-    return lambda key: found(key) is not None
+    search = re.compile(rf"(?<!\w)(?:{alternatives})(?!\w)").search
+    return lambda key: search(key) is not None
 
 
 def sensitivity_test() -> Callable[[str], bool]:
@@ -56,7 +56,12 @@ def replace_words(words: Sequence[str], by=None) -> Job | None:
 
     Raises BadWordList.
     """
-    _check(words)
+    if len(words) > MOST_WORDS:
+        raise BadWordList(f"The list has {len(words):,} entries; {MOST_WORDS:,} are the most.")
+    if too_long := next((word for word in words if len(word) > LONGEST_WORD), None):
+        raise BadWordList(
+            f"{too_long[:40]!r}... has more than {LONGEST_WORD} characters; list words and short phrases."
+        )
     with transaction.atomic():
         if set(words) == set(SensitiveWord.objects.values_list("word", flat=True)):
             return None
@@ -65,15 +70,6 @@ def replace_words(words: Sequence[str], by=None) -> Job | None:
         job = Job.objects.create(kind="mark_sensitive", created_by=by)
         ledger.enqueue(job)
     return job
-
-
-def _check(words: Sequence[str]) -> None:
-    if len(words) > MOST_WORDS:
-        raise BadWordList(f"The list has {len(words):,} entries; {MOST_WORDS:,} are the most.")
-    if too_long := next((word for word in words if len(word) > LONGEST_WORD), None):
-        raise BadWordList(
-            f"{too_long[:40]!r}... has more than {LONGEST_WORD} characters; list words and short phrases."
-        )
 
 
 # -- marking, in a worker ----------------------------------------------------------------------------------------------
@@ -93,24 +89,17 @@ def mark_sensitive(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
 
 def _mark_relation(relation_id: int) -> Iterator[int]:
     """Mark a relation's tuples, ROWS_AT_ONCE in one transaction; yield how many were looked at each time."""
-    reached = ""
+    last_key = ""
     while True:
         with transaction.atomic():
             Relation.objects.lock(relation_id)
-            rows = _rows_after(relation_id, reached)
-            _mark(rows, sensitivity_test())
+            tuples = KnowledgeTuple.objects.filter(relation=relation_id, key__gt=last_key).order_by("key")
+            rows = list(tuples.values_list("pk", "key", "is_sensitive")[:ROWS_AT_ONCE])
+            is_sensitive = sensitivity_test()
+            for mark in (True, False):
+                changed = [pk for pk, key, is_marked in rows if is_marked != mark and is_sensitive(key) == mark]
+                KnowledgeTuple.objects.filter(pk__in=changed).update(is_sensitive=mark)
         if not rows:
             return
         yield len(rows)
-        reached = rows[-1][1]
-
-
-def _rows_after(relation_id: int, key: str) -> list[tuple[int, str, bool]]:
-    tuples = KnowledgeTuple.objects.filter(relation=relation_id, key__gt=key).order_by("key")
-    return list(tuples.values_list("pk", "key", "is_sensitive")[:ROWS_AT_ONCE])
-
-
-def _mark(rows: Sequence[tuple[int, str, bool]], test: Callable[[str], bool]) -> None:
-    for wanted in (True, False):
-        changed = [pk for pk, key, is_marked in rows if is_marked != wanted and test(key) == wanted]
-        KnowledgeTuple.objects.filter(pk__in=changed).update(is_sensitive=wanted)
+        last_key = rows[-1][1]

@@ -35,8 +35,8 @@ def read_tuples(pieces: Iterable[str], relation: Relation, form: Format) -> Iter
             continue
         try:
             yield form.row(line.value, relation)
-        except BadRow as fault:
-            yield BadEntry(f"line {line.number}", str(fault))
+        except BadRow as error:
+            yield BadEntry(f"line {line.number}", str(error))
 
 
 def guess_format(pieces: Iterable[str]) -> str:
@@ -45,12 +45,12 @@ def guess_format(pieces: Iterable[str]) -> str:
     return {"[": "reference", "{": "jsonl"}.get(start[:1], "csv")
 
 
-def _own_row(fields: Any, relation: Relation) -> TupleRow:
+def _project_row(fields: Any, relation: Relation) -> TupleRow:
     if not isinstance(fields, dict):
         raise BadRow("is no JSON object")
-    named = fields.get("relation") or relation.name
-    if named != relation.name:
-        raise BadRow(f"belongs to the relation {named!r}, not {relation.name!r}; import one relation at a time")
+    name = fields.get("relation") or relation.name
+    if name != relation.name:
+        raise BadRow(f"belongs to the relation {name!r}, not {relation.name!r}; import one relation at a time")
     surface = fields.get("surface") or fields.get("entities")
     mtl = fields.get("mtl")
     row = _row(surface, _number(fields.get("score"), "score"), relation)
@@ -69,8 +69,8 @@ def _reference_row(pair: Any, relation: Relation) -> TupleRow:
 
 
 def _row(surface: Any, score: float, relation: Relation) -> TupleRow:
-    if fault := entities_error(surface, relation.arity):
-        raise BadRow(fault)
+    if reason := entities_error(surface, relation.arity):
+        raise BadRow(reason)
     written = tuple(entity.strip() for entity in surface)
     return TupleRow(tuple(entity.casefold() for entity in written), written, score, None)
 
@@ -93,19 +93,15 @@ def _read_csv(lines: Iterable[str]) -> Iterator[Line | BadEntry]:
             yield BadEntry("line 1", f"has no column {' or '.join(sorted(missing))}")
             return
         for fields in reader:
-            yield _csv_line(reader.line_num, fields)
+            try:
+                yield Line(reader.line_num, _parse_cells(fields))
+            except BadRow as error:
+                yield BadEntry(f"line {reader.line_num}", str(error))
     except csv.Error as error:
         yield BadEntry(f"line {reader.line_num}", f"is not CSV ({error})")
 
 
-def _csv_line(number: int, fields: dict[str, str]) -> Line | BadEntry:
-    try:
-        return Line(number, _typed(fields))
-    except BadRow as fault:
-        return BadEntry(f"line {number}", str(fault))
-
-
-def _typed(fields: dict[str, str]) -> dict[str, Any]:
+def _parse_cells(fields: dict[str, str]) -> dict[str, Any]:
     """Return the cells of a CSV row as the values that JSONL would have."""
     typed: dict[str, Any] = {"relation": (fields.get("relation") or "").removeprefix("'") or None}
     for column in ("entities", "surface", "score", "mtl"):
@@ -113,16 +109,13 @@ def _typed(fields: dict[str, str]) -> dict[str, Any]:
         try:
             typed[column] = parse_json(cell) if cell else None
         except json.JSONDecodeError:
-            raise BadRow(f"column {column}: {cell!r} is no {_meant(column)}") from None
+            expected = "number" if column in ("score", "mtl") else 'JSON list such as ["dog", "swim"]'
+            raise BadRow(f"column {column}: {cell!r} is no {expected}") from None
     return typed
 
 
-def _meant(column: str) -> str:
-    return "number" if column in ("score", "mtl") else 'JSON list such as ["dog", "swim"]'
-
-
 FORMATS = {
-    "jsonl": Format(read_json_lines, _own_row, HarvestJob.ScoreScale.NATS),
-    "csv": Format(_read_csv, _own_row, HarvestJob.ScoreScale.NATS),
+    "jsonl": Format(read_json_lines, _project_row, HarvestJob.ScoreScale.NATS),
+    "csv": Format(_read_csv, _project_row, HarvestJob.ScoreScale.NATS),
     "reference": Format(read_json_array, _reference_row, HarvestJob.ScoreScale.LOG_SHARE, is_by_line=False),
 }

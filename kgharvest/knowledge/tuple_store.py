@@ -13,13 +13,13 @@ from kgharvest.models import HarvestJob, KnowledgeTuple, Relation, tuple_key
 
 # The rows come into a table of this connection's own, from which four statements store them: an import of a million
 # tuples spends its time on this, and so the database needs no more than the tables and indexes cost it.
-STAGE = """
+CREATE_TABLE = """
 CREATE TEMPORARY TABLE found_tuple (
     rank integer PRIMARY KEY, key text, score double precision, mtl double precision, is_sensitive boolean,
     entities {json}, surface {json}, {slots}
 )
 """
-REMEMBER = """
+UPSERT_TUPLES = """
 INSERT INTO kgharvest_knowledgetuple (relation_id, entities, key, n_harvests, best_score, is_sensitive)
 SELECT %s, entities, key, 1, score, is_sensitive FROM found_tuple WHERE true ORDER BY rank
 ON CONFLICT (relation_id, key) DO UPDATE SET
@@ -28,14 +28,14 @@ ON CONFLICT (relation_id, key) DO UPDATE SET
                       THEN kgharvest_knowledgetuple.best_score ELSE excluded.best_score END,
     is_sensitive = excluded.is_sensitive
 """
-INDEX_ENTITIES = """
+INSERT_OCCURRENCES = """
 INSERT INTO kgharvest_entityoccurrence (entity, knowledge_tuple_id, relation_id, slot)
 SELECT found.entity{slot}, known.id, known.relation_id, {slot}
 FROM found_tuple found JOIN kgharvest_knowledgetuple known ON known.relation_id = %s AND known.key = found.key
 WHERE known.n_harvests = 1
 ON CONFLICT (knowledge_tuple_id, slot) DO NOTHING
 """
-STORE = """
+INSERT_HARVESTED_TUPLES = """
 INSERT INTO kgharvest_harvestedtuple (job_id, knowledge_tuple_id, rank, score, mtl, surface)
 SELECT %s, known.id, found.rank, found.score, found.mtl, found.surface
 FROM found_tuple found JOIN kgharvest_knowledgetuple known ON known.relation_id = %s AND known.key = found.key
@@ -59,18 +59,18 @@ def store_tuples(job: HarvestJob, rows: Iterable[TupleRow]) -> None:
     slots = range(job.relation.arity)
     with connection.cursor() as cursor:
         cursor.execute(
-            STAGE.format(json=JSON.db_type(connection), slots=", ".join(f"entity{slot} text" for slot in slots))
+            CREATE_TABLE.format(json=JSON.db_type(connection), slots=", ".join(f"entity{slot} text" for slot in slots))
         )
-        fill_table(connection, "found_tuple", _staged(rows, sensitivity_test()))
+        fill_table(connection, "found_tuple", _table_rows(rows, sensitivity_test()))
         cursor.execute("ANALYZE found_tuple")
-        cursor.execute(REMEMBER, [job.relation_id])
+        cursor.execute(UPSERT_TUPLES, [job.relation_id])
         for slot in slots:
-            cursor.execute(INDEX_ENTITIES.format(slot=slot), [job.relation_id])
-        cursor.execute(STORE, [job.pk, job.relation_id])
+            cursor.execute(INSERT_OCCURRENCES.format(slot=slot), [job.relation_id])
+        cursor.execute(INSERT_HARVESTED_TUPLES, [job.pk, job.relation_id])
         cursor.execute("DROP TABLE found_tuple")
 
 
-def _staged(rows: Iterable[TupleRow], is_sensitive: Callable[[str], bool]) -> Iterator[Sequence[Any]]:
+def _table_rows(rows: Iterable[TupleRow], is_sensitive: Callable[[str], bool]) -> Iterator[Sequence[Any]]:
     for rank, row in enumerate(rows, start=1):
         key = tuple_key(row.entities)
         lists = _json(row.entities), _json(row.surface)

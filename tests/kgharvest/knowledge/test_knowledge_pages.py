@@ -186,8 +186,8 @@ def test_an_entity_shows_all_it_takes_part_in_by_relation_and_slot(researcher_cl
     response = researcher_client.get(reverse("kgharvest:entity"), {"name": "DAM"})
 
     places = {
-        (place["relation"].name, place["slot"]): [row["tuple"].entities for row in place["rows"]]
-        for place in response.context["places"]
+        (role["relation"].name, role["slot"]): [row["tuple"].entities for row in role["rows"]]
+        for role in response.context["roles"]
     }
     assert places == {
         ("prevent", 0): [["dam", "flood"]],
