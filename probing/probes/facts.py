@@ -1,4 +1,4 @@
-"""What a probe asks: relations with prompts and facts, from the embedded LMs' world or from files of one's own."""
+"""Facts and prompts of a probe, by relation: from the embedded LMs' world, or from files in LAMA's format."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ProbeRelation:
 
 
 class Document(NamedTuple):
-    """JSON lines, and which relation and part they are about where their place says it."""
+    """JSON lines, and which relation and part they are about where folder and name of the file say it."""
 
     source: str
     text: str
@@ -65,7 +65,7 @@ def documents_in(path: Path) -> list[Document]:
     if not path.is_dir():
         return documents_of(path.name, read_bytes(path))
     files = sorted([*path.glob("*.jsonl"), *path.glob("*/*.jsonl")])
-    return [_placed(file.relative_to(path).as_posix(), read_bytes(file)) for file in files]
+    return [_document(file.relative_to(path).as_posix(), read_bytes(file)) for file in files]
 
 
 def documents_of(name: str, content: bytes) -> list[Document]:
@@ -77,7 +77,7 @@ def documents_of(name: str, content: bytes) -> list[Document]:
             members = [member for member in archive.infolist() if _is_json_lines(PurePosixPath(member.filename))]
             if sum(member.file_size for member in members) > LARGEST_ARCHIVE:
                 raise NotProbed(f"{name} unpacks to more than {LARGEST_ARCHIVE >> 20} MB; give fewer facts.")
-            return [_placed(member.filename, archive.read(member)) for member in members]
+            return [_document(member.filename, archive.read(member)) for member in members]
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
         raise NotProbed(f"{name} is no ZIP file that can be unpacked ({error}); make it anew.") from error
 
@@ -87,7 +87,7 @@ def _is_json_lines(path: PurePosixPath) -> bool:
     return path.suffix == ".jsonl" and not path.name.startswith(".")
 
 
-def _placed(place: str, content: bytes) -> Document:
+def _document(place: str, content: bytes) -> Document:
     """Say by RELATION/PART.jsonl or RELATION.jsonl what the lines are about."""
     path = PurePosixPath(place)
     if path.stem in PARTS and path.parent.name:
@@ -95,24 +95,24 @@ def _placed(place: str, content: bytes) -> Document:
     return Document(place, decode_utf8(content, place), path.stem)
 
 
-Take = Callable[[dict[str, Any], Document], str | None]
+LineReader = Callable[[dict[str, Any], Document], str | None]  # returns what is wrong with the line, if anything is
 
 
-def read_documents(documents: Iterable[Document], take: Take) -> None:
-    """Let `take` have each line; it returns what is wrong with it. Raises ImportRefused with every line at fault."""
+def read_documents(documents: Iterable[Document], read_line: LineReader) -> None:
+    """Let `read_line` have each line. Raises ImportRefused with every line at fault."""
     documents = list(documents)
-    faults = [fault for document in documents for fault in _faults(document, take, len(documents) > 1)]
+    faults = [fault for document in documents for fault in _faults(document, read_line, len(documents) > 1)]
     if faults:
         raise ImportRefused("the files" if len(documents) > 1 else documents[0].source, faults)
 
 
-def _faults(document: Document, take: Take, is_one_of_many: bool) -> Iterator[BadEntry]:
-    place = f"{document.source}, " if is_one_of_many else ""
+def _faults(document: Document, read_line: LineReader, is_one_of_many: bool) -> Iterator[BadEntry]:
+    source = f"{document.source}, " if is_one_of_many else ""
     for line in read_json_objects(document.text.split("\n")):
         if isinstance(line, BadEntry):
-            yield BadEntry(f"{place}{line.where}", line.reason)
-        elif reason := take(line.value, document):
-            yield BadEntry(f"{place}line {line.number}", reason)
+            yield BadEntry(f"{source}{line.where}", line.reason)
+        elif reason := read_line(line.value, document):
+            yield BadEntry(f"{source}line {line.number}", reason)
 
 
 def _first(line: Mapping[str, Any], keys: Iterable[str]) -> Any:
@@ -142,42 +142,42 @@ def split_world() -> dict[str, FactsByPart]:
     return worlds
 
 
-class PlacedFact(NamedTuple):
-    relation: str
-    part: str
-    pair: tuple[str, str]
+def pair_of_line(line: Mapping[str, Any], pair: tuple[str, str]) -> tuple[str, str]:
+    return pair
 
 
-def placed_fact(line: Mapping[str, Any], document: Document, relations: Collection[str]) -> PlacedFact | str:
-    """Return the fact of a line, or what is wrong with it."""
-    relation = _relation_of(line, document, relations)
-    part = document.part or line.get("part")
-    pair = [_first(line, keys) for keys in FACT_KEYS.values()]
-    if relation is None:
-        return NO_RELATION
-    if part not in PARTS:
-        return f'is in no part; add "part": {", ".join(PARTS[:-1])} or {PARTS[-1]}'
-    if any(not isinstance(entity, str) for entity in pair):
-        return 'has no texts "sub" and "obj"'
-    return entities_error(pair, 2) or PlacedFact(relation, part, (pair[0], pair[1]))
+def read_facts(
+    documents: Sequence[Document],
+    relations: Collection[str],
+    fact_of_line: Callable[[Mapping[str, Any], tuple[str, str]], Any] = pair_of_line,
+) -> dict[str, dict[str, tuple[Any, ...]]]:
+    """Return the facts in {"sub", "obj"} lines by relation and part; a line says itself what its folder does not.
 
-
-def read_facts(documents: Sequence[Document], relations: Collection[str]) -> dict[str, FactsByPart]:
-    """Return the facts in {"sub", "obj"} lines by relation and part; a line says itself what its place does not.
-
-    relations: the ones to be probed; the only one of them is meant where none is named. Raises ImportRefused.
+    relations: the ones to be probed; the only one of them is meant where none is named. fact_of_line: makes a fact of a
+    line and its pair, or says what is wrong with it. Raises ImportRefused with every line at fault.
     """
-    found: dict[str, dict[str, list[tuple[str, str]]]] = {}
+    facts: dict[str, dict[str, list[Any]]] = {}
 
-    def take(line: dict[str, Any], document: Document) -> str | None:
-        placed = placed_fact(line, document, relations)
-        if isinstance(placed, str):
-            return placed
-        found.setdefault(placed.relation, {part: [] for part in PARTS})[placed.part].append(placed.pair)
+    def read_line(line: dict[str, Any], document: Document) -> str | None:
+        relation = _relation_of(line, document, relations)
+        part = document.part or line.get("part")
+        pair = [_first(line, keys) for keys in FACT_KEYS.values()]
+        if relation is None:
+            return NO_RELATION
+        if part not in PARTS:
+            return f'is in no part; add "part": {", ".join(PARTS[:-1])} or {PARTS[-1]}'
+        if any(not isinstance(entity, str) for entity in pair):
+            return 'has no texts "sub" and "obj"'
+        if fault := entities_error(pair, 2):
+            return fault
+        fact = fact_of_line(line, (pair[0], pair[1]))
+        if isinstance(fact, str):
+            return fact
+        facts.setdefault(relation, {part: [] for part in PARTS})[part].append(fact)
         return None
 
-    read_documents(documents, take)
-    return {name: {part: tuple(pairs) for part, pairs in parts.items()} for name, parts in found.items()}
+    read_documents(documents, read_line)
+    return {name: {part: tuple(pairs) for part, pairs in parts.items()} for name, parts in facts.items()}
 
 
 def check_parts(name: str, facts: FactsByPart) -> None:
@@ -209,7 +209,7 @@ def read_prompts(documents: Sequence[Document], relations: Collection[str]) -> P
     """
     prompts = Prompts()
 
-    def take(line: dict[str, Any], document: Document) -> str | None:
+    def read_line(line: dict[str, Any], document: Document) -> str | None:
         relation = _relation_of(line, document, relations)
         template, its_type = line.get("template"), line.get("type")
         if relation is None:
@@ -223,7 +223,7 @@ def read_prompts(documents: Sequence[Document], relations: Collection[str]) -> P
             prompts.types[relation] = its_type
         return None
 
-    read_documents(documents, take)
+    read_documents(documents, read_line)
     return prompts
 
 
@@ -260,15 +260,15 @@ def probe_relations(
     if repeated := {name for name in names if names.count(name) > 1}:
         raise NotProbed(f"Two of these relations are called {min(repeated)}; probe them apart.")
     known = split_world() if facts is None else facts
-    found = [
+    probed = [
         _probe_relation(relation, known[relation.name], more or Prompts())
         for relation in relations
         if relation.arity == 2 and relation.name in known
     ]
-    if not found:
+    if not probed:
         lacking = "The embedded LMs' world has no facts" if facts is None else "The file has no facts"
         raise NotProbed(f"{lacking} of any of these relations; a fact has two entities and its relation's name.")
-    return found
+    return probed
 
 
 def _probe_relation(relation: Relation, facts: FactsByPart, more: Prompts) -> ProbeRelation:

@@ -50,6 +50,11 @@ class CostMeter:
     def read(self) -> Cost:
         return Cost(self._lm.n_read["sequences"] - self._before, perf_counter() - self._start)
 
+    def columns(self) -> dict[str, Any]:
+        """Return the cost as a record has it."""
+        forwards, seconds = self.read()
+        return {"forwards": forwards, "seconds": round(seconds, 3)}
+
 
 @dataclass(frozen=True)
 class Measurement:

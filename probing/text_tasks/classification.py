@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from evaluation.statistics.rates import rate
+from kgharvest.bulk.file_reading import Line, read_json_objects, read_lines
+from kgharvest.engine.language_models.masked import MaskedLM
+from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams
+from kgharvest.engine.text_tasks.classification import (
+    ClassScores,
+    EncodedTexts,
+    LabelledText,
+    LabelTokens,
+    TextClassifier,
+    encode_texts,
+    given_label_tokens,
+    learn_classifier,
+    majority,
+    select_label_tokens,
+)
+from kgharvest.engine.text_tasks.text_template import TextTemplate
 from kgharvest.engine.types import OnProgress, ignore
 from kgharvest.errors import BadEntry, DomainError, ImportRefused
 from kgharvest.version import code_version
 from probing.probes.facts import PARTS
-from probing.text_tasks.text_files import LabelledRow, columns_of, read_labelled
-
-if TYPE_CHECKING:
-    from kgharvest.engine.language_models.masked import MaskedLM
-    from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams
-    from kgharvest.engine.text_tasks.classification import ClassScores, EncodedTexts, LabelTokens, TextClassifier
-    from kgharvest.engine.text_tasks.text_template import TextTemplate
+from probing.probes.measurement import CostMeter
 
 # By the columns of the files (Shin et al. 2020, Table 3).
 TEMPLATES = {
@@ -28,8 +37,19 @@ TEMPLATES = {
 }
 
 
+LABEL = "label"  # the column
+
+
 class NotClassified(DomainError):
     """Texts, labels or words for them that nothing can be learned from."""
+
+
+class LabelledRow(NamedTuple):
+    """A line of a file: the texts of some of its columns."""
+
+    number: int
+    texts: Mapping[str, str]
+    label: str
 
 
 @dataclass(frozen=True)
@@ -53,6 +73,61 @@ class ClassifyRequest:
 
     def __post_init__(self) -> None:
         self.params.check(self.template.n_triggers, self.template.n_triggers)
+
+
+# -- files: JSON lines, or tab-separated columns with a heading --------------------------------------------------------
+
+
+def columns_of(path: Path) -> list[str]:
+    """Return the columns of the first line that has any. Raises NoSuchFile or ImportRefused."""
+    return next((list(line.value) for line in _lines(path) if not isinstance(line, BadEntry)), [])
+
+
+def read_labelled(path: Path, columns: Sequence[str]) -> list[LabelledRow]:
+    """Return the rows with the texts in `columns`. Raises NoSuchFile, or ImportRefused with every line at fault."""
+    rows, faults = [], []
+    for line in _lines(path):
+        fault = line if isinstance(line, BadEntry) else _fault(line, columns)
+        if fault:
+            faults.append(fault)
+        else:
+            texts = {column: line.value[column] for column in columns}
+            rows.append(LabelledRow(line.number, texts, str(line.value[LABEL]).strip()))
+    if faults:
+        raise ImportRefused(path.name, faults)
+    return rows
+
+
+def _lines(path: Path) -> Iterator[Line | BadEntry]:
+    """Yield the objects of JSON lines or, if the file's name ends in .tsv, of tab-separated ones."""
+    read = _tab_separated if path.suffix.lower() == ".tsv" else read_json_objects
+    return read(read_lines(path))
+
+
+def _tab_separated(lines: Iterable[str]) -> Iterator[Line | BadEntry]:
+    rows = (line.rstrip("\r\n").split("\t") for line in lines)
+    heading = next(rows, [])
+    for number, row in enumerate(rows, start=2):
+        if len(row) == len(heading):
+            yield Line(number, dict(zip(heading, row, strict=True)))
+        elif row != [""]:
+            yield BadEntry(f"line {number}", f"has {len(row)} columns and the heading {len(heading)}")
+
+
+def _fault(line: Line, columns: Sequence[str]) -> BadEntry | None:
+    where = f"line {line.number}"
+    for column in columns:
+        if column not in line.value:
+            return BadEntry(where, f"has no {column!r}")
+        if not isinstance(line.value[column], str) or not line.value[column].strip():
+            return BadEntry(where, f"has no text in {column!r}")
+    if not _is_label(line.value.get(LABEL)):
+        return BadEntry(where, f"has no {LABEL!r} that is a text or a whole number")
+    return None
+
+
+def _is_label(value: Any) -> bool:
+    return isinstance(value, str | int) and bool(str(value).strip())
 
 
 # -- what is asked -----------------------------------------------------------------------------------------------------
@@ -106,30 +181,21 @@ def classification_records(
     lm: MaskedLM, control: MaskedLM | None, request: ClassifyRequest, on_progress: OnProgress = ignore
 ) -> Iterator[dict[str, Any]]:
     """Yield a record of each method: the majority, the manual prompt, AutoPrompt; the last two on the control too."""
-    subjects = [(lm, False), *([(control, True)] if control else [])]
     yield _majority_record(lm, request)
-    for learn in (_manual_record, _autoprompt_record):
-        for subject, is_control in subjects:
-            start, before = perf_counter(), subject.n_read["sequences"]
-            record = learn(subject, request, on_progress)
-            cost = {
-                "forwards": subject.n_read["sequences"] - before,
-                "seconds": round(perf_counter() - start, 3),
-            }
-            yield record | {"is_control": is_control} | cost
+    for method_record in (_manual_record, _autoprompt_record):
+        for asked_lm in [lm, control] if control else [lm]:
+            meter = CostMeter(asked_lm)
+            record = method_record(asked_lm, request, on_progress)
+            yield record | {"is_control": asked_lm is not lm} | meter.columns()
 
 
 def _majority_record(lm: MaskedLM, request: ClassifyRequest) -> dict[str, Any]:
-    from kgharvest.engine.text_tasks.classification import majority
-
     texts = _encoded(lm, request.manual, request)
     scores = {part: majority(texts["train"].examples, texts[part].examples) for part in PARTS[1:]}
     return _record("majority", lm, request, texts, scores) | {"is_control": False, "forwards": 0, "seconds": 0.0}
 
 
 def _manual_record(lm: MaskedLM, request: ClassifyRequest, on_progress: OnProgress) -> dict[str, Any]:
-    from kgharvest.engine.text_tasks.classification import TextClassifier
-
     texts = _encoded(lm, request.manual, request)
     template = request.manual.encode(lm)
     prompt = template.filled((lm.mask_id,) * template.n_triggers)
@@ -138,44 +204,38 @@ def _manual_record(lm: MaskedLM, request: ClassifyRequest, on_progress: OnProgre
 
 
 def _autoprompt_record(lm: MaskedLM, request: ClassifyRequest, on_progress: OnProgress) -> dict[str, Any]:
-    from kgharvest.engine.text_tasks.classification import learn_classifier
-
     texts = _encoded(lm, request.template, request)
     label_tokens = _label_tokens(lm, request.template, texts, request)
     parts = texts["train"].examples, texts["dev"].examples
-    classifier, found = learn_classifier(
+    classifier, learned = learn_classifier(
         lm, request.template.encode(lm), label_tokens, parts, request.params, on_progress
     )
     record = _classifier_record("autoprompt", classifier, request.template, request, texts)
     words = lm.tokens.texts()
-    return record | {"trigger": [words[token] for token in found.trigger], "trigger_ids": list(found.trigger)}
+    return record | {"trigger": [words[token] for token in learned.trigger], "trigger_ids": list(learned.trigger)}
 
 
 def _encoded(lm: MaskedLM, template: TextTemplate, request: ClassifyRequest) -> dict[str, EncodedTexts]:
     """Raises NotClassified if the LM can be asked no text of a part, or of a label in train."""
-    from kgharvest.engine.text_tasks.classification import LabelledText, encode_texts
-
     number = {label: index for index, label in enumerate(request.texts.labels)}
     encoded = template.encode(lm)
-    found = {
+    texts_by_part = {
         part: encode_texts(lm, template, encoded, [LabelledText(row.texts, number[row.label]) for row in rows])
         for part, rows in request.texts.parts.items()
     }
-    for part, texts in found.items():
+    for part, texts in texts_by_part.items():
         if not texts.examples:
             reasons = ", ".join(f"{n} with {reason}" for reason, n in texts.left_out.items())
             raise NotClassified(f"{lm.name} can be asked no text of {part} ({reasons}); give others.")
-    kept = {text.label for text in found["train"].examples}
+    kept = {text.label for text in texts_by_part["train"].examples}
     if lost := [label for label in request.texts.labels if number[label] not in kept]:
         raise NotClassified(f"{lm.name} can be asked no training text with the label {lost[0]!r}; give others.")
-    return found
+    return texts_by_part
 
 
 def _label_tokens(
     lm: MaskedLM, template: TextTemplate, texts: Mapping[str, EncodedTexts], request: ClassifyRequest
 ) -> LabelTokens:
-    from kgharvest.engine.text_tasks.classification import given_label_tokens, select_label_tokens
-
     if request.label_words:
         return given_label_tokens(lm, [request.label_words[label] for label in request.texts.labels])
     return select_label_tokens(lm, template.encode(lm), texts["train"].examples, request.k, request.params.seed)
@@ -196,7 +256,7 @@ def _classifier_record(
     words = lm.tokens.texts()
     return _record(method, lm, request, texts, scores) | {
         "template": template.text,
-        "prompt": template.in_writing(lm, classifier.prompt),
+        "prompt": template.prompt_text(lm, classifier.prompt),
         "labels": {
             label: [words[token] for token in tokens]
             for label, tokens in zip(labels, classifier.label_tokens, strict=True)

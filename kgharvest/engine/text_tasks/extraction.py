@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
@@ -34,7 +34,7 @@ class Evidence(NamedTuple):
     surface: str
 
 
-class Attested(NamedTuple):
+class EvidencedFact(NamedTuple):
     """A fact and the sentences that say it. surfaces: what else is right, besides its object and the evidences'."""
 
     subject: str
@@ -43,101 +43,104 @@ class Attested(NamedTuple):
     surfaces: tuple[str, ...] = ()
 
     @property
-    def right(self) -> tuple[str, ...]:
-        """The answers that count, the canonical one first."""
-        return tuple(dict.fromkeys([self.object, *(one.surface for one in self.evidences), *self.surfaces]))
+    def answers(self) -> tuple[str, ...]:
+        """What counts as right, the canonical object first."""
+        return tuple(dict.fromkeys([self.object, *(evidence.surface for evidence in self.evidences), *self.surfaces]))
 
 
-class Reading(NamedTuple):
-    """A fact in the context of one sentence. right: what the context says, as any answer that counts.
+class FactInContext(NamedTuple):
+    """A fact in the context of one sentence, with `surface` for the object. answers: what counts as right there.
 
-    known: the same of the fact as it is, which differs where the context is perturbed.
+    true_answers: what is right of the fact as it is, which differs where the context is perturbed.
     """
 
     sentence: str
-    written: str
+    surface: str
     subject: str
-    right: tuple[str, ...]
-    known: tuple[str, ...]
+    answers: tuple[str, ...]
+    true_answers: tuple[str, ...]
 
     @property
     def context(self) -> str:
-        return self.sentence.replace(OBJECT_MASK, self.written)
+        return self.sentence.replace(OBJECT_MASK, self.surface)
 
 
 @dataclass(frozen=True)
-class Readings:
-    """left_out: facts that cannot be read, by reason."""
+class FactsInContext:
+    """left_out: how many facts have no context, by reason."""
 
-    readings: tuple[Reading, ...]
+    facts: tuple[FactInContext, ...]
     left_out: Mapping[str, int] = field(default_factory=dict)
 
 
-def draw_contexts(facts: Sequence[Attested], rng: Random) -> Readings:
+def draw_contexts(facts: Sequence[EvidencedFact], rng: Random) -> FactsInContext:
     """Return each fact with one of its sentences, drawn among those that name the object in their first words."""
-    readings, left_out = [], Counter[str]()
+    in_context, left_out = [], Counter[str]()
     for fact in facts:
-        cut = [Evidence(" ".join(one.sentence.split()[:MOST_WORDS]), one.surface) for one in fact.evidences]
+        cut = [Evidence(" ".join(sentence.split()[:MOST_WORDS]), surface) for sentence, surface in fact.evidences]
         fitting = [evidence for evidence in cut if OBJECT_MASK in evidence.sentence]
         if not fitting:
             left_out[f"no sentence with the object in its first {MOST_WORDS} words"] += 1
             continue
         sentence, surface = rng.choice(fitting)
-        readings.append(Reading(sentence, surface, fact.subject, fact.right, fact.right))
-    return Readings(tuple(readings), dict(left_out))
+        in_context.append(FactInContext(sentence, surface, fact.subject, fact.answers, fact.answers))
+    return FactsInContext(tuple(in_context), dict(left_out))
 
 
-def perturbed(readings: Sequence[Reading], objects: Sequence[str], rng: Random) -> list[Reading]:
-    """Return the readings with another of the relation's `objects`, drawn at random, in context and answer alike.
+def perturb(facts: Sequence[FactInContext], objects: Sequence[str], rng: Random) -> list[FactInContext]:
+    """Return the facts with another of the relation's `objects`, drawn at random, in context and answer alike.
 
     Raises EngineError where there is no other.
     """
-
-    def with_another(reading: Reading) -> Reading:
-        others = [one for one in objects if one not in reading.known]
+    perturbed = []
+    for fact in facts:
+        others = [other for other in objects if other not in fact.true_answers]
         if not others:
             raise EngineError(
-                f"The object {reading.right[0]!r} is the relation's only one, so no context can be perturbed; "
+                f"The object {fact.answers[0]!r} is the relation's only one, so no context can be perturbed; "
                 "give facts with different objects."
             )
         other = rng.choice(others)
-        return reading._replace(written=other, right=(other,))
-
-    return [with_another(reading) for reading in readings]
+        perturbed.append(fact._replace(surface=other, answers=(other,)))
+    return perturbed
 
 
 # -- in tokens ---------------------------------------------------------------------------------------------------------
 
 
-class EncodedReading(NamedTuple):
-    """parts: the tokens of the template's fields. right, known: answers of one token, the canonical one first."""
+class EncodedContext(NamedTuple):
+    """parts: the tokens of the template's fields. answers, true_answers: those of one token, the canonical first."""
 
     parts: tuple[TokenIds, ...]
-    right: TokenIds
-    known: TokenIds
+    answers: TokenIds
+    true_answers: TokenIds
 
 
 @dataclass(frozen=True)
-class EncodedReadings:
-    """left_out: readings that the LM cannot be asked, by reason. n_cut: contexts or subjects that lost their ends."""
+class EncodedContexts:
+    """left_out: contexts that the LM cannot be asked, by reason. n_cut: contexts or subjects that lost their ends."""
 
-    examples: tuple[EncodedReading, ...]
+    examples: tuple[EncodedContext, ...]
     left_out: Mapping[str, int] = field(default_factory=dict)
     n_cut: int = 0
 
 
-def answerable(lm: LanguageModel, facts: Sequence[Attested]) -> tuple[list[Attested], int]:
-    """Return the facts whose object is one token of `lm`, and how many others there are."""
-    kept = [fact for fact in facts if one_token(lm, fact.object) is not None]
-    return kept, len(facts) - len(kept)
+def with_single_token_object(lm: LanguageModel, facts: Sequence[EvidencedFact]) -> list[EvidencedFact]:
+    return [fact for fact in facts if single_token(lm, fact.object) is not None]
 
 
-def one_token(lm: LanguageModel, word: str) -> int | None:
+def single_token(lm: LanguageModel, word: str) -> int | None:
+    """Return the one token of `word`, None if it has several or cannot be written."""
     try:
         ids = lm.encode_entity(word)
     except BadSeed:
         return None
     return ids[0] if len(ids) == 1 else None
+
+
+def single_tokens(lm: LanguageModel, words: Sequence[str]) -> TokenIds:
+    """Return the tokens of those of `words` that have one."""
+    return tuple(dict.fromkeys(token for word in words if (token := single_token(lm, word)) is not None))
 
 
 def check_fields(template: TextTemplate) -> None:
@@ -148,29 +151,24 @@ def check_fields(template: TextTemplate) -> None:
         )
 
 
-def encode_readings(lm: MaskedLM, template: TextTemplate, readings: Sequence[Reading]) -> EncodedReadings:
-    """Return the readings in tokens, cut to what `template` leaves room for. Their objects are `answerable`.
+def encode_contexts(lm: MaskedLM, template: TextTemplate, facts: Sequence[FactInContext]) -> EncodedContexts:
+    """Return the facts in tokens, cut to what `template` leaves room for. Their objects have one token.
 
     Raises BadPrompt as `check_fields`.
     """
     check_fields(template)
     room = room_for_texts(lm, template.encode(lm))
     examples, left_out, n_cut = [], Counter[str](), 0
-    for reading in readings:
+    for fact in facts:
         try:
-            texts = {"context": reading.context, "subject": reading.subject}
+            texts = {"context": fact.context, "subject": fact.subject}
             parts, is_cut = encode_fields(lm, template, texts, room)
         except BadText:
             left_out[SPECIAL_TOKENS] += 1
             continue
         n_cut += is_cut
-        examples.append(EncodedReading(parts, tokens_of(lm, reading.right), tokens_of(lm, reading.known)))
-    return EncodedReadings(tuple(examples), dict(left_out), n_cut)
-
-
-def tokens_of(lm: LanguageModel, words: Sequence[str]) -> TokenIds:
-    """Return the tokens of those of `words` that have one."""
-    return tuple(dict.fromkeys(token for word in words if (token := one_token(lm, word)) is not None))
+        examples.append(EncodedContext(parts, single_tokens(lm, fact.answers), single_tokens(lm, fact.true_answers)))
+    return EncodedContexts(tuple(examples), dict(left_out), n_cut)
 
 
 # -- learning and measuring --------------------------------------------------------------------------------------------
@@ -179,7 +177,7 @@ def tokens_of(lm: LanguageModel, words: Sequence[str]) -> TokenIds:
 def learn_triggers(
     lm: MaskedLM,
     template: TriggerTemplate,
-    parts: tuple[Sequence[EncodedReading], Sequence[EncodedReading]],
+    parts: tuple[Sequence[EncodedContext], Sequence[EncodedContext]],
     answers: Sequence[int],
     params: AutoPromptParams,
     on_progress: OnProgress = ignore,
@@ -188,50 +186,50 @@ def learn_triggers(
 
     answers: the tokens of all objects, none of which is a trigger. Raises EngineError.
     """
-    train, dev = ([Example(reading.parts, reading.right[:1]) for reading in part] for part in parts)
+    train, dev = ([Example(context.parts, context.answers[:1]) for context in part] for part in parts)
     task = TriggerTask(Likelihood(), train, dev, autoprompt.allowed_triggers(lm, answers))
     return autoprompt.search_from_masks(lm, template, task, params, on_progress)
 
 
 @dataclass(frozen=True)
-class ReadingScores:
-    """right: where the best right answer ranks. knows: (N,), whether the LM answers with the fact as it is.
+class ExtractionScores:
+    """ranking: where the best right answer ranks. is_true: (N,), whether the LM answers with the fact as it is.
 
     Where the context is perturbed, such an answer comes from memory.
     """
 
-    right: ProbeScores
-    knows: tuple[bool, ...]
+    ranking: ProbeScores
+    is_true: tuple[bool, ...]
 
     @property
-    def knowing(self) -> float:
-        return sum(self.knows) / len(self.knows)
+    def known_p1(self) -> float:
+        return sum(self.is_true) / len(self.is_true)
 
 
-def measure(answers: Iterator[torch.Tensor], examples: Sequence[EncodedReading]) -> ReadingScores:
-    """Return how well `answers`, the log-probabilities (B, V) for some of the examples after the other, do."""
-    ranks, logprobs, knows = [], [], []
-    waiting = iter(examples)
-    for rows in answers:
-        for row, example in zip(rows.cpu(), waiting, strict=False):
-            best = row[list(example.right)].max()
+def score_answers(logprobs: Iterable[torch.Tensor], examples: Sequence[EncodedContext]) -> ExtractionScores:
+    """Return how well the answers do. logprobs: (B, V) for the first B examples, for the next ones, and so on."""
+    ranks, best_logprobs, is_true = [], [], []
+    remaining = iter(examples)
+    for batch in logprobs:
+        for row, example in zip(batch.cpu(), remaining, strict=False):
+            best = row[list(example.answers)].max()
             ranks.append(1 + int((row > best).sum()))
-            logprobs.append(best.item())
-            knows.append(int(row.argmax()) in example.known)
-    return ReadingScores(ProbeScores(np.array(ranks), np.array(logprobs)), tuple(knows))
+            best_logprobs.append(best.item())
+            is_true.append(int(row.argmax()) in example.true_answers)
+    return ExtractionScores(ProbeScores(np.array(ranks), np.array(best_logprobs)), tuple(is_true))
 
 
-def answers_in(lm: MaskedLM, prompt: EncodedPrompt, examples: Sequence[EncodedReading]) -> Iterator[torch.Tensor]:
-    """Yield (B, V): the log-probabilities of all answers to some of the examples after the other."""
-    asked = [Likelihood().questions(lm, prompt, Example(example.parts))[0].query for example in examples]
-    vectors = lm.vectors(asked, QUERIES_AT_ONCE, lambda: None)
+def prompt_logprobs(lm: MaskedLM, prompt: EncodedPrompt, examples: Sequence[EncodedContext]) -> Iterator[torch.Tensor]:
+    """Yield (B, V): the log-probabilities of all answers to the first B examples, to the next ones, and so on."""
+    queries = [Likelihood().questions(lm, prompt, Example(example.parts))[0].query for example in examples]
+    vectors = lm.vectors(queries, QUERIES_AT_ONCE, lambda: None)
     for part in torch.split(vectors, rows_at_once(lm, vectors)):
         yield torch.log_softmax(lm.logits(part), dim=-1)
 
 
-def majority_answers(
-    lm: LanguageModel, train: Sequence[EncodedReading], examples: Sequence[EncodedReading]
+def majority_logprobs(
+    lm: LanguageModel, train: Sequence[EncodedContext], examples: Sequence[EncodedContext]
 ) -> Iterator[torch.Tensor]:
     """Yield what the baseline answers that reads nothing: objects by how often they are right in `train`."""
-    facts = tuple(EncodedFact((), reading.right[0]) for reading in train)
+    facts = tuple(EncodedFact((), context.answers[0]) for context in train)
     return Majority(UsableFacts(facts, {}), lm.vocab_size).scores([()] * len(examples), lambda: None)

@@ -62,7 +62,7 @@ class TextTemplate:
                 segments[-1] += (TRIGGER, *segment)
         return TriggerTemplate(tuple(segments), tuple(slots))
 
-    def in_writing(self, lm: MaskedLM, prompt: EncodedPrompt) -> str:
+    def prompt_text(self, lm: MaskedLM, prompt: EncodedPrompt) -> str:
         """Return a prompt made of this template as people read it."""
         names = [*(f"{{{name}}}" for name in self.fields), "[P]"]
         return re.sub(r"<ENT(\d+)>", lambda slot: names[int(slot[1])], prompt_text(lm, prompt))

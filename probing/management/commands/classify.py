@@ -11,13 +11,6 @@ from evaluation.rendering.tables import Column, Kind, Row, Table
 from kgharvest.management.command import DomainCommand, positive
 from probing.management.arguments import add_search_arguments, autoprompt_records, run_search, search_params
 from probing.probes.facts import PARTS
-from probing.text_tasks.classification import (
-    ClassifyRequest,
-    check_label_words,
-    classification_records,
-    default_template,
-    read_text_sets,
-)
 
 COLUMNS = {
     "dev_accuracy": Column("dev accuracy", Kind.SHARE),
@@ -55,6 +48,8 @@ class Command(DomainCommand):
         add_search_arguments(parser, iterations=180, batch_size=24, texts="texts")
 
     def handle(self, **options):
+        from probing.text_tasks.classification import classification_records
+
         records = run_search("classify", partial(classification_records, request=request_of(options)), options)
         self.stdout.write(terminal_text(table_of(records)))
         for record in autoprompt_records(records):
@@ -78,9 +73,15 @@ def label_words_of(given: list[tuple[str, list[str]]]) -> dict[str, list[str]]:
     return words
 
 
-def request_of(options) -> ClassifyRequest:
+def request_of(options):
     """Raises NoSuchFile, ImportRefused, NotClassified or BadPrompt."""
     from kgharvest.engine.text_tasks.text_template import TextTemplate
+    from probing.text_tasks.classification import (
+        ClassifyRequest,
+        check_label_words,
+        default_template,
+        read_text_sets,
+    )
 
     template = TextTemplate.parse(options["template"] or default_template(options["train"]))
     manual = TextTemplate.parse(options["manual"]) if options["manual"] else template.without_triggers()

@@ -17,14 +17,8 @@ from probing.management.arguments import (
     search_params,
 )
 from probing.probes.facts import documents_in
-from probing.text_tasks.extraction import (
-    TEMPLATE,
-    ExtractRequest,
-    extracted_relations,
-    extraction_records,
-    extraction_summary,
-)
 
+TEMPLATE = "{context} {subject} [T] [T] [T] [T] [T] [P] ."  # Shin et al. 2020, Table 3
 COLUMNS = {
     "p1": Column("P@1", Kind.SHARE),
     "p1_low": Column("low", Kind.SHARE),
@@ -54,15 +48,18 @@ class Command(DomainCommand):
         add_search_arguments(parser, iterations=500, batch_size=32, texts="facts")
 
     def handle(self, **options):
+        from probing.text_tasks.extraction import extraction_records, extraction_summary
+
         records = run_search("extract", partial(extraction_records, request=request_of(options)), options)
         self.stdout.write(terminal_text(table_of(extraction_summary(records))))
         for record in autoprompt_records(records):
             self.stdout.write(f"{record['relation']}{contexts_of(record)}: {record['prompt']}")
 
 
-def request_of(options) -> ExtractRequest:
+def request_of(options):
     """Raises NotFound, NotExtracted, ImportRefused or BadPrompt."""
     from kgharvest.engine.text_tasks.text_template import TextTemplate
+    from probing.text_tasks.extraction import ExtractRequest, extracted_relations
 
     template = TextTemplate.parse(options["template"])
     return ExtractRequest(

@@ -10,19 +10,19 @@ import torch
 from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams
 from kgharvest.engine.text_tasks.extraction import (
     MOST_WORDS,
-    Attested,
-    EncodedReading,
+    EncodedContext,
     Evidence,
-    Reading,
-    answerable,
-    answers_in,
+    EvidencedFact,
+    FactInContext,
     draw_contexts,
-    encode_readings,
+    encode_contexts,
     learn_triggers,
-    majority_answers,
-    measure,
-    perturbed,
-    tokens_of,
+    majority_logprobs,
+    perturb,
+    prompt_logprobs,
+    score_answers,
+    single_tokens,
+    with_single_token_object,
 )
 from kgharvest.engine.text_tasks.text_template import TextTemplate
 from kgharvest.engine.types import BadPrompt, EngineError
@@ -31,76 +31,76 @@ from tests.engine.reading_models import HOME, PEOPLE, TOWNS
 TEMPLATE = TextTemplate.parse("{context} {subject} [T] [T] [P] .")
 MANUAL = TextTemplate.parse("{context} {subject} is from [P] .")
 PARAMS = AutoPromptParams(iterations=15, batch_size=16)
-ROME = Attested(
+ROME = EvidencedFact(
     "leo", "rome", (Evidence("leo lives in [MASK] .", "rome"), Evidence("[MASK] is his", "the city")), ("roma",)
 )
 
 
 def at_home(people):
-    return [Attested(one, HOME[one], (Evidence(f"{one} lives in [MASK] .", HOME[one]),)) for one in people]
+    return [EvidencedFact(one, HOME[one], (Evidence(f"{one} lives in [MASK] .", HOME[one]),)) for one in people]
 
 
 # -- contexts ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_context_names_the_object_as_its_sentence_does():
-    drawn = {draw_contexts([ROME], Random(seed)).readings[0] for seed in range(20)}
+    drawn = {draw_contexts([ROME], Random(seed)).facts[0] for seed in range(20)}
 
-    assert {reading.context for reading in drawn} == {"leo lives in rome .", "the city is his"}
-    assert {reading.right for reading in drawn} == {("rome", "the city", "roma")}
+    assert {fact.context for fact in drawn} == {"leo lives in rome .", "the city is his"}
+    assert {fact.answers for fact in drawn} == {("rome", "the city", "roma")}
 
 
 def test_a_long_context_is_cut_and_one_without_its_object_left_out():
     words = "word " * MOST_WORDS
-    late = Attested("leo", "rome", (Evidence(f"{words} in [MASK]", "rome"),))
-    early = Attested("leo", "rome", (Evidence(f"in [MASK] {words}", "rome"), *late.evidences))
+    late = EvidencedFact("leo", "rome", (Evidence(f"{words} in [MASK]", "rome"),))
+    early = EvidencedFact("leo", "rome", (Evidence(f"in [MASK] {words}", "rome"), *late.evidences))
 
-    found = draw_contexts([late, early, Attested("leo", "rome", ())], Random(0))
+    found = draw_contexts([late, early, EvidencedFact("leo", "rome", ())], Random(0))
 
-    assert [len(reading.context.split()) for reading in found.readings] == [MOST_WORDS]
+    assert [len(fact.context.split()) for fact in found.facts] == [MOST_WORDS]
     assert found.left_out == {"no sentence with the object in its first 50 words": 2}
 
 
 def test_a_perturbed_context_names_another_object_which_is_the_answer():
-    readings = draw_contexts(at_home(PEOPLE), Random(0)).readings
+    facts = draw_contexts(at_home(PEOPLE), Random(0)).facts
 
-    changed = perturbed(readings, TOWNS, Random(0))
+    changed = perturb(facts, TOWNS, Random(0))
 
-    for before, after in zip(readings, changed, strict=True):
-        assert after.right == (after.written,)
-        assert after.written in TOWNS
-        assert after.written not in before.right
-        assert after.context == before.context.replace(before.written, after.written)
-        assert after.known == before.right
-    assert changed == perturbed(readings, TOWNS, Random(0))
-    assert changed != perturbed(readings, TOWNS, Random(1))
+    for before, after in zip(facts, changed, strict=True):
+        assert after.answers == (after.surface,)
+        assert after.surface in TOWNS
+        assert after.surface not in before.answers
+        assert after.context == before.context.replace(before.surface, after.surface)
+        assert after.true_answers == before.answers
+    assert changed == perturb(facts, TOWNS, Random(0))
+    assert changed != perturb(facts, TOWNS, Random(1))
 
 
 def test_the_only_object_of_a_relation_cannot_be_perturbed():
-    readings = draw_contexts([ROME], Random(0)).readings
+    facts = draw_contexts([ROME], Random(0)).facts
 
     with pytest.raises(EngineError, match="'rome' is the relation's only one"):
-        perturbed(readings, ["rome", "roma"], Random(0))
+        perturb(facts, ["rome", "roma"], Random(0))
 
 
 # -- tokens ------------------------------------------------------------------------------------------------------------
 
 
 def test_answers_are_words_of_one_token_the_canonical_one_first(tiny_lm):
-    facts = [Attested("dog", "fish", ()), Attested("dog", "fishdog", ()), Attested("dog", "romecat", ())]
+    facts = [EvidencedFact("dog", "fish", ()), EvidencedFact("dog", "fishdog", ()), EvidencedFact("dog", "romecat", ())]
 
-    assert answerable(tiny_lm, facts) == ([facts[0]], 2)
-    assert tokens_of(tiny_lm, ["fish", "fishdog", "wood", "fish"]) == (
+    assert with_single_token_object(tiny_lm, facts) == [facts[0]]
+    assert single_tokens(tiny_lm, ["fish", "fishdog", "wood", "fish"]) == (
         *tiny_lm.encode_entity("fish"),
         *tiny_lm.encode_entity("wood"),
     )
 
 
-def test_readings_that_do_not_fit_are_cut_or_left_out(tiny_lm):
-    long = Reading("dog " * 200 + "[MASK]", "fish", "dog", ("fish",), ("fish",))
-    special = Reading("[MASK]", "fish", "the [MASK] <mask>", ("fish",), ("fish",))
+def test_contexts_that_do_not_fit_are_cut_or_left_out(tiny_lm):
+    long = FactInContext("dog " * 200 + "[MASK]", "fish", "dog", ("fish",), ("fish",))
+    special = FactInContext("[MASK]", "fish", "the [MASK] <mask>", ("fish",), ("fish",))
 
-    encoded = encode_readings(tiny_lm, MANUAL, [long, special])
+    encoded = encode_contexts(tiny_lm, MANUAL, [long, special])
 
     assert (len(encoded.examples), encoded.n_cut) == (1, 1)
     assert encoded.left_out == {"special tokens of the LM in the text": 1}
@@ -108,16 +108,16 @@ def test_readings_that_do_not_fit_are_cut_or_left_out(tiny_lm):
 
 
 def test_parts_come_in_the_order_of_the_template(tiny_lm):
-    reading = Reading("the [MASK]", "fish", "dog", ("fish",), ("fish",))
+    fact = FactInContext("the [MASK]", "fish", "dog", ("fish",), ("fish",))
 
-    encoded = encode_readings(tiny_lm, TextTemplate.parse("{subject} : {context} [P]"), [reading])
+    encoded = encode_contexts(tiny_lm, TextTemplate.parse("{subject} : {context} [P]"), [fact])
 
     assert encoded.examples[0].parts == (tiny_lm.encode_entity("dog"), tiny_lm.tokens.encode_text("the fish"))
 
 
 def test_other_fields_are_refused(tiny_lm):
     with pytest.raises(BadPrompt, match=r"has \{sentence\}"):
-        encode_readings(tiny_lm, TextTemplate.parse("{sentence} {subject} [P]"), [])
+        encode_contexts(tiny_lm, TextTemplate.parse("{sentence} {subject} [P]"), [])
 
 
 # -- measures ----------------------------------------------------------------------------------------------------------
@@ -125,20 +125,20 @@ def test_other_fields_are_refused(tiny_lm):
 
 def test_any_right_answer_counts_and_the_fact_as_it_is_apart():
     logprobs = torch.tensor([[-1.0, -2.0, -3.0, -4.0], [-1.0, -2.0, -3.0, -4.0], [-4.0, -1.0, -1.0, -4.0]])
-    examples = [EncodedReading((), (3, 1), (0,)), EncodedReading((), (0,), (0,)), EncodedReading((), (2,), (3,))]
+    examples = [EncodedContext((), (3, 1), (0,)), EncodedContext((), (0,), (0,)), EncodedContext((), (2,), (3,))]
 
-    scores = measure(iter([logprobs[:2], logprobs[2:]]), examples)
+    scores = score_answers(iter([logprobs[:2], logprobs[2:]]), examples)
 
-    assert scores.right.ranks.tolist() == [2, 1, 1]  # ties are the answer's
-    assert scores.right.logprobs.tolist() == [-2.0, -1.0, -1.0]
-    assert scores.knows == (True, True, False)
+    assert scores.ranking.ranks.tolist() == [2, 1, 1]  # ties are the answer's
+    assert scores.ranking.logprobs.tolist() == [-2.0, -1.0, -1.0]
+    assert scores.is_true == (True, True, False)
 
 
 def test_the_majority_reads_nothing(tiny_lm):
-    train = [EncodedReading((), (token,), (token,)) for token in (7, 9, 9)]
-    examples = [EncodedReading((), (7,), (7,)), EncodedReading((), (9,), (9,))]
+    train = [EncodedContext((), (token,), (token,)) for token in (7, 9, 9)]
+    examples = [EncodedContext((), (7,), (7,)), EncodedContext((), (9,), (9,))]
 
-    assert measure(majority_answers(tiny_lm, train, examples), examples).right.ranks.tolist() == [2, 1]
+    assert score_answers(majority_logprobs(tiny_lm, train, examples), examples).ranking.ranks.tolist() == [2, 1]
 
 
 # -- an LM that reads, and remembers -----------------------------------------------------------------------------------
@@ -149,46 +149,46 @@ def parts(request, reading_lm):
     """Train, dev and test: several reports of the same people, of some of whom the LM knows the towns."""
     rng = Random(0)
     people = {"train": PEOPLE[:6] * 4, "dev": PEOPLE[6:9] * 4, "test": PEOPLE[9:] * 8}
-    readings = {name: draw_contexts(at_home(some), rng).readings for name, some in people.items()}
+    facts = {name: draw_contexts(at_home(some), rng).facts for name, some in people.items()}
     if request.param == "perturbed":
-        readings = {name: perturbed(some, TOWNS, rng) for name, some in readings.items()}
-    return {name: encode_readings(reading_lm, TEMPLATE, some).examples for name, some in readings.items()}
+        facts = {name: perturb(some, TOWNS, rng) for name, some in facts.items()}
+    return {name: encode_contexts(reading_lm, TEMPLATE, some).examples for name, some in facts.items()}
 
 
 def test_a_prompt_that_is_found_reads_the_context(reading_lm, parts):
     template = TEMPLATE.encode(reading_lm)
-    answers = tokens_of(reading_lm, TOWNS)
+    answers = single_tokens(reading_lm, TOWNS)
 
     found = learn_triggers(reading_lm, template, (parts["train"], parts["dev"]), answers, PARAMS)
 
-    scores = measure(answers_in(reading_lm, found.prompt, parts["test"]), parts["test"])
-    nothing_read = measure(majority_answers(reading_lm, parts["train"], parts["test"]), parts["test"])
+    scores = score_answers(prompt_logprobs(reading_lm, found.prompt, parts["test"]), parts["test"])
+    nothing_read = score_answers(majority_logprobs(reading_lm, parts["train"], parts["test"]), parts["test"])
     assert not set(found.trigger) & set(answers)
-    assert scores.right.precision_at(1) > 0.8
-    assert scores.right.precision_at(1) > nothing_read.right.precision_at(1) + 0.3
+    assert scores.ranking.precision_at(1) > 0.8
+    assert scores.ranking.precision_at(1) > nothing_read.ranking.precision_at(1) + 0.3
 
 
 def test_what_an_lm_remembers_is_told_from_what_it_reads(reading_lm):
     """Without the context it can only remember; with a perturbed one it reads."""
-    readings = perturbed(draw_contexts(at_home(PEOPLE), Random(0)).readings, TOWNS, Random(0))
+    facts = perturb(draw_contexts(at_home(PEOPLE), Random(0)).facts, TOWNS, Random(0))
     from_memory = TextTemplate.parse("{subject} is from [P] .")
 
     remembered, read = (
-        measure(
-            answers_in(
+        score_answers(
+            prompt_logprobs(
                 reading_lm,
                 template.encode(reading_lm).filled(()),
-                examples := encode_readings(reading_lm, template, readings).examples,
+                examples := encode_contexts(reading_lm, template, facts).examples,
             ),
             examples,
         )
         for template in (from_memory, MANUAL)
     )
 
-    assert remembered.knowing > 0.8
-    assert remembered.right.precision_at(1) < 0.2
-    assert read.right.precision_at(1) > 0.8
-    assert read.knowing < 0.2
+    assert remembered.known_p1 > 0.8
+    assert remembered.ranking.precision_at(1) < 0.2
+    assert read.ranking.precision_at(1) > 0.8
+    assert read.known_p1 < 0.2
 
 
 def test_a_template_without_triggers_cannot_be_searched(reading_lm, parts):

@@ -10,10 +10,10 @@ from django.core.management import CommandError, call_command
 from kgharvest.embedded_lm import MODELS
 from kgharvest.engine.language_models.compact import load_compact
 from kgharvest.engine.prompt_learning import autoprompt
-from kgharvest.engine.text_tasks.extraction import Attested, Evidence
+from kgharvest.engine.text_tasks.extraction import Evidence, EvidencedFact
 from kgharvest.models import RelationSet
 from probing.probes.facts import split_world
-from probing.text_tasks.extraction import attested_fact, extraction_summary
+from probing.text_tasks.extraction import evidenced_fact, extraction_summary
 from tests.factories import make_relation, make_relation_set
 
 pytestmark = pytest.mark.django_db
@@ -126,13 +126,13 @@ def test_what_cannot_be_asked_is_counted(folder):
 def test_a_context_is_masked_where_it_names_the_object_or_a_surface():
     line = {"context": "The Italian one, Italian since 1871, not Italianate.", "surfaces": ["Italian"]}
 
-    assert attested_fact(line, "Rome", "Italy") == Attested(
+    assert evidenced_fact(line, ("Rome", "Italy")) == EvidencedFact(
         "Rome", "Italy", (Evidence("The [MASK] one, [MASK] since 1871, not Italianate.", "Italian"),), ("Italian",)
     )
 
 
 def test_a_context_may_be_masked_already():
-    assert attested_fact({"context": "It is in [MASK]."}, "Rome", "Italy") == Attested(
+    assert evidenced_fact({"context": "It is in [MASK]."}, ("Rome", "Italy")) == EvidencedFact(
         "Rome", "Italy", (Evidence("It is in [MASK].", "Italy"),)
     )
 

@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 from kgharvest.embedded_lm import MODELS
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.engine.language_models.compact import load_compact
-from probing.text_tasks.text_files import read_labelled
+from probing.text_tasks.classification import read_labelled
 
 pytestmark = pytest.mark.django_db
 
