@@ -64,7 +64,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='round',
             name='gold_share',
-            field=models.FloatField(default=0, help_text='Of what an annotator sees: statements with known answers, which look like the others and count nowhere.', validators=[django.core.validators.MinValueValidator(0), django.core.validators.MaxValueValidator(0.5)], verbose_name='share of gold'),
+            field=models.FloatField(default=0, help_text='Of what an annotator sees: statements with known answers, which look like the others and count nowhere.', validators=[django.core.validators.MinValueValidator(0), django.core.validators.MaxValueValidator(0.5)], verbose_name='gold'),
         ),
         migrations.AlterField(
             model_name='round',

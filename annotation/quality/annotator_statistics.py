@@ -14,15 +14,15 @@ from django.db.models import Case, Count, F, QuerySet, Value, When
 
 from annotation.models import Annotator, Judgment, Label, Limits, Round, StatementReport, Training
 from annotation.quality.profiles import JudgmentRow, Profile, expected_longest_run, flags_of, profile_of
-from annotation.rounds.progress import Counted, counted, label_totals
+from annotation.rounds.progress import CachedCount, cached_count, label_totals
 from annotation.rounds.statistics import share
 
 ROWS_AT_ONCE = 5000
 
 
-def annotator_statistics(round: Round, now: datetime) -> Counted:
+def annotator_statistics(round: Round, now: datetime) -> CachedCount:
     """Return one dict per annotator of a round, by code; of a large round perhaps as it was, but for the status."""
-    snapshot = counted(round, "annotators", count_annotators, now)
+    snapshot = cached_count(round, "annotators", count_annotators, now)
     if snapshot.counted_at is None:
         return snapshot
     status = dict(round.annotators.values_list("pk", "status"))

@@ -16,7 +16,7 @@ from django.http import QueryDict
 from django.utils import timezone
 
 from annotation.models import Adjudication, Judgment, JudgmentTask, Round, StatementReport
-from annotation.rounds.progress import OUTCOMES, count_statements, counted
+from annotation.rounds.progress import OUTCOMES, cached_count, count_statements
 from kgharvest.bulk.pagination import KeysetPage, keyset_page
 from kgharvest.bulk.search_filters import Filtered
 
@@ -75,7 +75,7 @@ def statement_groups(round: Round) -> tuple[list[StatementGroup], datetime | Non
 
     See annotation.rounds.progress.
     """
-    snapshot = counted(round, "statements", count_statements, timezone.now())
+    snapshot = cached_count(round, "statements", count_statements, timezone.now())
     groups = [StatementGroup(relation, tuple(counts), outcome, n) for relation, *counts, outcome, n in snapshot.content]
     return groups, snapshot.counted_at
 

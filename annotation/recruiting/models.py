@@ -58,12 +58,12 @@ class Invite(models.Model):
         return f"invite {self.pk} to {self.round_id}"
 
     def status(self, now) -> str:
-        """Return "used", "taken back", "ended" or "open"."""
+        """Return "used", "revoked", "expired" or "open"."""
         if self.annotator_id is not None:
             return "used"
         if self.revoked_at is not None:
-            return "taken back"
-        return "open" if self.expires_at > now else "ended"
+            return "revoked"
+        return "open" if self.expires_at > now else "expired"
 
     def get_absolute_url(self) -> str:
         return reverse("annotation:invite", args=[self.token])

@@ -84,7 +84,7 @@ def _check_guest(round: Round, name: str) -> None:
     if not round.takes_guests:
         raise NoGuests(f"The round {round.name} needs an account; log in first.")
     if not _tidy(name):
-        raise NameMissing("Give a name or code, so that you are one annotator wherever you go on.")
+        raise NameMissing("Give a name or code, so that you are one annotator wherever you continue.")
 
 
 def _create_annotator(round: Round, user, name: str, invite: Invite | None) -> Annotator:
@@ -154,14 +154,14 @@ def _signature(pk: int) -> str:
 
 
 NOT_USABLE = {
-    "used": "This invite was used already; if it was by you, go on in the same browser or with your return code.",
-    "taken back": "This invite was taken back; ask whoever sent it for another.",
-    "ended": "This invite has ended; ask whoever sent it for another.",
+    "used": "This invite was used already; if it was by you, continue in the same browser or with your return code.",
+    "revoked": "This invite was revoked; ask whoever sent it for another.",
+    "expired": "This invite has expired; ask whoever sent it for another.",
 }
 
 
 class InviteNotUsable(DomainError):
-    """An invite that somebody has used, that was taken back, or that is too old."""
+    """An invite that somebody has used, that was revoked, or that is too old."""
 
 
 def make_invites(round: Round, n: int, expires_at: datetime, by=None) -> list[Invite]:

@@ -55,7 +55,7 @@ def round_invites(request: HttpRequest, name: str) -> HttpResponse:
         "round": round,
         "form": form,
         "page_obj": page,
-        "invites": [described(request, invite, now) for invite in page],
+        "invites": [invite_row(request, invite, now) for invite in page],
         "n_usable": round.invites.usable(now).count(),
     }
     return render(request, "annotation/recruiting/round_invites.html", context)
@@ -66,7 +66,7 @@ def invites_revoke(request: HttpRequest, name: str) -> HttpResponse:
     round = get_object_or_404(Round.objects.managed_by(request.user), name=name)
     if request.method == "POST":
         n = revoke_invites(round, request.POST.getlist("token"), timezone.now())
-        messages.success(request, f"{n} invite{'' if n == 1 else 's'} taken back.")
+        messages.success(request, f"{n} invite{'' if n == 1 else 's'} revoked.")
     return redirect("annotation:round_invites", round.name)
 
 
@@ -83,17 +83,17 @@ def invites_csv(request: HttpRequest, name: str) -> HttpResponse:
 def _csv_rows(request: HttpRequest, round: Round) -> Iterator[dict[str, str]]:
     now = timezone.now()
     for invite in round.invites.select_related("annotator").iterator(chunk_size=2000):
-        shown = described(request, invite, now)
+        row = invite_row(request, invite, now)
         yield {
-            "link": shown["link"],
-            "status": shown["status"],
+            "link": row["link"],
+            "status": row["status"],
             "ends": invite.expires_at.isoformat(),
             "used": invite.used_at.isoformat() if invite.used_at else "",
             "annotator": invite.annotator.code if invite.annotator else "",
         }
 
 
-def described(request: HttpRequest, invite: Invite, now) -> dict:
+def invite_row(request: HttpRequest, invite: Invite, now) -> dict:
     return {
         "invite": invite,
         "link": request.build_absolute_uri(invite.get_absolute_url()),

@@ -155,7 +155,7 @@ class Round(models.Model):
         help_text="Reserved for one annotator at a time.",
     )
     gold_share = models.FloatField(
-        "share of gold",
+        "gold",
         default=0,
         validators=[MinValueValidator(0), MaxValueValidator(0.5)],
         help_text="Of what an annotator sees: statements with known answers, which look like the others and count "

@@ -1,10 +1,10 @@
-"""How far a round is, counted in four queries whatever its size."""
+"""Progress of a round: outcomes in all and by cell, agreement, pace; of large rounds kept as snapshots."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from threading import Thread
@@ -28,47 +28,40 @@ def progress(round: Round, now: datetime) -> dict[str, Any]:
 
     counted_at: None if it is true of now; a large round is counted now and then.
     """
-    snapshot = counted(round, "progress", count_progress, now)
-    found = snapshot.content
-    return found | agreement(found["patterns"]) | _time_left(found) | {"counted_at": snapshot.counted_at}
-
-
-def count_progress(round: Round) -> dict[str, Any]:
-    tasks = round.tasks.without_gold().order_by()
-    rows = [dict(zip((*COUNTERS, "n"), row, strict=True)) for row in _grouped(tasks)]
-    patterns: Counter[tuple[int, int, int]] = Counter()
-    totals = Counter(dict.fromkeys((*OUTCOMES, "n_tasks", "in_hand", "open", "n_judgments", "n_wanted", "n_leased"), 0))
-    for row in rows:
-        counts = (row["n_true"], row["n_false"], row["n_unjudgeable"])
-        patterns[counts] += row["n"]
-        totals.update(_totals(row, sum(counts)))
-    return dict(totals) | {
-        "complete": totals["n_tasks"] - totals["incomplete"],
-        "patterns": [[*counts, n] for counts, n in sorted(patterns.items())],
-        "cells": count_cells(round),
-        "n_commented": _n_commented(round),
-        "judgments_per_hour": judgments_per_hour(round, timezone.now()),
+    snapshot = cached_count(round, "progress", count_progress, now)
+    counts = snapshot.content
+    n_left, per_hour = counts["n_wanted"] - counts["n_judgments"], counts["judgments_per_hour"]
+    return {
+        **counts,
+        **agreement(counts["patterns"]),
+        "n_left": n_left,
+        "hours_left": n_left / per_hour if per_hour and n_left else None,
+        "counted_at": snapshot.counted_at,
     }
 
 
-def _n_commented(round: Round) -> int:
+def count_progress(round: Round) -> dict[str, Any]:
+    """Count tasks and judgments in four queries whatever the round's size. patterns: label counts and of how many."""
+    patterns: Counter[tuple[int, int, int]] = Counter()
+    totals = Counter(dict.fromkeys((*OUTCOMES, "n_tasks", "in_hand", "open", "n_judgments", "n_wanted", "n_leased"), 0))
+    groups = round.tasks.without_gold().order_by().values(*COUNTERS).annotate(n=Count("pk"))
+    for group in groups:
+        n, labels = group["n"], (group["n_true"], group["n_false"], group["n_unjudgeable"])
+        patterns[labels] += n
+        totals["n_tasks"] += n
+        totals[group["verdict"] or "incomplete"] += n
+        if not group["verdict"]:
+            totals["in_hand" if group["n_leased"] else "open"] += n
+        totals["n_judgments"] += n * sum(labels)
+        totals["n_wanted"] += n * group["n_wanted"]
+        totals["n_leased"] += n * group["n_leased"]
     commented = Judgment.objects.current().filter(annotator__round=round).exclude(comment="")
-    return commented.aggregate(n=Count("task", distinct=True))["n"]
-
-
-def _grouped(tasks) -> Iterable[tuple]:
-    return tasks.values_list(*COUNTERS).annotate(n=Count("pk"))
-
-
-def _totals(row: dict[str, Any], n_judgments: int) -> dict[str, int]:
-    n = row["n"]
-    totals = {"n_tasks": n, row["verdict"] or "incomplete": n}
-    if not row["verdict"]:
-        totals["in_hand" if row["n_leased"] else "open"] = n
-    return totals | {
-        "n_judgments": n * n_judgments,
-        "n_wanted": n * row["n_wanted"],
-        "n_leased": n * row["n_leased"],
+    return dict(totals) | {
+        "complete": totals["n_tasks"] - totals["incomplete"],
+        "patterns": [[*labels, n] for labels, n in sorted(patterns.items())],
+        "cells": count_cells(round),
+        "n_commented": commented.aggregate(n=Count("task", distinct=True))["n"],
+        "judgments_per_hour": judgments_per_hour(round, timezone.now()),
     }
 
 
@@ -113,13 +106,13 @@ def count_statements(round: Round) -> list[list[Any]]:
     """Return how many statements look alike, gold left out: relation's id, true, false, unjudgeable, outcome, n."""
     columns = ("knowledge_tuple__relation", "n_true", "n_false", "n_unjudgeable", "verdict")
     rows = round.tasks.without_gold().order_by().values_list(*columns).annotate(n=Count("pk"))
-    return [[*looks, verdict or "incomplete", n] for *looks, verdict, n in rows]
+    return [[*pattern, verdict or "incomplete", n] for *pattern, verdict, n in rows]
 
 
 def label_totals(round: Round, now: datetime) -> dict[str, int]:
     """Return how many counted judgments of the round have each label."""
-    patterns = counted(round, "progress", count_progress, now).content["patterns"]
-    return {label: sum(each[place] * each[3] for each in patterns) for place, label in enumerate(Label.values)}
+    patterns = cached_count(round, "progress", count_progress, now).content["patterns"]
+    return {label: sum(row[column] * row[3] for row in patterns) for column, label in enumerate(Label.values)}
 
 
 def judgments_per_hour(round: Round, now: datetime) -> float | None:
@@ -130,34 +123,31 @@ def judgments_per_hour(round: Round, now: datetime) -> float | None:
     return n_recent / hours if n_recent and hours > 0 else None
 
 
-def _time_left(found: dict[str, Any]) -> dict[str, Any]:
-    n_left, per_hour = found["n_wanted"] - found["n_judgments"], found["judgments_per_hour"]
-    return {"n_left": n_left, "hours_left": n_left / per_hour if per_hour and n_left else None}
+# -- snapshots of counts -----------------------------------------------------------------------------------------------
 
-
-LIVE_JUDGMENTS = 30_000
-REST = 20
+LIVE_JUDGMENTS = 30_000  # rounds up to this size are counted for each look
+REST = 20  # a count is old after so many times what it took
 GIVEN_UP_AFTER = timedelta(minutes=5)  # the process that was counting is gone
 
 CountRound = Callable[[Round], Any]
 
 
 @dataclass(frozen=True)
-class Counted:
+class CachedCount:
     """counted_at: None if it was counted for this look."""
 
     content: Any
     counted_at: datetime | None
 
 
-def counted(round: Round, subject: str, count: CountRound, now: datetime) -> Counted:
+def cached_count(round: Round, subject: str, count: CountRound, now: datetime) -> CachedCount:
     """Return what `count` says of the round, perhaps as it was a while ago."""
     if round.n_tasks * round.judgments_per_task <= LIVE_JUDGMENTS:
-        return Counted(count(round), None)
+        return CachedCount(count(round), None)
     last = round.snapshots.filter(subject=subject).first() or _first_count(round, subject, count)
     if _is_old(last, now) and _claim(last, now):
         Thread(target=_count_aside, args=(last, count), daemon=True).start()
-    return Counted(last.content, last.counted_at)
+    return CachedCount(last.content, last.counted_at)
 
 
 def forget_counts(round: Round) -> None:

@@ -39,18 +39,18 @@ ROUND_COLUMNS = {
 
 @researcher_required
 def round_list(request: HttpRequest) -> HttpResponse:
-    asked = {name: request.GET.get(name, "").strip() for name in ("q", "status")}
+    filters = {name: request.GET.get(name, "").strip() for name in ("q", "status")}
     rounds = Round.objects.visible_to(request.user).select_related("study")
     rounds = rounds.annotate(n_annotators=Count("annotators", distinct=True))
-    if asked["q"]:
-        rounds = rounds.filter(Q(name__icontains=asked["q"]) | Q(study__name__icontains=asked["q"]))
-    if asked["status"]:
-        rounds = rounds.filter(status=asked["status"])
+    if filters["q"]:
+        rounds = rounds.filter(Q(name__icontains=filters["q"]) | Q(study__name__icontains=filters["q"]))
+    if filters["status"]:
+        rounds = rounds.filter(status=filters["status"])
     sort = sort_key(request, ROUND_COLUMNS, "-opened")
     context = {
         "page_obj": page_of(request, sorted_by(rounds, sort, ROUND_COLUMNS)),
-        "asked": asked,
-        "is_filtered": any(asked.values()),
+        "filters": filters,
+        "is_filtered": any(filters.values()),
         "statuses": Round.Status.choices,
         "sort": sort,
         "has_harvests": HarvestJob.objects.succeeded().filter(n_tuples__gt=0).exists(),
@@ -97,8 +97,8 @@ def round_export(request: HttpRequest, name: str, file_format: str) -> HttpRespo
     round = get_object_or_404(Round.objects.visible_to(request.user), name=name)
     if file_format not in FORMATS:
         raise Http404(f"Judgments come as {', '.join(FORMATS)}.")
-    chosen = FORMATS[file_format]
-    response = StreamingHttpResponse(chosen.write(judgment_rows(round)), content_type=chosen.content_type)
+    export_format = FORMATS[file_format]
+    response = StreamingHttpResponse(export_format.write(judgment_rows(round)), content_type=export_format.content_type)
     response["Content-Disposition"] = f'attachment; filename="{round.name}-judgments.{file_format}"'
     return response
 
@@ -113,14 +113,14 @@ def round_detail(request: HttpRequest, name: str) -> HttpResponse:
     round = visible_round(request, name)
     if round.status == Round.Status.DRAFT:
         return draft_page(request, round)
-    found = progress(round, timezone.now())
-    cells = page_of(request, found["cells"])
+    counts = progress(round, timezone.now())
+    cells = page_of(request, counts["cells"])
     context = {
         "round": round,
-        "progress": found,
-        "n_gold": round.n_tasks - found["n_tasks"] if round.gold_share else 0,
-        "capacity_warning": capacity_warning(round, found["n_left"]),
-        "figures": figures(found, cells),
+        "progress": counts,
+        "n_gold": round.n_tasks - counts["n_tasks"] if round.gold_share else 0,
+        "capacity_warning": capacity_warning(round, counts["n_left"]),
+        "figures": figures(counts, cells),
         "page_obj": cells,
         "annotators": round.annotators.select_related("user", "invite").order_by("-n_judged", "code")[:N_ANNOTATORS],
         "n_annotators": round.annotators.count(),
@@ -130,7 +130,7 @@ def round_detail(request: HttpRequest, name: str) -> HttpResponse:
         "can_manage": Round.objects.managed_by(request.user).filter(pk=round.pk).exists(),
         "can_adjudicate": Round.objects.adjudicated_by(request.user).filter(pk=round.pk).exists(),
         "join_url": request.build_absolute_uri(reverse("annotation:join", args=[round.join_token])),
-        "export_formats": {key: one.name for key, one in FORMATS.items()},
+        "export_formats": {key: export_format.name for key, export_format in FORMATS.items()},
     }
     return render(request, "annotation/rounds/round_detail.html", context)
 
@@ -140,13 +140,13 @@ def round_detail(request: HttpRequest, name: str) -> HttpResponse:
 def round_progress(request: HttpRequest, name: str) -> JsonResponse:
     """What changes on the round's page, as it is printed there, for the cells of the same page of the list."""
     round = visible_round(request, name)
-    found = progress(round, timezone.now())
+    counts = progress(round, timezone.now())
     return JsonResponse(
         {
             "status": round.status,
-            "done": found["n_judgments"],
-            "total": found["n_wanted"],
-            "figures": figures(found, page_of(request, found["cells"])),
+            "done": counts["n_judgments"],
+            "total": counts["n_wanted"],
+            "figures": figures(counts, page_of(request, counts["cells"])),
         }
     )
 
@@ -171,13 +171,13 @@ def visible_round(request: HttpRequest, name: str) -> Round:
     return get_object_or_404(rounds, name=name)
 
 
-def figures(found: dict[str, Any], cells) -> dict[str, str]:
+def figures(counts: dict[str, Any], cells) -> dict[str, str]:
     """Return what the page prints and later brings up to date, by name; a cell's by its place in the list."""
-    printed = {name: count(found[name]) for name in COUNTS}
-    printed |= {name: share(found[name]) for name in ("percent_agreement", "alpha")}
-    per_hour = found["judgments_per_hour"]
+    printed = {name: count(counts[name]) for name in COUNTS}
+    printed |= {name: share(counts[name]) for name in ("percent_agreement", "alpha")}
+    per_hour = counts["judgments_per_hour"]
     printed["per_hour"] = count(None if per_hour is None else round(per_hour))
-    printed["time_left"] = hours(found["hours_left"])
-    for place, cell in enumerate(cells, start=cells.start_index()):
-        printed |= {f"{place}-{outcome}": count(cell[outcome]) for outcome in OUTCOMES}
+    printed["time_left"] = hours(counts["hours_left"])
+    for position, cell in enumerate(cells, start=cells.start_index()):
+        printed |= {f"{position}-{outcome}": count(cell[outcome]) for outcome in OUTCOMES}
     return printed

@@ -177,6 +177,6 @@ def test_a_guest_goes_on_in_another_browser(visit):
     elsewhere = visit().page
 
     elsewhere.goto(link)
-    elsewhere.get_by_role("button", name="Go on as").click()
+    elsewhere.get_by_role("button", name="Continue as").click()
 
     expect(elsewhere.locator("#statement")).to_be_visible()

@@ -83,7 +83,7 @@ def test_a_fold_opens_where_something_in_it_keeps_the_form_from_being_sent(visit
     page.get_by_label("Gold, in percent").fill("90")
     fold.click()
 
-    page.get_by_role("button", name="Keep as draft").last.click()
+    page.get_by_role("button", name="Save as draft").last.click()
 
     expect(page.get_by_label("Gold, in percent")).to_be_focused()
 

@@ -247,8 +247,8 @@ def test_an_invite_that_ended_or_was_taken_back_says_so(client):
     ended, taken_back = make_invite(round, NOW - timedelta(seconds=1)), make_invite(round)
     revoke_invites(round, [taken_back.token], NOW)
 
-    assert "This invite has ended" in client.get(ended.get_absolute_url()).text
-    assert "This invite was taken back" in client.get(taken_back.get_absolute_url()).text
+    assert "This invite has expired" in client.get(ended.get_absolute_url()).text
+    assert "This invite was revoked" in client.get(taken_back.get_absolute_url()).text
     assert client.post(taken_back.get_absolute_url()).status_code == 410
 
 
@@ -281,7 +281,7 @@ def test_an_invite_opened_where_somebody_else_judges_asks_who_it_is(client):
 
     first.refresh_from_db()
     second.refresh_from_db()
-    assert f"Go on as {first.annotator.code}" in page
+    assert f"Continue as {first.annotator.code}" in page
     assert client.get("/rounds/pilot/judge/").context["annotator"] == second.annotator
 
 
@@ -338,7 +338,7 @@ def test_the_page_of_invites_takes_one_back(researcher_client, researcher):
 
     page = researcher_client.post("/rounds/pilot/invites/revoke/", {"token": invite.token}, follow=True).text
 
-    assert "1 invite taken back." in page
+    assert "1 invite revoked." in page
     assert invite.token not in page
 
 

@@ -9,7 +9,7 @@ from annotation.quality.annotator_statistics import annotator_statistics
 from annotation.quality.exclusion import exclude_annotator, reinstate_annotator
 from annotation.quality.limits import pause_annotator
 from annotation.rounds import progress as snapshots
-from annotation.rounds.progress import GIVEN_UP_AFTER, Counted, counted, forget_counts, progress
+from annotation.rounds.progress import GIVEN_UP_AFTER, CachedCount, cached_count, forget_counts, progress
 from tests.factories import judge_all, make_annotators, make_round
 
 pytestmark = pytest.mark.django_db
@@ -53,13 +53,13 @@ def counter():
 def test_a_small_round_is_counted_for_each_look():
     round, count = make_round(), counter()
 
-    assert [counted(round, "things", count, NOW) for _ in range(2)] == [Counted(0, None), Counted(1, None)]
+    assert [cached_count(round, "things", count, NOW) for _ in range(2)] == [CachedCount(0, None), CachedCount(1, None)]
 
 
 def test_a_large_round_is_counted_once_and_told_when(large, aside):
     count = counter()
 
-    first, second = (counted(large, "things", count, NOW) for _ in range(2))
+    first, second = (cached_count(large, "things", count, NOW) for _ in range(2))
 
     assert first == second
     assert first.content == 0
@@ -69,36 +69,36 @@ def test_a_large_round_is_counted_once_and_told_when(large, aside):
 
 def test_an_old_count_shows_until_one_who_looks_has_counted_aside(large, aside):
     count = counter()
-    counted(large, "things", count, NOW)
+    cached_count(large, "things", count, NOW)
 
-    looks = [counted(large, "things", count, NOW + LATER).content for _ in range(3)]
+    looks = [cached_count(large, "things", count, NOW + LATER).content for _ in range(3)]
     [count_aside] = aside
     count_aside()
 
     assert looks == [0, 0, 0]
-    assert counted(large, "things", count, NOW).content == 1
+    assert cached_count(large, "things", count, NOW).content == 1
 
 
 def test_a_count_that_never_ended_is_begun_again(large, aside):
     count = counter()
-    counted(large, "things", count, NOW)
+    cached_count(large, "things", count, NOW)
 
-    counted(large, "things", count, NOW + LATER)
-    counted(large, "things", count, NOW + LATER + GIVEN_UP_AFTER + timedelta(seconds=1))
+    cached_count(large, "things", count, NOW + LATER)
+    cached_count(large, "things", count, NOW + LATER + GIVEN_UP_AFTER + timedelta(seconds=1))
 
     assert len(aside) == 2
 
 
 def test_what_was_counted_before_a_change_does_not_come_back(large, aside):
     count = counter()
-    counted(large, "things", count, NOW)
-    counted(large, "things", count, NOW + LATER)
+    cached_count(large, "things", count, NOW)
+    cached_count(large, "things", count, NOW + LATER)
     [count_aside] = aside
 
     forget_counts(large)
     count_aside()
 
-    assert counted(large, "things", count, NOW).content == 2
+    assert cached_count(large, "things", count, NOW).content == 2
 
 
 def test_excluding_and_reinstating_forget_what_was_counted(large):

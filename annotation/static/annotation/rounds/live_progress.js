@@ -3,14 +3,14 @@
   const source = document.querySelector("[data-live]");
   const bar = source.querySelector("progress");
   const pace = source.querySelector("[data-pace]");
-  const places = [...document.querySelectorAll("[data-figure]")];
+  const figureElements = [...document.querySelectorAll("[data-figure]")];
 
   const show = ({ done, total, figures }) => {
     [bar.max, bar.value] = [total, done];
     pace.hidden = figures.time_left === "–";
-    for (const place of places) {
-      const text = figures[place.dataset.figure];
-      if (text !== undefined && text !== place.textContent) place.textContent = text;
+    for (const element of figureElements) {
+      const text = figures[element.dataset.figure];
+      if (text !== undefined && text !== element.textContent) element.textContent = text;
     }
   };
 

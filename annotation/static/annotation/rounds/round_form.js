@@ -8,7 +8,7 @@
   const chosen = pick.querySelector("[data-chosen]");
   const plan = form.querySelector("[data-plan]");
   const filters = ["find", "set", "lm", "setting"].map((name) => form.elements[name]);
-  let asking = null;
+  let request = null;
   let timer = 0;
 
   const show = () => {
@@ -16,20 +16,20 @@
     const words = find.value.trim().toLowerCase();
     for (const row of rows) {
       const name = row.querySelector("b").textContent.toLowerCase();
-      row.hidden = !name.includes(words) || rest.some((one) => one.value && row.dataset[one.name] !== one.value);
+      row.hidden = !name.includes(words) || rest.some((filter) => filter.value && row.dataset[filter.name] !== filter.value);
     }
   };
 
   const choose = (isChosen) => {
-    for (const [place, box] of boxes.entries()) if (!rows[place].hidden) box.checked = isChosen;
+    for (const [index, box] of boxes.entries()) if (!rows[index].hidden) box.checked = isChosen;
     changed();
   };
 
   const refresh = async () => {
-    asking?.abort();
-    asking = new AbortController();
+    request?.abort();
+    request = new AbortController();
     try {
-      const response = await fetch(form.dataset.planUrl, { method: "POST", body: new FormData(form), signal: asking.signal });
+      const response = await fetch(form.dataset.planUrl, { method: "POST", body: new FormData(form), signal: request.signal });
       if (response.ok) plan.innerHTML = await response.text();
     } catch {
       // Asked anew meanwhile, or no answer: the plan stays as it was.
