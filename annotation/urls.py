@@ -3,6 +3,7 @@
 from django.urls import path
 
 from annotation.gold import views as gold_views
+from annotation.judging import training_views
 from annotation.judging import views as judging_views
 from annotation.quality import views as quality_views
 from annotation.quality.exclusion import reinstate_annotator
@@ -73,7 +74,7 @@ urlpatterns = [
     path("rounds/<slug:name>/judge/report/", judging_views.judge_report, name="judge_report"),
     path("rounds/<slug:name>/judge/instructions/", judging_views.judge_instructions, name="judge_instructions"),
     path("rounds/<slug:name>/judge/layout/", judging_views.judge_layout, name="judge_layout"),
-    path("rounds/<slug:name>/training/", judging_views.training, name="training"),
+    path("rounds/<slug:name>/training/", training_views.training, name="training"),
     # recruiting
     path("rounds/<slug:name>/invites/", recruiting_views.round_invites, name="round_invites"),
     path("rounds/<slug:name>/invites/revoke/", recruiting_views.invites_revoke, name="invites_revoke"),

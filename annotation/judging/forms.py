@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from django import forms
 
-from annotation.judging.judgments import Answer
 from annotation.models import LONGEST_COMMENT, Label, Layout, StatementReport
 
 LARGEST_ID = 2**63 - 1
@@ -26,10 +25,6 @@ class AnswerForm(TaskForm):
     seconds = forms.FloatField(min_value=0, required=False)
     comment = forms.CharField(required=False)  # its length is the service's rule, told in its own words
     more = forms.BooleanField(required=False)
-
-    def answer(self) -> Answer:
-        asked = self.cleaned_data
-        return Answer(asked["task"], asked["label"], asked["client_uuid"], asked["seconds"], asked["comment"])
 
 
 class ReportForm(forms.Form):

@@ -26,7 +26,7 @@ def session_annotators(request: HttpRequest) -> QuerySet[Annotator]:
     return Annotator.objects.filter(is_here) if is_here else Annotator.objects.none()
 
 
-def current_annotator(request: HttpRequest, round_name: str) -> Annotator | None:
+def session_annotator(request: HttpRequest, round_name: str) -> Annotator | None:
     """Return who judges in this round here; an account goes before a guest."""
     here = session_annotators(request).filter(round__name=round_name)
     return min(here, key=lambda annotator: annotator.user_id is None, default=None)

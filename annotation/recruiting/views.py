@@ -15,7 +15,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_variables
 
 from annotation.models import Annotator, Invite, Round
-from annotation.recruiting.access import current_annotator, forget_guest, no_entry, remember_guest, throttled
+from annotation.recruiting.access import forget_guest, no_entry, remember_guest, session_annotator, throttled
 from annotation.recruiting.forms import InvitesForm, JoinForm, ReturnForm
 from annotation.recruiting.services import (
     BadReturnCode,
@@ -111,7 +111,7 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
     round = Round.objects.exclude(status=Round.Status.DRAFT).filter(join_token=token).first()
     if round is None:
         return no_entry(request, WRONG_LINK, 404)
-    if request.user.is_anonymous and not round.takes_guests and not current_annotator(request, round.name):
+    if request.user.is_anonymous and not round.takes_guests and not session_annotator(request, round.name):
         return redirect_to_login(request.path)
     return _enter(request, round)
 
@@ -128,7 +128,7 @@ def invite(request: HttpRequest, token: str) -> HttpResponse:
 
 
 def _enter(request: HttpRequest, round: Round, invite: Invite | None = None) -> HttpResponse:
-    known = current_annotator(request, round.name)
+    known = session_annotator(request, round.name)
     if known and not _may_be_another(known, invite):
         return redirect("annotation:judge", round.name)
     try:
@@ -168,7 +168,7 @@ def _join(request: HttpRequest, round: Round, form: JoinForm, invite: Invite | N
 @sensitive_variables("code")
 def device(request: HttpRequest, name: str) -> HttpResponse:
     """Show how to go on elsewhere: a guest's return link and code. A POST lets this browser forget the guest."""
-    annotator = current_annotator(request, name)
+    annotator = session_annotator(request, name)
     if annotator is not None and request.method == "POST":
         forget_guest(request, annotator)
     if annotator is None or request.method == "POST":

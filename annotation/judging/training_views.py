@@ -1,0 +1,68 @@
+"""The pages of the training before the first batch."""
+
+from __future__ import annotations
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.http import urlencode
+from django.views.decorators.http import require_http_methods
+
+from annotation.judging.forms import TrainingAnswerForm
+from annotation.judging.training import answer_training, current_training, last_training, next_statement
+from annotation.judging.views import for_annotator
+from annotation.models import Annotator, Label, Training
+from annotation.rounds.instructions import instructions_html
+
+
+@require_http_methods(["GET", "POST"])
+@for_annotator
+def training(request: HttpRequest, annotator: Annotator) -> HttpResponse:
+    if not annotator.round.training_size:
+        raise Http404("This round has no training.")
+    return _take_answer(request, annotator) if request.method == "POST" else _show(request, annotator)
+
+
+def _take_answer(request: HttpRequest, annotator: Annotator) -> HttpResponse:
+    """Take the answer to a statement and go on to the reason; without one, begin once more."""
+    url = reverse("annotation:training", args=[annotator.round.name])
+    form = TrainingAnswerForm(request.POST)
+    if not form.is_valid():
+        current_training(annotator, timezone.now())
+        return redirect(url)
+    answer = {"position": form.cleaned_data["position"], "label": form.cleaned_data["label"]}
+    if answer_training(annotator, **answer, now=timezone.now()) is None:
+        return redirect(url)
+    return redirect(f"{url}?{urlencode(answer)}")
+
+
+def _show(request: HttpRequest, annotator: Annotator) -> HttpResponse:
+    """Show the reason for the answer in the address, the next statement, or how the last training went."""
+    statements = annotator.round.training_statements
+    context = {
+        "round": annotator.round,
+        "labels": Label,
+        "n_statements": statements.count(),
+        "instructions": instructions_html(annotator.round),
+    }
+    unfinished, finished = annotator.trainings.filter(finished_at=None).first(), last_training(annotator)
+    if "label" in request.GET:
+        form = TrainingAnswerForm(request.GET)
+        if not form.is_valid():
+            raise Http404("That is no answer.")
+        label = form.cleaned_data["label"]
+        statement = get_object_or_404(statements, position=form.cleaned_data["position"])
+        if not _may_see_answer(statement.position, unfinished, finished):
+            raise Http404("That statement is not answered yet.")
+        context |= {"statement": statement, "given": Label(label), "is_right": label == statement.label}
+        return render(request, "annotation/training/training_reason.html", context)
+    if finished and unfinished is None:
+        return render(request, "annotation/training/training_done.html", context | {"training": finished})
+    statement = next_statement(current_training(annotator, timezone.now()))
+    return render(request, "annotation/training/training.html", context | {"statement": statement})
+
+
+def _may_see_answer(position: int, unfinished: Training | None, finished: Training | None) -> bool:
+    """Whether a statement comes before the one to answer next."""
+    return position < unfinished.n_answered if unfinished else finished is not None
