@@ -41,7 +41,7 @@ def home_work(request: HttpRequest, subject: None) -> Iterator[Panel]:
 def tuple_judgments(request: HttpRequest, known: KnowledgeTuple) -> Iterator[Panel]:
     """The verdicts of the tuple in rounds that the reader may see."""
     tasks = JudgedTuples(request.user).of([known.pk]).get(known.pk, [])
-    yield Panel("annotation/judging/_tuple_judgments.html", {"tasks": tasks})
+    yield Panel("annotation/_tuple_judgments.html", {"tasks": tasks})
 
 
 class JudgedTuples:

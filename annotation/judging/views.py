@@ -38,9 +38,8 @@ from annotation.judging.judgments import (
 from annotation.models import LONGEST_COMMENT, Annotator, Judgment, JudgmentTask, Label, Layout, Round
 from annotation.recruiting.access import session_annotator
 from annotation.recruiting.services import choose_layout
-from annotation.rounds.instructions import instructions_html
+from annotation.rounds.instructions import instructions_html, statement_parts
 from annotation.rounds.models import RoundNotOpen
-from annotation.rounds.statements import statement_parts
 from kgharvest.errors import DomainError
 
 LARGEST_PAGE = 100  # statements, as batch_size has it
