@@ -12,9 +12,9 @@ from django.urls import reverse
 from annotation.judging.verdicts import Verdict
 from annotation.models import JudgmentTask, Round
 from annotation.recruiting.access import session_annotators
-from kgharvest.home import home_step, navigation_item
 from kgharvest.models import KnowledgeTuple
-from kgharvest.panels import Panel
+from kgharvest.pages.home import home_step, navigation_item
+from kgharvest.pages.panels import Panel
 
 
 def navigation(request: HttpRequest, subject: None) -> Iterator[Panel]:

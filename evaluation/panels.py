@@ -9,9 +9,9 @@ from django.urls import reverse
 
 from annotation.models import Round
 from evaluation.reports.models import Report
-from kgharvest.home import home_step, navigation_item
 from kgharvest.models import HarvestJob, Relation
-from kgharvest.panels import Panel, button
+from kgharvest.pages.home import home_step, navigation_item
+from kgharvest.pages.panels import Panel, button
 
 
 def navigation(request: HttpRequest, subject: None) -> Iterator[Panel]:

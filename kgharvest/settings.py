@@ -127,7 +127,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
-    "kgharvest.middleware.refuse_nul",
+    "kgharvest.http.refuse_nul",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -171,7 +171,7 @@ WHITENOISE_USE_FINDERS = not PRODUCTION
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {
-        "BACKEND": "kgharvest.storage.HashedStaticFiles"
+        "BACKEND": "kgharvest.http.HashedStaticFiles"
         if PRODUCTION
         else "django.contrib.staticfiles.storage.StaticFilesStorage"
     },
@@ -234,7 +234,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PAGINATION_CLASS": "rest_framework.pagination.LimitOffsetPagination",
     "PAGE_SIZE": 100,
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    "EXCEPTION_HANDLER": "kgharvest.api.error_response",
+    "EXCEPTION_HANDLER": "kgharvest.http.error_response",
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "kgharvest",
@@ -247,10 +247,10 @@ SPECTACULAR_SETTINGS = {
     ],
 }
 
-# What apps add to pages of apps to their right (kgharvest.panels): functions of (request, subject), in the page's order
+# What apps add to pages of apps to their right: functions of (request, subject), in the page's order (pages.panels)
 PANELS = {
-    "navigation": ["kgharvest.home.navigation", "annotation.panels.navigation", "evaluation.panels.navigation"],
-    "home_steps": ["kgharvest.home.home_steps", "annotation.panels.home_steps", "evaluation.panels.home_steps"],
+    "navigation": ["kgharvest.pages.home.navigation", "annotation.panels.navigation", "evaluation.panels.navigation"],
+    "home_steps": ["kgharvest.pages.home.home_steps", "annotation.panels.home_steps", "evaluation.panels.home_steps"],
     "home_work": ["annotation.panels.home_work"],  # what an annotator can go on with
     "relation_harvests": ["evaluation.panels.compare_relation"],  # subject: a relation with several harvests
     "harvest_actions": ["evaluation.panels.compare_harvest"],  # subject: a harvest

@@ -8,10 +8,10 @@ from drf_spectacular.views import SpectacularAPIView
 from kgharvest.harvests import api as harvests_api
 from kgharvest.harvests import views as harvests_views
 from kgharvest.harvests.launches import cancel_launch, retry_cancelled, retry_failed
-from kgharvest.home import home
 from kgharvest.jobs import ledger
 from kgharvest.knowledge import views as knowledge_views
 from kgharvest.knowledge.views import sensitive_words
+from kgharvest.pages.home import home
 from kgharvest.relations import views as relations_views
 
 CANCEL_LAUNCH = {"change": cancel_launch, "done": "cancelled"}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from django.http import HttpRequest
 from django.urls import reverse
 
-from kgharvest.panels import Panel, button
+from kgharvest.pages.panels import Panel, button
 
 
 def probes(request: HttpRequest, subject: None) -> Iterator[Panel]:

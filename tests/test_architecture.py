@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,15 @@ LAYERS = [*APPS, "kgharvest.engine"]
 ENGINE_IS_FREE_OF = {"django", "celery", "rest_framework"}
 URLS_OF_APPS = re.compile(r"""{%\s*url\s+["'](\w+):""")
 FILES_OF_APPS = re.compile(r"""{%\s*(?:include|extends|static)\s+["'](\w+)/""")
+MOST_MODULES = 12  # in a folder, beside its rooms
+ROOMS = {
+    "kgharvest": "bulk embedded_lm engine harvests jobs knowledge pages relations",
+    "kgharvest/engine": "language_models prompt_learning prompts text_tasks",
+    "annotation": "exchange gold judging quality recruiting rounds",
+    "evaluation": "comparisons evidence rendering reports scores statistics",
+    "probing": "probes text_tasks",
+}
+NO_ROOMS = {"management", "migrations", "static", "templatetags", "relation_sets"}  # folders of Django and of data
 NAMED_BY_THE_PROJECT = {"kgharvest.settings", "kgharvest.urls"}  # which put the apps together
 
 
@@ -113,6 +123,20 @@ def test_what_the_settings_name_exists():
     paths = [path for panels in settings.PANELS.values() for path in panels] + list(settings.HOOKS.values())
 
     assert all(callable(import_string(path)) for path in paths)
+
+
+@pytest.mark.parametrize("folder", ROOMS)
+def test_an_app_has_the_rooms_of_its_nouns(folder):
+    """A new noun is a new room, and is named here; docs/ARCHITECTURE.md says what is in each."""
+    folders = {path.name for path in (ROOT / folder).iterdir() if path.is_dir() and any(path.rglob("*.py"))}
+
+    assert folders - NO_ROOMS == set(ROOMS[folder].split())
+
+
+def test_a_folder_has_few_modules():
+    n_modules = Counter(path.parent for _, path in modules() if path.name != "__init__.py")
+
+    assert {str(folder): n for folder, n in n_modules.items() if n > MOST_MODULES and folder.name != "migrations"} == {}
 
 
 def test_the_engine_names_neither_django_nor_celery():

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from annotation.models import Annotator, Judgment, Round
 from annotation.rounds.builder import FrozenRound, Sample, freeze_round
-from kgharvest.number_format import in_points
+from kgharvest.pages.number_format import in_points
 
 Z_95 = 1.959964  # 97.5 % point of the normal distribution
 ASSUMED_SECONDS = 6.0  # per judgment where nobody has judged yet

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kgharvest.panels import hook
+from kgharvest.pages.panels import hook
 
 Pattern = Sequence[int]  # how often True, False and Unjudgeable were said, and of how many tasks
 

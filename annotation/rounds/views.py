@@ -26,7 +26,7 @@ from kgharvest.access import researcher_required
 from kgharvest.bulk.pagination import page_of, sort_key, sorted_by
 from kgharvest.errors import DomainError
 from kgharvest.models import HarvestJob
-from kgharvest.number_format import count, hours, share
+from kgharvest.pages.number_format import count, hours, share
 
 ROUND_COLUMNS = {
     "name": "name",

@@ -10,7 +10,7 @@ from annotation.judging.verdicts import Verdict
 from annotation.models import JudgmentTask, Round
 from evaluation.reports.sections.comparisons import SIGNIFICANT
 from evaluation.statistics.paired_tests import mcnemar_p
-from kgharvest.number_format import p_value
+from kgharvest.pages.number_format import p_value
 
 
 class SharedVerdicts(NamedTuple):

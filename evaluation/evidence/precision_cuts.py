@@ -11,7 +11,7 @@ from annotation.models import Draw, Round
 from evaluation.statistics.curves import KeptPart, kept_parts, largest_part
 from kgharvest.harvests.cuts import BadCut, Cut, ScoreCut
 from kgharvest.models import HarvestJob
-from kgharvest.number_format import share, share_with_interval
+from kgharvest.pages.number_format import share, share_with_interval
 
 
 def score_cut(job: HarvestJob, cut: Cut) -> ScoreCut:

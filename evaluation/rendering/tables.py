@@ -8,7 +8,7 @@ from enum import Enum, auto
 from functools import partial
 from typing import Any, NamedTuple
 
-from kgharvest import number_format
+from kgharvest.pages import number_format
 
 Document = Mapping[str, Any]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table
-from kgharvest.number_format import share
+from kgharvest.pages.number_format import share
 
 
 def scorer_table(document: Document) -> Table:

@@ -23,7 +23,7 @@ from kgharvest.bulk.pagination import page_of
 from kgharvest.errors import DomainError, ImportRefused
 from kgharvest.jobs import ledger
 from kgharvest.models import LanguageModel
-from kgharvest.number_format import share
+from kgharvest.pages.number_format import share
 
 SHOWN = 1.4  # times its size in print, where the page is wide enough
 

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 from kgharvest.harvests.launches import progress_of
 from kgharvest.harvests.views import shown_jobs
 from kgharvest.models import HarvestJob, Launch
-from kgharvest.number_format import duration, pace
+from kgharvest.pages.number_format import duration, pace
 
 
 class HarvestSerializer(serializers.ModelSerializer):

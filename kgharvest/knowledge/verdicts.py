@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from django.db.models import QuerySet
 
-from kgharvest.panels import hook
+from kgharvest.pages.panels import hook
 
 
 class TupleVerdicts(Protocol):

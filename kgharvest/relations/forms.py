@@ -10,11 +10,11 @@ from django import forms
 from kgharvest.bulk.file_reading import decode_utf8
 from kgharvest.engine.settings import SETTINGS
 from kgharvest.models import Relation, RelationSet
+from kgharvest.pages.widgets import DatalistInput, non_blank_lines
 from kgharvest.relations.checks import FieldError, RelationEntry, one_line
 from kgharvest.relations.files import RelationFile, read_relation_file
 from kgharvest.relations.prompt_files import IMPORTED, ORIGINS, PromptFile
 from kgharvest.relations.services import is_in_use, save_relation, validate_relation
-from kgharvest.widgets import DatalistInput, non_blank_lines
 
 LARGEST_FILE_MB = 50
 SEPARATOR = "|"

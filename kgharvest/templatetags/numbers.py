@@ -1,10 +1,10 @@
-"""Numbers on pages; see kgharvest.number_format for how each reads."""
+"""Numbers on pages; see kgharvest.pages.number_format for how each reads."""
 
 from __future__ import annotations
 
 from django import template
 
-from kgharvest.number_format import count, duration, hours, pace, percent, points, seconds, share
+from kgharvest.pages.number_format import count, duration, hours, pace, percent, points, seconds, share
 
 register = template.Library()
 for number_filter in (count, duration, hours, pace, percent, points, seconds, share):

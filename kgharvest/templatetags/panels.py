@@ -1,4 +1,4 @@
-"""`{% panels "place" subject %}`: what apps add to a page (kgharvest.panels)."""
+"""`{% panels "place" subject %}`: what apps add to a page (kgharvest.pages.panels)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django import template
 from django.template.context import RequestContext
 from django.utils.safestring import SafeString, mark_safe
 
-from kgharvest.panels import Panel, panels_of
+from kgharvest.pages.panels import Panel, panels_of
 
 register = template.Library()
 

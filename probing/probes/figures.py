@@ -6,7 +6,7 @@ from evaluation.rendering.figures.canvas import Theme
 from evaluation.rendering.figures.forest import Estimate, draw_estimates, draw_paired, size_of
 from evaluation.rendering.figures.report_figures import ReportFigure
 from evaluation.rendering.tables import Document
-from kgharvest.number_format import points, points_with_interval, share_with_interval
+from kgharvest.pages.number_format import points, points_with_interval, share_with_interval
 from probing.probes.tables import CONTROL
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evaluation.rendering.tables import ORIGINS, name_of
 from kgharvest.names import short_name
-from kgharvest.number_format import share_tick
+from kgharvest.pages.number_format import share_tick
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

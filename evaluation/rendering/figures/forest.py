@@ -8,7 +8,7 @@ from typing import NamedTuple
 from evaluation.rendering.figures.canvas import Theme, share_axis, short_model, side_name, style
 from evaluation.rendering.tables import Document
 from evaluation.reports.sections.comparisons import common_of
-from kgharvest.number_format import points_tick, points_with_interval, share_with_interval
+from kgharvest.pages.number_format import points_tick, points_with_interval, share_with_interval
 
 
 class Estimate(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from evaluation.rendering.figures.canvas import Theme, short_model
 from evaluation.rendering.tables import Document, name_of
 from evaluation.reports.sections.rates import cells_by_relation
-from kgharvest.number_format import share
+from kgharvest.pages.number_format import share
 
 MOST_LABELLED = 80  # rows; of more there is only their shade
 LONGEST_LEVEL = 11  # letters of a column's name that fit over it

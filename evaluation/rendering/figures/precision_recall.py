@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evaluation.rendering.figures.canvas import DASHES, Theme, share_axis, style
-from kgharvest.number_format import share
+from kgharvest.pages.number_format import share
 
 WIDTH, HEIGHT, LINE = 3.4, 3.1, 0.165  # inches: of a column of a paper, and as wide as a phone
 

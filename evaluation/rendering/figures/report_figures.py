@@ -9,7 +9,7 @@ from evaluation.rendering.figures import calibration, forest, heat_map, size_cur
 from evaluation.rendering.figures.canvas import LIGHT, Draw, Theme, render, side_name
 from evaluation.rendering.tables import Document, Table
 from evaluation.reports.sections.curves import calibration_curves, calibration_table, side_curves, size_curve_table
-from kgharvest.number_format import points, share, share_with_interval
+from kgharvest.pages.number_format import points, share, share_with_interval
 
 
 class ReportFigure(NamedTuple):

@@ -30,7 +30,7 @@ from evaluation.statistics.annotator_models import FITS, DawidSkene, Judged, Mac
 from evaluation.statistics.paired_tests import mcnemar_p
 from evaluation.statistics.rates import rate
 from evaluation.statistics.verdict_rules import by_model, majority, where_complete
-from kgharvest.number_format import p_value
+from kgharvest.pages.number_format import p_value
 
 METHOD = (
     "Models of annotators: Dawid and Skene (1979) and MACE (Hovy et al. 2013), fitted by EM to all judgments but "

@@ -20,7 +20,7 @@ from evaluation.statistics.paired_tests import (
     smallest_p,
 )
 from evaluation.statistics.rates import Rate, difference_interval
-from kgharvest.number_format import decimals_of_points, in_points, p_value, points_interval
+from kgharvest.pages.number_format import decimals_of_points, in_points, p_value, points_interval
 
 SIGNIFICANT = 0.05
 FEWEST_RELATIONS = 2

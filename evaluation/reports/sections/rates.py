@@ -32,7 +32,7 @@ from evaluation.statistics.rates import (
     stratified_rate,
     unknown_rate,
 )
-from kgharvest.number_format import DASH, share, share_with_interval
+from kgharvest.pages.number_format import DASH, share, share_with_interval
 
 METHOD = (
     "Accuracy and rejection: shares of a cell's own draws that have a verdict, with 95 % Wilson intervals. A cell "

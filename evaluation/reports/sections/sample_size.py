@@ -10,7 +10,7 @@ import numpy as np
 
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, lm_and_setting
 from evaluation.statistics.sample_size import relations_for_interval, relations_to_tell_apart
-from kgharvest.number_format import in_points
+from kgharvest.pages.number_format import in_points
 
 METHOD = (
     "Planner: half an interval takes four times the statements; relations to tell two sides apart from the paired t "

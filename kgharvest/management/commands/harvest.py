@@ -21,7 +21,7 @@ from kgharvest.harvests.tuple_export import export_tuples
 from kgharvest.jobs.foreground import ProgressBar, run_to_the_end, warnings_unlogged
 from kgharvest.management.command import DomainCommand, positive
 from kgharvest.models import HarvestJob, Job, Relation
-from kgharvest.number_format import duration
+from kgharvest.pages.number_format import duration
 from kgharvest.relations.names import relations_of_set, resolve_relation
 
 PARAMS = ("max_tuples", "candidates", "max_entity_tokens", "max_entity_repeats", "pattern_budget", "seed")

@@ -1,4 +1,4 @@
-"""Inputs that Django does not bring."""
+"""Widgets of forms and inputs that Django does not bring."""
 
 from __future__ import annotations
 

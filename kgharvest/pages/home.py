@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from kgharvest.access import is_researcher
 from kgharvest.models import HarvestJob, Launch, Relation
-from kgharvest.panels import Panel, panels_of
+from kgharvest.pages.panels import Panel, panels_of
 
 
 def home(request: HttpRequest) -> HttpResponse:

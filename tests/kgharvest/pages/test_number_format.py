@@ -2,7 +2,7 @@
 
 import pytest
 
-from kgharvest import number_format
+from kgharvest.pages import number_format
 
 
 @pytest.mark.parametrize(
