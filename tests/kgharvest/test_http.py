@@ -13,4 +13,4 @@ def test_an_address_with_a_nul_is_refused(researcher_client, asked):
 def test_a_filter_with_a_nul_does_not_reach_the_database(researcher_client):
     page = researcher_client.post("/rounds/new/", {"action": "filter", "find": "dog\x00"})
 
-    assert page.context["asked"]["find"] == "dog"
+    assert page.context["filters"]["find"] == "dog"
