@@ -1,32 +1,31 @@
-"""Two reports laid beside each other: the same relations, the differences, the tests. Pure.
-
-A report here is its document, or a published table in the same shape.
-"""
+"""Report comparison: two reports, or a report and a published table, on the relations that both have. Pure."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from evaluation.comparisons.published import PublishedTable
 from evaluation.evidence.arrays import CellKey, Side
 from evaluation.rendering.figures.canvas import side_name
 from evaluation.rendering.tables import ORIGINS, Column, Document, Kind, Rates, Row, Table, name_of
 from evaluation.reports.sections.comparisons import Pair, comparison_in_words
 from evaluation.reports.sections.rates import rates_of
-from evaluation.statistics.paired_tests import holm, paired_difference
+from evaluation.statistics.paired_tests import PairedDifference, holm, paired_difference
+from evaluation.statistics.rates import macro_average
 from kgharvest.names import short_name, shortest_names
 
 FEWEST_RELATIONS = 2
 
 
 @dataclass(frozen=True)
-class Opponent:
-    """One of the two. cells: by side, then by the relation's plain name, in the order of its report.
+class ReportSide:
+    """One of the two reports. cells: by LM and setting, then by the relation's plain name, in the order of its report.
 
     origin: what its numbers rest on where that is not people.
     """
@@ -36,7 +35,7 @@ class Opponent:
     cells: Mapping[Side, Mapping[str, Mapping[str, Any]]]
 
 
-def opponent(name: str, document: Document) -> Opponent:
+def report_side(name: str, document: Document) -> ReportSide:
     """LMs go by the last part of a folder or hub id: the paper's roberta-large is FacebookAI/roberta-large.
 
     Names that would be the same then stay as they are.
@@ -45,9 +44,16 @@ def opponent(name: str, document: Document) -> Opponent:
     relations = shortest_names((cell["relation"] for cell in document["cells"]), plain_name)
     cells: dict[Side, dict[str, Mapping[str, Any]]] = {}
     for cell in document["cells"]:
-        side = Side(models.get(cell["model"]), cell["setting"])
+        side = Side(models.get(cell["model"] or ""), cell["setting"])
         cells.setdefault(side, {})[relations[cell["relation"]]] = cell
-    return Opponent(name, ORIGINS.get(document.get("source"), ""), cells)
+    return ReportSide(name, ORIGINS.get(document.get("source") or "", ""), cells)
+
+
+def with_distinct_names(a: ReportSide, b: ReportSide) -> tuple[ReportSide, ReportSide]:
+    """Number two reports on one round."""
+    if a.name != b.name:
+        return a, b
+    return replace(a, name=f"{a.name}, first"), replace(b, name=f"{b.name}, second")
 
 
 def plain_name(relation: str) -> str:
@@ -55,56 +61,45 @@ def plain_name(relation: str) -> str:
     return re.sub(r"[\s_-]+", "_", short_name(relation).casefold())
 
 
-def shared_relations(a: Opponent, b: Opponent) -> list[str]:
-    known = [{relation for cells in each.cells.values() for relation in cells} for each in (a, b)]
-    return sorted(known[0] & known[1])
+def shared_relations(a: ReportSide, b: ReportSide) -> list[str]:
+    of_a, of_b = ({name for cells in report.cells.values() for name in cells} for report in (a, b))
+    return sorted(of_a & of_b)
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 
-def side_by_side_table(a: Opponent, b: Opponent) -> Table:
+def report_comparison_table(a: ReportSide, b: ReportSide) -> Table:
     """The relations that both have, the columns of a before those of b; averages over these relations last."""
     relations = shared_relations(a, b)
-    sides = [(each, side) for each in (a, b) for side in each.cells]
-    rows = [Row((relation, *(_rates(each, side, relation) for each, side in sides))) for relation in relations]
-    average = Row(("average", *(_average(each, side, relations) for each, side in sides)), is_summary=True)
-    columns = [Column(side_name(side._asdict()), Kind.RATES, titled(each)) for each, side in sides]
+    sides = [(report, side) for report in (a, b) for side in report.cells]
+    rows = [Row((relation, *(_rates(report, side, relation) for report, side in sides))) for relation in relations]
+    average = Row(("average", *(_average(report, side, relations) for report, side in sides)), is_summary=True)
+    columns = [
+        Column(
+            side_name(side._asdict()), Kind.RATES, f"{report.name} ({report.origin})" if report.origin else report.name
+        )
+        for report, side in sides
+    ]
     notes = ("Only relations that both have, by name. Averages are over these.",)
     body = (*rows, average) if rows else ()
-    return Table("side-by-side", f"{a.name} and {b.name}", (Column("relation"), *columns), body, notes)
+    return Table("report-comparison", f"{a.name} and {b.name}", (Column("relation"), *columns), body, notes)
 
 
-def titled(each: Opponent) -> str:
-    return f"{each.name} ({each.origin})" if each.origin else each.name
-
-
-def _rates(each: Opponent, side: Side, relation: str) -> Rates | None:
-    cell = each.cells[side].get(relation)
+def _rates(report: ReportSide, side: Side, relation: str) -> Rates | None:
+    cell = report.cells[side].get(relation)
     return None if cell is None else rates_of(cell)
 
 
-def _average(each: Opponent, side: Side, relations: Sequence[str]) -> Rates | None:
-    rates = [_rates(each, side, relation) for relation in relations]
+def _average(report: ReportSide, side: Side, relations: Sequence[str]) -> Rates | None:
+    rates = [_rates(report, side, relation) for relation in relations]
     known = [rate for rate in rates if rate is not None and rate.accepted is not None]
     if not known:
         return None
-    return Rates(*(float(np.mean([getattr(rate, share) for rate in known])) for share in ("accepted", "rejected")))
+    return Rates(macro_average(rate.accepted for rate in known), macro_average(rate.rejected for rate in known))
 
 
-def published_table(paper: PublishedTable) -> Table:
-    """A published table as it is printed, its own averages last."""
-    relations = dict.fromkeys(key.relation for key in paper.cells)
-    rows = [
-        Row((relation, *(Rates(*paper.cells[CellKey(relation, *side)]) for side in paper.averages)))
-        for relation in relations
-    ]
-    average = Row(("average", *(Rates(*shares) for shares in paper.averages.values())), is_summary=True)
-    columns = [Column(name_of(side.setting), Kind.RATES, name_of(side.model)) for side in paper.averages]
-    return Table("published", paper.title, (Column("relation"), *columns), (*rows, average))
-
-
-def difference_table(a: Opponent, b: Opponent) -> Table:
+def difference_table(a: ReportSide, b: ReportSide) -> Table:
     """Accuracy of a minus that of b per relation, for the sides that are compared."""
     pairs = list(matched_sides(a, b))
     rows = [
@@ -118,21 +113,20 @@ def difference_table(a: Opponent, b: Opponent) -> Table:
 
 
 def _difference(a: Mapping[str, Any], b: Mapping[str, Any], relation: str) -> float | None:
-    accuracies = [cells[relation]["accuracy"] if relation in cells else None for cells in (a, b)]
-    return None if None in accuracies else accuracies[0] - accuracies[1]
+    of_a, of_b = (cells[relation]["accuracy"] if relation in cells else None for cells in (a, b))
+    return None if of_a is None or of_b is None else float(of_a - of_b)
 
 
 # -- tests -------------------------------------------------------------------------------------------------------------
 
 
-def matched_sides(a: Opponent, b: Opponent) -> Iterator[tuple[Side, Side]]:
+def matched_sides(a: ReportSide, b: ReportSide) -> Iterator[tuple[Side, Side]]:
     """Yield what is compared: the same LM in the same setting; where there is none, the same setting of any LM."""
-    same = [(side, side) for side in a.cells if side in b.cells]
-    alike = [(one, other) for one in a.cells for other in b.cells if one.setting == other.setting]
-    yield from same or alike
+    same_lm = [(side, side) for side in a.cells if side in b.cells]
+    yield from same_lm or ((one, other) for one in a.cells for other in b.cells if one.setting == other.setting)
 
 
-def comparisons_between(a: Opponent, b: Opponent, seed: int) -> list[dict[str, Any]]:
+def comparisons_between(a: ReportSide, b: ReportSide, seed: int) -> list[dict[str, Any]]:
     """Compare the matched sides, paired by relation, after Holm for all of them; those that share two relations."""
     compared = []
     for one, other in matched_sides(a, b):
@@ -144,12 +138,14 @@ def comparisons_between(a: Opponent, b: Opponent, seed: int) -> list[dict[str, A
     return [_entry(a, b, *each, p_holm) for each, p_holm in zip(compared, adjusted, strict=True)]
 
 
-def _entry(a: Opponent, b: Opponent, one: Side, other: Side, paired, p_holm: float) -> dict[str, Any]:
-    names = f"{name_of(one.model)} ({a.name})", f"{name_of(other.model)} ({b.name})"
-    pair = Pair("models", one.setting, Side(names[0], one.setting), Side(names[1], one.setting))
+def _entry(
+    a: ReportSide, b: ReportSide, side_a: Side, side_b: Side, paired: PairedDifference, p_holm: float
+) -> dict[str, Any]:
+    names = f"{name_of(side_a.model)} ({a.name})", f"{name_of(side_b.model)} ({b.name})"
+    pair = Pair("models", side_a.setting, Side(names[0], side_a.setting), Side(names[1], side_a.setting))
     return {
         "kind": "models",
-        "setting": one.setting,
+        "setting": side_a.setting,
         "a": names[0],
         "b": names[1],
         "n_relations": paired.n_relations,
@@ -160,3 +156,53 @@ def _entry(a: Opponent, b: Opponent, one: Side, other: Side, paired, p_holm: flo
         "p_holm": p_holm,
         "sentence": comparison_in_words(pair, paired, p_holm),
     }
+
+
+# -- published tables --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PublishedTable:
+    """Shares in [0, 1] of accepted and of rejected tuples, per cell and, on average over relations, per side."""
+
+    title: str
+    source: str
+    note: str
+    cells: dict[CellKey, tuple[float, float]]
+    averages: dict[Side, tuple[float, float]]
+
+
+def load_table5() -> PublishedTable:
+    """Return Table 5 of the paper: 14 relations, RoBERTa-large in four settings and five LMs in setting multi."""
+    table = json.loads((Path(__file__).parent / "table5.json").read_text(encoding="utf-8"))
+    sides = [Side(column["model"], column["setting"]) for column in table["columns"]]
+    cells = {
+        CellKey(row["relation"], *side): tuple(shares)
+        for row in table["rows"]
+        for side, shares in zip(sides, row["cells"], strict=True)
+    }
+    averages = {side: tuple(shares) for side, shares in zip(sides, table["averages"], strict=True)}
+    return PublishedTable(table["title"], table["source"], table["note"], cells, averages)
+
+
+def published_document(table: PublishedTable) -> dict[str, Any]:
+    """Return a published table as far as it can be a report's document: it prints neither counts nor intervals."""
+    unknown = {"n": None, "accuracy_low": None, "accuracy_high": None, "incomplete": 0}
+    return {
+        "cells": [
+            {**key._asdict(), "accuracy": accuracy, "rejection": rejection, **unknown}
+            for key, (accuracy, rejection) in table.cells.items()
+        ]
+    }
+
+
+def published_table(paper: PublishedTable) -> Table:
+    """A published table as it is printed, its own averages last."""
+    relations = dict.fromkeys(key.relation for key in paper.cells)
+    rows = [
+        Row((relation, *(Rates(*paper.cells[CellKey(relation, *side)]) for side in paper.averages)))
+        for relation in relations
+    ]
+    average = Row(("average", *(Rates(*shares) for shares in paper.averages.values())), is_summary=True)
+    columns = [Column(name_of(side.setting), Kind.RATES, name_of(side.model)) for side in paper.averages]
+    return Table("published", paper.title, (Column("relation"), *columns), (*rows, average))

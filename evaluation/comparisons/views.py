@@ -1,9 +1,8 @@
-"""Two reports side by side, or a report beside the paper's own table."""
+"""Pages that compare two reports, a report and the paper's Table 5, or two harvests."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from django.core.paginator import Paginator
@@ -22,15 +21,17 @@ from evaluation.comparisons.harvest_overlap import (
     pairs_of_set,
     totals_of,
 )
-from evaluation.comparisons.published import PublishedTable, load_table5
 from evaluation.comparisons.report_comparison import (
-    Opponent,
+    ReportSide,
     comparisons_between,
     difference_table,
-    opponent,
+    load_table5,
+    published_document,
     published_table,
+    report_comparison_table,
+    report_side,
     shared_relations,
-    side_by_side_table,
+    with_distinct_names,
 )
 from evaluation.comparisons.shared_verdicts import shared_verdicts
 from evaluation.reports.models import Report
@@ -48,73 +49,52 @@ SEED = 0  # of the intervals: a comparison opened twice shows the same
 @researcher_required
 def compare(request: HttpRequest) -> HttpResponse:
     reports = Report.objects.visible_to(request.user).for_list()
-    asked = {side: request.GET.get(side, "") for side in "ab"}
-    context = {"asked": asked, "choices": choices(reports), "paper": load_table5()}
-    if all(asked.values()):
-        a, b = told_apart(*(find_opponent(reports, asked[side]) for side in "ab"))
-        context |= compared(a, b) | {
-            "same_tuples": same_tuples(reports, *asked.values()),
-            "sources": [(each.name, address_of(asked[side])) for each, side in ((a, "a"), (b, "b"))],
+    chosen = {side: request.GET.get(side, "") for side in "ab"}
+    own = [(str(report.pk), str(report)) for report in reports[:MOST_CHOICES]]
+    choices = [*own, (PAPER, "Hao et al. (2023), Table 5, as printed in the paper")]
+    context = {"chosen": chosen, "choices": choices, "paper": load_table5()}
+    if all(chosen.values()):
+        a, b = with_distinct_names(*(find_report_side(reports, choice) for choice in chosen.values()))
+        context |= report_comparison(a, b) | {
+            "shared_verdicts": shared_verdicts_in_words(reports, *chosen.values()),
+            "sources": [(a.name, source_url(chosen["a"])), (b.name, source_url(chosen["b"]))],
         }
     return render(request, "evaluation/comparisons/compare.html", context)
 
 
-def choices(reports) -> list[tuple[str, str]]:
-    own = [(str(report.pk), str(report)) for report in reports[:MOST_CHOICES]]
-    return [*own, (PAPER, "Hao et al. (2023), Table 5, as printed in the paper")]
-
-
-def find_opponent(reports, asked: str) -> Opponent:
-    if asked == PAPER:
-        return opponent(PAPER_NAME, as_document(load_table5()))
-    report = reports.defer(None).filter(pk=asked).first() if asked.isdecimal() else None
+def find_report_side(reports: QuerySet[Report], choice: str) -> ReportSide:
+    if choice == PAPER:
+        return report_side(PAPER_NAME, published_document(load_table5()))
+    report = reports.defer(None).filter(pk=choice).first() if choice.isdecimal() else None
     if report is None:
         raise Http404("There is no such report.")
-    return opponent(report.round.name, report.document)
+    return report_side(report.round.name, report.document)
 
 
-def address_of(asked: str) -> str:
-    return reverse("evaluation:published") if asked == PAPER else reverse("evaluation:report", args=[asked])
+def source_url(choice: str) -> str:
+    return reverse("evaluation:published") if choice == PAPER else reverse("evaluation:report", args=[choice])
 
 
-def same_tuples(reports, a: str, b: str) -> str | None:
-    """Return what the verdicts of two rounds on the same tuples say, in words."""
+def shared_verdicts_in_words(reports: QuerySet[Report], a: str, b: str) -> str | None:
+    """Return what the verdicts of two rounds on the tuples that both judged say."""
     if PAPER in (a, b):
         return None
-    rounds = [reports.get(pk=asked).round for asked in (a, b)]
-    found = shared_verdicts(*rounds)
-    return found and found.in_words(*(round.name for round in rounds))
+    rounds = [reports.get(pk=choice).round for choice in (a, b)]
+    shared = shared_verdicts(*rounds)
+    return shared and shared.in_words(*(round.name for round in rounds))
 
 
-def told_apart(a: Opponent, b: Opponent) -> tuple[Opponent, Opponent]:
-    """Number two reports on one round."""
-    if a.name != b.name:
-        return a, b
-    return replace(a, name=f"{a.name}, first"), replace(b, name=f"{b.name}, second")
-
-
-def as_document(table: PublishedTable) -> dict:
-    """Return a published table as far as it can be one of ours: it prints neither counts nor intervals."""
-    unknown = {"n": None, "accuracy_low": None, "accuracy_high": None, "incomplete": 0}
-    return {
-        "cells": [
-            {**key._asdict(), "accuracy": accuracy, "rejection": rejection, **unknown}
-            for key, (accuracy, rejection) in table.cells.items()
-        ]
-    }
-
-
-def compared(a: Opponent, b: Opponent) -> dict:
+def report_comparison(a: ReportSide, b: ReportSide) -> dict[str, Any]:
     comparisons = comparisons_between(a, b, SEED)
     return {
         "a": a,
         "b": b,
         "n_shared": len(shared_relations(a, b)),
-        "table": side_by_side_table(a, b),
+        "table": report_comparison_table(a, b),
         "differences": difference_table(a, b),
         "comparisons": comparisons,
         "comparison_table": comparison_table({"comparisons": comparisons}),
-        "origins": sorted({each.origin for each in (a, b)} - {""}),
+        "origins": sorted({a.origin, b.origin} - {""}),
     }
 
 

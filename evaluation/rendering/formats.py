@@ -1,15 +1,19 @@
-"""A report as a file."""
+"""The files a report can be had as; HTML is one page that needs nothing else."""
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable
 from typing import NamedTuple
 
-from evaluation.rendering.html import write_html
+from django.template.loader import render_to_string
+
+from evaluation.rendering.figures.report_figures import figures_of
 from evaluation.rendering.latex import write_latex
 from evaluation.rendering.plain import write_csv, write_json, write_markdown
 from evaluation.rendering.tables import Document
 from evaluation.rendering.xlsx import write_xlsx
+from evaluation.reports.document import tables_to_read
 
 
 class Format(NamedTuple):
@@ -22,6 +26,19 @@ class Format(NamedTuple):
     def bytes_of(self, document: Document) -> bytes:
         content = self.write(document)
         return content if isinstance(content, bytes) else content.encode()
+
+
+def write_html(document: Document) -> str:
+    figures = [
+        {
+            "title": figure.title,
+            "alt": figure.alt(document),
+            "address": f"data:image/svg+xml;base64,{b64encode(figure.render(document)).decode()}",
+        }
+        for figure in figures_of(document)
+    ]
+    context = {"document": document, "tables": tables_to_read(document), "figures": figures}
+    return str(render_to_string("evaluation/reports/report_export.html", context))
 
 
 XLSX_TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"

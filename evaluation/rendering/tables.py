@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import partial
@@ -168,7 +168,7 @@ def _values_of(value: Any, column: Column) -> list[Any]:
 # -- how values read ---------------------------------------------------------------------------------------------------
 
 
-TEXTS = {
+TEXTS: Mapping[Kind, Callable[[Any], str]] = {
     Kind.COUNT: number_format.count,
     Kind.NUMBER: number_format.number,
     Kind.SHARE: number_format.share,

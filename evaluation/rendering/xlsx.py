@@ -46,7 +46,7 @@ def _marks(tables: Iterable[Table]) -> Iterator[str]:
     return (value.mark for table in tables for row in table.rows for value in row.values if isinstance(value, Marked))
 
 
-def _formats(workbook, marks: Iterable[str]) -> dict[Any, Any]:
+def _formats(workbook: Any, marks: Iterable[str]) -> dict[Any, Any]:
     """Return the formats of numbers by kind and whether they are a summary, or how they are marked."""
     formats: dict[Any, Any] = {
         "head": workbook.add_format({"bold": True, "bottom": 1, "text_wrap": True, "valign": "bottom"}),
@@ -61,7 +61,7 @@ def _formats(workbook, marks: Iterable[str]) -> dict[Any, Any]:
     return formats
 
 
-def _write_sheet(sheet, table: Table, formats: Mapping[Any, Any]) -> None:
+def _write_sheet(sheet: Any, table: Table, formats: Mapping[Any, Any]) -> None:
     """Write the heading in the first row, which stays in view, then the rows; the notes follow below."""
     sheet.freeze_panes(1, 1)
     for number, column in enumerate(table.columns):
@@ -74,7 +74,9 @@ def _write_sheet(sheet, table: Table, formats: Mapping[Any, Any]) -> None:
         sheet.write_string(line, 0, note)
 
 
-def _write_value(sheet, line, number, value, column: Column, is_summary: bool, formats) -> None:
+def _write_value(
+    sheet: Any, line: int, number: int, value: Any, column: Column, is_summary: bool, formats: Mapping[Any, Any]
+) -> None:
     """A number is written as one; what is undefined leaves its cell empty; a text can start no formula."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return

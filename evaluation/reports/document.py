@@ -63,7 +63,7 @@ LISTS = (
 
 def build_document(evidence: Evidence) -> dict[str, Any]:
     """Return the report's JSON. The same evidence gives the same document: the bootstrap is seeded by the round."""
-    cells = rates.cells_of(evidence, evidence.verdict)
+    cells = rates.cells_of(evidence)
     totals = rates.total_entries(evidence, cells)
     compared = comparisons.comparison_entries(evidence, cells)
     models = annotators.fit_models(evidence)

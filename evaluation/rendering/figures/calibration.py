@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import ceil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evaluation.rendering.figures.canvas import Theme, share_axis, side_name, style
 from evaluation.rendering.tables import Document
 from evaluation.reports.sections.curves import calibration_curves
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 COLUMNS = 3
 PANEL = (2.5, 1.9)  # inches
@@ -19,7 +23,7 @@ def size(document: Document) -> tuple[float, float]:
     return PANEL[0] * min(n, COLUMNS) + 0.2, PANEL[1] * ceil(n / COLUMNS) + 0.2
 
 
-def draw(figure, document: Document, theme: Theme) -> None:
+def draw(figure: Figure, document: Document, theme: Theme) -> None:
     """A panel per cell: accuracy and its interval in bins of equally many judged tuples."""
     curves = calibration_curves(document)
     rows, columns = ceil(len(curves) / COLUMNS), min(len(curves), COLUMNS)
@@ -32,7 +36,7 @@ def draw(figure, document: Document, theme: Theme) -> None:
     figure.supylabel("accuracy", fontsize=9, color=theme.ink)
 
 
-def _draw_panel(axes, curve: Mapping[str, Any], theme: Theme) -> None:
+def _draw_panel(axes: Axes, curve: Mapping[str, Any], theme: Theme) -> None:
     for point in curve["scores"]:
         middle = (point["score_low"] + point["score_high"]) / 2
         axes.plot([middle, middle], [point["low"], point["high"]], color=theme.hues[0], linewidth=1.4)

@@ -15,12 +15,13 @@ from kgharvest.pages.number_format import share_tick
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 drawing = Lock()  # matplotlib's settings and fonts are shared by all threads
 
 FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'Helvetica Neue', Arial, sans-serif"
-SETTINGS = {
+SETTINGS: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: to be read out, searched and set in the reader's own font
     "svg.hashsalt": "kgharvest",
     "pdf.fonttype": 42,
@@ -117,7 +118,7 @@ def short_model(model: str | None) -> str:
     return short_name(name_of(model))
 
 
-def share_axis(axis, theme: Theme) -> None:
+def share_axis(axis: Axis, theme: Theme) -> None:
     """Print shares as the tables do: .5, not 0.5."""
     axis.set_major_formatter(lambda share, _: share_tick(share))
     axis.grid(color=theme.grid, linewidth=0.8)

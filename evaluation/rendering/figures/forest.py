@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evaluation.rendering.figures.canvas import Theme, share_axis, short_model, side_name, style
 from evaluation.rendering.tables import Document
 from evaluation.reports.sections.comparisons import common_of
 from kgharvest.pages.number_format import points_tick, points_with_interval, share_with_interval
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 class Estimate(NamedTuple):
@@ -62,32 +66,32 @@ def size_of(estimates: Sequence[Estimate]) -> tuple[float, float]:
     return 7.2, 0.9 + 0.3 * len(estimates)
 
 
-def draw_averages(figure, document: Document, theme: Theme) -> None:
+def draw_averages(figure: Figure, document: Document, theme: Theme) -> None:
     axes = draw_estimates(figure, averages(document), theme)
     axes.set_xlim(0, 1)
     axes.set_xlabel("accuracy, mean over relations, 95 % interval")
 
 
-def draw_differences(figure, document: Document, theme: Theme) -> None:
+def draw_differences(figure: Figure, document: Document, theme: Theme) -> None:
     draw_paired(figure, differences(document), theme)
 
 
-def draw_paired(figure, estimates: Sequence[Estimate], theme: Theme) -> None:
+def draw_paired(figure: Figure, estimates: Sequence[Estimate], theme: Theme) -> None:
     axes = draw_estimates(figure, estimates, theme)
     axes.axvline(0, color=theme.ink, linewidth=0.9)
     axes.xaxis.set_major_formatter(lambda difference, _: points_tick(difference))
     axes.set_xlabel("difference in percentage points, 95 % interval; filled: p after Holm below .05")
 
 
-def draw_estimates(figure, estimates: Sequence[Estimate], theme: Theme):
+def draw_estimates(figure: Figure, estimates: Sequence[Estimate], theme: Theme) -> Axes:
     """Return the axes, one row per estimate, the first one on top, with its text beside it."""
     axes, hue = figure.add_subplot(), theme.hues[0]
     for row, estimate in enumerate(estimates):
-        if estimate.low is not None:
+        if estimate.low is not None and estimate.high is not None:
             axes.plot([estimate.low, estimate.high], [row, row], color=hue, linewidth=1.8, solid_capstyle="butt")
         fill = hue if estimate.is_firm else theme.ground
         axes.plot(estimate.value, row, "o", markersize=6.5, color=hue, markerfacecolor=fill, clip_on=False)
-        beside = {"transform": axes.get_yaxis_transform(), "va": "center", "fontsize": 8.5}
+        beside: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center", "fontsize": 8.5}
         axes.text(1.02, row, estimate.text, color=theme.ink, **beside)
     axes.set_yticks(range(len(estimates)), [estimate.name for estimate in estimates])
     axes.set_ylim(len(estimates) - 0.4, -0.6)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from evaluation.rendering.figures.canvas import Theme, short_model
 from evaluation.rendering.tables import Document, name_of
 from evaluation.reports.sections.rates import cells_by_relation
 from kgharvest.pages.number_format import share
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 MOST_LABELLED = 80  # rows; of more there is only their shade
 LONGEST_LEVEL = 11  # letters of a column's name that fit over it
@@ -17,7 +23,7 @@ def size(document: Document) -> tuple[float, float]:
     return 2.2 + 0.85 * len(document["totals"]), 1.0 + row * (n_rows + 1)
 
 
-def draw(figure, document: Document, theme: Theme) -> None:
+def draw(figure: Figure, document: Document, theme: Theme) -> None:
     """Accuracy by shade and in figures; relations by name, their average last."""
     from matplotlib.colors import LinearSegmentedColormap
 
@@ -26,7 +32,11 @@ def draw(figure, document: Document, theme: Theme) -> None:
     shares = [[float("nan") if accuracy is None else accuracy for accuracy in row] for _, row in rows]
     is_labelled = len(rows) <= MOST_LABELLED
     axes = figure.add_subplot()
-    mesh = {"edgecolors": theme.ground, "linewidth": 1.5 if is_labelled else 0, "rasterized": not is_labelled}
+    mesh: dict[str, Any] = {
+        "edgecolors": theme.ground,
+        "linewidth": 1.5 if is_labelled else 0,
+        "rasterized": not is_labelled,
+    }
     axes.pcolormesh(shares, cmap=scale, vmin=0, vmax=1, **mesh)
     _label(axes, document, [name for name, _ in rows] if is_labelled else [], len(rows), theme)
     if is_labelled:
@@ -38,14 +48,14 @@ def _rows(document: Document) -> list[tuple[str, list[float | None]]]:
     return [*rows, ("average", [total["macro_accuracy"] for total in document["totals"]])]
 
 
-def _label(axes, document: Document, names: list[str], n_rows: int, theme: Theme) -> None:
+def _label(axes: Axes, document: Document, names: list[str], n_rows: int, theme: Theme) -> None:
     columns = [f"{short_model(total['model'])}\n{name_of(total['setting'])}" for total in document["totals"]]
     axes.set_xticks([column + 0.5 for column in range(len(columns))], columns)
     axes.xaxis.tick_top()
     if any(len(line) > LONGEST_LEVEL for column in columns for line in column.split("\n")):
         axes.tick_params(axis="x", labelrotation=30)
         for label in axes.get_xticklabels():
-            label.set_ha("left")
+            label.set_horizontalalignment("left")
     axes.set_yticks([row + 0.5 for row in range(len(names))], names)
     if not names:
         axes.set_ylabel(f"{n_rows - 1} relations and their average", color=theme.ink)
@@ -56,9 +66,9 @@ def _label(axes, document: Document, names: list[str], n_rows: int, theme: Theme
     axes.axhline(n_rows - 1, color=theme.ink, linewidth=1)
 
 
-def _print_shares(axes, rows, theme: Theme) -> None:
+def _print_shares(axes: Axes, rows: list[tuple[str, list[float | None]]], theme: Theme) -> None:
     for row, (_, shares) in enumerate(rows):
         weight = "bold" if row == len(rows) - 1 else "normal"
         for column, accuracy in enumerate(shares):
-            place = {"ha": "center", "va": "center", "fontsize": 8.5}
-            axes.text(column + 0.5, row + 0.5, share(accuracy), color=theme.ink, fontweight=weight, **place)
+            centred: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8.5}
+            axes.text(column + 0.5, row + 0.5, share(accuracy), color=theme.ink, fontweight=weight, **centred)

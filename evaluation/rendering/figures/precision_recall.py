@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evaluation.rendering.figures.canvas import DASHES, Theme, share_axis, style
 from kgharvest.pages.number_format import share
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 WIDTH, HEIGHT, LINE = 3.4, 3.1, 0.165  # inches: of a column of a paper, and as wide as a phone
 
@@ -15,13 +18,13 @@ def size(scores: Mapping[str, Any]) -> tuple[float, float]:
     return WIDTH, HEIGHT + LINE * len(scores["scorers"])
 
 
-def draw(figure, scores: Mapping[str, Any], theme: Theme) -> None:
+def draw(figure: Figure, scores: Mapping[str, Any], theme: Theme) -> None:
     """One line per scorer, over all relations; the share of facts, which a random order reaches, as a dotted line."""
     axes = figure.add_subplot()
     for number, scorer in enumerate(scores["scorers"]):
         curve = scorer["curve"]
         name = f"{scorer['scorer']} ({share(scorer['average_precision'], 3)})"  # good scores differ in the third digit
-        line = {
+        line: dict[str, Any] = {
             "color": theme.hues[number % len(theme.hues)],
             "linestyle": DASHES[(number + number // len(theme.hues)) % len(DASHES)],
             "linewidth": 1.9,

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evaluation.rendering.figures.canvas import DASHES, Theme, legend, share_axis, side_name, style
 from evaluation.rendering.tables import Document
 from evaluation.reports.sections.curves import side_curves
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 SIZE = (7.2, 4.2)
 MARKED = {"base:10": "base-10", "base:100": "base-100", "share:0.5": "50 %"}
 MOST_BANDS = 4  # more of them hide each other
 
 
-def draw(figure, document: Document, theme: Theme) -> None:
+def draw(figure: Figure, document: Document, theme: Theme) -> None:
     """A line with its band per LM and setting; the cuts of the paper as marks, estimated on their own."""
     axes = figure.add_subplot()
     curves = side_curves(document)
     in_tuples = all(_population(document, curve) for curve in curves)
     for number, curve in enumerate(curves):
-        scale = _population(document, curve) if in_tuples else 1
+        scale = (_population(document, curve) if in_tuples else None) or 1
         _draw_curve(axes, curve, scale, len(curves) <= MOST_BANDS, number, theme)
     _mark_cuts(axes, document, in_tuples, theme)
     axes.set_ylim(0, 1.02)
@@ -40,13 +44,13 @@ def _population(document: Document, curve: Mapping[str, Any]) -> int | None:
     return next(known, None)
 
 
-def _draw_curve(axes, curve: Mapping[str, Any], scale: float, has_band: bool, number: int, theme: Theme) -> None:
+def _draw_curve(axes: Axes, curve: Mapping[str, Any], scale: float, has_band: bool, number: int, theme: Theme) -> None:
     known = [point for point in curve["sizes"] if point["accuracy"] is not None]
     sizes = [point["share"] * scale for point in known]
     hue, dashes = theme.hues[number], DASHES[number % len(DASHES)]
     if has_band:
-        ends = ([point[end] for point in known] for end in ("low", "high"))
-        axes.fill_between(sizes, *ends, color=hue, alpha=0.13, linewidth=0)
+        low, high = ([point[end] for point in known] for end in ("low", "high"))
+        axes.fill_between(sizes, low, high, color=hue, alpha=0.13, linewidth=0)
     axes.plot(
         sizes,
         [point["accuracy"] for point in known],
@@ -57,7 +61,7 @@ def _draw_curve(axes, curve: Mapping[str, Any], scale: float, has_band: bool, nu
     )
 
 
-def _mark_cuts(axes, document: Document, in_tuples: bool, theme: Theme) -> None:
+def _mark_cuts(axes: Axes, document: Document, in_tuples: bool, theme: Theme) -> None:
     """Mark the cuts where sizes are known; a legend entry for each in no side's hue."""
     hues = {(curve["model"], curve["setting"]): theme.hues[n] for n, curve in enumerate(side_curves(document))}
     cuts = [cut for cut in document.get("cuts", []) if cut["accuracy"] is not None and in_tuples]

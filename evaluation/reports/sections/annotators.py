@@ -21,6 +21,7 @@ from evaluation.evidence.arrays import (
     VERDICTS,
     Codes,
     Evidence,
+    Flags,
     Judgments,
     label_counts,
 )
@@ -54,7 +55,7 @@ class FittedModel:
     fit: DawidSkene | Mace | None
     verdict: Codes | None
     gold_verdict: Codes | None
-    has_opinion: np.ndarray
+    has_opinion: Flags
     reason: str | None
 
 
@@ -74,7 +75,7 @@ def fit_models(evidence: Evidence) -> list[FittedModel]:
     return fitted
 
 
-def _judged(evidence: Evidence) -> tuple[Judged, np.ndarray]:
+def _judged(evidence: Evidence) -> tuple[Judged, Flags]:
     """Return the judgments with an opinion, gold statements behind the others, and which annotators have one (A,)."""
     columns = [np.concatenate(pair) for pair in zip(evidence.judgments[:3], evidence.gold[:3], strict=True)]
     task, annotator, label = (column[columns[2] != UNJUDGEABLE] for column in columns)
@@ -83,7 +84,7 @@ def _judged(evidence: Evidence) -> tuple[Judged, np.ndarray]:
     return Judged(task, annotator, label, n_tasks, len(evidence.annotators), 2), has_opinion
 
 
-def _reason_against(judged: Judged, has_opinion: np.ndarray) -> str | None:
+def _reason_against(judged: Judged, has_opinion: Flags) -> str | None:
     if not len(judged.task):
         return NO_OPINION
     if np.count_nonzero(has_opinion) < 2:
@@ -141,14 +142,14 @@ def _median_seconds(judgments: Judgments, n_annotators: int) -> list[float | Non
 
 
 def _confusion(model: FittedModel, annotator: int) -> dict[str, float] | None:
-    if model.fit is None or not model.has_opinion[annotator]:
+    if not isinstance(model.fit, DawidSkene) or not model.has_opinion[annotator]:
         return None
     errors = model.fit.errors[annotator]  # (true, given)
     return {"true_accuracy": float(errors[TRUE, TRUE]), "false_accuracy": float(errors[FALSE, FALSE])}
 
 
 def _competence(model: FittedModel, annotator: int) -> dict[str, float] | None:
-    if model.fit is None or not model.has_opinion[annotator]:
+    if not isinstance(model.fit, Mace) or not model.has_opinion[annotator]:
         return None
     return {"competence": float(model.fit.competence[annotator])}
 
@@ -174,13 +175,13 @@ def model_entries(evidence: Evidence, models: Iterable[FittedModel]) -> list[dic
 
 
 def _model_entry(evidence: Evidence, model: FittedModel) -> dict[str, Any]:
-    if model.fit is None:
+    if model.fit is None or model.verdict is None or model.gold_verdict is None:
         keys = ("n_steps", "converged", "prior_true", *VERDICTS[:3], "n_compared", "n_differing", "gold", "sentence")
         return {"model": model.name, "reason": model.reason, **dict.fromkeys(keys)}
-    decided = [verdict < UNDECIDED for verdict in (model.verdict, evidence.verdict)]
-    n_compared = int(np.count_nonzero(decided[0] & decided[1]))
-    n_differing = int(np.count_nonzero(decided[0] & decided[1] & (model.verdict != evidence.verdict)))
-    gold = _on_gold(evidence, model)
+    both_decide = (model.verdict < UNDECIDED) & (evidence.verdict < UNDECIDED)
+    n_compared = int(np.count_nonzero(both_decide))
+    n_differing = int(np.count_nonzero(both_decide & (model.verdict != evidence.verdict)))
+    gold = _on_gold(evidence, model.gold_verdict)
     return {
         "model": model.name,
         "reason": None,
@@ -191,7 +192,7 @@ def _model_entry(evidence: Evidence, model: FittedModel) -> dict[str, Any]:
         "n_compared": n_compared,
         "n_differing": n_differing,
         "gold": gold,
-        "sentence": _sentence(model, n_compared, n_differing, gold),
+        "sentence": _sentence(model.name, model.fit.converged, n_compared, n_differing, gold),
     }
 
 
@@ -199,7 +200,7 @@ def _verdict_counts(verdict: Codes) -> dict[str, int]:
     return {name: int(np.count_nonzero(verdict == code)) for code, name in enumerate(VERDICTS[:INCOMPLETE])}
 
 
-def _on_gold(evidence: Evidence, model: FittedModel) -> dict[str, Any] | None:
+def _on_gold(evidence: Evidence, gold_verdict: Codes) -> dict[str, Any] | None:
     """Return who is right on the gold statements that somebody judged; None if there is none."""
     n_gold = len(evidence.gold_truth)
     counts = label_counts(evidence.gold._replace(task=evidence.gold.task - evidence.n_tasks), n_gold)  # (gold, 3)
@@ -207,7 +208,7 @@ def _on_gold(evidence: Evidence, model: FittedModel) -> dict[str, Any] | None:
     if not is_judged.any():
         return None
     truth = np.where(evidence.gold_truth == TRUE, ACCEPTED, REJECTED)[is_judged]
-    by_majority, by_the_model = (verdict[is_judged] == truth for verdict in (majority(counts), model.gold_verdict))
+    by_majority, by_the_model = (verdict[is_judged] == truth for verdict in (majority(counts), gold_verdict))
     only_model = int(np.count_nonzero(by_the_model & ~by_majority))
     only_majority = int(np.count_nonzero(by_majority & ~by_the_model))
     return {
@@ -218,11 +219,11 @@ def _on_gold(evidence: Evidence, model: FittedModel) -> dict[str, Any] | None:
     }
 
 
-def _sentence(model: FittedModel, n_compared: int, n_differing: int, gold: Mapping[str, Any] | None) -> str:
+def _sentence(name: str, converged: bool, n_compared: int, n_differing: int, gold: Mapping[str, Any] | None) -> str:
     """Say how the model's verdicts differ, and that one side is better only where gold shows it."""
-    title = MODEL_TITLES[model.name]
+    title = MODEL_TITLES[name]
     start = f"{title} and the majority differ on {n_differing} of {n_compared} statements that both decide"
-    rest = "" if model.fit.converged else f" {title} did not come to rest; its figures are preliminary."
+    rest = "" if converged else f" {title} did not come to rest; its figures are preliminary."
     if gold is None:
         return f"{start}; {NO_GOLD}.{rest}"
     right = f"on {gold['n']} gold statements {title} is right {gold['model_correct']} times, "

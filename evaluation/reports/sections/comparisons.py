@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -50,15 +50,26 @@ def _with_relations(
 ) -> dict[str, Any]:
     sentence = entry.pop("sentence")
     a, b = sides_of(entry)
-    shared = [
-        relation
-        for relation in sorted({key.relation for key in rates})
-        if all(_value(rates, CellKey(relation, *side)) is not None for side in (a, b))
+    known = {key: (rate.value, rate) for key, rate in rates.items() if rate.value is not None}
+    pairs = [
+        (CellKey(relation, *a), CellKey(relation, *b))
+        for relation in sorted({key.relation for key in known})
+        if CellKey(relation, *a) in known and CellKey(relation, *b) in known
     ]
-    pairs = [(CellKey(relation, *a), CellKey(relation, *b)) for relation in shared]
+    relations = []
+    for one, other in pairs:
+        (value_a, rate_a), (value_b, rate_b) = known[one], known[other]
+        low, high = difference_interval(rate_a, rate_b)
+        relations.append({
+            "relation": one.relation,
+            "n_a": numbers[one],
+            "n_b": numbers[other],
+            "difference": value_a - value_b,
+            "low": low,
+            "high": high,
+        })  # fmt: skip
     macro_a, macro_b = (macro_of_these([rates[pair[side]] for pair in pairs]) for side in (0, 1))
     these_low, these_high = difference_interval(macro_a, macro_b)
-    relations = list(_relations(pairs, rates, numbers))
     return {**entry, "these_low": these_low, "these_high": these_high, "relations": relations, "sentence": sentence}
 
 
@@ -66,25 +77,6 @@ def sides_of(entry: Mapping[str, Any]) -> tuple[Side, Side]:
     if entry["kind"] == "settings":
         return Side(entry["model"], entry["a"]), Side(entry["model"], entry["b"])
     return Side(entry["a"], entry["setting"]), Side(entry["b"], entry["setting"])
-
-
-def _value(rates: Mapping[CellKey, Rate], key: CellKey) -> float | None:
-    return rates[key].value if key in rates else None
-
-
-def _relations(
-    pairs: Iterable[tuple[CellKey, CellKey]], rates: Mapping[CellKey, Rate], numbers: Mapping[CellKey, int]
-) -> Iterable[dict[str, Any]]:
-    for a, b in pairs:
-        low, high = difference_interval(rates[a], rates[b])
-        yield {
-            "relation": a.relation,
-            "n_a": numbers[a],
-            "n_b": numbers[b],
-            "difference": rates[a].value - rates[b].value,
-            "low": low,
-            "high": high,
-        }
 
 
 def shared_statements(evidence: Evidence) -> dict[frozenset[Side], int]:
@@ -116,7 +108,8 @@ class Pair(NamedTuple):
 
     @property
     def names(self) -> tuple[str, str]:
-        return (self.a.setting, self.b.setting) if self.kind == "settings" else (self.a.model, self.b.model)
+        a, b = (self.a.setting, self.b.setting) if self.kind == "settings" else (self.a.model, self.b.model)
+        return name_of(a), name_of(b)
 
 
 def compare_sides(
@@ -183,7 +176,7 @@ def _holm_of_each_rule(ps: Floats) -> Floats:
     return adjusted
 
 
-def paired_accuracies(accuracies: Mapping[CellKey, float | None]) -> Iterator[tuple[Pair, np.ndarray]]:
+def paired_accuracies(accuracies: Mapping[CellKey, float | None]) -> Iterator[tuple[Pair, Floats]]:
     """Yield each pair of sides that share enough relations, with a minus b in each of these."""
     by_side = _by_side(accuracies)
     for pair in _pairs(list(by_side)):
@@ -211,7 +204,7 @@ def _pairs(sides: list[Side]) -> Iterator[Pair]:
             yield Pair("models", a.setting, a, b)
 
 
-def _differences(a: Mapping[str, float], b: Mapping[str, float]) -> np.ndarray:
+def _differences(a: Mapping[str, float], b: Mapping[str, float]) -> Floats:
     """Return a minus b per shared relation, sorted by relation so that no other order can move a random draw."""
     return np.array([a[relation] - b[relation] for relation in sorted(a.keys() & b.keys())])
 
@@ -254,11 +247,11 @@ def comparison_in_words(pair: Pair, paired: PairedDifference, p_holm: float) -> 
 
 def _interval(paired: PairedDifference) -> str:
     """Return the interval in whole points, or as fine as a small difference, seen from the side that is ahead."""
-    if paired.low is None:
+    if paired.low is None or paired.high is None:
         return ""
-    ends = (paired.low, paired.high) if paired.difference >= 0 else (-paired.high, -paired.low)
+    low, high = (paired.low, paired.high) if paired.difference >= 0 else (-paired.high, -paired.low)
     decimals = decimals_of_points(paired.difference)
-    return f" ({points_interval(*ends, decimals=0 if decimals == 1 else decimals)})"
+    return f" ({points_interval(low, high, decimals=0 if decimals == 1 else decimals)})"
 
 
 def _p_values(paired: PairedDifference, p_holm: float) -> str:

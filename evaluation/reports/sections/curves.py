@@ -28,20 +28,20 @@ class Ranked(NamedTuple):
     score: Floats
     is_accepted: Flags
 
-    def where(self, chosen: Flags | slice) -> Ranked:
-        return Ranked(*(column[chosen] for column in self))
+    def where(self, chosen: Flags | Codes | slice) -> Ranked:
+        cell, place, weight, score, is_accepted = self
+        return Ranked(cell[chosen], place[chosen], weight[chosen], score[chosen], is_accepted[chosen])
 
 
 def curve_entries(evidence: Evidence) -> list[dict[str, Any]]:
     """Return one curve per cell whose population is known, then one per LM and setting."""
     population = _populations(evidence)
     draws = _ranked(evidence, population)
-    order = np.argsort(draws.cell, kind="stable")
-    draws = draws.where(order)
+    draws = draws.where(np.argsort(draws.cell, kind="stable").astype(np.int64))
     edges = np.searchsorted(draws.cell, np.arange(len(evidence.cells) + 1))
     entries = [
         _cell_curve(evidence, number, int(population[number]), draws.where(slice(*edges[number : number + 2])))
-        for number in np.flatnonzero(population)
+        for number in np.flatnonzero(population).tolist()
     ]
     return entries + list(_side_curves(evidence, population, draws))
 

@@ -107,7 +107,8 @@ CLAIMS = "± the sign is another one. ! p after Holm is on the other side of .05
 
 
 def sensitivity_part(document: Document, name: str) -> list[Mapping[str, Any]]:
-    return (document.get("sensitivity") or {}).get(name, [])
+    entries: list[Mapping[str, Any]] = (document.get("sensitivity") or {}).get(name, [])
+    return entries
 
 
 NOBODY_LEFT_OUT = {
@@ -119,7 +120,8 @@ NOBODY_LEFT_OUT = {
 
 def without_one(entry: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return what an entry says of annotators left out; nothing in documents that list them among the rules."""
-    return entry.get("left_out", NOBODY_LEFT_OUT)
+    without: Mapping[str, Any] = entry.get("left_out", NOBODY_LEFT_OUT)
+    return without
 
 
 def marked_ranks(total: Mapping[str, Any]) -> Iterable[float | Marked | None]:

@@ -70,8 +70,8 @@ class Cell:
         return rate(int(self.counts[0, verdict]), self.n)
 
 
-def cells_of(evidence: Evidence, verdict: Codes) -> list[Cell]:
-    counts = stratum_counts(evidence, verdict)
+def cells_of(evidence: Evidence) -> list[Cell]:
+    counts = stratum_counts(evidence, evidence.verdict)
     strata_of: list[list[int]] = [[] for _ in evidence.cells]
     for number, stratum in enumerate(evidence.strata):
         strata_of[stratum.cell].append(number)
@@ -156,7 +156,7 @@ def _strata(cell: Cell) -> Iterable[dict[str, Any]]:
 def total_entry(model: str | None, setting: str | None, cells: Sequence[Cell]) -> dict[str, Any]:
     """Return one LM and setting over its relations; the three averages answer three questions (docs/report-json.md)."""
     counts = np.sum([cell.counts.sum(axis=0) for cell in cells], axis=0, keepdims=True)
-    pooled = Cell(CellKey("", model, setting), counts, np.zeros(1), [])
+    pooled = Cell(CellKey("", model, setting), counts, np.zeros(1, dtype=np.int64), [])
     rates = [pooled.rate_of(verdict) for verdict in (ACCEPTED, REJECTED, UNDECIDED)]
     if len(cells) > 1:  # unequally sampled
         rates = [rate._replace(low=None, high=None) for rate in rates]
@@ -194,7 +194,7 @@ def _macro_averages(cells: Sequence[Cell]) -> dict[str, Any]:
     accuracies = [rate for cell in cells if (rate := cell.rate_of(ACCEPTED)).value is not None]
     rejections = [value for cell in cells if (value := cell.rate_of(REJECTED).value) is not None]
     these = macro_of_these(accuracies)
-    low, high = macro_interval([rate.value for rate in accuracies])
+    low, high = macro_interval([rate.value for rate in accuracies if rate.value is not None])
     rejection_low, rejection_high = macro_interval(rejections)
     return {
         "macro_accuracy": macro_average(rate.value for rate in accuracies),
@@ -210,14 +210,15 @@ def _macro_averages(cells: Sequence[Cell]) -> dict[str, Any]:
 
 
 def macro_of_these(rates: Sequence[Rate]) -> Rate:
-    return mean_of_these([rate.value for rate in rates], [rate.n_effective for rate in rates])
+    known = [(rate.value, rate.n_effective) for rate in rates if rate.value is not None and rate.n_effective]
+    return mean_of_these([value for value, _ in known], [n_effective for _, n_effective in known])
 
 
 def total_entries(evidence: Evidence, cells: Sequence[Cell]) -> list[dict[str, Any]]:
-    return [
-        total_entry(*side, [cells[index] for index in np.flatnonzero(evidence.side_of_cell == number)])
-        for number, side in enumerate(evidence.sides)
-    ]
+    return [total_entry(*side, [cell for cell in cells if cell.key.side == side]) for side in evidence.sides]
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
 
 
 INCOMPLETE_MARK = "†"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evaluation.comparisons.published import load_table5
+from evaluation.comparisons.report_comparison import load_table5
 from evaluation.evidence.arrays import Side
 from evaluation.reports.sections.comparisons import compare_sides
 from evaluation.statistics.rates import macro_average
