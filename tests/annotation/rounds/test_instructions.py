@@ -5,7 +5,7 @@ import re
 import pytest
 
 from annotation.models import Round
-from annotation.rounds.instructions import escape, instructions_html, markdown_html, relation_guide
+from annotation.rounds.instructions import escape, freeze_statement, instructions_html, markdown_html, relation_guide
 from kgharvest.models import Relation
 
 CAPITAL_OF = Relation(pk=7, statement="<ENT0> is the capital of <ENT1>.", explanation="Of a state of today.")
@@ -71,3 +71,10 @@ def test_instructions_end_with_what_the_round_says_about_the_relation():
         "<li><strong>False</strong>: Rome is the capital of Peru.</li>\n</ul>\n"
     )
     assert instructions_html(round, Relation(pk=8)) == "<p>Judge.</p>\n"
+
+
+def test_a_statement_in_the_manner_of_prompts_loses_the_space_before_its_full_stop():
+    statement = freeze_statement(" <ENT0> prevents <ENT1> .", ["mask", "St. Vitus ' dance"])
+
+    assert statement.text == "mask prevents St. Vitus ' dance."
+    assert [statement.text[start:end] for start, end in statement.spans] == ["mask", "St. Vitus ' dance"]

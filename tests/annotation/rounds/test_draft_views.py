@@ -6,8 +6,11 @@ import pytest
 from django.test import Client
 
 from annotation.gold.candidates import decide_on_gold, gold_candidates
-from annotation.models import Annotator, GoldDecision, JudgmentTask, Round, Stratum, StudyMember
+from annotation.models import Annotator, GoldDecision, JudgmentTask, Limits, Round, Stratum, StudyMember
 from annotation.rounds import draft_views
+from annotation.rounds.forms import RoundForm
+from annotation.rounds.models import OPTIONS
+from annotation.rounds.serializers import RoundSerializer, example
 from annotation.rounds.services import create_draft, edit_draft, open_draft
 from tests.annotation.gold.test_gold import SEEDS, confirm
 from tests.factories import make_harvest, make_language_model, make_relation, make_researcher, make_round, make_user
@@ -185,6 +188,16 @@ def test_the_form_shows_what_the_service_refuses(researcher_client):
 
     assert "has 1 tuples to draw from but n is 5" in page
     assert not Round.objects.exists()
+
+
+def test_every_option_of_a_round_is_in_form_description_and_example():
+    fields = RoundForm().fields
+
+    assert set(Round.OPTIONS) <= {heading for heading, _ in RoundForm.GROUPS}
+    for name in (*OPTIONS, *Limits.OPTIONS):
+        assert name in fields or name == "source"
+    assert set(OPTIONS) <= RoundSerializer().fields.keys()
+    assert all(f'"{name}": ' in example() for name in OPTIONS)
 
 
 # -- a draft -----------------------------------------------------------------------------------------------------------

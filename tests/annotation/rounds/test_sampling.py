@@ -1,0 +1,40 @@
+"""How samples are shared among strata and drawn."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from annotation.rounds.sampling import allocate, draw_ranks, rank_strata
+
+
+@pytest.mark.parametrize(
+    ("n", "sizes", "allocation", "shares"),
+    [
+        (10, [50, 50, 50], "equal", [4, 3, 3]),
+        (30, [4, 50, 50], "equal", [4, 13, 13]),  # the first has only four
+        (10, [10, 20, 70], "proportional", [1, 2, 7]),
+        (5, [1, 1, 1000], "proportional", [1, 1, 3]),  # everybody at least one
+        (14, [6, 47, 16, 36], "proportional", [1, 6, 2, 5]),  # quotas 0.8, 6.3, 2.1, 4.8: Webster rounds the last up
+        (6, [1, 2, 3], "proportional", [1, 2, 3]),
+    ],
+)
+def test_a_sample_is_shared_among_strata(n, sizes, allocation, shares):
+    assert allocate(n, sizes, allocation) == shares
+
+
+def test_simulated_draws_have_the_inclusion_probabilities_that_are_recorded():
+    """Of 2000 samples, each rank's share is within 4.5 standard errors of what its stratum says."""
+    ranks = list(range(1, 61))
+    strata = rank_strata(ranks, [1, 11, 31])
+    shares = allocate(12, [len(part) for part in strata], "equal")
+    rng = np.random.default_rng(1)
+
+    times = Counter(
+        rank for _ in range(2000) for part, n in zip(strata, shares, strict=True) for rank in draw_ranks(part, n, rng)
+    )
+
+    for part, n in zip(strata, shares, strict=True):
+        probability = n / len(part)
+        error = (probability * (1 - probability) / 2000) ** 0.5
+        assert all(abs(times[rank] / 2000 - probability) < 4.5 * error for rank in part)

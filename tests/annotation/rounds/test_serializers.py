@@ -1,0 +1,109 @@
+"""The JSON description of a round: what it says, and how mistakes in it are named."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from annotation.rounds.serializers import BadRoundSpec, RoundSerializer, read_round_spec, round_from_spec
+from annotation.rounds.services import (
+    open_round,
+)
+from kgharvest.errors import DomainError
+from tests.annotation.rounds.test_builder import HUNDRED, nothing_is_stored
+from tests.factories import (
+    make_harvest,
+)
+
+pytestmark = pytest.mark.django_db
+
+CELL = {"job": 1, "n": 1}
+
+
+def test_a_description_reads_as_what_it_was_written_from():
+    job = make_harvest(HUNDRED)
+    cell = {"job": job.pk, "n": None, "strata": [1, 10], "allocation": "proportional"}
+    document = {
+        "name": "pilot",
+        "cells": [cell],
+        "gold_share": 0.1,
+        "closes_when": "date",
+        "closes_at": "2030-01-31T18:00",
+    }
+
+    assert round_from_spec(document).spec == document
+
+
+def test_a_broken_file_is_refused_with_line_and_column(tmp_path):
+    path = tmp_path / "pilot.json"
+    path.write_text('{"name": "pilot",\n "cells": [}')
+
+    with pytest.raises(BadRoundSpec, match=r"^pilot.json, line 2, column 12: the description is not JSON"):
+        read_round_spec(path)
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ([], r"^The description is \[\]; give a JSON object with name, cells"),
+        ({"cells": [CELL]}, "^name is missing"),
+        ({"name": "a b", "cells": [CELL]}, "^name is 'a b'; give a name of up to 100 letters"),
+        ({"name": "new", "cells": [CELL]}, "^name is 'new'"),
+        ({"name": "a", "cells": []}, "at least one cell"),
+        ({"name": "a", "cells": [CELL], "judgement": 3}, "^judgement is unknown"),
+        ({"name": "a", "cells": [CELL], "judgments_per_task": 0}, "^judgments_per_task is 0; .* from 1 to 99"),
+        ({"name": "a", "cells": [CELL], "judgments_per_task": True}, "^judgments_per_task is True"),
+        (
+            {"name": "a", "cells": [CELL], "third_only_if_split": True, "judgments_per_task": 2},
+            "^third_only_if_split: .* give 3",
+        ),
+        ({"name": "a", "cells": [CELL], "limits": 3}, "^limits is 3; give a JSON object with gold_accuracy, n_gold"),
+        ({"name": "a", "cells": [CELL], "limits": {"run": 3}}, "^limits.run is unknown; use gold_accuracy"),
+        ({"name": "a", "cells": [CELL], "limits": {"gold_accuracy": 70}}, "^limits.gold_accuracy is 70; give a number"),
+        ({"name": "a", "cells": [CELL], "gold_share": 0.6}, "^gold_share is 0.6; give a number from 0 to 0.5"),
+        ({"name": "a", "cells": [CELL], "dominance_cap": 0}, "^dominance_cap is 0; .* or null"),
+        ({"name": "a", "cells": [CELL], "closes_when": "date"}, "^closes_at: Give a date and time"),
+        ({"name": "a", "cells": [CELL], "closes_when": "date", "closes_at": "soon"}, "^closes_at is 'soon'"),
+        ({"name": "a", "cells": [CELL], "seed": -1}, "^seed is -1"),
+        ({"name": "a", "cells": [CELL], "seed": "3"}, "^seed is '3'; give a whole number"),
+        ({"name": "a", "cells": [CELL], "takes_guests": 1}, "^takes_guests is 1; give true or false"),
+        ({"name": "a", "cells": [CELL], "gold_share": float("nan")}, "^gold_share is nan; give a number"),
+        ({"name": "a", "cells": [CELL], "consent": 5}, "^consent is 5; give a text"),
+        ({"name": "a", "cells": {"job": 1}}, "^cells is .*; give a list of at least one cell"),
+        ({"name": "a", "cells": [3]}, r"^cells\[0\] is 3; give a JSON object with job"),
+        ({"name": "a", "cells": [CELL], "source": "guessed"}, "^source is 'guessed'; give one of people"),
+        (
+            {"name": "a", "cells": [CELL], "relation_instructions": {"r": 1}},
+            "^relation_instructions.r is 1; give a text",
+        ),
+        ({"name": "a", "cells": [CELL], "relation_instructions": {"r\x00": ""}}, "^relation_instructions is"),
+        ({"name": "a", "cells": [CELL], "instructions": "a\x00b"}, "^instructions is .* without NUL"),
+        ({"name": "a", "cells": [CELL], "consent": "a\ud800b"}, "^consent is .* halves of surrogate pairs"),
+        ({"name": "a", "cells": [{"job": 1}]}, r"^cells\[0\].n is missing"),
+        ({"name": "a", "cells": [CELL, {"job": 1, "n": 0}]}, r"^cells\[1\].n is 0"),
+        ({"name": "a", "cells": [{"job": "1", "n": 1}]}, r"^cells\[0\].job is '1'"),
+        ({"name": "a", "cells": [CELL | {"strata": [1, 10, 10]}]}, r"^cells\[0\].strata is \[1, 10, 10\]"),
+        ({"name": "a", "cells": [CELL | {"strata": [2, 10]}]}, r"^cells\[0\].strata is"),
+        ({"name": "a", "cells": [CELL | {"allocation": "fair"}]}, r"^cells\[0\].allocation is 'fair'"),
+        ({"name": "a", "cells": [{"relation": "r", "n": 1}]}, "all of 'relation', 'model' and 'setting'"),
+        ({"name": "a", "cells": [{"job": 1, "relation": "r", "n": 1}]}, "either 'job' or all of"),
+        ({"name": "a", "cells": [{"job": 99, "n": 1}]}, r"no finished harvest for cells\[0\] \(job 99\)"),
+        (
+            {"name": "a", "cells": [{"relation": "r", "model": "m", "setting": "s", "n": 1}]},
+            "There is no relation 'r'",
+        ),
+    ],
+)
+def test_a_bad_description_is_refused_in_one_sentence(document, message):
+    with pytest.raises(DomainError, match=message):
+        open_round(document)
+    assert nothing_is_stored()
+
+
+def test_the_documented_description_can_be_read():
+    text = (Path(__file__).parents[3] / "docs" / "rounds.md").read_text()
+    example = json.loads(text.split("```json\n")[1].split("```")[0])
+
+    round = round_from_spec(example)
+
+    assert round.spec.keys() <= example.keys() == RoundSerializer().fields.keys()

@@ -1,0 +1,190 @@
+"""A round's life: drafted, cloned, opened, paused, closed; and whose it is."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from annotation.judging.assignment import next_batch
+from annotation.models import Round, Stratum, StudyMember
+from annotation.quality.limits import set_limits
+from annotation.rounds.models import RoundNotOpen
+from annotation.rounds.serializers import BadRoundSpec
+from annotation.rounds.services import (
+    NameTaken,
+    NotInStudy,
+    WrongStatus,
+    clone_round,
+    close_due_rounds,
+    close_round,
+    create_draft,
+    delete_draft,
+    edit_draft,
+    open_draft,
+    open_round,
+    pause_round,
+    reopen_round,
+)
+from tests.annotation.rounds.test_builder import HUNDRED, spec
+from tests.factories import (
+    judge_all,
+    make_annotators,
+    make_harvest,
+    make_researcher,
+    make_round,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+def test_the_one_who_names_a_new_study_owns_it():
+    researcher = make_researcher()
+
+    round = make_round(study="Animals", by=researcher)
+
+    assert list(Round.objects.managed_by(researcher)) == [round]
+
+
+def test_a_study_of_others_is_closed():
+    make_round(study="Animals", by=make_researcher())
+    stranger = make_researcher()
+
+    with pytest.raises(NotInStudy, match="'Animals'"):
+        make_round(study="Animals", by=stranger)
+    assert not Round.objects.visible_to(stranger)
+
+
+def test_a_viewer_sees_rounds_but_does_not_manage_them():
+    round = make_round(study="Animals", by=make_researcher())
+    viewer = make_researcher()
+    StudyMember.objects.create(study=round.study, user=viewer, role=StudyMember.Role.VIEWER)
+
+    assert list(Round.objects.visible_to(viewer)) == [round]
+    assert not Round.objects.managed_by(viewer)
+
+
+def test_a_draft_draws_nothing_until_it_is_opened():
+    job = make_harvest(HUNDRED)
+    draft = create_draft(spec(job, n=20, seed=3))
+    assert not Stratum.objects.exists()
+
+    opened = open_draft(draft)
+
+    at_once = open_round(spec(job, n=20, seed=3) | {"name": "at-once"})
+    one, two = (list(round.tasks.values_list("statement", "position")) for round in (opened, at_once))
+    assert opened.is_open
+    assert one == two
+
+
+def test_a_draft_is_edited_and_deleted_but_an_open_round_is_not():
+    job = make_harvest(HUNDRED)
+    draft = edit_draft(create_draft(spec(job, n=20)), spec(job, n=5, judgments_per_task=2) | {"name": "other"})
+    assert (draft.name, draft.judgments_per_task) == ("other", 2)
+
+    round = open_draft(draft)
+
+    assert round.n_tasks == 5
+    for change in (delete_draft, open_draft, lambda round: edit_draft(round, round.spec)):
+        with pytest.raises(WrongStatus, match="no draft any more"):
+            change(round)
+
+
+def test_a_description_sets_the_limits_of_its_round():
+    round = open_round(spec(make_harvest(HUNDRED), n=1, limits={"longest_run": 40}))
+
+    assert (round.limits.longest_run, round.limits.n_gold, round.limits.gold_accuracy) == (40, 10, None)
+    assert round.events.filter(kind="limits_set").count() == 1
+
+
+def test_a_clone_has_the_limits_in_force():
+    round = open_round(spec(make_harvest(HUNDRED), n=1, limits={"longest_run": 40}))
+    set_limits(round, longest_run=None, median_seconds=1.5)
+
+    assert clone_round(round).spec["limits"] == {"median_seconds": 1.5, "n_gold": 10}
+    assert clone_round(clone_round(round)).spec["limits"] == {"median_seconds": 1.5, "n_gold": 10}
+
+
+def test_a_clone_is_a_draft_of_the_same_description_with_another_name_and_seed():
+    round = make_round(4, name="pilot", judgments_per_task=2, seed=5)
+
+    clones = [clone_round(round), clone_round(round)]
+
+    assert [(clone.name, clone.status, clone.seed, clone.judgments_per_task) for clone in clones] == [
+        ("pilot-2", "draft", 6, 2),
+        ("pilot-3", "draft", 6, 2),
+    ]
+    one, two = (list(open_draft(clone).tasks.values_list("statement", flat=True)) for clone in clones)
+    assert one == two
+
+
+def test_a_draft_whose_closing_time_is_over_is_not_opened():
+    job = make_harvest(HUNDRED)
+    draft = create_draft(spec(job, n=1, closes_when="date", closes_at="2001-01-31T18:00"))
+
+    with pytest.raises(BadRoundSpec, match="would close at 2001-01-31 18:00"):
+        open_draft(draft)
+
+
+def test_a_name_is_used_once():
+    make_round(name="pilot")
+
+    with pytest.raises(NameTaken, match="'pilot'"):
+        make_round(name="pilot")
+
+
+def test_a_round_is_paused_reopened_and_closed():
+    round = make_round()
+
+    pause_round(round)
+    reopen_round(round)
+    close_round(round)
+
+    assert (round.status, round.closed_at is not None) == (Round.Status.CLOSED, True)
+
+
+def test_a_closed_round_cannot_be_paused():
+    round = make_round()
+    close_round(round)
+
+    with pytest.raises(WrongStatus, match=f"{round.name} is closed; it cannot become paused"):
+        pause_round(round)
+
+
+def test_a_round_closes_when_its_date_has_come_or_all_is_judged():
+    now = timezone.now()
+    dated = make_round(closes_when="date", closes_at=(now + timedelta(hours=1)).isoformat())
+    complete, half = (make_round(2, closes_when="complete", judgments_per_task=1) for _ in range(2))
+    judge_all(complete, ["true", "true"])
+    manual = make_round(1, judgments_per_task=1)
+    judge_all(manual, ["true"])
+
+    close_due_rounds(now)
+    assert statuses(dated, complete, half, manual) == ["open", "closed", "open", "open"]
+
+    close_due_rounds(now + timedelta(hours=2))
+    assert statuses(dated, half) == ["closed", "open"]
+
+
+def statuses(*rounds) -> list[str]:
+    return [Round.objects.get(pk=round.pk).status for round in rounds]
+
+
+def test_nobody_judges_after_the_closing_time():
+    round = make_round(closes_when="date", closes_at=(timezone.now() + timedelta(hours=1)).isoformat())
+    [annotator] = make_annotators(round, 1)
+    Round.objects.update(closes_at=timezone.now())
+
+    with pytest.raises(RoundNotOpen, match="is over"):
+        next_batch(annotator, timezone.now())
+
+
+def test_a_round_that_was_reopened_is_closed_by_people():
+    round = make_round(1, closes_when="complete", judgments_per_task=1)
+    judge_all(round, ["true"])
+    close_due_rounds(timezone.now())
+
+    round.refresh_from_db()
+    reopen_round(round)
+    close_due_rounds(timezone.now())
+
+    assert statuses(round) == ["open"]
