@@ -149,7 +149,7 @@ def print_summary(qualities: Sequence[Quality]) -> None:
 
 
 def print_comparison(first: Sequence[Quality], second: Sequence[Quality]) -> None:
-    differences = [one.seen.n_true - other.seen.n_true for one, other in zip(first, second, strict=True)]
+    differences = [quality.seen.n_true - other.seen.n_true for quality, other in zip(first, second, strict=True)]
     print(
         f"\n{' - '.join(MODELS)}, harvest P@{TOP} with seen prompts, paired by relation: "
         f"mean {fmean(differences) / TOP:+.3f}, {describe(differences)}"

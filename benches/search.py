@@ -79,8 +79,8 @@ def set_up(lm, plain, relation):
     return Setup(lm, plain, weigh_prompts(lm, templates, seeds, HarvestParams(), ignore))
 
 
-def compare_search(setup, wanted, cap):
-    search, ranker = setup.start(HarvestParams(candidates=wanted, max_entity_repeats=cap))
+def compare_search(setup, n_candidates, cap):
+    search, ranker = setup.start(HarvestParams(candidates=n_candidates, max_entity_repeats=cap))
     ours, _ = cpu_seconds(lambda: search.run([(1,) * setup.arity]))
 
     lexicon = Lexicon(setup.lm, EntityFilter(setup.templates))
@@ -90,19 +90,19 @@ def compare_search(setup, wanted, cap):
         others = [lexicon.look_up((other,)) for other in filled]
         return isinstance(entity, Entity) and not lexicon.rejects_beside(entity, others)
 
-    found = {one.tokens for one in search.tuples}
+    found = {candidate.tokens for candidate in search.tuples}
     rows = []
     for prunes_first in (False, True):
         plain = DepthFirstSearch(
-            setup.plain, setup.ask, setup.weights, is_entity, setup.lm.starts_entity, wanted, cap, prunes_first
+            setup.plain, setup.ask, setup.weights, is_entity, setup.lm.starts_entity, n_candidates, cap, prunes_first
         )
         seconds, tuples = cpu_seconds(partial(plain.run, setup.arity))
         rows.append((seconds, plain.n_forwards, len(found & {tokens for _, tokens in tuples})))
     return ours, ranker.n_states, len(found), rows
 
 
-def compare_rescoring(setup, wanted):
-    params = HarvestParams(candidates=wanted)
+def compare_rescoring(setup, n_candidates):
+    params = HarvestParams(candidates=n_candidates)
     search, _ = setup.start(params)
     search.run([(1,) * setup.arity, (2,) + (1,) * (setup.arity - 1)])
     ours, scored = cpu_seconds(lambda: pipeline.rescore(setup.lm, setup.prompt_set, search.tuples, params, ignore))
@@ -117,16 +117,16 @@ def compare_rescoring(setup, wanted):
         }
 
     theirs, plain_scores = cpu_seconds(one_by_one)
-    return ours, theirs, max(abs(one.score - plain_scores[one.entities]) for one in scored)
+    return ours, theirs, max(abs(scored_tuple.score - plain_scores[scored_tuple.entities]) for scored_tuple in scored)
 
 
 def compare_with_bare_forward(setup, n_states):
     """Return CPU seconds of a search of `n_states` states, and of bare forwards of the same sequences, batched."""
-    asked = []
+    queries_of_batch = []
     vectors = setup.lm.vectors
 
     def spy(queries, batch_size, tick):
-        asked.append(list(dict.fromkeys(queries)))
+        queries_of_batch.append(list(dict.fromkeys(queries)))
         return vectors(queries, batch_size, tick)
 
     setup.lm.vectors = spy
@@ -136,11 +136,11 @@ def compare_with_bare_forward(setup, n_states):
 
     @torch.inference_mode()
     def bare():
-        for queries in asked:
+        for queries in queries_of_batch:
             for rows in same_length_batches(queries, params.batch_size, BARE_TOKENS):
                 setup.plain.base_model(input_ids=torch.tensor([queries[row].ids for row in rows]))
 
-    return ours, cpu_seconds(bare)[0], sum(map(len, asked))
+    return ours, cpu_seconds(bare)[0], sum(map(len, queries_of_batch))
 
 
 def base_sized(tokenizer_folder, folder):
@@ -167,7 +167,7 @@ def main():
     print(f"{arguments.model}: {sum(p.numel() for p in plain.parameters()):,} parameters, vocabulary {lm.vocab_size:,}")
     print("plain: Algorithm 1 as printed, at the N best first entities; pruned: at the first entity, too")
     print(f"{'search':28} ours s  states  found | plain s  ratio forwards  same | pruned  ratio forwards  same")
-    for name, wanted, cap in [
+    for name, n_candidates, cap in [
         (arguments.relation, 100, 10),
         (arguments.relation, 100, None),
         (arguments.relation, 1000, 10),
@@ -176,11 +176,11 @@ def main():
         (arguments.ternary, 100, None),
     ]:
         setup = set_up(lm, plain, by_name[name])
-        ours, states, n_found, rows = compare_search(setup, wanted, cap)
+        ours, states, n_found, rows = compare_search(setup, n_candidates, cap)
         columns = " | ".join(
             f"{seconds:7.2f} {seconds / ours:6.1f} {forwards:8} {same:5}" for seconds, forwards, same in rows
         )
-        print(f"{f'{name} N={wanted} cap={cap}':28} {ours:6.3f} {states:7} {n_found:6} | {columns}", flush=True)
+        print(f"{f'{name} N={n_candidates} cap={cap}':28} {ours:6.3f} {states:7} {n_found:6} | {columns}", flush=True)
     for name in (arguments.relation, arguments.ternary):
         setup = set_up(lm, plain, by_name[name])
         ours, theirs, worst = compare_rescoring(setup, 100)

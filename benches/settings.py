@@ -41,7 +41,7 @@ def measure(lm: LanguageModel, relation: Relation, setting: str) -> Harvested:
 
 
 def show(name: str, row: list[Harvested]) -> None:
-    cells = "".join(f"{one.precision:8.2f} {one.seconds:5.1f}" for one in row)
+    cells = "".join(f"{harvest.precision:8.2f} {harvest.seconds:5.1f}" for harvest in row)
     print(f"{name:20}{cells}", flush=True)
 
 
@@ -53,7 +53,11 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     lm = load_compact(MODELS[arguments.model])
-    known = [one for one in load_world() if one.arity == 2 and one.name in (arguments.relation or [one.name])]
+    known = [
+        relation
+        for relation in load_world()
+        if relation.arity == 2 and relation.name in (arguments.relation or [relation.name])
+    ]
     print(f"{'':20}" + "".join(f"{setting:>14}" for setting in arguments.setting))
     rows = []
     for relation in known:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kgharvest.embedded_lm.world import Entities, Phrasing, Relation
 from kgharvest.engine.harvest import harvest
-from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, Query
+from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, Query, filled_tokens
 from kgharvest.engine.types import HarvestParams, HarvestSpec
 
 TOP = 50
@@ -73,8 +73,7 @@ def average(recalls: Sequence[TailRecall]) -> TailRecall:
 
 def tail_query(lm: LanguageModel, prompt: EncodedPrompt, entities: Entities) -> Query:
     *head, tail = (lm.encode_entity(entity) for entity in entities)
-    pattern = (*map(len, head), len(tail))
-    return lm.query(prompt, pattern, tuple(token for ids in head for token in (*ids, *lm.entity_end)))
+    return lm.query(prompt, (*map(len, head), len(tail)), filled_tokens(lm, head))
 
 
 def other_tails(lm: LanguageModel, entities: Entities, facts: Sequence[Entities]) -> list[int]:

@@ -72,17 +72,17 @@ def occurs_in_prompt(entity: Words, prompt_texts: Sequence[Words]) -> bool:
 class Filter(NamedTuple):
     """A named reason not to take an entity.
 
-    name: in parameters, files and counts. label: for people. rejects: its predicate, of the words of an entity, and of
-    what those are compared with unless that is nothing: the texts of the prompts, or the tuple's other entities.
+    name: in parameters, files and counts. label: for people. rejects: its predicate, of the words of an entity and of
+    what they are compared with, if anything: the texts of the prompts, or the tuple's other entities.
     """
 
     name: str
     label: str
     rejects: Callable[..., bool]
-    compared_with: Literal["nothing", "prompts", "entities"] = "nothing"
+    compared_with: Literal["prompts", "entities"] | None = None
 
 
-OVERLAP = "overlap"
+IN_PROMPT, OVERLAP = "in_prompt", "overlap"
 # In the order in which they are tried.
 FILTERS = {
     entry.name: entry
@@ -92,7 +92,7 @@ FILTERS = {
         Filter("short", "fewer than three letters", is_short),
         Filter("one_letter_word", "a word of one letter", has_one_letter_word),
         Filter("repeated_word", "a repeated word", repeats_a_word),
-        Filter("in_prompt", "words of a prompt", occurs_in_prompt, compared_with="prompts"),
+        Filter(IN_PROMPT, "words of a prompt", occurs_in_prompt, compared_with="prompts"),
         Filter(OVERLAP, "overlap with another entity of the tuple", overlaps_another, compared_with="entities"),
     )
 }
@@ -109,17 +109,16 @@ class EntityFilter:
 
     def __init__(self, prompts: Sequence[PromptTemplate], disabled: frozenset[str] = frozenset()) -> None:
         in_force = [entry for entry in FILTERS.values() if entry.name not in disabled]
-        self._of_entity = {entry.name: entry.rejects for entry in in_force if entry.compared_with == "nothing"}
-        self._of_prompts = {entry.name: entry.rejects for entry in in_force if entry.compared_with == "prompts"}
+        self._of_entity_alone = {entry.name: entry.rejects for entry in in_force if entry.compared_with is None}
+        self._prompt_texts = [] if IN_PROMPT in disabled else prompt_texts(prompts)
         self._checks_overlap = OVERLAP not in disabled
-        self._prompt_texts = prompt_texts(prompts)
 
     def rejection(self, entity: Words) -> str | None:
         """Return the name of the first filter that rejects `entity` whatever the rest of the tuple, or None."""
-        for name, rejects in self._of_entity.items():
+        for name, rejects in self._of_entity_alone.items():
             if rejects(entity):
                 return name
-        return next((name for name, rejects in self._of_prompts.items() if rejects(entity, self._prompt_texts)), None)
+        return IN_PROMPT if occurs_in_prompt(entity, self._prompt_texts) else None
 
     def rejects_beside(self, entity: Words, others: Sequence[Words]) -> bool:
         """Return whether `entity` equals, contains or is contained in another entity of its tuple."""

@@ -11,11 +11,11 @@ from string import capwords
 import numpy as np
 
 from kgharvest.engine.filters import EntityFilter
-from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel
+from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, fits
 from kgharvest.engine.lexicon import Lexicon
 from kgharvest.engine.prompts.paraphrase import Paraphraser
 from kgharvest.engine.prompts.prompt_set import PromptSet
-from kgharvest.engine.prompts.strategies import PromptSource, choose_prompts, fits
+from kgharvest.engine.prompts.strategies import PromptSource, choose_prompts
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.ranking import TokenRanker
 from kgharvest.engine.scoring import Encoded, compatibilities, consistency

@@ -9,7 +9,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, Pattern, Query, Tick, TokenIds
+from kgharvest.engine.language_models.base import (
+    EncodedPrompt,
+    LanguageModel,
+    Pattern,
+    Query,
+    Tick,
+    TokenIds,
+    filled_tokens,
+)
 from kgharvest.engine.language_models.batching import in_halves
 from kgharvest.engine.ranking import rows_at_once
 from kgharvest.engine.types import BrokenModel
@@ -82,7 +90,7 @@ class Questions:
     def add(self, entities: Encoded) -> None:
         """Have every token of `entities` scored in every prompt."""
         pattern = tuple(len(ids) for ids in entities)
-        tokens = tuple(token for ids in entities for token in ids + self._lm.entity_end)
+        tokens = filled_tokens(self._lm, entities)
         for index in range(len(self._prompts)):
             for done, token in enumerate(tokens):
                 self._rows.append(self._row(index, pattern, tokens[:done]))

@@ -40,7 +40,9 @@ class BruteForce:
         self.model = AutoModelForMaskedLM.from_pretrained(folder).eval()
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
         self.prompts, self.weights, self.lead = prompts, weights, lead
-        self.in_order = functools.cache(lambda pattern: sorted(self.candidates(pattern), key=lambda one: one.order))
+        self.in_order = functools.cache(
+            lambda pattern: sorted(self.candidates(pattern), key=lambda candidate: candidate.order)
+        )
 
     def text_ids(self, text):
         return self.tokenizer(text, add_special_tokens=False).input_ids
@@ -112,9 +114,9 @@ class BruteForce:
     def search(self, patterns, wanted, cap=None, disabled=()):
         """Return the kept candidates in order."""
         kept, seen, repeats = [], set(), Counter()
-        entity_filter = filters.EntityFilter([], frozenset({*disabled, "in_prompt"}))
+        entity_filter = filters.EntityFilter([], frozenset({*disabled, filters.IN_PROMPT}))
         lists = [self.in_order(pattern) for pattern in patterns]
-        for candidate in heapq.merge(*lists, key=lambda one: one.order):
+        for candidate in heapq.merge(*lists, key=lambda candidate: candidate.order):
             if len(kept) == wanted:
                 break
             if self.is_rejected(candidate, entity_filter, disabled) or candidate.entities in seen:
@@ -128,7 +130,7 @@ class BruteForce:
 
     def is_rejected(self, candidate, entity_filter, disabled):
         words = [filters.words_of(text) for text in candidate.surface]
-        texts = [] if "in_prompt" in disabled else [filters.words_of(t) for t in self.prompt_texts()]
+        texts = [] if filters.IN_PROMPT in disabled else [filters.words_of(t) for t in self.prompt_texts()]
         return any(
             entity_filter.rejection(entity)
             or filters.occurs_in_prompt(entity, texts)

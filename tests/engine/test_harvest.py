@@ -39,7 +39,11 @@ SPEC = HarvestSpec(
 def test_a_harvest_returns_what_the_lm_knows_best_first():
     result = harvest(SPEC, FakeLM(WORDS, KNOWN))
 
-    assert [one.entities for one in result.tuples] == [("paris", "france"), ("rome", "italy"), ("berlin", "germany")]
+    assert [scored.entities for scored in result.tuples] == [
+        ("paris", "france"),
+        ("rome", "italy"),
+        ("berlin", "germany"),
+    ]
     assert result.prompts[0].weight == 1
     assert result.notice is None
 
@@ -69,13 +73,13 @@ def test_an_entity_repeats_at_most_as_often_as_asked():
 
     result = harvest(replace(SPEC, params=params), FakeLM(WORDS, facts))
 
-    assert sum("paris" in one.entities for one in result.tuples) == 2
+    assert sum("paris" in scored.entities for scored in result.tuples) == 2
 
 
 def test_max_tuples_keeps_the_best():
     params = replace(SPEC.params, max_tuples=1)
 
-    assert [one.entities for one in harvest(replace(SPEC, params=params), FakeLM(WORDS, KNOWN)).tuples] == [
+    assert [scored.entities for scored in harvest(replace(SPEC, params=params), FakeLM(WORDS, KNOWN)).tuples] == [
         ("paris", "france")
     ]
 
@@ -88,10 +92,10 @@ def test_surface_casing_is_chosen_by_score(tmp_path):
 
     tuples = harvest(spec, lm).tuples
 
-    surfaces = {word for one in tuples for word in one.surface}
+    surfaces = {word for scored in tuples for word in scored.surface}
     assert surfaces & {"Paris", "France", "Rome", "Italy", "Dog"}
-    assert all(one.entities == tuple(word.casefold() for word in one.surface) for one in tuples)
-    assert len({one.entities for one in tuples}) == len(tuples)
+    assert all(scored.entities == tuple(word.casefold() for word in scored.surface) for scored in tuples)
+    assert len({scored.entities for scored in tuples}) == len(tuples)
 
 
 def test_the_same_spec_gives_the_same_result(tmp_path):
@@ -235,7 +239,11 @@ def test_ranking_keeps_each_tuple_once_within_the_cap():
 
     kept = rank(found, HarvestParams(max_entity_repeats=2))
 
-    assert [(one.entities, one.score) for one in kept] == [(("a", "c"), -1.0), (("a", "b"), -2.0), (("e", "f"), -5.0)]
+    assert [(scored.entities, scored.score) for scored in kept] == [
+        (("a", "c"), -1.0),
+        (("a", "b"), -2.0),
+        (("e", "f"), -5.0),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,9 @@ def test_each_pattern_has_its_own_candidates_unless_the_budget_is_shared(cases):
     found = search_tuples(*case.parts(each), each, lambda n_found: None)
     shared = search_tuples(*case.parts(each), shared_budget, lambda n_found: None)
 
-    assert_same_tuples(found.candidates, [one for pattern in patterns for one in case.expected(each, [pattern])])
+    assert_same_tuples(
+        found.candidates, [candidate for pattern in patterns for candidate in case.expected(each, [pattern])]
+    )
     assert_same_tuples(shared.candidates, case.expected(each, patterns))
 
 
@@ -200,7 +202,7 @@ def test_scores_equal_brute_force(cases, family, prompts, patterns):
 
     scored = pipeline.rescore(case.lm, prompt_set, list(found.values()), params, lambda progress: None)
 
-    assert {one.entities for one in scored} == set(found)
+    assert {candidate.entities for candidate in scored} == set(found)
     for scored_tuple in scored:
         surfaces = product(*[dict.fromkeys((text.lower(), text.capitalize())) for text in scored_tuple.entities])
         surfaces = list(surfaces) if case.lm.is_cased else [found[scored_tuple.entities].surface]

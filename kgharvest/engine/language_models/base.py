@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from kgharvest.engine.prompts.template import PromptTemplate
+from kgharvest.engine.types import BadPrompt
 
 TokenIds = tuple[int, ...]
 Pattern = tuple[int, ...]  # tokens per entity, in slot-index order
@@ -76,3 +77,18 @@ class LanguageModel(Protocol):
 
     def logits(self, vectors: torch.Tensor) -> torch.Tensor:
         """Return (Q, V) float32. Affine in `vectors`: the logits of a weighted mean are the weighted mean of logits."""
+
+
+def filled_tokens(lm: LanguageModel, entities: Sequence[TokenIds]) -> TokenIds:
+    """Return what `query` takes as filled when `entities` stand in the first slots."""
+    return tuple(token for ids in entities for token in ids + lm.entity_end)
+
+
+def fits(lm: LanguageModel, prompt: EncodedPrompt, pattern: Pattern) -> bool:
+    """Return whether `lm` can take `prompt` with entities of so many tokens: no query of them is too long."""
+    all_but_the_last = sum(pattern) + len(pattern) * len(lm.entity_end) - 1
+    try:
+        lm.query(prompt, pattern, (0,) * all_but_the_last)
+    except BadPrompt:
+        return False
+    return True

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, Pattern, TokenIds
+from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, Pattern, TokenIds, fits
 from kgharvest.engine.language_models.masked import MaskedLM
 from kgharvest.engine.prompt_learning import autoprompt, lpaqa, soft_prompts
 from kgharvest.engine.prompt_learning.autoprompt import TRIGGER, AutoPromptParams, TriggerTask, TriggerTemplate
@@ -188,15 +188,6 @@ def check_fits(lm: LanguageModel, template: PromptTemplate, pattern: Pattern) ->
             f"The prompt {template.text!r} with {sum(pattern)} tokens of entities exceeds the {lm.max_tokens} tokens "
             "that this LM takes; shorten it."
         )
-
-
-def fits(lm: LanguageModel, prompt: EncodedPrompt, pattern: Pattern) -> bool:
-    all_but_the_last = sum(pattern) + len(pattern) * len(lm.entity_end) - 1
-    try:
-        lm.query(prompt, pattern, (0,) * all_but_the_last)
-    except BadPrompt:
-        return False
-    return True
 
 
 def notice_of_long_prompts(spec: HarvestSpec, templates: Sequence[PromptTemplate]) -> str | None:

@@ -108,7 +108,7 @@ def test_the_search_finds_the_best_pairs_of_one_token_words(family, lm, folder_o
 def distinct_mtls(every):
     """Return the MTLs, best first, of tuples that differ after case-folding."""
     best = {}
-    for pair, logprobs in sorted(every.items(), key=lambda one: one[1], reverse=True):
+    for pair, logprobs in sorted(every.items(), key=lambda entry: entry[1], reverse=True):
         best.setdefault(tuple(entity.casefold() for entity in pair), logprobs[0])
     return list(best.values())
 

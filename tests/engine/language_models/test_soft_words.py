@@ -27,12 +27,12 @@ def sentence(lm):
     return (*frame.prefix, *words[:4], lm.mask_id, *words[5:], *frame.suffix)
 
 
-def softened(lm, ids, places):
-    """Return `ids` with soft words at `places`, whose vectors are those of the words that stood there."""
-    vectors = lm.word_embeddings[[ids[place] for place in places]].clone()
+def softened(lm, ids, positions):
+    """Return `ids` with soft words at `positions`, whose vectors are those of the words that stood there."""
+    vectors = lm.word_embeddings[[ids[position] for position in positions]].clone()
     soft = list(ids)
-    for index, place in enumerate(places):
-        soft[place] = lm.vocab_size + index
+    for index, position in enumerate(positions):
+        soft[position] = lm.vocab_size + index
     return tuple(soft), vectors
 
 
@@ -84,11 +84,11 @@ def test_gradients_are_those_of_finite_differences(lm, sentence, deep):
     deltas = torch.zeros(2, lm.n_levels, vectors.shape[1])
     learned = (deltas if deep else vectors).requires_grad_()
     direction = torch.randn(learned.shape, generator=torch.Generator().manual_seed(1))
-    question, place = torch.tensor([ids]), torch.tensor([5])
+    question, position = torch.tensor([ids]), torch.tensor([5])
 
     def loss(values):
         soft = SoftWords(vectors, values) if deep else SoftWords(values, deltas)
-        return torch.log_softmax(lm.with_soft_words(soft).logits_at(question, place), dim=-1)[0, 7]
+        return torch.log_softmax(lm.with_soft_words(soft).logits_at(question, position), dim=-1)[0, 7]
 
     loss(learned).backward()
     step = 3e-3

@@ -84,14 +84,14 @@ def test_new_prompts_are_paraphrased_in_their_turn() -> None:
 def test_prompts_differ_by_more_than_a_quarter_from_each_other() -> None:
     prompts = create_prompts(INITIAL, SEEDS, all_at_once(), random.Random(0))
 
-    assert all(similarity(one, other) < 0.75 for one, other in itertools.combinations(prompts, 2))
+    assert all(similarity(first, second) < 0.75 for first, second in itertools.combinations(prompts, 2))
 
 
 def test_similarity_is_one_minus_edits_by_the_longer_length() -> None:
     # prevents -> stops: of eight letters the last stays, three go and the other four become "stop".
-    one, other = parse_prompts(["<ENT0> prevents <ENT1> .", "<ENT0> stops <ENT1> ."], arity=2)
+    first, second = parse_prompts(["<ENT0> prevents <ENT1> .", "<ENT0> stops <ENT1> ."], arity=2)
 
-    assert similarity(one, other) == pytest.approx(1 - 7 / 24)
+    assert similarity(first, second) == pytest.approx(1 - 7 / 24)
 
 
 def test_what_is_too_similar_or_lost_a_slot_is_dropped() -> None:

@@ -42,25 +42,25 @@ def test_triggers_are_searched_beside_an_initial_prompt_without_words(knowing_lm
 
 @pytest.mark.parametrize("setting", LEARNED)
 def test_learned_prompts_harvest_what_the_lm_knows(knowing_lm, languages, setting):
-    found = harvest(asking(languages, setting), knowing_lm)
+    result = harvest(asking(languages, setting), knowing_lm)
 
     facts = set(languages.facts)
-    assert sum(one.entities in facts for one in found.tuples) / len(found.tuples) > 0.4
-    assert sum(prompt.weight for prompt in found.prompts) == pytest.approx(1, abs=1e-5)
-    assert all(prompt.token_ids for prompt in found.prompts)
-    assert found == harvest(asking(languages, setting), knowing_lm)
+    assert sum(scored.entities in facts for scored in result.tuples) / len(result.tuples) > 0.4
+    assert sum(prompt.weight for prompt in result.prompts) == pytest.approx(1, abs=1e-5)
+    assert all(prompt.token_ids for prompt in result.prompts)
+    assert result == harvest(asking(languages, setting), knowing_lm)
 
 
 def test_triggers_hold_no_seed_entity_and_read_as_a_prompt(knowing_lm, languages):
     seeds = encode_seeds(languages.facts[:5], knowing_lm)
 
-    asked = choose_prompts(PromptSource(asking(languages, "autoprompt"), knowing_lm, seeds, None, ignore))
+    chosen = choose_prompts(PromptSource(asking(languages, "autoprompt"), knowing_lm, seeds, None, ignore))
 
     seed_tokens = {token for seed in seeds for entity in seed for token in entity}
-    assert not seed_tokens & {token for segment in asked.prompt_set.prompts[0].segments for token in segment}
-    assert PromptTemplate.parse(asked.weighted[0].text).slots == (0, 1)
-    assert asked.weighted[0].compatibility > -20
-    assert asked.notice is None  # the ready prompts are not asked, and none was too long
+    assert not seed_tokens & {token for segment in chosen.prompt_set.prompts[0].segments for token in segment}
+    assert PromptTemplate.parse(chosen.weighted[0].text).slots == (0, 1)
+    assert chosen.weighted[0].compatibility > -20
+    assert chosen.notice is None  # the ready prompts are not asked, and none was too long
 
 
 @pytest.mark.parametrize("iterations", [N_TRIGGERS, 2 * N_TRIGGERS])  # just enough to fill the masks, or little more
@@ -80,10 +80,10 @@ def test_learned_weights_make_the_seed_tuples_likelier_than_equal_ones(knowing_l
     seeds = encode_seeds(languages.facts[:5], knowing_lm)
     source = PromptSource(asking(languages, "lpaqa"), knowing_lm, seeds, None, ignore)
 
-    asked = choose_prompts(source)
+    chosen = choose_prompts(source)
 
-    equal = PromptSet(asked.prompt_set.prompts, (1 / len(asked.weighted),) * len(asked.weighted))
-    learned, plain = (step_nll(knowing_lm, one, seeds) for one in (asked.prompt_set, equal))
+    equal = PromptSet(chosen.prompt_set.prompts, (1 / len(chosen.weighted),) * len(chosen.weighted))
+    learned, plain = (step_nll(knowing_lm, prompt_set, seeds) for prompt_set in (chosen.prompt_set, equal))
     assert learned <= plain + 1e-3
 
 
@@ -101,7 +101,7 @@ def step_nll(lm, prompt_set, seeds):
 
 
 def test_the_search_asks_a_mixture_as_a_mixture(knowing_lm, languages):
-    prompts = tuple(knowing_lm.encode_prompt(PromptTemplate.parse(one.text)) for one in languages.held_out)
+    prompts = tuple(knowing_lm.encode_prompt(PromptTemplate.parse(phrasing.text)) for phrasing in languages.held_out)
     weights = (0.7, *(0.3 / (len(prompts) - 1),) * (len(prompts) - 1))
     head = knowing_lm.encode_entity(languages.facts[0][0])
     expected = next(PromptSetAnswerer(knowing_lm, PromptSet(prompts, weights, "mixture")).scores([head], lambda: None))

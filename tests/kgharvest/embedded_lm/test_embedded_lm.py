@@ -184,8 +184,8 @@ class TestCorpus:
         masked = [corpus.masked_indices(self.tokens, masking, Random(seed)) for seed in range(20)]
 
         words = [{self.tokens[index].word for index in indices} for indices in masked]
-        assert all(one in words for one in possible)
-        assert all(one in possible for one in words)
+        assert all(indices in words for indices in possible)
+        assert all(indices in possible for indices in words)
 
     def test_labels_are_what_the_masks_hide(self):
         ids = {

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from kgharvest.engine.filters import STOP_WORDS
-from kgharvest.engine.language_models.base import LanguageModel, Query, TokenIds
+from kgharvest.engine.language_models.base import LanguageModel, Query, TokenIds, filled_tokens
 from kgharvest.engine.prompts.paraphrasers.inflection import IRREGULAR_PASTS
 from kgharvest.engine.prompts.paraphrasers.rewriting import capitalised
 from kgharvest.engine.prompts.template import SLOT, PromptTemplate
@@ -146,11 +146,7 @@ def extend(
 def blank_query(lm: LanguageModel, prompt: PromptTemplate, encoded: Sequence[TokenIds], filler: Filler) -> Query:
     blanked = PromptTemplate.parse(filler.blank.fill(prompt.text, f"<ENT{prompt.arity}>"))
     pattern = (*map(len, encoded), len(filler.blank.words))
-    return lm.query(lm.encode_prompt(blanked), pattern, joined(lm, encoded) + filler.ids)
-
-
-def joined(lm: LanguageModel, encoded: Sequence[TokenIds]) -> TokenIds:
-    return tuple(token for ids in encoded for token in ids + lm.entity_end)
+    return lm.query(lm.encode_prompt(blanked), pattern, filled_tokens(lm, encoded) + filler.ids)
 
 
 def meaning_overlaps(

@@ -6,14 +6,13 @@ import re
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from kgharvest.engine.language_models.base import LanguageModel, TokenIds
+from kgharvest.engine.language_models.base import LanguageModel, fits
 from kgharvest.engine.prompts.paraphrasers.infilling import refill
 from kgharvest.engine.prompts.paraphrasers.rewrite_rules import REWRITES
 from kgharvest.engine.prompts.paraphrasers.rewriting import clause_of, prompt_of
 from kgharvest.engine.prompts.slot_recovery import as_prompt, as_sentence
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.scoring import entity_logprobs
-from kgharvest.engine.types import BadPrompt
 
 BATCH_SIZE = 64
 # Frames leave the meaning of the clause in them as it is.
@@ -58,20 +57,15 @@ class OfflineParaphraser:
     def _best_first(self, templates: Sequence[PromptTemplate], entities: Sequence[str]) -> list[PromptTemplate]:
         """Return the templates that the LM can take, those first in which it finds `entities` likeliest."""
         encoded = tuple(self._lm.encode_entity(entity) for entity in entities)
-        fitting = [template for template in templates if self._takes(template, encoded)]
+        pattern = tuple(map(len, encoded))
+        both = [(template, self._lm.encode_prompt(template)) for template in templates]
+        fitting = [(template, prompt) for template, prompt in both if fits(self._lm, prompt, pattern)]
         if not fitting:
             return []
-        prompts = [self._lm.encode_prompt(template) for template in fitting]
+        prompts = [prompt for _, prompt in fitting]
         logprobs = entity_logprobs(self._lm, prompts, [encoded], BATCH_SIZE, lambda: None).sum(axis=-1)  # (1, P)
         ranked = sorted(zip(-logprobs.ravel(), range(len(fitting)), strict=True))
-        return [fitting[index] for _, index in ranked]
-
-    def _takes(self, template: PromptTemplate, encoded: Sequence[TokenIds]) -> bool:
-        try:
-            self._lm.query(self._lm.encode_prompt(template), tuple(map(len, encoded)), ())
-        except BadPrompt:  # too long
-            return False
-        return True
+        return [fitting[index][0] for _, index in ranked]
 
 
 def rewritten(prompt: PromptTemplate) -> list[PromptTemplate]:
