@@ -1,0 +1,16 @@
+"""The tuples of a file, best first."""
+
+from kgharvest.bulk.external_sort import ExternalSort
+from kgharvest.knowledge.tuple_store import TupleRow
+
+
+def row(text: str, score: float) -> TupleRow:
+    return TupleRow((text.casefold(), "x"), (text, "X"), score, None)
+
+
+def test_of_equal_tuples_the_better_stays_and_equal_scores_keep_their_order():
+    with ExternalSort() as rows:
+        n_rows = rows.add([row("a", -2.0), row("b", -1.0), row("A", -0.5), row("c", -1.0), row("a", -3.0)])
+
+        assert (n_rows, len(rows)) == (5, 3)
+        assert [(kept.surface[0], kept.score) for kept in rows] == [("A", -0.5), ("b", -1.0), ("c", -1.0)]
