@@ -52,12 +52,7 @@ harvesting = [
     path("harvests/<int:pk>/", harvests_views.harvest_detail, name="harvest_detail"),
     path("harvests/<int:pk>/cancel/", harvests_views.harvest_change, {"change": ledger.cancel}, name="harvest_cancel"),
     path("harvests/<int:pk>/retry/", harvests_views.harvest_change, {"change": ledger.retry}, name="harvest_retry"),
-    path(
-        "harvests/<int:pk>/tuples.jsonl", harvests_views.harvest_export, {"file_format": "jsonl"}, name="harvest_jsonl"
-    ),
-    path("harvests/<int:pk>/tuples.csv", harvests_views.harvest_export, {"file_format": "csv"}, name="harvest_csv"),
-    path("harvests/<int:pk>/tuples.nt", harvests_views.harvest_export, {"file_format": "nt"}, name="harvest_nt"),
-    path("harvests/<int:pk>/tuples.ttl", harvests_views.harvest_export, {"file_format": "ttl"}, name="harvest_ttl"),
+    path("harvests/<int:pk>/tuples.<str:file_format>", harvests_views.harvest_export, name="harvest_export"),
     path("api/launches/<int:pk>/", harvests_api.LaunchDetail.as_view(), name="launch_api"),
     path("api/harvests/<int:pk>/", harvests_api.HarvestDetail.as_view(), name="harvest_api"),
     # knowledge

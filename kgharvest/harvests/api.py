@@ -7,7 +7,7 @@ from rest_framework import generics, serializers
 from rest_framework.response import Response
 
 from kgharvest.harvests.launches import progress_of
-from kgharvest.harvests.views import shown_jobs
+from kgharvest.harvests.views import jobs_page
 from kgharvest.models import HarvestJob, Launch
 from kgharvest.pages.number_format import duration, pace
 
@@ -67,4 +67,4 @@ class LaunchDetail(generics.GenericAPIView):
     def get(self, request, pk: int) -> Response:
         launch = self.get_object()
         progress = progress_of(launch, timezone.now())
-        return Response(self.get_serializer({"progress": progress, "jobs": shown_jobs(request, launch)}).data)
+        return Response(self.get_serializer({"progress": progress, "jobs": jobs_page(request, launch)}).data)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kgharvest.bulk.file_writing import csv_lines
 from kgharvest.errors import DomainError, NotFound
@@ -25,14 +25,6 @@ def find_harvest_job(name: str) -> HarvestJob:
     if job is None:
         raise NotFound(f"There is no harvest job {name}; the page Harvests and the command harvest name them.")
     return job
-
-
-EXPORT_FORMATS = {  # and their media types
-    "jsonl": "application/jsonl; charset=utf-8",
-    "csv": "text/csv; charset=utf-8",
-    "nt": "application/n-triples",
-    "ttl": "text/turtle; charset=utf-8",
-}
 
 
 class NothingToExport(DomainError):
@@ -57,7 +49,7 @@ def export_tuples(
     if job.status != Job.Status.SUCCEEDED:
         raise NothingToExport(f"Job {job.pk} is {job.status}; only a job that has succeeded has tuples to export.")
     rows = _export_rows(job, kept_size(job, cut), included)
-    return WRITERS[file_format](job, rows)
+    return EXPORT_FORMATS[file_format].write(job, rows)
 
 
 def _export_rows(job: HarvestJob, size: int, included: Included) -> Iterator[dict[str, Any]]:
@@ -104,4 +96,17 @@ def _as_turtle(job: HarvestJob, rows: Iterable[dict[str, Any]]) -> Iterator[str]
 
 
 as_json = json.JSONEncoder(ensure_ascii=False).encode
-WRITERS = {"jsonl": _as_jsonl, "csv": _as_csv, "nt": _as_ntriples, "ttl": _as_turtle}
+
+
+class ExportFormat(NamedTuple):
+    label: str
+    media_type: str
+    write: Callable[[HarvestJob, Iterable[dict[str, Any]]], Iterator[str]]
+
+
+EXPORT_FORMATS = {
+    "jsonl": ExportFormat("JSONL", "application/jsonl; charset=utf-8", _as_jsonl),
+    "csv": ExportFormat("CSV", "text/csv; charset=utf-8", _as_csv),
+    "nt": ExportFormat("N-Triples", "application/n-triples", _as_ntriples),
+    "ttl": ExportFormat("Turtle", "text/turtle; charset=utf-8", _as_turtle),
+}

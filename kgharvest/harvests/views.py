@@ -8,7 +8,7 @@ from typing import Any
 from django.contrib import messages
 from django.core.paginator import Page
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_POST
@@ -41,32 +41,27 @@ HARVEST_COLUMNS = {
 
 @researcher_required
 def harvest_list(request: HttpRequest) -> HttpResponse:
-    asked = {name: request.GET.get(name, "").strip() for name in ("q", "status", "model", "setting")}
+    filters = {name: request.GET.get(name, "").strip() for name in ("q", "status", "model", "setting")}
     sort = sort_key(request, HARVEST_COLUMNS, "-created")
     context = {
-        "page_obj": page_of(request, sorted_by(harvests_matching(asked), sort, HARVEST_COLUMNS)),
-        "asked": asked,
-        "is_filtered": any(asked.values()),
+        "page_obj": page_of(request, sorted_by(harvests_matching(filters), sort, HARVEST_COLUMNS)),
+        "filters": filters,
+        "is_filtered": any(filters.values()),
         "statuses": Job.Status.choices,
         "models": LanguageModel.objects.filter(jobs__isnull=False).distinct(),
         "settings": HarvestJob.objects.order_by("setting").values_list("setting", flat=True).distinct(),
         "sort": sort,
-        "lacks_worker": lacks_worker(),
+        "lacks_worker": ledger.lacks_worker(timezone.now()),
     }
     return render(request, "kgharvest/harvests/harvest_list.html", context)
 
 
-def harvests_matching(asked: dict[str, str]) -> QuerySet:
+def harvests_matching(filters: dict[str, str]) -> QuerySet:
     harvests = HarvestJob.objects.with_cell()
-    if asked["q"]:
-        harvests = harvests.filter(relation__name__icontains=asked["q"])
-    exact = {"status": asked["status"], "language_model__name": asked["model"], "setting": asked["setting"]}
+    if filters["q"]:
+        harvests = harvests.filter(relation__name__icontains=filters["q"])
+    exact = {"status": filters["status"], "language_model__name": filters["model"], "setting": filters["setting"]}
     return harvests.filter(**{field: value for field, value in exact.items() if value})
-
-
-def lacks_worker() -> bool:
-    """Return whether jobs wait and nobody is there to do them."""
-    return Job.objects.filter(status=Job.Status.QUEUED).exists() and not ledger.has_worker(timezone.now())
 
 
 @researcher_required
@@ -77,7 +72,7 @@ def harvest_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "job": job,
         "prompts": job.job_prompts.select_related("prompt"),
         "setting": SETTINGS.get(job.setting),
-        "lacks_worker": job.is_unfinished and lacks_worker(),
+        "lacks_worker": job.is_unfinished and ledger.lacks_worker(timezone.now()),
         "params": job.payload.get("spec", {}).get("params", {}),
         "rejected": [(filter_label(name), n) for name, n in job.summary.get("rejected", {}).items()],
         "stages": seconds,
@@ -88,26 +83,27 @@ def harvest_detail(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def _ranking(request: HttpRequest, job: HarvestJob) -> dict[str, Any]:
-    """Return what the page shows of the tuples, down to the cut that the address asks for."""
+    """Return what the page shows of the tuples, down to the cut that the address names."""
     scores = StoredScores(job)
-    asked = request.GET.get("cut", "").strip()
-    kept, refused = None, ""
+    cut = request.GET.get("cut", "").strip()
+    cut_size, cut_error = None, ""
     try:
-        kept = size_of(parse_cut(asked), scores) if asked else None
+        cut_size = size_of(parse_cut(cut), scores) if cut else None
     except DomainError as refusal:
-        refused = str(refusal)
-    size = kept.size if kept else job.n_tuples
-    n_left_out = job.tuples.filter(rank__lte=size).count_unpresentable()
+        cut_error = str(refusal)
+    n_kept = cut_size.size if cut_size else job.n_tuples
+    n_left_out = job.tuples.filter(rank__lte=n_kept).count_unpresentable()
     return {
-        "asked_cut": asked,
-        "kept": kept,
-        "refused_cut": refused,
-        "n_kept": size,
-        "n_exported": size - n_left_out,
+        "cut": cut,
+        "cut_size": cut_size,
+        "cut_error": cut_error,
+        "n_kept": n_kept,
+        "n_exported": n_kept - n_left_out,
         "n_left_out": n_left_out,
-        "cuts": sizes_of([parse_cut(cut) for cut in USUAL_CUTS], scores),
-        "curve": draw_curve(score_curve(job), kept.size if kept else None),
-        "page_obj": page_of(request, RankedTuples(job, size)),
+        "export_formats": EXPORT_FORMATS,
+        "usual_cuts": sizes_of([parse_cut(cut) for cut in USUAL_CUTS], scores),
+        "curve": draw_curve(score_curve(job), cut_size.size if cut_size else None),
+        "page_obj": page_of(request, RankedTuples(job, n_kept)),
     }
 
 
@@ -125,8 +121,10 @@ def harvest_change(request: HttpRequest, pk: int, change: Callable[[Job], None])
 
 @researcher_required
 def harvest_export(request: HttpRequest, pk: int, file_format: str) -> HttpResponse:
-    job = get_object_or_404(HarvestJob.objects.with_cell(), pk=pk)
     """Download the tuples down to "cut"; "include" is "all" for the hidden and sensitive ones too."""
+    if file_format not in EXPORT_FORMATS:
+        raise Http404(f"There is no export format {file_format!r}.")
+    job = get_object_or_404(HarvestJob.objects.with_cell(), pk=pk)
     cut = request.GET.get("cut", "")
     everything = request.GET.get("include") == "all"
     try:
@@ -134,7 +132,7 @@ def harvest_export(request: HttpRequest, pk: int, file_format: str) -> HttpRespo
     except DomainError as refusal:
         messages.error(request, str(refusal))
         return redirect(job)
-    response = StreamingHttpResponse(in_chunks(lines), content_type=EXPORT_FORMATS[file_format])
+    response = StreamingHttpResponse(in_chunks(lines), content_type=EXPORT_FORMATS[file_format].media_type)
     response["Content-Disposition"] = f'attachment; filename="harvest-{job.pk}.{file_format}"'
     return response
 
@@ -178,15 +176,15 @@ def launch_detail(request: HttpRequest, pk: int) -> HttpResponse:
     context = {
         "launch": launch,
         "progress": progress,
-        "page_obj": shown_jobs(request, launch),
+        "page_obj": jobs_page(request, launch),
         "status": request.GET.get("status", ""),
         "failures": failed[:FAILURES_SHOWN] if progress.counts[Job.Status.FAILED] else [],
-        "lacks_worker": progress.n_unfinished and lacks_worker(),
+        "lacks_worker": progress.n_unfinished and ledger.lacks_worker(timezone.now()),
     }
     return render(request, "kgharvest/harvests/launch_detail.html", context)
 
 
-def shown_jobs(request: HttpRequest, launch: Launch) -> Page:
+def jobs_page(request: HttpRequest, launch: Launch) -> Page:
     """Return the page of the launch's harvests that the address asks for."""
     jobs = launch.jobs.with_cell().order_by("pk")
     status = request.GET.get("status")

@@ -267,9 +267,21 @@ def record_heartbeat(worker: str, now: datetime, n_processes: int = 1) -> None:
 
 def n_worker_processes(now: datetime) -> int:
     """Return how many jobs the workers that are alive do at once; urgent jobs not counted."""
-    alive = Worker.objects.filter(seen_at__gte=now - timedelta(seconds=WORKER_TIMEOUT_S))
-    return alive.aggregate(n=Sum("n_processes", default=0))["n"]
+    return _alive_workers(now).aggregate(n=Sum("n_processes", default=0))["n"]
+
+
+def _alive_workers(now: datetime) -> QuerySet:
+    return Worker.objects.filter(seen_at__gte=now - timedelta(seconds=WORKER_TIMEOUT_S))
 
 
 def has_worker(now: datetime) -> bool:
     return n_worker_processes(now) > 0
+
+
+def lacks_worker(now: datetime) -> bool:
+    """Return whether a job waits that no worker is there to do."""
+    kinds = set(Job.objects.filter(status=Job.Status.QUEUED).order_by().values_list("kind", flat=True).distinct())
+    if not kinds:
+        return False
+    processes = list(_alive_workers(now).values_list("n_processes", flat=True))
+    return not any(processes) and not (processes and kinds.issubset(settings.URGENT_JOBS))

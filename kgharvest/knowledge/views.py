@@ -9,13 +9,14 @@ from django.contrib import messages
 from django.db.models import Count
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
 
 from kgharvest.access import researcher_required
 from kgharvest.bulk import pagination
 from kgharvest.bulk.pagination import COUNTED_UP_TO, ROWS_PER_PAGE, bounded_count, keyset_page
 from kgharvest.bulk.search_filters import apply_filters, has_entity
 from kgharvest.errors import DomainError
-from kgharvest.harvests.views import lacks_worker
+from kgharvest.jobs import ledger
 from kgharvest.knowledge.entity_graph import SHAPES
 from kgharvest.knowledge.forms import CurationForm, SensitiveWordsForm
 from kgharvest.knowledge.search import KnowledgeSearch
@@ -172,6 +173,6 @@ def sensitive_words(request: HttpRequest) -> HttpResponse:
         "most": COUNTED_UP_TO,
         "is_shipped": listed == shipped_words(),
         "marking": marking,
-        "lacks_worker": marking is not None and marking.is_unfinished and lacks_worker(),
+        "lacks_worker": marking is not None and marking.is_unfinished and ledger.lacks_worker(timezone.now()),
     }
     return render(request, "kgharvest/knowledge/sensitive_words.html", context)

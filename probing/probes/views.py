@@ -53,15 +53,10 @@ def probe_list(request: HttpRequest) -> HttpResponse:
     probes = probes_without_documents().annotate(n_relations=Count("relations")).order_by("-pk")
     context = {
         "page_obj": page_of(request, probes),
-        "lacks_worker": lacks_worker(),
+        "lacks_worker": ledger.lacks_worker(timezone.now()),
         "demo": RelationSet.objects.filter(name="demo", is_shipped=True).first(),
     }
     return render(request, "probing/probes/probe_list.html", context)
-
-
-def lacks_worker() -> bool:
-    waiting = Probe.objects.filter(status=Job.Status.QUEUED)
-    return waiting.exists() and not ledger.has_worker(timezone.now())
 
 
 @researcher_required
@@ -83,7 +78,7 @@ def probe_detail(request: HttpRequest, pk: int) -> HttpResponse:
     context = {
         "probe": probe,
         "document": document,
-        "lacks_worker": probe.is_unfinished and lacks_worker(),
+        "lacks_worker": probe.is_unfinished and ledger.lacks_worker(timezone.now()),
         "methods": without_empty_columns(method_table(document)),
         "control": without_empty_columns(control_table(document)),
         "differences": without_empty_columns(difference_table(document)),

@@ -69,7 +69,7 @@ def test_without_scripts_a_whole_set_is_launched_and_cancelled(visit):
     page.get_by_role("checkbox", name="mine").check()
     page.get_by_role("button", name="Preview").click()
     page.get_by_role("button", name="Launch 3 harvests").click()
-    page.get_by_role("button", name="Cancel what is left").click()
+    page.get_by_role("button", name="Cancel unfinished harvests").click()
 
     expect(page.get_by_text("3 harvests cancelled.")).to_be_visible()
 

@@ -147,7 +147,7 @@ def test_a_harvest_is_not_cancelled_by_a_link(researcher_client):
 def test_tuples_are_downloaded_best_first(researcher_client):
     job = factories.make_harvest(PAIRS)
 
-    response = researcher_client.get(reverse("kgharvest:harvest_jsonl", args=[job.pk]), {"cut": "top:1"})
+    response = researcher_client.get(reverse("kgharvest:harvest_export", args=[job.pk, "jsonl"]), {"cut": "top:1"})
 
     assert [json.loads(line)["entities"] for line in response.getvalue().splitlines()] == [["seat belt", "injury"]]
 

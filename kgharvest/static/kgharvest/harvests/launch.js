@@ -1,27 +1,27 @@
-// Brings a launch's page up to date every two seconds until it is over; then the page is loaded anew.
+// Updates a launch's page every two seconds while harvests are unfinished; then the page is reloaded.
 (() => {
-  const part = document.querySelector("[data-launch]");
-  if (!part) return;
-  const url = part.dataset.launch + location.search;
-  const text = part.querySelector(".progress > p");
-  const bar = part.querySelector("progress");
+  const section = document.querySelector("[data-launch]");
+  if (!section) return;
+  const url = section.dataset.launch + location.search;
+  const text = section.querySelector(".progress > p");
+  const bar = section.querySelector("progress");
   const number = (n) => n.toLocaleString("en");
 
-  const span = (words, className = "") => {
+  const span = (label, className = "") => {
     const element = document.createElement("span");
     element.className = className;
-    element.textContent = words;
+    element.textContent = label;
     return element;
   };
 
   const showProgress = (launch) => {
-    const said = [span("harvests over", "stage"), span(`${number(launch.n_over)} of ${number(launch.n_jobs)}`)];
-    if (launch.rate) said.push(span(launch.rate));
-    if (launch.left) said.push(span(`${launch.left} left`));
-    text.replaceChildren(...said.flatMap((element) => [element, " "]));
+    const parts = [span("harvests ended", "stage"), span(`${number(launch.n_over)} of ${number(launch.n_jobs)}`)];
+    if (launch.rate) parts.push(span(launch.rate));
+    if (launch.left) parts.push(span(`${launch.left} left`));
+    text.replaceChildren(...parts.flatMap((element) => [element, " "]));
     [bar.max, bar.value] = [launch.n_jobs, launch.n_over];
     for (const [status, n] of Object.entries(launch.counts)) {
-      part.querySelector(`[data-count="${status}"]`).textContent = number(n);
+      section.querySelector(`[data-count="${status}"]`).textContent = number(n);
     }
     for (const form of document.querySelectorAll("[data-retry-all]")) {
       const n = launch.counts[form.dataset.retryAll];
@@ -37,7 +37,7 @@
 
   const showJob = (job) => {
     const row = document.querySelector(`tr[data-job="${job.id}"]`);
-    if (!row) return; // it came onto the page since it was loaded
+    if (!row) return; // its row is on another page
     const badge = row.querySelector(".badge");
     badge.className = `badge is-${job.status}`;
     badge.textContent = job.status_name;
@@ -47,7 +47,7 @@
     row.querySelector("[data-retry]").hidden = !["failed", "cancelled"].includes(job.status);
   };
 
-  const look = async () => {
+  const poll = async () => {
     try {
       const response = await fetch(url, { headers: { Accept: "application/json" } });
       if (!response.ok) throw new Error(response.statusText);
@@ -58,7 +58,7 @@
     } catch {
       text.replaceChildren(span("The server does not answer; trying again.", "stage"));
     }
-    setTimeout(look, 2000);
+    setTimeout(poll, 2000);
   };
-  setTimeout(look, 2000);
+  setTimeout(poll, 2000);
 })();

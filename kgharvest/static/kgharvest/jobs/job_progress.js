@@ -1,40 +1,39 @@
-// Shows how far a harvest, a probe or an evaluation of scores is, once a second, until it is over; then the page is loaded anew.
+// Shows the progress of a job (harvest, probe, score evaluation) once a second; when its status changes the page is reloaded.
 (() => {
   const section = document.querySelector("[data-job]");
   if (!section) return;
   const text = section.querySelector(".progress > p");
   const bar = section.querySelector("progress");
-  let counted = { total: null, done: 0 }; // as seen last
-  let since = 0; // when this count was first seen, in ms
-  let doneThen = 0;
+  let latest = { total: null, done: 0 };
+  let stageStart = { at: 0, done: 0 }; // when this stage was first seen, in ms, and how much was done then
 
-  const part = (words, className = "") => {
-    const span = document.createElement("span");
-    span.className = className;
-    span.textContent = words;
-    return span;
+  const span = (label, className = "") => {
+    const element = document.createElement("span");
+    element.className = className;
+    element.textContent = label;
+    return element;
   };
 
   const duration = (seconds) => (seconds < 90 ? `${Math.ceil(seconds)} s` : `${Math.ceil(seconds / 60)} min`);
 
   const pace = (job) => {
-    const perSecond = (job.done - doneThen) / ((Date.now() - since) / 1000);
+    const perSecond = (job.done - stageStart.done) / ((Date.now() - stageStart.at) / 1000);
     if (!job.total || !(perSecond > 0) || !Number.isFinite(perSecond)) return [];
     const rate = perSecond < 10 ? perSecond.toFixed(1) : Math.round(perSecond).toLocaleString("en");
-    return [part(`${rate} a second`), part(`${duration((job.total - job.done) / perSecond)} left`)];
+    return [span(`${rate} a second`), span(`${duration((job.total - job.done) / perSecond)} left`)];
   };
 
   const show = (job) => {
-    if (job.total !== counted.total || job.done < counted.done) [since, doneThen] = [Date.now(), job.done];
-    counted = job;
-    const parts = [part(job.stage || "waiting for a worker", "stage")];
-    if (job.total) parts.push(part(`${job.done.toLocaleString("en")} of ${job.total.toLocaleString("en")}`), ...pace(job));
-    text.replaceChildren(...parts.flatMap((span) => [span, " "]));
+    if (job.total !== latest.total || job.done < latest.done) stageStart = { at: Date.now(), done: job.done };
+    latest = job;
+    const parts = [span(job.stage || "waiting for a worker", "stage")];
+    if (job.total) parts.push(span(`${job.done.toLocaleString("en")} of ${job.total.toLocaleString("en")}`), ...pace(job));
+    text.replaceChildren(...parts.flatMap((element) => [element, " "]));
     if (job.total) [bar.max, bar.value] = [job.total, job.done];
     else bar.removeAttribute("value");
   };
 
-  const look = async () => {
+  const poll = async () => {
     try {
       const response = await fetch(section.dataset.job, { headers: { Accept: "application/json" } });
       if (!response.ok) throw new Error(response.statusText);
@@ -42,9 +41,9 @@
       if (!job.is_unfinished || job.status !== section.dataset.status) return location.reload();
       show(job);
     } catch {
-      text.replaceChildren(part("The server does not answer; trying again.", "stage"));
+      text.replaceChildren(span("The server does not answer; trying again.", "stage"));
     }
-    setTimeout(look, 1000);
+    setTimeout(poll, 1000);
   };
-  look();
+  poll();
 })();
