@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from kgharvest.embedded_lm import MODELS
+from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.embedded_lm.quality import TOP, HarvestQuality, TailRecall, average, harvest_quality, tail_recall
 from kgharvest.embedded_lm.world import Relation, load_world
 from kgharvest.engine.language_models.base import LanguageModel
@@ -151,7 +151,7 @@ def print_summary(qualities: Sequence[Quality]) -> None:
 def print_comparison(first: Sequence[Quality], second: Sequence[Quality]) -> None:
     differences = [quality.seen.n_true - other.seen.n_true for quality, other in zip(first, second, strict=True)]
     print(
-        f"\n{' - '.join(MODELS)}, harvest P@{TOP} with seen prompts, paired by relation: "
+        f"\n{' - '.join(EMBEDDED_LMS)}, harvest P@{TOP} with seen prompts, paired by relation: "
         f"mean {fmean(differences) / TOP:+.3f}, {describe(differences)}"
     )
 
@@ -166,7 +166,7 @@ def main() -> None:
     torch.set_num_threads(1)
     relations = load_world()
     measured = []
-    for name, folder in MODELS.items():
+    for name, folder in EMBEDDED_LMS.items():
         lm = load_compact(folder)
         measured.append([measure(lm, relation) for relation in tqdm(relations, desc=name, leave=False)])
         print(f"\n== {name}: loaded in {loading_seconds(folder):.1f} s with imports")

@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
-from kgharvest.embedded_lm import MODELS
+from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.engine.language_models.compact import load_compact
 from kgharvest.engine.language_models.loading import load
@@ -212,7 +212,7 @@ def bert_base(folder: Path) -> MaskedLM:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", nargs="+", default=["embedded", "bert-base"], choices=[*MODELS, "bert-base"])
+    parser.add_argument("--model", nargs="+", default=["embedded", "bert-base"], choices=[*EMBEDDED_LMS, "bert-base"])
     parser.add_argument("--method", nargs="+", default=list(LEARN), choices=LEARN)
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
@@ -222,8 +222,8 @@ def main() -> None:
     for name in options.model:
         print(name)
         with TemporaryDirectory() as folder:
-            if name in MODELS:
-                work = Workload(load_compact(MODELS[name]), 200, 100, 10, 56, iterations=10, epochs=2)
+            if name in EMBEDDED_LMS:
+                work = Workload(load_compact(EMBEDDED_LMS[name]), 200, 100, 10, 56, iterations=10, epochs=2)
             else:
                 work = Workload(bert_base(Path(folder)), 24, 12, 4, 8, iterations=3, epochs=1)
             for method in options.method:

@@ -25,7 +25,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer, BertConfig, BertFo
 
 from benches.depth_first import DepthFirstSearch
 from benches.depth_first import compatibility as plain_consistency
-from kgharvest.embedded_lm import MODELS
+from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.engine import harvest as pipeline
 from kgharvest.engine.filters import EntityFilter
 from kgharvest.engine.language_models.batching import same_length_batches
@@ -160,7 +160,7 @@ def main():
     parser.add_argument("--ternary", default="a_do_b_at")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    folder = str(MODELS.get(arguments.model, arguments.model))
+    folder = str(EMBEDDED_LMS.get(arguments.model, arguments.model))
     lm, plain = load(folder), AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float32).eval()
     relations = json.loads((RELATION_SETS / f"{arguments.set}.json").read_text())["relations"]
     by_name = {relation["name"]: relation for relation in relations}

@@ -17,7 +17,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from kgharvest.embedded_lm import MODELS
+from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.embedded_lm.quality import harvest_quality
 from kgharvest.embedded_lm.world import Relation, load_world
 from kgharvest.engine.language_models.base import LanguageModel
@@ -47,12 +47,12 @@ def show(name: str, row: list[Harvested]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", choices=MODELS, default="embedded-small")
+    parser.add_argument("--model", choices=EMBEDDED_LMS, default="embedded-small")
     parser.add_argument("--setting", nargs="+", choices=SETTINGS, default=[*SETTINGS])
     parser.add_argument("--relation", nargs="+", help="only these; all binary ones by default")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    lm = load_compact(MODELS[arguments.model])
+    lm = load_compact(EMBEDDED_LMS[arguments.model])
     known = [
         relation
         for relation in load_world()

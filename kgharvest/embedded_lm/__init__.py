@@ -7,7 +7,7 @@ without a download. Their accuracy says nothing about other LMs.
 from pathlib import Path
 
 # Name -> folder with the model in Hugging Face format.
-MODELS: dict[str, Path] = {
+EMBEDDED_LMS: dict[str, Path] = {
     "embedded": Path(__file__).parent / "main",
     "embedded-small": Path(__file__).parent / "small",
 }

@@ -8,7 +8,7 @@ from typing import Any
 
 from django import forms
 
-from kgharvest.embedded_lm import MODELS
+from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.engine.settings import SETTINGS
 from kgharvest.engine.types import HarvestParams
 from kgharvest.harvests.language_models import get_language_model
@@ -28,7 +28,7 @@ class LaunchForm(RelationPickerForm):
 
     models = forms.MultipleChoiceField(
         label="LMs",
-        initial=[next(iter(MODELS))],
+        initial=[next(iter(EMBEDDED_LMS))],
         widget=forms.CheckboxSelectMultiple,
         error_messages={"required": "Choose at least one LM, or name another one."},
     )
@@ -68,7 +68,7 @@ class LaunchForm(RelationPickerForm):
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         used = LanguageModel.objects.filter(jobs__origin="harvested", revision="").values_list("name", flat=True)
-        self.fields["models"].choices = [(name, name) for name in dict.fromkeys([*MODELS, *used.distinct()])]
+        self.fields["models"].choices = [(name, name) for name in dict.fromkeys([*EMBEDDED_LMS, *used.distinct()])]
         self.fields["models"].required = not self.data.get("other_models", "").strip()
 
     def requests(self) -> Iterator[HarvestRequest]:

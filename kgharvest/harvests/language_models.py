@@ -7,7 +7,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kgharvest.embedded_lm import MODELS
+from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.errors import NotFound
 from kgharvest.models import LanguageModel
 from kgharvest.names import resolve_name
@@ -25,13 +25,13 @@ def get_language_model(name: str, revision: str = "") -> LanguageModel:
 
     Whether a hub id exists shows when it is loaded.
     """
-    if name not in MODELS:
+    if name not in EMBEDDED_LMS:
         name = _folder_or_hub_id(name)
     return _named(name, revision)
 
 
 def _named(name: str, revision: str) -> LanguageModel:
-    is_demonstrator = {"is_demonstrator": name in MODELS}
+    is_demonstrator = {"is_demonstrator": name in EMBEDDED_LMS}
     return LanguageModel.objects.get_or_create(name=name, revision=revision, defaults=is_demonstrator)[0]
 
 
@@ -62,7 +62,8 @@ def _folder_or_hub_id(name: str) -> str:
         raise NotFound(f"The folder {name} holds no model (no config.json); name a folder made by save_pretrained.")
     if not HUB_ID.fullmatch(name):
         raise NotFound(
-            f"There is no model folder {name}; name one of {', '.join(MODELS)}, a folder with a model, or a hub id."
+            f"There is no model folder {name}; name one of {', '.join(EMBEDDED_LMS)}, a folder with a model, "
+            "or a hub id."
         )
     return name
 
@@ -72,7 +73,7 @@ def load(language_model: LanguageModel, device: str, dtype: str, random_seed: in
 
     random_seed: of weights that take the place of its own, for a control that knows nothing.
     """
-    _use_threads(1 if language_model.name in MODELS else None)
+    _use_threads(1 if language_model.name in EMBEDDED_LMS else None)
     return _load(language_model.name, language_model.revision or None, device, dtype, random_seed)
 
 
@@ -92,10 +93,10 @@ def _own_number_of_threads() -> int:
 
 @lru_cache(maxsize=2)
 def _load(name: str, revision: str | None, device: str, dtype: str, random_seed: int | None) -> LoadedLanguageModel:
-    if name in MODELS:
+    if name in EMBEDDED_LMS:
         from kgharvest.engine.language_models.compact import load_compact
 
-        return load_compact(MODELS[name], device, dtype, random_seed, name)
+        return load_compact(EMBEDDED_LMS[name], device, dtype, random_seed, name)
     from kgharvest.engine.language_models import loading
 
     return loading.load(name, revision, device, dtype, random_seed)

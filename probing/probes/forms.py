@@ -8,7 +8,7 @@ from typing import Any
 from django import forms
 
 from evaluation.scores.facts import BUILT_IN
-from kgharvest.embedded_lm import MODELS
+from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.engine.prompt_learning.registry import BUDGET_FIELDS, DEFAULT_METHODS, METHODS, systems_with
 from kgharvest.errors import ImportRefused
 from kgharvest.harvests.language_models import get_language_model
@@ -40,7 +40,7 @@ class ProbeForm(RelationPickerForm):
 
     model = forms.ChoiceField(
         label="LM",
-        initial=next(iter(MODELS)),
+        initial=next(iter(EMBEDDED_LMS)),
         widget=forms.RadioSelect,
         error_messages={"required": "Choose an LM, or name another one."},
     )
@@ -92,7 +92,7 @@ class ProbeForm(RelationPickerForm):
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         used = LanguageModel.objects.filter(probes__isnull=False, revision="").values_list("name", flat=True)
-        self.fields["model"].choices = [(name, name) for name in dict.fromkeys([*MODELS, *used.distinct()])]
+        self.fields["model"].choices = [(name, name) for name in dict.fromkeys([*EMBEDDED_LMS, *used.distinct()])]
         self.fields["model"].required = not self.data.get("other_model", "").strip()
 
     def is_ready(self, relation: Relation) -> bool:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from kgharvest.embedded_lm import MODELS
+from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.engine.language_models.base import EncodedPrompt
 from kgharvest.engine.language_models.compact import load_compact
@@ -32,7 +32,7 @@ class KnownRelation(NamedTuple):
 @pytest.fixture(scope="package")
 def knowing_lm():
     """The smaller embedded LM, trained on facts that stand in the project."""
-    return load_compact(MODELS["embedded-small"])
+    return load_compact(EMBEDDED_LMS["embedded-small"])
 
 
 @pytest.fixture(scope="package", params=["capital_of", "made_of"])

@@ -12,7 +12,7 @@ from django.utils import timezone
 from kombu.exceptions import OperationalError as BrokerError
 
 from kgharvest.celery import app
-from kgharvest.embedded_lm import MODELS
+from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.jobs import ledger
 from kgharvest.management.command import DomainCommand, Error, has_pending_migrations
 from kgharvest.models import Job
@@ -73,10 +73,10 @@ def check_worker() -> Finding:
 
 
 def check_model_folder() -> Finding:
-    missing = [name for name, folder in MODELS.items() if not (folder / "config.json").is_file()]
+    missing = [name for name, folder in EMBEDDED_LMS.items() if not (folder / "config.json").is_file()]
     if missing:
         return Finding(False, f"{', '.join(missing)} missing; run python manage.py train_embedded_lm or clone again")
-    return Finding(True, ", ".join(f"{name} in {folder}" for name, folder in MODELS.items()))
+    return Finding(True, ", ".join(f"{name} in {folder}" for name, folder in EMBEDDED_LMS.items()))
 
 
 def check_disk() -> Finding:

@@ -9,7 +9,7 @@ import torch
 from django.core.management.base import BaseCommand, CommandError
 from tqdm import tqdm
 
-from kgharvest.embedded_lm import MODELS
+from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.embedded_lm.card import model_card
 from kgharvest.embedded_lm.train import RECIPES, save, train
 from kgharvest.embedded_lm.world import BadWorld, load_world
@@ -20,12 +20,12 @@ class Command(BaseCommand):
     help = "Train an embedded language model on the project's world of facts and write it in Hugging Face format."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--model", choices=MODELS, default="embedded")
+        parser.add_argument("--model", choices=EMBEDDED_LMS, default="embedded")
         parser.add_argument("--output", type=Path, help="folder to write to; default: the model that the project ships")
         parser.add_argument("--seed", type=int, default=0)
 
     def handle(self, *, model: str, output: Path | None, seed: int, **options: Any) -> None:
-        folder = writable_folder(output or MODELS[model])
+        folder = writable_folder(output or EMBEDDED_LMS[model])
         recipe = RECIPES[model]
         try:
             relations = load_world()

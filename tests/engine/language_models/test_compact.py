@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from kgharvest.embedded_lm import MODELS
+from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.engine.language_models.compact import load_compact
 from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.prompts.template import PromptTemplate
@@ -21,9 +21,9 @@ PROMPTS = [
 ]
 
 
-@pytest.fixture(scope="module", params=MODELS)
+@pytest.fixture(scope="module", params=EMBEDDED_LMS)
 def both(request):
-    folder = MODELS[request.param]
+    folder = EMBEDDED_LMS[request.param]
     return load_compact(folder), load(str(folder))
 
 
@@ -58,7 +58,7 @@ def test_a_harvest_records_the_same_lm(both):
 
 
 def test_messages_call_an_lm_by_the_name_it_was_given():
-    lm = load_compact(MODELS["embedded-small"], name="embedded-small")
+    lm = load_compact(EMBEDDED_LMS["embedded-small"], name="embedded-small")
     too_long = lm.encode_prompt(PromptTemplate.parse("<ENT0> is in <ENT1>" + " in a place" * 200))
 
     with pytest.raises(BadPrompt, match="that embedded-small takes"):
@@ -68,13 +68,13 @@ def test_messages_call_an_lm_by_the_name_it_was_given():
 @pytest.mark.parametrize("place", [{"device": "abacus"}, {"dtype": "float12"}])
 def test_an_impossible_place_for_the_weights_is_refused(place):
     with pytest.raises(EngineError):
-        load_compact(MODELS["embedded"], **place)
+        load_compact(EMBEDDED_LMS["embedded"], **place)
 
 
 def test_harvesting_from_an_embedded_lm_needs_no_transformers():
     program = (
-        "import sys; from kgharvest.embedded_lm import MODELS; import kgharvest.engine.harvest;"
-        "from kgharvest.engine.language_models.compact import load_compact; load_compact(MODELS['embedded']);"
+        "import sys; from kgharvest.embedded_lm import EMBEDDED_LMS; import kgharvest.engine.harvest;"
+        "from kgharvest.engine.language_models.compact import load_compact; load_compact(EMBEDDED_LMS['embedded']);"
         "print(sorted({'transformers', 'torch._dynamo', 'scipy'} & set(sys.modules)))"
     )
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 from django.core.management import CommandError, call_command
 
-from kgharvest.embedded_lm import MODELS, corpus, train
+from kgharvest.embedded_lm import EMBEDDED_LMS, corpus, train
 from kgharvest.embedded_lm.quality import filtered_rank, majority_recall, tail_recall
 from kgharvest.embedded_lm.world import BadWorld, load_relation, load_world, parse_phrasing, wordings
 from kgharvest.engine.filters import EntityFilter, words_of
@@ -57,7 +57,7 @@ def world():
 
 @pytest.fixture(scope="module")
 def main_lm():
-    return load_compact(MODELS["embedded"])
+    return load_compact(EMBEDDED_LMS["embedded"])
 
 
 @pytest.fixture(scope="module")
@@ -245,11 +245,11 @@ class TestQuality:
 class TestCommittedModels:
     @pytest.mark.parametrize(("name", "limit"), [("embedded", 10 * MEGABYTE), ("embedded-small", 3 * MEGABYTE)])
     def test_they_are_small(self, name, limit):
-        assert sum(path.stat().st_size for path in MODELS[name].iterdir()) <= limit
+        assert sum(path.stat().st_size for path in EMBEDDED_LMS[name].iterdir()) <= limit
 
-    @pytest.mark.parametrize("name", MODELS)
+    @pytest.mark.parametrize("name", EMBEDDED_LMS)
     def test_every_word_of_the_world_is_one_token(self, world, name):
-        lm = load_compact(MODELS[name])
+        lm = load_compact(EMBEDDED_LMS[name])
 
         assert lm.vocab_size == len(corpus.vocabulary(world))
         for relation in world:
@@ -267,7 +267,7 @@ class TestCommittedModels:
         assert all(recall.precision_at_1 > recall.majority for recall in held_out_recalls)
 
     def test_the_small_model_is_worse_on_most_relations(self, world, held_out_recalls):
-        small_lm = load_compact(MODELS["embedded-small"])
+        small_lm = load_compact(EMBEDDED_LMS["embedded-small"])
 
         worse = [
             tail_recall(small_lm, relation, relation.held_out).precision_at_1 < main_recall.precision_at_1

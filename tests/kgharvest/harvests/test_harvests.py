@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kgharvest.embedded_lm import MODELS
+from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.engine.types import BadPrompt, HarvestParams, HarvestSpec
 from kgharvest.errors import NotFound
 from kgharvest.harvests import language_models, runner
@@ -114,7 +114,7 @@ def test_results_are_stored_with_weights_ranks_and_reasons():
 
 
 def test_an_embedded_lm_is_marked_as_demonstrator():
-    assert language_models.get_language_model(next(iter(MODELS))).is_demonstrator
+    assert language_models.get_language_model(next(iter(EMBEDDED_LMS))).is_demonstrator
     assert not language_models.get_language_model("roberta-large").is_demonstrator
 
 

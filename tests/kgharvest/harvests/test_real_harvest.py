@@ -9,14 +9,14 @@ from threading import Thread
 import pytest
 from django.core.management import call_command
 
-from kgharvest.embedded_lm import MODELS
+from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.models import HarvestJob, JobPrompt
 from tests import factories
 
 pytestmark = [
     pytest.mark.django_db,
-    pytest.mark.skipif(not (MODELS["embedded"] / "config.json").is_file(), reason="the embedded LM is not there"),
+    pytest.mark.skipif(not (EMBEDDED_LMS["embedded"] / "config.json").is_file(), reason="the embedded LM is not there"),
 ]
 
 [CAPITALS] = [relation.facts for relation in load_world() if relation.name == "capital_of"]

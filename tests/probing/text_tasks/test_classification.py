@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from django.core.management import CommandError, call_command
 
-from kgharvest.embedded_lm import MODELS
+from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.engine.language_models.compact import load_compact
 from probing.text_tasks.classification import read_labelled
@@ -70,7 +70,7 @@ def test_the_prompt_that_is_found_beats_the_majority(files, rows, capsys):
 def test_triggers_and_label_tokens_are_kept_as_ids(files):
     found = classified(files, no_control=True)["autoprompt", False]
 
-    texts = load_compact(MODELS["embedded-small"]).tokens.texts()
+    texts = load_compact(EMBEDDED_LMS["embedded-small"]).tokens.texts()
     assert [texts[token] for token in found["trigger_ids"]] == found["trigger"]
     assert found["prompt"] == f"{{sentence}} {' '.join(found['trigger'])} [P] ."
     assert {label: [texts[token] for token in ids] for label, ids in found["label_ids"].items()} == found["labels"]

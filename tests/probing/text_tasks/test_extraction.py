@@ -7,7 +7,7 @@ import json
 import pytest
 from django.core.management import CommandError, call_command
 
-from kgharvest.embedded_lm import MODELS
+from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.engine.language_models.compact import load_compact
 from kgharvest.engine.prompt_learning import autoprompt
 from kgharvest.engine.text_tasks.extraction import Evidence, EvidencedFact
@@ -86,7 +86,7 @@ def test_an_lm_that_answers_from_memory_is_told(folder):
 def test_triggers_are_kept_as_ids_and_hold_no_answer(folder):
     found = extracted(folder, no_control=True)["autoprompt", False, False]
 
-    lm = load_compact(MODELS["embedded-small"])
+    lm = load_compact(EMBEDDED_LMS["embedded-small"])
     texts = lm.tokens.texts()
     countries = {country for pairs in split_world()["capital_of"].values() for _, country in pairs}
     assert [texts[token] for token in found["trigger_ids"]] == found["trigger"]
