@@ -1,14 +1,17 @@
-"""What reports and comparisons add to pages of harvests and of rounds (settings.PANELS)."""
+"""What reports and comparisons add to pages of harvests and of rounds (settings.PANELS and HOOKS)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
+import numpy as np
 from django.http import HttpRequest
 from django.urls import reverse
 
 from annotation.models import Round
 from evaluation.reports.models import Report
+from evaluation.statistics.agreement import ALL_ALIKE, NOTHING_PAIRED, alpha_of_counts, pairable, percent_agreement
 from kgharvest.models import HarvestJob, Relation
 from kgharvest.pages.home import home_step, navigation_item
 from kgharvest.pages.panels import Panel, button
@@ -38,3 +41,18 @@ def compare_harvest(request: HttpRequest, job: HarvestJob) -> Iterator[Panel]:
 
 def make_report(request: HttpRequest, round: Round) -> Iterator[Panel]:
     yield Panel("evaluation/reports/_make_report.html", {"round": round})
+
+
+def agreement(patterns: Iterable[Sequence[int]]) -> dict[str, Any]:
+    """Return percent_agreement, alpha, n_units and the reason if alpha is None; intervals are left to reports.
+
+    patterns: n_true, n_false, n_unjudgeable and how many tasks show them. n_units: tasks with two judgments or more.
+    """
+    table = np.array(list(patterns), dtype=np.int64).reshape(-1, 4)
+    counts, n_tasks = pairable(table[:, :3], table[:, 3])
+    entry = {"percent_agreement": percent_agreement(counts, n_tasks), "n_units": int(n_tasks.sum())}
+    if not len(counts):
+        return entry | {"alpha": None, "reason": NOTHING_PAIRED}
+    [alpha] = alpha_of_counts(counts, n_tasks[np.newaxis])
+    is_defined = not np.isnan(alpha)
+    return entry | {"alpha": float(alpha) if is_defined else None, "reason": None if is_defined else ALL_ALIKE}

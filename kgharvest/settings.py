@@ -264,8 +264,8 @@ HOOKS = {
     "tuple_verdicts": "annotation.panels.JudgedTuples",
     # job, `precision:0.8` -> kgharvest.harvests.cuts.ScoreCut that judgments give
     "cut_from_judgments": "evaluation.evidence.precision_cuts.score_cut",
-    # (n_true, n_false, n_unjudgeable, n_tasks)s -> percent agreement and alpha without interval
-    "agreement": "evaluation.evidence.running_agreement.agreement",
+    # (n_true, n_false, n_unjudgeable, n_tasks)s -> percent agreement and alpha, without intervals
+    "agreement": "evaluation.panels.agreement",
     # n_hits, n -> a share with its Wilson interval
     "rate": "evaluation.statistics.rates.rate",
 }

@@ -15,7 +15,7 @@ from django.db.models import Case, Count, F, QuerySet, Value, When
 from annotation.models import Annotator, Judgment, Label, Limits, Round, StatementReport, Training
 from annotation.quality.profiles import JudgmentRow, Profile, expected_longest_run, flags_of, profile_of
 from annotation.rounds.progress import CachedCount, cached_count, label_totals
-from annotation.rounds.statistics import share
+from kgharvest.pages.panels import hook
 
 ROWS_AT_ONCE = 5000
 
@@ -79,6 +79,7 @@ def _shares(totals: Mapping[str, float]) -> dict[str, float]:
 def _statistics(
     annotator: Annotator, profile: Profile, label_shares: Mapping[str, float], limits: Limits
 ) -> dict[str, Any]:
+    gold = hook("rate")(profile.n_gold_right, profile.n_gold)
     return {
         "pk": annotator.pk,
         "code": annotator.code,
@@ -87,7 +88,7 @@ def _statistics(
         "n": profile.n,
         "n_gold": profile.n_gold,
         "n_gold_right": profile.n_gold_right,
-        "gold": share(profile.n_gold_right, profile.n_gold),
+        "gold": {"value": gold.value, "low": gold.low, "high": gold.high},
         "agreement": profile.agreement,
         "n_pairs": profile.n_pairs,
         "median_seconds": profile.median_seconds,

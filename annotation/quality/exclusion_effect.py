@@ -11,7 +11,7 @@ from django.db.models import Count
 from annotation.judging.verdicts import Verdict, task_verdict, wanted_if_split
 from annotation.models import Annotator, Judgment, Label, Round, Stratum
 from annotation.rounds.progress import stratum_outcomes
-from annotation.rounds.statistics import agreement
+from kgharvest.pages.panels import hook
 
 INCOMPLETE = "incomplete"
 COUNTERS = ("n_true", "n_false", "n_unjudgeable")
@@ -89,7 +89,7 @@ def _agreement(round: Round, n_by_task: Mapping[_JudgedTask, int]) -> dict[str, 
         after[task.counts] -= n
         after[task.counts_without] += n
     return {
-        name: agreement([[*counts, n] for counts, n in sorted(patterns.items())])
+        name: hook("agreement")([[*counts, n] for counts, n in sorted(patterns.items())])
         for name, patterns in (("before", before), ("after", after))
     }
 

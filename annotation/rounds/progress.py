@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from annotation.judging.verdicts import Verdict
 from annotation.models import Draw, Judgment, Label, Round, Snapshot, Stratum
-from annotation.rounds.statistics import agreement
+from kgharvest.pages.panels import hook
 
 PACE_OVER = timedelta(hours=1)
 OUTCOMES = (*(verdict.value for verdict in Verdict), "incomplete")
@@ -33,7 +33,7 @@ def progress(round: Round, now: datetime) -> dict[str, Any]:
     n_left, per_hour = counts["n_wanted"] - counts["n_judgments"], counts["judgments_per_hour"]
     return {
         **counts,
-        **agreement(counts["patterns"]),
+        **hook("agreement")(counts["patterns"]),
         "n_left": n_left,
         "hours_left": n_left / per_hour if per_hour and n_left else None,
         "counted_at": snapshot.counted_at,

@@ -42,9 +42,6 @@ class Judged(NamedTuple):
     def per_task(self, weights: Floats | None = None) -> NDArray[Any]:
         return np.bincount(self.task, weights, self.n_tasks)
 
-    def per_annotator(self, weights: Floats | None = None) -> NDArray[Any]:
-        return np.bincount(self.annotator, weights, self.n_annotators)
-
     def per_annotator_and_label(self, weights: Floats | None = None) -> NDArray[Any]:
         """Return (A, L)."""
         pair = self.annotator * self.n_labels + self.label
