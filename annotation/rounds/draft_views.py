@@ -24,7 +24,15 @@ from annotation.rounds.forms import DescriptionForm, RelationInstructionsForm, R
 from annotation.rounds.instructions import instructions_html, markdown_html
 from annotation.rounds.plan import plan_round
 from annotation.rounds.serializers import round_from_spec
-from annotation.rounds.services import clone_round, create_draft, delete_draft, edit_draft, lock_draft, open_draft
+from annotation.rounds.services import (
+    clone_round,
+    create_draft,
+    delete_draft,
+    edit_draft,
+    lock_draft,
+    open_draft,
+    open_round,
+)
 from kgharvest.access import researcher_required
 from kgharvest.errors import DomainError
 from kgharvest.models import HarvestJob, Relation
@@ -70,16 +78,19 @@ def show_round_form(request: HttpRequest, draft: Round | None, initial: dict[str
 
 
 def save_round(request: HttpRequest, document: dict[str, Any], draft: Round | None, is_opened: bool) -> Round:
-    with transaction.atomic():
-        if draft:
+    if draft is None and is_opened:
+        round = open_round(document, request.user)
+    else:
+        if draft is None:
+            round = create_draft(document, request.user)
+        else:
             # The form leaves out what is written about relations on pages of their own.
             written = draft.spec.get("relation_instructions", {})
             round = edit_draft(draft, document | {"relation_instructions": written}, request.user)
-        else:
-            round = create_draft(document, request.user)
         if is_opened:
             round = open_draft(round, request.user)
-            messages.success(request, f"The round {round.name} is open with {round.n_tasks} statements.")
+    if is_opened:
+        messages.success(request, f"The round {round.name} is open with {round.n_tasks} statements.")
     return round
 
 

@@ -18,10 +18,8 @@ from kgharvest.management.command import DomainCommand
 class Command(DomainCommand):
     help = f"Draw a sample of finished harvests, freeze its statements and open the round for judging.\n\n{example()}"
 
-    def create_parser(self, *args, **kwargs):
-        return super().create_parser(*args, formatter_class=RawDescriptionHelpFormatter, **kwargs)
-
     def add_arguments(self, parser):
+        parser.formatter_class = RawDescriptionHelpFormatter  # keeps the lines of the example
         parser.add_argument("spec", type=Path, metavar="SPEC.json")
         kept = parser.add_mutually_exclusive_group()
         kept.add_argument("--plan", action="store_true", help="only say what the round costs and tells; store nothing")

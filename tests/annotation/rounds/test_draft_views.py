@@ -180,6 +180,18 @@ def test_the_form_suggests_a_new_study_to_whom_has_none(client):
     assert 'value="ada"' in client.get("/rounds/new/").text
 
 
+def test_a_draft_that_cannot_be_opened_keeps_what_was_written(researcher_client, draft, harvest):
+    form = researcher_client.get("/rounds/pilot/edit/").context["form"]
+
+    page = researcher_client.post(
+        "/rounds/pilot/edit/", sent_by_a_browser(form, n=500, seed=3) | {"jobs": [harvest.pk], "action": "open"}
+    )
+
+    draft.refresh_from_db()
+    assert "has 100 tuples to draw from but n is 500" in page.text
+    assert (draft.status, draft.seed) == ("draft", 3)
+
+
 def test_the_form_shows_what_the_service_refuses(researcher_client):
     job = make_harvest([("dog", "swim")])
     asked = {"name": "new-one", "study": "Animals", "jobs": [job.pk], "n": 5, "action": "open"}
