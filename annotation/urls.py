@@ -82,6 +82,6 @@ urlpatterns = [
     path("rounds/<slug:name>/device/", recruiting_views.device, name="device"),
     path("join/<slug:token>/", recruiting_views.join, name="join"),
     path("invite/<slug:token>/", recruiting_views.invite, name="invite"),
-    path("return/", recruiting_views.come_back, name="come_back"),
-    path("return/<str:code>/", recruiting_views.come_back, name="come_back"),
+    path("return/", recruiting_views.return_by_code, name="return_by_code"),
+    path("return/<str:code>/", recruiting_views.return_by_code, name="return_by_code"),
 ]

@@ -94,7 +94,7 @@ def _not_joined(request: HttpRequest) -> HttpResponse:
         raise Http404("No round that you have joined.")
     if wants_json(request):
         return JsonResponse({"error": {"code": "NotJoined", "message": NOT_JOINED}}, status=403)
-    return redirect(reverse("annotation:come_back") + "?" + urlencode({"next": request.path}))
+    return redirect(reverse("annotation:return_by_code") + "?" + urlencode({"next": request.path}))
 
 
 def _nothing_to_judge(request: HttpRequest, annotator: Annotator, refusal: DomainError) -> HttpResponse:

@@ -54,7 +54,7 @@ def throttled(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     def guarded(request: HttpRequest, *args, **kwargs) -> HttpResponse:
         key = f"wrong-links:{get_client_ip_address(request)}"
         if cache.get(key, 0) >= WRONG_LINKS:
-            return no_entry(request, "Too many wrong links or codes came from here; wait a quarter of an hour.", 429)
+            return no_access(request, "Too many wrong links or codes came from here; wait a quarter of an hour.", 429)
         response = view(request, *args, **kwargs)
         if response.status_code == 404:
             cache.add(key, 0, WINDOW_S)
@@ -65,6 +65,6 @@ def throttled(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     return guarded
 
 
-def no_entry(request: HttpRequest, reason: str, status: int) -> HttpResponse:
+def no_access(request: HttpRequest, reason: str, status: int) -> HttpResponse:
     """Say in one sentence why somebody cannot come in."""
-    return render(request, "annotation/recruiting/no_entry.html", {"reason": reason}, status=status)
+    return render(request, "annotation/recruiting/no_access.html", {"reason": reason}, status=status)

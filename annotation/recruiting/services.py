@@ -1,4 +1,4 @@
-"""How people come into a round, and back into it from another device.
+"""Joining a round, by invite or account or as a guest; return codes for other devices; whether enough people joined.
 
 An account is one way in; a guest gives a name or code where the round takes guests, or has an invite. Either way one
 person is one annotator, and whoever has no account comes back with a code that only this installation can have made.
@@ -65,15 +65,15 @@ def join_round(
     known = Annotator.objects.filter(round=round, user=user).first() if user else None
     if known is not None:
         return known
-    check_takes_newcomers(round)
+    check_can_join(round)
     if user is None and invite is None:
         _check_guest(round, name)
     if round.consent and not agrees:
         raise ConsentMissing("Tick that you agree before you start.")
-    return _create_annotator(round, user, "" if user else _tidy(name), invite)
+    return _create_annotator(round, user, "" if user else _normalized(name), invite)
 
 
-def check_takes_newcomers(round: Round) -> None:
+def check_can_join(round: Round) -> None:
     if round.source != Round.Source.PEOPLE:
         raise NotForPeople(f"The judgments of the round {round.name} are {round.source}; people cannot join it.")
     if round.status == Round.Status.CLOSED:
@@ -83,7 +83,7 @@ def check_takes_newcomers(round: Round) -> None:
 def _check_guest(round: Round, name: str) -> None:
     if not round.takes_guests:
         raise NoGuests(f"The round {round.name} needs an account; log in first.")
-    if not _tidy(name):
+    if not _normalized(name):
         raise NameMissing("Give a name or code, so that you are one annotator wherever you continue.")
 
 
@@ -91,9 +91,16 @@ def _create_annotator(round: Round, user, name: str, invite: Invite | None) -> A
     try:
         with transaction.atomic():
             # Whoever comes while the round is closing waits for that, and then comes too late.
-            check_takes_newcomers(Round.objects.select_for_update(of=("self",), no_key=True).get(pk=round.pk))
+            check_can_join(Round.objects.select_for_update(of=("self",), no_key=True).get(pk=round.pk))
+            code = f"a-{secrets.token_hex(4)}"
             annotator = Annotator.objects.create(
-                round=round, user=user, name=name, **_starting_place(round), **_consent(round)
+                round=round,
+                user=user,
+                name=name,
+                code=code,
+                next_position=start_position(round.seed, code, round.n_tasks),
+                consented_at=timezone.now() if round.consent else None,
+                consent_sha256=hashlib.sha256(round.consent.encode()).hexdigest() if round.consent else "",
             )
             if invite is not None:
                 use_invite(invite, annotator, timezone.now())
@@ -107,20 +114,8 @@ def _create_annotator(round: Round, user, name: str, invite: Invite | None) -> A
         ) from None
 
 
-def _tidy(name: str) -> str:
+def _normalized(name: str) -> str:
     return " ".join(unicodedata.normalize("NFC", name).split())
-
-
-def _starting_place(round: Round) -> dict[str, str | int]:
-    code = f"a-{secrets.token_hex(4)}"
-    return {"code": code, "next_position": start_position(round.seed, code, round.n_tasks)}
-
-
-def _consent(round: Round) -> dict:
-    if not round.consent:
-        return {}
-    digest = hashlib.sha256(round.consent.encode()).hexdigest()
-    return {"consented_at": timezone.now(), "consent_sha256": digest}
 
 
 def choose_layout(annotator: Annotator, layout: str) -> None:
@@ -137,7 +132,7 @@ def return_code(annotator: Annotator) -> str:
     return "-".join([str(annotator.pk), *(signature[start : start + 4] for start in range(0, 16, 4))])
 
 
-def annotator_of_return_code(code: str) -> Annotator:
+def find_by_return_code(code: str) -> Annotator:
     """Return the guest whose code this is, however it is spaced. Raises BadReturnCode."""
     number, _, signature = code.strip().upper().partition("-")
     match = RETURN_CODE.fullmatch(number + "-" + re.sub(r"[-\s]", "", signature))
@@ -152,6 +147,8 @@ def _signature(pk: int) -> str:
     digest = salted_hmac(RETURN_SALT, str(pk), algorithm="sha256").digest()
     return base64.b32encode(digest[:RETURN_BYTES]).decode()
 
+
+# -- invites -----------------------------------------------------------------------------------------------------------
 
 NOT_USABLE = {
     "used": "This invite was used already; if it was by you, continue in the same browser or with your return code.",
@@ -186,6 +183,9 @@ def revoke_invites(round: Round, tokens: list[str], now: datetime) -> int:
     """Take back those of the named invites that nobody has used; return how many that were."""
     named = [token for token in tokens if "\x00" not in token]  # PostgreSQL fails when asked for a NUL
     return round.invites.unused().filter(token__in=named).update(revoked_at=now)
+
+
+# -- capacity ----------------------------------------------------------------------------------------------------------
 
 
 def capacity_warning(round: Round, n_left: int) -> str | None:

@@ -1,4 +1,4 @@
-"""The researchers' page of a round's single-use invites."""
+"""Pages on which people are invited, join a round, and return to it from another device."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_variables
 
 from annotation.models import Annotator, Invite, Round
-from annotation.recruiting.access import forget_guest, no_entry, remember_guest, session_annotator, throttled
+from annotation.recruiting.access import forget_guest, no_access, remember_guest, session_annotator, throttled
 from annotation.recruiting.forms import InvitesForm, JoinForm, ReturnForm
 from annotation.recruiting.services import (
     BadReturnCode,
     InviteNotUsable,
-    annotator_of_return_code,
-    check_takes_newcomers,
+    check_can_join,
     check_usable,
+    find_by_return_code,
     join_round,
     make_invites,
     return_code,
@@ -110,7 +110,7 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
     """The round's own link, for many people."""
     round = Round.objects.exclude(status=Round.Status.DRAFT).filter(join_token=token).first()
     if round is None:
-        return no_entry(request, WRONG_LINK, 404)
+        return no_access(request, WRONG_LINK, 404)
     if request.user.is_anonymous and not round.takes_guests and not session_annotator(request, round.name):
         return redirect_to_login(request.path)
     return _enter(request, round)
@@ -123,20 +123,20 @@ def invite(request: HttpRequest, token: str) -> HttpResponse:
     invites = Invite.objects.exclude(round__status=Round.Status.DRAFT).select_related("round")
     invite = invites.filter(token=token).first()
     if invite is None:
-        return no_entry(request, WRONG_LINK, 404)
+        return no_access(request, WRONG_LINK, 404)
     return _enter(request, invite.round, invite)
 
 
 def _enter(request: HttpRequest, round: Round, invite: Invite | None = None) -> HttpResponse:
     known = session_annotator(request, round.name)
-    if known and not _may_be_another(known, invite):
+    if known and not _is_shared_device(known, invite):
         return redirect("annotation:judge", round.name)
     try:
-        check_takes_newcomers(round)
+        check_can_join(round)
         if invite is not None:
             check_usable(invite, timezone.now())
     except DomainError as refusal:
-        return no_entry(request, str(refusal), 410 if isinstance(refusal, InviteNotUsable) else 409)
+        return no_access(request, str(refusal), 410 if isinstance(refusal, InviteNotUsable) else 409)
     asks_name = request.user.is_anonymous and invite is None
     form = JoinForm(request.POST if request.method == "POST" else None, asks_name=asks_name)
     if form.is_valid():
@@ -149,15 +149,14 @@ def _enter(request: HttpRequest, round: Round, invite: Invite | None = None) -> 
     return render(request, "annotation/recruiting/join.html", context)
 
 
-def _may_be_another(known: Annotator, invite: Invite | None) -> bool:
+def _is_shared_device(known: Annotator, invite: Invite | None) -> bool:
     """Return whether somebody else than the guest of this browser may hold the invite: a shared device."""
     return invite is not None and known.user_id is None and invite.annotator_id is None
 
 
 def _join(request: HttpRequest, round: Round, form: JoinForm, invite: Invite | None) -> HttpResponse:
     user = None if request.user.is_anonymous else request.user
-    asked = form.cleaned_data
-    annotator = join_round(round, user, name=asked["name"], agrees=asked["agrees"], invite=invite)
+    annotator = join_round(round, user, **form.cleaned_data, invite=invite)
     if annotator.user_id:
         return redirect("annotation:judge", round.name)
     remember_guest(request, annotator)
@@ -167,35 +166,35 @@ def _join(request: HttpRequest, round: Round, form: JoinForm, invite: Invite | N
 @never_cache
 @sensitive_variables("code")
 def device(request: HttpRequest, name: str) -> HttpResponse:
-    """Show how to go on elsewhere: a guest's return link and code. A POST lets this browser forget the guest."""
+    """Show a guest's return link and code for another device. A POST lets this browser forget the guest."""
     annotator = session_annotator(request, name)
     if annotator is not None and request.method == "POST":
         forget_guest(request, annotator)
     if annotator is None or request.method == "POST":
-        return redirect("annotation:come_back")
+        return redirect("annotation:return_by_code")
     code = None if annotator.user_id else return_code(annotator)
-    link = code and request.build_absolute_uri(reverse("annotation:come_back", args=[code]))
+    link = code and request.build_absolute_uri(reverse("annotation:return_by_code", args=[code]))
     return render(request, "annotation/recruiting/device.html", {"annotator": annotator, "code": code, "link": link})
 
 
 @never_cache
 @throttled
 @sensitive_variables("code")
-def come_back(request: HttpRequest, code: str = "") -> HttpResponse:
-    """Let a guest go on with a return code. Following the link asks first, so that fetching it changes nothing."""
+def return_by_code(request: HttpRequest, code: str = "") -> HttpResponse:
+    """Let a guest continue with a return code. Following the link asks first, so that fetching it changes nothing."""
     form = ReturnForm(request.POST if request.method == "POST" else None, initial={"code": code})
-    asked = form.cleaned_data["code"] if form.is_valid() else code
-    if not asked:
+    code = form.cleaned_data["code"] if form.is_valid() else code
+    if not code:
         return render(
-            request, "annotation/recruiting/come_back.html", {"form": form, "next": request.GET.get("next", "")}
+            request, "annotation/recruiting/return_by_code.html", {"form": form, "next": request.GET.get("next", "")}
         )
     try:
-        annotator = annotator_of_return_code(asked)
+        annotator = find_by_return_code(code)
     except BadReturnCode as refusal:
-        form = ReturnForm({"code": asked})
+        form = ReturnForm({"code": code})
         form.add_error("code", str(refusal))
-        return render(request, "annotation/recruiting/come_back.html", {"form": form}, status=404)
+        return render(request, "annotation/recruiting/return_by_code.html", {"form": form}, status=404)
     if request.method == "POST":
         remember_guest(request, annotator)
         return redirect("annotation:judge", annotator.round.name)
-    return render(request, "annotation/recruiting/come_back.html", {"form": form, "annotator": annotator})
+    return render(request, "annotation/recruiting/return_by_code.html", {"form": form, "annotator": annotator})

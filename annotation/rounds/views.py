@@ -87,8 +87,8 @@ def _close(request: HttpRequest, round: Round) -> HttpResponse:
     except DomainError as refusal:
         messages.error(request, str(refusal))
     else:
-        came_back = f" {n} statement{pluralize(n)} that people had in hand came back." if n else ""
-        messages.success(request, f"The round {round.name} is closed.{came_back}")
+        released = f" {n} assigned statement{pluralize(n)} released." if n else ""
+        messages.success(request, f"The round {round.name} is closed.{released}")
     return redirect(round)
 
 

@@ -18,7 +18,7 @@ from annotation.recruiting.services import (
     InviteNotUsable,
     NameTaken,
     NoGuests,
-    annotator_of_return_code,
+    find_by_return_code,
     join_round,
     make_invites,
     return_code,
@@ -192,7 +192,7 @@ def test_a_return_code_may_be_typed_as_people_type(change):
     guest = join_round(guest_round(), name="Ada")
     number, _, signature = return_code(guest).partition("-")
 
-    assert annotator_of_return_code(f"{number}-{change(signature)}") == guest
+    assert find_by_return_code(f"{number}-{change(signature)}") == guest
 
 
 @pytest.mark.parametrize("code", ["", "1", "1-AAAA-AAAA-AAAA-AAAA", "x" * 1000, "٣-AAAAAAAAAAAAAAAA", "1-\x00"])
@@ -200,7 +200,7 @@ def test_a_forged_return_code_is_refused_in_a_sentence(client, code):
     join_round(guest_round(), name="Ada")
 
     with pytest.raises(BadReturnCode, match="not one of ours"):
-        annotator_of_return_code(code)
+        find_by_return_code(code)
     assert client.post("/return/", {"code": code}).status_code in {200, 404}
 
 
@@ -208,14 +208,14 @@ def test_the_signature_of_another_annotator_does_not_fit():
     one, other = (join_round(round, name="Ada") for round in (guest_round(), make_round(takes_guests=True)))
 
     with pytest.raises(BadReturnCode):
-        annotator_of_return_code(return_code(one).replace(f"{one.pk}-", f"{other.pk}-", 1))
+        find_by_return_code(return_code(one).replace(f"{one.pk}-", f"{other.pk}-", 1))
 
 
 def test_an_account_has_no_return_code(client):
     account = join_round(guest_round(), make_user())
 
     with pytest.raises(BadReturnCode):
-        annotator_of_return_code(return_code(account))
+        find_by_return_code(return_code(account))
 
 
 # -- invites -----------------------------------------------------------------------------------------------------------
