@@ -5,7 +5,7 @@ from __future__ import annotations
 from rest_framework import generics, serializers
 
 from evaluation.scores.models import ScoreEvaluation
-from kgharvest.jobs.serializers import JOB_FIELDS, JOB_TIMES
+from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES
 
 
 class ScoreEvaluationSerializer(serializers.ModelSerializer):

@@ -8,6 +8,7 @@ from rest_framework.response import Response
 
 from kgharvest.harvests.launches import progress_of
 from kgharvest.harvests.views import jobs_page
+from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES
 from kgharvest.models import HarvestJob, Launch
 from kgharvest.pages.number_format import duration, pace
 
@@ -20,8 +21,8 @@ class HarvestSerializer(serializers.ModelSerializer):
     class Meta:
         model = HarvestJob
         fields = [
-            *("id", "relation", "model", "setting", "origin", "status", "is_unfinished", "stage", "done", "total"),
-            *("attempts", "error", "n_tuples", "summary", "fingerprint", "created_at", "started_at", "finished_at"),
+            *("id", "relation", "model", "setting", "origin", *JOB_FIELDS),
+            *("n_tuples", "summary", "fingerprint", *JOB_TIMES),
         ]
 
 
@@ -34,7 +35,7 @@ class LaunchJobSerializer(serializers.ModelSerializer):
 
 
 class LaunchSerializer(serializers.Serializer):
-    """n_over of n_jobs are over; rate and left are for people, empty while unknown."""
+    """n_over of n_jobs have ended; rate and left are for people, empty while unknown."""
 
     is_unfinished = serializers.BooleanField(source="progress.n_unfinished")
     n_over = serializers.IntegerField(source="progress.n_over")

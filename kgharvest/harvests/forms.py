@@ -72,15 +72,15 @@ class LaunchForm(RelationPickerForm):
         self.fields["models"].required = not self.data.get("other_models", "").strip()
 
     def requests(self) -> Iterator[HarvestRequest]:
-        """Yield what was asked for, once the form is valid; of whole sets, the relations that can be harvested.
+        """Yield the harvests that a valid form asks for; of whole sets, the relations that can be harvested.
 
         Raises NotFound if there is no such LM.
         """
-        asked = self.cleaned_data
-        params = HarvestParams(**{name: asked[name] for name in PARAMS})
-        names = dict.fromkeys([*asked["models"], *asked["other_models"].split("\n")])
+        cleaned = self.cleaned_data
+        params = HarvestParams(**{name: cleaned[name] for name in PARAMS})
+        names = dict.fromkeys([*cleaned["models"], *cleaned["other_models"].split("\n")])
         language_models = [get_language_model(name.strip()) for name in names if name.strip()]
-        for relation, language_model, setting in product(self.chosen_relations(), language_models, asked["settings"]):
+        for relation, language_model, setting in product(self.chosen_relations(), language_models, cleaned["settings"]):
             yield HarvestRequest(relation, language_model, setting, params)
 
     def is_ready(self, relation: Relation) -> bool:

@@ -1,4 +1,4 @@
-"""Many harvests at once: what a launch would do and how long it takes, starting it, how far it is, ending it."""
+"""Launches, many harvests at once: plan with estimated duration, start, progress, cancel and retry."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class NothingToLaunch(DomainError):
 
 
 class Skipped(NamedTuple):
-    """A cell that nobody needs to harvest, because `job` asked the same: it has the tuples or is about to."""
+    """A cell that needs no harvest, because `job` has the same parameters and has succeeded or is under way."""
 
     request: HarvestRequest
     job: HarvestJob
@@ -184,7 +184,7 @@ def start_launch(plan: Plan, by=None) -> Started:
 
 @dataclass(frozen=True)
 class LaunchProgress:
-    """How far a launch is. counts: jobs by status, every status named; n_over counts those that are over, however.
+    """How far a launch is. counts: jobs by status, every status named; n_over counts those that have ended, however.
 
     per_minute: harvests that end in a minute at the pace of the latest; seconds_left: rough; None while unknown.
     """
@@ -207,8 +207,8 @@ class LaunchProgress:
 
 
 def progress_of(launch: Launch, now: datetime) -> LaunchProgress:
-    found = dict(launch.jobs.order_by().values_list("status").annotate(Count("pk")))
-    counts = {status.value: found.get(status, 0) for status in Job.Status}
+    counted = dict(launch.jobs.order_by().values_list("status").annotate(Count("pk")))
+    counts = {status.value: counted.get(status, 0) for status in Job.Status}
     n_unfinished = counts[Job.Status.QUEUED] + counts[Job.Status.RUNNING]
     if not n_unfinished:
         return LaunchProgress(counts, None, None)
@@ -235,7 +235,7 @@ def _rough_seconds_left(launch: Launch, now: datetime) -> float | None:
 
 
 def cancel_launch(launch: Launch) -> int:
-    """Cancel every harvest of the launch that is not over; return how many."""
+    """Cancel every unfinished harvest of the launch; return how many."""
     return ledger.cancel_all(Job.objects.filter(harvestjob__launch=launch))
 
 

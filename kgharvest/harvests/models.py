@@ -1,4 +1,4 @@
-"""LMs, launches and harvest jobs, the prompts they asked and the tuples they found."""
+"""LMs, launches and harvest jobs, with the prompts they used and the tuples they harvested."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class LanguageModel(models.Model):
 
 class LaunchQuerySet(models.QuerySet):
     def with_counts(self):
-        """Count the harvests of each launch, those that are over, and of these the failed and cancelled ones."""
+        """Count the harvests of each launch, those that have ended, and of these the failed and cancelled ones."""
         counts = {
             "n_over": [Job.Status.SUCCEEDED, Job.Status.FAILED, Job.Status.CANCELLED],
             "n_failed": [Job.Status.FAILED],
@@ -45,12 +45,12 @@ class LaunchQuerySet(models.QuerySet):
         return self.annotate(n_jobs=models.Count("jobs"), **counted).order_by("-pk")
 
     def unfinished(self):
-        """Return launches of several harvests that are not all over, the newest first."""
+        """Return launches of several harvests with unfinished ones, the newest first."""
         return self.with_counts().filter(n_jobs__gt=1, n_over__lt=F("n_jobs"))
 
 
 class Launch(models.Model):
-    """Harvests that were asked for together: relations x LMs x settings, with the same parameters."""
+    """Harvests launched together: relations x LMs x settings, with the same parameters."""
 
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
@@ -87,7 +87,7 @@ class HarvestJob(Job):
     setting: how the prompts were obtained; an open set ("human", "top1", "multi", "autoprompt", ...).
     score_scale: "nats" is the consistency; "log_share" is ln of a share of an imported list, comparable within it only.
     summary: rejected, stats, notice, model revision, code version. fingerprint: of a job that has succeeded, equal for
-    jobs that asked the same in the same way, and so found the same; files name a job by it, because numbers differ.
+    jobs with the same parameters and revision, and so the same tuples; files name a job by it, because numbers differ.
     """
 
     class Origin(models.TextChoices):

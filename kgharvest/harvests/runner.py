@@ -1,4 +1,4 @@
-"""Create harvest jobs and do them."""
+"""Harvest jobs: the request frozen in the job, its run in a worker, and its results stored."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def queue_harvest(request: HarvestRequest, by=None, launch: Launch | None = None
 
 def payload_of(request: HarvestRequest) -> dict[str, Any]:
     """Return what a job is asked to do, frozen: equal for equal requests."""
-    return {"spec": _frozen(_spec(request)), "device": request.device, "dtype": request.dtype}
+    return {"spec": _spec_to_json(_spec(request)), "device": request.device, "dtype": request.dtype}
 
 
 def unique_key_of(request: HarvestRequest) -> str:
@@ -142,24 +142,24 @@ def _check(spec: HarvestSpec, relation: Relation) -> None:
     parse_prompts([*spec.initial_prompts, *spec.prompts], relation.arity)
 
 
-def _frozen(spec: HarvestSpec) -> dict[str, Any]:
-    """Return the spec as JSON can hold it. The inverse is `_thawed`."""
-    frozen = asdict(spec)
-    frozen["params"]["disabled_filters"] = sorted(spec.params.disabled_filters)
-    return json.loads(json.dumps(frozen))
+def _spec_to_json(spec: HarvestSpec) -> dict[str, Any]:
+    """The inverse of `_spec_from_json`."""
+    document = asdict(spec)
+    document["params"]["disabled_filters"] = sorted(spec.params.disabled_filters)
+    return json.loads(json.dumps(document))
 
 
-def _thawed(frozen: dict[str, Any]) -> HarvestSpec:
-    params = dict(frozen["params"])
+def _spec_from_json(document: dict[str, Any]) -> HarvestSpec:
+    params = dict(document["params"])
     params["disabled_filters"] = frozenset(params["disabled_filters"])
     return HarvestSpec(
-        relation=frozen["relation"],
-        initial_prompts=tuple(frozen["initial_prompts"]),
-        prompts=tuple(frozen["prompts"]),
-        seed_tuples=tuple(tuple(entities) for entities in frozen["seed_tuples"]),
-        setting=frozen["setting"],
+        relation=document["relation"],
+        initial_prompts=tuple(document["initial_prompts"]),
+        prompts=tuple(document["prompts"]),
+        seed_tuples=tuple(tuple(entities) for entities in document["seed_tuples"]),
+        setting=document["setting"],
         params=HarvestParams(**params),
-        paraphraser=ParaphraserSettings(**frozen["paraphraser"]),
+        paraphraser=ParaphraserSettings(**document["paraphraser"]),
     )
 
 
@@ -176,7 +176,7 @@ def run_harvest(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
         from kgharvest.engine.harvest import harvest
 
         lm = language_models.load(harvest_job.language_model, job.payload["device"], job.payload["dtype"])
-    result = harvest(_thawed(job.payload["spec"]), lm, clock)
+    result = harvest(_spec_from_json(job.payload["spec"]), lm, clock)
     seconds = clock.seconds()
     code_version()  # asks git once in this process: now, not in the transaction that stores
     return lambda: store_result(harvest_job, result, lm.revision, seconds)
@@ -209,7 +209,7 @@ def store_result(
     seconds: how long each stage lasted, if somebody took the time.
     """
     _store_prompts(job, result)
-    rows = [TupleRow(found.entities, found.surface, found.score, found.mtl) for found in result.tuples]
+    rows = [TupleRow(scored.entities, scored.surface, scored.score, scored.mtl) for scored in result.tuples]
     store_tuples(job, rows)
     summary = {
         "rejected": dict(result.rejected),
@@ -229,26 +229,26 @@ def store_result(
 
 def fingerprint(job: HarvestJob, revision: str | None) -> str:
     """Return 16 hex digits, equal for jobs that asked the same revision of an LM the same in the same way."""
-    asked = json.dumps([job.payload, job.language_model.name, revision], sort_keys=True)
-    return hashlib.sha256(asked.encode()).hexdigest()[:16]
+    question = json.dumps([job.payload, job.language_model.name, revision], sort_keys=True)
+    return hashlib.sha256(question.encode()).hexdigest()[:16]
 
 
 def _store_prompts(job: HarvestJob, result: HarvestResult) -> None:
     relation = job.relation
     origins = dict.fromkeys(relation.prompts, "ready") | dict.fromkeys(relation.initial_prompts, "initial")
-    by_text = defaultdict(list)  # learned prompts can read alike
+    prompts_by_text = defaultdict(list)  # several learned prompts can have the same text
     for prompt in result.prompts:
-        by_text[prompt.text].append(prompt)
-    made = "learned" if SETTINGS[job.setting].learns_prompts else "created"
-    prompts = [Prompt(relation=relation, text=text, origin=origins.get(text, made)) for text in by_text]
+        prompts_by_text[prompt.text].append(prompt)
+    new_origin = "learned" if SETTINGS[job.setting].learns_prompts else "created"
+    prompts = [Prompt(relation=relation, text=text, origin=origins.get(text, new_origin)) for text in prompts_by_text]
     Prompt.objects.bulk_create(prompts, ignore_conflicts=True)
-    ids = dict(Prompt.objects.filter(relation=relation, text__in=list(by_text)).values_list("text", "pk"))
+    ids = dict(Prompt.objects.filter(relation=relation, text__in=list(prompts_by_text)).values_list("text", "pk"))
     JobPrompt.objects.bulk_create(
         JobPrompt(
             job=job,
             prompt_id=ids[text],
-            weight=sum(prompt.weight for prompt in alike),
-            compatibility=max(prompt.compatibility for prompt in alike),
+            weight=sum(prompt.weight for prompt in prompts_of_text),
+            compatibility=max(prompt.compatibility for prompt in prompts_of_text),
         )
-        for text, alike in by_text.items()
+        for text, prompts_of_text in prompts_by_text.items()
     )

@@ -34,9 +34,9 @@ def import_tuples(path: Path, cell: Cell, file_format: str = "auto", by=None) ->
 
     file_format: a key of FORMATS, or "auto". Raises ImportRefused with the bad rows; then nothing is stored.
     """
-    form = FORMATS[guess_format(read_chunks(path)) if file_format == "auto" else file_format]
+    tuple_format = FORMATS[guess_format(read_chunks(path)) if file_format == "auto" else file_format]
     with ExternalSort() as rows:
-        n_rows = rows.add(_good_rows(path, cell.relation, form))
+        n_rows = rows.add(_valid_rows(path, cell.relation, tuple_format))
         if not n_rows:
             raise ImportRefused(path.name, [BadEntry("file", "has no tuples")])
         now = timezone.now()
@@ -47,7 +47,7 @@ def import_tuples(path: Path, cell: Cell, file_format: str = "auto", by=None) ->
             language_model=cell.language_model,
             setting=cell.setting,
             origin=HarvestJob.Origin.IMPORTED,
-            score_scale=form.score_scale,
+            score_scale=tuple_format.score_scale,
             summary={"source": path.name, "rows": n_rows, "code_version": code_version()},
             n_tuples=len(rows),
             fingerprint=_fingerprint(path, cell),
@@ -58,20 +58,20 @@ def import_tuples(path: Path, cell: Cell, file_format: str = "auto", by=None) ->
         return _store_import(job, rows)
 
 
-def _good_rows(path: Path, relation: Relation, form: Format) -> Iterator[TupleRow]:
+def _valid_rows(path: Path, relation: Relation, tuple_format: Format) -> Iterator[TupleRow]:
     """Yield the rows of a file. Raises ImportRefused at its end if one of them is bad."""
-    lines = read_lines(path) if form.is_by_line else read_chunks(path)
-    faults: list[BadEntry] = []
-    n_faults = 0
-    for row in read_tuples(lines, relation, form):
+    lines = read_lines(path) if tuple_format.is_by_line else read_chunks(path)
+    bad_entries: list[BadEntry] = []
+    n_bad = 0
+    for row in read_tuples(lines, relation, tuple_format):
         if not isinstance(row, BadEntry):
             yield row
             continue
-        n_faults += 1
-        if n_faults <= ImportRefused.SHOWN:
-            faults.append(row)
-    if faults:
-        raise ImportRefused(path.name, faults, n_faults)
+        n_bad += 1
+        if n_bad <= ImportRefused.SHOWN:
+            bad_entries.append(row)
+    if bad_entries:
+        raise ImportRefused(path.name, bad_entries, n_bad)
 
 
 def _fingerprint(path: Path, cell: Cell) -> str:

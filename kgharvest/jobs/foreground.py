@@ -15,7 +15,7 @@ from kgharvest.models import Job
 
 @contextmanager
 def warnings_unlogged() -> Iterator[None]:
-    """Why a job fails is said once, by this command."""
+    """Keep warnings about failed jobs out of the log: the command prints the reason itself."""
     logger = logging.getLogger("kgharvest")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -34,7 +34,7 @@ def run_to_the_end(job: Job, bar: ProgressBar) -> None:
 
 
 class ProgressBar:
-    """Shows progress on standard error: one bar that starts anew with each stage."""
+    """Shows progress on standard error: one bar, reset with each stage."""
 
     def __init__(self, label: str):
         self._label = label

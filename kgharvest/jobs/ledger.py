@@ -66,7 +66,7 @@ def _send(job_id: int, kind: str) -> None:
 
 
 def claim(job_id: int, now: datetime) -> UUID | None:
-    """Take the job for this process; return the token of the claim, or None if the job is not to be had."""
+    """Take the job for this process; return the token of the claim, or None if it cannot be claimed."""
     token = uuid4()
     claimed = (
         Job.objects.claimable(now)
@@ -128,18 +128,18 @@ class Heartbeat:
     @contextmanager
     def kept_alive(self) -> Iterator[None]:
         """Renew the lease from a thread during a step that cannot report, such as loading an LM."""
-        over = threading.Event()
-        thread = threading.Thread(target=self._renew_until, args=[over], daemon=True)
+        done = threading.Event()
+        thread = threading.Thread(target=self._renew_until, args=[done], daemon=True)
         thread.start()
         try:
             yield
         finally:
-            over.set()
+            done.set()
             thread.join()
 
-    def _renew_until(self, over: threading.Event) -> None:
+    def _renew_until(self, done: threading.Event) -> None:
         try:
-            while not over.wait(settings.JOB_LEASE_S / 3):
+            while not done.wait(settings.JOB_LEASE_S / 3):
                 with suppress(OperationalError):  # a database that is away for a moment
                     self._renew()
         except Cancelled:
@@ -152,10 +152,10 @@ Runner = Callable[[Job, Heartbeat], Store]
 
 
 def run_job(job_id: int, watcher: OnProgress = ignore) -> None:
-    """Do the job if it is to be had; its row then tells how it went. Unexpected errors are recorded and raised."""
+    """Claim and do the job; its row then tells how it went. Unexpected errors are recorded and raised."""
     token = claim(job_id, timezone.now())
     if token is None:
-        logger.info("Job %s is done, cancelled or in other hands.", job_id)
+        logger.info("Job %s has ended or another worker has claimed it.", job_id)
         return
     job = Job.objects.get(pk=job_id)
     try:
@@ -190,13 +190,13 @@ def _ended(status: Job.Status) -> dict[str, Any]:
 
 
 def cancel(job: Job) -> None:
-    """Cancel at once. A worker that is at it loses its claim and stops with its next report, within two seconds."""
+    """Cancel at once. Its worker loses its claim and stops with its next report, within two seconds."""
     if not cancel_all(Job.objects.filter(pk=job.pk)):
-        raise JobNotOpen(f"Job {job.pk} is already over; there is nothing to cancel.")
+        raise JobNotOpen(f"Job {job.pk} has already ended; there is nothing to cancel.")
 
 
 def cancel_all(jobs: QuerySet) -> int:
-    """Cancel those of `jobs` that are not over; return how many."""
+    """Cancel the unfinished of `jobs`; return how many."""
     return jobs.unfinished().update(**_ended(Job.Status.CANCELLED))
 
 

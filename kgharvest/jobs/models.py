@@ -7,6 +7,10 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
+# What the API shows of every kind of job.
+JOB_FIELDS = ("status", "is_unfinished", "stage", "done", "total", "attempts", "error")
+JOB_TIMES = ("created_at", "started_at", "finished_at")
+
 
 class JobQuerySet(models.QuerySet):
     def lost(self, now):

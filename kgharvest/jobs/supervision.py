@@ -1,4 +1,4 @@
-"""Start programs that live no longer than this one."""
+"""Supervisor of child processes: start, restart and stop programs that live no longer than this one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Self
 
 from kgharvest.errors import DomainError
 
-# A worker finishes the job in hand when it is asked to stop; after so long it is killed, and the job is redone later.
+# A worker finishes its current job when it is asked to stop; after so long it is killed, and the job is redone later.
 GRACE_S = 10
 LIVES_AT_LEAST_S = 10  # a program that ends sooner would end again
 
@@ -102,7 +102,7 @@ class Supervisor:
     def stop(self) -> None:
         """Ask all programs to end and kill what is left of their groups after the grace, or at once on a second Ctrl-C.
 
-        Only a program itself is asked: a Celery worker whose children are told to end as well loses the job in hand.
+        Only a program itself is asked: a Celery worker whose children are told to end as well loses its current job.
         """
         for program in self.programs:
             program.process.terminate()

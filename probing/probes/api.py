@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rest_framework import generics, serializers
 
-from kgharvest.jobs.serializers import JOB_FIELDS, JOB_TIMES
+from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES
 from probing.probes.models import Probe
 
 

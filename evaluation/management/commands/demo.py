@@ -79,12 +79,12 @@ class Command(DomainCommand):
         return list(HarvestJob.objects.filter(pk__in=[job.pk for job in jobs]).order_by("pk"))
 
     def newly_done(self, waiting: set[int]) -> list[HarvestJob]:
-        over = list(HarvestJob.objects.with_cell().filter(pk__in=waiting).exclude(pk__in=Job.objects.unfinished()))
-        for job in over:
+        ended = list(HarvestJob.objects.with_cell().filter(pk__in=waiting).exclude(pk__in=Job.objects.unfinished()))
+        for job in ended:
             if job.status != Job.Status.SUCCEEDED:
                 raise HarvestFailed(f"The harvest {job} (job {job.pk}) {job.status}: {job.error or 'start it again'}")
             self.say(f"  {job}: {job.n_tuples} tuples in {(job.finished_at - job.started_at).total_seconds():.1f} s")
-        return over
+        return ended
 
     def serve(self, programs: Supervisor) -> None:
         programs.start("urgent-worker", urgent_worker_command(), OMP_NUM_THREADS="1")

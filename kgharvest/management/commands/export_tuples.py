@@ -18,10 +18,10 @@ class Command(DomainCommand):
 
     def handle(self, *, job, cut, file_format, include_hidden, include_sensitive, **options):
         included = Included(include_hidden, include_sensitive)
-        found = find_harvest_job(job)
-        kept = by_score(found, parse_cut(cut)) if cut else None
-        if kept and kept.sentence:
-            self.stderr.write(kept.sentence)
-        lines = export_tuples(found, kept and kept.cut, file_format, included)
+        harvest_job = find_harvest_job(job)
+        score_cut = by_score(harvest_job, parse_cut(cut)) if cut else None
+        if score_cut and score_cut.sentence:
+            self.stderr.write(score_cut.sentence)
+        lines = export_tuples(harvest_job, score_cut and score_cut.cut, file_format, included)
         for piece in in_chunks(lines):
             self.stdout.write(piece, ending="")

@@ -59,7 +59,11 @@ class Command(DomainCommand):
         )
         where = parser.add_argument_group("where")
         where.add_argument("--wait", action="store_true", help="do it in this process, with a progress bar")
-        where.add_argument("--again", action="store_true", help="also what was harvested with the same parameters")
+        where.add_argument(
+            "--again",
+            action="store_true",
+            help="also what has been harvested with the same parameters",
+        )
         where.add_argument("--dry-run", action="store_true", help="say what would be harvested and how long it takes")
         where.add_argument("--output", type=Path, metavar="F.jsonl", help="with --wait: write the tuples there")
 
@@ -112,7 +116,7 @@ class Command(DomainCommand):
     def harvest_here(self, request: HarvestRequest, earlier: HarvestJob | None) -> HarvestJob:
         """Return the earlier harvest of the cell, or do the job in this process; one that is queued is taken over.
 
-        Raises HarvestFailed unless it succeeds, and CellUnderWay if a worker is at it.
+        Raises HarvestFailed unless it succeeds, and CellUnderWay if a worker is harvesting it.
         """
         if earlier and earlier.status == Job.Status.SUCCEEDED:
             self.stdout.write(
@@ -138,7 +142,11 @@ def summary_of(plan: Plan) -> str:
     """Return how many harvests the plan asks for, how many it skips and how long it takes, in a sentence."""
     n, skipped = len(plan.requests), len(plan.skipped)
     how_long = f", {duration_of(plan)}" if n else ""
-    skips = f"; {skipped} skipped that were asked the same before (--again harvests them anew)" if skipped else ""
+    skips = (
+        f"; {skipped} skipped, as harvested before or under way (--again harvests anew what has ended)"
+        if skipped
+        else ""
+    )
     return f"{n} of {plan.n_cells} cells to harvest{how_long}{skips}."
 
 

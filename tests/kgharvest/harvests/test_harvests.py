@@ -25,7 +25,7 @@ def make_request(relation=None, **fields) -> HarvestRequest:
 
 
 def spec_of(job: HarvestJob) -> HarvestSpec:
-    return runner._thawed(HarvestJob.objects.get(pk=job.pk).payload["spec"])
+    return runner._spec_from_json(HarvestJob.objects.get(pk=job.pk).payload["spec"])
 
 
 def test_a_job_keeps_its_spec_when_the_relation_changes():
