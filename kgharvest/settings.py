@@ -274,7 +274,7 @@ HOOKS = {
 JOB_RUNNERS = {
     "harvest": "kgharvest.harvests.runner.run_harvest",
     "mark_sensitive": "kgharvest.knowledge.sensitive_words.mark_sensitive",
-    "evaluate_scores": "evaluation.scores.score_jobs.run_score_evaluation",
+    "evaluate_scores": "evaluation.scores.score_jobs.run_score_job",
     "probe": "probing.probes.runner.run_probe",
 }
 

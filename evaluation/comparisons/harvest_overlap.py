@@ -127,8 +127,8 @@ def pairs_of_set(a: HarvestJob, b: HarvestJob) -> list[tuple[HarvestJob, Harvest
 def _newest_by_relation(job: HarvestJob) -> dict[int, HarvestJob]:
     cell = {"language_model": job.language_model, "setting": job.setting}
     jobs = HarvestJob.objects.with_cell().succeeded().defer("payload", "summary")
-    found = jobs.filter(relation__relation_set=job.relation.relation_set, n_tuples__gt=0, **cell).order_by("pk")
-    return {harvest.relation_id: harvest for harvest in found}
+    harvests = jobs.filter(relation__relation_set=job.relation.relation_set, n_tuples__gt=0, **cell).order_by("pk")
+    return {harvest.relation_id: harvest for harvest in harvests}
 
 
 class SetTotals(NamedTuple):
@@ -150,12 +150,12 @@ def totals_of(pairs: Sequence[tuple[HarvestJob, HarvestJob]]) -> SetTotals:
     """Compare all pairs, no more than PAIRS_AT_ONCE of which are in memory."""
     starts = range(0, len(pairs), PAIRS_AT_ONCE)
     overlaps = (overlap for start in starts for overlap in overlaps_of(pairs[start : start + PAIRS_AT_ONCE]))
-    found = [(overlap.sizes, overlap.correlation) for overlap in overlaps]
-    correlations = [correlation for _, correlation in found if correlation.spearman is not None]
+    compared = [(overlap.sizes, overlap.correlation) for overlap in overlaps]
+    correlations = [correlation for _, correlation in compared if correlation.spearman is not None]
     return SetTotals(
-        n_relations=len(found),
-        pooled=PartSizes(*(sum(part) for part in zip(*(sizes for sizes, _ in found), strict=True))),
-        mean_jaccard=_mean([sizes.jaccard for sizes, _ in found]),
+        n_relations=len(compared),
+        pooled=PartSizes(*(sum(part) for part in zip(*(sizes for sizes, _ in compared), strict=True))),
+        mean_jaccard=_mean([sizes.jaccard for sizes, _ in compared]),
         n_correlated=len(correlations),
         mean_spearman=_mean([correlation.spearman for correlation in correlations]),
         mean_kendall=_mean([correlation.kendall for correlation in correlations]),

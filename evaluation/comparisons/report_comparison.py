@@ -103,7 +103,7 @@ def difference_table(a: ReportSide, b: ReportSide) -> Table:
     """Accuracy of a minus that of b per relation, for the sides that are compared."""
     pairs = list(matched_sides(a, b))
     rows = [
-        Row((relation, *(_difference(a.cells[one], b.cells[other], relation) for one, other in pairs)))
+        Row((relation, *(_difference(a.cells[side_a], b.cells[side_b], relation) for side_a, side_b in pairs)))
         for relation in shared_relations(a, b)
     ]
     columns = [
@@ -123,19 +123,20 @@ def _difference(a: Mapping[str, Any], b: Mapping[str, Any], relation: str) -> fl
 def matched_sides(a: ReportSide, b: ReportSide) -> Iterator[tuple[Side, Side]]:
     """Yield what is compared: the same LM in the same setting; where there is none, the same setting of any LM."""
     same_lm = [(side, side) for side in a.cells if side in b.cells]
-    yield from same_lm or ((one, other) for one in a.cells for other in b.cells if one.setting == other.setting)
+    same_setting = ((side_a, side_b) for side_a in a.cells for side_b in b.cells if side_a.setting == side_b.setting)
+    yield from same_lm or same_setting
 
 
 def comparisons_between(a: ReportSide, b: ReportSide, seed: int) -> list[dict[str, Any]]:
     """Compare the matched sides, paired by relation, after Holm for all of them; those that share two relations."""
     compared = []
-    for one, other in matched_sides(a, b):
-        differences = [_difference(a.cells[one], b.cells[other], relation) for relation in shared_relations(a, b)]
+    for side_a, side_b in matched_sides(a, b):
+        differences = [_difference(a.cells[side_a], b.cells[side_b], relation) for relation in shared_relations(a, b)]
         known = np.array([difference for difference in differences if difference is not None])
         if len(known) >= FEWEST_RELATIONS:
-            compared.append((one, other, paired_difference(known, np.random.default_rng(seed))))
+            compared.append((side_a, side_b, paired_difference(known, np.random.default_rng(seed))))
     adjusted = holm([paired.p for *_, paired in compared])
-    return [_entry(a, b, *each, p_holm) for each, p_holm in zip(compared, adjusted, strict=True)]
+    return [_entry(a, b, *pair, p_holm) for pair, p_holm in zip(compared, adjusted, strict=True)]
 
 
 def _entry(

@@ -51,8 +51,8 @@ def shared_verdicts(a: Round, b: Round) -> SharedVerdicts | None:
         .annotate(n=Count("pk"))
     )
     counts: dict[tuple[bool, bool], int] = {}
-    for one, other, n in pairs:
-        accepted = one == Verdict.ACCEPTED, other == Verdict.ACCEPTED
+    for verdict_a, verdict_b, n in pairs:
+        accepted = verdict_a == Verdict.ACCEPTED, verdict_b == Verdict.ACCEPTED
         counts[accepted] = counts.get(accepted, 0) + n
     if not counts:
         return None

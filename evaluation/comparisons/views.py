@@ -152,15 +152,15 @@ def _number(text: str | None) -> int:
 
 def _compared(request: HttpRequest, overlap: HarvestOverlap) -> dict[str, Any]:
     parts = overlap.parts
-    shown = request.GET.get("part")
-    shown = shown if shown in PARTS else "both"
+    part = request.GET.get("part")
+    part = part if part in PARTS else "both"
     accuracies = accuracy_of_parts(overlap, request.user)
-    page = page_of(request, parts[shown])
+    page = page_of(request, parts[part])
     return {
         "overlap": overlap,
         "most": MOST_COMPARED,
         "parts": [{"name": part, "n": len(parts[part]), "judged": accuracies[part]} for part in PARTS],
-        "shown": shown,
+        "shown": part,
         "page_obj": page,
         "rows": _rows(overlap, page.object_list),
     }
@@ -168,9 +168,9 @@ def _compared(request: HttpRequest, overlap: HarvestOverlap) -> dict[str, Any]:
 
 def _rows(overlap: HarvestOverlap, ids: Sequence[int]) -> list[dict[str, Any]]:
     """Return the tuples `ids` with the rank and score that each harvest gives them."""
-    found = HarvestedTuple.objects.filter(job__in=[overlap.a, overlap.b], knowledge_tuple__in=ids)
+    harvested_tuples = HarvestedTuple.objects.filter(job__in=[overlap.a, overlap.b], knowledge_tuple__in=ids)
     by_tuple: dict[int, dict[str, Any]] = {known: {} for known in ids}
-    for harvested in found.select_related("knowledge_tuple"):
+    for harvested in harvested_tuples.select_related("knowledge_tuple"):
         row = by_tuple[harvested.knowledge_tuple_id]
         row["tuple"] = harvested.knowledge_tuple
         row["a" if harvested.job_id == overlap.a.pk else "b"] = harvested

@@ -157,8 +157,8 @@ class Evidence:
     def patterns(self) -> Pattern:
         base = int(self.counts.max(initial=0)) + 1
         codes = (self.counts[:, 0] * base + self.counts[:, 1]) * base + self.counts[:, 2]
-        shown, of_task, n_tasks = np.unique(codes, return_inverse=True, return_counts=True)
-        counts = np.stack([shown // base**2, shown // base % base, shown % base], axis=1)
+        distinct, of_task, n_tasks = np.unique(codes, return_inverse=True, return_counts=True)
+        counts = np.stack([distinct // base**2, distinct // base % base, distinct % base], axis=1)
         return Pattern(counts, of_task, n_tasks)
 
     @cached_property

@@ -46,8 +46,8 @@ def gather_evidence(round: Round) -> Evidence:
     codes = dict(Annotator.objects.filter(round=round).order_by("code").values_list("pk", "code"))
     counted = Judgment.objects.counted().filter(task__round=round, task__is_gold=False)
     judgments, gold = (_judgments(rows, every_task, _whole(list(codes))) for rows in (counted, _gold_judgments(round)))
-    judgments, gold, annotators = _those_who_judged(judgments, gold, list(codes.values()))
-    number = {code: place for place, code in enumerate(annotators)}
+    judgments, gold, annotators = _renumber_annotators(judgments, gold, list(codes.values()))
+    number = {code: position for position, code in enumerate(annotators)}
     thirds = {task: number[codes[annotator]] for task, annotator in _thirds(round).items()}
     cells = cells_with_strata(round)
     strata, stratum_ids = _strata(cells)
@@ -78,9 +78,9 @@ def gather_evidence(round: Round) -> Evidence:
 
 def _columns(rows: QuerySet, **fields: Callable[[Sequence[Any]], NDArray]) -> list[NDArray]:
     """Return the values of each field, made an array by its function; read in pieces, as rows of Python are large."""
-    found = rows.values_list(*fields).iterator(ROWS_AT_ONCE)
+    values = rows.values_list(*fields).iterator(ROWS_AT_ONCE)
     pieces = [[to_array([]) for to_array in fields.values()]]
-    while piece := list(islice(found, ROWS_AT_ONCE)):
+    while piece := list(islice(values, ROWS_AT_ONCE)):
         columns = zip(*piece, strict=True)
         pieces.append([to_array(column) for to_array, column in zip(fields.values(), columns, strict=True)])
     return [np.concatenate(column) for column in zip(*pieces, strict=True)]
@@ -102,7 +102,7 @@ def _floats(values: Sequence[float | None]) -> Floats:
     return np.array(values, dtype=np.float64)  # None becomes NaN
 
 
-def _places(ids: Codes, among: Codes) -> Codes:
+def _positions(ids: Codes, among: Codes) -> Codes:
     """Return where each id stands in `among`, which holds them all."""
     order = np.argsort(among, kind="stable")
     return order[np.searchsorted(among, ids, sorter=order)]
@@ -115,7 +115,7 @@ def _judgments(rows: QuerySet, task_ids: Codes, annotator_ids: Codes) -> Judgmen
     tasks, annotators, label, seconds = _columns(
         rows.order_by(), task_id=_whole, annotator_id=_whole, label=_labels, seconds=_floats
     )
-    task, annotator = _places(tasks, task_ids), _places(annotators, annotator_ids)
+    task, annotator = _positions(tasks, task_ids), _positions(annotators, annotator_ids)
     order = np.lexsort((annotator, task))
     return Judgments(*(column[order] for column in (task, annotator, label, seconds)))
 
@@ -144,15 +144,15 @@ def _thirds(round: Round) -> dict[int, int]:
     return dict(zip((in_order // n).tolist(), (in_order % n).tolist(), strict=True))  # the last of each task
 
 
-def _those_who_judged(
+def _renumber_annotators(
     judgments: Judgments, gold: Judgments, codes: Sequence[str]
 ) -> tuple[Judgments, Judgments, list[str]]:
     """Number only the annotators who gave a counted judgment; gold of others is left out."""
     present = np.unique(judgments.annotator)
-    place = np.full(len(codes), -1)
-    place[present] = np.arange(len(present))
-    gold = Judgments(*(column[place[gold.annotator] >= 0] for column in gold))
-    renumbered = (each._replace(annotator=place[each.annotator]) for each in (judgments, gold))
+    new_number = np.full(len(codes), -1)
+    new_number[present] = np.arange(len(present))
+    gold = Judgments(*(column[new_number[gold.annotator] >= 0] for column in gold))
+    renumbered = (rows._replace(annotator=new_number[rows.annotator]) for rows in (judgments, gold))
     return *renumbered, [codes[number] for number in present]
 
 
@@ -161,7 +161,7 @@ def _adjudicated(round: Round, task_ids: Codes) -> Codes:
     words = Adjudication.objects.current().filter(task__round=round, task__is_gold=False)
     tasks, verdicts = _columns(words.order_by(), task_id=_whole, label=_verdicts_of_experts)
     adjudicated = np.full(len(task_ids), INCOMPLETE)
-    adjudicated[_places(tasks, task_ids)] = verdicts
+    adjudicated[_positions(tasks, task_ids)] = verdicts
     return adjudicated
 
 
@@ -182,7 +182,7 @@ def cells_with_strata(round: Round) -> dict[CellKey, list[Stratum]]:
     for stratum in strata:
         key = CellKey(relations[stratum.relation_id], models.get(stratum.language_model_id), stratum.setting or None)
         cells[key].append(stratum)
-    return dict(sorted(cells.items(), key=lambda cell: _place(cell[0])))
+    return dict(sorted(cells.items(), key=lambda cell: _sort_key(cell[0])))
 
 
 def _strata(cells: Mapping[CellKey, Sequence[Stratum]]) -> tuple[list[StratumKey], Codes]:
@@ -202,15 +202,16 @@ def _draws(round: Round, task_ids: Codes, stratum_ids: Codes) -> Draws:
     tasks, strata, ranks, score = _columns(
         rows, task_id=_whole, stratum_id=_whole, harvested_tuple__rank=_floats, harvested_tuple__score=_floats
     )
-    task, stratum, rank = _places(tasks, task_ids), _places(strata, stratum_ids), np.nan_to_num(ranks).astype(np.int64)
+    task, stratum = _positions(tasks, task_ids), _positions(strata, stratum_ids)
+    rank = np.nan_to_num(ranks).astype(np.int64)
     order = np.lexsort((task, stratum))
     return Draws(*(column[order] for column in (task, stratum, rank, score)))
 
 
-def _place(key: CellKey) -> tuple[str, int, str, str]:
+def _sort_key(key: CellKey) -> tuple[str, int, str, str]:
     """Sort settings as the paper's tables do, others after them by name."""
-    place = PAPER_ORDER.index(key.setting) if key.setting in PAPER_ORDER else len(PAPER_ORDER)
-    return key.model or "", place, key.setting or "", key.relation
+    position = PAPER_ORDER.index(key.setting) if key.setting in PAPER_ORDER else len(PAPER_ORDER)
+    return key.model or "", position, key.setting or "", key.relation
 
 
 def _model_names(round: Round) -> dict[int, str]:

@@ -57,7 +57,7 @@ class Report(models.Model):
         super().save(*args, **kwargs)
 
     @property
-    def shown(self) -> Mapping[str, Any]:
+    def document_for_pages(self) -> Mapping[str, Any]:
         return self.abridged or self.document
 
     def get_absolute_url(self) -> str:

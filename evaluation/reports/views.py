@@ -39,18 +39,18 @@ LIST_TITLES = (
     ("size-curves", "Accuracy of the best tuples"),
     ("calibration", "Accuracy by score"),
 )
-KEPT_S = 3600
+BODY_CACHE_S = 3600
 MOST_RELATIONS = 60  # shown at first: a page of 487 relations times eight columns is slow to read and to load
 
 
 @researcher_required
 def report_list(request: HttpRequest) -> HttpResponse:
-    asked = request.GET.get("q", "").strip()
+    search = request.GET.get("q", "").strip()
     reports = Report.objects.visible_to(request.user).for_list()
-    if asked:
-        reports = reports.filter(round__name__icontains=asked)
+    if search:
+        reports = reports.filter(round__name__icontains=search)
     sort = sort_key(request, REPORT_COLUMNS, "-made")
-    context = {"page_obj": page_of(request, sorted_by(reports, sort, REPORT_COLUMNS)), "asked": asked, "sort": sort}
+    context = {"page_obj": page_of(request, sorted_by(reports, sort, REPORT_COLUMNS)), "search": search, "sort": sort}
     return render(request, "evaluation/reports/report_list.html", context)
 
 
@@ -72,37 +72,37 @@ def report_detail(request: HttpRequest, pk: int) -> HttpResponse:
     report = get_object_or_404(Report.objects.visible_to(request.user).for_list(), pk=pk)
     everything = "all" in request.GET
     key = f"report-{pk}-{report.created_at.timestamp()}-{everything}-{code_version()}"
-    body = cache.get_or_set(key, lambda: body_of(report, everything), KEPT_S)
+    body = cache.get_or_set(key, lambda: render_body(report, everything), BODY_CACHE_S)
     return render(request, "evaluation/reports/report_detail.html", {"report": report, "body": body})
 
 
-def body_of(report: Report, everything: bool) -> SafeString:
+def render_body(report: Report, everything: bool) -> SafeString:
     """Return the page but for its frame: the same for everyone who may see it, as a report never changes."""
-    document = report.shown
+    document = report.document_for_pages
     tables = [first_rows(table, MOST_RELATIONS) for table in tables_to_read(document)]
     context = {
         "report": report,
         "document": document,
         "tables": {table.name.replace("-", "_"): table for table in tables},
         "csv_tables": [*((table.name, table.title) for table in tables), *LIST_TITLES],
-        **relations_shown(document, everything),
+        **relation_rows(document, everything),
         "plans": plans_with_evidence(report, document),
-        "figures": [figure_shown(figure, document) for figure in figures_of(document)],
+        "figures": [figure_context(figure, document) for figure in figures_of(document)],
         "formats": FORMATS,
     }
     return render_to_string("evaluation/reports/_report_body.html", context)
 
 
-def relations_shown(document: Document, everything: bool) -> dict[str, Any]:
+def relation_rows(document: Document, everything: bool) -> dict[str, Any]:
     """Return the rows of the first table; the first ones only where there are too many for one look."""
     rows = cells_by_relation(document)
-    shown = rows if everything else rows[:MOST_RELATIONS]
+    visible = rows if everything else rows[:MOST_RELATIONS]
     return {
         "table": relation_table(document),
-        "rows": [(relation, [linked(cell) for cell in cells]) for relation, cells in shown],
-        "totals": [linked(total) for total in document["totals"]],
+        "rows": [(relation, [with_tuples_query(cell) for cell in cells]) for relation, cells in visible],
+        "totals": [with_tuples_query(total) for total in document["totals"]],
         "n_relations": len(rows),
-        "n_hidden": len(rows) - len(shown),
+        "n_hidden": len(rows) - len(visible),
     }
 
 
@@ -110,7 +110,7 @@ def plans_with_evidence(report: Report, document: Document) -> list[tuple[str, s
     """Return the planner's sentences, each with the address of what it rests on."""
     plans = document.get("planner") or {}
     tuples = reverse("evaluation:tuples", args=[report.pk])
-    of_totals = ((plan, f"{tuples}?{linked(plan)['query']}") for plan in plans.get("totals", []))
+    of_totals = ((plan, f"{tuples}?{with_tuples_query(plan)['query']}") for plan in plans.get("totals", []))
     of_comparisons = (
         (plan, reverse("evaluation:comparison", args=[report.pk, number]))
         for number, plan in enumerate(plans.get("comparisons", []), start=1)
@@ -118,7 +118,7 @@ def plans_with_evidence(report: Report, document: Document) -> list[tuple[str, s
     return [(plan["sentence"], address) for plan, address in (*of_totals, *of_comparisons) if plan["sentence"]]
 
 
-def figure_shown(figure: ReportFigure, document: Document) -> dict[str, Any]:
+def figure_context(figure: ReportFigure, document: Document) -> dict[str, Any]:
     """Return what the page says about a figure; its size in CSS pixels, so that nothing moves when it arrives."""
     width, height = (round(96 * inches) for inches in figure.size(document))
     return {
@@ -133,7 +133,7 @@ def figure_shown(figure: ReportFigure, document: Document) -> dict[str, Any]:
     }
 
 
-def linked(cell: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def with_tuples_query(cell: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Return a cell, or a total, with the query that names its tuples."""
     if cell is None:
         return None
@@ -149,10 +149,13 @@ def comparison(request: HttpRequest, pk: int, number: int) -> HttpResponse:
     if not 1 <= number <= len(comparisons):
         raise Http404("This report has no such comparison.")
     compared = comparisons[number - 1]
-    cells = {(cell["relation"], cell["model"], cell["setting"]): linked(cell) for cell in report.document["cells"]}
+    cells = {
+        (cell["relation"], cell["model"], cell["setting"]): with_tuples_query(cell) for cell in report.document["cells"]
+    }
     a, b = sides_of(compared)
     rows = [
-        {**each, "a": cells[each["relation"], *a], "b": cells[each["relation"], *b]} for each in compared["relations"]
+        {**entry, "a": cells[entry["relation"], *a], "b": cells[entry["relation"], *b]}
+        for entry in compared["relations"]
     ]
     context = {"report": report, "comparison": compared, "rows": rows, "common": common_of(compared)}
     return render(request, "evaluation/reports/comparison.html", context)
@@ -163,8 +166,9 @@ def report_file(request: HttpRequest, pk: int, file_format: str) -> HttpResponse
     report = find_report(request, pk)
     if file_format not in FORMATS:
         raise Http404(f"Reports come as {', '.join(FORMATS)}.")
-    asked = FORMATS[file_format]
-    return as_download(asked.bytes_of(report.document), asked.content_type, f"{report.round.name}-report.{file_format}")
+    chosen = FORMATS[file_format]
+    content = chosen.bytes_of(report.document)
+    return as_download(content, chosen.content_type, f"{report.round.name}-report.{file_format}")
 
 
 @researcher_required
@@ -191,14 +195,14 @@ TUPLE_COLUMNS = {"statement": "task__statement", "verdict": "task__verdict", "ra
 def tuples(request: HttpRequest, pk: int) -> HttpResponse:
     """The draws of a cell, of a side, or of the whole round, as the query names them."""
     report = find_report(request, pk)
-    asked = {name: request.GET.get(name, "") for name in ("relation", "model", "setting", "verdict")}
-    of_cell = draws_of(report.round, asked["relation"], asked["model"], asked["setting"])
+    filters = {name: request.GET.get(name, "") for name in ("relation", "model", "setting", "verdict")}
+    of_cell = draws_of(report.round, filters["relation"], filters["model"], filters["setting"])
     sort = sort_key(request, TUPLE_COLUMNS, "rank")
-    draws = sorted_by(with_verdict(of_cell, asked["verdict"]), sort, TUPLE_COLUMNS)
+    draws = sorted_by(with_verdict(of_cell, filters["verdict"]), sort, TUPLE_COLUMNS)
     context = {
         "report": report,
         "round": report.round,
-        "asked": asked,
+        "filters": filters,
         "verdicts": [*(verdict.value for verdict in Verdict), INCOMPLETE],
         "sort": sort,
         "page_obj": page_of(request, with_evidence(draws)),
@@ -209,14 +213,14 @@ def tuples(request: HttpRequest, pk: int) -> HttpResponse:
 def draws_of(round: Round, relation: str, model: str, setting: str) -> QuerySet[Draw]:
     """Return the draws of the cells with these names; an empty name is any."""
     strata = round.strata.select_related("relation__relation_set", "language_model")
-    wanted = [
+    stratum_ids = [
         stratum.pk
         for stratum in strata
         if relation in ("", stratum.relation.name, stratum.relation.path)
         and model in ("", str(stratum.language_model))
         and setting in ("", stratum.setting)
     ]
-    return Draw.objects.filter(stratum__in=wanted)
+    return Draw.objects.filter(stratum__in=stratum_ids)
 
 
 def with_verdict(draws: QuerySet[Draw], verdict: str) -> QuerySet[Draw]:
@@ -245,11 +249,11 @@ def etag(request: HttpRequest, pk: int, name: str, file_format: str) -> str:
 @condition(etag_func=etag)
 def figure_file(request: HttpRequest, pk: int, name: str, file_format: str) -> HttpResponse:
     report = find_report(request, pk)
-    figure = next((figure for figure in figures_of(report.shown) if figure.name == name), None)
+    figure = next((figure for figure in figures_of(report.document_for_pages) if figure.name == name), None)
     if figure is None or file_format not in CONTENT_TYPES:
         raise Http404(f"This report has no figure {name}.{file_format}.")
     theme = THEMES.get(request.GET.get("theme", ""), LIGHT)
-    content = figure.render(report.shown, file_format, theme)
+    content = figure.render(report.document_for_pages, file_format, theme)
     if "theme" not in request.GET:
         return as_download(content, CONTENT_TYPES[file_format], f"{report.round.name}-{name}.{file_format}")
     response = HttpResponse(content, content_type=CONTENT_TYPES[file_format])

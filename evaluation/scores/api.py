@@ -1,4 +1,4 @@
-"""The JSON interface of probes and evaluations of scores, as far as the pages need it."""
+"""API of score evaluations, as far as their page needs it."""
 
 from __future__ import annotations
 

@@ -48,7 +48,8 @@ class ScoredRelation:
 
 def built_in_facts() -> list[ScoredRelation]:
     """Return the world that the embedded LMs were trained on, with the prompts of the set `demo`."""
-    relations = {each["name"]: each for each in json.loads(DEMO_SET.read_text(encoding="utf-8"))["relations"]}
+    demo_set = json.loads(DEMO_SET.read_text(encoding="utf-8"))
+    relations = {relation["name"]: relation for relation in demo_set["relations"]}
     return [
         _scored_relation(world.name, f"{DEMO_SET.stem}/{world.name}", relations[world.name], world.facts)
         for world in load_world()
@@ -131,6 +132,6 @@ def frozen_facts(relations: Sequence[ScoredRelation]) -> list[dict[str, Any]]:
 def thawed_facts(frozen: Sequence[Mapping[str, Any]]) -> list[ScoredRelation]:
     tuples = ("seed_tuples", "facts", "learned_from")
     return [
-        ScoredRelation(**{**each, **{name: [tuple(entities) for entities in each[name]] for name in tuples}})
-        for each in frozen
+        ScoredRelation(**{**relation, **{name: [tuple(entities) for entities in relation[name]] for name in tuples}})
+        for relation in frozen
     ]

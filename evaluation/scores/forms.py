@@ -49,8 +49,8 @@ class ScoreForm(forms.Form):
 
     def request(self) -> ScoreRequest:
         """Raises ImportRefused with what is wrong with the facts."""
-        asked = self.cleaned_data
-        request = ScoreRequest(asked["model"], asked["settings"], asked["harvested"])
-        if not (file := asked["facts"]):
+        cleaned = self.cleaned_data
+        request = ScoreRequest(cleaned["model"], cleaned["settings"], cleaned["harvested"])
+        if not (file := cleaned["facts"]):
             return request
         return replace(request, facts=file.name, relations=facts_of_content(file.read(), file.name))

@@ -65,17 +65,17 @@ def with_harvests(request: ScoreRequest) -> tuple[list[ScoredRelation], dict[str
     if not request.settings and not request.harvested:
         raise NoScorer("Nothing would be compared; choose at least one kind of prompts.")
     relations = built_in_facts() if request.relations is None else list(request.relations)
-    found = {setting: _newest_harvests(request.language_model, setting, relations) for setting in request.harvested}
-    kept = [relation for relation in relations if all(relation.name in each for each in found.values())]
-    if not kept:
+    newest = {setting: _newest_harvests(request.language_model, setting, relations) for setting in request.harvested}
+    harvested = [relation for relation in relations if all(relation.name in jobs for jobs in newest.values())]
+    if not harvested:
         names = ", ".join(request.harvested)
         raise NothingHarvested(
             f"No relation with facts has a finished harvest from {request.language_model} with {names}; harvest one, "
             "or compare other prompts."
         )
-    names = {relation.name for relation in kept}
-    return kept, {
-        setting: {name: job for name, job in each.items() if name in names} for setting, each in found.items()
+    names = {relation.name for relation in harvested}
+    return harvested, {
+        setting: {name: job for name, job in jobs.items() if name in names} for setting, jobs in newest.items()
     }
 
 
@@ -83,23 +83,23 @@ def _newest_harvests(
     language_model: LanguageModel, setting: str, relations: Iterable[ScoredRelation]
 ) -> dict[str, int]:
     own = HarvestJob.objects.succeeded().filter(language_model=language_model, setting=setting)
-    asked = own.filter(job_prompts__isnull=False).select_related("relation__relation_set").order_by("pk")
-    newest = {job.relation.path: job.pk for job in asked.only("relation__name", "relation__relation_set__name")}
+    with_prompts = own.filter(job_prompts__isnull=False).select_related("relation__relation_set").order_by("pk")
+    newest = {job.relation.path: job.pk for job in with_prompts.only("relation__name", "relation__relation_set__name")}
     return {relation.name: newest[relation.path] for relation in relations if relation.path in newest}
 
 
 def stored_prompts(job: HarvestJob) -> list[StoredPrompt]:
-    learned = {each["text"]: each["token_ids"] for each in job.summary.get("learned_prompts", [])}
+    learned = {prompt["text"]: prompt["token_ids"] for prompt in job.summary.get("learned_prompts", [])}
     return [
-        StoredPrompt(each.prompt.text, each.weight, learned.get(each.prompt.text))
-        for each in job.job_prompts.select_related("prompt")
+        StoredPrompt(job_prompt.prompt.text, job_prompt.weight, learned.get(job_prompt.prompt.text))
+        for job_prompt in job.job_prompts.select_related("prompt")
     ]
 
 
 # -- jobs --------------------------------------------------------------------------------------------------------------
 
 
-def queue_score_evaluation(request: ScoreRequest, by) -> ScoreEvaluation:
+def queue_score_job(request: ScoreRequest, by) -> ScoreEvaluation:
     """Ask a worker for an evaluation, unless the same is under way already. Raises NothingHarvested, NoScorer."""
     payload = _payload_of(request)
     with transaction.atomic():
@@ -125,7 +125,7 @@ def _payload_of(request: ScoreRequest) -> dict[str, Any]:
     }
 
 
-def run_score_evaluation(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
+def run_score_job(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
     """Runner of its kind of job."""
     evaluation = ScoreEvaluation.objects.select_related("language_model").get(pk=job.pk)
     with heartbeat.kept_alive():
@@ -152,17 +152,18 @@ def scores_document(
     on_progress(Progress("loading the LM", 0))
     lm = language_models.load(language_model, device, "float32")
     given = thawed_facts(payload["relations"])
-    relations = [replace(each, facts=writable(lm, each)) for each in _without_seeds(given, payload, harvests)]
+    unseen = _without_seeds(given, payload, harvests)
+    relations = [replace(relation, facts=writable(lm, relation)) for relation in unseen]
     scorers = {setting: setting_scorer(lm, setting) for setting in payload["settings"]}
     for setting, by_relation in payload["harvests"].items():
         prompts = {name: stored_prompts(harvests[job]) for name, job in by_relation.items()}
         scorers[f"{setting} (as harvested)"] = stored_scorer(lm, prompts)
     report = Reporter(on_progress, STAGE, len(relations))
-    found = evaluate_scores(relations, scorers, payload["seed"], report)
-    n_left_out = sum(len(each.facts) for each in given) - sum(len(each.facts) for each in relations)
+    evaluated = evaluate_scores(relations, scorers, payload["seed"], report)
+    n_left_out = sum(len(relation.facts) for relation in given) - sum(len(relation.facts) for relation in relations)
     stamp = {"created_at": timezone.now().isoformat(timespec="seconds"), "code_version": code_version()}
     head = {"facts": payload["facts"], "model": str(language_model), "harvests": payload["harvests"]}
-    return {**head, "n_left_out": n_left_out, **found, **stamp}
+    return {**head, "n_left_out": n_left_out, **evaluated, **stamp}
 
 
 def _lending_harvests(payload: Mapping[str, Any]) -> dict[int, HarvestJob]:

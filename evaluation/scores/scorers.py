@@ -71,7 +71,7 @@ def stored_scorer(lm: LanguageModel, prompts: Mapping[str, Sequence[StoredPrompt
 
     def score(relation: ScoredRelation, tuples: Sequence[Entities], tick: Tick) -> np.ndarray:
         own = prompts[relation.name]
-        prompt_set = PromptSet(tuple(each.encoded(lm) for each in own), tuple(each.weight for each in own))
+        prompt_set = PromptSet(tuple(prompt.encoded(lm) for prompt in own), tuple(prompt.weight for prompt in own))
         return _consistency(lm, prompt_set, tuples, tick)
 
     return score
@@ -124,7 +124,7 @@ def evaluate_scores(
                 tuples = [samples[index].entities for index in own]
                 scores[name][own] = score(relation, tuples, partial(on_progress, done))
         on_progress(done + 1)
-    entries = [_scorer_entry(name, found, is_positive, names) for name, found in scores.items()]
+    entries = [_scorer_entry(name, scores_of_all, is_positive, names) for name, scores_of_all in scores.items()]
     return {
         "seed": seed,
         "n_relations": len(facts),
@@ -149,7 +149,7 @@ def _scorer_entry(name: str, scores: np.ndarray, is_positive: np.ndarray, names:
     return {
         "scorer": name,
         "average_precision": average_precision(scores, is_positive),
-        "macro_average_precision": macro_average(each["average_precision"] for each in relations),
+        "macro_average_precision": macro_average(entry["average_precision"] for entry in relations),
         "relations": relations,
         "curve": [point._asdict() for point in precision_recall_curve(scores, is_positive)],
     }
@@ -158,9 +158,9 @@ def _scorer_entry(name: str, scores: np.ndarray, is_positive: np.ndarray, names:
 def _comparisons(scorers: Iterable[Mapping[str, Any]], seed: int) -> list[dict[str, Any]]:
     """Compare the scorers, paired by relation, as a report compares settings; differences are of average precision."""
     precisions = {
-        CellKey(each["relation"], None, scorer["scorer"]): each["average_precision"]
+        CellKey(entry["relation"], None, scorer["scorer"]): entry["average_precision"]
         for scorer in scorers
-        for each in scorer["relations"]
+        for entry in scorer["relations"]
     }
     return [{key: compared[key] for key in COMPARED} for compared in compare_sides(precisions, {}, seed)]
 
@@ -170,8 +170,8 @@ def _by_replaced(
 ) -> Iterable[dict[str, Any]]:
     """Yield for each scorer and kind the average precision against the false tuples of that kind alone."""
     kinds = np.array([sample.replaced or "" for sample in samples], dtype=object)
-    for name, found in scores.items():
+    for name, scores_of_all in scores.items():
         for kind in sorted(set(kinds[~is_positive].tolist())):
             kept = is_positive | (kinds == kind)
-            precision = average_precision(found[kept], is_positive[kept])
+            precision = average_precision(scores_of_all[kept], is_positive[kept])
             yield {"scorer": name, "corruption": kind, "average_precision": precision}

@@ -10,8 +10,8 @@ from kgharvest.pages.number_format import share
 
 def scorer_table(document: Document) -> Table:
     rows = [
-        Row((each["scorer"], each["average_precision"], each["macro_average_precision"]))
-        for each in document["scorers"]
+        Row((scorer["scorer"], scorer["average_precision"], scorer["macro_average_precision"]))
+        for scorer in document["scorers"]
     ]
     columns = (
         Column("prompts"),
@@ -39,11 +39,13 @@ def _left_out(document: Document) -> Iterable[str]:
 
 def replaced_table(document: Document) -> Table:
     """Rows are what was replaced in a fact to make it false."""
-    found = {(each["corruption"], each["scorer"]): each["average_precision"] for each in document["by_corruption"]}
-    scorers = [each["scorer"] for each in document["scorers"]]
+    precisions = {
+        (entry["corruption"], entry["scorer"]): entry["average_precision"] for entry in document["by_corruption"]
+    }
+    scorers = [entry["scorer"] for entry in document["scorers"]]
     rows = [
-        Row((kind, *(found.get((kind, scorer)) for scorer in scorers)))
-        for kind in dict.fromkeys(each["corruption"] for each in document["by_corruption"])
+        Row((kind, *(precisions.get((kind, scorer)) for scorer in scorers)))
+        for kind in dict.fromkeys(entry["corruption"] for entry in document["by_corruption"])
     ]
     columns = (Column("replaced"), *(Column(scorer, Kind.FINE) for scorer in scorers))
     notes = ("All facts against the false tuples of one kind alone.",)
@@ -54,12 +56,12 @@ def relation_scores_table(document: Document) -> Table:
     scorers = document["scorers"]
     rows = [
         Row((
-            each["relation"],
+            relation["relation"],
             *(scorer["relations"][number]["average_precision"] for scorer in scorers),
-            each["n_positive"],
-            each["n_negative"],
+            relation["n_positive"],
+            relation["n_negative"],
         ))
-        for number, each in enumerate(scorers[0]["relations"])
+        for number, relation in enumerate(scorers[0]["relations"])
     ]  # fmt: skip
     columns = (
         Column("relation"),

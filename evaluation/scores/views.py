@@ -16,7 +16,7 @@ from evaluation.rendering.figures.canvas import render as draw
 from evaluation.reports.views import CONTENT_TYPES, as_download
 from evaluation.scores.forms import ScoreForm
 from evaluation.scores.models import ScoreEvaluation
-from evaluation.scores.score_jobs import queue_score_evaluation
+from evaluation.scores.score_jobs import queue_score_job
 from evaluation.scores.tables import relation_scores_table, replaced_table, scorer_table
 from kgharvest.access import researcher_required
 from kgharvest.bulk.pagination import page_of
@@ -42,7 +42,7 @@ def score_new(request: HttpRequest) -> HttpResponse:
     refusal = None
     if form.is_valid():
         try:
-            return redirect(queue_score_evaluation(form.request(), by=request.user))
+            return redirect(queue_score_job(form.request(), by=request.user))
         except ImportRefused as error:
             refusal = error
         except DomainError as error:
@@ -78,7 +78,7 @@ def scores(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def in_words(document: dict) -> str:
-    parts = (f"{each['scorer']} {share(each['average_precision'])}" for each in document["scorers"])
+    parts = (f"{scorer['scorer']} {share(scorer['average_precision'])}" for scorer in document["scorers"])
     return f"Precision falling with recall, a line per setting of prompts. Average precision: {'; '.join(parts)}."
 
 

@@ -39,16 +39,16 @@ class Bin(NamedTuple):
     high: float
 
 
-def accuracy_by_size(place: Floats, is_accepted: NDArray[np.bool_], weight: Floats) -> list[Point]:
+def accuracy_by_size(rank_share: Floats, is_accepted: NDArray[np.bool_], weight: Floats) -> list[Point]:
     """Return the accuracy of the best 5 %, 10 %, ... 100 %, where a draw is in it; shapes (D,).
 
     place: rank as a share of what the draw comes from, in (0, 1]. weight: for how many tuples it stands.
     """
-    order = np.argsort(place, kind="stable")
+    order = np.argsort(rank_share, kind="stable")
     sums = np.cumsum(np.stack([weight, weight * is_accepted, weight**2])[:, order], axis=1)  # (3, D)
     points = []
     for step in range(1, N_SIZES + 1):
-        n = int(np.searchsorted(place[order], step / N_SIZES + 1e-9, side="right"))
+        n = int(np.searchsorted(rank_share[order], step / N_SIZES + 1e-9, side="right"))
         if n:
             weights, hits, squares = sums[:, n - 1]
             points.append(Point(step / N_SIZES, n, *hajek_share(weights, hits, squares)))

@@ -61,10 +61,11 @@ class Command(DomainCommand):
             device,
         )
         with tqdm(desc="relations", file=self.stderr, disable=None) as bar:
-            found = evaluate_now(request, partial(show, bar)).document
-        text = json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+            document = evaluate_now(request, partial(show, bar)).document
+        text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
         if figure:
-            image = render(precision_recall.draw, found, precision_recall.size(found), FIGURES[figure.suffix], LIGHT)
+            size = precision_recall.size(document)
+            image = render(precision_recall.draw, document, size, FIGURES[figure.suffix], LIGHT)
             write_atomically(figure, [image])
         if output:
             write_atomically(output, [text])

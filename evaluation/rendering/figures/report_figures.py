@@ -46,7 +46,7 @@ def averages_in_words(document: Document) -> str:
 
 
 def differences_in_words(document: Document) -> str:
-    parts = [f"{each.name} {points(each.value)}" for each in forest.differences(document)]
+    parts = [f"{estimate.name} {points(estimate.value)}" for estimate in forest.differences(document)]
     return f"Differences in percentage points: {'; '.join(parts)}."
 
 

@@ -39,8 +39,8 @@ def agreement_entries(evidence: Evidence) -> dict[str, Any]:
 def agreement_part_entries(evidence: Evidence) -> list[dict[str, Any]]:
     """Return one entry per relation, then one per LM and setting; a statement counts once in each that drew it."""
     relations = sorted({cell.relation for cell in evidence.cells})
-    place = {relation: number for number, relation in enumerate(relations)}
-    relation_of_cell = np.array([place[cell.relation] for cell in evidence.cells], dtype=np.int64)
+    number_of = {relation: number for number, relation in enumerate(relations)}
+    relation_of_cell = np.array([number_of[cell.relation] for cell in evidence.cells], dtype=np.int64)
     of_relations = [
         {"by": "relation", "relation": relation, "model": None, "setting": None} | _part(evidence, tasks)
         for relation, tasks in zip(relations, _tasks_by(evidence, relation_of_cell, len(relations)), strict=True)

@@ -57,13 +57,13 @@ def _with_relations(
         if CellKey(relation, *a) in known and CellKey(relation, *b) in known
     ]
     relations = []
-    for one, other in pairs:
-        (value_a, rate_a), (value_b, rate_b) = known[one], known[other]
+    for cell_a, cell_b in pairs:
+        (value_a, rate_a), (value_b, rate_b) = known[cell_a], known[cell_b]
         low, high = difference_interval(rate_a, rate_b)
         relations.append({
-            "relation": one.relation,
-            "n_a": numbers[one],
-            "n_b": numbers[other],
+            "relation": cell_a.relation,
+            "n_a": numbers[cell_a],
+            "n_b": numbers[cell_b],
             "difference": value_a - value_b,
             "low": low,
             "high": high,
@@ -93,8 +93,8 @@ def shared_statements(evidence: Evidence) -> dict[frozenset[Side], int]:
             break
         np.add.at(shared, (side[:-distance][is_same], side[distance:][is_same]), 1)
     return {
-        frozenset((evidence.sides[one], evidence.sides[other])): int(shared[one, other])
-        for one, other in zip(*np.nonzero(shared), strict=True)
+        frozenset((evidence.sides[a], evidence.sides[b])): int(shared[a, b])
+        for a, b in zip(*np.nonzero(shared), strict=True)
     }
 
 

@@ -23,14 +23,14 @@ class Ranked(NamedTuple):
     """Draws with a verdict and a rank; place: rank as a share of the cell's population. All of shape (D,)."""
 
     cell: Codes
-    place: Floats
+    rank_share: Floats
     weight: Floats
     score: Floats
     is_accepted: Flags
 
     def where(self, chosen: Flags | Codes | slice) -> Ranked:
-        cell, place, weight, score, is_accepted = self
-        return Ranked(cell[chosen], place[chosen], weight[chosen], score[chosen], is_accepted[chosen])
+        cell, rank_share, weight, score, is_accepted = self
+        return Ranked(cell[chosen], rank_share[chosen], weight[chosen], score[chosen], is_accepted[chosen])
 
 
 def curve_entries(evidence: Evidence) -> list[dict[str, Any]]:
@@ -56,12 +56,12 @@ def _ranked(evidence: Evidence, population: Codes) -> Ranked:
     verdict = evidence.verdict[draws.task]
     is_known = (verdict != INCOMPLETE) & (draws.rank > 0) & (population[evidence.cell_of_draw] > 0)
     weight = draw_weights(evidence, is_known)
-    place = draws.rank / np.maximum(population[evidence.cell_of_draw], 1)
-    return Ranked(evidence.cell_of_draw, place, weight, draws.score, verdict == ACCEPTED).where(is_known)
+    rank_share = draws.rank / np.maximum(population[evidence.cell_of_draw], 1)
+    return Ranked(evidence.cell_of_draw, rank_share, weight, draws.score, verdict == ACCEPTED).where(is_known)
 
 
 def _cell_curve(evidence: Evidence, number: int, population: int, draws: Ranked) -> dict[str, Any]:
-    points = accuracy_by_size(draws.place, draws.is_accepted, draws.weight) if len(draws.place) else []
+    points = accuracy_by_size(draws.rank_share, draws.is_accepted, draws.weight) if len(draws.rank_share) else []
     return {
         **evidence.cells[number]._asdict(),
         "population": population,
@@ -84,16 +84,16 @@ def _scores(draws: Ranked) -> Iterable[dict[str, Any]]:
     scored = draws.where(np.isfinite(draws.score))
     if not len(scored.score):
         return
-    yield from (each._asdict() for each in accuracy_by_score(scored.score, scored.is_accepted, scored.weight))
+    yield from (score_bin._asdict() for score_bin in accuracy_by_score(scored.score, scored.is_accepted, scored.weight))
 
 
 def _side_curves(evidence: Evidence, population: Codes, draws: Ranked) -> Iterable[dict[str, Any]]:
     side_of_draw = evidence.side_of_cell[draws.cell]
     for number, (model, setting) in enumerate(evidence.sides):
         own = draws.where(side_of_draw == number)
-        if not len(own.place):
+        if not len(own.rank_share):
             continue
-        points = accuracy_by_size(own.place, own.is_accepted, own.weight)
+        points = accuracy_by_size(own.rank_share, own.is_accepted, own.weight)
         yield {
             "relation": None,
             "model": model,

@@ -83,8 +83,8 @@ class _DrawsOfTasks:
         """Return the strata of all draws of these statements, and how many draws each statement has."""
         n_draws = self.edges[task + 1] - self.edges[task]
         before = np.cumsum(n_draws) - n_draws
-        place = np.repeat(self.edges[task] - before, n_draws) + np.arange(n_draws.sum())
-        return self.stratum[place], n_draws
+        position = np.repeat(self.edges[task] - before, n_draws) + np.arange(n_draws.sum())
+        return self.stratum[position], n_draws
 
 
 def _moved_draws(evidence: Evidence, draws: _DrawsOfTasks, changed: Changed) -> Codes:
@@ -135,8 +135,8 @@ def leave_one_out_table(document: Document) -> Table:
     totals = [{**total, **without_one(total)} for total in sensitivity_part(document, "totals")]
     accuracies = zip(*(marked_ranks(total) for total in totals), strict=True)
     rows = [
-        Row((each["annotator"], each["n_changed"], each["n"], *values), about={"annotator": each["annotator"]})
-        for each, values in zip(sensitivity_part(document, "left_out"), accuracies, strict=False)
+        Row((entry["annotator"], entry["n_changed"], entry["n"], *values), about={"annotator": entry["annotator"]})
+        for entry, values in zip(sensitivity_part(document, "left_out"), accuracies, strict=False)
     ]
     columns = (
         Column("left out"),
@@ -153,7 +153,7 @@ def leave_one_out_table(document: Document) -> Table:
 
 def leave_one_out_comparison_table(document: Document) -> Table:
     """The annotators on whom a comparison hangs; no row where none does."""
-    codes = [each["annotator"] for each in sensitivity_part(document, "left_out")]
+    codes = [entry["annotator"] for entry in sensitivity_part(document, "left_out")]
     rows = [
         Row((
             contrast_of(comparison),

@@ -73,7 +73,7 @@ def _total_in_words(side: Mapping[str, str | None], half_width: float, how: str,
 def _plan_comparison(comparison: Mapping[str, Any]) -> dict[str, Any]:
     common = "model" if comparison["kind"] == "settings" else "setting"
     entry = {"kind": comparison["kind"], common: comparison[common], "a": comparison["a"], "b": comparison["b"]}
-    spread = float(np.std([each["difference"] for each in comparison["relations"]], ddof=1))
+    spread = float(np.std([relation["difference"] for relation in comparison["relations"]], ddof=1))
     if comparison["difference"] == 0 or spread < 1e-9:
         reason = NO_DIFFERENCE if comparison["difference"] == 0 else NO_SPREAD
         return {**entry, "relations": None, "reason": reason, "sentence": None}

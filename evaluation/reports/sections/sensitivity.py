@@ -25,7 +25,7 @@ from evaluation.reports.sections.rates import accuracies_of, stratum_counts
 from evaluation.statistics.verdict_rules import adjudicated, unanimous, unjudgeable_as_false, where_complete
 
 
-class Applied(NamedTuple):
+class AppliedRule(NamedTuple):
     """A rule and its verdicts (T,), or None and the reason why it could not be applied."""
 
     rule: str
@@ -52,27 +52,27 @@ def sensitivity_entry(evidence: Evidence, models: Sequence[FittedModel]) -> dict
 # -- the rules ---------------------------------------------------------------------------------------------------------
 
 
-def _rules(evidence: Evidence, models: Sequence[FittedModel]) -> Iterator[Applied]:
+def _rules(evidence: Evidence, models: Sequence[FittedModel]) -> Iterator[AppliedRule]:
     """Yield the report's own rule first. A statement without a verdict has none under any rule."""
-    yield Applied("majority", "Majority", evidence.verdict)
+    yield AppliedRule("majority", "Majority", evidence.verdict)
     counts, is_complete = evidence.counts, evidence.is_complete
-    yield Applied("unanimous", "Unanimous", where_complete(unanimous(counts, evidence.quorum), is_complete))
+    yield AppliedRule("unanimous", "Unanimous", where_complete(unanimous(counts, evidence.quorum), is_complete))
     moved = unjudgeable_as_false(counts, evidence.quorum)
-    yield Applied("unjudgeable_as_false", "Unjudgeable as False", where_complete(moved, is_complete))
+    yield AppliedRule("unjudgeable_as_false", "Unjudgeable as False", where_complete(moved, is_complete))
     [dawid_skene] = [model for model in models if model.name == "dawid_skene"]
-    yield Applied("dawid_skene", "Dawid-Skene", dawid_skene.verdict, dawid_skene.reason)
+    yield AppliedRule("dawid_skene", "Dawid-Skene", dawid_skene.verdict, dawid_skene.reason)
     if evidence.n_adjudicated:
         verdict = where_complete(adjudicated(evidence.verdict, evidence.adjudicated), is_complete)
-        yield Applied("adjudicated", "Adjudicated", verdict)
+        yield AppliedRule("adjudicated", "Adjudicated", verdict)
 
 
-def _accuracies(evidence: Evidence, rule: Applied) -> Floats:
+def _accuracies(evidence: Evidence, rule: AppliedRule) -> Floats:
     if rule.verdict is None:
         return np.full(len(evidence.cells), np.nan)
     return accuracies_of(evidence, stratum_counts(evidence, rule.verdict))
 
 
-def _rule_entry(rule: Applied) -> dict[str, Any]:
+def _rule_entry(rule: AppliedRule) -> dict[str, Any]:
     entry = {"rule": rule.rule, "title": rule.title}
     if rule.verdict is None:
         return {**entry, **dict.fromkeys(("n", *VERDICTS[:INCOMPLETE])), "reason": rule.reason}
@@ -103,13 +103,13 @@ def _cell_entries(evidence: Evidence, table: Floats, n_rules: int) -> Iterator[d
         columns = np.flatnonzero(relations == relation)
         ranks[:, columns] = _ranks(table[:, columns])
     for number, key in enumerate(evidence.cells):
-        values, places = table[:, number], ranks[:, number]
+        values, cell_ranks = table[:, number], ranks[:, number]
         yield {
             **key._asdict(),
             "accuracy": _numbers(values[:n_rules]),
-            **_ranking(values, places, slice(n_rules)),
+            **_ranking(values, cell_ranks, slice(n_rules)),
             "left_out": _extremes(values[n_rules:])
-            | {"n_changes": len(_ranking(values, places, slice(n_rules, None))["changes"])},
+            | {"n_changes": len(_ranking(values, cell_ranks, slice(n_rules, None))["changes"])},
         }
 
 
@@ -122,9 +122,9 @@ def _total_entries(evidence: Evidence, table: Floats, n_rules: int) -> Iterator[
     averages = np.array([_means(table[:, evidence.side_of_cell == side]) for side in range(len(evidence.sides))]).T
     ranks = _ranks(averages) if averages.size else averages
     for number, (model, setting) in enumerate(evidence.sides):
-        values, places = averages[:, number], ranks[:, number]
+        values, side_ranks = averages[:, number], ranks[:, number]
         of_rules, of_annotators = (
-            {"macro_accuracy": _numbers(values[part]), **_ranking(values, places, part)}
+            {"macro_accuracy": _numbers(values[part]), **_ranking(values, side_ranks, part)}
             for part in (slice(n_rules), slice(n_rules, None))
         )
         yield {"model": model, "setting": setting, **of_rules, "left_out": of_annotators}
@@ -290,14 +290,14 @@ def sensitive_comparison_table(document: Document) -> Table:
     rows = [
         Row(
             (
-                contrast_of(each),
-                *marked_differences(each),
-                *_range(without_one(each)["difference"]),
-                *_n_turns(without_one(each)),
+                contrast_of(comparison),
+                *marked_differences(comparison),
+                *_range(without_one(comparison)["difference"]),
+                *_n_turns(without_one(comparison)),
             ),
-            about=common_about(each),
+            about=common_about(comparison),
         )
-        for each in sensitivity_part(document, "comparisons")
+        for comparison in sensitivity_part(document, "comparisons")
     ]
     columns = (
         Column("comparison"),

@@ -8,7 +8,7 @@ from evaluation.evidence.arrays import CellKey
 from evaluation.rendering.figures.report_figures import figures_of
 from evaluation.reports.document import abridged, build_document, tables_to_read
 from evaluation.reports.models import Report
-from evaluation.reports.views import body_of
+from evaluation.reports.views import render_body
 from tests.evaluation.evidence_factory import make_evidence
 from tests.factories import make_round
 
@@ -37,9 +37,9 @@ def test_the_page_is_the_same_and_reads_a_third_at_most(document):
     report = Report.objects.create(
         round=make_round(), document=document, method="M.", code_version="1.0", created_at="2026-01-02T00:00Z"
     )
-    short = body_of(report, everything=True)
+    short = render_body(report, everything=True)
 
     report.abridged = {}
 
-    assert body_of(report, everything=True) == short
+    assert render_body(report, everything=True) == short
     assert 3 * len(json.dumps(abridged(document))) < len(json.dumps(document))

@@ -189,7 +189,7 @@ def test_a_cell_leads_to_its_tuples_with_their_judgments(researcher_client, repo
     assert tuples in page
     behind = researcher_client.get(tuples.replace("&amp;", "&"), {"verdict": "rejected"}, follow=True).text
     assert behind.count('class="badge is-rejected"') == 1
-    assert behind.count('<span class="said">') == 3
+    assert behind.count('<span class="annotator-label">') == 3
 
 
 def test_agreement_and_annotators_lead_to_what_they_rest_on(researcher_client, report):

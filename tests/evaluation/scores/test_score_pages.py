@@ -9,7 +9,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from evaluation.scores import score_jobs
 from evaluation.scores.facts import ScoredRelation
 from evaluation.scores.models import ScoreEvaluation
-from evaluation.scores.score_jobs import ScoreRequest, queue_score_evaluation
+from evaluation.scores.score_jobs import ScoreRequest, queue_score_job
 from evaluation.scores.scorers import evaluate_scores
 from kgharvest.jobs import ledger
 from kgharvest.models import Job
@@ -37,7 +37,7 @@ def quick(monkeypatch):
 
 
 def evaluated() -> ScoreEvaluation:
-    evaluation = queue_score_evaluation(ScoreRequest(make_language_model(), ["human", "multi"]), by=None)
+    evaluation = queue_score_job(ScoreRequest(make_language_model(), ["human", "multi"]), by=None)
     ledger.run_job(evaluation.pk)
     evaluation.refresh_from_db()
     return evaluation
@@ -68,14 +68,14 @@ def test_a_worker_evaluates_what_a_researcher_asked_for(researcher_client, quick
 def test_an_lm_that_is_under_way_is_not_queued_twice(enqueued):
     language_model = make_language_model()
 
-    first, second = (queue_score_evaluation(ScoreRequest(language_model), by=None) for _ in range(2))
+    first, second = (queue_score_job(ScoreRequest(language_model), by=None) for _ in range(2))
 
     assert first.pk == second.pk
     assert enqueued == [first.pk]
 
 
 def test_a_cancelled_evaluation_stores_nothing(researcher_client, quick, enqueued):
-    evaluation = queue_score_evaluation(ScoreRequest(make_language_model(), ["human", "multi"]), by=None)
+    evaluation = queue_score_job(ScoreRequest(make_language_model(), ["human", "multi"]), by=None)
 
     researcher_client.post(f"/reports/scores/{evaluation.pk}/cancel/")
     ledger.run_job(evaluation.pk)
@@ -151,7 +151,7 @@ def test_nothing_to_compare_and_nothing_harvested_are_said(researcher_client, en
 
 
 def failed_with(payload) -> str:
-    evaluation = queue_score_evaluation(ScoreRequest(make_language_model(), ["human"]), by=None)
+    evaluation = queue_score_job(ScoreRequest(make_language_model(), ["human"]), by=None)
     ScoreEvaluation.objects.filter(pk=evaluation.pk).update(payload=payload)
     ledger.run_job(evaluation.pk)
     evaluation.refresh_from_db()
