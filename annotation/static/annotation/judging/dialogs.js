@@ -1,10 +1,10 @@
 // The instructions and the report of a broken statement, as dialogs over the page.
 
-// What is said about the relation of a statement, instead of the instructions that the page came with; offline, those do.
-async function tell(place, url) {
+// Replaces the instructions that the page came with by those about a statement's relation; offline, the former stay.
+async function loadInstructions(container, url) {
   const html = await fetch(url).then((response) => response.text()).catch(() => "");
-  const told = new DOMParser().parseFromString(html, "text/html").querySelector("[data-told]");
-  if (told) place.replaceChildren(...told.childNodes);
+  const loaded = new DOMParser().parseFromString(html, "text/html").querySelector("[data-instructions]");
+  if (loaded) container.replaceChildren(...loaded.childNodes);
 }
 
 export function bindDialogs(currentTask, onReport) {
@@ -15,7 +15,7 @@ export function bindDialogs(currentTask, onReport) {
 
   const openInstructions = () => {
     instructions.showModal();
-    tell(instructions.querySelector("[data-told]"), `${opener.pathname}?task=${currentTask()}`);
+    loadInstructions(instructions.querySelector("[data-instructions]"), `${opener.pathname}?task=${currentTask()}`);
   };
   opener.addEventListener("click", (event) => {
     event.preventDefault();

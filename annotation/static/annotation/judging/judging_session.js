@@ -1,15 +1,16 @@
-// What every judging page has: the queue that its answers go through, and the words about how they are.
-import { openQueue } from "./outbox.js";
-import { showState } from "./save_state.js";
+// A judging session: what every judging page has, the outbox that its answers go through and the words about their state.
+import { openOutbox } from "./outbox.js";
+import { showSaveState } from "./save_state.js";
 
-export function openDesk(onRefused, onStored = () => {}) {
-  const root = document.querySelector("[data-judge]");
-  const { url, queue: prefix } = root.dataset;
-  const state = showState(root);
-  const refused = (act, message) => { state.tell(message); onRefused(act); };
-  const stored = (reply) => { state.stored(reply); onStored(reply); };
+// onRefused(action): called when the server refuses one for good; onStored(reply): when it has stored one.
+export function openJudgingSession(onRefused, onStored = () => {}) {
+  const root = document.querySelector("[data-judging]");
+  const { url, outbox: prefix } = root.dataset;
+  const saveState = showSaveState(root);
+  const refused = (action, message) => { saveState.warn(message); onRefused(action); };
+  const stored = (reply) => { saveState.stored(reply); onStored(reply); };
   const csrf = root.querySelector("[name=csrfmiddlewaretoken]").value;
-  const queue = openQueue({ url, prefix, csrf, on: { change: state.change, stored, refused } });
-  state.change(queue.all().length, null);
-  return { root, url, state, queue, part: (name) => root.querySelector(`[data-${name}]`) };
+  const outbox = openOutbox({ url, prefix, csrf, on: { change: saveState.change, stored, refused } });
+  saveState.change(outbox.all().length, null);
+  return { root, url, saveState, outbox, part: (name) => root.querySelector(`[data-${name}]`) };
 }

@@ -1,12 +1,12 @@
-// Says how the answers are doing: a quiet dot with a word or two; what goes wrong gets a sentence and is announced.
+// The save state of the answers: a quiet dot with a word or two; what goes wrong gets a sentence and is announced.
 const LATE = "One answer came too late: its statement had been taken back. It is kept, but not counted.";
 const PACE_FROM = 5; // answers
 
-export function showState(root) {
+export function showSaveState(root) {
   const [saved, pace, trouble, announcer] = ["saved", "pace", "trouble", "announce"].map((name) => root.querySelector(`[data-${name}]`));
   let [wasOffline, seconds, n, isUnread] = [false, 0, 0, false];
   const announce = (text) => { announcer.textContent = text; };
-  const tell = (sentence) => {
+  const warn = (sentence) => {
     trouble.textContent = sentence;
     trouble.hidden = !sentence;
     isUnread = true;
@@ -20,14 +20,14 @@ export function showState(root) {
   saved.hidden = false;
   return {
     announce,
-    tell,
-    takeUnread() { // whether a sentence was told that nobody may have read: a page that goes on would take it away
+    warn,
+    takeUnread() { // whether there is a warning that nobody may have read: going on to the next page would remove it
       const was = isUnread;
       isUnread = false;
       return was;
     },
-    answered(took) {
-      [seconds, n] = [seconds + took, n + 1];
+    answered(secondsTaken) {
+      [seconds, n] = [seconds + secondsTaken, n + 1];
       if (n >= PACE_FROM) pace.textContent = `${Math.max(1, Math.round(seconds / n))} s each`;
     },
     change(waiting, problem) {
@@ -35,11 +35,11 @@ export function showState(root) {
       const isRefused = Boolean(problem) && !isOffline;
       saved.textContent = words(waiting, isOffline, isRefused);
       saved.className = `saved ${isOffline || isRefused ? "is-waiting" : waiting ? "is-saving" : ""}`;
-      if (isRefused) tell(problem);
+      if (isRefused) warn(problem);
       if (isOffline && !wasOffline) announce("Not connected. Your answers are kept in this browser until they are saved.");
       if (!isOffline && wasOffline && !waiting) announce("Connected again, all answers are saved.");
       wasOffline = isOffline;
     },
-    stored: (reply) => reply.late && tell(LATE),
+    stored: (reply) => reply.late && warn(LATE),
   };
 }
