@@ -1,4 +1,4 @@
-"""What a probe found as one JSON document, computed from its records. Pure: no database, no clock.
+"""The document of a probe: methods side by side and per relation, computed from its records. Pure: no database.
 
 docs/probing.md says what each key means.
 """
@@ -26,16 +26,18 @@ LEAST_FOR_AN_INTERVAL = 3  # relations
 def probe_document(records: Iterable[Record], types: Mapping[str, str]) -> dict[str, Any]:
     """Return what all tables and figures of a probe are made of. types: of the relations, by name."""
     records = list(records)
-    of_lm, of_control = ([one for one in records if one["is_control"] is control] for control in (False, True))
+    of_lm, of_control = (
+        [record for record in records if record["is_control"] is is_control] for is_control in (False, True)
+    )
     return {
         "summary": summary(of_lm),
         "control": summary(of_control),
         "types": type_rows(of_lm, types),
-        "relations": [relation_entry(name, types[name], found) for name, found in by("relation", records).items()],
+        "relations": [relation_entry(name, types[name], own) for name, own in group_by("relation", records).items()],
     }
 
 
-def by(key: str, records: Iterable[Record]) -> dict[str, list[Record]]:
+def group_by(key: str, records: Iterable[Record]) -> dict[str, list[Record]]:
     """Group `records` by a column, in the order in which its values come."""
     groups: dict[str, list[Record]] = {}
     for record in records:
@@ -54,38 +56,34 @@ def summary(records: Iterable[Record]) -> list[dict[str, Any]]:
     adjusted by Holm over the methods; None where there is nothing to compare.
     """
     by_method = {
-        method: {record["relation"]: record for record in found} for method, found in by("method", records).items()
+        method: {record["relation"]: record for record in own} for method, own in group_by("method", records).items()
     }
     differences = {method: against_baseline(method, by_method) for method in by_method}
-    known = {method: one for method, one in differences.items() if one}
-    adjusted = dict(zip(known, holm([one.p for one in known.values()]), strict=True))
+    compared = {method: difference for method, difference in differences.items() if difference}
+    adjusted = dict(zip(compared, holm([difference.p for difference in compared.values()]), strict=True))
     return [
-        method_row(method, list(found.values())) | difference_columns(differences[method], adjusted.get(method))
-        for method, found in by_method.items()
+        method_row(method, list(by_relation.values())) | difference_columns(differences[method], adjusted.get(method))
+        for method, by_relation in by_method.items()
     ]
 
 
 def method_row(method: str, records: Sequence[Record]) -> dict[str, Any]:
-    low, high = bootstrap_of_mean([one["p1"] for one in records])
-    n_facts, forwards, seconds = (sum(one[name] for one in records) for name in ("n_test", "forwards", "seconds"))
+    low, high = bootstrap_of_mean([record["p1"] for record in records])
+    n_facts, forwards, seconds = (sum(record[name] for record in records) for name in ("n_test", "forwards", "seconds"))
+    n_parameters = [record["n_parameters"] for record in records]
     return {
         "method": method,
         "n_relations": len(records),
         "n_facts": n_facts,
-        **{measure: macro_average(one[measure] for one in records) for measure in MEASURES},
+        **{measure: macro_average(record[measure] for record in records) for measure in MEASURES},
         "p1_low": low,
         "p1_high": high,
-        "p1_micro": sum(one["p1"] * one["n_test"] for one in records) / n_facts,
-        "n_parameters": n_parameters(method, records),
+        "p1_micro": sum(record["p1"] * record["n_test"] for record in records) / n_facts,
+        "n_parameters": max(n_parameters) if METHODS[method].is_joint else sum(n_parameters),
         "forwards": forwards,
         "seconds": round(seconds, 3),
         "forwards_per_second": forwards / seconds if forwards and seconds else None,
     }
-
-
-def n_parameters(method: str, records: Iterable[Record]) -> int:
-    counts = [one["n_parameters"] for one in records]
-    return max(counts) if METHODS[method].is_joint else sum(counts)
 
 
 def bootstrap_of_mean(values: Sequence[float]) -> tuple[float | None, float | None]:
@@ -98,11 +96,11 @@ def bootstrap_of_mean(values: Sequence[float]) -> tuple[float | None, float | No
 
 
 def against_baseline(method: str, by_method: Mapping[str, ByRelation]) -> PairedDifference | None:
-    baseline, found = by_method.get(BASELINE, {}), by_method[method]
-    shared = [name for name in found if name in baseline]
+    baseline, records = by_method.get(BASELINE, {}), by_method[method]
+    shared = [relation for relation in records if relation in baseline]
     if not shared or method == BASELINE:
         return None
-    differences = np.array([found[name]["p1"] - baseline[name]["p1"] for name in shared])
+    differences = np.array([records[relation]["p1"] - baseline[relation]["p1"] for relation in shared])
     return paired_difference(differences, np.random.default_rng(0))
 
 
@@ -125,17 +123,21 @@ def difference_columns(difference: PairedDifference | None, p_holm: float | None
 
 def type_rows(records: Iterable[Record], types: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return a row for each type of relations that there is: the macro P@1 of each method over them."""
-    of_type = {kind: [one for one in records if types[one["relation"]] == kind] for kind in RELATION_TYPES}
+    by_type = {
+        relation_type: [record for record in records if types[record["relation"]] == relation_type]
+        for relation_type in RELATION_TYPES
+    }
     return [
         {
-            "type": kind,
-            "n_relations": len({one["relation"] for one in found}),
+            "type": relation_type,
+            "n_relations": len({record["relation"] for record in of_type}),
             "p1": {
-                method: macro_average(one["p1"] for one in theirs) for method, theirs in by("method", found).items()
+                method: macro_average(record["p1"] for record in own)
+                for method, own in group_by("method", of_type).items()
             },
         }
-        for kind, found in of_type.items()
-        if found
+        for relation_type, of_type in by_type.items()
+        if of_type
     ]
 
 
@@ -145,6 +147,6 @@ def relation_entry(name: str, its_type: str, records: Sequence[Record]) -> dict[
         "relation": name,
         "type": its_type,
         **shared,
-        "p1": {one["method"]: one["p1"] for one in records if not one["is_control"]},
-        "control_p1": {one["method"]: one["p1"] for one in records if one["is_control"]},
+        "p1": {record["method"]: record["p1"] for record in records if not record["is_control"]},
+        "control_p1": {record["method"]: record["p1"] for record in records if record["is_control"]},
     }

@@ -1,4 +1,4 @@
-"""A probe as files: a record per method and relation, and the prompts that were learned."""
+"""JSON lines of a probe: a record per method and relation, and the learned prompts."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from probing.probes.document import MEASURES
 from probing.probes.models import LearnedPrompt, Probe
 from probing.probes.services import learned_prompts, records_of
 
-N_SHOWN = 5  # prompts, or rewrites, in a record; the file of prompts has all
+N_PROMPTS = 5  # prompts, or rewrites, in a record; the file of prompts has all
 
 
 def record_lines(probe: Probe) -> Iterator[str]:
     """Yield the records as JSON lines, in the order of the methods; docs/probing.md says what the keys mean."""
     records = records_of(probe)
-    controls = {(one["relation"], one["method"]): one for one in records if one["is_control"]}
-    prompts = _prompts_shown(probe)
+    controls = {(record["relation"], record["method"]): record for record in records if record["is_control"]}
+    prompts = _heaviest_prompts(probe)
     types = dict(probe.relations.values_list("name", "type"))
-    about = {
+    shared = {
         "lm": str(probe.language_model),
         "revision": probe.revision,
         "dataset": probe.name,
@@ -32,7 +32,7 @@ def record_lines(probe: Probe) -> Iterator[str]:
         if not record.pop("is_control"):
             key = record["relation"], record["method"]
             yield _line(
-                {**record, "type": types[key[0]], **about, **_control(controls.get(key)), "prompts": prompts[key]}
+                {**record, "type": types[key[0]], **shared, **_control(controls.get(key)), "prompts": prompts[key]}
             )
 
 
@@ -41,18 +41,18 @@ def _control(record: Mapping[str, Any] | None) -> dict[str, Any]:
     return {"control": measures, "control_p1": measures and measures["p1"]}
 
 
-def _prompts_shown(probe: Probe) -> dict[tuple[str, str], list[dict[str, Any]]]:
-    shown: dict[tuple[str, str], list[dict[str, Any]]] = {
+def _heaviest_prompts(probe: Probe) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    heaviest: dict[tuple[str, str], list[dict[str, Any]]] = {
         (name, method): [] for name in probe.relations.values_list("name", flat=True) for method in probe.methods
     }
     for prompt in learned_prompts(probe).defer("vectors", "nearest"):
-        theirs = shown[prompt.record.relation.name, prompt.record.method]
-        if len(theirs) < N_SHOWN:
-            theirs.append(_in_writing(prompt))
-    return shown
+        prompts = heaviest[prompt.record.relation.name, prompt.record.method]
+        if len(prompts) < N_PROMPTS:
+            prompts.append(_prompt_entry(prompt))
+    return heaviest
 
 
-def _in_writing(prompt: LearnedPrompt) -> dict[str, Any]:
+def _prompt_entry(prompt: LearnedPrompt) -> dict[str, Any]:
     text = {"text": prompt.text, "weight": prompt.weight}
     if prompt.rewritten_from:
         return {"before": prompt.rewritten_from, **text}
@@ -63,10 +63,17 @@ def prompt_lines(probe: Probe) -> Iterator[str]:
     """Yield every learned prompt as a JSON line; vectors in base64, as `SerializedPrompt` holds them."""
     for prompt in learned_prompts(probe).iterator(chunk_size=50):
         record = prompt.record
-        place = {"relation": record.relation.name, "method": record.method}
-        how = {"combine": record.combine, "temperature": record.temperature}
-        vectors = b64encode(prompt.vectors).decode()
-        yield _line({**place, **how, **_in_writing(prompt), "nearest": prompt.nearest, "vectors": vectors})
+        yield _line(
+            {
+                "relation": record.relation.name,
+                "method": record.method,
+                "combine": record.combine,
+                "temperature": record.temperature,
+                **_prompt_entry(prompt),
+                "nearest": prompt.nearest,
+                "vectors": b64encode(prompt.vectors).decode(),
+            }
+        )
 
 
 def _line(entry: Mapping[str, Any]) -> str:

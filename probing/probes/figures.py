@@ -61,7 +61,7 @@ PROBE_FIGURES = (
         f"{CONTROL}: what they get right there they learned from the facts, not from the LM.",
         "summary",
         methods,
-        lambda document: f"P@1: {'; '.join(f'{each.name} {each.text}' for each in methods(document))}.",
+        lambda document: f"P@1: {'; '.join(f'{estimate.name} {estimate.text}' for estimate in methods(document))}.",
         lambda document: size_of(methods(document)),
         draw_methods,
     ),
@@ -73,7 +73,9 @@ PROBE_FIGURES = (
         "differences",
         differences,
         lambda document: (
-            f"Percentage points: {'; '.join(f'{each.name} {points(each.value)}' for each in differences(document))}."
+            "Percentage points: "
+            + "; ".join(f"{estimate.name} {points(estimate.value)}" for estimate in differences(document))
+            + "."
         ),
         lambda document: size_of(differences(document)),
         draw_differences,

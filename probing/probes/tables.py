@@ -1,10 +1,9 @@
-"""Tables of a probe, from its document."""
+"""Tables of a probe, from its document: methods, differences, types, relations, facts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table
 from probing.probes.facts import PARTS
@@ -57,7 +56,7 @@ def method_table(document: Document) -> Table:
         "read while learning.",
         *(["Methods that are measured on fewer relations so far cannot be compared."] if is_partial(document) else []),
     )
-    return _side_by_side("methods", "Methods", "summary", document, notes)
+    return _table_of_methods("methods", "Methods", "summary", document, notes)
 
 
 def is_partial(document: Document) -> bool:
@@ -68,18 +67,17 @@ def is_partial(document: Document) -> bool:
 def control_table(document: Document) -> Table:
     notes = (f"With {CONTROL} the LM knows nothing: what is right there was learned from the training facts.",)
     title = f"Control: the same LM with {CONTROL}"
-    return _side_by_side("control", title, "control", document, notes if document["control"] else ())
+    return _table_of_methods("control", title, "control", document, notes if document["control"] else ())
 
 
-def _side_by_side(name: str, title: str, key: str, document: Document, notes: tuple[str, ...]) -> Table:
+def _table_of_methods(name: str, title: str, key: str, document: Document, notes: tuple[str, ...]) -> Table:
     columns = {"n_relations": Column("relations", Kind.COUNT), **SUMMARY} if is_partial(document) else SUMMARY
-    rows = tuple(Row((row["method"], *(_rounded(row)[column] for column in columns))) for row in document[key])
-    return Table(name, title, (Column("method"), *columns.values()), rows, notes)
-
-
-def _rounded(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    speed = row["forwards_per_second"]
-    return row | {"forwards_per_second": speed and round(speed)}
+    rows = []
+    for row in document[key]:
+        speed = row["forwards_per_second"]
+        shown = row | {"forwards_per_second": speed and round(speed)}
+        rows.append(Row((row["method"], *(shown[column] for column in columns))))
+    return Table(name, title, (Column("method"), *columns.values()), tuple(rows), notes)
 
 
 def difference_table(document: Document) -> Table:
@@ -134,14 +132,14 @@ def relation_table(document: Document) -> Table:
 def fact_table(document: Document) -> Table:
     """What was asked, and what was left out of it."""
     rows = [
-        Row((entry["relation"], *(entry[f"n_{part}"] for part in PARTS), _left_out(entry["left_out"])))
+        Row((entry["relation"], *(entry[f"n_{part}"] for part in PARTS), _left_out_text(entry["left_out"])))
         for entry in document["relations"]
     ]
     columns = (Column("relation"), *(Column(part, Kind.COUNT) for part in PARTS), Column("left out"))
     return Table("facts", "Facts asked and left out", columns, tuple(rows))
 
 
-def _left_out(left_out: Mapping[str, Mapping[str, int]]) -> str:
+def _left_out_text(left_out: Mapping[str, Mapping[str, int]]) -> str:
     parts = [
         f"{part}: {', '.join(f'{n} {reason}' for reason, n in left_out[part].items())}"
         for part in PARTS

@@ -1,4 +1,4 @@
-"""Pages of probes: LMs asked for known facts with several prompt systems."""
+"""Pages of probes: the list, the form, a probe and its relations, and their files."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib import messages
-from django.db.models import Count, QuerySet
+from django.db.models import Count
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_POST
 
 from evaluation.rendering.figures.canvas import LIGHT, THEMES
-from evaluation.rendering.figures.report_figures import ReportFigure
 from evaluation.rendering.latex import latex_of
 from evaluation.rendering.plain import table_csv
 from evaluation.rendering.tables import Document, without_empty_columns
-from evaluation.reports.views import CONTENT_TYPES, as_download
+from evaluation.reports.views import CONTENT_TYPES, as_download, figure_shown
 from kgharvest.access import researcher_required
 from kgharvest.bulk.file_writing import in_chunks
 from kgharvest.bulk.pagination import page_of
@@ -27,32 +26,28 @@ from kgharvest.models import Job, RelationSet
 from probing.probes.export import prompt_lines, record_lines
 from probing.probes.figures import PROBE_FIGURES
 from probing.probes.forms import ProbeForm
-from probing.probes.models import LearnedPrompt, Probe, ProbedRelation, ProbeRecord
+from probing.probes.models import Probe, ProbedRelation
 from probing.probes.services import document_of, queue_probe
 from probing.probes.tables import control_table, difference_table, fact_table, method_table, probe_tables, type_table
 
 JSON_LINES = {"records": record_lines, "prompts": prompt_lines}
-N_SHOWN = 20  # prompts of a method, the heaviest
+N_PROMPTS = 20  # of a method, the heaviest
 
 
-def probes_without_documents() -> QuerySet:
-    return Probe.objects.select_related("language_model", "created_by").defer("document", "payload")
-
-
-def find_probe(pk: int) -> Probe:
+def probe_or_404(pk: int) -> Probe:
     return get_object_or_404(Probe.objects.select_related("language_model", "created_by"), pk=pk)
 
 
-def found_by(probe: Probe) -> Document:
-    """Return the probe's document, as far as it is."""
+def current_document(probe: Probe) -> Document:
+    """Return the probe's document; until it has succeeded, of what is measured so far."""
     return probe.document or document_of(probe)
 
 
 @researcher_required
 def probe_list(request: HttpRequest) -> HttpResponse:
-    probes = probes_without_documents().annotate(n_relations=Count("relations")).order_by("-pk")
+    probes = Probe.objects.select_related("language_model", "created_by").defer("document", "payload")
     context = {
-        "page_obj": page_of(request, probes),
+        "page_obj": page_of(request, probes.annotate(n_relations=Count("relations")).order_by("-pk")),
         "lacks_worker": ledger.lacks_worker(timezone.now()),
         "demo": RelationSet.objects.filter(name="demo", is_shipped=True).first(),
     }
@@ -73,8 +68,8 @@ def probe_new(request: HttpRequest) -> HttpResponse:
 
 @researcher_required
 def probe_detail(request: HttpRequest, pk: int) -> HttpResponse:
-    probe = find_probe(pk)
-    document = found_by(probe)
+    probe = probe_or_404(pk)
+    document = current_document(probe)
     context = {
         "probe": probe,
         "document": document,
@@ -85,7 +80,7 @@ def probe_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "types": type_table(document),
         "facts": without_empty_columns(fact_table(document)),
         "relations": relation_rows(probe, document),
-        "figures": [shown(figure, document) for figure in PROBE_FIGURES if figure.shows(document)],
+        "figures": [figure_shown(figure, document) for figure in PROBE_FIGURES if figure.shows(document)],
     }
     return render(request, "probing/probes/probe.html", context)
 
@@ -105,24 +100,18 @@ def relation_rows(probe: Probe, document: Document) -> list[dict[str, Any]]:
     ]
 
 
-def shown(figure: ReportFigure, document: Document) -> dict[str, Any]:
-    width, height = (round(96 * inches) for inches in figure.size(document))
-    return {"figure": figure, "alt_text": figure.alt(document), "width": width, "height": height}
-
-
 @researcher_required
 def probed_relation(request: HttpRequest, pk: int, relation_pk: int) -> HttpResponse:
     """What each method learned of one relation."""
     relations = ProbedRelation.objects.select_related("probe__language_model").defer("probe__document", "facts")
     relation = get_object_or_404(relations, probe=pk, pk=relation_pk)
     records = relation.records.filter(is_control=False).annotate(n_kept=Count("prompts"))
-    order = {method: place for place, method in enumerate(relation.probe.methods)}
-    learned = [(record, prompts_shown(record)) for record in sorted(records, key=lambda one: order[one.method])]
+    order = {method: index for index, method in enumerate(relation.probe.methods)}
+    learned = [
+        (record, list(record.prompts.defer("vectors")[:N_PROMPTS]))
+        for record in sorted(records, key=lambda record: order[record.method])
+    ]
     return render(request, "probing/probes/probed_relation.html", {"relation": relation, "learned": learned})
-
-
-def prompts_shown(record: ProbeRecord) -> list[LearnedPrompt]:
-    return list(record.prompts.defer("vectors")[:N_SHOWN])
 
 
 @researcher_required
@@ -143,7 +132,7 @@ def probe_change(request: HttpRequest, pk: int, change: Callable[[Job], None]) -
 @researcher_required
 def probe_lines(request: HttpRequest, pk: int, kind: str) -> HttpResponse:
     """The records, or all learned prompts, as JSON lines."""
-    response = StreamingHttpResponse(in_chunks(JSON_LINES[kind](find_probe(pk))), content_type="application/jsonl")
+    response = StreamingHttpResponse(in_chunks(JSON_LINES[kind](probe_or_404(pk))), content_type="application/jsonl")
     response["Content-Disposition"] = f'attachment; filename="probe-{pk}-{kind}.jsonl"'
     return response
 
@@ -151,7 +140,7 @@ def probe_lines(request: HttpRequest, pk: int, kind: str) -> HttpResponse:
 @researcher_required
 def probe_table(request: HttpRequest, pk: int, name: str) -> HttpResponse:
     """One table as CSV."""
-    table = next((table for table in probe_tables(found_by(find_probe(pk))) if table.name == name), None)
+    table = next((table for table in probe_tables(current_document(probe_or_404(pk))) if table.name == name), None)
     if table is None:
         raise Http404(f"This probe has no table named {name}.")
     return as_download(table_csv(table).encode(), "text/csv; charset=utf-8", f"probe-{pk}-{name}.csv")
@@ -159,14 +148,14 @@ def probe_table(request: HttpRequest, pk: int, name: str) -> HttpResponse:
 
 @researcher_required
 def probe_latex(request: HttpRequest, pk: int) -> HttpResponse:
-    tables = map(without_empty_columns, probe_tables(found_by(find_probe(pk))))
+    tables = map(without_empty_columns, probe_tables(current_document(probe_or_404(pk))))
     return as_download(latex_of(f"probe-{pk}", tables).encode(), "application/x-tex; charset=utf-8", f"probe-{pk}.tex")
 
 
 @researcher_required
 def probe_figure(request: HttpRequest, pk: int, name: str, file_format: str) -> HttpResponse:
-    document = found_by(find_probe(pk))
-    figure = next((one for one in PROBE_FIGURES if one.name == name and one.shows(document)), None)
+    document = current_document(probe_or_404(pk))
+    figure = next((figure for figure in PROBE_FIGURES if figure.name == name and figure.shows(document)), None)
     if figure is None or file_format not in CONTENT_TYPES:
         raise Http404(f"This probe has no figure {name}.{file_format}.")
     image = figure.render(document, file_format, THEMES.get(request.GET.get("theme", ""), LIGHT))
