@@ -198,7 +198,7 @@ def _majority_record(lm: MaskedLM, request: ClassifyRequest) -> dict[str, Any]:
 def _manual_record(lm: MaskedLM, request: ClassifyRequest, on_progress: OnProgress) -> dict[str, Any]:
     texts = _encoded(lm, request.manual, request)
     template = request.manual.encode(lm)
-    prompt = template.filled((lm.mask_id,) * template.n_triggers)
+    prompt = template.fill((lm.mask_id,) * template.n_triggers)
     classifier = TextClassifier(lm, prompt, _label_tokens(lm, request.manual, texts, request))
     return _classifier_record("manual", classifier, request.manual, request, texts)
 

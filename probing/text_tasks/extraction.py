@@ -222,7 +222,7 @@ class RelationExtraction:
 
     def manual_record(self, lm: MaskedLM) -> dict[str, Any]:
         meter, template = CostMeter(lm), self.relation.manual
-        prompt = template.encode(lm).filled(())
+        prompt = template.encode(lm).fill(())
         return self._prompt_record("manual", lm, template, prompt, self._encoded(lm, template)) | meter.columns()
 
     def autoprompt_record(self, lm: MaskedLM, on_progress: OnProgress) -> dict[str, Any]:

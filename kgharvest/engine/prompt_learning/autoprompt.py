@@ -25,7 +25,7 @@ TRIGGER = -1  # stands for a trigger token in a TriggerTemplate
 
 @dataclass(frozen=True)
 class TriggerTemplate:
-    """A prompt with places for triggers: TRIGGER among the tokens of `segments`; `slots` as in EncodedPrompt."""
+    """A prompt with room for triggers: TRIGGER among the tokens of `segments`; `slots` as in EncodedPrompt."""
 
     segments: tuple[TokenIds, ...]
     slots: tuple[int, ...]
@@ -34,7 +34,7 @@ class TriggerTemplate:
     def n_triggers(self) -> int:
         return sum(segment.count(TRIGGER) for segment in self.segments)
 
-    def filled(self, trigger: Sequence[int]) -> EncodedPrompt:
+    def fill(self, trigger: Sequence[int]) -> EncodedPrompt:
         """Return the prompt with the tokens of `trigger`, in reading order."""
         tokens = iter(trigger)
         segments = [
@@ -70,14 +70,14 @@ class AutoPromptParams:
 class TriggerTask:
     """What a trigger is to be good at. allowed: bool (V,), the tokens that it may hold. Raises EngineError.
 
-    rivals: prompts that the one with triggers has to beat on dev, such as those that people wrote.
+    baselines: prompts that the one with triggers has to beat on dev, such as those that people wrote.
     """
 
     objective: Objective
     train: Sequence[Example]
     dev: Sequence[Example]
     allowed: NDArray[np.bool_]
-    rivals: Sequence[EncodedPrompt] = ()
+    baselines: Sequence[EncodedPrompt] = ()
 
     def __post_init__(self) -> None:
         if not self.train or not self.dev:
@@ -85,8 +85,8 @@ class TriggerTask:
 
 
 @dataclass(frozen=True)
-class FoundTrigger:
-    """prompt: the best on dev, holding `trigger` or, where that is empty, a rival. dev_score: its mean, in nats.
+class LearnedTrigger:
+    """prompt: the best on dev, holding `trigger` or, where that is empty, a baseline. dev_score: its mean, in nats.
 
     history: the best score of a trigger so far, at the start and after each iteration; minus infinity while it holds
     masks. n_forwards, n_gradients: sequences that the LM read without and with gradients.
@@ -107,31 +107,31 @@ def search_trigger(
     task: TriggerTask,
     params: AutoPromptParams,
     on_progress: OnProgress = ignore,
-) -> FoundTrigger:
+) -> LearnedTrigger:
     """Return what has the largest mean score on the dev examples: of all triggers that were current, `start` included,
-    and of the task's rivals.
+    and of the task's baselines.
 
     Each iteration ranks the replacements of one token, whichever it is, by a first-order estimate of what they gain
     (HotFlip; Shin et al., Eq. 2), tries the best ones on other examples, and goes on with the best if it is better
     there. Masks in `start` are replaced first, one in each iteration. Raises EngineError as `AutoPromptParams.check`.
     """
-    run = _Run(lm, template, task, params, random.Random(params.seed))
+    search = _TriggerSearch(lm, template, task, params, random.Random(params.seed))
     current = tuple(start)
     params.check(len(current), current.count(lm.mask_id))
-    best = run.found(current)
+    best = search.evaluate(current)
     history = [best.dev_score]
-    since = 0
-    while len(history) <= params.iterations and since < params.patience:
+    n_without_gain = 0
+    while len(history) <= params.iterations and n_without_gain < params.patience:
         on_progress(Progress("triggers", len(history) - 1, params.iterations))
-        following = run.step(current)
-        since += 1
+        following = search.step(current)
+        n_without_gain += 1
         if following != current:
-            current, found = following, run.found(following)
-            if found.dev_score > best.dev_score:
-                best, since = found, 0
+            current, learned = following, search.evaluate(following)
+            if learned.dev_score > best.dev_score:
+                best, n_without_gain = learned, 0
         history.append(best.dev_score)
-    best = max([*run.rivals(), best], key=lambda one: one.dev_score)
-    return replace(best, history=tuple(history), n_forwards=run.n_forwards, n_gradients=run.n_gradients)
+    best = max([*search.baselines(), best], key=lambda learned: learned.dev_score)
+    return replace(best, history=tuple(history), n_forwards=search.n_forwards, n_gradients=search.n_gradients)
 
 
 def search_from_masks(
@@ -140,7 +140,7 @@ def search_from_masks(
     task: TriggerTask,
     params: AutoPromptParams,
     on_progress: OnProgress = ignore,
-) -> FoundTrigger:
+) -> LearnedTrigger:
     """Return the best on dev of what `search_trigger` finds from masks and from `restarts` draws of random tokens.
 
     With few triggers a search soon ends in an optimum that one replacement does not leave.
@@ -149,15 +149,15 @@ def search_from_masks(
     tokens = np.flatnonzero(task.allowed).tolist()
     starts = [(lm.mask_id,) * n, *(tuple(rng.choices(tokens, k=n)) for _ in range(params.restarts))]
     searches = [search_trigger(lm, template, start, task, params, on_progress) for start in starts]
-    best = max(searches, key=lambda found: found.dev_score)
+    best = max(searches, key=lambda learned: learned.dev_score)
     return replace(
         best,
-        n_forwards=sum(found.n_forwards for found in searches),
-        n_gradients=sum(found.n_gradients for found in searches),
+        n_forwards=sum(learned.n_forwards for learned in searches),
+        n_gradients=sum(learned.n_gradients for learned in searches),
     )
 
 
-class _Run:
+class _TriggerSearch:
     """The steps of one search, and what they cost."""
 
     def __init__(
@@ -167,37 +167,36 @@ class _Run:
         self._allowed = torch.from_numpy(task.allowed).to(lm.device)  # (V,)
         self.n_forwards = self.n_gradients = 0
 
-    def rivals(self) -> list[FoundTrigger]:
-        if not self._task.rivals:
-            return []
-        dev_scores = self._mean_scores(self._task.rivals, self._task.dev).tolist()
-        return [FoundTrigger(prompt, (), score) for prompt, score in zip(self._task.rivals, dev_scores, strict=True)]
+    def baselines(self) -> list[LearnedTrigger]:
+        prompts = self._task.baselines
+        dev_scores = self._mean_scores(prompts, self._task.dev).tolist() if prompts else []
+        return [LearnedTrigger(prompt, (), score) for prompt, score in zip(prompts, dev_scores, strict=True)]
 
-    def found(self, trigger: TokenIds) -> FoundTrigger:
-        prompt = self._template.filled(trigger)
+    def evaluate(self, trigger: TokenIds) -> LearnedTrigger:
+        prompt = self._template.fill(trigger)
         if self._lm.mask_id in trigger:
-            return FoundTrigger(prompt, trigger, -float("inf"))
-        return FoundTrigger(prompt, trigger, float(self._mean_scores([prompt], self._task.dev)[0]))
+            return LearnedTrigger(prompt, trigger, -float("inf"))
+        return LearnedTrigger(prompt, trigger, float(self._mean_scores([prompt], self._task.dev)[0]))
 
     def step(self, current: TokenIds) -> TokenIds:
         """Return what to go on with: `current`, unless it holds masks, or the best candidate."""
         candidates = self._candidates(current)
         contenders = candidates if self._lm.mask_id in current else [current, *candidates]
-        prompts = [self._template.filled(trigger) for trigger in contenders]
+        prompts = [self._template.fill(trigger) for trigger in contenders]
         return contenders[int(self._mean_scores(prompts, self._batch()).argmax())]
 
     def _candidates(self, current: TokenIds) -> list[TokenIds]:
         """Return `current` with one token replaced, in the ways that promise most on a batch."""
-        gains = self._gains(current)  # (n, V)
+        gains = self._first_order_gains(current)  # (n, V)
         best = gains.flatten().topk(min(self._params.n_candidates, int((gains > -torch.inf).sum()))).indices
-        places, tokens = best // gains.shape[1], best % gains.shape[1]
+        positions, tokens = best // gains.shape[1], best % gains.shape[1]
         return [
-            (*current[:place], token, *current[place + 1 :])
-            for place, token in zip(places.tolist(), tokens.tolist(), strict=True)
+            (*current[:position], token, *current[position + 1 :])
+            for position, token in zip(positions.tolist(), tokens.tolist(), strict=True)
         ]
 
-    def _gains(self, current: TokenIds) -> torch.Tensor:
-        """Return (n, V): the estimated gain, in nats, of each token at each place; minus infinity where not allowed."""
+    def _first_order_gains(self, current: TokenIds) -> torch.Tensor:
+        """Return (n, V): the estimated gain, in nats, of each token at each position; -inf where not allowed."""
         gradient = self.gradient(current, self._batch())  # (n, d)
         words = self._lm.word_embeddings.float()  # (V, d)
         now = torch.tensor(current, device=words.device)
@@ -211,7 +210,7 @@ class _Run:
     def gradient(self, trigger: TokenIds, batch: Sequence[Example]) -> torch.Tensor:
         """Return (n, d): the gradient of the mean score with respect to the vectors of the trigger's tokens."""
         vectors = self._lm.word_embeddings[list(trigger)].float().clone().requires_grad_()
-        prompt = self._template.filled(range(self._lm.vocab_size, self._lm.vocab_size + len(trigger)))
+        prompt = self._template.fill(range(self._lm.vocab_size, self._lm.vocab_size + len(trigger)))
         reader = self._lm.with_soft_words(SoftWords(vectors))
         score = differentiable_scores(reader, self._task.objective, [prompt], batch).mean()
         self.n_gradients += len(batch)
@@ -227,16 +226,16 @@ class _Run:
 
 
 def allowed_triggers(lm: MaskedLM, forbidden: Collection[int]) -> NDArray[np.bool_]:
-    """Return bool (V,): the tokens that may be triggers where names are answers: `tokens_but`, without capitals.
+    """Return bool (V,): the tokens that may be triggers where names are answers: `allowed_tokens`, without capitals.
 
     Capitals mark the names of entities.
     """
-    allowed = tokens_but(lm, forbidden)
+    allowed = allowed_tokens(lm, forbidden)
     allowed &= ~np.array([text[:1].isupper() for text in lm.tokens.texts()])
     return allowed
 
 
-def tokens_but(lm: MaskedLM, forbidden: Collection[int]) -> NDArray[np.bool_]:
+def allowed_tokens(lm: MaskedLM, forbidden: Collection[int]) -> NDArray[np.bool_]:
     """Return bool (V,): all tokens but special ones and `forbidden`: the right answers, which would be given away."""
     allowed: NDArray[np.bool_] = lm.continues_entity.copy()
     allowed[list(forbidden)] = False

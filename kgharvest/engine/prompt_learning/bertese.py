@@ -54,7 +54,7 @@ class BerteseParams:
 @dataclass(frozen=True)
 class Losses:
     """answer: cross-entropy at the mask, nats. distance: mean squared distance to the nearest word (f1).
-    mask: minus the largest share that one place has of the mask (f2), in [-1, 0)."""
+    mask: minus the largest share that one position has of the mask (f2), in [-1, 0)."""
 
     answer: torch.Tensor
     distance: torch.Tensor
@@ -62,13 +62,13 @@ class Losses:
 
 
 class Rewrites(NamedTuple):
-    """read: (B, T, d), what the LM reads. words: (B, T), the nearest to the rewriter's vectors. distances: (B, T),
-    squared, to them. shares: (B, T), of the mask, of sum 1 in each row."""
+    """embeddings: (B, T, d), what the LM reads. words: (B, T), the nearest to the rewriter's vectors. distances:
+    (B, T), squared, to them. mask_shares: (B, T), how much of the mask each position has, of sum 1 in each row."""
 
-    read: torch.Tensor
+    embeddings: torch.Tensor
     words: torch.Tensor
     distances: torch.Tensor
-    shares: torch.Tensor
+    mask_shares: torch.Tensor
 
 
 class Rewriter(nn.Module):
@@ -97,26 +97,26 @@ class Rewriter(nn.Module):
         vectors = words + change * self._rewritable(ids)[:, None]
         distances, nearest = nearest_words(vectors, self._words)
         to_mask = (vectors - self._words[self._mask_id]).square().sum(-1)
-        shares = torch.softmax(-self.log_sharpness.exp() * to_mask, dim=1)
-        read = straight_through(vectors, self._words[nearest]) if self._reads_words else vectors
-        return Rewrites(read, nearest, distances, shares)
+        mask_shares = torch.softmax(-self.log_sharpness.exp() * to_mask, dim=1)
+        embeddings = straight_through(vectors, self._words[nearest]) if self._reads_words else vectors
+        return Rewrites(embeddings, nearest, distances, mask_shares)
 
     def _rewritable(self, ids: torch.Tensor) -> torch.Tensor:
         """Return (T,): 0 for the special tokens around a sequence."""
-        places = torch.arange(ids.shape[1], device=ids.device)
-        return ((places >= self._n_kept[0]) & (places < ids.shape[1] - self._n_kept[1])).float()
+        positions = torch.arange(ids.shape[1], device=ids.device)
+        return ((positions >= self._n_kept[0]) & (positions < ids.shape[1] - self._n_kept[1])).float()
 
 
 def nearest_words(vectors: torch.Tensor, words: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return (B, T) squared distances of `vectors` (B, T, d) to the nearest of `words` (V, d), and which those are.
 
-    The distances have gradients for the vectors; to which word is found without.
+    The distances have gradients for the vectors; which word is the nearest has none.
     """
     flat = vectors.detach().flatten(0, 1)
     norms = words.square().sum(1)
     at_once = max(1, DISTANCES_AT_ONCE // len(words))
-    found = [torch.addmm(norms, part, words.T, alpha=-2).argmin(1) for part in torch.split(flat, at_once)]
-    nearest = torch.cat(found).view(vectors.shape[:2])
+    parts = [torch.addmm(norms, part, words.T, alpha=-2).argmin(1) for part in torch.split(flat, at_once)]
+    nearest = torch.cat(parts).view(vectors.shape[:2])
     return (vectors - words[nearest]).square().sum(-1), nearest
 
 
@@ -128,17 +128,17 @@ def straight_through(soft: torch.Tensor, hard: torch.Tensor) -> torch.Tensor:
 def losses(lm: MaskedLM, rewriter: Rewriter, ids: torch.Tensor, tails: torch.Tensor) -> Losses:
     """Return the losses of questions `ids` (B, T) whose answers are `tails` (B,)."""
     rewrites = rewriter(ids)
-    answers = cross_entropy_everywhere(lm.project(lm.vectors_everywhere(rewrites.read)), tails)  # (B, T)
-    place = one_hot(rewrites.shares.argmax(1), ids.shape[1])
+    answers = cross_entropy_everywhere(lm.project(lm.vectors_everywhere(rewrites.embeddings)), tails)  # (B, T)
+    position = one_hot(rewrites.mask_shares.argmax(1), ids.shape[1])
     return Losses(
-        answer=(straight_through(rewrites.shares, place.float()) * answers).sum(1).mean(),
+        answer=(straight_through(rewrites.mask_shares, position.float()) * answers).sum(1).mean(),
         distance=rewrites.distances.mean(),
-        mask=-rewrites.shares.amax(1).mean(),
+        mask=-rewrites.mask_shares.amax(1).mean(),
     )
 
 
 def cross_entropy_everywhere(logits: torch.Tensor, tails: torch.Tensor) -> torch.Tensor:
-    """Return (B, T): -log p of the row's tail (B,) at every place of `logits` (B, T, V)."""
+    """Return (B, T): -log p of the row's tail (B,) at every position of `logits` (B, T, V)."""
     everywhere = tails[:, None].expand(logits.shape[:2])
     return cross_entropy(logits.flatten(0, 1), everywhere.flatten(), reduction="none").view(logits.shape[:2])
 
@@ -182,7 +182,7 @@ def learn_rewriter(
 
 
 def step(optimiser: torch.optim.Optimizer, rewriter: Rewriter, loss: torch.Tensor) -> None:
-    weights = [one for one in rewriter.parameters() if one.requires_grad]
+    weights = [weight for weight in rewriter.parameters() if weight.requires_grad]
     gradients = torch.autograd.grad(loss, weights, allow_unused=True)
     for weight, gradient in zip(weights, gradients, strict=True):
         weight.grad = gradient
@@ -196,7 +196,7 @@ def shuffled_batches(
     """Return batches of questions of one length, in random order."""
     order = rng.sample(range(len(questions)), len(questions))
     shuffled = [questions[index] for index in order]
-    batches = list(same_length_batches([one.query for one in shuffled], batch_size, 1 << 30))
+    batches = list(same_length_batches([question.query for question in shuffled], batch_size, 1 << 30))
     rng.shuffle(batches)
     return [[shuffled[row] for row in rows] for rows in batches]
 
@@ -217,9 +217,9 @@ def accuracy(lm: MaskedLM, rewriter: Rewriter, questions: Sequence[AnsweredQuest
 
 
 def mask_vectors(lm: MaskedLM, rewrites: Rewrites) -> torch.Tensor:
-    """Return (B, d'): what `lm.logits` projects, at the place that is most of a mask."""
-    vectors = lm.vectors_everywhere(rewrites.read)
-    return vectors[torch.arange(len(vectors), device=vectors.device), rewrites.shares.argmax(1)]
+    """Return (B, d'): what `lm.logits` projects, at the position that is most of a mask."""
+    vectors = lm.vectors_everywhere(rewrites.embeddings)
+    return vectors[torch.arange(len(vectors), device=vectors.device), rewrites.mask_shares.argmax(1)]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a learned prompt is to be good at: questions to an LM, and a score of its answers in nats, higher being better.
+"""Objectives of prompt learning: questions to an LM, and a score of its answers in nats, higher being better.
 
 Facts, texts with a label and seed tuples are all examples: texts for the slots of a prompt. They differ in which tokens
 are asked for, and in how their log-probabilities become one score.
@@ -113,7 +113,7 @@ def scores(
     vectors = lm.vectors([question.query for question in questions], QUERIES_AT_ONCE, tick)  # (P * Q, d)
     at_once = rows_at_once(lm, vectors)
     logprobs = [
-        right_logprobs(lm.logits(part), questions[start : start + at_once])
+        target_logprobs(lm.logits(part), questions[start : start + at_once])
         for start, part in zip(range(0, len(questions), at_once), torch.split(vectors, at_once), strict=True)
     ]
     return objective.scores(examples, torch.cat(logprobs).view(len(prompts), -1))
@@ -126,8 +126,8 @@ def differentiable_scores(
     questions = all_questions(lm, objective, prompts, examples)
     batches = list(same_length_batches([question.query for question in questions], QUERIES_AT_ONCE, sys.maxsize))
     logprobs = torch.cat([differentiable_logprobs(lm, [questions[row] for row in rows]) for rows in batches])
-    asked_in = torch.argsort(torch.tensor([row for rows in batches for row in rows])).to(logprobs.device)
-    return objective.scores(examples, logprobs[asked_in].view(len(prompts), -1))
+    order = torch.argsort(torch.tensor([row for rows in batches for row in rows])).to(logprobs.device)
+    return objective.scores(examples, logprobs[order].view(len(prompts), -1))
 
 
 def all_questions(
@@ -143,10 +143,10 @@ def differentiable_logprobs(lm: MaskedLM, questions: Sequence[Question]) -> torc
     """Return (B,) for questions of one length."""
     ids = torch.tensor([question.query.ids for question in questions], device=lm.device)  # (B, T)
     positions = torch.tensor([question.query.position for question in questions], device=lm.device)  # (B,)
-    return right_logprobs(lm.logits_at(ids, positions), questions)
+    return target_logprobs(lm.logits_at(ids, positions), questions)
 
 
-def right_logprobs(logits: torch.Tensor, questions: Sequence[Question]) -> torch.Tensor:
+def target_logprobs(logits: torch.Tensor, questions: Sequence[Question]) -> torch.Tensor:
     """Return (B,): log of the summed probability of each question's targets, of `logits` (B, V)."""
     logprobs = torch.log_softmax(logits, dim=-1)
     n_targets = {len(question.targets) for question in questions}

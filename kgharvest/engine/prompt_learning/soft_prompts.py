@@ -96,17 +96,17 @@ def learn_soft_prompts(
     learner = _Learner(lm, prompts, vectors, params)
     best = learner.prompt_set()
     history = [dev_score(lm, best, dev)]
-    since = 0
+    n_without_gain = 0
     rng = random.Random(params.seed)
     for epoch in range(params.epochs):
         on_progress(Progress("soft prompts", epoch, params.epochs))
         learner.epoch(train, rng)
         score = dev_score(lm, learner.prompt_set(), dev)
-        since += 1
+        n_without_gain += 1
         if score > max(history):
-            best, since = learner.prompt_set(), 0
+            best, n_without_gain = learner.prompt_set(), 0
         history.append(score)
-        if since >= params.patience:
+        if n_without_gain >= params.patience:
             break
     return LearnedSoftPrompts(best, tuple(history), learner.n_parameters)
 
@@ -148,10 +148,10 @@ class _Learner:
         self._deltas = self._zero_deltas().requires_grad_() if params.site != "word" else None
         self._logits = torch.zeros(len(prompts), device=vectors.device, requires_grad=True)  # of the prompts' weights
         self._log_temperature = torch.zeros((), device=vectors.device, requires_grad=params.is_data_dependent)
-        everything = (self._vectors, self._deltas, self._logits, self._log_temperature)
-        self._learned = [one for one in everything if one is not None and one.requires_grad]
+        tensors = (self._vectors, self._deltas, self._logits, self._log_temperature)
+        self._learned = [tensor for tensor in tensors if tensor is not None and tensor.requires_grad]
         self._optimiser = torch.optim.Adam(self._learned, lr=params.learning_rate)
-        self.n_parameters = sum(one.numel() for one in self._learned)
+        self.n_parameters = sum(tensor.numel() for tensor in self._learned)
 
     def _zero_deltas(self) -> torch.Tensor:
         n_levels = 1 if self._params.site == "hidden0" else self._lm.n_levels

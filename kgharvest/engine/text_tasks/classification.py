@@ -14,7 +14,7 @@ import torch
 from kgharvest.engine.language_models.base import EncodedPrompt, Tick, TokenIds
 from kgharvest.engine.language_models.masked import MaskedLM
 from kgharvest.engine.prompt_learning import autoprompt
-from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams, FoundTrigger, TriggerTask, TriggerTemplate
+from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams, LearnedTrigger, TriggerTask, TriggerTemplate
 from kgharvest.engine.prompt_learning.objectives import QUERIES_AT_ONCE, Example, Likelihood, scores
 from kgharvest.engine.text_tasks.label_tokens import choose_label_tokens
 from kgharvest.engine.text_tasks.text_template import SPECIAL_TOKENS, TextTemplate, encode_fields, room_for_texts
@@ -88,9 +88,9 @@ class TextClassifier:
 def majority(train: Sequence[EncodedText], texts: Sequence[EncodedText]) -> ClassScores:
     """Return the baseline that reads no text: the most frequent label of `train`, and the labels' shares there."""
     counts = Counter(text.label for text in train)
-    most = max(counts, key=lambda label: counts[label])
+    majority_label = max(counts, key=lambda label: counts[label])
     logprobs = [np.log(counts[text.label] / len(train)) for text in texts]
-    return ClassScores(tuple(text.label == most for text in texts), float(np.mean(logprobs)))
+    return ClassScores(tuple(text.label == majority_label for text in texts), float(np.mean(logprobs)))
 
 
 def encode_texts(
@@ -129,8 +129,8 @@ def select_label_tokens(
     lm: MaskedLM, template: TriggerTemplate, train: Sequence[EncodedText], k: int, seed: int, tick: Tick = lambda: None
 ) -> LabelTokens:
     """Return the k tokens of each label that tell most, asked in `template` with masks in place of triggers."""
-    train = sampled(train, MOST_FOR_LABEL_TOKENS, Random(seed))
-    prompt = template.filled((lm.mask_id,) * template.n_triggers)
+    train = sample_texts(train, MOST_FOR_LABEL_TOKENS, Random(seed))
+    prompt = template.fill((lm.mask_id,) * template.n_triggers)
     queries = [Likelihood().questions(lm, prompt, Example(text.parts))[0].query for text in train]
     vectors = lm.vectors(queries, QUERIES_AT_ONCE, tick).double().cpu().numpy()  # (N, d)
     labels = np.array([text.label for text in train])
@@ -138,7 +138,7 @@ def select_label_tokens(
     return choose_label_tokens(vectors, labels, output_embeddings, lm.continues_entity, k)
 
 
-def sampled(texts: Sequence[EncodedText], most: int, rng: Random) -> list[EncodedText]:
+def sample_texts(texts: Sequence[EncodedText], most: int, rng: Random) -> list[EncodedText]:
     """Return all texts if they are at most `most`, else as many of each label at most."""
     if len(texts) <= most:
         return list(texts)
@@ -146,7 +146,7 @@ def sampled(texts: Sequence[EncodedText], most: int, rng: Random) -> list[Encode
     for text in texts:
         by_label.setdefault(text.label, []).append(text)
     share = most // len(by_label)
-    return [text for same in by_label.values() for text in rng.sample(same, min(share, len(same)))]
+    return [text for of_label in by_label.values() for text in rng.sample(of_label, min(share, len(of_label)))]
 
 
 def learn_classifier(
@@ -156,13 +156,13 @@ def learn_classifier(
     parts: tuple[Sequence[EncodedText], Sequence[EncodedText]],
     params: AutoPromptParams,
     on_progress: OnProgress = ignore,
-) -> tuple[TextClassifier, FoundTrigger]:
+) -> tuple[TextClassifier, LearnedTrigger]:
     """Return the classifier whose triggers give the labels of dev most, learned on train: `parts`.
 
     Ranked by the likelihood of the labels, as in the paper. No label token is a trigger. Raises EngineError.
     """
     train, dev = ([Example(text.parts, label_tokens[text.label]) for text in part] for part in parts)
-    allowed = autoprompt.tokens_but(lm, {token for tokens in label_tokens for token in tokens})
+    allowed = autoprompt.allowed_tokens(lm, {token for tokens in label_tokens for token in tokens})
     task = TriggerTask(Likelihood(), train, dev, allowed)
-    found = autoprompt.search_from_masks(lm, template, task, params, on_progress)
-    return TextClassifier(lm, found.prompt, label_tokens), found
+    learned = autoprompt.search_from_masks(lm, template, task, params, on_progress)
+    return TextClassifier(lm, learned.prompt, label_tokens), learned

@@ -15,7 +15,7 @@ from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, 
 from kgharvest.engine.language_models.masked import MaskedLM
 from kgharvest.engine.probing import EncodedFact, Majority, ProbeScores, UsableFacts
 from kgharvest.engine.prompt_learning import autoprompt
-from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams, FoundTrigger, TriggerTask, TriggerTemplate
+from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams, LearnedTrigger, TriggerTask, TriggerTemplate
 from kgharvest.engine.prompt_learning.objectives import QUERIES_AT_ONCE, Example, Likelihood
 from kgharvest.engine.ranking import rows_at_once
 from kgharvest.engine.text_tasks.text_template import SPECIAL_TOKENS, TextTemplate, encode_fields, room_for_texts
@@ -181,7 +181,7 @@ def learn_triggers(
     answers: Sequence[int],
     params: AutoPromptParams,
     on_progress: OnProgress = ignore,
-) -> FoundTrigger:
+) -> LearnedTrigger:
     """Return the triggers that give the canonical objects of dev most, learned on train: `parts`.
 
     answers: the tokens of all objects, none of which is a trigger. Raises EngineError.

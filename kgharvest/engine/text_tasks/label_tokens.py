@@ -26,8 +26,8 @@ def choose_label_tokens(
     odds[~allowed] = -np.inf
     chosen: list[list[int]] = [[] for _ in biases]
     taken: set[int] = set()
-    for place in np.argsort(-odds, axis=None, kind="stable")[: int(allowed.sum()) * len(biases)].tolist():
-        token, label = divmod(place, len(biases))
+    for index in np.argsort(-odds, axis=None, kind="stable")[: int(allowed.sum()) * len(biases)].tolist():
+        token, label = divmod(index, len(biases))
         if token not in taken and len(chosen[label]) < k:
             chosen[label].append(token)
             taken.add(token)

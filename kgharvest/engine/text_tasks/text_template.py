@@ -13,7 +13,7 @@ from kgharvest.engine.prompt_learning.serialization import prompt_text
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import BadPrompt
 
-PLACE = re.compile(r"\{(\w+)\}|(\[T\])|(\[P\])")
+PLACEHOLDER = re.compile(r"\{(\w+)\}|(\[T\])|(\[P\])")
 FIELD = re.compile(r"\{(\w+)\}")
 SPECIAL_TOKENS = "special tokens of the LM in the text"  # why a text is left out
 SPACED_TRIGGER = re.compile(r"\s*\[T\]")
@@ -21,7 +21,7 @@ SPACED_TRIGGER = re.compile(r"\s*\[T\]")
 
 @dataclass(frozen=True)
 class TextTemplate:
-    """Words, and places for others: each of `fields` once, triggers [T], and once [P], what the LM is to say."""
+    """Words and placeholders: each of `fields` once, triggers [T], and once [P], what the LM is to say."""
 
     text: str
     fields: tuple[str, ...]
@@ -71,12 +71,12 @@ class TextTemplate:
         """Return a prompt with slots for the fields, then [P], then the triggers."""
         slots = iter(range(len(self.fields) + 1, len(self.text)))
 
-        def slot(place: re.Match[str]) -> str:
-            if place[1]:
-                return f"<ENT{self.fields.index(place[1])}>"
-            return f"<ENT{len(self.fields)}>" if place[3] else f"<ENT{next(slots)}>"
+        def slot(placeholder: re.Match[str]) -> str:
+            if placeholder[1]:
+                return f"<ENT{self.fields.index(placeholder[1])}>"
+            return f"<ENT{len(self.fields)}>" if placeholder[3] else f"<ENT{next(slots)}>"
 
-        return PromptTemplate.parse(PLACE.sub(slot, self.text))
+        return PromptTemplate.parse(PLACEHOLDER.sub(slot, self.text))
 
 
 def room_for_texts(lm: MaskedLM, template: TriggerTemplate) -> int:

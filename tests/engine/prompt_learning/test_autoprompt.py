@@ -16,7 +16,7 @@ from kgharvest.engine.prompt_learning.autoprompt import (
     AutoPromptParams,
     TriggerTask,
     TriggerTemplate,
-    _Run,
+    _TriggerSearch,
     allowed_triggers,
     search_from_masks,
     search_trigger,
@@ -61,7 +61,7 @@ def tiny_task(tiny_lm):
 
 def test_the_gradient_is_that_of_finite_differences(tiny_lm, tiny_task):
     """Along the way from one word's vector to another's, for an objective of several forwards."""
-    run = _Run(tiny_lm, template(tiny_lm), tiny_task, PARAMS, random.Random(0))
+    run = _TriggerSearch(tiny_lm, template(tiny_lm), tiny_task, PARAMS, random.Random(0))
     trigger = (10, 20, 30, 40)
     gradient = run.gradient(trigger, tiny_task.train)
     words = tiny_lm.word_embeddings
@@ -77,14 +77,14 @@ def test_the_gradient_is_that_of_finite_differences(tiny_lm, tiny_task):
 
 
 def scored_with(lm, task, vectors):
-    prompt = template(lm).filled(range(lm.vocab_size, lm.vocab_size + len(vectors)))
+    prompt = template(lm).fill(range(lm.vocab_size, lm.vocab_size + len(vectors)))
     reader = lm.with_soft_words(SoftWords(vectors))
     return scores(reader, task.objective, [prompt], task.train, quiet).mean().item()
 
 
 def test_candidates_tried_together_score_as_alone(known, task):
     triggers = [(50, 60, 70, 80), (50, 60, 70, 81), (51, 60, 70, 80)]
-    prompts = [template(known.lm).filled(trigger) for trigger in triggers]
+    prompts = [template(known.lm).fill(trigger) for trigger in triggers]
 
     together = scores(known.lm, task.objective, prompts, task.dev, quiet)
 
@@ -94,7 +94,7 @@ def test_candidates_tried_together_score_as_alone(known, task):
 
 def test_the_dev_score_never_falls_and_is_that_of_the_trigger(known, task, found):
     assert list(found.history) == sorted(found.history)
-    prompt = template(known.lm).filled(found.trigger)
+    prompt = template(known.lm).fill(found.trigger)
     assert found.prompt == prompt
     assert scores(known.lm, task.objective, [prompt], task.dev, quiet).mean().item() == pytest.approx(
         found.dev_score, abs=1e-4
@@ -139,13 +139,13 @@ def test_a_prompt_in_words_is_kept_unless_a_trigger_beats_it(known, task):
     lm, masks = known.lm, (known.lm.mask_id,) * 4
     few = AutoPromptParams(iterations=4, n_candidates=2, batch_size=4)
     alone = search_trigger(lm, template(lm), masks, task, few)
-    rivals = [*known.prompts, alone.prompt]
-    dev_scores = scores(lm, task.objective, rivals, task.dev, quiet).mean(dim=1)
+    baselines = [*known.prompts, alone.prompt]
+    dev_scores = scores(lm, task.objective, baselines, task.dev, quiet).mean(dim=1)
 
-    best = search_trigger(lm, template(lm), masks, replace(task, rivals=rivals), few)
+    best = search_trigger(lm, template(lm), masks, replace(task, baselines=baselines), few)
 
     assert best.dev_score == pytest.approx(dev_scores.max().item(), abs=1e-4)
-    assert best.prompt == rivals[int(dev_scores.argmax())]
+    assert best.prompt == baselines[int(dev_scores.argmax())]
     assert best.trigger == ()
     assert best.history == alone.history
 
@@ -154,12 +154,12 @@ def test_the_trigger_beats_masks_and_as_many_random_triggers(known, task, found)
     lm, rng = known.lm, np.random.default_rng(0)
     n_tried = found.n_forwards // (len(task.dev) * 4)  # a fourth of its forwards; what was found has far more to lose
     drawn = rng.choice(np.flatnonzero(task.allowed), size=(n_tried, 4)).tolist()
-    prompts = [template(lm).filled(trigger) for trigger in [(lm.mask_id,) * 4, *drawn]]
+    prompts = [template(lm).fill(trigger) for trigger in [(lm.mask_id,) * 4, *drawn]]
 
     others = scores(lm, task.objective, prompts, task.dev, quiet).mean(dim=1)
 
     assert found.dev_score > others.max().item() + 0.3
-    accuracy = probe(PromptSetAnswerer(lm, uniform([template(lm).filled(found.trigger)])), known.test).precision_at(1)
+    accuracy = probe(PromptSetAnswerer(lm, uniform([template(lm).fill(found.trigger)])), known.test).precision_at(1)
     assert accuracy > 0.5
 
 

@@ -112,19 +112,19 @@ def test_the_nearest_word_is_the_nearest():
 
 def test_shares_of_the_mask_add_up_and_sharpen(known, rewriter, batch):
     ids, _ = batch
-    shares = rewriter(ids).shares
+    shares = rewriter(ids).mask_shares
     torch.testing.assert_close(shares.sum(1), torch.ones(len(ids)))
 
     rewriter.log_sharpness.data.fill_(9.0)
 
-    torch.testing.assert_close(rewriter(ids).shares.amax(1), torch.ones(len(ids)))
-    assert torch.equal(rewriter(ids).shares.argmax(1), positions(known, ids))
+    torch.testing.assert_close(rewriter(ids).mask_shares.amax(1), torch.ones(len(ids)))
+    assert torch.equal(rewriter(ids).mask_shares.argmax(1), positions(known, ids))
 
 
 def test_two_masks_share_equally(known, rewriter):
     ids = torch.tensor([[*known.lm.tokens.prefix, known.lm.mask_id, known.lm.mask_id, *known.lm.tokens.suffix]])
 
-    shares = rewriter(ids).shares[0].tolist()
+    shares = rewriter(ids).mask_shares[0].tolist()
 
     assert shares[1] == pytest.approx(shares[2])
     assert n_masks(known, rewriter(ids).words).item() == 2
@@ -158,8 +158,8 @@ def test_what_the_lm_reads_is_words_or_else_the_vectors(known, batch):
         one.projection.data.copy_(0.1 * torch.eye(len(one.projection)))
 
     words = known.lm.word_embeddings[in_words(ids).words]
-    torch.testing.assert_close(in_words(ids).read, words)
-    distances = (in_vectors(ids).read - words).square().sum(-1)
+    torch.testing.assert_close(in_words(ids).embeddings, words)
+    distances = (in_vectors(ids).embeddings - words).square().sum(-1)
     torch.testing.assert_close(distances, in_vectors(ids).distances)
     assert distances.max() > 0.1
 

@@ -70,7 +70,7 @@ def test_the_same_seed_finds_the_same_classifier(reading_lm, encoded, texts):
 
 
 def test_words_that_people_chose_serve_as_well(reading_lm, texts):
-    prompt = TextTemplate.parse("{sentence} it is [P] .").encode(reading_lm).filled(())
+    prompt = TextTemplate.parse("{sentence} it is [P] .").encode(reading_lm).fill(())
     label_tokens = given_label_tokens(reading_lm, [VERDICTS[label] for label in LABELS])
 
     assert TextClassifier(reading_lm, prompt, label_tokens).measure(texts[2]).accuracy > 0.9

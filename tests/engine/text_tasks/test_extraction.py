@@ -177,7 +177,7 @@ def test_what_an_lm_remembers_is_told_from_what_it_reads(reading_lm):
         score_answers(
             prompt_logprobs(
                 reading_lm,
-                template.encode(reading_lm).filled(()),
+                template.encode(reading_lm).fill(()),
                 examples := encode_contexts(reading_lm, template, facts).examples,
             ),
             examples,

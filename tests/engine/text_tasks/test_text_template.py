@@ -23,7 +23,7 @@ def test_a_template_without_triggers_is_the_prompt_of_the_same_words(tiny_lm):
     encoded = TextTemplate.parse("the {sentence} is [P].").encode(tiny_lm)
 
     words = tiny_lm.encode_prompt(PromptTemplate.parse("the <ENT0> is <ENT1>."))
-    assert encoded.filled(()) == words
+    assert encoded.fill(()) == words
 
 
 def test_a_trigger_before_the_first_text_and_glued_places_are_kept(tiny_lm):
