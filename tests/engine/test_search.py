@@ -78,14 +78,14 @@ def cases(tmp_path_factory):
     return get
 
 
-def assert_same_tuples(found, expected):
+def assert_same_tuples(candidates, expected):
     """The same tuples in the same order, where what is within TOLERANCE in every token may swap."""
-    assert len(found) == len(expected)
+    assert len(candidates) == len(expected)
     by_entities = {(candidate.entities, candidate.surface): candidate for candidate in expected}
-    for candidate, wanted in zip(found, expected, strict=True):
+    for candidate, right in zip(candidates, expected, strict=True):
         same = by_entities[candidate.folded, candidate.surface]
         assert candidate.mtl == pytest.approx(same.mtl, abs=TOLERANCE)
-        assert sorted(same.logprobs) == pytest.approx(sorted(wanted.logprobs), abs=TOLERANCE)
+        assert sorted(same.logprobs) == pytest.approx(sorted(right.logprobs), abs=TOLERANCE)
 
 
 @pytest.mark.parametrize("cap", [None, 3])
@@ -121,27 +121,27 @@ def test_search_equals_brute_force(cases, monkeypatch, family, prompts, patterns
 
 def test_each_pattern_has_its_own_candidates_unless_the_budget_is_shared(cases):
     case = cases("wordpiece", BINARY)
-    each = HarvestParams(candidates=20, max_entity_repeats=3, disabled_filters=LETTERS_ALLOWED)
+    params = HarvestParams(candidates=20, max_entity_repeats=3, disabled_filters=LETTERS_ALLOWED)
     patterns = [(1, 1), (1, 2), (2, 1), (2, 2)]
-    shared_budget = replace(each, pattern_budget="shared")
+    shared_budget = replace(params, pattern_budget="shared")
 
-    found = search_tuples(*case.parts(each), each, lambda n_found: None)
-    shared = search_tuples(*case.parts(each), shared_budget, lambda n_found: None)
+    separate = search_tuples(*case.parts(params), params, lambda n_found: None)
+    shared = search_tuples(*case.parts(params), shared_budget, lambda n_found: None)
 
     assert_same_tuples(
-        found.candidates, [candidate for pattern in patterns for candidate in case.expected(each, [pattern])]
+        separate.candidates, [candidate for pattern in patterns for candidate in case.expected(params, [pattern])]
     )
-    assert_same_tuples(shared.candidates, case.expected(each, patterns))
+    assert_same_tuples(shared.candidates, case.expected(params, patterns))
 
 
 def test_an_exhausted_vocabulary_returns_every_tuple_there_is(cases):
     case = cases("wordpiece", BINARY)
     params = HarvestParams(candidates=10**6, disabled_filters=LETTERS_ALLOWED)
 
-    found = case.search(params, [(1, 1)])
+    search = case.search(params, [(1, 1)])
 
-    assert_same_tuples(found.tuples, case.expected(params, [(1, 1)]))
-    assert found.notice is None
+    assert_same_tuples(search.tuples, case.expected(params, [(1, 1)]))
+    assert search.notice is None
 
 
 def test_only_states_that_can_matter_are_evaluated(cases):
@@ -198,14 +198,14 @@ def test_scores_equal_brute_force(cases, family, prompts, patterns):
     params = HarvestParams(candidates=15, disabled_filters=LETTERS_ALLOWED)
     prompts = tuple(case.lm.encode_prompt(PromptTemplate.parse(text)) for text in case.prompts)
     prompt_set = PromptSet(prompts, tuple(case.weights))
-    found = {candidate.folded: candidate for candidate in case.search(params, patterns).tuples}
+    candidates = {candidate.folded: candidate for candidate in case.search(params, patterns).tuples}
 
-    scored = pipeline.rescore(case.lm, prompt_set, list(found.values()), params, lambda progress: None)
+    scored = pipeline.rescore(case.lm, prompt_set, list(candidates.values()), params, lambda progress: None)
 
-    assert {candidate.entities for candidate in scored} == set(found)
+    assert {candidate.entities for candidate in scored} == set(candidates)
     for scored_tuple in scored:
         surfaces = product(*[dict.fromkeys((text.lower(), text.capitalize())) for text in scored_tuple.entities])
-        surfaces = list(surfaces) if case.lm.is_cased else [found[scored_tuple.entities].surface]
+        surfaces = list(surfaces) if case.lm.is_cased else [candidates[scored_tuple.entities].surface]
         best = max(case.brute_force.consistency(surface) for surface in surfaces)
         assert scored_tuple.score == pytest.approx(best, abs=TOLERANCE)
 
@@ -227,8 +227,8 @@ def test_prompt_weights_equal_brute_force(cases):
 # -- order, worked out by hand -----------------------------------------------------------------------------------------
 
 
-def search_fake(words, probabilities, wanted, **params):
-    params = HarvestParams(candidates=wanted, disabled_filters=NO_FILTERS, **params)
+def search_fake(words, probabilities, n_candidates, **params):
+    params = HarvestParams(candidates=n_candidates, disabled_filters=NO_FILTERS, **params)
     lm = FakeLM(words, probabilities)
     template = PromptTemplate.parse("<ENT0> of <ENT1>")
     ranker = TokenRanker(lm, [lm.encode_prompt(template)], [1.0], params.batch_size)
@@ -241,9 +241,9 @@ def test_equal_mtl_is_decided_by_the_next_smallest_log_probability():
     # All three have the MTL of their head, log .25; the tails are .5, .4 and .3.
     facts = {(): {"rome": 0.25, "oslo": 0.25}, ("rome",): {"italy": 0.4, "lazio": 0.3}, ("oslo",): {"norway": 0.5}}
 
-    found = search_fake(["rome", "oslo", "italy", "lazio", "norway"], facts, 3)
+    tuples = search_fake(["rome", "oslo", "italy", "lazio", "norway"], facts, 3)
 
-    assert found == [("oslo", "norway"), ("rome", "italy"), ("rome", "lazio")]
+    assert tuples == [("oslo", "norway"), ("rome", "italy"), ("rome", "lazio")]
 
 
 def test_equal_log_probabilities_are_decided_by_the_entity_strings():
@@ -262,12 +262,12 @@ def test_a_tuple_waits_for_an_equal_one_that_the_lm_has_yet_to_be_asked_about():
 
 def test_reports_go_on_while_the_lm_is_not_asked(cases):
     case = cases("wordpiece", BINARY)
-    asked, reports = [], []
+    n_reports_before, reports = [], []
     ranker, lexicon = case.parts(HarvestParams(disabled_filters=NO_FILTERS))
     rank = ranker.rank
-    ranker.rank = lambda states, tick: asked.append(len(reports)) or rank(states, tick)
+    ranker.rank = lambda states, tick: n_reports_before.append(len(reports)) or rank(states, tick)
     params = HarvestParams(candidates=10**6, max_entity_repeats=None)
 
     BestFirstSearch(ranker, lexicon, params, reports.append).run([(1, 1)])
 
-    assert len(reports) > asked[-1] + 10  # the last forward is not the last report
+    assert len(reports) > n_reports_before[-1] + 10  # the last forward is not the last report

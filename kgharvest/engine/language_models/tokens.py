@@ -37,7 +37,8 @@ class Tokens:
         self._backend.no_truncation()
         pieces = tokenizer.convert_ids_to_tokens(range(min(len(tokenizer), vocab_size)))
         self._word_start = word_start_mark(pieces)
-        self._prepends_space = bool(self._word_start) and self._starts_word("a")
+        first_piece, *_ = self._backend.encode("a", add_special_tokens=False).tokens or [""]
+        self._prepends_space = bool(self._word_start) and first_piece.startswith(self._word_start)
         self._word_prefix = " " if self._word_start and not self._prepends_space else ""
         self._control_ids = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
         self.prefix, self.suffix = self._special_tokens_around()
@@ -142,32 +143,25 @@ class Tokens:
             chunks = [chunk for chunk, _ in ByteLevel(add_prefix_space=False).pre_tokenize_str(text)]
         return tuple(token.id for chunk in chunks for token in model.tokenize(chunk))
 
-    def _starts_word(self, text: str) -> bool:
-        pieces = self._backend.encode(text, add_special_tokens=False).tokens
-        return bool(pieces) and pieces[0].startswith(self._word_start)
-
     def _special_tokens_around(self) -> tuple[TokenIds, TokenIds]:
         bare = self._ids("a")
         framed = tuple(self._tokenizer("a").input_ids)
-        start = next(i for i in range(len(framed)) if framed[i : i + len(bare)] == bare)
+        start = next(index for index in range(len(framed)) if framed[index : index + len(bare)] == bare)
         return framed[:start], framed[start + len(bare) :]
 
     def _admissible(self, pieces: list[str], vocab_size: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return `starts_entity` and `continues_entity`."""
         continues = np.zeros(vocab_size, dtype=bool)
         continues[: len(pieces)] = True
-        continues[[i for i in self._special_ids() if i < vocab_size]] = False
+        special = {*self._tokenizer.all_special_ids, *self._tokenizer.added_tokens_decoder}
+        continues[[index for index in special if index < vocab_size]] = False
         starts = continues.copy()
         for index, piece in enumerate(pieces):
-            starts[index] &= self._begins_word(piece)
+            if self._word_start:
+                starts[index] &= piece.startswith(self._word_start)
+            else:
+                starts[index] &= not piece.startswith(CONTINUATION)
         return starts, continues
-
-    def _begins_word(self, piece: str) -> bool:
-        if self._word_start:
-            return piece.startswith(self._word_start)
-        return not piece.startswith(CONTINUATION)
-
-    def _special_ids(self) -> set[int]:
-        return set(self._tokenizer.all_special_ids) | set(self._tokenizer.added_tokens_decoder)
 
 
 def word_start_mark(pieces: Sequence[str]) -> str:
