@@ -16,7 +16,7 @@ from evaluation.rendering.figures.canvas import LIGHT, THEMES
 from evaluation.rendering.latex import latex_of
 from evaluation.rendering.plain import table_csv
 from evaluation.rendering.tables import Document, without_empty_columns
-from evaluation.reports.views import CONTENT_TYPES, as_download, figure_shown
+from evaluation.reports.views import CONTENT_TYPES, as_download, figure_context
 from kgharvest.access import researcher_required
 from kgharvest.bulk.file_writing import in_chunks
 from kgharvest.bulk.pagination import page_of
@@ -80,7 +80,7 @@ def probe_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "types": type_table(document),
         "facts": without_empty_columns(fact_table(document)),
         "relations": relation_rows(probe, document),
-        "figures": [figure_shown(figure, document) for figure in PROBE_FIGURES if figure.shows(document)],
+        "figures": [figure_context(figure, document) for figure in PROBE_FIGURES if figure.shows(document)],
     }
     return render(request, "probing/probes/probe.html", context)
 
