@@ -17,6 +17,7 @@ from annotation.rounds.instructions import freeze_statement, statement_parts
 from kgharvest.access import researcher_required
 from kgharvest.bulk.pagination import page_of
 from kgharvest.models import Relation
+from kgharvest.pages.number_format import counted
 
 CANDIDATES_PER_PAGE = 10
 DECISIONS = {"false": True, "unsure": False}
@@ -40,7 +41,7 @@ def gold_of_relation(request: HttpRequest, pk: int) -> HttpResponse:
     relation = get_object_or_404(Relation.objects.select_related("relation_set"), pk=pk)
     if request.method == "POST":
         n = decide_on_gold(relation, decisions_in(request), request.user)
-        messages.success(request, f"{n} decision{'' if n == 1 else 's'} stored.")
+        messages.success(request, f"{counted(n, 'decision')} stored.")
         return redirect("annotation:gold", pk)
     page = Paginator(gold_candidates(relation), CANDIDATES_PER_PAGE).get_page(request.GET.get("page"))
     decided = relation.gold_decisions.select_related("decided_by").order_by("-pk")

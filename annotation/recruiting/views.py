@@ -33,6 +33,7 @@ from kgharvest.access import researcher_required
 from kgharvest.bulk.file_writing import csv_lines
 from kgharvest.bulk.pagination import page_of
 from kgharvest.errors import DomainError
+from kgharvest.pages.number_format import counted
 
 COLUMNS = ("link", "status", "ends", "used", "annotator")
 
@@ -66,7 +67,7 @@ def invites_revoke(request: HttpRequest, name: str) -> HttpResponse:
     round = get_object_or_404(Round.objects.managed_by(request.user), name=name)
     if request.method == "POST":
         n = revoke_invites(round, request.POST.getlist("token"), timezone.now())
-        messages.success(request, f"{n} invite{'' if n == 1 else 's'} revoked.")
+        messages.success(request, f"{counted(n, 'invite')} revoked.")
     return redirect("annotation:round_invites", round.name)
 
 

@@ -11,7 +11,7 @@ from annotation.models import Draw, Round
 from evaluation.statistics.curves import KeptPart, kept_parts, largest_part
 from kgharvest.harvests.cuts import BadCut, Cut, ScoreCut
 from kgharvest.models import HarvestJob
-from kgharvest.pages.number_format import share, share_with_interval
+from kgharvest.pages.number_format import counted, share, share_with_interval
 
 
 def score_cut(job: HarvestJob, cut: Cut) -> ScoreCut:
@@ -49,6 +49,6 @@ def _out_of_reach(cut: Cut, parts: list[KeptPart], round: Round) -> str:
 
 
 def _estimate(part: KeptPart, round: Round) -> str:
-    tuples = "1 judged tuple" if part.n == 1 else f"{part.n} judged tuples"
+    tuples = counted(part.n, "judged tuple")
     source = "" if round.source == Round.Source.PEOPLE else f" ({round.get_source_display()})"
     return f"{share_with_interval(part.precision, part.low, part.high)} from {tuples} of round {round}{source}"

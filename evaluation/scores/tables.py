@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table
-from kgharvest.pages.number_format import share
+from kgharvest.pages.number_format import counted, share
 
 
 def scorer_table(document: Document) -> Table:
@@ -33,7 +33,7 @@ def _left_out(document: Document) -> Iterable[str]:
     if document.get("harvests"):
         yield "As harvested: with the prompts of finished harvests and their weights; only relations that have them."
     if n := document.get("n_left_out"):
-        facts = "1 fact is" if n == 1 else f"{n:,} facts are"
+        facts = counted(n, "fact is", "facts are")
         yield f"{facts} left out: a seed tuple of a harvest that lends its prompts, or nothing that the LM can write."
 
 

@@ -28,6 +28,7 @@ from kgharvest.harvests.runner import LOADING
 from kgharvest.harvests.tuple_export import EXPORT_FORMATS, Included, export_tuples
 from kgharvest.jobs import ledger
 from kgharvest.models import HarvestJob, Job, LanguageModel, Launch
+from kgharvest.pages.number_format import counted
 
 HARVEST_COLUMNS = {
     "relation": "relation__name",
@@ -198,7 +199,7 @@ def launch_change(request: HttpRequest, pk: int, change: Callable[[Launch], int]
     launch = get_object_or_404(Launch, pk=pk)
     try:
         n = change(launch)
-        messages.success(request, f"{n} harvest{'' if n == 1 else 's'} {done}.")
+        messages.success(request, f"{counted(n, 'harvest')} {done}.")
     except DomainError as refusal:
         messages.error(request, str(refusal))
     return redirect(launch)

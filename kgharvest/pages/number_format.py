@@ -94,6 +94,11 @@ def count(n: int | None) -> str:
     return DASH if n is None else f"{n:,}"
 
 
+def counted(n: int, noun: str, plural: str = "") -> str:
+    """Return "1 relation", "2,345 relations"; a plural that is not just with -s is given."""
+    return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
+
+
 def number(value: float | None) -> str:
     """Return four significant digits."""
     return DASH if value is None else f"{value:.4g}".replace("-", MINUS)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from kgharvest.bulk.file_reading import CONTROL, entities_error
 from kgharvest.engine.prompts.template import SLOT, PromptTemplate
 from kgharvest.engine.types import BadPrompt
+from kgharvest.pages.number_format import counted
 
 RELATION_NAME = re.compile(r"[^\s/]{1,100}")
 SET_NAME = re.compile(r"[-\w]{1,100}", re.ASCII)
@@ -122,7 +123,7 @@ def _slot_errors(entry: RelationEntry, sentences: dict[str, list[str]]) -> Itera
         return
     for text, slots in arities.items():
         if slots != arity:
-            reason = f"{text!r} has {slots} slot{'' if slots == 1 else 's'}, the first prompt has {arity}"
+            reason = f"{text!r} has {counted(slots, 'slot')}, the first prompt has {arity}"
             yield FieldError(columns[text], reason)
     yield from _seed_errors(entry, arity)
 
@@ -133,8 +134,8 @@ def _seed_errors(entry: RelationEntry, arity: int) -> Iterator[FieldError]:
         return
     for number, entities in enumerate(entry.seed_tuples, start=1):
         if isinstance(entities, list) and len(entities) != arity:
-            counted = "1 entity" if len(entities) == 1 else f"{len(entities)} entities"
-            yield FieldError("seed_tuples", f"has {counted} for {arity} slots", number)
+            n_entities = counted(len(entities), "entity", "entities")
+            yield FieldError("seed_tuples", f"has {n_entities} for {arity} slots", number)
         elif reason := entities_error(entities, arity):
             yield FieldError("seed_tuples", reason, number)
         elif any("\n" in entity for entity in entities):  # forms have one seed tuple a line

@@ -13,6 +13,7 @@ from kgharvest.engine.prompts.template import SPACE_BEFORE_END, PromptTemplate
 from kgharvest.engine.types import BadPrompt
 from kgharvest.errors import BadEntry, ImportRefused, NotFound
 from kgharvest.models import Prompt, Relation, RelationSet
+from kgharvest.pages.number_format import counted
 from kgharvest.relations.checks import one_line, text_error
 from kgharvest.relations.files import LAMA_SLOTS, with_slots
 from kgharvest.relations.services import check_is_own
@@ -75,7 +76,7 @@ def _counts(n_added: int, n_known: int, n_light: int) -> str:
     left_out = [f"{n_known} known already"] if n_known else []
     left_out += [f"{n_light} of a smaller weight"] if n_light else []
     rest = f" ({', '.join(left_out)})" if left_out else ""
-    return f"{n_added} prompt{'' if n_added == 1 else 's'} added{rest}"
+    return f"{counted(n_added, 'prompt')} added{rest}"
 
 
 def import_prompts(

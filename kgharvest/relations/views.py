@@ -14,6 +14,7 @@ from kgharvest.bulk.pagination import page_of, sort_key, sorted_by
 from kgharvest.errors import DomainError, ImportRefused
 from kgharvest.harvests.runner import MIN_SEED_TUPLES
 from kgharvest.models import HarvestJob, Relation, RelationSet
+from kgharvest.pages.number_format import counted
 from kgharvest.relations.checks import advice_on
 from kgharvest.relations.files import export_relations
 from kgharvest.relations.forms import DuplicateSetForm, ImportForm, PromptsForm, RelationForm, SetForm, initial_values
@@ -140,7 +141,7 @@ def relation_import(request: HttpRequest) -> HttpResponse:
             form.add_error(None, str(error))
         else:
             n = len(file.entries)
-            messages.success(request, f"{n} relation{'' if n == 1 else 's'} of {file.source} imported.")
+            messages.success(request, f"{counted(n, 'relation')} of {file.source} imported.")
             return redirect(relation_set)
     return render(request, "kgharvest/relations/relation_import.html", {"form": form, "refusal": refusal})
 
@@ -214,7 +215,7 @@ def set_delete(request: HttpRequest, pk: int) -> HttpResponse:
         messages.success(request, f"The set {relation_set.name} is deleted.")
         return redirect(reverse("kgharvest:relation_list"))
     n = relation_set.relations.count()
-    heading = f"Delete {relation_set.name} with its {n} relation{'' if n == 1 else 's'}?"
+    heading = f"Delete {relation_set.name} with its {counted(n, 'relation')}?"
     return _set_form(request, Form(), relation_set, heading, "Delete the set")
 
 

@@ -13,6 +13,7 @@ from annotation.rounds.serializers import example, read_round_spec, round_from_s
 from annotation.rounds.services import create_draft, open_round
 from kgharvest.errors import NotFound
 from kgharvest.management.command import DomainCommand
+from kgharvest.pages.number_format import seconds
 
 
 class Command(DomainCommand):
@@ -48,7 +49,7 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     yield f"statements: {work.n_tasks} ({work.n_drawn} drawn, {work.n_shared} of them shared between cells)"
     yield f"judgments: {least}{work.n_judgments}"
     yield f"gold: {plan.n_gold} statements, shown {work.n_gold_shown} times in all at most"
-    yield f"people's time: {work.hours:.1f} h at {work.seconds_per_judgment:.1f} s a judgment ({pace})"
+    yield f"people's time: {work.hours:.1f} h at {seconds(work.seconds_per_judgment)} a judgment ({pace})"
     yield f"95 % intervals to expect at {plan.percent} % accuracy:"
     for cell in plan.cells:
         yield f"  {cell.name}: {cell.n} of {cell.population}, +- {cell.points}"

@@ -23,6 +23,7 @@ from kgharvest.errors import DomainError
 from kgharvest.jobs.supervision import Supervisor
 from kgharvest.management.command import DomainCommand
 from kgharvest.models import HarvestJob, Job
+from kgharvest.pages.number_format import seconds
 
 HOST = "127.0.0.1"
 LOOK_EVERY_S = 0.3
@@ -83,7 +84,7 @@ class Command(DomainCommand):
         for job in ended:
             if job.status != Job.Status.SUCCEEDED:
                 raise HarvestFailed(f"The harvest {job} (job {job.pk}) {job.status}: {job.error or 'start it again'}")
-            self.say(f"  {job}: {job.n_tuples} tuples in {(job.finished_at - job.started_at).total_seconds():.1f} s")
+            self.say(f"  {job}: {job.n_tuples} tuples in {seconds((job.finished_at - job.started_at).total_seconds())}")
         return ended
 
     def serve(self, programs: Supervisor) -> None:

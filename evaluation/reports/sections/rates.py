@@ -32,7 +32,7 @@ from evaluation.statistics.rates import (
     stratified_rate,
     unknown_rate,
 )
-from kgharvest.pages.number_format import DASH, share, share_with_interval
+from kgharvest.pages.number_format import DASH, counted, share, share_with_interval
 
 METHOD = (
     "Accuracy and rejection: shares of a cell's own draws that have a verdict, with 95 % Wilson intervals. A cell "
@@ -312,8 +312,8 @@ def agreement_in_words(alpha: Mapping[str, Any]) -> str:
     """Return alpha with its interval, or why there is none."""
     if alpha["value"] is None:
         return f"not defined ({alpha['reason'].rstrip('.')})"
-    statements = "statement" if alpha["n_units"] == 1 else "statements"
-    return f"{share_with_interval(alpha['value'], alpha['low'], alpha['high'])} over {alpha['n_units']:,} {statements}"
+    value = share_with_interval(alpha["value"], alpha["low"], alpha["high"])
+    return f"{value} over {counted(alpha['n_units'], 'statement')}"
 
 
 # -- Tables 3 and 4: settings of an LM, LMs in a setting ---------------------------------------------------------------

@@ -21,7 +21,7 @@ from kgharvest.harvests.tuple_export import export_tuples
 from kgharvest.jobs.foreground import ProgressBar, run_to_the_end, warnings_unlogged
 from kgharvest.management.command import DomainCommand, positive
 from kgharvest.models import HarvestJob, Job, Relation
-from kgharvest.pages.number_format import duration
+from kgharvest.pages.number_format import duration, seconds
 from kgharvest.relations.names import relations_of_set, resolve_relation
 
 PARAMS = ("max_tuples", "candidates", "max_entity_tokens", "max_entity_repeats", "pattern_budget", "seed")
@@ -132,7 +132,7 @@ class Command(DomainCommand):
         if job.status != Job.Status.SUCCEEDED:
             raise HarvestFailed(f"Job {job.pk}, {job}, {job.status}: {job.error or 'somebody cancelled it.'}")
         took_s = (job.finished_at - job.started_at).total_seconds()
-        self.stdout.write(f"Job {job.pk}: {job.n_tuples} tuples of {job} in {took_s:.1f} s.")
+        self.stdout.write(f"Job {job.pk}: {job.n_tuples} tuples of {job} in {seconds(took_s)}.")
         if notice := job.summary["notice"]:
             self.stderr.write(notice)
         return job

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from kgharvest.management.command import DomainCommand
+from kgharvest.pages.number_format import counted
 from kgharvest.relations.services import import_relations
 
 
@@ -21,4 +22,4 @@ class Command(DomainCommand):
     def handle(self, *, file, set_name, **options):
         relation_set = import_relations(file, set_name)
         n = relation_set.relations.count()
-        self.stdout.write(f"The set {relation_set.name} has {n} relation{'' if n == 1 else 's'}.")
+        self.stdout.write(f"The set {relation_set.name} has {counted(n, 'relation')}.")

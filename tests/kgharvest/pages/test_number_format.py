@@ -57,3 +57,8 @@ def test_durations_are_rounded_up(seconds, printed):
 @pytest.mark.parametrize(("hours", "printed"), [(0, "1 min"), (0.5, "30 min"), (5.2, "5 h"), (72, "3 days")])
 def test_hours_of_work_are_told_in_the_unit_that_fits(hours, printed):
     assert number_format.hours(hours) == printed
+
+
+def test_nouns_follow_their_numbers():
+    assert number_format.counted(1, "relation") == "1 relation"
+    assert number_format.counted(2345, "entity", "entities") == "2,345 entities"
