@@ -44,7 +44,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='round',
             name='batch_size',
-            field=models.PositiveSmallIntegerField(default=10, help_text='Reserved for one annotator at a time.', validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(100)], verbose_name='statements in hand'),
+            field=models.PositiveSmallIntegerField(default=10, help_text='Statements reserved for one annotator at a time.', validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(100)]),
         ),
         migrations.AlterField(
             model_name='round',

@@ -149,10 +149,9 @@ class Round(models.Model):
     )
     layout = models.CharField(max_length=4, choices=Layout, default=Layout.ONE, help_text="Annotators may switch.")
     batch_size = models.PositiveSmallIntegerField(
-        "statements in hand",
         default=10,
         validators=[MinValueValidator(1), MaxValueValidator(100)],
-        help_text="Reserved for one annotator at a time.",
+        help_text="Statements reserved for one annotator at a time.",
     )
     gold_share = models.FloatField(
         "gold",
@@ -384,7 +383,7 @@ class JudgmentTask(models.Model):
     statement: frozen text; entities: their surface, by slot; spans: [start, end) of each entity in the statement, in
     reading order. position: place in the round's random order, from 0. n_wanted: k of this task; 0 for gold, which
     everybody may judge and which counts nothing: its counters stay 0 and its judgments are not counted ones.
-    n_leased: judgments that somebody has in hand. verdict: empty until `n_wanted` judgments are counted.
+    n_leased: judgments that somebody is assigned. verdict: empty until `n_wanted` judgments are counted.
     """
 
     round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="tasks")

@@ -16,6 +16,9 @@ from kgharvest.pages.number_format import in_points
 Z_95 = 1.959964  # 97.5 % point of the normal distribution
 ASSUMED_SECONDS = 6.0  # per judgment where nobody has judged yet
 ASSUMED_ACCURACY = 0.5  # gives the widest intervals
+PACE_ANNOTATORS = 20  # whose judgments say how long one takes
+PACE_JUDGMENTS = 5000
+SHOWN_CELLS = 20
 
 
 class StratumSize(NamedTuple):
@@ -91,11 +94,6 @@ def macro_half_width(effective_sizes: Sequence[float], accuracy: float = ASSUMED
     return Z_95 * sqrt(variance) / len(effective_sizes)
 
 
-ANNOTATORS_LOOKED_AT = 20
-JUDGMENTS_LOOKED_AT = 5000
-SHOWN_CELLS = 20
-
-
 @dataclass(frozen=True)
 class CellPlan:
     """half_width: of the interval of its accuracy to expect. n_strata: 1 for a simple sample."""
@@ -165,9 +163,9 @@ def plan_round(round: Round, accuracy: float = ASSUMED_ACCURACY, frozen: FrozenR
 def measured_pace() -> float | None:
     """Return the median active seconds per judgment of the people who joined last, None if nobody was measured."""
     people = Annotator.objects.filter(round__source=Round.Source.PEOPLE, n_judged__gt=0).order_by("-pk")
-    ids = list(people.values_list("pk", flat=True)[:ANNOTATORS_LOOKED_AT])
+    ids = list(people.values_list("pk", flat=True)[:PACE_ANNOTATORS])
     seconds = Judgment.objects.filter(annotator__in=ids, seconds__gt=0).values_list("seconds", flat=True)
-    measured = list(seconds[:JUDGMENTS_LOOKED_AT])
+    measured = list(seconds[:PACE_JUDGMENTS])
     return median(measured) if measured else None
 
 
