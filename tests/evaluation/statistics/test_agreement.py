@@ -17,6 +17,7 @@ from evaluation.statistics.agreement import (
     alpha_of_counts,
     fleiss_kappa,
     krippendorff_alpha,
+    pair_counts,
     percent_agreement,
 )
 
@@ -199,3 +200,19 @@ def test_kappa_is_not_defined(patterns, reason):
 
 def test_kappa_of_nothing_is_not_defined():
     assert fleiss_kappa(np.empty((0, 3), dtype=int), np.empty(0, dtype=int)) == (None, NOTHING_PAIRED)
+
+
+def test_pairs_by_hand():
+    # Task 0: annotators 0, 1, 3 say 0, 0, 1; task 1: 1, 3 say 1, 1; task 2: 2 alone.
+    task = np.array([0, 0, 0, 1, 1, 2])
+    annotator = np.array([0, 1, 3, 1, 3, 2])
+    label = np.array([0, 0, 1, 1, 1, 0])
+
+    assert pair_counts(task, annotator, label) == [(0, 1, 1, 1), (0, 3, 1, 0), (1, 3, 2, 1)]
+
+
+def test_nobody_makes_no_pair():
+    empty = np.zeros(0, dtype=np.int64)
+
+    assert pair_counts(empty, empty, empty) == []
+    assert pair_counts(np.array([0]), np.array([0]), np.array([0])) == []
