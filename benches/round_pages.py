@@ -155,13 +155,13 @@ def pages(round: Round) -> Iterator[str]:
     yield from ("/rounds/", "/rounds/bench/", "/rounds/bench/progress.json", "/rounds/bench/close/")
     yield from ("/rounds/bench/annotators/", "/rounds/bench/annotators/a-0/", "/rounds/bench/annotators/a-1/")
     yield from ("/rounds/bench/limits/", "/rounds/bench/invites/", "/rounds/bench/events/")
-    for asked in ("", "page=400", "pattern=1-1-1", "verdict=undecided", f"relation={relation}"):
-        yield f"/rounds/bench/statements/?{asked}"
+    for query in ("", "page=400", "pattern=1-1-1", "verdict=undecided", f"relation={relation}"):
+        yield f"/rounds/bench/statements/?{query}"
     for show in ("all", "reported", "commented", "adjudicated", "gold"):
         yield f"/rounds/bench/statements/?show={show}"
-    for asked in (f"page={N_TASKS // 30}", "verdict=incomplete", "verdict=undecided", f"relation={relation}",
+    for query in (f"page={N_TASKS // 30}", "verdict=incomplete", "verdict=undecided", f"relation={relation}",
                   "pattern=3-0-0", f"relation={relation}&verdict=rejected"):  # fmt: skip
-        yield f"/rounds/bench/statements/?show=all&{asked}"
+        yield f"/rounds/bench/statements/?show=all&{query}"
     yield f"/rounds/bench/statements/{middle}/"
     yield from ("/rounds/bench/adjudicate/", "/rounds/bench/adjudicate/?queue=disagreements")
     yield f"/rounds/bench/adjudicate/?queue=disagreements&after={N_JUDGED // 2}"

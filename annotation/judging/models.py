@@ -1,4 +1,4 @@
-"""Who judges, what they have in hand, and what they said.
+"""Annotators, their assignments (leases on tasks), judgments, reports of statements, and training.
 
 Assignments (leases on a task) and judgments (append-only evidence) are apart, so that imported judgments need no
 assignment.

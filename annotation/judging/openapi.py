@@ -1,4 +1,8 @@
-"""What the API's description says about judging, whose addresses are those of the pages (annotation.judging.views)."""
+"""The OpenAPI description of judging, whose addresses are those of the pages (annotation.judging.views).
+
+Written by hand: drf-spectacular describes Django REST framework's views only, and these are plain views that answer
+forms as well. Its negotiation and parsing would come on top of each judgment.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ TASKS = {"tasks": [{"task": 7, "parts": [["A dog", True], [" can ", False], ["sw
 
 def describe_judging(result: Schema, **_: Any) -> Schema:
     """Add judging to the description (settings.SPECTACULAR_SETTINGS, POSTPROCESSING_HOOKS)."""
-    result["paths"] |= {f"/rounds/{{name}}/judge/{path}": acts for path, acts in PATHS.items()}
+    result["paths"] |= {f"/rounds/{{name}}/judge/{path}": operations for path, operations in PATHS.items()}
     return result
 
 
@@ -36,14 +40,14 @@ def refusal(description: str, *codes: str, message: str, **more: Any) -> Schema:
     return reply(description, fields(["error"], error=error), refused=example)
 
 
-def act(summary: str, replies: Schema, asked: Schema | None = None, **example: Any) -> Schema:
-    body = {} if asked is None else {"requestBody": {"content": {FORM: {"schema": asked, "example": example}}}}
+def operation(summary: str, replies: Schema, body: Schema | None = None, **example: Any) -> Schema:
+    request = {} if body is None else {"requestBody": {"content": {FORM: {"schema": body, "example": example}}}}
     return {
         "operationId": summary.lower().replace(" ", "_"),
         "tags": ["judging"],
         "summary": summary,
         "parameters": [ROUND],
-        **body,
+        **request,
         "responses": {"200": replies, **REFUSALS},
     }
 
@@ -55,7 +59,7 @@ STATEMENT = fields(["task", "parts"], task=ID, parts={"type": "array", "items": 
 STATEMENTS = {
     "type": "array",
     "items": STATEMENT,
-    "description": "What the annotator has in hand, oldest first; of each its stretches of text, `true` for entities.",
+    "description": "The annotator's assigned tasks, oldest first; of each its stretches of text, `true` for entities.",
 }
 
 ROUND = {"name": "name", "in": "path", "required": True, "schema": TEXT, "description": "The round's name."}
@@ -105,8 +109,10 @@ REPORT = fields(
 
 PATHS = {
     "": {
-        "get": act("The next statements", reply("In hand now.", fields(["tasks"], tasks=STATEMENTS), statements=TASKS)),
-        "post": act(
+        "get": operation(
+            "The next statements", reply("Assigned now.", fields(["tasks"], tasks=STATEMENTS), statements=TASKS)
+        ),
+        "post": operation(
             "Answer a statement",
             reply(
                 "The answer is stored. `tasks` only where more are asked for and can be had.",
@@ -124,15 +130,15 @@ PATHS = {
         ),
     },
     "skip/": {
-        "post": act(
+        "post": operation(
             "Leave a statement to others",
-            reply("It was given back.", fields(["skipped"], skipped=ID), skipped={"skipped": 7}),
+            reply("It was released.", fields(["skipped"], skipped=ID), skipped={"skipped": 7}),
             fields(["task"], task=ID),
             task=7,
         ),
     },
     "report/": {
-        "post": act(
+        "post": operation(
             "Report a broken statement",
             reply("The report is stored.", fields(["reported"], reported=ID), reported={"reported": 7}),
             REPORT,

@@ -1,4 +1,4 @@
-"""Fill a round with judgments made up by a program, to show and test what comes after judging."""
+"""Simulated judgments: fill a round by a program, to show and test what comes after judging."""
 
 from __future__ import annotations
 

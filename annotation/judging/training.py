@@ -1,4 +1,4 @@
-"""The training before the first batch: statements with known answers, one by one, with the reason after each."""
+"""Training before the first batch: statements with known answers, one by one, with the reason after each."""
 
 from __future__ import annotations
 

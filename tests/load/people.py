@@ -44,7 +44,7 @@ def _judge(person: Person, is_over) -> list[UUID]:
     acknowledged = []
     while not is_over.is_set():
         tasks = _until_it_answers(lambda: first.json("GET", person.round)[1]["tasks"], is_over) or []
-        for task in (each["task"] for each in tasks):
+        for task in (statement["task"] for statement in tasks):
             time.sleep(rng.uniform(0, LONGEST_PAUSE_S))
             fate = rng.random()
             if fate < SKIPPED:

@@ -112,10 +112,10 @@ class Browser:
 
 def url_of(connection) -> str:
     """Return the DATABASE_URL of an open connection, which in tests is that of the test database."""
-    found = connection.settings_dict
+    database = connection.settings_dict
     if connection.vendor == "sqlite":
-        return f"sqlite:///{found['NAME']}"
-    return f"postgres://{found['USER']}:{quote(found['PASSWORD'])}@{found['HOST']}:{found['PORT']}/{found['NAME']}"
+        return f"sqlite:///{database['NAME']}"
+    return f"postgres://{database['USER']}:{quote(database['PASSWORD'])}@{database['HOST']}:{database['PORT']}/{database['NAME']}"
 
 
 def logged_in(user) -> dict[str, str]:

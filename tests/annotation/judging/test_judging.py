@@ -67,7 +67,7 @@ def test_a_batch_has_the_rounds_size():
     assert len(next_batch(annotator, NOW)) == 5
 
 
-def test_what_is_in_hand_comes_back():
+def test_assigned_tasks_come_back():
     [annotator] = make_annotators(make_round(7, batch_size=5), 1)
 
     assert next_batch(annotator, NOW) == next_batch(annotator, NOW)
@@ -289,7 +289,7 @@ def test_only_an_open_round_takes_judgments(end):
     assert counts(task)[:3] == (0, 0, 0)
 
 
-def test_closing_gives_back_what_is_in_hand():
+def test_closing_releases_leases():
     round = make_round(3)
     one, two = make_annotators(round, 2)
     next_batch(one, NOW)
@@ -301,7 +301,7 @@ def test_closing_gives_back_what_is_in_hand():
     assert [event.details for event in round.events.filter(kind="given_back")] == [{"n": 5}]
 
 
-def test_closing_leaves_what_other_rounds_have_in_hand():
+def test_closing_leaves_the_leases_of_other_rounds():
     rounds = [make_round(1), make_round(1)]
     for round in rounds:
         next_batch(make_annotators(round, 1)[0], NOW)

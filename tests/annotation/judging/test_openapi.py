@@ -67,7 +67,7 @@ def test_the_replies_are_as_described(description, annotator_client, round):
         return annotator_client.post(f"/rounds/pilot/judge/{path}", fields)
 
     next_two = annotator_client.get("/rounds/pilot/judge/")
-    first, second = (each["task"] for each in next_two.json()["tasks"])
+    first, second = (statement["task"] for statement in next_two.json()["tasks"])
     answered = post(task=first, label="true", client_uuid=uuid4(), more=1)
     refused = [
         post(task=second, label="maybe", client_uuid=uuid4()),

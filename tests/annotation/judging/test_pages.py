@@ -212,9 +212,9 @@ def test_without_scripts_the_form_stores_an_answer_and_comes_back(annotator_clie
     page = annotator_client.get(judge_url(own_round))
     row = page.context["rows"][0]
     task = own_round.tasks.get(pk=row["task"])
-    asked = answer_to(task, client_uuid=row["client_uuid"], seconds="")
+    fields = answer_to(task, client_uuid=row["client_uuid"], seconds="")
 
-    response = annotator_client.post(judge_url(own_round), asked)
+    response = annotator_client.post(judge_url(own_round), fields)
 
     assert response.url == judge_url(own_round)
     assert Judgment.objects.get().task == task
@@ -222,11 +222,11 @@ def test_without_scripts_the_form_stores_an_answer_and_comes_back(annotator_clie
 
 def test_the_script_stores_an_answer_twice_and_it_is_one(annotator_client, annotator, own_round):
     task = next_batch(annotator, timezone.now())[0]
-    asked = answer_to(task, seconds="2.5")
+    fields = answer_to(task, seconds="2.5")
 
-    replies = [annotator_client.post(judge_url(own_round), asked, **JSON).json() for _ in range(2)]
+    replies = [annotator_client.post(judge_url(own_round), fields, **JSON).json() for _ in range(2)]
 
-    assert replies == [{"stored": str(asked["client_uuid"]), "late": False}] * 2
+    assert replies == [{"stored": str(fields["client_uuid"]), "late": False}] * 2
     assert Judgment.objects.get().seconds == 2.5
 
 

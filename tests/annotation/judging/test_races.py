@@ -30,7 +30,7 @@ def in_processes(work: Callable, arguments: Sequence[tuple]) -> None:
     """Call `work` once per tuple of arguments, each in a process of its own; fail if one of them fails."""
     connections.close_all()  # a connection must not be shared across a fork
     context = multiprocessing.get_context("fork")
-    processes = [context.Process(target=work, args=each) for each in arguments]
+    processes = [context.Process(target=work, args=args) for args in arguments]
     for process in processes:
         process.start()
     for process in processes:
@@ -161,7 +161,7 @@ def test_no_answer_is_stored_once_the_round_is_closed():
         n_given_back = close_round(Round.objects.get(pk=round.pk))
         return Judgment.objects.count(), n_given_back
 
-    people = [partial(answer_all, *each) for each in zip(annotators, batches, strict=True)]
+    people = [partial(answer_all, *args) for args in zip(annotators, batches, strict=True)]
     *_, (n_when_closed, n_given_back) = at_once(*people, close)
 
     assert Judgment.objects.count() == n_when_closed == sum(round.tasks.values_list("n_judgments", flat=True))
@@ -169,7 +169,7 @@ def test_no_answer_is_stored_once_the_round_is_closed():
     assert set(round.tasks.values_list("n_leased", flat=True)) == {0}
 
 
-def test_nobody_has_anything_in_hand_once_the_round_is_closed():
+def test_nobody_holds_a_lease_once_the_round_is_closed():
     round = make_round(200, batch_size=2)
     annotators = make_annotators(round, 4)
 
@@ -227,7 +227,7 @@ def test_two_who_differ_at_once_want_one_third():
     annotators = make_annotators(round, 4)
     [[task], *_] = [next_batch(annotator, timezone.now()) for annotator in annotators]
 
-    at_once(*[partial(judge, *each) for each in zip(annotators[:2], [task] * 2, ["true", "false"], strict=True)])
+    at_once(*[partial(judge, *args) for args in zip(annotators[:2], [task] * 2, ["true", "false"], strict=True)])
     batches = at_once(*[partial(next_batch, annotator, timezone.now()) for annotator in annotators[2:]])
 
     assert sorted(map(len, batches)) == [0, 1]

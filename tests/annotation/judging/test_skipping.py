@@ -24,23 +24,23 @@ pytestmark = pytest.mark.django_db
 NOW = timezone.now()
 
 
-def in_hand(annotator):
+def assigned_tasks(annotator):
     return next_batch(annotator, timezone.now())
 
 
 def test_a_skipped_task_goes_to_somebody_else_at_once():
     one, other = make_annotators(make_round(1, judgments_per_task=1), 2)
-    [task] = in_hand(one)
+    [task] = assigned_tasks(one)
 
     skip_task(one, task.pk)
 
-    assert in_hand(one) == []
-    assert in_hand(other) == [task]
+    assert assigned_tasks(one) == []
+    assert assigned_tasks(other) == [task]
 
 
 def test_skipping_twice_gives_one_lease_back():
     [annotator] = make_annotators(make_round(1), 1)
-    [task] = in_hand(annotator)
+    [task] = assigned_tasks(annotator)
 
     skip_task(annotator, task.pk)
     skip_task(annotator, task.pk)
@@ -52,19 +52,19 @@ def test_skipping_twice_gives_one_lease_back():
 def test_what_was_skipped_can_be_had_again_so_that_k_people_reach_k_judgments():
     round = make_round(2, judgments_per_task=2)
     for annotator in make_annotators(round, 2):
-        skip_task(annotator, in_hand(annotator)[0].pk)
-        judge(annotator, *in_hand(annotator))
+        skip_task(annotator, assigned_tasks(annotator)[0].pk)
+        judge(annotator, *assigned_tasks(annotator))
 
     for annotator in round.annotators.all():
         assert reassign_skipped(annotator) == 1
-        judge(annotator, *in_hand(annotator))
+        judge(annotator, *assigned_tasks(annotator))
 
     assert list(round.tasks.values_list("n_judgments", flat=True)) == [2, 2]
 
 
 def test_skipping_what_one_has_judged_keeps_the_judgment():
     [annotator] = make_annotators(make_round(1), 1)
-    [task] = in_hand(annotator)
+    [task] = assigned_tasks(annotator)
     judge(annotator, task, Label.FALSE)
 
     skip_task(annotator, task.pk)
@@ -76,7 +76,7 @@ def test_skipping_what_one_has_judged_keeps_the_judgment():
 
 def test_an_answer_to_what_was_skipped_counts_while_it_is_wanted():
     [annotator] = make_annotators(make_round(1), 1)
-    [task] = in_hand(annotator)
+    [task] = assigned_tasks(annotator)
     skip_task(annotator, task.pk)
 
     assert judge(annotator, task).is_counted
@@ -95,7 +95,7 @@ def test_skipping_after_the_lease_ended_takes_nothing_from_its_next_holder():
 
 def test_what_one_was_not_given_can_neither_be_skipped_nor_reported():
     owner, stranger = make_annotators(make_round(1), 2)
-    [task] = in_hand(owner)
+    [task] = assigned_tasks(owner)
 
     for act in (lambda: skip_task(stranger, task.pk), lambda: report_statement(stranger, task.pk, "other", "", NOW)):
         with pytest.raises(NotAssigned):
@@ -105,7 +105,7 @@ def test_what_one_was_not_given_can_neither_be_skipped_nor_reported():
 def test_a_closed_round_takes_no_skip():
     round = make_round(1)
     [annotator] = make_annotators(round, 1)
-    [task] = in_hand(annotator)
+    [task] = assigned_tasks(annotator)
     close_round(round)
 
     with pytest.raises(RoundNotOpen):
@@ -114,7 +114,7 @@ def test_a_closed_round_takes_no_skip():
 
 def test_a_second_report_replaces_the_first():
     [annotator] = make_annotators(make_round(1), 1)
-    [task] = in_hand(annotator)
+    [task] = assigned_tasks(annotator)
 
     report_statement(annotator, task.pk, "other", "hm", NOW)
     report_statement(annotator, task.pk, "unreadable", "What is it?", NOW)
@@ -125,7 +125,7 @@ def test_a_second_report_replaces_the_first():
 @pytest.mark.parametrize(("reason", "comment"), [("bad", ""), ("other", "x" * 1001)])
 def test_a_report_that_cannot_be_is_refused(reason, comment):
     [annotator] = make_annotators(make_round(1), 1)
-    [task] = in_hand(annotator)
+    [task] = assigned_tasks(annotator)
 
     with pytest.raises(BadAnswer):
         report_statement(annotator, task.pk, reason, comment, NOW)

@@ -81,7 +81,7 @@ def test_difference_undone_closes_the_task(task):
     assert state(task) == (2, 2, "accepted")
 
 
-def test_two_that_agree_decide_once_closing_gives_back_what_the_third_has_in_hand(task):
+def test_two_that_agree_decide_once_closing_releases_the_lease_of_the_third(task):
     _, second = ask(task, T, F)
     next_batch(*make_annotators(task.round, 1), NOW)
     judge(second, task, T)
@@ -91,7 +91,7 @@ def test_two_that_agree_decide_once_closing_gives_back_what_the_third_has_in_han
     assert state(task) == (2, 2, "accepted")
 
 
-def test_a_third_who_has_the_task_in_hand_keeps_it(task):
+def test_a_third_who_holds_a_lease_keeps_it(task):
     _, second = ask(task, T, F)
     [third] = make_annotators(task.round, 1)
     next_batch(third, NOW)
@@ -160,8 +160,8 @@ def test_any_course_of_things_ends_with_the_verdicts_of_three(seed):
         judged = list(JudgmentTask.objects.filter(judgments__annotator=annotator).distinct())
         for task in rng.sample(known := handed + judged, min(len(known), 2)):
             judge(annotator, task, rng.choice(Label.values))
-            for each in round.tasks.all():
-                check(each)
+            for any_task in round.tasks.all():
+                check(any_task)
     for annotator in annotators:
         for task in next_batch(annotator, now + 2 * LEASE):
             judge(annotator, task, rng.choice(Label.values))

@@ -61,7 +61,7 @@ def test_a_task_that_wants_more_has_no_verdict():
         ((0, 0, 2), 0, 2),
         ((1, 1, 0), 0, 3),
         ((1, 0, 1), 1, 3),
-        ((2, 0, 0), 1, 3),  # a third has it in hand already
+        ((2, 0, 0), 1, 3),  # a third holds a lease already
         ((1, 1, 1), 0, 3),
     ],
 )
@@ -72,10 +72,10 @@ def test_a_third_is_asked_only_when_two_differ(counts, n_leased, n_wanted):
 @given(labels=st.lists(st.sampled_from(range(3)), min_size=3, max_size=3))
 def test_two_then_a_third_decide_like_three(labels):
     first_two = [labels[:2].count(label) for label in range(3)]
-    asked = labels[: wanted_if_split(*first_two)]
-    counts = [asked.count(label) for label in range(3)]
+    labels_asked_for = labels[: wanted_if_split(*first_two)]
+    counts = [labels_asked_for.count(label) for label in range(3)]
 
-    assert task_verdict(*counts, len(asked)) == majority(labels.count(0), labels.count(1), 3)
+    assert task_verdict(*counts, len(labels_asked_for)) == majority(labels.count(0), labels.count(1), 3)
 
 
 @pytest.mark.django_db

@@ -30,7 +30,7 @@ def test_a_quota_ends_an_annotators_work():
     assert (judge_what_comes(first), judge_what_comes(second)) == (6, 6)
 
 
-def test_what_is_in_hand_counts_towards_the_quota():
+def test_assigned_tasks_count_towards_the_quota():
     [annotator] = make_annotators(make_round(9, batch_size=4, max_per_annotator=5), 1)
 
     for task in next_batch(annotator, NOW)[:3]:
@@ -62,14 +62,14 @@ def test_a_late_answer_beyond_the_quota_is_kept_but_not_counted():
     assert Judgment.objects.counted().filter(annotator=slow).count() == 2
 
 
-def test_what_is_in_hand_keeps_its_place_in_the_quota_before_a_late_answer():
+def test_assigned_tasks_keep_their_place_in_the_quota_before_a_late_answer():
     round = make_round(9, batch_size=1, max_per_annotator=1)
     slow, other = make_annotators(round, 2)
     [late] = next_batch(slow, NOW)
     next_batch(other, NOW + LEASE * 2)
-    [in_hand] = next_batch(slow, NOW + LEASE * 3)
+    [assigned] = next_batch(slow, NOW + LEASE * 3)
 
-    assert [judge(slow, task).is_counted for task in (late, in_hand)] == [False, True]
+    assert [judge(slow, task).is_counted for task in (late, assigned)] == [False, True]
 
 
 def test_who_has_judged_their_share_is_thanked(client):
