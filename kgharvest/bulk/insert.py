@@ -20,12 +20,12 @@ def insert_rows(model: type[Model], names: Sequence[str], rows: Iterable[Sequenc
     Several times as fast as bulk_create, which makes an object of each row and an expression of each value.
     """
     database = connections[DEFAULT_DB_ALIAS]
-    given = [model._meta.get_field(name) for name in names]
-    left = [field for field in model._meta.concrete_fields if field not in given and not field.primary_key]
-    defaults = [field.get_db_prep_save(field.get_default(), database) for field in left]
-    columns = ", ".join(database.ops.quote_name(field.column) for field in (*given, *left))
+    fields = [model._meta.get_field(name) for name in names]
+    other_fields = [field for field in model._meta.concrete_fields if field not in fields and not field.primary_key]
+    defaults = [field.get_db_prep_save(field.get_default(), database) for field in other_fields]
+    columns = ", ".join(database.ops.quote_name(field.column) for field in (*fields, *other_fields))
     table = f"{database.ops.quote_name(model._meta.db_table)} ({columns})"
-    prepared = ([*row, *defaults] for row in _prepared(given, rows, database))
+    prepared = ([*row, *defaults] for row in _prepared(fields, rows, database))
     fill_table(database, table, prepared)
 
 
@@ -39,11 +39,11 @@ def _prepared(
     fields: Sequence[Field], rows: Iterable[Sequence[Any]], database: BaseDatabaseWrapper
 ) -> Iterator[list[Any]]:
     kinds = enumerate(getattr(field, "target_field", field) for field in fields)
-    prepare = [(place, kind.get_db_prep_save) for place, kind in kinds if isinstance(kind, NEED_PREPARING)]
+    prepare = [(index, kind.get_db_prep_save) for index, kind in kinds if isinstance(kind, NEED_PREPARING)]
     for row in rows:
         values = list(row)
-        for place, prepared in prepare:
-            values[place] = prepared(values[place], database)
+        for index, prepared in prepare:
+            values[index] = prepared(values[index], database)
         yield values
 
 

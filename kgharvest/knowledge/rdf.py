@@ -19,7 +19,7 @@ from kgharvest.models import HarvestJob
 BASE = "urn:kgharvest:"
 KGH = Namespace(f"{BASE}vocabulary:")
 PREFIXES = {"kgh": KGH, "rdf": RDF, "rdfs": RDFS, "xsd": XSD}
-ENTITIES_AT_HAND = 4096
+CACHED_ENTITIES = 4096
 
 Triple = tuple[str, str, str]  # as written
 # N-Triples and Turtle escape text as JSON does. rdflib writes lines' ends as they are, which N-Triples does not know.
@@ -40,8 +40,8 @@ def as_turtle(job: HarvestJob, rows: Iterable[Mapping[str, Any]]) -> Iterator[st
         yield f"@prefix {prefix}: {URIRef(namespace).n3()} .\n"
     for triples in _statements(job, rows, names):
         for subject, about_it in groupby(triples, key=itemgetter(0)):
-            said = " ;\n    ".join([f"{predicate} {value}" for _, predicate, value in about_it])
-            yield f"\n{subject} {said} .\n"
+            statements = " ;\n    ".join([f"{predicate} {value}" for _, predicate, value in about_it])
+            yield f"\n{subject} {statements} .\n"
 
 
 def _statements(
@@ -105,24 +105,24 @@ class _TupleTriples:
         self._double, self._integer = XSD.double.n3(names), XSD.integer.n3(names)
 
     def __call__(self, row: Mapping[str, Any]) -> list[Triple]:
-        found = f"{self._start}/{row['rank']}>"
+        harvested_tuple = f"{self._start}/{row['rank']}>"
         entities = [_entity(entity) for entity in row["entities"]]
-        triples = [(found, predicate, value) for predicate, value in self._constant]
+        triples = [(harvested_tuple, predicate, value) for predicate, value in self._constant]
         for (entity, surface, _), (iri, _), written in zip(self._slots, entities, row["surface"], strict=True):
-            triples += ((found, entity, iri), (found, surface, written_text(written)))
+            triples += ((harvested_tuple, entity, iri), (harvested_tuple, surface, written_text(written)))
         for (_, _, original), written in zip(self._slots, row.get("original", ()), strict=False):
-            triples.append((found, original, written_text(written)))
-        triples.append((found, self._rank, f'"{row["rank"]}"^^{self._integer}'))
-        triples.append((found, self._score, f'"{row["score"]!r}"^^{self._double}'))
+            triples.append((harvested_tuple, original, written_text(written)))
+        triples.append((harvested_tuple, self._rank, f'"{row["rank"]}"^^{self._integer}'))
+        triples.append((harvested_tuple, self._score, f'"{row["score"]!r}"^^{self._double}'))
         if row["mtl"] is not None:
-            triples.append((found, self._mtl, f'"{row["mtl"]!r}"^^{self._double}'))
+            triples.append((harvested_tuple, self._mtl, f'"{row["mtl"]!r}"^^{self._double}'))
         triples += ((iri, self._label, label) for iri, label in entities)
         if self._is_binary:
             triples.append((entities[0][0], self._relation, entities[1][0]))
         return triples
 
 
-@lru_cache(ENTITIES_AT_HAND)
+@lru_cache(CACHED_ENTITIES)
 def _entity(entity: str) -> tuple[str, str]:
     """Return the IRI and the label of a case-folded entity, as written."""
     return f"<{BASE}entity:{quote(entity, safe='')}>", written_text(entity)

@@ -85,12 +85,12 @@ def tuple_detail(request: HttpRequest, pk: int) -> HttpResponse:
         else:
             messages.success(request, "The decision is recorded.")
             return redirect(knowledge_tuple)
-    found = knowledge_tuple.harvested_tuples.select_related("job__language_model").defer("job__payload", "job__summary")
-    found = list(found.order_by("-score", "pk")[:MOST_FINDINGS])
+    harvested = knowledge_tuple.harvested_tuples.select_related("job__language_model")
+    findings = list(harvested.defer("job__payload", "job__summary").order_by("-score", "pk")[:MOST_FINDINGS])
     context = {
         "knowledge_tuple": knowledge_tuple,
-        "found": found,
-        "surface": found[0].surface if found else knowledge_tuple.entities,
+        "findings": findings,
+        "surface": findings[0].surface if findings else knowledge_tuple.entities,
         "curations": knowledge_tuple.curations.select_related("decided_by"),
         "form": form,
     }
