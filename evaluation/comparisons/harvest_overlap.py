@@ -1,4 +1,4 @@
-"""Two harvests of one relation side by side: what both found, what one of them found, and how much of it is true."""
+"""Overlap of two harvests of a relation: what both found, what one of them found, and how much of it is true."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What two rounds say of the tuples that both judged: paired by shared tuple, where each has a verdict of its own."""
+"""Verdicts of two rounds on the tuples that both judged, with McNemar's test."""
 
 from __future__ import annotations
 

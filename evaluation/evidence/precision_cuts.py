@@ -1,4 +1,4 @@
-"""`precision:0.8`: a cut from judgments, made a cut by score. settings.HOOKS names `score_cut`."""
+"""`precision:0.8`: a cut from judgments, made a cut by score (settings.HOOKS, "cut_from_judgments")."""
 
 from __future__ import annotations
 

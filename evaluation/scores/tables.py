@@ -1,4 +1,4 @@
-"""Tables of how well scores tell facts from false tuples; with four digits, as good scores differ in the third."""
+"""Tables of a score evaluation; with four digits, as good scores differ in the third."""
 
 from __future__ import annotations
 

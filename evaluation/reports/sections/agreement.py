@@ -1,4 +1,4 @@
-"""How far annotators agree: over all statements, and per relation and per LM and setting."""
+"""Agreement of annotators over all statements, per relation, and per LM and setting."""
 
 from __future__ import annotations
 

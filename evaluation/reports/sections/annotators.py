@@ -1,4 +1,4 @@
-"""What annotators said, and what is known of their quality."""
+"""Annotators: their labels, gold, agreement of pairs, and models of annotators beside the majority."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The comparisons of a report, each with what it looks like relation by relation."""
+"""Comparisons of settings of an LM and of LMs in a setting, paired by relation."""
 
 from __future__ import annotations
 
@@ -150,10 +150,13 @@ def compare_rules(cells: Sequence[CellKey], table: Floats, seed: int) -> list[Co
         a, b = by_side[pair.a], by_side[pair.b]
         shared = sorted(a.keys() & b.keys())
         if len(shared) >= FEWEST_RELATIONS:
-            differences = table[:, [a[each] for each in shared]] - table[:, [b[each] for each in shared]]  # (R, n)
+            differences = table[:, [a[name] for name in shared]] - table[:, [b[name] for name in shared]]  # (R, n)
             compared.append((pair, np.array([_mean_of_known(row) for row in differences]), _ps(differences, seed)))
     adjusted = _holm_of_each_rule(np.array([p for *_, p in compared]).reshape(len(compared), len(table)))
-    return [ComparedRules(*each[:2], p_holm) for each, p_holm in zip(compared, adjusted, strict=True)]
+    return [
+        ComparedRules(pair, difference, p_holm)
+        for (pair, difference, _), p_holm in zip(compared, adjusted, strict=True)
+    ]
 
 
 def _mean_of_known(differences: Floats) -> float:

@@ -1,4 +1,4 @@
-"""What each annotator's judgments decide: the verdicts without them, at the cost of the statements they judged."""
+"""Leave-one-out: verdicts, accuracies and comparisons without each annotator, at the cost of their statements alone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class WithoutAnnotator(NamedTuple):
     accuracy: Floats
 
 
-class Changed(NamedTuple):
+class ChangedVerdicts(NamedTuple):
     """Statements with another verdict than the report's. All of shape (n,)."""
 
     task: Codes
@@ -42,15 +42,15 @@ def without_each_annotator(evidence: Evidence) -> Iterator[WithoutAnnotator]:
         return
     counts = np.bincount(evidence.verdict, minlength=len(VERDICTS))
     counts_of_strata = stratum_counts(evidence, evidence.verdict)
-    moved_draws = partial(_moved_draws, evidence, _DrawsOfTasks(evidence))
+    count_changed_draws = partial(_count_changed_draws, evidence, _DrawsOfTasks(evidence))
     for annotator, own in enumerate(_judgments_by_annotator(evidence)):
         changed = _changed_without(evidence, own)
         before = evidence.verdict[changed.task]
         yield WithoutAnnotator(
             evidence.annotators[annotator],
             len(changed.task),
-            counts + _moved(before, changed.verdict, 1)[0],
-            accuracies_of(evidence, counts_of_strata + moved_draws(changed)),
+            counts + _count_changes(before, changed.verdict, 1)[0],
+            accuracies_of(evidence, counts_of_strata + count_changed_draws(changed)),
         )
 
 
@@ -62,13 +62,13 @@ def _judgments_by_annotator(evidence: Evidence) -> list[Codes]:
     return np.split(order, edges) if evidence.annotators else []
 
 
-def _changed_without(evidence: Evidence, own: Codes) -> Changed:
+def _changed_without(evidence: Evidence, own: Codes) -> ChangedVerdicts:
     task, label = evidence.judgments.task[own], evidence.judgments.label[own]
     left = evidence.counts[task] - np.eye(len(LABELS), dtype=np.int64)[label]
     has_others = evidence.is_complete[task] & (left.sum(axis=1) > 0)
     verdict = where_complete(majority(left, evidence.quorum), has_others)
     is_changed = verdict != evidence.verdict[task]
-    return Changed(task[is_changed], verdict[is_changed])
+    return ChangedVerdicts(task[is_changed], verdict[is_changed])
 
 
 class _DrawsOfTasks:
@@ -87,14 +87,14 @@ class _DrawsOfTasks:
         return self.stratum[position], n_draws
 
 
-def _moved_draws(evidence: Evidence, draws: _DrawsOfTasks, changed: Changed) -> Codes:
+def _count_changed_draws(evidence: Evidence, draws: _DrawsOfTasks, changed: ChangedVerdicts) -> Codes:
     """Return (S, 4): by how much each stratum's verdicts change."""
     stratum, n_draws = draws.of(changed.task)
     before, after = (np.repeat(verdict, n_draws) for verdict in (evidence.verdict[changed.task], changed.verdict))
-    return _moved(before, after, len(evidence.strata), stratum)
+    return _count_changes(before, after, len(evidence.strata), stratum)
 
 
-def _moved(before: Codes, after: Codes, n_groups: int, group: Codes | int = 0) -> Codes:
+def _count_changes(before: Codes, after: Codes, n_groups: int, group: Codes | int = 0) -> Codes:
     """Return (n_groups, 4): how many more or fewer of a group have each verdict than before."""
     counts = (
         np.bincount(group * len(VERDICTS) + verdict, minlength=n_groups * len(VERDICTS)) for verdict in (after, before)

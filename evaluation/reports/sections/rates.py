@@ -1,4 +1,4 @@
-"""Rates per cell, per LM and setting, and how they change along the harvest."""
+"""Accuracy and rejection per cell, and per LM and setting; how each draw weighs."""
 
 from __future__ import annotations
 

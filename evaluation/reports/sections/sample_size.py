@@ -1,4 +1,4 @@
-"""What it takes to know more: statements, judgments, relations."""
+"""Sample-size planning: statements, judgments and relations that a narrower interval takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same numbers under other rules, and where a rule would turn a ranking or a claim around."""
+"""Sensitivity: the same numbers under other verdict rules, and the rankings and claims that a rule turns around."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class AppliedRule(NamedTuple):
 def sensitivity_entry(evidence: Evidence, models: Sequence[FittedModel]) -> dict[str, Any]:
     rules = list(_rules(evidence, models))
     left_out = list(without_each_annotator(evidence))
-    table = np.array([*(_accuracies(evidence, rule) for rule in rules), *(each.accuracy for each in left_out)])
+    table = np.array([*(_accuracies(evidence, rule) for rule in rules), *(without.accuracy for without in left_out)])
     return {
         "rules": [_rule_entry(rule) for rule in rules],
-        "left_out": [_leave_one_out_entry(each) for each in left_out],
+        "left_out": [_leave_one_out_entry(without) for without in left_out],
         "cells": list(_cell_entries(evidence, table, len(rules))),
         "totals": list(_total_entries(evidence, table, len(rules))),
         "comparisons": [
-            _comparison_entry(each, len(rules)) for each in compare_rules(evidence.cells, table, evidence.seed)
+            _comparison_entry(compared, len(rules)) for compared in compare_rules(evidence.cells, table, evidence.seed)
         ],
     }
 
