@@ -94,8 +94,13 @@ def request_of(options):
 
 def table_of(records) -> Table:
     rows = [
-        Row((f"{one['method']}{', random weights' if one['is_control'] else ''}", *(one[key] for key in COLUMNS)))
-        for one in records
+        Row(
+            (
+                f"{record['method']}{', random weights' if record['is_control'] else ''}",
+                *(record[key] for key in COLUMNS),
+            )
+        )
+        for record in records
     ]
     return Table("classification", "Methods", (Column("method"), *COLUMNS.values()), tuple(rows))
 

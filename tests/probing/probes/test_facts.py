@@ -1,0 +1,22 @@
+"""Types of relations."""
+
+from __future__ import annotations
+
+import pytest
+
+from probing.probes.facts import relation_type
+
+
+@pytest.mark.parametrize(
+    ("pairs", "its_type"),
+    [
+        ([("a", "x"), ("b", "y"), ("c", "z")], "1-1"),
+        ([("a", "x"), ("b", "x"), ("c", "y")], "N-1"),  # 3 facts on 2 objects: 1.5
+        ([("a", "x"), ("b", "x"), ("c", "y"), ("d", "z")], "1-1"),  # 4 on 3
+        ([("a", "x"), ("a", "y"), ("b", "x")], "N-M"),  # 3 on 2 subjects
+        ([("a", "x")] * 9, "1-1"),
+    ],
+)
+def test_the_type_of_a_relation_follows_from_how_many_go_with_how_many(pairs, its_type):
+    """By hand, with the 1.5 of Bordes et al. (2013)."""
+    assert relation_type(pairs) == its_type
