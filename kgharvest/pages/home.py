@@ -1,4 +1,4 @@
-"""The start page of everybody, and the way to harvests: what this app adds to it and to the navigation."""
+"""The start page, and what this app adds to it and to the navigation."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from kgharvest.pages.panels import Panel, panels_of
 
 
 def home(request: HttpRequest) -> HttpResponse:
-    """The start page of each role; apps add steps of the work to researchers' and rounds to annotators'."""
+    """The start page: steps of the work and running harvests for researchers, rounds to judge for annotators."""
     if not is_researcher(request.user):
-        return render(request, "kgharvest/home/home.html", {"work": panels_of("home_work", request)})
+        return render(request, "kgharvest/pages/home.html", {"work": panels_of("home_work", request)})
     steps = panels_of("home_steps", request)
     unfinished_jobs = HarvestJob.objects.with_cell().unfinished().under_way_first()[:5]
     context = {
@@ -26,7 +26,7 @@ def home(request: HttpRequest) -> HttpResponse:
         "launches": Launch.objects.unfinished()[:3],
         "unfinished_jobs": unfinished_jobs,
     }
-    return render(request, "kgharvest/home/home.html", context)
+    return render(request, "kgharvest/pages/home.html", context)
 
 
 def _is_next(step: Panel) -> bool:
@@ -35,7 +35,7 @@ def _is_next(step: Panel) -> bool:
 
 def home_step(noun: str, url: str, description: str, **context: Any) -> Panel:
     """Return a step of the work. n: how much there is of it; how_to_begin: a template for where there is nothing."""
-    return Panel("kgharvest/home/_step.html", {"noun": noun, "url": url, "description": description, **context})
+    return Panel("kgharvest/pages/_step.html", {"noun": noun, "url": url, "description": description, **context})
 
 
 def navigation_item(noun: str, url: str) -> Panel:
@@ -54,14 +54,14 @@ def home_steps(request: HttpRequest, subject: None) -> Iterator[Panel]:
         reverse("kgharvest:relation_list"),
         "What is asked: a statement with slots, prompts and seed tuples.",
         n=Relation.objects.count(),
-        how_to_begin="kgharvest/home/_first_relation.html",
+        how_to_begin="kgharvest/pages/_first_relation.html",
     )
     yield home_step(
         "Harvests",
         reverse("kgharvest:harvest_list"),
         "What an LM says: scored tuples of one relation in one setting.",
         n=HarvestJob.objects.count(),
-        how_to_begin="kgharvest/home/_first_harvest.html",
+        how_to_begin="kgharvest/pages/_first_harvest.html",
     )
     yield home_step(
         "Knowledge", reverse("kgharvest:tuple_list"), "What all harvests found: search, compare, hide or correct."
