@@ -103,7 +103,7 @@ def _new_cell(stratum: Stratum) -> dict[str, Any]:
 
 
 def count_statements(round: Round) -> list[list[Any]]:
-    """Return how many statements look alike, gold left out: relation's id, true, false, unjudgeable, outcome, n."""
+    """Count statements by relation's id, n_true, n_false, n_unjudgeable, outcome; gold left out. The count is last."""
     columns = ("knowledge_tuple__relation", "n_true", "n_false", "n_unjudgeable", "verdict")
     rows = round.tasks.without_gold().order_by().values_list(*columns).annotate(n=Count("pk"))
     return [[*pattern, verdict or "incomplete", n] for *pattern, verdict, n in rows]

@@ -18,10 +18,10 @@ def draw_ranks(ranks: Sequence[int], sample_size: int, rng: np.random.Generator)
 
 
 def rank_strata(ranks: Sequence[int], strata: int | Sequence[int] | None) -> list[Sequence[int]]:
-    """Return `ranks`, which ascend, in stretches that are not empty: the strata to draw from.
+    """Return `ranks`, which ascend, split into strata that are not empty.
 
-    strata: None for one stretch, a number of stretches whose sizes differ by at most one, or the ranks at which
-    stretches begin.
+    strata: None for one stratum, a number of strata whose sizes differ by at most one, or the ranks at which they
+    begin.
     """
     if strata is None:
         return [ranks] if ranks else []

@@ -172,7 +172,7 @@ def visible_round(request: HttpRequest, name: str) -> Round:
 
 
 def figures(counts: dict[str, Any], cells) -> dict[str, str]:
-    """Return what the page prints and later brings up to date, by name; a cell's by its place in the list."""
+    """Return what the page prints and later brings up to date, by name; a cell's by its position in the list."""
     printed = {name: count(counts[name]) for name in COUNTS}
     printed |= {name: share(counts[name]) for name in ("percent_agreement", "alpha")}
     per_hour = counts["judgments_per_hour"]
