@@ -163,9 +163,9 @@ def bare(lm: MaskedLM, batches: list[Batch]) -> None:
 
 def bare_logits(lm: MaskedLM, inputs: dict[str, torch.Tensor], positions: torch.Tensor) -> torch.Tensor:
     """Return (B, V), with the last layer at the mask only, as the engine runs it."""
-    whole = lm._network(**inputs).last_hidden_state  # (B, T, d)
-    here = whole[torch.arange(len(whole)), positions, None]  # (B, 1, d)
-    return lm._head.projection(lm._head.transform(lm._last_layer(whole, here)[:, 0]))
+    hidden = lm._network(**inputs).last_hidden_state  # (B, T, d)
+    queried = hidden[torch.arange(len(hidden)), positions, None]  # (B, 1, d)
+    return lm._head.projection(lm._head.transform(lm._last_layer(hidden, queried)[:, 0]))
 
 
 # -- measuring ---------------------------------------------------------------------------------------------------------

@@ -73,9 +73,10 @@ def distilbert_layer(layer: Any) -> LastLayer:
 
 
 class Architecture(NamedTuple):
-    """head: takes it from a transformers model. stack: the part of the network with the layers; last_layer: runs one.
+    """How to take the LM head from a transformers model, and how to run the last layer at a single position.
 
-    Both are None where the last layer runs whole.
+    stack: the attribute of the network that holds the layers; it and `last_layer` are None where the last one runs
+    whole.
     """
 
     head: Callable[[Any], Head]

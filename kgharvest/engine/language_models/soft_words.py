@@ -61,8 +61,8 @@ def adding(delta: torch.Tensor, soft: torch.Tensor) -> Callable[..., Any]:
 
     def hook(module: nn.Module, inputs: Any, output: Any) -> Any:
         hidden = output if isinstance(output, torch.Tensor) else output[0]
-        added = torch.zeros_like(hidden).masked_scatter(is_soft[..., None], delta[soft[is_soft]].to(hidden.dtype))
-        return hidden + added if isinstance(output, torch.Tensor) else (hidden + added, *output[1:])
+        deltas = torch.zeros_like(hidden).masked_scatter(is_soft[..., None], delta[soft[is_soft]].to(hidden.dtype))
+        return hidden + deltas if isinstance(output, torch.Tensor) else (hidden + deltas, *output[1:])
 
     return hook
 
