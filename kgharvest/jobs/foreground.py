@@ -44,7 +44,7 @@ class ProgressBar:
     def __enter__(self) -> ProgressBar:
         return self
 
-    def __exit__(self, *error) -> None:
+    def __exit__(self, *error: object) -> None:
         self._bar.close()
 
     def __call__(self, progress: Progress) -> None:

@@ -319,6 +319,39 @@ def test_a_broker_that_is_down_costs_no_job(monkeypatch, caplog):
     assert "waits for the reaper" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("kinds", "processes", "is_lacking"),
+    [
+        ([], [], False),
+        (["harvest"], [], True),
+        (["harvest"], [1], False),
+        (["harvest"], [0], True),
+        (["mark_sensitive"], [0], False),
+        (["mark_sensitive", "harvest"], [0], True),
+        (["mark_sensitive", "harvest"], [0, 2], False),
+    ],
+)
+def test_jobs_lack_a_worker_of_their_queue(kinds, processes, is_lacking):
+    for kind in kinds:
+        Job.objects.create(kind=kind)
+    for number, n_processes in enumerate(processes):
+        ledger.record_heartbeat(f"worker-{number}", NOW, n_processes)
+
+    assert ledger.lacks_worker(NOW) is is_lacking
+
+
+def test_stale_messages_of_urgent_jobs_are_sent_first(enqueued, settings):
+    long_ago = NOW - timedelta(hours=1)
+    for _ in range(2 * ledger.ENQUEUED_PER_REAP):
+        factories.make_harvest_job(enqueued_at=long_ago)
+    urgent = Job.objects.create(kind="mark_sensitive", enqueued_at=long_ago)
+
+    ledger.reap(NOW)
+
+    assert enqueued[0] == urgent.pk
+    assert len(enqueued) == ledger.ENQUEUED_PER_REAP
+
+
 def test_workers_are_known_by_their_heartbeats():
     assert not ledger.has_worker(NOW)
     ledger.record_heartbeat("one@here", NOW)
