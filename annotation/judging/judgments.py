@@ -201,11 +201,13 @@ def _add_to_counts(task: JudgmentTask, round: Round, **changes: int) -> None:
     """
     for name, change in changes.items():
         setattr(task, f"n_{name}", getattr(task, f"n_{name}") + change)
+    counters = {f"n_{name}": getattr(task, f"n_{name}") for name, change in changes.items() if change}
     if round.third_only_if_split:
         task.n_wanted = wanted_if_split(task.n_true, task.n_false, task.n_unjudgeable, task.n_leased)
-    is_complete = task.n_judgments >= task.n_wanted
-    task.verdict = majority(task.n_true, task.n_false, task.n_judgments, round.quorum) if is_complete else ""
-    task.save(update_fields=["n_wanted", "verdict", *(f"n_{name}" for name in changes)])
+        counters |= {"n_wanted": task.n_wanted, "verdict": ""}
+    if task.n_judgments >= task.n_wanted:
+        counters["verdict"] = majority(task.n_true, task.n_false, task.n_judgments, round.quorum)
+    JudgmentTask.objects.filter(pk=task.pk).update(**counters)
 
 
 # -- skips and reports -------------------------------------------------------------------------------------------------
