@@ -45,7 +45,7 @@ def tuple_judgments(request: HttpRequest, known: KnowledgeTuple) -> Iterator[Pan
 
 
 class JudgedTuples:
-    """The tuples judged in rounds that a user may see. Implements kgharvest.knowledge.verdicts.TupleVerdicts."""
+    """The tuples judged in rounds that a user may see. Implements kgharvest.knowledge.search.TupleVerdicts."""
 
     choices = [(verdict.value, verdict.value) for verdict in Verdict]
 

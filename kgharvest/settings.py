@@ -17,7 +17,7 @@ from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 from kombu import Exchange, Queue
 
-from kgharvest.version import VERSION
+from kgharvest import VERSION
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(os.environ.get("KGHARVEST_DATA_DIR") or BASE_DIR / "var").resolve()
@@ -260,7 +260,7 @@ PANELS = {
 }
 # What apps ask of apps to their left.
 HOOKS = {
-    # user -> kgharvest.knowledge.verdicts.TupleVerdicts: what people judged about tuples, for search
+    # user -> kgharvest.knowledge.search.TupleVerdicts: what people judged about tuples, for search
     "tuple_verdicts": "annotation.panels.JudgedTuples",
     # job, `precision:0.8` -> kgharvest.harvests.cuts.ScoreCut that judgments give
     "cut_from_judgments": "evaluation.evidence.precision_cuts.score_cut",

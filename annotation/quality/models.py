@@ -15,8 +15,27 @@ from annotation.rounds.models import JudgmentTask, Round
 class RoundEvent(models.Model):
     """One line of a round's log. by: None for the system and the operator. annotator: whom it concerns, if one.
 
-    details: what its sentence needs beside these, by kind (annotation.quality.events.SENTENCES).
+    details: what its sentence needs beside these, by kind.
     """
+
+    # What each kind of event says; the names in braces are the event's details.
+    SENTENCES = {
+        "opened": "opened the round with {n_tasks} statements",
+        "paused": "paused the round",
+        "reopened": "reopened the round",
+        "closed": "closed the round with {n_incomplete} statements incomplete",
+        "given_back": "released {n} assigned statements",
+        "joined": "joined",
+        "imported": "imported {n_judgments} judgments from {file}",
+        "limits_set": "set limits: {limits}",
+        "limit_crossed": "was paused by a limit: {why}",
+        "annotator_paused": "paused the annotator",
+        "annotator_resumed": "resumed the annotator",
+        "excluded": "excluded the annotator, {n_judgments} judgments taken out: {reason}",
+        "reinstated": "reinstated the annotator, {n_counted_again} judgments counted again, "
+        "{n_left_out} kept uncounted",
+        "adjudicated": "adjudicated statement {task}: {label}",
+    }
 
     round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="events")
     kind = models.CharField(max_length=30)
@@ -30,6 +49,11 @@ class RoundEvent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} at {self.at:%Y-%m-%d %H:%M}"
+
+    @property
+    def sentence(self) -> str:
+        """What happened, without its subject."""
+        return self.SENTENCES[self.kind].format(**self.details)
 
 
 class Limits(models.Model):

@@ -14,7 +14,7 @@ from evaluation.evidence.queries import gather_evidence
 from evaluation.evidence.reference_kg import compare_with_reference
 from evaluation.reports.document import METHOD, build_document
 from evaluation.reports.models import Report
-from kgharvest.version import code_version
+from kgharvest import code_version
 
 
 def create_report(round: Round, by=None, reference: Path | None = None) -> Report:

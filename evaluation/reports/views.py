@@ -28,9 +28,9 @@ from evaluation.reports.models import Report
 from evaluation.reports.sections.comparisons import common_of, sides_of
 from evaluation.reports.sections.rates import cells_by_relation, relation_table
 from evaluation.reports.services import create_report
+from kgharvest import code_version
 from kgharvest.access import researcher_required
 from kgharvest.bulk.pagination import page_of, sort_key, sorted_by
-from kgharvest.version import code_version
 
 REPORT_COLUMNS = {"round": "round__name", "study": "round__study__name", "made": "created_at"}
 LIST_TITLES = (

@@ -12,13 +12,13 @@ from django.utils import timezone
 from evaluation.scores.facts import BUILT_IN, ScoredRelation, built_in_facts, frozen_facts, thawed_facts
 from evaluation.scores.models import ScoreEvaluation
 from evaluation.scores.scorers import StoredPrompt, evaluate_scores, setting_scorer, stored_scorer, writable
+from kgharvest import code_version
 from kgharvest.engine.settings import SETTINGS, WITHOUT_LEARNING
 from kgharvest.engine.types import OnProgress, Progress, Reporter, ignore
 from kgharvest.errors import DomainError
 from kgharvest.harvests import language_models
 from kgharvest.jobs import ledger
 from kgharvest.models import HarvestJob, Job, LanguageModel
-from kgharvest.version import code_version
 
 # The vectors of soft prompts are not stored with the job.
 STORED_SETTINGS = tuple(name for name, setting in SETTINGS.items() if setting.learns != "vectors")

@@ -13,6 +13,7 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 
+from kgharvest import code_version
 from kgharvest.engine.prompts.template import parse_prompts
 from kgharvest.engine.settings import SETTINGS
 from kgharvest.engine.types import (
@@ -28,7 +29,6 @@ from kgharvest.harvests import language_models
 from kgharvest.jobs import ledger
 from kgharvest.knowledge.tuple_store import TupleRow, store_tuples
 from kgharvest.models import HarvestJob, Job, JobPrompt, LanguageModel, Launch, Prompt, Relation
-from kgharvest.version import code_version
 
 MIN_SEED_TUPLES = 2
 LOADING = "loading the LM"  # the stage before the LM is asked anything

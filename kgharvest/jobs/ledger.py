@@ -159,8 +159,10 @@ def run_job(job_id: int, watcher: OnProgress = ignore) -> None:
         return
     job = Job.objects.get(pk=job_id)
     try:
-        runner: Runner = import_string(settings.JOB_RUNNERS[job.kind])
-        store = runner(job, Heartbeat(job_id, token, watcher))
+        heartbeat = Heartbeat(job_id, token, watcher)
+        with heartbeat.kept_alive():  # the first job of its kind imports torch, which can outlast the lease
+            runner: Runner = import_string(settings.JOB_RUNNERS[job.kind])
+        store = runner(job, heartbeat)
         _finish(job_id, token, store)
     except Cancelled as reason:
         logger.info("%s", reason)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
 
 from django import forms
 from django.db.models import Exists, OuterRef, QuerySet
@@ -19,8 +19,8 @@ from kgharvest.bulk.search_filters import (
     is_marked,
     was_found_by,
 )
-from kgharvest.knowledge.verdicts import TupleVerdicts
 from kgharvest.models import HarvestJob, KnowledgeTuple, LanguageModel, Relation
+from kgharvest.pages.panels import hook
 
 STATES = [("hidden", "hidden"), ("corrected", "corrected"), ("sensitive", "sensitive")]
 ANY = ("", "all")
@@ -97,3 +97,21 @@ def _by_columns(tuples: QuerySet, cleaned: dict[str, Any]) -> QuerySet:
         "best_score__lte": cleaned["score_to"],
     }
     return tuples.filter(**{column: value for column, value in conditions.items() if value is not None})
+
+
+class TupleVerdicts(Protocol):
+    """The judged tuples that one user may know of. choices: verdicts with their names."""
+
+    choices: list[tuple[str, str]]
+
+    def __init__(self, user) -> None: ...
+
+    def with_verdict(self, verdict: str) -> QuerySet:
+        """Return rows with a `knowledge_tuple`, those that got the verdict in some round."""
+
+    def of(self, tuple_ids: Iterable[int]) -> dict[int, list[Any]]:
+        """Return the tasks of each tuple, with `round`, `verdict`, `n_true`, `n_false` and `n_unjudgeable`."""
+
+
+def verdicts_known_to(user) -> TupleVerdicts:
+    return hook("tuple_verdicts")(user)

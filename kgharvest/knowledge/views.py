@@ -19,9 +19,8 @@ from kgharvest.errors import DomainError
 from kgharvest.jobs import ledger
 from kgharvest.knowledge.entity_graph import SHAPES
 from kgharvest.knowledge.forms import CurationForm, SensitiveWordsForm
-from kgharvest.knowledge.search import KnowledgeSearch
+from kgharvest.knowledge.search import KnowledgeSearch, TupleVerdicts, verdicts_known_to
 from kgharvest.knowledge.sensitive_words import read_words, replace_words, shipped_words
-from kgharvest.knowledge.verdicts import TupleVerdicts, verdicts_known_to
 from kgharvest.models import (
     EntityOccurrence,
     HarvestedTuple,

@@ -1,17 +1,23 @@
-"""The base of this project's commands."""
+"""The base of this project's commands, and jobs done in their process with a progress bar."""
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import OperationalError, ProgrammingError, connection
 from django.db.migrations.executor import MigrationExecutor
+from tqdm import tqdm
 
-from kgharvest.engine.types import EngineError
+from kgharvest.engine.types import EngineError, Progress
 from kgharvest.errors import DomainError
+from kgharvest.jobs import ledger
+from kgharvest.models import Job
 
 
 class Error(CommandError):
@@ -68,3 +74,46 @@ def natural(text: str) -> int:
 def has_pending_migrations() -> bool:
     executor = MigrationExecutor(connection)
     return bool(executor.migration_plan(executor.loader.graph.leaf_nodes()))
+
+
+@contextmanager
+def warnings_unlogged() -> Iterator[None]:
+    """Keep warnings about failed jobs out of the log: the command prints the reason itself."""
+    logger = logging.getLogger("kgharvest")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def run_to_the_end(job: Job, bar: ProgressBar) -> None:
+    try:
+        ledger.run_job(job.pk, bar)
+    except KeyboardInterrupt:
+        ledger.cancel(job)
+        raise
+
+
+class ProgressBar:
+    """Shows progress on standard error: one bar, reset with each stage."""
+
+    def __init__(self, label: str):
+        self._label = label
+        self._bar = tqdm(desc=label, disable=None, leave=False)
+        self._stage = ""
+
+    def __enter__(self) -> ProgressBar:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.close()
+
+    def __call__(self, progress: Progress) -> None:
+        if progress.stage != self._stage:
+            self._stage = progress.stage
+            self._bar.reset(progress.total)
+            self._bar.set_description_str(f"{self._label}: {progress.stage}")
+        self._bar.total = progress.total
+        self._bar.update(progress.done - self._bar.n)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kgharvest.bulk.file_writing import check_writable, write_atomically
 from kgharvest.harvests.language_models import get_language_model
-from kgharvest.jobs.foreground import ProgressBar
-from kgharvest.management.command import natural, positive
+from kgharvest.management.command import ProgressBar, natural, positive
 from kgharvest.models import Relation
 from kgharvest.relations.names import relations_of_set, resolve_relation
 

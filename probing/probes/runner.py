@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from kgharvest import code_version
 from kgharvest.engine.language_models.masked import MaskedLM
 from kgharvest.engine.probing import common_words, token_of
 from kgharvest.engine.prompt_learning.learners import Learned, ProbeTask, learn
@@ -25,7 +26,6 @@ from kgharvest.harvests import language_models
 from kgharvest.harvests.runner import LOADING
 from kgharvest.jobs import ledger
 from kgharvest.models import Job, LanguageModel
-from kgharvest.version import code_version
 from probing.probes.facts import NotProbed, ProbeRelation
 from probing.probes.measurement import Measurement, MethodRunner, cells_of, measure, probe_task
 from probing.probes.models import LearnedPrompt, Probe, ProbedRelation, ProbeRecord

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from evaluation.statistics.rates import rate
+from kgharvest import code_version
 from kgharvest.bulk.file_reading import Line, read_json_objects, read_lines
 from kgharvest.engine.language_models.masked import MaskedLM
 from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams
@@ -26,7 +27,6 @@ from kgharvest.engine.text_tasks.classification import (
 from kgharvest.engine.text_tasks.text_template import TextTemplate
 from kgharvest.engine.types import OnProgress, ignore
 from kgharvest.errors import BadEntry, DomainError, ImportRefused
-from kgharvest.version import code_version
 from probing.probes.facts import PARTS
 from probing.probes.measurement import CostMeter
 

@@ -18,8 +18,7 @@ from kgharvest.harvests.language_models import get_language_model
 from kgharvest.harvests.launches import Plan, plan_launch, start_launch
 from kgharvest.harvests.runner import CellUnderWay, HarvestFailed, HarvestRequest, check_harvest, create_harvest_job
 from kgharvest.harvests.tuple_export import export_tuples
-from kgharvest.jobs.foreground import ProgressBar, run_to_the_end, warnings_unlogged
-from kgharvest.management.command import DomainCommand, positive
+from kgharvest.management.command import DomainCommand, ProgressBar, positive, run_to_the_end, warnings_unlogged
 from kgharvest.models import HarvestJob, Job, Relation
 from kgharvest.pages.number_format import duration, seconds
 from kgharvest.relations.names import relations_of_set, resolve_relation

@@ -11,8 +11,14 @@ from evaluation.scores.facts import BUILT_IN
 from kgharvest.bulk.file_writing import check_writable, write_atomically
 from kgharvest.engine.prompt_learning.registry import BUDGET_FIELDS, DEFAULT_METHODS, METHODS, systems_with
 from kgharvest.harvests.language_models import get_language_model
-from kgharvest.jobs.foreground import ProgressBar, run_to_the_end, warnings_unlogged
-from kgharvest.management.command import DomainCommand, natural, positive
+from kgharvest.management.command import (
+    DomainCommand,
+    ProgressBar,
+    natural,
+    positive,
+    run_to_the_end,
+    warnings_unlogged,
+)
 from kgharvest.models import Job
 from probing.management.arguments import add_lm_arguments, add_relation_arguments, chosen_relations
 from probing.probes.export import record_lines

@@ -7,7 +7,6 @@ from django.utils import timezone
 
 from annotation.judging.assignment import AnnotatorNotActive, next_batch
 from annotation.models import Annotator, JudgmentTask, Limits
-from annotation.quality.events import sentence
 from annotation.quality.limits import CannotPause, pause_annotator, resume_annotator, set_limits
 from annotation.quality.profiles import JudgmentRow, exceeded_limits, profile_of
 from tests.factories import judge, make_annotators, make_gold, make_round
@@ -41,7 +40,7 @@ def test_too_long_a_run_pauses_and_tells_both(annotator):
     with pytest.raises(AnnotatorNotActive):
         next_batch(annotator, timezone.now())
     event = annotator.round.events.first()
-    assert sentence(event) == "was paused by a limit: 10 equal labels in a row"
+    assert event.sentence == "was paused by a limit: 10 equal labels in a row"
     assert event.annotator == annotator
 
 
