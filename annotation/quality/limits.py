@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Count, F, Q
 from django.utils import timezone
 
 from annotation.models import Annotator, Judgment, Limits, Round
@@ -13,7 +14,7 @@ from annotation.quality.events import record_event
 from annotation.quality.profiles import JudgmentRow, exceeded_limits, profile_of
 from kgharvest.errors import DomainError
 
-LAST_JUDGMENTS = 500  # limits are about so many of an annotator's last judgments, which bounds what checking costs
+LAST_JUDGMENTS = 500  # time and runs are looked at over so many of an annotator's last, which bounds the cost
 CHECK_LIMITS_EVERY = 10  # judgments of an annotator
 
 
@@ -22,10 +23,11 @@ class CannotPause(DomainError):
 
 
 def enforce_limits(annotator: Annotator) -> None:
-    """Pause the annotator if their last judgments exceed a limit of the round.
+    """Pause the annotator if their last judgments, or all their answers to gold, exceed a limit of the round.
 
     Called at every CHECK_LIMITS_EVERYth judgment, within the caller's transaction, which holds the annotator's lock.
-    What they said before they were resumed is forgiven. Costs one query where the round has no limits.
+    What they said before they were resumed is forgiven. Costs one query where the round has no limits. Gold is looked
+    at over all answers: a window that moves on would be looked at anew too often for the stated false alarms.
     """
     if annotator.status != Annotator.Status.ACTIVE:
         return
@@ -36,7 +38,12 @@ def enforce_limits(annotator: Annotator) -> None:
     if annotator.status_since:
         judgments = judgments.filter(judged_at__gt=annotator.status_since)
     last_first = [JudgmentRow(*row) for row in judgment_rows(judgments.order_by("-judged_at"))[:LAST_JUDGMENTS]]
-    if exceeded := exceeded_limits(profile_of(last_first[::-1]), limits):
+    profile = profile_of(last_first[::-1])
+    if limits.gold_accuracy is not None:
+        is_right = Q(label=F("task__gold_label"))
+        gold = judgments.filter(task__in=annotator.round.tasks.gold()).order_by()
+        profile = profile._replace(**gold.aggregate(n_gold=Count("pk"), n_gold_right=Count("pk", filter=is_right)))
+    if exceeded := exceeded_limits(profile, limits):
         set_status(annotator, Annotator.Status.PAUSED)
         record_event(annotator.round, "limit_crossed", annotator=annotator, why="; ".join(exceeded))
 

@@ -59,7 +59,8 @@ class RoundEvent(models.Model):
 class Limits(models.Model):
     """When an annotator of a round is paused for somebody to look. None: no such limit.
 
-    gold_accuracy: the least share right, after `n_gold` answers to gold. median_seconds: the least median time.
+    gold_accuracy: the least share right; paused who is shown to be below (annotation.quality.profiles.is_below), after
+    `n_gold` answers to gold or more. median_seconds: the least median time.
     longest_run: the most equal labels in a row. OPTIONS: what researchers choose; form and JSON are made from it.
     """
 
@@ -71,11 +72,14 @@ class Limits(models.Model):
         null=True,
         blank=True,
         validators=[MinValueValidator(0), MaxValueValidator(1)],
-        help_text="A share from 0 to 1, such as 0.7. Whoever crosses a limit is paused until somebody has looked. "
-        "Empty: no such limit.",
+        help_text="A share from 0 to 1, such as 0.7. Paused until somebody has looked is who is shown to be below it: "
+        "of people exactly as accurate as the limit, at most 5 % ever are. Empty: no such limit.",
     )
     n_gold = models.PositiveSmallIntegerField(
-        "after so many gold statements", default=10, validators=[MinValueValidator(1)]
+        "after so many gold statements",
+        default=10,
+        validators=[MinValueValidator(1)],
+        help_text="The least number before gold can pause anybody; the evidence mostly takes more.",
     )
     median_seconds = models.FloatField(
         "least median of seconds",

@@ -14,6 +14,7 @@ TOO_FAST_S = 1.0  # nobody reads a statement in less
 MIN_JUDGMENTS = 20  # before a median of seconds or a run means anything
 UNLIKELY = 0.001  # a run that chance gives to one annotator in a thousand
 FLAGGED_GOLD_ACCURACY, FLAGGED_N_GOLD = 0.7, 10  # of somebody worth a look where a round sets no limit
+FALSE_ALARMS = 0.05  # at most, of people exactly as accurate on gold as the limit, over however many looks
 
 
 class JudgmentRow(NamedTuple):
@@ -110,7 +111,9 @@ def flags_of(profile: Profile, limits: LimitValues, label_shares: Mapping[str, f
 
 def _low_gold_accuracy(profile: Profile, least: float | None, n_gold: int) -> list[str]:
     accuracy = profile.gold_accuracy
-    if least is None or accuracy is None or profile.n_gold < n_gold or accuracy >= least:
+    if least is None or accuracy is None or profile.n_gold < n_gold:
+        return []
+    if not is_below(least, profile.n_gold_right, profile.n_gold):
         return []
     return [f"{profile.n_gold_right} of {profile.n_gold} gold statements right"]
 
@@ -120,6 +123,24 @@ def _low_median_seconds(profile: Profile, least: float | None) -> list[str]:
     if least is None or seconds is None or profile.n < MIN_JUDGMENTS or seconds >= least:
         return []
     return [f"median of {seconds:.1f} seconds"]
+
+
+def is_below(limit: float, n_right: int, n: int) -> bool:
+    """Return whether `n_right` of `n` answers show an accuracy below `limit`, at the nth look as at the first.
+
+    Who is at least as accurate as the limit is ever found below it with a chance of at most FALSE_ALARMS: the evidence
+    is the mean likelihood ratio of all accuracies below the limit, each alike, against the limit, a supermartingale
+    that reaches 1 / FALSE_ALARMS so seldom (Ville 1939; Robbins 1970). Integrated, it is the sum over j > n_right of
+    C(n + 1, j) / C(n, n_right) / (n + 1) times the limit's odds to the power j - n_right - 1.
+    """
+    if limit in (0, 1):
+        return n_right < n * limit
+    odds = limit / (1 - limit)
+    term = evidence = 1 / (n_right + 1)
+    for j in range(n_right + 1, n + 1):
+        term *= odds * (n + 1 - j) / (j + 1)
+        evidence += term
+    return evidence >= 1 / FALSE_ALARMS
 
 
 # -- runs of equal labels ----------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from django.utils import timezone
 
 from annotation.judging.assignment import AnnotatorNotActive, next_batch
 from annotation.models import Annotator, JudgmentTask, Limits
+from annotation.quality import limits
 from annotation.quality.limits import CannotPause, pause_annotator, resume_annotator, set_limits
 from annotation.quality.profiles import JudgmentRow, exceeded_limits, profile_of
 from tests.factories import judge, make_annotators, make_gold, make_round
@@ -54,14 +55,38 @@ def test_too_fast_pauses_once_there_is_enough_to_say_so(annotator):
     assert status_of(annotator) == "paused"
 
 
+def judge_gold(annotator: Annotator, n_right: int, n: int) -> None:
+    """Answer `n` gold statements whose truth is True, the last `n_right` of them right."""
+    make_gold(annotator.round, annotator.round.tasks.all(), "true")
+    for number, task in enumerate(annotator.round.tasks.all()[:n]):
+        annotator.assignments.create(task=task, expires_at=timezone.now())
+        judge(annotator, task, "true" if number >= n - n_right else "false")
+
+
 def test_too_much_gold_wrong_pauses(annotator):
     set_limits(annotator.round, gold_accuracy=0.6, n_gold=5)
-    make_gold(annotator.round, annotator.round.tasks.all(), "true")
-    for task in annotator.round.tasks.all()[:10]:
-        annotator.assignments.create(task=task, expires_at=timezone.now())
-        judge(annotator, task, "true" if task.position % 2 else "false")
+
+    judge_gold(annotator, n_right=1, n=10)
 
     assert status_of(annotator) == "paused"
+    assert annotator.round.events.first().details["why"] == "1 of 10 gold statements right"
+
+
+def test_below_the_limit_by_chance_pauses_nobody(annotator):
+    set_limits(annotator.round, gold_accuracy=0.6, n_gold=5)
+
+    judge_gold(annotator, n_right=5, n=10)
+
+    assert status_of(annotator) == "active"
+
+
+def test_gold_is_looked_at_over_all_answers(annotator, monkeypatch):
+    """A window of the last ones would be a new series of looks each time, and would forget what was wrong before."""
+    monkeypatch.setattr(limits, "LAST_JUDGMENTS", 5)
+    set_limits(annotator.round, gold_accuracy=0.9, n_gold=5)
+
+    judge_gold(annotator, n_right=5, n=10)
+
     assert annotator.round.events.first().details["why"] == "5 of 10 gold statements right"
 
 

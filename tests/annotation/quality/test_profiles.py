@@ -1,8 +1,10 @@
 """What one annotator's judgments look like together, by hand and by recursion."""
 
+import random
+
 import pytest
 
-from annotation.quality.profiles import JudgmentRow, chance_of_run, expected_longest_run, profile_of
+from annotation.quality.profiles import JudgmentRow, chance_of_run, expected_longest_run, is_below, profile_of
 
 
 def judgment(label="true", seconds=None, gold_label="", n_same=0, n_others=0) -> JudgmentRow:
@@ -67,3 +69,41 @@ def test_where_everybody_always_says_the_same_a_run_is_no_surprise():
     assert chance_of_run(30, 30, {"true": 1.0, "false": 0.0}) == 1.0
     assert expected_longest_run(30, {"true": 1.0, "false": 0.0}) == 30
     assert expected_longest_run(0, {"true": 1.0}) == 0
+
+
+# -- a limit on gold, looked at after each answer ----------------------------------------------------------------------
+
+
+def answers_until_found_below(accuracy: float, limit: float, n_people: int) -> list[int]:
+    """Return, for those found below the limit within 200 answers, after how many; looked at from the tenth on."""
+    rng, n_answers = random.Random(0), []
+    for _ in range(n_people):
+        n_right = 0
+        for n in range(1, 201):
+            n_right += rng.random() < accuracy
+            if n >= 10 and is_below(limit, n_right, n):
+                n_answers.append(n)
+                break
+    return n_answers
+
+
+@pytest.mark.parametrize("limit", [0.6, 0.85, 0.95])
+def test_at_most_one_in_twenty_at_the_limit_is_ever_found_below_it(limit):
+    assert len(answers_until_found_below(limit, limit, 1000)) <= 0.05 * 1000
+
+
+@pytest.mark.parametrize("limit", [0.6, 0.7, 0.85])
+def test_20_points_below_the_limit_show_within_120_answers(limit):
+    assert sum(n <= 120 for n in answers_until_found_below(limit - 0.2, limit, 300)) >= 0.9 * 300
+
+
+def test_the_evidence_is_the_mean_likelihood_ratio_of_all_accuracies_below():
+    """All wrong, limit .5: 2^n times the integral of (1 - p)^n over [0, 1/2], twice: 18.1 after 6, 31.9 after 7."""
+    evidence = {n: 2 * 2**n * (1 - 0.5 ** (n + 1)) / (n + 1) for n in (6, 7)}
+
+    assert evidence[6] < 20 < evidence[7]
+    assert [is_below(0.5, 0, n) for n in (6, 7)] == [False, True]
+
+
+def test_a_limit_of_all_or_nothing():
+    assert [is_below(1, 9, 10), is_below(1, 10, 10), is_below(0, 0, 10)] == [True, False, False]
