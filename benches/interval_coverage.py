@@ -18,6 +18,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from evaluation.statistics.agreement import alpha_of_shares
 from evaluation.statistics.finite_population import PopulationRate, population_rate
 from evaluation.statistics.incomplete import completed_verdicts
 from evaluation.statistics.pattern_interval import pattern_interval
@@ -116,19 +117,14 @@ def of_incomplete(n: int, population: int, share: float, accuracy: float, exclud
 def of_alpha(n: int, share: float, accuracy: float) -> Line:
     patterns = np.array([[n_true, K - n_true] for n_true in range(K + 1)])
 
-    def alpha(patterns: np.ndarray, shares: np.ndarray) -> np.ndarray:
-        agreeing = shares @ ((patterns * (patterns - 1)).sum(axis=1) / (K * (K - 1)))
-        by_chance = ((shares @ patterns / K) ** 2).sum(axis=1)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.where(by_chance < 1, (agreeing - by_chance) / (1 - by_chance), np.nan)
-
     def simulate(rng: np.random.Generator, runs: int) -> np.ndarray:
         ways, n_true = np.array([1, 3, 3, 1]), np.arange(K + 1)
         if_true = ways * accuracy**n_true * (1 - accuracy) ** (K - n_true)
         shares = share * if_true + (1 - share) * if_true[::-1]
-        truth = float(alpha(patterns, shares[None])[0])
+        [truth] = alpha_of_shares(patterns, shares[np.newaxis])
         samples = rng.multinomial(n, shares, size=runs)
-        return np.array([(truth, *pattern_interval(alpha, patterns, sample, rng, 1000)) for sample in samples])
+        intervals = (pattern_interval(alpha_of_shares, patterns, sample, rng, 1000) for sample in samples)
+        return np.array([(truth, *interval) for interval in intervals])
 
     return Line(f"alpha: {n} statements, p {share:g}, people right {accuracy:g}", simulate)
 

@@ -13,21 +13,23 @@ import krippendorff
 import numpy as np
 from numpy.typing import NDArray
 
-Counts = NDArray[np.int64]
+from evaluation.statistics.pattern_interval import pattern_interval
 
-N_REPLICATES = 5000
+Counts = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+N_DRAWS = 5000
 
 NOTHING_PAIRED = "No statement has two judgments, so there is nothing to compare."
 ALL_ALIKE = "All judgments are alike, so agreement cannot be told from chance."
 UNEQUAL = "Fleiss' kappa needs equally many judgments of every statement."
-ONE_PATTERN = "The interval is not defined: every statement shows the same judgments, and so does every resample."
-REPLICATES_ALIKE = "The interval is not defined: in most resamples all judgments are alike."
+NO_INTERVAL = "The interval is not defined: in most draws all judgments are alike."
 
 
-class Alpha(NamedTuple):
-    """Krippendorff's alpha with its 95 % interval; `reason` says why a part of it is None.
+class Agreement(NamedTuple):
+    """A coefficient with its 95 % interval for statements like these, judged by the same people.
 
-    n_units: the tasks with at least two judgments, which are those that count.
+    n_units: the tasks with at least two judgments. reason: why a part is None.
     """
 
     value: float | None
@@ -45,25 +47,23 @@ class Kappa(NamedTuple):
 
 
 def krippendorff_alpha(
-    patterns: Counts, n_tasks: Counts, rng: np.random.Generator, n_replicates: int = N_REPLICATES
-) -> Alpha:
-    """Return nominal alpha, missing judgments allowed, with a bootstrap interval over tasks.
+    patterns: Counts, n_tasks: Counts, rng: np.random.Generator, n_draws: int = N_DRAWS
+) -> Agreement:
+    """Return nominal alpha, missing judgments allowed, with its interval by the Bayesian bootstrap of patterns.
 
     Krippendorff (2011), worked example C: .743. Range (-1, 1]: below 0 where people agree less than by chance.
     """
     patterns, n_tasks = pairable(patterns, n_tasks)
     n_units = int(n_tasks.sum())
     if n_units == 0:
-        return Alpha(None, None, None, 0, NOTHING_PAIRED)
+        return Agreement(None, None, None, 0, NOTHING_PAIRED)
     if np.count_nonzero(n_tasks @ patterns) < 2:
-        return Alpha(None, None, None, n_units, ALL_ALIKE)
+        return Agreement(None, None, None, n_units, ALL_ALIKE)
     value = krippendorff.alpha(
         value_counts=np.repeat(patterns, n_tasks, axis=0), level_of_measurement="nominal", dtype=np.float64
     )
-    if len(np.unique(patterns, axis=0)) == 1:
-        return Alpha(float(value), None, None, n_units, ONE_PATTERN)
-    low, high = bootstrap_interval(patterns, n_tasks, rng, n_replicates)
-    return Alpha(float(value), low, high, n_units, REPLICATES_ALIKE if low is None else None)
+    interval = pattern_interval(alpha_of_shares, patterns, n_tasks, rng, n_draws)
+    return _with_interval(float(value), interval, n_units)
 
 
 def pairable(patterns: Counts, n_tasks: Counts) -> tuple[Counts, Counts]:
@@ -72,39 +72,73 @@ def pairable(patterns: Counts, n_tasks: Counts) -> tuple[Counts, Counts]:
     return patterns[kept], n_tasks[kept]
 
 
-def bootstrap_interval(
-    patterns: Counts, n_tasks: Counts, rng: np.random.Generator, n_replicates: int
-) -> tuple[float | None, float | None]:
-    """Return the 2.5 % and 97.5 % quantiles of alpha over resamples of tasks with replacement.
+def _with_interval(value: float, interval: tuple[float, float] | None, n_units: int) -> Agreement:
+    """Widen the interval to hold the value, which lies outside where it is the most that it can be."""
+    if interval is None:
+        return Agreement(value, None, None, n_units, NO_INTERVAL)
+    return Agreement(value, min(interval[0], value), max(interval[1], value), n_units, None)
 
-    Drawing tasks is drawing how many tasks show each pattern: one multinomial draw per replicate.
-    Replicates without an alpha do not take part; (None, None) if they are the majority.
+
+def alpha_of_counts(patterns: Counts, n_tasks: NDArray[np.number]) -> Floats:
+    """Return nominal alpha for each row of `n_tasks` (R, P); NaN where it is undefined.
+
+    Every pattern must hold at least two judgments. With n judgments in all, chance is the disagreement of two of
+    them drawn without replacement: n / (n - 1) of that of the shares.
     """
-    n_units = n_tasks.sum()
-    replicates = rng.multinomial(n_units, n_tasks / n_units, size=n_replicates)  # (R, P)
-    alphas = alpha_of_counts(patterns, replicates)
-    defined = alphas[~np.isnan(alphas)]
-    if 2 * len(defined) <= n_replicates:
-        return None, None
-    low, high = np.quantile(defined, [0.025, 0.975])
-    return float(low), float(high)
+    n = n_tasks @ patterns.sum(axis=1)  # (R,)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        alphas: Floats = 1 - (1 - alpha_of_shares(patterns, n_tasks)) * (n - 1) / n
+    return alphas
 
 
-def alpha_of_counts(patterns: Counts, n_tasks: NDArray[np.number]) -> NDArray[np.float64]:
-    """Return nominal alpha in closed form for each row of `n_tasks` (R, P); NaN where it is undefined.
+def alpha_of_shares(patterns: Counts, shares: NDArray[np.number]) -> Floats:
+    """Return nominal alpha of a population of tasks whose shares (R, P) show each pattern; NaN where it is undefined.
 
     With m judgments in a pattern, n_c judgments of label c and n in all:
-    alpha = 1 - (n - 1) * sum over tasks of (disagreeing ordered pairs) / (m - 1) / (n^2 - sum_c n_c^2).
-    Every pattern must hold at least two judgments.
+    alpha = 1 - n * sum over tasks of (disagreeing ordered pairs) / (m - 1) / (n^2 - sum_c n_c^2).
     """
     n_per_pattern = patterns.sum(axis=1)
     disagreeing = n_per_pattern**2 - (patterns**2).sum(axis=1)
-    observed = n_tasks @ (disagreeing / (n_per_pattern - 1))  # (R,)
-    n_per_label = (n_tasks @ patterns).astype(np.float64)  # (R, C): in floats, as squares of millions overflow sums
+    observed = shares @ (disagreeing / (n_per_pattern - 1))  # (R,)
+    n_per_label = (shares @ patterns).astype(np.float64)  # (R, C): in floats, as squares of millions overflow sums
     n = n_per_label.sum(axis=1)
     expected = n**2 - (n_per_label**2).sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(expected > 0, 1 - (n - 1) * observed / expected, np.nan)
+        return np.where(expected > 0, 1 - n * observed / expected, np.nan)
+
+
+def gwet_ac1(patterns: Counts, n_tasks: Counts, rng: np.random.Generator, n_draws: int = N_DRAWS) -> Agreement:
+    """Return Gwet's AC1, missing judgments allowed, with its interval by the Bayesian bootstrap of patterns.
+
+    Unlike alpha it is defined where all judgments are alike, and 1 there. The columns of `patterns` are the labels
+    that could be given, whether or not they were.
+    """
+    judged = (patterns.sum(axis=1) >= 1) & (n_tasks > 0)
+    patterns, n_tasks = patterns[judged], n_tasks[judged]
+    n_units = int(n_tasks[patterns.sum(axis=1) >= 2].sum())
+    if n_units == 0:
+        return Agreement(None, None, None, 0, NOTHING_PAIRED)
+    [value] = ac1_of_shares(patterns, n_tasks[np.newaxis])
+    return _with_interval(float(value), pattern_interval(ac1_of_shares, patterns, n_tasks, rng, n_draws), n_units)
+
+
+def ac1_of_shares(patterns: Counts, shares: NDArray[np.number]) -> Floats:
+    """Return AC1 for each row of `shares` (R, P); NaN where no task has two judgments. Every pattern holds a judgment.
+
+    Gwet (2008), Computing inter-rater reliability and its variance in the presence of high agreement, British Journal
+    of Mathematical and Statistical Psychology 61: (P - P_e) / (1 - P_e), where P is the mean over tasks with two
+    judgments or more of the share of agreeing pairs, and P_e = sum_c p_c (1 - p_c) / (C - 1), where p_c is the mean
+    over all tasks of the share of label c.
+    """
+    n_per_pattern = patterns.sum(axis=1)
+    is_paired = n_per_pattern >= 2
+    n_pairs = np.where(is_paired, n_per_pattern * (n_per_pattern - 1), 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        observed = shares @ ((patterns * (patterns - 1)).sum(axis=1) / n_pairs) / (shares @ is_paired)  # (R,)
+    label_shares = shares @ (patterns / n_per_pattern[:, np.newaxis]) / shares.sum(axis=1, keepdims=True)  # (R, C)
+    by_chance = (label_shares * (1 - label_shares)).sum(axis=1) / (patterns.shape[1] - 1)
+    values: Floats = (observed - by_chance) / (1 - by_chance)
+    return values
 
 
 def percent_agreement(patterns: Counts, n_tasks: Counts) -> float | None:

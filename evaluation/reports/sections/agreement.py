@@ -8,17 +8,31 @@ import numpy as np
 
 from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, Codes, Evidence
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, lm_and_setting
-from evaluation.statistics.agreement import N_REPLICATES, Alpha, fleiss_kappa, krippendorff_alpha, percent_agreement
+from evaluation.statistics.agreement import (
+    N_DRAWS,
+    Agreement,
+    fleiss_kappa,
+    gwet_ac1,
+    krippendorff_alpha,
+    percent_agreement,
+)
 from evaluation.statistics.verdict_rules import expected_flips
 
 METHOD = (
-    "Agreement: Krippendorff's alpha, nominal, over statements with two or more judgments; interval: 2.5 % and 97.5 % "
-    "quantiles of 5,000 bootstrap resamples of statements, 1,000 for a part of them. Percent agreement: share of "
-    "agreeing pairs of judgments. Fleiss' kappa: over all statements, where each has the same number of judgments. "
-    "Verdict stability: beta-binomial panels with the observed share of accepted statements and alpha of True against "
-    "the rest."
+    "Agreement: Krippendorff's alpha, nominal, over statements with two or more judgments; Gwet's AC1 (2008), with the "
+    "shares of labels over all statements judged. Their intervals, for statements like these and the same people: 2.5 "
+    "and 97.5 % quantiles of 5,000 draws, 1,000 for a part of the statements, of the Bayesian bootstrap (Rubin 1981) "
+    "over all patterns that the judgments of a statement could show. Percent agreement: share of agreeing pairs of "
+    "judgments. Fleiss' kappa: over all statements, where each has the same number of judgments. Verdict stability: "
+    "beta-binomial panels with the observed share of accepted statements and alpha of True against the rest."
 )
-N_REPLICATES_OF_PARTS = 1000
+N_DRAWS_OF_PARTS = 1000
+AC1 = "Gwet's AC1"
+HELD_FIXED = "low, high: for statements like these, judged by the same people."
+PARADOX = (
+    "Where nearly all statements are true, alpha is low however much people agree (the prevalence paradox), because "
+    "most agreement is then expected by chance; Gwet's AC1 is not."
+)
 NO_VERDICT = "No statement has a verdict."
 ALL_OR_NONE = "Either no statement is accepted or every one, which does not tell how often panels differ."
 
@@ -30,9 +44,10 @@ def agreement_entries(evidence: Evidence) -> dict[str, Any]:
         "alpha": _alpha(evidence, counts, n_tasks)._asdict(),
         # Unjudgeable as missing: the column is left out, so those judgments pair with nothing.
         "alpha_without_unjudgeable": _alpha(evidence, counts[:, :2], n_tasks)._asdict(),
+        "gwet_ac1": _ac1(evidence, counts, n_tasks)._asdict(),
         "percent_agreement": percent_agreement(counts, n_tasks),
         "fleiss_kappa": fleiss_kappa(counts, n_tasks)._asdict(),
-        "verdict_stability": _stability(evidence, np.arange(evidence.n_tasks), N_REPLICATES),
+        "verdict_stability": _stability(evidence, np.arange(evidence.n_tasks), N_DRAWS),
     }
 
 
@@ -66,10 +81,11 @@ def _part(evidence: Evidence, tasks: Codes) -> dict[str, Any]:
     return {
         "n_tasks": len(tasks),
         "n_judgments": int(evidence.counts[tasks].sum()),
-        "alpha": _alpha(evidence, counts, n_tasks, N_REPLICATES_OF_PARTS)._asdict(),
+        "alpha": _alpha(evidence, counts, n_tasks, N_DRAWS_OF_PARTS)._asdict(),
+        "gwet_ac1": _ac1(evidence, counts, n_tasks, N_DRAWS_OF_PARTS)._asdict(),
         "percent_agreement": percent_agreement(counts, n_tasks),
         "fleiss_kappa": fleiss_kappa(counts, n_tasks)._asdict(),
-        "verdict_stability": _stability(evidence, tasks, N_REPLICATES_OF_PARTS),
+        "verdict_stability": _stability(evidence, tasks, N_DRAWS_OF_PARTS),
     }
 
 
@@ -79,11 +95,15 @@ def _patterns_of(evidence: Evidence, tasks: Codes) -> tuple[Codes, Codes]:
     return patterns.counts, np.bincount(patterns.of_task[tasks], minlength=len(patterns.counts))
 
 
-def _alpha(evidence: Evidence, counts: Codes, n_tasks: Codes, n_replicates: int = N_REPLICATES) -> Alpha:
-    return krippendorff_alpha(counts, n_tasks, np.random.default_rng(evidence.seed), n_replicates)
+def _alpha(evidence: Evidence, counts: Codes, n_tasks: Codes, n_draws: int = N_DRAWS) -> Agreement:
+    return krippendorff_alpha(counts, n_tasks, np.random.default_rng(evidence.seed), n_draws)
 
 
-def _stability(evidence: Evidence, tasks: Codes, n_replicates: int) -> dict[str, Any]:
+def _ac1(evidence: Evidence, counts: Codes, n_tasks: Codes, n_draws: int = N_DRAWS) -> Agreement:
+    return gwet_ac1(counts, n_tasks, np.random.default_rng(evidence.seed), n_draws)
+
+
+def _stability(evidence: Evidence, tasks: Codes, n_draws: int) -> dict[str, Any]:
     """Return how many of the verdicts of these statements a fresh panel would overturn (docs/report-json.md)."""
     verdicts = evidence.verdict[tasks]
     n_complete = int(np.count_nonzero(verdicts != INCOMPLETE))
@@ -92,7 +112,7 @@ def _stability(evidence: Evidence, tasks: Codes, n_replicates: int) -> dict[str,
         reason = ALL_OR_NONE if n_complete else NO_VERDICT
         return {"k": None, "flips": None, "low": None, "high": None, "reason": reason}
     counts, n_tasks = _patterns_of(evidence, tasks)
-    alpha = _alpha(evidence, np.stack([counts[:, 0], counts[:, 1:].sum(axis=1)], axis=1), n_tasks, n_replicates)
+    alpha = _alpha(evidence, np.stack([counts[:, 0], counts[:, 1:].sum(axis=1)], axis=1), n_tasks, n_draws)
     usual = int(np.bincount(counts.sum(axis=1), n_tasks)[1:].argmax()) + 1
     k = evidence.judgments_per_task if evidence.has_thirds else usual  # two alike decide as three would
     accepted = n_accepted / n_complete
@@ -112,13 +132,18 @@ AGREEMENT_COLUMNS = (
 
 
 def agreement_table(document: Document) -> Table:
-    alphas = {
+    coefficients = {
         "Krippendorff's alpha": document["alpha"],
         "Krippendorff's alpha without Unjudgeable": document["alpha_without_unjudgeable"],
+        AC1: document.get("gwet_ac1"),  # absent from reports made before it was computed
     }
     rows = [
-        Row((name, alpha["value"], alpha["low"], alpha["high"], alpha["n_units"], alpha["reason"]), about={})
-        for name, alpha in alphas.items()
+        Row(
+            (name, entry["value"], entry["low"], entry["high"], entry["n_units"], entry["reason"]),
+            about={},
+        )
+        for name, entry in coefficients.items()
+        if entry is not None
     ]
     kappa = document.get("fleiss_kappa", {"value": None, "reason": None})
     rows.append(Row(("Fleiss' kappa", kappa["value"], None, None, None, kappa["reason"]), about={}))
@@ -129,7 +154,8 @@ def agreement_table(document: Document) -> Table:
         name = "verdicts that a fresh panel would change"
         values = (name, stability["flips"], stability["low"], stability["high"], None, stability["reason"])
         rows.append(Row(values, about={}))
-    return Table("agreement", "Agreement", (Column("measure"), *AGREEMENT_COLUMNS), tuple(rows))
+    notes = (HELD_FIXED, PARADOX) if "gwet_ac1" in document else ()
+    return Table("agreement", "Agreement", (Column("measure"), *AGREEMENT_COLUMNS), tuple(rows), notes)
 
 
 def agreement_parts_table(document: Document) -> Table:
@@ -139,6 +165,9 @@ def agreement_parts_table(document: Document) -> Table:
             part["alpha"]["value"],
             part["alpha"]["low"],
             part["alpha"]["high"],
+            (part.get("gwet_ac1") or {}).get("value"),
+            (part.get("gwet_ac1") or {}).get("low"),
+            (part.get("gwet_ac1") or {}).get("high"),
             part["percent_agreement"],
             (part.get("verdict_stability") or {}).get("flips"),
             part["n_tasks"],
@@ -151,6 +180,9 @@ def agreement_parts_table(document: Document) -> Table:
         Column("alpha", Kind.COEFFICIENT),
         Column("low", Kind.COEFFICIENT),
         Column("high", Kind.COEFFICIENT),
+        Column("AC1", Kind.COEFFICIENT),
+        Column("AC1 low", Kind.COEFFICIENT),
+        Column("AC1 high", Kind.COEFFICIENT),
         Column("percent agreement", Kind.SHARE),
         Column("would change", Kind.SHARE),
         Column("statements", Kind.COUNT),

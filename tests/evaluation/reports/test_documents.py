@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, REJECTED, UNDECIDED, CellKey, Judgments, StratumKey
 from evaluation.reports.document import build_document
+from evaluation.reports.sections.agreement import agreement_parts_table, agreement_table
 from evaluation.reports.sections.annotators import fit_models
 from evaluation.statistics.rates import stratified_rate, wilson_interval
 from tests.evaluation.evidence_factory import NOBODY, make_evidence
@@ -147,6 +148,25 @@ def test_two_judgments_that_make_a_third_needless_are_a_panel_of_three():
     assert any("third judgment" in note for note in document["notes"])
 
 
+def test_ac1_tells_agreement_where_alpha_cannot():
+    document = build_document(evidence_of("TTT", "TTT", "TTT"))
+
+    rows = {row.values[0]: row.values[1:] for row in agreement_table(document).rows}
+    assert rows["Krippendorff's alpha"][0] is None
+    assert rows["Gwet's AC1"][:3] == (1, document["gwet_ac1"]["low"], 1)
+    assert {part["gwet_ac1"]["value"] for part in document["agreement"]} == {1}
+    assert any("prevalence paradox" in note for note in agreement_table(document).notes)
+
+
+def test_agreement_of_a_report_made_before_ac1_has_its_tables():
+    document = build_document(evidence_of("TTF", "FFT"))
+    parts = [{key: part[key] for key in part if key != "gwet_ac1"} for part in document["agreement"]]
+    old = {key: document[key] for key in document if key != "gwet_ac1"} | {"agreement": parts}
+
+    assert "Gwet's AC1" not in [row.values[0] for row in agreement_table(old).rows]
+    assert len(agreement_parts_table(old).rows) == len(parts)
+
+
 def test_agreement_leaves_out_the_third_judgment_of_statements_in_dispute():
     said = ["TT.", "FF.", "TT.", "TFT", "FTT"]
     thirds = replace(evidence_of(*said), has_thirds=True, third=np.array([-1, -1, -1, 2, 2]))
@@ -155,6 +175,7 @@ def test_agreement_leaves_out_the_third_judgment_of_statements_in_dispute():
 
     assert document["alpha"] == two["alpha"]
     assert document["alpha"]["value"] < build_document(evidence_of(*said))["alpha"]["value"]
+    assert document["gwet_ac1"] == two["gwet_ac1"]
     assert document["percent_agreement"] == 0.6  # three of five
     assert document["fleiss_kappa"]["value"] == two["fleiss_kappa"]["value"]
     assert [(pair["a"], pair["b"], pair["agreement"]) for pair in document["annotator_pairs"]] == [("a", "b", 0.6)]

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from evaluation.statistics.agreement import (
     ALL_ALIKE,
     NOTHING_PAIRED,
-    ONE_PATTERN,
     UNEQUAL,
+    ac1_of_shares,
     alpha_of_counts,
+    alpha_of_shares,
     fleiss_kappa,
+    gwet_ac1,
     krippendorff_alpha,
     pair_counts,
     percent_agreement,
@@ -112,16 +114,34 @@ def test_alpha_of_nothing_is_not_defined():
     assert (alpha.value, alpha.reason) == (None, NOTHING_PAIRED)
 
 
-def test_the_interval_is_that_of_a_plain_bootstrap_over_units():
-    patterns, n_tasks = np.array([[3, 0], [2, 1], [1, 2], [0, 3]]), np.array([40, 15, 10, 35])
+def test_of_many_units_the_interval_is_that_of_a_plain_bootstrap():
+    patterns, n_tasks = np.array([[3, 0], [2, 1], [1, 2], [0, 3]]), np.array([160, 60, 40, 140])
     units = np.repeat(patterns, n_tasks, axis=0)
     plain = np.random.default_rng(1)
-    resamples = [alpha_of_units(units[plain.integers(0, 100, 100)]) for _ in range(2000)]
+    resamples = [alpha_of_units(units[plain.integers(0, 400, 400)]) for _ in range(2000)]
 
     alpha = krippendorff_alpha(patterns, n_tasks, rng())
 
     assert (alpha.low, alpha.high) == pytest.approx(tuple(np.quantile(resamples, [0.025, 0.975])), abs=0.02)
     assert alpha.low < alpha.value < alpha.high
+
+
+def test_three_statements_without_a_dispute_leave_alpha_open():
+    alpha = krippendorff_alpha(np.array([[3, 0, 0], [0, 3, 0]]), np.array([2, 1]), rng())
+
+    assert (alpha.value, alpha.high) == (1, 1)
+    assert alpha.low < 0.7
+
+
+@given(tables)
+def test_alpha_of_a_population_is_alpha_of_very_many_units(units):
+    patterns = np.array([unit for unit in units if sum(unit) >= 2]).reshape(-1, len(units[0]))
+    assume(len(patterns) and np.count_nonzero(patterns.sum(axis=0)) >= 2)
+    shares = np.full((1, len(patterns)), 1 / len(patterns))
+
+    assert alpha_of_shares(patterns, shares) == pytest.approx(
+        alpha_of_counts(patterns, shares * 1e9 * len(patterns)), abs=1e-8
+    )
 
 
 def test_the_same_seed_gives_the_same_interval():
@@ -131,11 +151,11 @@ def test_the_same_seed_gives_the_same_interval():
 
 
 def test_statements_that_all_show_the_same_judgments_give_no_interval_of_width_zero():
-    # Three statements, each 1-1-1: every resample is the sample.
-    found = krippendorff_alpha(np.array([[1, 1, 1]]), np.array([3]), rng())
+    # Three statements, each 1-1-1: every resample of them is the sample.
+    alpha = krippendorff_alpha(np.array([[1, 1, 1]]), np.array([3]), rng())
 
-    assert (found.value, found.low, found.high) == (pytest.approx(-1 / 3), None, None)
-    assert found.reason == ONE_PATTERN
+    assert alpha.value == pytest.approx(-1 / 3)
+    assert alpha.high - alpha.low > 0.2
 
 
 def test_a_million_units_take_a_moment():
@@ -200,6 +220,54 @@ def test_kappa_is_not_defined(patterns, reason):
 
 def test_kappa_of_nothing_is_not_defined():
     assert fleiss_kappa(np.empty((0, 3), dtype=int), np.empty(0, dtype=int)) == (None, NOTHING_PAIRED)
+
+
+def ac1_one_by_one(units):
+    """Gwet (2008) as irrCAC computes it with missing judgments, label by label and unit by unit."""
+    labels = range(len(units[0]))
+    judged = [unit for unit in units if sum(unit) >= 1]
+    paired = [unit for unit in units if sum(unit) >= 2]
+    agreeing = [sum(n * (n - 1) for n in unit) / (sum(unit) * (sum(unit) - 1)) for unit in paired]
+    observed = sum(agreeing) / len(paired)
+    shares = [sum(unit[label] / sum(unit) for unit in judged) / len(judged) for label in labels]
+    by_chance = sum(share * (1 - share) for share in shares) / (len(labels) - 1)
+    return (observed - by_chance) / (1 - by_chance)
+
+
+@given(tables)
+def test_ac1_equals_a_plain_implementation(units):
+    assume(any(sum(unit) >= 2 for unit in units))
+    patterns, n_tasks = np.unique(units, axis=0, return_counts=True)
+
+    assert gwet_ac1(patterns, n_tasks, rng(), 10).value == pytest.approx(ac1_one_by_one(units), abs=1e-9)
+
+
+def test_ac1_by_hand():
+    # Two labels, two observers: 118 yes-yes, 5 and 2 disputes, no no-no (Gwet 2008's paradox of high agreement).
+    # P = 118/125; p_yes = (2 * 118 + 7) / 250 = .972; P_e = 2 * .972 * .028 = .054432; AC1 = (.944 - P_e) / (1 - P_e).
+    patterns, n_tasks = np.array([[2, 0], [1, 1]]), np.array([118, 7])
+
+    assert gwet_ac1(patterns, n_tasks, rng()).value == pytest.approx((0.944 - 0.054432) / (1 - 0.054432), abs=1e-12)
+    assert krippendorff_alpha(patterns, n_tasks, rng()).value < 0
+
+
+def test_a_lone_judgment_counts_for_the_shares_of_labels_but_not_for_agreement():
+    # Units aa, ab, b: P = (1 + 0) / 2; p_a = (1 + 1/2 + 0) / 3 = 1/2; P_e = 1/2; AC1 = 0.
+    assert ac1_of_shares(np.array([[2, 0], [1, 1], [0, 1]]), np.ones((1, 3))) == pytest.approx([0], abs=1e-12)
+
+
+def test_ac1_of_unanimous_judgments_is_1_with_an_interval():
+    ac1 = gwet_ac1(np.array([[3, 0, 0]]), np.array([10]), rng())
+
+    assert (ac1.value, ac1.high, ac1.n_units, ac1.reason) == (1, 1, 10, None)
+    assert 0.5 < ac1.low < 1
+
+
+@pytest.mark.parametrize("patterns", [np.array([[1, 0], [0, 1]]), np.empty((0, 3), dtype=int)], ids=["alone", "none"])
+def test_ac1_without_pairs_is_not_defined(patterns):
+    ac1 = gwet_ac1(patterns, np.ones(len(patterns), dtype=int), rng())
+
+    assert (ac1.value, ac1.low, ac1.high, ac1.n_units, ac1.reason) == (None, None, None, 0, NOTHING_PAIRED)
 
 
 def test_pairs_by_hand():
