@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ from django.db.models import Count
 
 from annotation.judging.verdicts import Verdict, task_verdict, wanted_if_split
 from annotation.models import Annotator, Judgment, Label, Round, Stratum
-from annotation.rounds.progress import stratum_outcomes
+from annotation.rounds.progress import strata_by_cell, stratum_outcomes
 from kgharvest.pages.panels import hook
 
 INCOMPLETE = "incomplete"
@@ -103,16 +103,13 @@ def _cells(annotator: Annotator) -> list[dict[str, Any]]:
     for stratum, task, n in _drawn_and_judged(annotator):
         after[stratum][task.outcome] -= n
         after[stratum][task.outcome_without(annotator.round)] += n
-    cells = defaultdict(list)
-    for stratum in annotator.round.strata.select_related("relation", "language_model"):
-        cells[stratum.cell_name].append(stratum)
     return [
         {
             **dict(zip(("relation", "model", "setting"), name, strict=True)),
             "before": _accuracy(strata, before),
             "after": _accuracy(strata, after),
         }
-        for name, strata in sorted(cells.items())
+        for name, strata in strata_by_cell(annotator.round)
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
@@ -16,6 +17,7 @@ from annotation.judging.verdicts import IMPORTED_QUORUM, Verdict
 from annotation.rounds.instructions import statement_parts
 from kgharvest.errors import DomainError
 from kgharvest.models import HarvestedTuple, HarvestJob, KnowledgeTuple, LanguageModel, Relation
+from kgharvest.names import shortest_names
 
 
 class Study(models.Model):
@@ -303,6 +305,9 @@ class Round(models.Model):
 OPTIONS = ("name", *(name for names in Round.OPTIONS.values() for name in names), "source")
 
 
+CellId = tuple[int, int | None, str]  # ids of relation and LM, and the setting
+
+
 class Stratum(models.Model):
     """A part of a cell (relation x LM x setting) from which a simple random sample was drawn.
 
@@ -344,9 +349,24 @@ class Stratum(models.Model):
         return f"{self.sample_size} of {self.population} from {self.job}"
 
     @property
-    def cell_name(self) -> tuple[str, str, str]:
-        """Return relation, LM and setting; empty where imported judgments name none."""
-        return self.relation.name, self.language_model.short_name if self.language_model else "", self.setting
+    def cell(self) -> CellId:
+        return self.relation_id, self.language_model_id, self.setting
+
+
+def cell_names(strata: Iterable[Stratum]) -> dict[CellId, tuple[str, str, str]]:
+    """Return what to call the relation, LM and setting of each cell, in the order of these names.
+
+    As short as tells the relations and LMs of these strata apart; empty where imported judgments name none.
+    """
+    strata = list(strata)
+    relations = shortest_names(stratum.relation.path for stratum in strata)
+    short = {str(model): model.short_name for stratum in strata if (model := stratum.language_model)}
+    models = shortest_names(short, short.__getitem__)
+    names = {
+        stratum.cell: (relations[stratum.relation.path], models.get(str(stratum.language_model), ""), stratum.setting)
+        for stratum in strata
+    }
+    return dict(sorted(names.items(), key=lambda cell: cell[1]))
 
 
 class JudgmentTaskQuerySet(models.QuerySet):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from statistics import median
@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from annotation.models import Annotator, Judgment, Round
 from annotation.rounds.builder import FrozenRound, Sample, freeze_round
+from annotation.rounds.models import CellId, cell_names
 from kgharvest.pages.number_format import in_points
 
 Z_95 = 1.959964  # 97.5 % point of the normal distribution
@@ -19,6 +20,8 @@ ASSUMED_ACCURACY = 0.5  # gives the widest intervals
 PACE_ANNOTATORS = 20  # whose judgments say how long one takes
 PACE_JUDGMENTS = 5000
 SHOWN_CELLS = 20
+
+CellNames = Mapping[CellId, tuple[str, str, str]]
 
 
 class StratumSize(NamedTuple):
@@ -156,8 +159,9 @@ def plan_round(round: Round, accuracy: float = ASSUMED_ACCURACY, frozen: FrozenR
         gold_share=round.gold_share,
         seconds_per_judgment=measured_pace(),
     )
-    cell_plans = [_cell_plan(samples, accuracy) for samples in cells.values()]
-    return Plan(work, accuracy, cell_plans, _macro_plans(cells.values(), accuracy), n_gold, len(frozen.training))
+    names = cell_names(sample.stratum for sample in frozen.samples)
+    cell_plans = [_cell_plan(samples, names, accuracy) for samples in cells.values()]
+    return Plan(work, accuracy, cell_plans, _macro_plans(cells.values(), names, accuracy), n_gold, len(frozen.training))
 
 
 def measured_pace() -> float | None:
@@ -173,10 +177,10 @@ def _sizes(samples: Sequence[Sample]) -> list[StratumSize]:
     return [StratumSize(sample.stratum.population, sample.stratum.sample_size) for sample in samples]
 
 
-def _cell_plan(samples: Sequence[Sample], accuracy: float) -> CellPlan:
+def _cell_plan(samples: Sequence[Sample], names: CellNames, accuracy: float) -> CellPlan:
     sizes = _sizes(samples)
     return CellPlan(
-        name=str(samples[0].stratum.job),
+        name=" × ".join(names[samples[0].stratum.cell]),
         population=sum(size.population for size in sizes),
         n=sum(size.sample_size for size in sizes),
         n_strata=len(sizes),
@@ -184,11 +188,11 @@ def _cell_plan(samples: Sequence[Sample], accuracy: float) -> CellPlan:
     )
 
 
-def _macro_plans(cells: Iterable[Sequence[Sample]], accuracy: float) -> list[MacroPlan]:
+def _macro_plans(cells: Iterable[Sequence[Sample]], names: CellNames, accuracy: float) -> list[MacroPlan]:
     columns: dict[str, list[float]] = defaultdict(list)
     for samples in cells:
-        job = samples[0].stratum.job
-        columns[f"{job.language_model.short_name} × {job.setting}"].append(effective_size(_sizes(samples)))
+        _, *side = names[samples[0].stratum.cell]
+        columns[" × ".join(side)].append(effective_size(_sizes(samples)))
     return [
         MacroPlan(name, len(sizes), macro_half_width(sizes, accuracy))
         for name, sizes in columns.items()

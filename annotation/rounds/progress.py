@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from annotation.judging.verdicts import Verdict
 from annotation.models import Draw, Judgment, Label, Round, Snapshot, Stratum
+from annotation.rounds.models import CellId, cell_names
 from kgharvest.pages.panels import hook
 
 PACE_OVER = timedelta(hours=1)
@@ -67,39 +68,37 @@ def count_progress(round: Round) -> dict[str, Any]:
 
 def count_cells(round: Round) -> list[dict[str, Any]]:
     """Return for each cell its name, how it was sampled and how many of its statements have which outcome."""
-    cells: dict[tuple, dict[str, Any]] = {}
-    strata = {}
-    for stratum in round.strata.select_related("relation", "language_model").order_by("pk"):
-        cell = cells.setdefault(stratum.cell_name, _new_cell(stratum))
-        cell["n_strata"] += 1
-        cell["drawn"] += stratum.sample_size
-        cell["population"] += stratum.population or 0
-        strata[stratum.pk] = cell
-    for stratum, outcomes in stratum_outcomes(round).items():
-        for outcome, n in outcomes.items():
-            strata[stratum][outcome] += n
-    return [cells[name] for name in sorted(cells)]
+    all_outcomes = stratum_outcomes(round)
+    return [
+        {
+            **dict(zip(("relation", "model", "setting"), names, strict=True)),
+            "job": strata[0].job_id,
+            "cut": strata[0].cut,
+            "n_strata": len(strata),
+            "drawn": sum(stratum.sample_size for stratum in strata),
+            "population": sum(stratum.population or 0 for stratum in strata),
+            **{outcome: sum(all_outcomes[stratum.pk][outcome] for stratum in strata) for outcome in OUTCOMES},
+        }
+        for names, strata in strata_by_cell(round)
+    ]
 
 
-def stratum_outcomes(round: Round) -> dict[int, Counter[str]]:
-    """Return, by the id of a stratum, how many of the statements drawn for it have which of OUTCOMES."""
+def strata_by_cell(round: Round) -> list[tuple[tuple[str, str, str], list[Stratum]]]:
+    """Return relation, LM and setting of each cell, by name, and its strata."""
+    cells: defaultdict[CellId, list[Stratum]] = defaultdict(list)
+    for stratum in round.strata.select_related("relation__relation_set", "language_model").order_by("pk"):
+        cells[stratum.cell].append(stratum)
+    names = cell_names(stratum for strata in cells.values() for stratum in strata)
+    return [(name, cells[cell]) for cell, name in names.items()]
+
+
+def stratum_outcomes(round: Round) -> defaultdict[int, Counter[str]]:
+    """Return, by the id of a stratum, how many of the statements drawn for it have which of OUTCOMES; none at first."""
     outcomes: defaultdict[int, Counter[str]] = defaultdict(Counter)
     drawn = Draw.objects.filter(stratum__round=round).order_by()
     for stratum, verdict, n in drawn.values_list("stratum", "task__verdict").annotate(n=Count("pk")):
         outcomes[stratum][verdict or "incomplete"] += n
-    return dict(outcomes)
-
-
-def _new_cell(stratum: Stratum) -> dict[str, Any]:
-    return {
-        **dict(zip(("relation", "model", "setting"), stratum.cell_name, strict=True)),
-        "job": stratum.job_id,
-        "cut": stratum.cut,
-        "n_strata": 0,
-        "drawn": 0,
-        "population": 0,
-        **dict.fromkeys(OUTCOMES, 0),
-    }
+    return outcomes
 
 
 def count_statements(round: Round) -> list[list[Any]]:

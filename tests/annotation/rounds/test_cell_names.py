@@ -1,0 +1,63 @@
+"""Cells whose relations or LMs share a short name: a row each, under the shortest names that tell them apart."""
+
+import pytest
+from django.utils import timezone
+
+from annotation.quality.exclusion_effect import exclusion_effect
+from annotation.rounds.plan import plan_round
+from annotation.rounds.progress import progress
+from annotation.rounds.serializers import round_from_spec
+from annotation.rounds.services import open_round
+from tests.factories import judge_all, make_harvest, make_language_model, make_relation, make_relation_set
+
+pytestmark = pytest.mark.django_db
+
+NAMES = [
+    ("old/capital", "one/bert", "multi"),
+    ("old/capital", "two/bert", "multi"),
+    ("river", "one/bert", "multi"),
+    ("young/capital", "one/bert", "multi"),
+]
+
+
+@pytest.fixture
+def spec() -> dict:
+    """Four cells: of two relations called capital, another one, and two LMs called bert; two tuples each."""
+    old, young, river = (
+        make_relation(name, relation_set=make_relation_set(set_name))
+        for name, set_name in (("capital", "old"), ("capital", "young"), ("river", "rivers"))
+    )
+    one, two = map(make_language_model, ("one/bert", "two/bert"))
+    cells = [(old, one), (old, two), (river, one), (young, one)]
+    jobs = [
+        make_harvest([(f"{number}", "x"), (f"{number}", "y")], relation=relation, language_model=language_model)
+        for number, (relation, language_model) in enumerate(cells)
+    ]
+    return {"name": "pilot", "cells": [{"job": job.pk, "n": None} for job in jobs]}
+
+
+def test_the_rounds_page_and_the_preview_of_an_exclusion_have_a_row_for_each(spec):
+    round = open_round(spec)
+    annotator, *_ = judge_all(round, *[["true"] * 8] * 3)
+
+    of_page, of_preview = progress(round, timezone.now())["cells"], exclusion_effect(annotator)["cells"]
+
+    for cells in (of_page, of_preview):
+        assert [(cell["relation"], cell["model"], cell["setting"]) for cell in cells] == NAMES
+    assert [cell["accepted"] for cell in of_page] == [2] * 4
+    assert [cell["before"]["n"] for cell in of_preview] == [2] * 4
+
+
+def test_the_plan_averages_over_the_relations_of_one_lm(spec):
+    plan = plan_round(round_from_spec(spec))
+
+    assert [cell.name for cell in plan.cells] == [" × ".join(name) for name in NAMES]
+    assert [(macro.name, macro.n_relations) for macro in plan.macros] == [("one/bert × multi", 3)]
+
+
+def test_names_are_short_where_that_is_enough(spec):
+    round = open_round(spec | {"cells": spec["cells"][2:]})
+
+    names = [(cell["relation"], cell["model"]) for cell in progress(round, timezone.now())["cells"]]
+
+    assert names == [("capital", "bert"), ("river", "bert")]
