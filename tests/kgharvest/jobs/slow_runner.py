@@ -15,6 +15,7 @@ from kgharvest.models import HarvestJob, Job
 
 STEPS = int(os.environ.get("SLOW_RUNNER_STEPS", 15))
 STEP_S = 0.1
+HOLD = "hold"  # a file in the data folder: while it is there, no harvest goes on
 
 
 def run(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
@@ -23,6 +24,9 @@ def run(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
     for step in range(STEPS):
         heartbeat(Progress("search", step, STEPS))
         time.sleep(STEP_S)
+        while (Path(settings.DATA_DIR) / HOLD).exists():
+            heartbeat(Progress("search", step, STEPS))
+            time.sleep(STEP_S)
     harvest_job = HarvestJob.objects.select_related("relation").get(pk=job.pk)
     return lambda: runner.store_result(harvest_job, three_tuples(), None)
 

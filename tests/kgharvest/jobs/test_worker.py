@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from tests.kgharvest.jobs.installation import Installation, kill_group, wait_until
+from tests.kgharvest.jobs.slow_runner import HOLD
 
 
 @pytest.fixture(scope="module")
@@ -93,9 +94,12 @@ def test_an_urgent_job_ends_while_a_harvest_goes_on(tmp_path):
 @pytest.mark.slow
 def test_a_worker_of_all_queues_takes_an_urgent_job_before_the_next_harvest(installation):
     harvests = [installation.queue_harvest("human"), installation.queue_harvest("top1")]
+    hold = installation.folder / HOLD
+    hold.touch()
     with installation.worker():
-        wait_until(lambda: installation.job(harvests[0])["done"] > 0)
+        wait_until(lambda: installation.job(harvests[0])["status"] == "running")
         urgent = installation.queue_urgent_job()
+        hold.unlink()
         wait_until(lambda: installation.job(harvests[1])["status"] == "succeeded")
 
     assert installation.job(urgent)["finished_at"] < installation.job(harvests[1])["started_at"]
