@@ -22,7 +22,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from evaluation.evidence.arrays import CellKey
 from evaluation.reports.sections.comparisons import compare_sides
-from evaluation.statistics.rates import Rate, difference_interval, macro_interval, mean_of_these, rate, stratified_rate
+from evaluation.statistics.finite_population import population_rate
+from evaluation.statistics.rates import Rate, difference_interval, macro_interval
 
 N_ROUNDS = 500
 SIZES = ((5, 20), (8, 20), (14, 20), (14, 50), (14, 200), (40, 20))  # relations, statements per cell
@@ -69,15 +70,17 @@ def bootstrap_interval(n_true: np.ndarray, n_statements: int, seed: int) -> Inte
 def cover(n_relations: int, n_statements: int, n_rounds: int) -> str:
     """Return one row of the first table."""
     rng = np.random.default_rng(0)
+    alike = [n_statements] * n_relations, [0] * n_relations, [1 / n_relations] * n_relations
     cells, newcombe, these, like, bootstrap = [], [], [], [], []
     for seed in range(n_rounds):
         accuracies, n_true = simulate(n_relations, n_statements, rng)
-        rates = [[rate(int(n), n_statements) for n in row] for row in n_true]
+        rates = [[population_rate([n], [n_statements], [0]) for n in row] for row in n_true]
         pairs = [difference_interval(*row) for row in rates]
         shares = n_true[:, 0] / n_statements
-        cells.append(covered((each[1:] for row in rates for each in row), accuracies.flat))
+        macro = population_rate(n_true[:, 0], *alike)
+        cells.append(covered((each[1:3] for row in rates for each in row), accuracies.flat))
         newcombe.append(covered(pairs, accuracies[:, 0] - accuracies[:, 1]))
-        these.append(covered([mean_of_these(shares, [n_statements] * n_relations)[1:]], [accuracies[:, 0].mean()]))
+        these.append(covered([(macro.low, macro.high)], [accuracies[:, 0].mean()]))
         like.append(macro_interval(shares))
         bootstrap.append(bootstrap_interval(n_true, n_statements, seed))
     values = [np.mean(cells), np.mean(newcombe), np.mean(these)]
@@ -94,8 +97,7 @@ def simulate_strata(population, drawn, accuracies, rng: np.random.Generator) -> 
     is_true = rng.random(len(accuracies)) < accuracies
     parts = np.split(is_true, np.cumsum(population)[:-1])
     n_true = [rng.choice(part, n, replace=False).sum() for part, n in zip(parts, drawn, strict=True)]
-    estimate = stratified_rate(np.array(n_true), np.array(drawn), np.array(population))
-    return Rate(*estimate[:3]), float(is_true.mean())
+    return population_rate(n_true, drawn, population), float(is_true.mean())
 
 
 def cover_strata(population, drawn, first: float, last: float, n_rounds: int) -> str:
@@ -104,7 +106,7 @@ def cover_strata(population, drawn, first: float, last: float, n_rounds: int) ->
     accuracies = np.linspace(first, last, sum(population))
     rounds = [[simulate_strata(population, drawn, accuracies, rng) for _ in range(2)] for _ in range(n_rounds)]
     cells = covered(
-        (estimate[1:] for both in rounds for estimate, _ in both), (truth for both in rounds for _, truth in both)
+        (estimate[1:3] for both in rounds for estimate, _ in both), (truth for both in rounds for _, truth in both)
     )
     pairs = [difference_interval(one, other) for (one, _), (other, _) in rounds]
     difference = covered(pairs, (one - other for (_, one), (_, other) in rounds))

@@ -19,7 +19,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from evaluation.statistics.agreement import alpha_of_shares
-from evaluation.statistics.finite_population import PopulationRate, population_rate
+from evaluation.statistics.finite_population import population_rate
 from evaluation.statistics.incomplete import completed_verdicts
 from evaluation.statistics.pattern_interval import pattern_interval
 from evaluation.statistics.rates import Rate, difference_interval
@@ -54,7 +54,7 @@ class Sample(NamedTuple):
         weights = np.array(self.population) / sum(self.population) if self.weights is None else self.weights
         return float(np.dot(weights, self.n_true / self.population))
 
-    def rates(self, rng: np.random.Generator, runs: int) -> list[PopulationRate]:
+    def rates(self, rng: np.random.Generator, runs: int) -> list[Rate]:
         n_false = np.array(self.population) - self.n_true
         samples = rng.hypergeometric(self.n_true, n_false, self.n, (runs, len(self.n)))
         different, of_run = np.unique(samples, axis=0, return_inverse=True)
@@ -79,7 +79,7 @@ def of_sample(kind: str, sample: Sample) -> Line:
 def of_difference(a: Sample, b: Sample) -> Line:
     def simulate(rng: np.random.Generator, runs: int) -> np.ndarray:
         pairs = zip(a.rates(rng, runs), b.rates(rng, runs), strict=True)
-        return np.array([(a.truth - b.truth, *difference_interval(Rate(*x[:3]), Rate(*y[:3]))) for x, y in pairs])
+        return np.array([(a.truth - b.truth, *difference_interval(x, y)) for x, y in pairs])
 
     return Line(f"difference: {a} against {b}", simulate)
 

@@ -14,46 +14,40 @@ never wider than Clopper and Pearson's. Where several strata share a rate, each 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import gammaln, ndtr
 
+from evaluation.statistics.rates import NOTHING_COUNTED, Rate, unknown_rate
+
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 SIGNIFICANCE = 0.05
 ROUNDING = 1e-9  # tail probabilities that differ by less are equal
-SEARCH_STEPS = 20  # halvings of an interval for one limit: 1e-6 of a rate
+DISTANCE_OF_LIMITS = float(np.sqrt(-2 * np.log(SIGNIFICANCE)))
+PRECISION = 1e-4  # of a limit of a stratified interval, as a rate
 GRID = 4096  # points of [0, 1] on which estimates of several strata are distributed
 STEEPEST = 20.0  # asinh of the multiple at which every stratum has its least or most hits
 MOST_CONVOLVED = 60  # strata; the mean of more is normal but for its skewness
-CANDIDATES = 20_000  # numbers of hits tried at most for one limit of a simple sample
+# So is one of fewer that is no more skewed, and that single draws move by less in standard errors.
+MOST_SKEWED, COARSEST = 0.1, 0.1
+AS_GOOD_AS_INFINITE = 10_000_000  # tuples; gamma functions of more lose digits
+CANDIDATES = 2000  # numbers of hits tried at most for one limit of a simple sample
+FINEST = 1_000_000  # shares of an infinite population that are told apart
 
-NOTHING_COUNTED = "No statement has a verdict."
 EMPTY_STRATUM = "A stratum has no verdict yet, so nothing is known about its part of the harvest."
 UNKNOWN_POPULATION = "It is not known how many tuples the statements were drawn from."
 
 
-class PopulationRate(NamedTuple):
-    """A share of a population in [0, 1] with its 95 % interval; `reason` says why the three are None."""
-
-    value: float | None
-    low: float | None
-    high: float | None
-    reason: str | None = None
-
-
-def population_rate(
-    n_hits: ArrayLike, n: ArrayLike, population: ArrayLike, weights: ArrayLike | None = None
-) -> PopulationRate:
+def population_rate(n_hits: ArrayLike, n: ArrayLike, population: ArrayLike, weights: ArrayLike | None = None) -> Rate:
     """Return the share of hits in a population of which `n` of each stratum's `population` were judged; shapes (S,).
 
     n_hits and n need not be whole where some statements are incomplete (evaluation.statistics.incomplete); then the
     limits are those of the next smaller sample, on either side of the share.
-    population: 0 where nobody knows it; then there may be one stratum only, and the population counts as infinite.
+    population: 0 where nobody knows it; it counts as infinite then, and several strata need weights.
     weights: of the strata in the rate, of sum 1; None for their shares of the population. An average over cells gives
     each cell's strata their part of the cell's weight.
     """
@@ -61,11 +55,13 @@ def population_rate(
     sizes = np.asarray(population, dtype=np.int64)
     judged = np.floor(worth + ROUNDING).astype(np.int64)
     if not judged.sum():
-        return PopulationRate(None, None, None, NOTHING_COUNTED)
+        return unknown_rate(NOTHING_COUNTED)
     if not judged.all():
-        return PopulationRate(None, None, None, EMPTY_STRATUM)
+        return unknown_rate(EMPTY_STRATUM)
     if len(sizes) > 1 and not sizes.all():
-        return PopulationRate(None, None, None, UNKNOWN_POPULATION)
+        if weights is None:
+            return unknown_rate(UNKNOWN_POPULATION)
+        sizes = np.where(sizes, sizes, AS_GOOD_AS_INFINITE)
     if weights is not None:
         parts = np.asarray(weights, dtype=np.float64)
     else:
@@ -74,14 +70,16 @@ def population_rate(
     value = float(parts @ shares)
     open_strata = np.flatnonzero(judged != sizes)  # the others are known entirely
     if not len(open_strata):
-        return PopulationRate(value, value, value)
+        return Rate(value, value, value)
     if len(open_strata) > 1:
-        return PopulationRate(value, *_stratified_interval(shares * judged, judged, sizes, parts))
+        strata = zip(*(column.tolist() for column in (shares * judged, judged, sizes, parts)), strict=True)
+        return Rate(value, *_stratified_interval(tuple(strata)))
     [stratum] = open_strata.tolist()
-    share, drawn, size, weight = shares[stratum], int(judged[stratum]), int(sizes[stratum]), float(parts[stratum])
+    share, weight = float(shares[stratum]), float(parts[stratum])
+    drawn, size = int(judged[stratum]), int(sizes[stratum])
     low, _ = simple_interval(int(np.floor(share * drawn + ROUNDING)), drawn, size)
     _, high = simple_interval(int(np.ceil(share * drawn - ROUNDING)), drawn, size)
-    return PopulationRate(value, value - weight * (share - low), value + weight * (high - share))
+    return Rate(value, value - weight * (share - low), value + weight * (high - share))
 
 
 # -- simple samples ----------------------------------------------------------------------------------------------------
@@ -110,7 +108,7 @@ def _limit(n_hits: int, n: int, population: int, *, lower: bool) -> float:
     if n_hits == n and not lower:
         return 1.0
     known_hits, known_misses = (n_hits, n - n_hits) if population else (0, 0)
-    size = population or CANDIDATES * 50
+    size = population or FINEST
     least, most = known_hits, size - known_misses  # how many hits the population can have
     observed = min(max(round(n_hits / n * size), least), most)
     outside, inside = (least, observed) if lower else (most, observed)
@@ -125,12 +123,14 @@ def _limit(n_hits: int, n: int, population: int, *, lower: bool) -> float:
         inside = outside
     step = max(1, abs(observed - inside) // CANDIDATES)
     direction = step if lower else -step
-    for start in range(0, abs(observed - inside) // step + 1, 256):
-        candidates = inside + direction * np.arange(start, start + 256)
+    start, n_at_once = 0, 8
+    while start <= abs(observed - inside) // step:
+        candidates = inside + direction * np.arange(start, start + n_at_once)
         candidates = candidates[(candidates <= observed) if lower else (candidates >= observed)]
         acceptable = _acceptability(_outcomes(candidates, n, size, population), n_hits) > SIGNIFICANCE
         if acceptable.any():
             return float(candidates[acceptable.argmax()] / size)
+        start, n_at_once = start + n_at_once, min(2 * n_at_once, 256)
     return observed / size
 
 
@@ -186,31 +186,35 @@ def _acceptability(probabilities: Floats, observed: int) -> Floats:
 # -- several strata ----------------------------------------------------------------------------------------------------
 
 
-def _stratified_interval(n_hits: Floats, n: Counts, population: Counts, weights: Floats) -> tuple[float, float]:
+@lru_cache(maxsize=10_000)
+def _stratified_interval(strata: tuple[tuple[float, int, int, float], ...]) -> tuple[float, float]:
+    """strata: hits, n, population and weight of each."""
+    columns = [np.array(column) for column in zip(*strata, strict=True)]
+    n_hits, n, population, weights = columns[0], columns[1], columns[2], columns[3]
     value = float(weights @ (n_hits / n))
     if value < 0.5:
-        low, high = _stratified_interval(n - n_hits, n, population, weights)
+        low, high = _stratified_interval(tuple((n - hits, n, size, weight) for hits, n, size, weight in strata))
         return 1 - high, 1 - low
-    limits = []
-    for outside in (float(weights @ (n_hits / population)), 1 - float(weights @ ((n - n_hits) / population))):
-        inside = value
-        if _stratified_acceptability(outside, n_hits, n, population, weights) > SIGNIFICANCE:
-            inside = outside
-        for _ in range(SEARCH_STEPS if inside != outside else 0):
-            middle = (inside + outside) / 2
-            if _stratified_acceptability(middle, n_hits, n, population, weights) > SIGNIFICANCE:
-                inside = middle
-            else:
-                outside = middle
-        limits.append(inside)
-    return limits[0], limits[1]
+
+    def distance(rate: float) -> float:
+        """Return how many standard errors `rate` is from being rejected, about linear in it."""
+        acceptability = _stratified_acceptability(rate, n_hits, n, population, weights)
+        return DISTANCE_OF_LIMITS - float(np.sqrt(-2 * np.log(max(acceptability, 1e-300))))
+
+    least, most = float(weights @ (n_hits / population)), 1 - float(weights @ ((n - n_hits) / population))
+    low, high = (
+        outside if distance(outside) > 0 else brentq(distance, outside, value, xtol=PRECISION, rtol=PRECISION)
+        for outside in (least, most)
+    )
+    return float(low), float(high)
 
 
 def _stratified_acceptability(rate: float, n_hits: Floats, n: Counts, population: Counts, weights: Floats) -> float:
     """Return how acceptable the observed estimate is if the population has `rate`, strata at their likeliest."""
     shares = likeliest_shares(rate, n_hits, n, population, weights)
-    if np.count_nonzero(n < population) > MOST_CONVOLVED:
-        return _normal_acceptability(rate, float(weights @ (n_hits / n)), shares, n, population, weights)
+    score = _normal_score(float(weights @ (n_hits / n)) - rate, shares, n, population, weights)
+    if score is not None:
+        return float(2 * ndtr(-abs(score)))
     probabilities = _distribution(shares, n, population, weights)
     # Estimates are spread over two neighbouring points in each stratum; what is that near counts as equal.
     observed, near = float(weights @ (n_hits / n)) * (GRID - 1), 0.5 + 0.5 * len(n)
@@ -221,19 +225,22 @@ def _stratified_acceptability(rate: float, n_hits: Floats, n: Counts, population
     return float(min(1, smaller + others[others <= smaller + ROUNDING].max(initial=0)))
 
 
-def _normal_acceptability(
-    rate: float, observed: float, shares: Floats, n: Counts, population: Counts, weights: Floats
-) -> float:
-    """Return twice the smaller tail of the score statistic, corrected for skewness (Gart and Nam 1988)."""
+def _normal_score(difference: float, shares: Floats, n: Counts, population: Counts, weights: Floats) -> float | None:
+    """Return the score statistic corrected for skewness (Gart and Nam 1988), None where strata should be convolved."""
     others = np.maximum(population - 1, 1)
     spread = weights**2 * shares * (1 - shares) / n * (population - n) / others
     skew = weights * spread * (1 - 2 * shares) / n * (population - 2 * n) / np.maximum(population - 2, 1)
     variance = float(spread.sum())
+    is_open = n < population
+    too_many = np.count_nonzero(is_open) > MOST_CONVOLVED
     if variance <= 0:
-        return float(abs(rate - observed) < ROUNDING)
-    score = (observed - rate) / np.sqrt(variance)
-    score -= float(skew.sum()) / variance**1.5 * (score**2 - 1) / 6
-    return float(2 * ndtr(-abs(score)))
+        return (0.0 if abs(difference) < ROUNDING else np.inf) if too_many else None
+    deviation, skewness = np.sqrt(variance), float(skew.sum()) / variance**1.5
+    is_normal = abs(skewness) < MOST_SKEWED and (weights / n)[is_open].max() < COARSEST * deviation
+    if not (too_many or is_normal):
+        return None
+    score = difference / deviation
+    return float(score - skewness * (score**2 - 1) / 6)
 
 
 def _distribution(shares: Floats, n: Counts, population: Counts, weights: Floats) -> Floats:

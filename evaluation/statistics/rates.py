@@ -1,4 +1,7 @@
-"""Rates and their intervals: of simple samples, of strata, of weighted draws; averages over relations, differences."""
+"""Rates that are about no finite population: of simple samples, of weighted draws; averages and differences of rates.
+
+Rates of a harvest, and averages over these relations, are those of evaluation.statistics.finite_population.
+"""
 
 from __future__ import annotations
 
@@ -18,20 +21,14 @@ Z_95 = float(ndtri(0.975))  # the 97.5 % quantile of the standard normal distrib
 
 
 NOTHING_COUNTED = "No statement has a verdict."
-EMPTY_STRATUM = "A stratum has no verdict yet, so nothing is known about its part of the harvest."
-UNKNOWN_POPULATION = "It is not known how many tuples the statements were drawn from."
 
 
 class Rate(NamedTuple):
-    """A share of a population in [0, 1] with its 95 % interval; `reason` says why there is no share.
-
-    n_effective: the size of the simple sample, with replacement, that would tell as much.
-    """
+    """A share in [0, 1] with its 95 % interval; `reason` says why there is no share."""
 
     value: float | None
     low: float | None
     high: float | None
-    n_effective: float | None = None
     reason: str | None = None
 
     @property
@@ -50,7 +47,7 @@ def rate(n_hits: int, n: int) -> Rate:
     """Return `n_hits` / `n` of a simple sample with its Wilson interval."""
     if n == 0:
         return unknown_rate(NOTHING_COUNTED)
-    return Rate(n_hits / n, *wilson_interval(n_hits, n), float(n))
+    return Rate(n_hits / n, *wilson_interval(n_hits, n))
 
 
 def hajek_rate(is_hit: Flags, weight: Floats) -> Rate:
@@ -105,27 +102,11 @@ def macro_interval(rates: Sequence[float]) -> tuple[float | None, float | None]:
     return max(0.0, mean - half_width), min(1.0, mean + half_width)
 
 
-def mean_of_these(rates: Sequence[float], n_effective: Sequence[float]) -> Rate:
-    """Return the mean over these very relations; its interval knows only the sampling within each.
-
-    Wilson's interval for the mean, on the size of a simple sample with the mean's variance. A relation of share p from
-    a sample worth n varies by p (1 - p) / n, p drawn towards one half (Agresti and Coull 1998): at 0 or 1 it would not.
-    """
-    if not len(rates):
-        return Rate(None, None, None)
-    shares, sizes = np.asarray(rates, dtype=np.float64), np.asarray(n_effective, dtype=np.float64)  # (R,)
-    drawn_in = (shares * sizes + Z_95**2 / 2) / (sizes + Z_95**2)
-    variance = float((drawn_in * (1 - drawn_in) / sizes).sum()) / len(shares) ** 2
-    mean = float(shares.mean())
-    middle = min(max(mean, float(drawn_in.min())), float(drawn_in.max()))
-    return Rate(mean, *wilson_interval_of_share(mean, middle * (1 - middle) / variance))
-
-
 def difference_interval(a: Rate, b: Rate) -> tuple[float | None, float | None]:
     """Return the interval of a minus b for two independent rates, from their own intervals.
 
-    Newcombe (1998), Interval estimation for the difference between independent proportions, method 10, where the two
-    intervals are Wilson's. Too wide rather than too narrow if the two samples share statements.
+    Newcombe (1998), Interval estimation for the difference between independent proportions: method 10 with whichever
+    intervals the two have. Too wide rather than too narrow if the two samples share statements.
     """
     if a.with_interval is None or b.with_interval is None:
         return None, None
@@ -135,41 +116,3 @@ def difference_interval(a: Rate, b: Rate) -> tuple[float | None, float | None]:
     below = math.hypot(value_a - low_a, high_b - value_b)
     above = math.hypot(high_a - value_a, value_b - low_b)
     return max(-1.0, difference - below), min(1.0, difference + above)
-
-
-# How much more than a simple sample strata are credited with at most. Strata with nothing but hits show no variance,
-# which is luck rather than knowledge; without a bound they cover 93 % instead of 95 %.
-MOST_CREDIT = 1.25
-
-
-def stratified_rate(n_hits: Counts, n: Counts, population: Counts) -> Rate:
-    """Return the share of hits among all of `population`, from n draws in each stratum; shapes (S,).
-
-    The stratified mean, which is Horvitz and Thompson's (1952) estimate over the known population, its variance with
-    finite population correction (Cochran 1977, section 5.6), and Wilson's interval on the effective size, as Korn and
-    Graubard (1998) do with Clopper and Pearson's.
-    """
-    if not n.sum():
-        return unknown_rate(NOTHING_COUNTED)
-    if not n.all():
-        return unknown_rate(EMPTY_STRATUM)
-    share = float(population @ (n_hits / n) / population.sum())
-    n_effective = _effective_size(share, n_hits, n, population)
-    if np.isinf(n_effective):  # the whole population was judged
-        return Rate(share, share, share, float(n.sum()))
-    return Rate(share, *wilson_interval_of_share(share, n_effective), n_effective)
-
-
-def _effective_size(share: float, n_hits: Counts, n: Counts, population: Counts) -> float:
-    """Return share * (1 - share) / variance, bounded by MOST_CREDIT times that of a simple sample of as many."""
-    total, drawn = population.sum(), n.sum()
-    if drawn == total:
-        return np.inf
-    bound = MOST_CREDIT * drawn / (1 - drawn / total)
-    shares = n_hits / n
-    # One draw shows no spread; the whole sample's stands in for it.
-    spreads = np.where(n > 1, shares * (1 - shares) / np.maximum(n - 1, 1), share * (1 - share))
-    variance = ((population / total) ** 2 * (1 - n / population) * spreads).sum()
-    if variance <= 0:
-        return float(bound)
-    return float(min(share * (1 - share) / variance, bound))

@@ -32,25 +32,23 @@ METHOD = (
     "where the adjusted p is below .05. "
     "A statement that both sides drew has one verdict, so McNemar's test over shared statements does not apply; "
     "it compares two rounds that judged the same tuples, where reports are laid side by side. "
-    "Intervals of single relations: Newcombe's method 10; for these relations: the same from both averages."
+    "Intervals of single relations: Newcombe's method 10 on both exact intervals; for these relations: the same from "
+    "both averages."
 )
 ONE_VERDICT = "A statement has one verdict in a round, whichever side drew it, so none tells the sides apart."
 
 
 def comparison_entries(evidence: Evidence, cells: Sequence[Cell]) -> list[dict[str, Any]]:
-    rates = {cell.key: cell.rate_of(ACCEPTED) for cell in cells}
-    numbers = {cell.key: cell.n for cell in cells}
-    accuracies = {key: rate.value for key, rate in rates.items()}
+    rates = {cell.key: (cell, cell.rate_of(ACCEPTED)) for cell in cells}
+    accuracies = {key: rate.value for key, (_, rate) in rates.items()}
     compared = compare_sides(accuracies, shared_statements(evidence), evidence.seed)
-    return [_with_relations(entry, rates, numbers) for entry in compared]
+    return [_with_relations(entry, rates) for entry in compared]
 
 
-def _with_relations(
-    entry: dict[str, Any], rates: Mapping[CellKey, Rate], numbers: Mapping[CellKey, int]
-) -> dict[str, Any]:
+def _with_relations(entry: dict[str, Any], rates: Mapping[CellKey, tuple[Cell, Rate]]) -> dict[str, Any]:
     sentence = entry.pop("sentence")
     a, b = sides_of(entry)
-    known = {key: (rate.value, rate) for key, rate in rates.items() if rate.value is not None}
+    known = {key: (rate.value, rate) for key, (_, rate) in rates.items() if rate.value is not None}
     pairs = [
         (CellKey(relation, *a), CellKey(relation, *b))
         for relation in sorted({key.relation for key in known})
@@ -62,13 +60,13 @@ def _with_relations(
         low, high = difference_interval(rate_a, rate_b)
         relations.append({
             "relation": cell_a.relation,
-            "n_a": numbers[cell_a],
-            "n_b": numbers[cell_b],
+            "n_a": rates[cell_a][0].n,
+            "n_b": rates[cell_b][0].n,
             "difference": value_a - value_b,
             "low": low,
             "high": high,
         })  # fmt: skip
-    macro_a, macro_b = (macro_of_these([rates[pair[side]] for pair in pairs]) for side in (0, 1))
+    macro_a, macro_b = (macro_of_these([rates[pair[side]][0] for pair in pairs]) for side in (0, 1))
     these_low, these_high = difference_interval(macro_a, macro_b)
     return {**entry, "these_low": these_low, "these_high": these_high, "relations": relations, "sentence": sentence}
 

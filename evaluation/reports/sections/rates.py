@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from evaluation.evidence.arrays import (
     ACCEPTED,
@@ -21,28 +22,19 @@ from evaluation.evidence.arrays import (
     Floats,
 )
 from evaluation.rendering.tables import Column, Document, Kind, Rates, Row, Table, about_side, name_of
-from evaluation.statistics.rates import (
-    EMPTY_STRATUM,
-    UNKNOWN_POPULATION,
-    Rate,
-    macro_average,
-    macro_interval,
-    mean_of_these,
-    rate,
-    stratified_rate,
-    unknown_rate,
-)
+from evaluation.statistics.finite_population import EMPTY_STRATUM, UNKNOWN_POPULATION, population_rate
+from evaluation.statistics.rates import NOTHING_COUNTED, Rate, macro_average, macro_interval, unknown_rate
 from kgharvest.pages.number_format import DASH, counted, share, share_with_interval
 
 METHOD = (
-    "Accuracy and rejection: shares of a cell's own draws that have a verdict, with 95 % Wilson intervals. A cell "
-    "sampled in several strata of ranks: stratified mean (Horvitz and Thompson over the known population), Wilson's "
-    "interval on the effective size with finite population correction (after Korn and Graubard), at most 1.25 times "
-    "the size of a simple sample. "
+    "Accuracy and rejection: of the tuples that a cell's statements were drawn from, estimated from those with a "
+    "verdict; strata of ranks weigh as many tuples as they hold. 95 % intervals are exact for the finite population: "
+    "Blaker's, of the hypergeometric distribution, convolved over strata; what was judged is known, so that a census "
+    "has no width. Where nobody knows how many tuples the statements were drawn from: Blaker's binomial interval. "
     "Macro averages: mean over relations; interval for relations like these: Student's t over relations; for these "
-    "relations: from the sampling within each. All statements together: not weighted by the sizes of the harvests that "
-    "they were drawn from, and therefore without an interval; weighted accuracy: each relation weighs as many tuples "
-    "as it was drawn from."
+    "relations: the exact interval of that mean, each relation weighing the same. All statements together: not "
+    "weighted by the sizes of the harvests that they were drawn from, and therefore without an interval; weighted "
+    "accuracy: each relation weighs as many tuples as it was drawn from."
 )
 
 
@@ -64,10 +56,20 @@ class Cell:
         return len(self.counts) > 1
 
     def rate_of(self, verdict: int) -> Rate:
-        """Return the share of one verdict: Wilson for a simple sample, design-weighted for several strata."""
-        if self.is_stratified:
-            return stratified_rate(self.counts[:, verdict], self.counts[:, :INCOMPLETE].sum(axis=1), self.population)
-        return rate(int(self.counts[0, verdict]), self.n)
+        """Return the share of one verdict among the tuples that the cell was drawn from."""
+        return joint_rate([self], verdict)
+
+    @property
+    def part_of_strata(self) -> Floats:
+        """Return (s,) the strata's shares of the population; all that is known of one alone is that it is all."""
+        return self.population / self.population.sum() if self.population.all() else np.ones(1)
+
+
+def joint_rate(cells: Sequence[Cell], verdict: int, *, weights: ArrayLike | None = None) -> Rate:
+    """Return the share of a verdict among all that cells were drawn from. weights: of the strata, in their order."""
+    counts = np.concatenate([cell.counts for cell in cells])
+    population = np.concatenate([cell.population for cell in cells])
+    return population_rate(counts[:, verdict], counts[:, :INCOMPLETE].sum(axis=1), population, weights)
 
 
 def cells_of(evidence: Evidence) -> list[Cell]:
@@ -124,7 +126,6 @@ def _cell_entry(cell: Cell) -> dict[str, Any]:
         **_shares(accuracy, cell.rate_of(REJECTED), cell.rate_of(UNDECIDED)),
         "weighting": "stratified" if cell.is_stratified else "simple",
         "population": population or None,
-        "n_effective": accuracy.n_effective,
         "reason": accuracy.reason,
         "strata": list(_strata(cell)),
     }
@@ -156,16 +157,12 @@ def _strata(cell: Cell) -> Iterable[dict[str, Any]]:
 def total_entry(model: str | None, setting: str | None, cells: Sequence[Cell]) -> dict[str, Any]:
     """Return one LM and setting over its relations; the three averages answer three questions (docs/report-json.md)."""
     counts = np.sum([cell.counts.sum(axis=0) for cell in cells], axis=0, keepdims=True)
-    pooled = Cell(CellKey("", model, setting), counts, np.zeros(1, dtype=np.int64), [])
-    rates = [pooled.rate_of(verdict) for verdict in (ACCEPTED, REJECTED, UNDECIDED)]
-    if len(cells) > 1:  # unequally sampled
-        rates = [rate._replace(low=None, high=None) for rate in rates]
     weighted = weighted_accuracy(cells)
     return {
         "model": model,
         "setting": setting,
-        **_counts(pooled.counts),
-        **_shares(*rates),
+        **_counts(counts),
+        **_shares(*(_of_all_statements(cells, verdict) for verdict in (ACCEPTED, REJECTED, UNDECIDED))),
         **_macro_averages(cells),
         "weighted_accuracy": weighted.value,
         "weighted_accuracy_low": weighted.low,
@@ -175,14 +172,22 @@ def total_entry(model: str | None, setting: str | None, cells: Sequence[Cell]) -
     }
 
 
+def _of_all_statements(cells: Sequence[Cell], verdict: int) -> Rate:
+    """Return a verdict's share of all statements alike: several cells, unequally sampled, are no sample of anything."""
+    if len(cells) == 1:
+        return cells[0].rate_of(verdict)
+    n = sum(cell.n for cell in cells)
+    if not n:
+        return unknown_rate(NOTHING_COUNTED)
+    return Rate(sum(int(cell.counts[:, verdict].sum()) for cell in cells) / n, None, None)
+
+
 def weighted_accuracy(cells: Sequence[Cell]) -> Rate:
     """Return the accuracy of all that the cells were drawn from together."""
     if _population(cells) is None:
         return unknown_rate(UNKNOWN_POPULATION)
-    counts = np.concatenate([cell.counts for cell in cells])
-    n = counts[:, :INCOMPLETE].sum(axis=1)
-    pooled = stratified_rate(counts[:, ACCEPTED], n, np.concatenate([cell.population for cell in cells]))
-    return pooled._replace(reason="A relation has no verdict yet.") if pooled.reason == EMPTY_STRATUM else pooled
+    weighted = joint_rate(cells, ACCEPTED)
+    return weighted._replace(reason="A relation has no verdict yet.") if weighted.reason == EMPTY_STRATUM else weighted
 
 
 def _population(cells: Sequence[Cell]) -> int | None:
@@ -191,13 +196,13 @@ def _population(cells: Sequence[Cell]) -> int | None:
 
 
 def _macro_averages(cells: Sequence[Cell]) -> dict[str, Any]:
-    accuracies = [rate for cell in cells if (rate := cell.rate_of(ACCEPTED)).value is not None]
+    accuracies = [value for cell in cells if (value := cell.rate_of(ACCEPTED).value) is not None]
     rejections = [value for cell in cells if (value := cell.rate_of(REJECTED).value) is not None]
-    these = macro_of_these(accuracies)
-    low, high = macro_interval([rate.value for rate in accuracies if rate.value is not None])
+    these = macro_of_these(cells)
+    low, high = macro_interval(accuracies)
     rejection_low, rejection_high = macro_interval(rejections)
     return {
-        "macro_accuracy": macro_average(rate.value for rate in accuracies),
+        "macro_accuracy": macro_average(accuracies),
         "macro_accuracy_low": low,
         "macro_accuracy_high": high,
         "macro_accuracy_these_low": these.low,
@@ -209,9 +214,13 @@ def _macro_averages(cells: Sequence[Cell]) -> dict[str, Any]:
     }
 
 
-def macro_of_these(rates: Sequence[Rate]) -> Rate:
-    known = [(rate.value, rate.n_effective) for rate in rates if rate.value is not None and rate.n_effective]
-    return mean_of_these([value for value, _ in known], [n_effective for _, n_effective in known])
+def macro_of_these(cells: Sequence[Cell]) -> Rate:
+    """Return the mean accuracy of these very cells, each weighing the same; those without one do not take part."""
+    known = [cell for cell in cells if cell.rate_of(ACCEPTED).value is not None]
+    if not known:
+        return unknown_rate(NOTHING_COUNTED)
+    weights = np.concatenate([cell.part_of_strata / len(known) for cell in known])
+    return joint_rate(known, ACCEPTED, weights=weights)
 
 
 def total_entries(evidence: Evidence, cells: Sequence[Cell]) -> list[dict[str, Any]]:

@@ -12,7 +12,8 @@ from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, REJECTED, UNDECIDED
 from evaluation.reports.document import build_document
 from evaluation.reports.sections.agreement import agreement_parts_table, agreement_table
 from evaluation.reports.sections.annotators import fit_models
-from evaluation.statistics.rates import stratified_rate, wilson_interval
+from evaluation.statistics.finite_population import population_rate, simple_interval
+from evaluation.statistics.rates import difference_interval
 from tests.evaluation.evidence_factory import NOBODY, make_evidence
 
 T, F, U = range(3)
@@ -58,11 +59,14 @@ def stratified(first=(9, 1), second=(5, 5)):
     return replace(evidence, verdict=verdict, draws=draws, strata=strata)
 
 
+def interval_of(cell):
+    return cell["accuracy"], cell["accuracy_low"], cell["accuracy_high"]
+
+
 def test_a_stratified_cell_is_weighted_by_its_strata():
     [cell] = build_document(stratified())["cells"]
 
-    expected = stratified_rate(np.array([9, 5]), np.array([10, 10]), np.array([100, 900]))
-    assert (cell["accuracy"], cell["accuracy_low"], cell["accuracy_high"]) == expected[:3]
+    assert interval_of(cell) == population_rate([9, 5], [10, 10], [100, 900])[:3]
     assert cell["accuracy"] == pytest.approx(0.54)  # not 14 of 20
     assert (cell["weighting"], cell["population"], cell["n"]) == ("stratified", 1000, 20)
     assert [stratum["accepted"] for stratum in cell["strata"]] == [9, 5]
@@ -75,11 +79,60 @@ def test_a_stratum_that_nobody_judged_leaves_the_cell_unknown_with_a_reason():
     assert "stratum has no verdict" in cell["reason"]
 
 
-def test_a_simple_cell_has_wilsons_interval():
+def test_a_cell_has_the_exact_interval_of_its_harvest():
     [cell] = build_document(make_evidence({CellKey("r", "lm", "multi"): (7, 3)}))["cells"]
 
-    assert (cell["accuracy_low"], cell["accuracy_high"]) == wilson_interval(7, 10)
-    assert (cell["weighting"], cell["n_effective"], cell["population"]) == ("simple", 10, 100)
+    assert interval_of(cell) == pytest.approx((0.7, *simple_interval(7, 10, 100)))
+    assert (cell["weighting"], cell["population"]) == ("simple", 100)
+
+
+def test_a_stratum_of_few_hits_only_is_not_nearly_certain():
+    evidence = stratified((28, 2), (5, 0))
+
+    [cell], [total] = (build_document(evidence)[key] for key in ("cells", "totals"))
+
+    assert cell["accuracy"] == pytest.approx(0.1 * 28 / 30 + 0.9)
+    # Of the large stratum with five hits alone, the exact interval begins at .57.
+    assert cell["accuracy_low"] == pytest.approx(0.56, abs=0.01)
+    assert cell["accuracy_high"] == pytest.approx(0.998)  # two of a thousand are known to be false
+    for average in ("", "weighted_", "macro_"):
+        assert total[f"{average}accuracy"] == pytest.approx(cell["accuracy"])
+    for average in ("accuracy", "weighted_accuracy", "macro_accuracy_these"):
+        assert (total[f"{average}_low"], total[f"{average}_high"]) == interval_of(cell)[1:]
+
+
+def test_a_census_has_no_width():
+    key = CellKey("r", "lm", "multi")
+
+    [cell] = build_document(make_evidence({key: (7, 3)}, strata=[StratumKey(0, 1, 10, 10)]))["cells"]
+
+    assert interval_of(cell) == (0.7, 0.7, 0.7)
+    assert (cell["rejection_low"], cell["rejection_high"]) == (0.3, 0.3)
+
+
+def test_averages_of_these_relations_know_their_harvests():
+    strata = [StratumKey(0, 1, 20, 20), StratumKey(1, 1, 1000, 1000)]
+    cells = {CellKey("census", "lm", "multi"): (15, 5), CellKey("sample", "lm", "multi"): (12, 8)}
+
+    [total] = build_document(make_evidence(cells, strata=strata))["totals"]
+
+    low, high = simple_interval(12, 20, 1000)
+    these = total["macro_accuracy_these_low"], total["macro_accuracy_these_high"]
+    assert these == pytest.approx(((0.75 + low) / 2, (0.75 + high) / 2))
+    expected = population_rate([15, 12], [20, 20], [20, 1000])
+    assert (total["weighted_accuracy"], total["weighted_accuracy_low"]) == pytest.approx(expected[:2])
+    assert (total["accuracy"], total["accuracy_low"], total["accuracy_high"]) == (27 / 40, None, None)
+
+
+def test_relations_of_unknown_harvests_are_averaged_as_of_infinite_ones():
+    cells = {CellKey(relation, None, None): (15, 5) for relation in "rs"}
+    known = [StratumKey(number, 1, 10**7, 10**7) for number in (0, 1)]
+    unknown = [StratumKey(number, None, None, None) for number in (0, 1)]
+
+    [[expected], [total]] = (build_document(make_evidence(cells, strata=each))["totals"] for each in (known, unknown))
+
+    for key in ("macro_accuracy_these_low", "macro_accuracy_these_high"):
+        assert total[key] == pytest.approx(expected[key], abs=1e-6)
 
 
 def test_a_side_has_three_averages():
@@ -362,15 +415,17 @@ def test_unjudgeable_is_missing_to_models():
 # -- comparisons and plans ---------------------------------------------------------------------------------------------
 
 
-def test_a_comparison_shows_each_relation_with_newcombes_interval():
+def test_a_comparison_shows_each_relation_with_the_interval_of_its_difference():
     cells = {CellKey("r", "lm", "human"): (48, 32), CellKey("r", "lm", "multi"): (56, 14)}
     cells |= {CellKey("s", "lm", "human"): (5, 5), CellKey("s", "lm", "multi"): (6, 4)}
 
     [compared] = build_document(make_evidence(cells))["comparisons"]
 
     relation = one(compared["relations"], relation="r")
-    # Newcombe (1998), Table II (a), method 10: 56/70 - 48/80 is .0524 to .3339.
-    assert (-relation["high"], -relation["low"]) == pytest.approx((0.0524, 0.3339), abs=5e-5)
+    # Newcombe's method 10 on Wilson's intervals, of infinite populations, gives .0524 to .3339.
+    assert (-relation["high"], -relation["low"]) == pytest.approx((0.0524, 0.3339), abs=0.005)
+    human, multi = (population_rate([n_true], [n], [10 * n]) for n_true, n in ((48, 80), (56, 70)))
+    assert (relation["low"], relation["high"]) == pytest.approx(difference_interval(human, multi))
     assert compared["these_low"] < compared["difference"] < compared["these_high"]
 
 

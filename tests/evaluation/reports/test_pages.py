@@ -59,7 +59,7 @@ def test_a_report_shows_the_table_with_intervals(researcher_client, report):
 
     assert '<span class="acc-value">.75</span> / <span class="rej-value">.25</span>' in page
     assert "acc-8" in page  # .75 is shaded as eight tenths
-    assert ".30 to .95, n = 4" in page  # Wilson for 3 of 4
+    assert ".75 to .75, n = 4" in page  # all four tuples of the harvest are judged
 
 
 def test_a_report_shows_how_often_annotators_agree(researcher_client, report):
