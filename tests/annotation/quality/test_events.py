@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from annotation.quality.events import event_lines, record_event, sentence
+from annotation.quality.events import event_lines, record_event
 from annotation.rounds.services import WrongStatus, close_round, pause_round, reopen_round
 from tests.factories import make_annotators, make_researcher, make_round
 
@@ -44,7 +44,7 @@ def test_an_event_about_an_annotator_names_their_code_and_reads_as_a_sentence():
 
     event = record_event(round, "reinstated", annotator=annotator, n_counted_again=3, n_left_out=1)
 
-    assert sentence(event) == "reinstated the annotator, 3 judgments counted again, 1 kept uncounted"
+    assert event.sentence == "reinstated the annotator, 3 judgments counted again, 1 kept uncounted"
     assert json.loads(list(event_lines(round))[-1])["annotator"] == annotator.code
 
 
