@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from django.db.models import Count
+from django.db.models import Count, Exists, OuterRef
 
+from annotation.judging.thirds import LabelCounts, first_two_counts, without_label
 from annotation.judging.verdicts import Verdict, task_verdict, wanted_if_split
-from annotation.models import Annotator, Judgment, Label, Round, Stratum
-from annotation.rounds.progress import strata_by_cell, stratum_outcomes
+from annotation.models import Annotator, Judgment, Round, Stratum
+from annotation.rounds.progress import rows_of, strata_by_cell, stratum_outcomes
 from kgharvest.pages.panels import hook
 
 INCOMPLETE = "incomplete"
-COUNTERS = ("n_true", "n_false", "n_unjudgeable")
 
 OutcomesByStratum = Mapping[int, Counter[str]]  # how many statements have which of OUTCOMES, by the stratum's id
 
@@ -33,12 +33,12 @@ class _JudgedTask(NamedTuple):
         return self.verdict or INCOMPLETE
 
     @property
-    def counts(self) -> tuple[int, ...]:
+    def counts(self) -> LabelCounts:
         return self.n_true, self.n_false, self.n_unjudgeable
 
     @property
-    def counts_without(self) -> tuple[int, ...]:
-        return tuple(n - (label == self.label) for label, n in zip(Label.values, self.counts, strict=True))
+    def counts_without(self) -> LabelCounts:
+        return without_label(self.counts, self.label)
 
     def outcome_without(self, round: Round) -> str:
         """A task wants its k judgments back, unless two that agree are enough; an imported one has those it has."""
@@ -64,7 +64,7 @@ def exclusion_effect(annotator: Annotator) -> dict[str, Any]:
         "n_judgments": sum(n_by_task.values()),
         "changes": _changes(annotator.round, n_by_task),
         "cells": _cells(annotator),
-        "agreement": _agreement(annotator.round, n_by_task),
+        "agreement": _agreement(annotator, n_by_task),
     }
 
 
@@ -81,17 +81,15 @@ def _changes(round: Round, n_by_task: Mapping[_JudgedTask, int]) -> list[dict[st
     ]
 
 
-def _agreement(round: Round, n_by_task: Mapping[_JudgedTask, int]) -> dict[str, Any]:
-    rows = round.tasks.without_gold().order_by().values_list(*COUNTERS).annotate(n=Count("pk"))
-    before = Counter({tuple(counts): n for *counts, n in rows})
-    after = before.copy()
+def _agreement(annotator: Annotator, n_by_task: Mapping[_JudgedTask, int]) -> dict[str, Any]:
+    """Of three judgments of a statement two are left, which are the first two then, whoever was asked third."""
+    tasks = annotator.round.tasks.without_gold()
+    counted = Judgment.objects.counted().filter(annotator=annotator, task=OuterRef("pk"))
+    before = first_two_counts(annotator.round, tasks)
+    after = before - first_two_counts(annotator.round, tasks.filter(Exists(counted)))
     for task, n in n_by_task.items():
-        after[task.counts] -= n
         after[task.counts_without] += n
-    return {
-        name: hook("agreement")([[*counts, n] for counts, n in sorted(patterns.items())])
-        for name, patterns in (("before", before), ("after", after))
-    }
+    return {name: hook("agreement")(rows_of(patterns)) for name, patterns in (("before", before), ("after", after))}
 
 
 # -- cells -------------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from threading import Thread
@@ -14,6 +14,7 @@ from django.db import connection
 from django.db.models import Count, Q
 from django.utils import timezone
 
+from annotation.judging.thirds import LabelCounts, first_two_counts
 from annotation.judging.verdicts import Verdict
 from annotation.models import Draw, Judgment, Label, Round, Snapshot, Stratum
 from annotation.rounds.models import CellId, cell_names
@@ -34,7 +35,8 @@ def progress(round: Round, now: datetime) -> dict[str, Any]:
     n_left, per_hour = counts["n_wanted"] - counts["n_judgments"], counts["judgments_per_hour"]
     return {
         **counts,
-        **hook("agreement")(counts["patterns"]),
+        # Snapshots of earlier versions have only the patterns of all judgments.
+        **hook("agreement")(counts.get("first_two", counts["patterns"])),
         "n_left": n_left,
         "hours_left": n_left / per_hour if per_hour and n_left else None,
         "counted_at": snapshot.counted_at,
@@ -42,7 +44,10 @@ def progress(round: Round, now: datetime) -> dict[str, Any]:
 
 
 def count_progress(round: Round) -> dict[str, Any]:
-    """Count tasks and judgments in four queries whatever the round's size. patterns: label counts and of how many."""
+    """Count tasks and judgments in as many queries whatever the round's size.
+
+    patterns: label counts and of how many tasks; first_two: the same without third judgments, for agreement.
+    """
     patterns: Counter[tuple[int, int, int]] = Counter()
     totals = Counter(dict.fromkeys((*OUTCOMES, "n_tasks", "in_hand", "open", "n_judgments", "n_wanted", "n_leased"), 0))
     groups = round.tasks.without_gold().order_by().values(*COUNTERS).annotate(n=Count("pk"))
@@ -59,11 +64,17 @@ def count_progress(round: Round) -> dict[str, Any]:
     commented = Judgment.objects.current().filter(annotator__round=round).exclude(comment="")
     return dict(totals) | {
         "complete": totals["n_tasks"] - totals["incomplete"],
-        "patterns": [[*labels, n] for labels, n in sorted(patterns.items())],
+        "patterns": rows_of(patterns),
+        "first_two": rows_of(first_two_counts(round, round.tasks.without_gold())),
         "cells": count_cells(round),
         "n_commented": commented.aggregate(n=Count("task", distinct=True))["n"],
         "judgments_per_hour": judgments_per_hour(round, timezone.now()),
     }
+
+
+def rows_of(patterns: Mapping[LabelCounts, int]) -> list[list[int]]:
+    """Return n_true, n_false, n_unjudgeable and the number of tasks in a row, as the hook "agreement" takes them."""
+    return [[*counts, n] for counts, n in sorted(patterns.items())]
 
 
 def count_cells(round: Round) -> list[dict[str, Any]]:

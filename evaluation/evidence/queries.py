@@ -12,6 +12,7 @@ import numpy as np
 from django.db.models import Count, Exists, F, OuterRef, QuerySet, Subquery
 from numpy.typing import NDArray
 
+from annotation.judging.thirds import third_annotators
 from annotation.models import Adjudication, Annotator, Draw, Judgment, Round, Stratum
 from evaluation.evidence.arrays import (
     INCOMPLETE,
@@ -33,7 +34,6 @@ from kgharvest.names import shortest_names
 PAPER_ORDER = ["human", "autoprompt", "top1", "multi"]  # of the settings in Table 5
 ROWS_AT_ONCE = 50_000
 BASES = (10, 100)  # k of the cuts base:k in Table 2
-ASKED_IF_SPLIT = 3  # people, where two differ
 
 LABEL_CODES = {label: code for code, label in enumerate(LABELS)}
 VERDICT_CODES = {verdict: code for code, verdict in enumerate(VERDICTS)} | {"": INCOMPLETE}
@@ -48,7 +48,7 @@ def gather_evidence(round: Round) -> Evidence:
     judgments, gold = (_judgments(rows, every_task, _whole(list(codes))) for rows in (counted, _gold_judgments(round)))
     judgments, gold, annotators = _renumber_annotators(judgments, gold, list(codes.values()))
     number = {code: position for position, code in enumerate(annotators)}
-    thirds = {task: number[codes[annotator]] for task, annotator in _thirds(round).items()}
+    thirds = {task: number[codes[annotator]] for task, annotator in third_annotators(round).items()}
     cells = cells_with_strata(round)
     strata, stratum_ids = _strata(cells)
     return Evidence(
@@ -124,24 +124,6 @@ def _gold_judgments(round: Round) -> QuerySet:
     """Gold is judged by as many as come by, and never counted; an excluded annotator's answers tell nothing here."""
     given = Judgment.objects.current().filter(task__round=round, task__is_gold=True)
     return given.exclude(annotator__status=Annotator.Status.EXCLUDED)
-
-
-def _thirds(round: Round) -> dict[int, int]:
-    """Return, by task, the annotator of the counted judgment that was asked for because two differed.
-
-    A change of mind keeps its place in the order.
-    """
-    if not round.third_only_if_split:
-        return {}
-    asked_thrice = Judgment.objects.filter(task__round=round, task__is_gold=False, task__n_judgments=ASKED_IF_SPLIT)
-    of_pair = {"task_id": _whole, "annotator_id": _whole}
-    task, annotator = _columns(asked_thrice.order_by("judged_at", "client_uuid"), **of_pair)
-    counted_task, counted_annotator = _columns(asked_thrice.counted().order_by(), **of_pair)
-    n = annotator.max(initial=0) + 1
-    pair, first_word = np.unique(task * n + annotator, return_index=True)
-    is_counted = np.isin(pair, counted_task * n + counted_annotator)
-    in_order = pair[is_counted][np.argsort(first_word[is_counted])]
-    return dict(zip((in_order // n).tolist(), (in_order % n).tolist(), strict=True))  # the last of each task
 
 
 def _renumber_annotators(

@@ -1,0 +1,63 @@
+"""Agreement where a third person is asked only if two differ: that of the first two, on pages as in reports."""
+
+import pytest
+from django.utils import timezone
+
+from annotation.models import Round
+from annotation.quality.exclusion import exclude_annotator
+from annotation.quality.exclusion_effect import exclusion_effect
+from annotation.rounds.progress import progress
+from evaluation.reports.services import create_report
+from tests.factories import judge, judge_all, make_round
+
+pytestmark = pytest.mark.django_db
+
+T, F, U = "true", "false", "unjudgeable"
+
+
+@pytest.fixture
+def round() -> Round:
+    """Six statements: two said to be true by both, one false by both, three split, for which a third is asked."""
+    round = make_round(6, third_only_if_split=True, batch_size=6)
+    judge_all(round, [T, T, F, T, T, U], [T, T, F, F, U, F])
+    judge_all(round, [T, T, T, T, T, T])
+    return round
+
+
+def agreement_of_report(round: Round) -> list[float]:
+    document = create_report(round).document
+    return [document["percent_agreement"], document["alpha"]["value"]]
+
+
+def shown(agreement: dict) -> list[float]:
+    return [agreement["percent_agreement"], agreement["alpha"]]
+
+
+def test_the_rounds_page_says_what_the_report_says(round):
+    agreement = shown(progress(round, timezone.now()))
+
+    assert agreement[0] == pytest.approx(3 / 6)
+    assert agreement == pytest.approx(agreement_of_report(round))
+
+
+def test_a_change_of_mind_makes_nobody_the_third(round):
+    """Where the first two come to agree, the third is still the one who was asked last."""
+    first, *_ = round.annotators.order_by("pk")
+    judge(first, round.tasks.get(position=3), F)
+
+    agreement = shown(progress(round, timezone.now()))
+
+    assert agreement[0] == pytest.approx(4 / 6)
+    assert agreement == pytest.approx(agreement_of_report(round))
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_the_preview_of_an_exclusion_says_what_reports_say_before_and_after(round, number):
+    annotator = round.annotators.order_by("pk")[number]
+    before = agreement_of_report(round)
+
+    effect = exclusion_effect(annotator)["agreement"]
+    exclude_annotator(annotator, "guesses")
+
+    assert shown(effect["before"]) == pytest.approx(before)
+    assert shown(effect["after"]) == pytest.approx(agreement_of_report(round))
