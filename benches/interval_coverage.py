@@ -18,7 +18,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from evaluation.statistics.agreement import alpha_of_shares
+from evaluation.statistics.agreement import alpha_of_shares, annotators_interval, krippendorff_alpha
 from evaluation.statistics.finite_population import population_rate
 from evaluation.statistics.incomplete import completed_verdicts
 from evaluation.statistics.pattern_interval import pattern_interval
@@ -129,6 +129,29 @@ def of_alpha(n: int, share: float, accuracy: float) -> Line:
     return Line(f"alpha: {n} statements, p {share:g}, people right {accuracy:g}", simulate)
 
 
+def of_other_annotators(n: int, n_annotators: int, share: float, accuracy: float, precision: float) -> Line:
+    """People are right with Beta(accuracy * precision, (1 - accuracy) * precision). The truth is alpha of others."""
+
+    def simulate(rng: np.random.Generator, runs: int) -> np.ndarray:
+        n_true = share * accuracy + (1 - share) * (1 - accuracy)
+        truth = 1 - accuracy * (1 - accuracy) / (n_true * (1 - n_true))
+        task = np.repeat(np.arange(n), K)
+        results = []
+        for _ in range(runs):
+            accuracies = rng.beta(accuracy * precision, (1 - accuracy) * precision, n_annotators)
+            annotator = np.argsort(rng.random((n, n_annotators)), axis=1)[:, :K].ravel()
+            is_true = np.repeat(rng.random(n) < share, K)
+            label = np.where(rng.random(n * K) < accuracies[annotator], is_true, ~is_true).astype(int)
+            counts = np.stack([(label == code).reshape(n, K).sum(axis=1) for code in (0, 1)], axis=1)
+            alpha = krippendorff_alpha(*np.unique(counts, axis=0, return_counts=True), rng, 1000)
+            interval = annotators_interval(alpha, task, annotator, label)
+            results.append((truth, interval.low, interval.high) if interval.low is not None else (truth, -1, 1))
+        return np.array(results)
+
+    name = f"{n} statements, p {share:g}, {n_annotators} people right {accuracy:g}, precision {precision:g}"
+    return Line(f"alpha for annotators like these: {name}", simulate)
+
+
 def lines() -> Iterator[Line]:
     for population, n in ((20, 10), (50, 10), (100, 20), (200, 50), (1000, 10), (1000, 50), (1000, 200), (10_000, 100)):
         for share in (0.5, 0.8, 0.9, 0.95, 0.99):
@@ -169,6 +192,18 @@ def lines() -> Iterator[Line]:
     for n in (20, 50, 100):
         for share, accuracy in ((0.5, 0.75), (0.5, 0.97), (0.8, 0.75), (0.8, 0.97), (0.95, 0.9), (0.95, 0.97)):
             yield of_alpha(n, share, accuracy)
+    for n, n_annotators, share, accuracy, precision in (
+        (50, 5, 0.5, 0.85, 8),
+        (200, 5, 0.5, 0.85, 8),
+        (200, 10, 0.5, 0.85, 8),
+        (1000, 10, 0.7, 0.85, 8),
+        (100, 10, 0.9, 0.9, 10),
+        (30, 20, 0.7, 0.9, 10),
+        (200, 20, 0.7, 0.9, 1000),
+        (200, 40, 0.7, 0.85, 8),
+        (1000, 40, 0.7, 0.85, 8),
+    ):
+        yield of_other_annotators(n, n_annotators, share, accuracy, precision)
 
 
 def main() -> None:

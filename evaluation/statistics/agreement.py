@@ -7,15 +7,18 @@ tasks there are. `patterns` has shape (P, C): P patterns, C labels, the number o
 
 from __future__ import annotations
 
+from math import atanh, hypot, sqrt, tanh
 from typing import NamedTuple
 
 import krippendorff
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from evaluation.statistics.pattern_interval import pattern_interval
 
 Counts = NDArray[np.int64]
+Codes = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 N_DRAWS = 5000
@@ -23,6 +26,8 @@ N_DRAWS = 5000
 NOTHING_PAIRED = "No statement has two judgments, so there is nothing to compare."
 ALL_ALIKE = "All judgments are alike, so agreement cannot be told from chance."
 UNEQUAL = "Fleiss' kappa needs equally many judgments of every statement."
+FEWEST_ANNOTATORS = 5
+FEW_ANNOTATORS = f"Fewer than {FEWEST_ANNOTATORS} annotators do not tell how others would agree."
 NO_INTERVAL = "The interval is not defined: in most draws all judgments are alike."
 
 
@@ -107,6 +112,61 @@ def alpha_of_shares(patterns: Counts, shares: NDArray[np.number]) -> Floats:
         return np.where(expected > 0, 1 - n * observed / expected, np.nan)
 
 
+class AnnotatorsInterval(NamedTuple):
+    """The 95 % interval of alpha for annotators and statements like these; `reason` says why there is none."""
+
+    low: float | None
+    high: float | None
+    reason: str | None
+
+
+def annotators_interval(alpha: Agreement, task: Codes, annotator: Codes, label: Codes) -> AnnotatorsInterval:
+    """Return the interval of `alpha` for other annotators, too, from its judgments (J,).
+
+    Taken for granted: annotators are a sample of people like them, and chance decided who judged what. Each arm is
+    that of the interval over statements and the annotators' own, added in squares (Zou and Donner 2008, Statistics in
+    Medicine 27). Theirs is symmetric on Fisher's scale. docs/decisions/0022-agreement-from-all-patterns.md has how
+    often this holds alpha: less than 95 % with ten annotators or fewer who are very unlike.
+    """
+    if alpha.value is None or alpha.low is None or alpha.high is None:
+        return AnnotatorsInterval(None, None, alpha.reason)
+    is_paired = np.bincount(task)[task] >= 2
+    _, annotator = np.unique(annotator[is_paired], return_inverse=True)
+    if annotator.max() + 1 < FEWEST_ANNOTATORS:
+        return AnnotatorsInterval(None, None, FEW_ANNOTATORS)
+    arm = _arm_of_annotators(task[is_paired], annotator, label[is_paired])
+    if arm == 0:
+        return AnnotatorsInterval(alpha.low, alpha.high, None)
+    middle, arm = atanh(alpha.value), arm / (1 - alpha.value**2)
+    low = alpha.value - hypot(alpha.value - alpha.low, alpha.value - tanh(middle - arm))
+    high = alpha.value + hypot(alpha.high - alpha.value, tanh(middle + arm) - alpha.value)
+    return AnnotatorsInterval(max(low, -1.0), min(high, 1.0), None)
+
+
+def _arm_of_annotators(task: Codes, annotator: Codes, label: Codes) -> float:
+    """Return half the width that alpha's interval has from who the A annotators are. Tasks of two judgments or more.
+
+    A judgment's influence on alpha, linearised, is how much more than usual it disagrees with the others of its task,
+    and gives a label that many give. Influences in different tasks are alike only by the annotator, so the variance is
+    the sum of their products over pairs of tasks: of two-way clustering what the interval over statements lacks
+    (Cameron, Gelbach and Miller 2011, Journal of Business and Economic Statistics 29). As the squared sums of A
+    annotators are uncertain, they get Student's t, and what noise adds to them, known from all judgments, the normal's.
+    """
+    n, n_labels, n_annotators = len(task), int(label.max()) + 1, int(annotator.max()) + 1
+    same = np.bincount(task * n_labels + label)[task * n_labels + label]
+    n_of_task = np.bincount(task)[task]
+    disagreeing = (n_of_task - same) / (n_of_task - 1)  # (J,): the share of the others of the task
+    shares = np.bincount(label) / n
+    observed, expected = disagreeing.mean(), 1 - (shares**2).sum()
+    by_chance = observed / expected * (shares[label] - (shares**2).sum())
+    influence = -2 * (disagreeing - observed + by_chance) / (n * expected)
+    squared_sums, noise = (np.bincount(annotator, influence) ** 2).sum(), (influence**2).sum()
+    squared = stats.t.ppf(0.975, n_annotators - 1) ** 2 * squared_sums - stats.norm.ppf(0.975) ** 2 * noise
+    # Annotators are compared with means that they are part of, and so are those whom they meet.
+    correction = n_annotators * (n_annotators - 1) / (n_annotators - 2) ** 2
+    return sqrt(max(0.0, squared) * correction)
+
+
 def gwet_ac1(patterns: Counts, n_tasks: Counts, rng: np.random.Generator, n_draws: int = N_DRAWS) -> Agreement:
     """Return Gwet's AC1, missing judgments allowed, with its interval by the Bayesian bootstrap of patterns.
 
@@ -168,9 +228,6 @@ def fleiss_kappa(patterns: Counts, n_tasks: Counts) -> Kappa:
     n_per_label = n_tasks @ patterns  # (C,)
     by_chance = float(((n_per_label / n_per_label.sum()) ** 2).sum())
     return Kappa((observed - by_chance) / (1 - by_chance), None)
-
-
-Codes = NDArray[np.int64]
 
 
 class PairCounts(NamedTuple):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, Codes, Evidence
+from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, LABELS, UNJUDGEABLE, Codes, Evidence
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, lm_and_setting
 from evaluation.statistics.agreement import (
     N_DRAWS,
     Agreement,
+    annotators_interval,
     fleiss_kappa,
     gwet_ac1,
     krippendorff_alpha,
@@ -22,13 +24,16 @@ METHOD = (
     "Agreement: Krippendorff's alpha, nominal, over statements with two or more judgments; Gwet's AC1 (2008), with the "
     "shares of labels over all statements judged. Their intervals, for statements like these and the same people: 2.5 "
     "and 97.5 % quantiles of 5,000 draws, 1,000 for a part of the statements, of the Bayesian bootstrap (Rubin 1981) "
-    "over all patterns that the judgments of a statement could show. Percent agreement: share of agreeing pairs of "
-    "judgments. Fleiss' kappa: over all statements, where each has the same number of judgments. Verdict stability: "
-    "beta-binomial panels with the observed share of accepted statements and alpha of True against the rest."
+    "over all patterns that the judgments of a statement could show. Alpha's for annotators like these, too: each arm "
+    "added in squares to that of two-way clustering by annotator (Cameron, Gelbach and Miller 2011). Percent agreement "
+    "is the share of agreeing pairs of judgments. Fleiss' kappa: over all statements, where each has the same number "
+    "of judgments. Verdict stability: beta-binomial panels with the observed share of accepted statements and alpha of "
+    "True against the rest."
 )
 N_DRAWS_OF_PARTS = 1000
 AC1 = "Gwet's AC1"
-HELD_FIXED = "low, high: for statements like these, judged by the same people."
+OTHER_PEOPLE = "annotators like these"
+HELD_FIXED = f"low, high: for statements like these, judged by the same people; {OTHER_PEOPLE}: for other people, too."
 PARADOX = (
     "Where nearly all statements are true, alpha is low however much people agree (the prevalence paradox), because "
     "most agreement is then expected by chance; Gwet's AC1 is not."
@@ -40,14 +45,14 @@ ALL_OR_NONE = "Either no statement is accepted or every one, which does not tell
 def agreement_entries(evidence: Evidence) -> dict[str, Any]:
     patterns = evidence.first_two.patterns
     counts, n_tasks = patterns.counts, patterns.n_tasks
+    every_task = np.arange(evidence.n_tasks)
     return {
-        "alpha": _alpha(evidence, counts, n_tasks)._asdict(),
-        # Unjudgeable as missing: the column is left out, so those judgments pair with nothing.
-        "alpha_without_unjudgeable": _alpha(evidence, counts[:, :2], n_tasks)._asdict(),
+        "alpha": _alpha_entry(evidence, every_task, N_DRAWS),
+        "alpha_without_unjudgeable": _alpha_entry(evidence, every_task, N_DRAWS, n_labels=UNJUDGEABLE),
         "gwet_ac1": _ac1(evidence, counts, n_tasks)._asdict(),
         "percent_agreement": percent_agreement(counts, n_tasks),
         "fleiss_kappa": fleiss_kappa(counts, n_tasks)._asdict(),
-        "verdict_stability": _stability(evidence, np.arange(evidence.n_tasks), N_DRAWS),
+        "verdict_stability": _stability(evidence, every_task, N_DRAWS),
     }
 
 
@@ -81,7 +86,7 @@ def _part(evidence: Evidence, tasks: Codes) -> dict[str, Any]:
     return {
         "n_tasks": len(tasks),
         "n_judgments": int(evidence.counts[tasks].sum()),
-        "alpha": _alpha(evidence, counts, n_tasks, N_DRAWS_OF_PARTS)._asdict(),
+        "alpha": _alpha_entry(evidence, tasks, N_DRAWS_OF_PARTS),
         "gwet_ac1": _ac1(evidence, counts, n_tasks, N_DRAWS_OF_PARTS)._asdict(),
         "percent_agreement": percent_agreement(counts, n_tasks),
         "fleiss_kappa": fleiss_kappa(counts, n_tasks)._asdict(),
@@ -95,7 +100,19 @@ def _patterns_of(evidence: Evidence, tasks: Codes) -> tuple[Codes, Codes]:
     return patterns.counts, np.bincount(patterns.of_task[tasks], minlength=len(patterns.counts))
 
 
-def _alpha(evidence: Evidence, counts: Codes, n_tasks: Codes, n_draws: int = N_DRAWS) -> Agreement:
+def _alpha_entry(evidence: Evidence, tasks: Codes, n_draws: int, n_labels: int = len(LABELS)) -> dict[str, Any]:
+    """Return alpha of these statements. n_labels: without Unjudgeable, its judgments pair with nothing."""
+    counts, n_tasks = _patterns_of(evidence, tasks)
+    alpha = _alpha(evidence, counts[:, :n_labels], n_tasks, n_draws)
+    is_in_part = np.zeros(evidence.n_tasks, dtype=np.bool_)
+    is_in_part[tasks] = True
+    judgments = evidence.first_two.judgments
+    counted = is_in_part[judgments.task] & (judgments.label < n_labels)
+    interval = annotators_interval(alpha, *(column[counted] for column in judgments[:3]))
+    return alpha._asdict() | {"annotators": interval._asdict()}
+
+
+def _alpha(evidence: Evidence, counts: Codes, n_tasks: Codes, n_draws: int) -> Agreement:
     return krippendorff_alpha(counts, n_tasks, np.random.default_rng(evidence.seed), n_draws)
 
 
@@ -126,6 +143,8 @@ AGREEMENT_COLUMNS = (
     Column("value", Kind.COEFFICIENT),
     Column("low", Kind.COEFFICIENT),
     Column("high", Kind.COEFFICIENT),
+    Column("low", Kind.COEFFICIENT, OTHER_PEOPLE),
+    Column("high", Kind.COEFFICIENT, OTHER_PEOPLE),
     Column("statements", Kind.COUNT),
     Column("why not"),
 )
@@ -137,25 +156,24 @@ def agreement_table(document: Document) -> Table:
         "Krippendorff's alpha without Unjudgeable": document["alpha_without_unjudgeable"],
         AC1: document.get("gwet_ac1"),  # absent from reports made before it was computed
     }
-    rows = [
-        Row(
-            (name, entry["value"], entry["low"], entry["high"], entry["n_units"], entry["reason"]),
-            about={},
-        )
-        for name, entry in coefficients.items()
-        if entry is not None
-    ]
+    rows = [Row(_agreement_values(name, entry), about={}) for name, entry in coefficients.items() if entry is not None]
     kappa = document.get("fleiss_kappa", {"value": None, "reason": None})
-    rows.append(Row(("Fleiss' kappa", kappa["value"], None, None, None, kappa["reason"]), about={}))
     percent = document["percent_agreement"]
     why_not = document["alpha"]["reason"] if percent is None else None  # both need a statement with two judgments
-    rows.append(Row(("percent agreement", percent, None, None, None, why_not), about={}))
+    rows.append(Row(_agreement_values("Fleiss' kappa", kappa), about={}))
+    rows.append(Row(_agreement_values("percent agreement", {"value": percent, "reason": why_not}), about={}))
     if stability := document.get("verdict_stability"):
-        name = "verdicts that a fresh panel would change"
-        values = (name, stability["flips"], stability["low"], stability["high"], None, stability["reason"])
-        rows.append(Row(values, about={}))
+        entry = stability | {"value": stability["flips"]}
+        rows.append(Row(_agreement_values("verdicts that a fresh panel would change", entry), about={}))
     notes = (HELD_FIXED, PARADOX) if "gwet_ac1" in document else ()
     return Table("agreement", "Agreement", (Column("measure"), *AGREEMENT_COLUMNS), tuple(rows), notes)
+
+
+def _agreement_values(name: str, entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    annotators = entry.get("annotators") or {}  # absent from reports made before there was this interval
+    intervals = (part.get(end) for part in (entry, annotators) for end in ("low", "high"))
+    why_not = entry["reason"] or annotators.get("reason")
+    return (name, entry["value"], *intervals, entry.get("n_units"), why_not)
 
 
 def agreement_parts_table(document: Document) -> Table:

@@ -211,6 +211,15 @@ def test_ac1_tells_agreement_where_alpha_cannot():
     assert any("prevalence paradox" in note for note in agreement_table(document).notes)
 
 
+def test_alpha_has_an_interval_for_annotators_like_these():
+    said = ["TTF..", ".FFT.", "..TTT", "F..FF", "TT..F", "TTT..", ".FFF."]
+
+    alpha = build_document(evidence_of(*said))["alpha"]
+
+    assert alpha["annotators"]["low"] <= alpha["low"] < alpha["high"] <= alpha["annotators"]["high"]
+    assert "Fewer than 5" in build_document(evidence_of("TTF", "FFT"))["alpha"]["annotators"]["reason"]
+
+
 def test_agreement_of_a_report_made_before_ac1_has_its_tables():
     document = build_document(evidence_of("TTF", "FFT"))
     parts = [{key: part[key] for key in part if key != "gwet_ac1"} for part in document["agreement"]]

@@ -55,7 +55,7 @@ def test_the_shape_is_the_documented_one():
 
     document = document_of(round)
 
-    alpha_keys = {"value", "low", "high", "n_units", "reason"}
+    alpha_keys = {"value", "low", "high", "n_units", "reason", "annotators"}
     cell_keys = {"n", "accepted", "rejected", "undecided", "accuracy", "accuracy_low", "accuracy_high", "rejection"}
     assert document.keys() >= {"round", "n_tasks", "n_complete", "n_judgments", "percent_agreement", "comparisons"}
     assert document["alpha"].keys() == document["alpha_without_unjudgeable"].keys() == alpha_keys

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from evaluation.statistics.agreement import (
     ALL_ALIKE,
+    FEW_ANNOTATORS,
     NOTHING_PAIRED,
     UNEQUAL,
     ac1_of_shares,
     alpha_of_counts,
     alpha_of_shares,
+    annotators_interval,
     fleiss_kappa,
     gwet_ac1,
     krippendorff_alpha,
@@ -167,6 +169,49 @@ def test_a_million_units_take_a_moment():
 
     assert alpha.n_units == 1_000_000
     assert perf_counter() - begin < 5  # 0.1 s on an idle core; the bound leaves room for a busy machine
+
+
+def intervals_of(accuracies, n_tasks, random):
+    """Return alpha and its interval for other annotators, where chance gave each statement to three of these."""
+    task = np.repeat(np.arange(n_tasks), 3)
+    annotator = np.argsort(random.random((n_tasks, len(accuracies))), axis=1)[:, :3].ravel()
+    label = np.where(random.random(3 * n_tasks) < accuracies[annotator], task % 2, 1 - task % 2)
+    counts = np.stack([np.bincount(task, label == code).astype(int) for code in (0, 1)], axis=1)
+    alpha = krippendorff_alpha(*np.unique(counts, axis=0, return_counts=True), random, 300)
+    return alpha, annotators_interval(alpha, task, annotator, label)
+
+
+def test_the_interval_for_other_annotators_holds_alpha_where_people_differ():
+    random, runs = rng(), 200
+    # Half of the statements are true, people right with Beta(6.8, 1.2), .85 on average: two of them disagree in
+    # 2 * .85 * .15 of the statements, and by chance in half.
+    truth = 1 - 2 * 0.85 * 0.15 / 0.5
+
+    found = [intervals_of(random.beta(6.8, 1.2, 20), 500, random) for _ in range(runs)]
+
+    assert sum(alpha.low <= truth <= alpha.high for alpha, _ in found) < 0.75 * runs
+    assert sum(other.low <= truth <= other.high for _, other in found) > 0.9 * runs
+
+
+def test_people_who_are_alike_add_little_to_the_interval():
+    alpha, other = intervals_of(np.full(40, 0.9), 2000, rng())
+
+    assert other.low <= alpha.low < alpha.high <= other.high
+    assert other.high - other.low < 1.25 * (alpha.high - alpha.low)
+
+
+def test_nothing_is_said_of_other_annotators_from_four():
+    assert intervals_of(np.full(4, 0.9), 100, rng())[1] == (None, None, FEW_ANNOTATORS)
+
+
+def test_nothing_is_said_of_other_annotators_where_alpha_is_not_defined():
+    assert intervals_of(np.full(8, 0.9), 0, rng())[1] == (None, None, NOTHING_PAIRED)
+
+
+def test_undisputed_statements_of_five_people_have_the_interval_over_statements():
+    alpha, other = intervals_of(np.ones(5), 20, rng())
+
+    assert (other.low, other.high) == (alpha.low, alpha.high)
 
 
 def test_percent_agreement_counts_pairs():
