@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.statistics.paired_tests import N_RESAMPLES, PairedDifference, holm, paired_difference
-from evaluation.statistics.rates import macro_average
+from evaluation.statistics.paired_tests import PairedDifference, holm, paired_difference
+from evaluation.statistics.rates import macro_average, macro_interval
 from kgharvest.engine.prompt_learning.registry import METHODS
 from probing.probes.facts import RELATION_TYPES
 
@@ -20,7 +20,6 @@ ByRelation = dict[str, Record]
 
 BASELINE = "manual"
 MEASURES = ("p1", "p10", "mrr", "nll", "dev_nll")
-LEAST_FOR_AN_INTERVAL = 3  # relations
 
 
 def probe_document(records: Iterable[Record], types: Mapping[str, str]) -> dict[str, Any]:
@@ -51,9 +50,10 @@ def group_by(key: str, records: Iterable[Record]) -> dict[str, list[Record]]:
 def summary(records: Iterable[Record]) -> list[dict[str, Any]]:
     """Return a row per method, in the order of `records`: macro averages over relations, P@1 over all facts, the cost.
 
-    p1_low, p1_high: bootstrap interval of the macro P@1, over relations. n_compared, difference, difference_low,
-    difference_high, p, p_holm, reason: of the P@1 against the manual prompts, paired by relation; p by sign flips,
-    adjusted by Holm over the methods; None where there is nothing to compare.
+    p1_low, p1_high: interval of the macro P@1 for relations like these, None below two or where all are alike.
+    n_compared, difference, difference_low, difference_high, p, p_holm, reason: of the P@1 against the manual prompts,
+    paired by relation as in reports; p by sign flips, adjusted by Holm over the methods; None where there is nothing
+    to compare.
     """
     by_method = {
         method: {record["relation"]: record for record in own} for method, own in group_by("method", records).items()
@@ -68,7 +68,7 @@ def summary(records: Iterable[Record]) -> list[dict[str, Any]]:
 
 
 def method_row(method: str, records: Sequence[Record]) -> dict[str, Any]:
-    low, high = bootstrap_of_mean([record["p1"] for record in records])
+    low, high = macro_interval([record["p1"] for record in records])
     n_facts, forwards, seconds = (sum(record[name] for record in records) for name in ("n_test", "forwards", "seconds"))
     n_parameters = [record["n_parameters"] for record in records]
     return {
@@ -84,15 +84,6 @@ def method_row(method: str, records: Sequence[Record]) -> dict[str, Any]:
         "seconds": round(seconds, 3),
         "forwards_per_second": forwards / seconds if forwards and seconds else None,
     }
-
-
-def bootstrap_of_mean(values: Sequence[float]) -> tuple[float | None, float | None]:
-    """Return the 95 % percentile interval of the mean over relations; None with fewer than three of them."""
-    if len(values) < LEAST_FOR_AN_INTERVAL:
-        return None, None
-    draws = np.random.default_rng(0).choice(np.array(values), size=(N_RESAMPLES, len(values))).mean(axis=1)
-    low, high = np.quantile(draws, [0.025, 0.975]).tolist()
-    return low, high
 
 
 def against_baseline(method: str, by_method: Mapping[str, ByRelation]) -> PairedDifference | None:

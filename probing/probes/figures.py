@@ -57,7 +57,7 @@ PROBE_FIGURES = (
     ReportFigure(
         "methods",
         "P@1 of each method",
-        "Mean over relations, with a 95 % bootstrap interval. Below the line the same methods on the same LM with "
+        "Mean over relations, with Student's 95 % interval. Below the line the same methods on the same LM with "
         f"{CONTROL}: what they get right there they learned from the facts, not from the LM.",
         "summary",
         methods,

@@ -51,9 +51,9 @@ def method_table(document: Document) -> Table:
     n_relations = max((row["n_relations"] for row in document["summary"]), default=0)
     n_facts = max((row["n_facts"] for row in document["summary"]), default=0)
     notes = (
-        f"P@1, P@10 and MRR are means over {n_relations:,} relations, each with the same weight, with a 95 % bootstrap "
-        f"interval over relations; micro: of all {n_facts:,} facts alike. NLL in nats. Forwards: sequences that the LM "
-        "read while learning.",
+        f"P@1, P@10 and MRR are means over {n_relations:,} relations, each with the same weight, with Student's 95 % "
+        f"interval for relations like these; micro: of all {n_facts:,} facts alike. NLL in nats. Forwards: sequences "
+        "that the LM read while learning.",
         *(["Methods that are measured on fewer relations so far cannot be compared."] if is_partial(document) else []),
     )
     return _table_of_methods("methods", "Methods", "summary", document, notes)
