@@ -11,6 +11,7 @@ from typing import NamedTuple
 from uuid import UUID, uuid4
 
 from django.db import transaction
+from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
 from annotation.exchange.judgment_files import ImportedRow, read_judgments
@@ -297,34 +298,40 @@ class _Import:
         drawn = defaultdict(set)
         for task, stratum in Draw.objects.filter(stratum__round=self.round).values_list("task", "stratum").iterator():
             drawn[task].add(stratum)
-        strata: dict[tuple[int, str, str], Stratum | None] = {}
-        draws: dict[tuple[int, int], None] = {}
-        for row, task in zip(rows, tasks, strict=True):
+        strata: dict[tuple[int, str, str], list[Stratum]] = {}
+        draws = []
+        # Rows that name a cell first: their tuples need no unnamed one.
+        for row, task in sorted(zip(rows, tasks, strict=True), key=lambda pair: not (pair[0].model or pair[0].setting)):
             if not (row.model or row.setting or not drawn[task]):
                 continue
             cell = (relations[row.relation].pk, row.model, row.setting)
             if cell not in strata:
-                strata[cell] = self._stratum(row, relations[row.relation])
-            stratum = strata[cell]
-            if stratum is not None and stratum.pk not in drawn[task]:
-                draws[stratum.pk, task] = None
+                strata[cell] = self._strata(row, relations[row.relation])
+            if strata[cell] and drawn[task].isdisjoint(stratum.pk for stratum in strata[cell]):
+                stratum = strata[cell][0]
+                drawn[task].add(stratum.pk)
+                draws.append((stratum.pk, task))
                 if stratum.job_id:
                     self._fault(row, f"{_tuple_text(row.entities)} was not drawn for {stratum.job}; leave the cell out")
         insert_rows(Draw, ("stratum", "task"), draws)
+        self._drop_needless_unnamed_cells()
         count_draws(self.round)
 
-    def _stratum(self, row: ImportedRow, relation: Relation) -> Stratum | None:
+    def _drop_needless_unnamed_cells(self) -> None:
+        """Take tasks whose cell is named now out of the unnamed ones of earlier imports."""
+        unnamed = self.round.strata.filter(job=None, language_model=None, setting="")
+        elsewhere = Draw.objects.filter(task=OuterRef("task")).exclude(stratum__in=unnamed)
+        Draw.objects.filter(Exists(elsewhere), stratum__in=unnamed).delete()
+        unnamed.filter(draws=None).delete()
+
+    def _strata(self, row: ImportedRow, relation: Relation) -> list[Stratum]:
+        """Return the strata of the cell that a row names, one that is made if there is none; [] for an unknown LM."""
         language_model = self._language_model(row)
         if row.model and language_model is None:
-            return None
-        stratum, _ = Stratum.objects.get_or_create(
-            round=self.round,
-            relation=relation,
-            language_model=language_model,
-            setting=row.setting,
-            defaults={"sample_size": 0},
-        )
-        return stratum
+            return []
+        cell = {"relation": relation, "language_model": language_model, "setting": row.setting}
+        strata = list(self.round.strata.filter(**cell).select_related("job__relation", "job__language_model"))
+        return strata or [Stratum.objects.create(round=self.round, **cell, sample_size=0)]
 
     def _language_model(self, row: ImportedRow) -> LanguageModel | None:
         if not row.model:

@@ -175,6 +175,35 @@ def test_one_judgment_counts_for_every_cell_that_names_it(db, tmp_path):
     assert (done.n_judgments, done.n_duplicates, Judgment.objects.count()) == (2, 0, 2)
 
 
+NAMED, UNNAMED = f"can,{DOG},a,True,big,multi", f"can,{DOG},b,True,,"
+
+
+@pytest.mark.parametrize("files", [[[NAMED, UNNAMED]], [[UNNAMED, NAMED]], [[NAMED], [UNNAMED]], [[UNNAMED], [NAMED]]])
+def test_a_tuple_whose_cell_one_row_names_is_in_no_unnamed_cell(db, tmp_path, files):
+    for lines in files:
+        path = csv_file(tmp_path, *lines, heading=f"{HEADING},model,setting")
+        import_judgments(path, "new", create=True)
+
+    [stratum] = Round.objects.get().strata.all()
+    assert (str(stratum.language_model), stratum.setting, stratum.sample_size) == ("big", "multi", 1)
+    [cell] = create_report(Round.objects.get()).document["cells"]
+    assert (cell["model"], cell["n"], cell["accepted"]) == ("big", 1, 1)
+
+
+def test_rows_that_name_a_cell_of_several_strata_are_taken_for_the_one_their_tuple_was_drawn_from(db, tmp_path):
+    job = make_harvest(
+        [("Dog", "swim"), ("cat", "climb")], relation=make_relation("can"), language_model=make_language_model("big")
+    )
+    cell = {"job": job.pk, "n": None, "strata": 2}
+    round = open_round({"name": "paper", "source": "imported", "cells": [cell]})
+    lines = [f"can,{entities},{who},True,big,multi" for entities in (DOG, CAT) for who in "ab"]
+
+    import_judgments(csv_file(tmp_path, *lines, heading=f"{HEADING},model,setting"), "paper")
+
+    assert set(verdicts(round).values()) == {"accepted"}
+    assert list(round.strata.values_list("sample_size", flat=True)) == [1, 1]
+
+
 def test_without_create_everything_missing_is_listed_and_nothing_stored(round, tmp_path):
     fish = '"[""fish"", ""sing""]"'
 
