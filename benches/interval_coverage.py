@@ -23,6 +23,7 @@ from evaluation.statistics.finite_population import population_rate
 from evaluation.statistics.incomplete import completed_verdicts
 from evaluation.statistics.pattern_interval import pattern_interval
 from evaluation.statistics.rates import Rate, difference_interval
+from evaluation.statistics.statement_test import SideSample, StatementDifference, statement_difference
 
 K = 3  # judgments of a statement
 
@@ -82,6 +83,85 @@ def of_difference(a: Sample, b: Sample) -> Line:
         return np.array([(a.truth - b.truth, *difference_interval(x, y)) for x, y in pairs])
 
     return Line(f"difference: {a} against {b}", simulate)
+
+
+class Overlap(NamedTuple):
+    """Two harvests of one relation. n_both: tuples of either that are the other's too, of which a true share `p_both`.
+
+    p_a, p_b: of the rest. is_coordinated: whether tuples of both are drawn for both alike.
+    """
+
+    population: tuple[int, int]
+    n: tuple[int, int]
+    n_both: int
+    p_a: float
+    p_b: float
+    p_both: float
+    is_coordinated: bool = False
+
+    def verdicts(self) -> list[np.ndarray]:
+        """Return the verdicts of either harvest, tuples of both first."""
+        return [
+            np.concatenate([first_true(self.n_both, self.p_both), first_true(size - self.n_both, share)])
+            for size, share in zip(self.population, (self.p_a, self.p_b), strict=True)
+        ]
+
+    def draw(self, rng: np.random.Generator) -> list[np.ndarray]:
+        common = rng.random(self.n_both)
+        orders = []
+        for size in self.population:
+            of_both = common if self.is_coordinated else rng.random(self.n_both)
+            orders.append(np.concatenate([of_both, rng.random(size - self.n_both)]))
+        return [np.argsort(order)[:n] for order, n in zip(orders, self.n, strict=True)]
+
+
+def first_true(size: int, share: float) -> np.ndarray:
+    return np.arange(size) < round(size * share)
+
+
+def statement_differences(
+    relations: Sequence[Overlap], rng: np.random.Generator, runs: int
+) -> list[StatementDifference]:
+    verdicts = [overlap.verdicts() for overlap in relations]
+    number, weight = np.arange(len(relations)), np.full(len(relations), 1 / len(relations))
+    differences = []
+    for _ in range(runs):
+        draws = [overlap.draw(rng) for overlap in relations]
+        hits = np.array([
+            [of[drawn].sum() for of, drawn in zip(*pair, strict=True)] for pair in zip(verdicts, draws, strict=True)
+        ])  # fmt: skip
+        n_shared = np.diag([
+            np.intersect1d(a[a < overlap.n_both], b[b < overlap.n_both]).size
+            for overlap, (a, b) in zip(relations, draws, strict=True)
+        ])  # fmt: skip
+        a, b = (
+            SideSample(
+                hits[:, side].astype(float),
+                np.array([float(overlap.n[side]) for overlap in relations]),
+                np.array([overlap.population[side] for overlap in relations]),
+                weight,
+                number,
+            )
+            for side in (0, 1)
+        )
+        differences.append(statement_difference(a, b, n_shared))
+    return differences
+
+
+def of_statements(*relations: Overlap) -> Line:
+    """The statement-level comparison of two sides over these relations."""
+
+    def simulate(rng: np.random.Generator, runs: int) -> np.ndarray:
+        truth = np.mean([of_a.mean() - of_b.mean() for of_a, of_b in (overlap.verdicts() for overlap in relations)])
+        return np.array([(truth, *difference.interval) for difference in statement_differences(relations, rng, runs)])
+
+    (n_a, n_b), (of_a, of_b) = relations[0].n, relations[0].population
+    drawn = "drawn alike" if relations[0].is_coordinated else "drawn apart"
+    name = (
+        f"{len(relations)} relations, {n_a} of {of_a} against {n_b} of {of_b}, {relations[0].n_both} in both, {drawn}"
+    )
+    shares = ", ".join(f"p {overlap.p_a:g} and {overlap.p_b:g}" for overlap in dict.fromkeys(relations))
+    return Line(f"statements: {name}, {shares}", simulate)
 
 
 def of_incomplete(n: int, population: int, share: float, accuracy: float, excluded: float, waiting: float) -> Line:
@@ -178,6 +258,19 @@ def lines() -> Iterator[Line]:
     for n, a, b in ((10, 0.9, 0.6), (20, 0.95, 0.9), (50, 0.8, 0.8), (50, 0.98, 0.9), (200, 0.7, 0.6)):
         yield of_difference(Sample([1000], [n], [a]), Sample([400], [n], [b]))
     yield of_difference(Sample((100, 900), (10, 10), (0.95, 0.8)), Sample((100, 900), (30, 5), (0.9, 0.6)))
+    for population, n, n_both, is_coordinated in (
+        ((1000, 1000), (20, 20), 0, False),
+        ((100, 400), (30, 20), 60, False),
+        ((100, 100), (50, 50), 100, False),
+        ((100, 100), (30, 30), 80, True),
+        ((40, 40), (30, 20), 20, True),
+        ((200, 200), (10, 10), 50, False),
+    ):
+        for p_a, p_b in ((0.9, 0.9), (0.9, 0.6), (0.98, 0.95)):
+            yield of_statements(*[Overlap(population, n, n_both, p_a, p_b, 0.9, is_coordinated)] * 3)
+    yield of_statements(
+        *(Overlap((200, 300), (10, 30), 40, a, b, 0.7, True) for a, b in ((0.9, 0.5), (0.6, 0.6), (0.3, 0.8)))
+    )
     for n, population, share, accuracy, excluded, waiting in (
         (50, 1000, 0.7, 0.85, 0.4, 0),
         (50, 1000, 0.7, 0.85, 0.8, 0),

@@ -1,0 +1,169 @@
+"""Two sides compared on these very relations, by their statements: interval, p, and how far apart they are at most.
+
+The difference is that of two averages over strata (evaluation.statistics.finite_population). Its interval is put
+together from the sides' own (MOVER: Zou and Donner 2008, "Construction of confidence limits about effect measures: a
+general approach", Stat. Med. 27), with the correlation that statements drawn for both sides give them: these have one
+verdict. p is 1 minus the level at which this interval ends at 0, so that the two never contradict.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import ndtr, ndtri
+
+from evaluation.statistics.finite_population import population_rate
+from evaluation.statistics.rates import Z_95, wilson_interval_of_share
+
+Counts = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+SIGNIFICANCE = 0.05
+FARTHEST = 38.0  # standard errors; beyond these p is 0 in floating point
+ROUNDING = 1e-9
+ENDLESS = 1_000_000  # tuples of a harvest whose size nobody knows
+
+
+class SideSample(NamedTuple):
+    """One side's strata over all relations compared; shapes (S,).
+
+    n_hits, n: accepted and all with a verdict. population: 0 where nobody knows it. weight: of the stratum in the
+    side's average, of sum 1. relation: number of the stratum's relation, the same for both sides.
+    """
+
+    n_hits: Floats
+    n: Floats
+    population: Counts
+    weight: Floats
+    relation: Counts
+
+
+@dataclass(frozen=True)
+class StatementDifference:
+    """a, b: value, low and high of each side, 95 %. correlation: of the two estimates, in [0, 1]."""
+
+    a: tuple[float, float, float]
+    b: tuple[float, float, float]
+    correlation: float
+
+    @property
+    def value(self) -> float:
+        difference = self.a[0] - self.b[0]
+        return 0.0 if abs(difference) < ROUNDING else difference
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        return max(-1.0, self.low_at(Z_95)), min(1.0, self.high_at(Z_95))
+
+    @property
+    def p(self) -> float:
+        """Return the two-sided p of no difference; 0 where both harvests are judged entirely and differ."""
+        return min(1.0, 2 * min(self._p_of_at_least(0.0), self._p_of_at_most(0.0)))
+
+    def equivalence_p(self, margin: float) -> float:
+        """Return the p of "`margin` or more apart": the larger of two one-sided tests (Schuirmann 1987)."""
+        return max(self._p_of_at_least(margin), self._p_of_at_most(-margin))
+
+    @property
+    def smallest_margin(self) -> float:
+        """Return the margin whose equivalence has p = .05: the farther limit of the 90 % interval."""
+        z = float(ndtri(1 - SIGNIFICANCE))
+        return min(1.0, max(self.high_at(z), -self.low_at(z)))
+
+    def low_at(self, z: float) -> float:
+        return self.value - self._distance(_below(self.a, z), _above(self.b, z))
+
+    def high_at(self, z: float) -> float:
+        return self.value + self._distance(_above(self.a, z), _below(self.b, z))
+
+    def _distance(self, of_a: float, of_b: float) -> float:
+        return math.sqrt(max(0.0, of_a**2 + of_b**2 - 2 * self.correlation * of_a * of_b))
+
+    def _p_of_at_least(self, difference: float) -> float:
+        """Return the one-sided p of a true difference of `difference` or more."""
+        if self.value < difference:
+            return _tail(lambda z: difference - self.high_at(z))
+        return 1 - _tail(lambda z: self.low_at(z) - difference)
+
+    def _p_of_at_most(self, difference: float) -> float:
+        if self.value > difference:
+            return _tail(lambda z: self.low_at(z) - difference)
+        return 1 - _tail(lambda z: difference - self.high_at(z))
+
+
+def statement_difference(a: SideSample, b: SideSample, n_shared: Counts) -> StatementDifference | None:
+    """Compare the averages of two sides; None where one has no interval.
+
+    n_shared: (S_a, S_b) statements with a verdict that were drawn for a stratum of each.
+    """
+    rates = [
+        population_rate(side.n_hits, side.n, np.where(side.population > 0, side.population, ENDLESS), side.weight)
+        for side in (a, b)
+    ]
+    (value_a, low_a, high_a), (value_b, low_b, high_b) = (rate[:3] for rate in rates)
+    if value_a is None or low_a is None or high_a is None or value_b is None or low_b is None or high_b is None:
+        return None
+    return StatementDifference((value_a, low_a, high_a), (value_b, low_b, high_b), _correlation(a, b, n_shared))
+
+
+def _correlation(a: SideSample, b: SideSample, n_shared: Counts) -> float:
+    """Return the correlation of the two averages given which statements both drew.
+
+    In units of a relation's variance of verdicts, sum of W_a W_b m / (n_a n_b) over pairs of strata that share m
+    statements is the covariance of samples from endless harvests. Samples drawn independently of each other from
+    harvests of N tuples share some by chance, though knowing one estimate then tells nothing of the other; half of both
+    finite population corrections, sum of W^2 / N, is at least what these come to, and is taken off.
+    """
+    spread = _spread_of_relations(a, b)  # (R,)
+    by_stratum = n_shared * np.outer(a.weight / a.n, b.weight / b.n)  # (S_a, S_b)
+    covariance = np.bincount(a.relation, by_stratum.sum(axis=1), len(spread)).astype(np.float64)
+    variances = 1.0
+    for side in (a, b):
+        fraction = np.where(side.population > 0, side.n / np.maximum(side.population, 1), 0)
+        worth = side.weight**2 / side.n
+        covariance = covariance - np.bincount(side.relation, worth * fraction, len(spread)) / 2
+        variances *= float(worth * np.maximum(1 - fraction, 0) @ spread[side.relation])
+    if variances <= 0:
+        return 0.0
+    return min(1.0, float(np.maximum(covariance, 0) @ spread) / math.sqrt(variances))
+
+
+def _spread_of_relations(a: SideSample, b: SideSample) -> Floats:
+    """Return (R,) p (1 - p) of both sides' statements together, p drawn towards one half as Agresti and Coull do."""
+    relation = np.concatenate([a.relation, b.relation])
+    hits = np.bincount(relation, np.concatenate([a.n_hits, b.n_hits]))
+    share = (hits + 2) / (np.bincount(relation, np.concatenate([a.n, b.n])) + 4)
+    spread: Floats = share * (1 - share)
+    return spread
+
+
+def _below(rate: tuple[float, float, float], z: float) -> float:
+    """Return how far the lower limit lies below the value at `z` standard errors.
+
+    As Wilson's does whose limit at 95 % is the rate's own: distances of exact limits do not grow in proportion to z.
+    """
+    value, low, _ = rate
+    if value <= low:
+        return 0.0
+    size = Z_95**2 * low * (1 - low) / (value - low) ** 2
+    return value - wilson_interval_of_share(value, size, z)[0] if size > 0 else value - low
+
+
+def _above(rate: tuple[float, float, float], z: float) -> float:
+    value, low, high = rate
+    return _below((1 - value, 1 - high, 1 - low), z)
+
+
+def _tail(room_at: Callable[[float], float]) -> float:
+    """Return the tail beyond the z at which a limit has no room left; `room_at(0)` >= 0."""
+    if room_at(0.0) <= 0:
+        return 0.5
+    if room_at(FARTHEST) > 0:
+        return 0.0
+    return float(ndtr(-brentq(room_at, 0.0, FARTHEST, xtol=1e-9)))

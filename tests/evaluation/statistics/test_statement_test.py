@@ -1,0 +1,118 @@
+"""The statement-level comparison: worked by hand, against another formula, and by simulation."""
+
+import math
+
+import numpy as np
+import pytest
+
+from evaluation.statistics.finite_population import simple_interval
+from evaluation.statistics.statement_test import SideSample, StatementDifference, statement_difference
+
+
+def side(*strata: tuple[float, float, int], weights: list[float] | None = None, relations: list[int] | None = None):
+    hits, n, population = np.array(strata, dtype=float).T
+    return SideSample(
+        hits,
+        n,
+        population.astype(int),
+        np.array(weights or [1 / len(strata)] * len(strata)),
+        np.array(relations or range(len(strata))),
+    )
+
+
+def compared(a: SideSample, b: SideSample, *n_shared: tuple[int, int, int]) -> StatementDifference:
+    shared = np.zeros((len(a.n), len(b.n)), dtype=int)
+    for row, column, count in n_shared:
+        shared[row, column] = count
+    return statement_difference(a, b, shared)
+
+
+def test_one_simple_stratum_without_shared_statements_has_newcombes_interval_of_exact_limits():
+    difference = compared(side((45, 50, 1000)), side((30, 50, 400)))
+
+    low_a, high_a = simple_interval(45, 50, 1000)
+    low_b, high_b = simple_interval(30, 50, 400)
+    assert difference.correlation == 0
+    assert difference.interval == pytest.approx((
+        0.3 - math.hypot(0.9 - low_a, high_b - 0.6), 0.3 + math.hypot(high_a - 0.9, 0.6 - low_b),
+    ), abs=1e-9)  # fmt: skip
+
+
+def test_p_is_that_of_newcombes_score_interval():
+    # Sides whose 95 % limits are Wilson's own: the level at which Newcombe's method 10 ends at 0, found by halving.
+    def wilson(p, n, z):
+        middle, half = (p + z * z / 2 / n) / (1 + z * z / n), z * math.sqrt(p * (1 - p) / n + z * z / 4 / n / n)
+        return middle - half / (1 + z * z / n), middle + half / (1 + z * z / n)
+
+    z_95 = 1.959963984540054
+    low_z, high_z = 0.0, 10.0
+    for _ in range(60):
+        z = (low_z + high_z) / 2
+        below = math.hypot(0.8 - wilson(0.8, 40, z)[0], wilson(0.6, 30, z)[1] - 0.6)
+        low_z, high_z = (z, high_z) if below < 0.2 else (low_z, z)
+    p = math.erfc(low_z / math.sqrt(2))
+
+    difference = StatementDifference((0.8, *wilson(0.8, 40, z_95)), (0.6, *wilson(0.6, 30, z_95)), 0.0)
+
+    assert difference.p == pytest.approx(p, abs=1e-9)
+
+
+@pytest.mark.parametrize("hits", [(10, 10), (20, 13), (18, 11), (20, 14), (19, 12), (0, 6), (12, 12)])
+def test_p_and_interval_never_contradict(hits):
+    difference = compared(side((hits[0], 20, 300), (15, 20, 90)), side((hits[1], 20, 200), (14, 20, 0)))
+
+    low, high = difference.interval
+    assert (difference.p < 0.05) == (not low <= 0 <= high)
+
+
+def test_p_is_one_where_sides_are_alike():
+    assert compared(side((5, 10, 100)), side((5, 10, 100))).p == 1
+
+
+def test_the_same_sample_of_the_same_harvest_is_nearly_the_same_estimate():
+    a, b = side((7, 10, 100), (9, 10, 50)), side((7, 10, 100), (9, 10, 50))
+    shared, independent = compared(a, b, (0, 0, 10), (1, 1, 10)), compared(a, b)
+
+    assert shared.correlation == pytest.approx(1)
+    assert shared.p == 1
+    # What is left of the width: limits of one side lie farther below than above.
+    assert shared.interval[1] < independent.interval[1] / 2
+
+
+def test_the_correlation_of_shared_statements_by_hand():
+    # Endless harvests, 10 and 20 drawn, 5 of them the same: cov 5 / 200, variances 1 / 10 and 1 / 20.
+    assert compared(side((7, 10, 0)), side((12, 20, 0)), (0, 0, 5)).correlation == pytest.approx(5 / math.sqrt(200))
+
+
+def test_what_two_samples_of_one_harvest_share_by_chance_tells_nothing():
+    # 50 of 100 twice: 25 are expected in both, and the estimates of independent samples are independent.
+    assert compared(side((30, 50, 100)), side((32, 50, 100)), (0, 0, 25)).correlation == pytest.approx(0)
+
+
+def test_harvests_judged_entirely_differ_for_certain():
+    difference = compared(side((30, 40, 40)), side((29, 40, 40)), (0, 0, 20))
+
+    assert difference.interval == pytest.approx((0.025, 0.025))
+    assert difference.p == 0
+    assert difference.smallest_margin == pytest.approx(0.025)
+
+
+def test_sides_of_opposite_signs_mirror_each_other():
+    a, b = side((18, 20, 300), (15, 20, 90)), side((11, 20, 200), (14, 20, 70))
+    there, back = compared(a, b, (0, 0, 9)), compared(b, a, (0, 0, 9))
+
+    assert back.interval == pytest.approx([-limit for limit in there.interval[::-1]])
+    assert back.p == pytest.approx(there.p)
+    assert back.equivalence_p(0.1) == pytest.approx(there.equivalence_p(0.1))
+
+
+def test_equivalence_has_p_05_at_its_smallest_margin():
+    difference = compared(side((180, 200, 1000)), side((176, 200, 1000)))
+
+    assert difference.equivalence_p(difference.smallest_margin) == pytest.approx(0.05, abs=1e-6)
+    assert difference.equivalence_p(difference.smallest_margin + 0.02) < 0.05
+    assert difference.equivalence_p(0.0) >= 0.5
+
+
+def test_a_stratum_without_verdicts_leaves_nothing_to_test():
+    assert compared(side((5, 10, 100), (0, 0, 100)), side((5, 10, 100), (3, 5, 100))) is None
