@@ -23,7 +23,7 @@ from evaluation.statistics.finite_population import population_rate
 from evaluation.statistics.incomplete import completed_verdicts
 from evaluation.statistics.pattern_interval import pattern_interval
 from evaluation.statistics.rates import Rate, difference_interval
-from evaluation.statistics.statement_test import SideSample, StatementDifference, statement_difference
+from evaluation.statistics.statement_test import SharedStatements, SideSample, StatementDifference, statement_difference
 
 K = 3  # judgments of a statement
 
@@ -130,10 +130,12 @@ def statement_differences(
         hits = np.array([
             [of[drawn].sum() for of, drawn in zip(*pair, strict=True)] for pair in zip(verdicts, draws, strict=True)
         ])  # fmt: skip
-        n_shared = np.diag([
-            np.intersect1d(a[a < overlap.n_both], b[b < overlap.n_both]).size
+        both = [
+            np.intersect1d(a[a < overlap.n_both], b[b < overlap.n_both])
             for overlap, (a, b) in zip(relations, draws, strict=True)
-        ])  # fmt: skip
+        ]
+        n_true = [of[drawn].sum() for (of, _), drawn in zip(verdicts, both, strict=True)]
+        shared = SharedStatements(np.diag([len(drawn) for drawn in both]), np.diag(n_true))
         a, b = (
             SideSample(
                 hits[:, side].astype(float),
@@ -144,7 +146,7 @@ def statement_differences(
             )
             for side in (0, 1)
         )
-        differences.append(statement_difference(a, b, n_shared))
+        differences.append(statement_difference(a, b, shared))
     return differences
 
 

@@ -7,13 +7,17 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtr, stdtrit
 from scipy.stats import binomtest
 
 Differences = NDArray[np.float64]
 
 MOST_RELATIONS_EXACT = 20
 N_RANDOM_SIGNS = 9_999
+FEWEST_RELATIONS_TO_TELL = 6  # below these no p of the sign-flip test is under .05
 N_RESAMPLES = 5_000
+MARGIN = 0.05  # within which two sides count as alike, as a share
+WIDEST = 3.0  # times Student's interval; a wider one of the bootstrap is an accident of few resamples
 ROUNDING = 1e-9  # sums of shares that are equal on paper differ by less than this, relative to their size
 
 ONE_RELATION = "One relation gives no interval: how much relations differ is not known."
@@ -21,11 +25,19 @@ NONE_DIFFERS = "The difference is 0: no relation differs."
 TOO_ALIKE = "The interval is not defined: too few relations, or too few of them differ from each other."
 
 
+class Equivalence(NamedTuple):
+    """Whether two sides are at most `margin` apart. smallest_margin: the one that has p = .05. None if not defined."""
+
+    margin: float
+    p: float | None
+    smallest_margin: float | None
+
+
 class PairedDifference(NamedTuple):
     """Side a minus side b over the relations they share.
 
     difference: mean over relations, each with the same weight, in [-1, 1]. low, high: its 95 % interval.
-    p: of the sign-flip test. reason: why a part is None.
+    p: of the test, over relations (sign-flip) or over statements, which `unit` says. reason: why a part is None.
     """
 
     n_relations: int
@@ -34,13 +46,18 @@ class PairedDifference(NamedTuple):
     high: float | None
     p: float
     reason: str | None
+    unit: str = "relations"
+    equivalence: Equivalence | None = None
 
 
 def paired_difference(differences: Differences, rng: np.random.Generator) -> PairedDifference:
     """Compare two sides by the difference of their rates in each of the n >= 1 relations, shape (n,)."""
     p = sign_flip_p(differences, rng)
     low, high, reason = bootstrap_t_interval(differences, rng)
-    return PairedDifference(len(differences), mean_difference(differences), low, high, p, reason)
+    equivalence = equivalence_over_relations(differences)
+    return PairedDifference(
+        len(differences), mean_difference(differences), low, high, p, reason, equivalence=equivalence
+    )
 
 
 def mean_difference(differences: Differences) -> float:
@@ -104,7 +121,9 @@ def bootstrap_t_interval(
     """Return the 95 % interval of the mean difference from resamples of whole relations, or why there is none.
 
     Each resample's distance from the mean is measured in its own standard errors (Efron and Tibshirani 1993, chapter
-    12): plain quantiles of the resampled means are far too narrow for a dozen relations.
+    12): plain quantiles of the resampled means are far too narrow for a dozen relations. Where few relations differ,
+    some resamples have next to no spread of their own; an interval more than WIDEST times as wide as Student's is
+    their accident, and Student's is returned instead.
     """
     n = len(differences)
     if n < 2:
@@ -117,8 +136,23 @@ def bootstrap_t_interval(
     below, above = np.quantile(distances, 0.025, method="lower"), np.quantile(distances, 0.975, method="higher")
     if standard_error <= ROUNDING or not np.isfinite([below, above]).all():
         return None, None, TOO_ALIKE
-    low, high = np.clip([mean - above * standard_error, mean - below * standard_error], -1, 1)
+    student = float(stdtrit(n - 1, 0.975) * differences.std(ddof=1) / np.sqrt(n))
+    if (above - below) * standard_error > 2 * WIDEST * student:
+        low, high = np.clip([mean - student, mean + student], -1, 1)
+    else:
+        low, high = np.clip([mean - above * standard_error, mean - below * standard_error], -1, 1)
     return float(low), float(high), None
+
+
+def equivalence_over_relations(differences: Differences, margin: float = MARGIN) -> Equivalence:
+    """Test "`margin` or more apart, over relations like these" by two one-sided t tests (Schuirmann 1987)."""
+    n = len(differences)
+    standard_error = float(differences.std(ddof=1)) / np.sqrt(n) if n > 1 else 0.0
+    if standard_error <= ROUNDING:
+        return Equivalence(margin, None, None)
+    apart = abs(mean_difference(differences))
+    p = float(stdtr(n - 1, (apart - margin) / standard_error))
+    return Equivalence(margin, p, min(1.0, apart + float(stdtrit(n - 1, 0.95)) * standard_error))
 
 
 def _studentised(resamples: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -27,7 +27,6 @@ Floats = NDArray[np.float64]
 SIGNIFICANCE = 0.05
 FARTHEST = 38.0  # standard errors; beyond these p is 0 in floating point
 ROUNDING = 1e-9
-ENDLESS = 1_000_000  # tuples of a harvest whose size nobody knows
 
 
 class SideSample(NamedTuple):
@@ -42,6 +41,13 @@ class SideSample(NamedTuple):
     population: Counts
     weight: Floats
     relation: Counts
+
+
+class SharedStatements(NamedTuple):
+    """Statements with a verdict drawn for a stratum of either side, and the accepted among them; (S_a, S_b)."""
+
+    n: Counts
+    n_hits: Counts
 
 
 @dataclass(frozen=True)
@@ -97,50 +103,48 @@ class StatementDifference:
         return 1 - _tail(lambda z: difference - self.high_at(z))
 
 
-def statement_difference(a: SideSample, b: SideSample, n_shared: Counts) -> StatementDifference | None:
-    """Compare the averages of two sides; None where one has no interval.
-
-    n_shared: (S_a, S_b) statements with a verdict that were drawn for a stratum of each.
-    """
-    rates = [
-        population_rate(side.n_hits, side.n, np.where(side.population > 0, side.population, ENDLESS), side.weight)
-        for side in (a, b)
-    ]
+def statement_difference(a: SideSample, b: SideSample, shared: SharedStatements) -> StatementDifference | None:
+    """Compare the averages of two sides; None where one has no interval."""
+    rates = [population_rate(side.n_hits, side.n, side.population, side.weight) for side in (a, b)]
     (value_a, low_a, high_a), (value_b, low_b, high_b) = (rate[:3] for rate in rates)
     if value_a is None or low_a is None or high_a is None or value_b is None or low_b is None or high_b is None:
         return None
-    return StatementDifference((value_a, low_a, high_a), (value_b, low_b, high_b), _correlation(a, b, n_shared))
+    return StatementDifference((value_a, low_a, high_a), (value_b, low_b, high_b), _correlation(a, b, shared))
 
 
-def _correlation(a: SideSample, b: SideSample, n_shared: Counts) -> float:
+def _correlation(a: SideSample, b: SideSample, shared: SharedStatements) -> float:
     """Return the correlation of the two averages given which statements both drew.
 
-    In units of a relation's variance of verdicts, sum of W_a W_b m / (n_a n_b) over pairs of strata that share m
-    statements is the covariance of samples from endless harvests. Samples drawn independently of each other from
-    harvests of N tuples share some by chance, though knowing one estimate then tells nothing of the other; half of both
-    finite population corrections, sum of W^2 / N, is at least what these come to, and is taken off.
+    In samples from endless harvests the covariance is the sum of W_a W_b m s / (n_a n_b) over pairs of strata that
+    share m statements whose verdicts lie s from the relation's share, in the mean square: less than all statements'
+    p (1 - p) where both sides find what is true. Samples drawn independently of each other from harvests of N tuples
+    share some by chance, though one estimate then tells nothing of the other; half of both finite population
+    corrections, the sum of W^2 p (1 - p) / N, is at least what these come to, and is taken off.
     """
-    spread = _spread_of_relations(a, b)  # (R,)
-    by_stratum = n_shared * np.outer(a.weight / a.n, b.weight / b.n)  # (S_a, S_b)
-    covariance = np.bincount(a.relation, by_stratum.sum(axis=1), len(spread)).astype(np.float64)
+    share = _shares_of_relations(a, b)  # (R,)
+    spread = share * (1 - share)
+    of_a = share[a.relation][:, np.newaxis]
+    squares = shared.n_hits * (1 - of_a) ** 2 + (shared.n - shared.n_hits) * of_a**2  # (S_a, S_b)
+    squares = np.minimum(squares, shared.n * spread[a.relation][:, np.newaxis])
+    covariance = np.bincount(a.relation, (squares * np.outer(a.weight / a.n, b.weight / b.n)).sum(axis=1), len(share))
+    by_chance = np.zeros(len(share))
     variances = 1.0
     for side in (a, b):
         fraction = np.where(side.population > 0, side.n / np.maximum(side.population, 1), 0)
-        worth = side.weight**2 / side.n
-        covariance = covariance - np.bincount(side.relation, worth * fraction, len(spread)) / 2
-        variances *= float(worth * np.maximum(1 - fraction, 0) @ spread[side.relation])
+        variance = side.weight**2 / side.n * spread[side.relation]
+        by_chance += np.bincount(side.relation, variance * fraction, len(share)) / 2
+        variances *= float(variance @ np.maximum(1 - fraction, 0))
     if variances <= 0:
         return 0.0
-    return min(1.0, float(np.maximum(covariance, 0) @ spread) / math.sqrt(variances))
+    return min(1.0, float(np.maximum(covariance - by_chance, 0).sum()) / math.sqrt(variances))
 
 
-def _spread_of_relations(a: SideSample, b: SideSample) -> Floats:
-    """Return (R,) p (1 - p) of both sides' statements together, p drawn towards one half as Agresti and Coull do."""
+def _shares_of_relations(a: SideSample, b: SideSample) -> Floats:
+    """Return (R,) the share of hits of both sides together, drawn towards one half as Agresti and Coull do."""
     relation = np.concatenate([a.relation, b.relation])
     hits = np.bincount(relation, np.concatenate([a.n_hits, b.n_hits]))
-    share = (hits + 2) / (np.bincount(relation, np.concatenate([a.n, b.n])) + 4)
-    spread: Floats = share * (1 - share)
-    return spread
+    share: Floats = (hits + 2) / (np.bincount(relation, np.concatenate([a.n, b.n])) + 4)
+    return share
 
 
 def _below(rate: tuple[float, float, float], z: float) -> float:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
+from math import ceil
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from evaluation.evidence.arrays import ACCEPTED, CellKey, Evidence, Floats, Side
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, name_of
-from evaluation.reports.sections.rates import Cell, macro_of_these
+from evaluation.reports.sections.rates import Cell
+from evaluation.reports.sections.statement_comparisons import statement_comparisons
 from evaluation.statistics.paired_tests import (
+    FEWEST_RELATIONS_TO_TELL,
+    MARGIN,
+    Equivalence,
     PairedDifference,
     holm,
     mean_difference,
@@ -20,20 +25,24 @@ from evaluation.statistics.paired_tests import (
     smallest_p,
 )
 from evaluation.statistics.rates import Rate, difference_interval
+from evaluation.statistics.statement_test import StatementDifference
 from kgharvest.pages.number_format import decimals_of_points, in_points, p_value, points_interval
 
 SIGNIFICANT = 0.05
 FEWEST_RELATIONS = 2
 
 METHOD = (
-    "Comparisons: difference of macro averages over the relations that both sides share; 95 % bootstrap-t interval "
-    "over relations (5,000 resamples); p of the two-sided sign-flip test over relations, exact up to 20 relations, "
-    "else over 9,999 random patterns; adjusted after Holm for all comparisons of the report. One side beats the other "
-    "where the adjusted p is below .05. "
+    "Comparisons: difference of macro averages over the relations that both sides share. From six relations on, for "
+    "relations like these: 95 % bootstrap-t interval over relations (5,000 resamples; Student's where that is more "
+    "than three times as wide); p of the two-sided sign-flip test over relations, exact up to 20 relations, else over "
+    "9,999 random patterns. Below six, where no such p is below .05, for these very relations, by their statements: "
+    "interval from both averages' own (MOVER, Zou and Donner 2008) with the correlation of shared statements, and the "
+    "p at which it ends at 0. p adjusted after Holm for all comparisons of the report; one side beats the other where "
+    "the adjusted p is below .05. At most so many points apart: two one-sided tests at .05, over the same unit, not "
+    "adjusted. "
     "A statement that both sides drew has one verdict, so McNemar's test over shared statements does not apply; "
     "it compares two rounds that judged the same tuples, where reports are laid side by side. "
-    "Intervals of single relations: Newcombe's method 10 on both exact intervals; for these relations: the same from "
-    "both averages."
+    "Intervals of single relations: Newcombe's method 10 on both exact intervals."
 )
 ONE_VERDICT = "A statement has one verdict in a round, whichever side drew it, so none tells the sides apart."
 
@@ -41,7 +50,13 @@ ONE_VERDICT = "A statement has one verdict in a round, whichever side drew it, s
 def comparison_entries(evidence: Evidence, cells: Sequence[Cell]) -> list[dict[str, Any]]:
     rates = {cell.key: (cell, cell.rate_of(ACCEPTED)) for cell in cells}
     accuracies = {key: rate.value for key, (_, rate) in rates.items()}
-    compared = compare_sides(accuracies, shared_statements(evidence), evidence.seed)
+    compare_statements = statement_comparisons(evidence)
+    compared = compare_sides(
+        accuracies,
+        shared_statements(evidence),
+        evidence.seed,
+        lambda pair: compare_statements(pair.a, pair.b, evidence.verdict),
+    )
     return [_with_relations(entry, rates) for entry in compared]
 
 
@@ -66,9 +81,7 @@ def _with_relations(entry: dict[str, Any], rates: Mapping[CellKey, tuple[Cell, R
             "low": low,
             "high": high,
         })  # fmt: skip
-    macro_a, macro_b = (macro_of_these([rates[pair[side]][0] for pair in pairs]) for side in (0, 1))
-    these_low, these_high = difference_interval(macro_a, macro_b)
-    return {**entry, "these_low": these_low, "these_high": these_high, "relations": relations, "sentence": sentence}
+    return {**entry, "relations": relations, "sentence": sentence}
 
 
 def sides_of(entry: Mapping[str, Any]) -> tuple[Side, Side]:
@@ -110,22 +123,53 @@ class Pair(NamedTuple):
         return name_of(a), name_of(b)
 
 
+# The comparison of two sides by their statements; None where these are not known.
+ByStatements = Callable[[Pair], StatementDifference | None]
+
+
+def unknown_statements(*_: object) -> None:
+    return None
+
+
 def compare_sides(
-    accuracies: Mapping[CellKey, float | None], n_shared: Mapping[frozenset[Side], int], seed: int
+    accuracies: Mapping[CellKey, float | None],
+    n_shared: Mapping[frozenset[Side], int],
+    seed: int,
+    by_statements: ByStatements = unknown_statements,
 ) -> list[dict[str, Any]]:
     """Compare all settings of each LM and all LMs in each setting that share at least two relations.
 
     accuracies: None where nothing has a verdict. n_shared: statements with a verdict that both sides drew.
     """
     compared = [
-        (pair, paired_difference(differences, np.random.default_rng(seed)))
+        (pair, compare_pair(differences, statements := by_statements(pair), seed), statements)
         for pair, differences in paired_accuracies(accuracies)
     ]
-    adjusted = holm([paired.p for _, paired in compared])
+    adjusted = holm([paired.p for _, paired, _ in compared])
     return [
-        _entry(pair, paired, p_holm, n_shared.get(frozenset((pair.a, pair.b)), 0))
-        for (pair, paired), p_holm in zip(compared, adjusted, strict=True)
+        _entry(pair, paired, p_holm, n_shared.get(frozenset((pair.a, pair.b)), 0)) | _for_these(statements)
+        for (pair, paired, statements), p_holm in zip(compared, adjusted, strict=True)
     ]
+
+
+def compare_pair(differences: Floats, statements: StatementDifference | None, seed: int) -> PairedDifference:
+    """Compare two sides over relations like these or, where these are too few to tell, over their statements."""
+    paired = paired_difference(differences, np.random.default_rng(seed))
+    if statements is None or len(differences) >= FEWEST_RELATIONS_TO_TELL:
+        return paired
+    low, high = statements.interval
+    equivalence = Equivalence(MARGIN, statements.equivalence_p(MARGIN), statements.smallest_margin)
+    return PairedDifference(
+        len(differences), paired.difference, low, high, statements.p, None, "statements", equivalence
+    )
+
+
+def _for_these(statements: StatementDifference | None) -> dict[str, float]:
+    return {} if statements is None else dict(zip(("these_low", "these_high"), statements.interval, strict=True))
+
+
+# The same under one of several rules, by its number.
+ByStatementsOfRule = Callable[[Pair, int], StatementDifference | None]
 
 
 class ComparedRules(NamedTuple):
@@ -136,7 +180,9 @@ class ComparedRules(NamedTuple):
     p_holm: Floats
 
 
-def compare_rules(cells: Sequence[CellKey], table: Floats, seed: int) -> list[ComparedRules]:
+def compare_rules(
+    cells: Sequence[CellKey], table: Floats, seed: int, by_statements: ByStatementsOfRule = unknown_statements
+) -> list[ComparedRules]:
     """Return the comparisons of `compare_sides` as difference and p alone, for all rules at once.
 
     table: accuracies (R, C) under each rule, the first the report's own; NaN where there is none.
@@ -149,7 +195,12 @@ def compare_rules(cells: Sequence[CellKey], table: Floats, seed: int) -> list[Co
         shared = sorted(a.keys() & b.keys())
         if len(shared) >= FEWEST_RELATIONS:
             differences = table[:, [a[name] for name in shared]] - table[:, [b[name] for name in shared]]  # (R, n)
-            compared.append((pair, np.array([_mean_of_known(row) for row in differences]), _ps(differences, seed)))
+            ps = _ps(differences, seed)
+            n_known = np.count_nonzero(~np.isnan(differences), axis=1)
+            for rule in np.flatnonzero((n_known >= FEWEST_RELATIONS) & (n_known < FEWEST_RELATIONS_TO_TELL)).tolist():
+                if (statements := by_statements(pair, rule)) is not None:
+                    ps[rule] = statements.p
+            compared.append((pair, np.array([_mean_of_known(row) for row in differences]), ps))
     adjusted = _holm_of_each_rule(np.array([p for *_, p in compared]).reshape(len(compared), len(table)))
     return [
         ComparedRules(pair, difference, p_holm)
@@ -222,12 +273,21 @@ def _entry(pair: Pair, paired: PairedDifference, p_holm: float, n_shared: int) -
         "low": paired.low,
         "high": paired.high,
         "reason": paired.reason,
-        "p_sign_flip": paired.p,
-        "p_holm": p_holm,
+        **tested(paired, p_holm),
         "n_shared_tuples": n_shared,
         "p_mcnemar": None,
         "reason_mcnemar": ONE_VERDICT,
         "sentence": comparison_in_words(pair, paired, p_holm),
+    }
+
+
+def tested(paired: PairedDifference, p_holm: float) -> dict[str, Any]:
+    return {
+        "unit": paired.unit,
+        "p": paired.p,
+        "p_sign_flip": paired.p if paired.unit == "relations" else None,
+        "p_holm": p_holm,
+        "equivalence": paired.equivalence._asdict() if paired.equivalence else None,
     }
 
 
@@ -238,12 +298,34 @@ def comparison_in_words(pair: Pair, paired: PairedDifference, p_holm: float) -> 
     """Return the result as one sentence, which says that a side is better only where p after Holm is below .05."""
     ahead, behind = pair.names if paired.difference >= 0 else pair.names[::-1]
     size = in_points(paired.difference, decimals_of_points(paired.difference))
-    evidence = f"{_interval(paired)} over {paired.n_relations} relations; {_p_values(paired, p_holm)}."
+    evidence = f"{_interval(paired)} {_over(paired)}; {_p_values(paired, p_holm)}"
     start = f"With {pair.common}, " if pair.common else ""
     if p_holm < SIGNIFICANT:
-        return f"{start}{ahead} beats {behind} by {size}{evidence}"
+        return f"{start}{ahead} beats {behind} by {size}{evidence}."
     favour = f" in favour of {ahead}" if paired.difference else ""
-    return f"{start}{pair.names[0]} and {pair.names[1]} are not distinguishable: {size}{favour}{evidence}"
+    names = f"{pair.names[0]} and {pair.names[1]}"
+    return f"{start}{names} are not distinguishable: {size}{favour}{evidence}{_at_most(paired.equivalence)}."
+
+
+def _over(paired: PairedDifference) -> str:
+    if paired.unit == "statements":
+        return f"for these {paired.n_relations} relations, by their statements"
+    return f"over {paired.n_relations} relations"
+
+
+def _at_most(equivalence: Equivalence | None) -> str:
+    """Return how many points apart the two are at most: the margin asked for if it holds, else the smallest that does.
+
+    Without the word, which marks the difference as the number that the sentence is about.
+    """
+    if equivalence is None or equivalence.p is None or equivalence.smallest_margin is None:
+        return ""
+    if equivalence.p < SIGNIFICANT:
+        p = p_value(equivalence.p)
+        return f"; at most {100 * equivalence.margin:g} apart (p {p if p.startswith('<') else f'= {p}'})"
+    if equivalence.smallest_margin >= 1:
+        return ""
+    return f"; at most {ceil(1000 * equivalence.smallest_margin) / 10} apart (p = .05)"
 
 
 def _interval(paired: PairedDifference) -> str:
@@ -258,7 +340,7 @@ def _interval(paired: PairedDifference) -> str:
 def _p_values(paired: PairedDifference, p_holm: float) -> str:
     p = p_value(paired.p)
     text = f"p {p if p.startswith('<') else f'= {p}'}, after Holm {p_value(p_holm)}"
-    if (smallest := smallest_p(paired.n_relations)) >= SIGNIFICANT:
+    if paired.unit == "relations" and (smallest := smallest_p(paired.n_relations)) >= SIGNIFICANT:
         text += f" (with {paired.n_relations} relations p cannot fall below {p_value(smallest)})"
     return text
 
@@ -270,11 +352,13 @@ def comparison_table(document: Document) -> Table:
             comparison["a"],
             comparison["b"],
             comparison["n_relations"],
+            comparison.get("unit", "relations"),
             comparison["difference"],
             comparison["low"],
             comparison["high"],
-            comparison["p_sign_flip"],
+            comparison.get("p", comparison["p_sign_flip"]),
             comparison["p_holm"],
+            *((comparison.get("equivalence") or {}).get(key) for key in ("p", "smallest_margin")),
         ), about=common_about(comparison))
         for comparison in document["comparisons"]
     ]  # fmt: skip
@@ -283,11 +367,14 @@ def comparison_table(document: Document) -> Table:
         Column("first"),
         Column("second"),
         Column("relations", Kind.COUNT),
+        Column("tested over"),
         Column("difference", Kind.POINTS),
         Column("low", Kind.POINTS),
         Column("high", Kind.POINTS),
         Column("p", Kind.P),
         Column("p (Holm)", Kind.P),
+        Column("p (at most 5 points apart)", Kind.P),
+        Column("at most apart", Kind.POINTS),
     )
     sentences = tuple(comparison["sentence"] for comparison in document["comparisons"])
     return Table("comparisons", "Comparisons", columns, tuple(rows), sentences)

@@ -17,23 +17,29 @@ from evaluation.statistics.verdict_rules import majority, where_complete
 FEWEST_ANNOTATORS = 2
 
 
+class ChangedVerdicts(NamedTuple):
+    """Statements with another verdict than the report's, or none any more. All of shape (n,)."""
+
+    task: Codes
+    verdict: Codes
+
+    def applied_to(self, verdict: Codes) -> Codes:
+        """Return all verdicts (T,) with these changes."""
+        verdict = verdict.copy()
+        verdict[self.task] = self.verdict
+        return verdict
+
+
 class WithoutAnnotator(NamedTuple):
-    """A round without an annotator. n_changed: statements whose verdict is another then, or gone.
+    """A round without an annotator.
 
     counts: (4,) verdicts, in the order of VERDICTS. accuracy: (C,) of cells, NaN where there is none.
     """
 
     annotator: str
-    n_changed: int
+    changed: ChangedVerdicts
     counts: Codes
     accuracy: Floats
-
-
-class ChangedVerdicts(NamedTuple):
-    """Statements with another verdict than the report's. All of shape (n,)."""
-
-    task: Codes
-    verdict: Codes
 
 
 def without_each_annotator(evidence: Evidence) -> Iterator[WithoutAnnotator]:
@@ -48,7 +54,7 @@ def without_each_annotator(evidence: Evidence) -> Iterator[WithoutAnnotator]:
         before = evidence.verdict[changed.task]
         yield WithoutAnnotator(
             evidence.annotators[annotator],
-            len(changed.task),
+            changed,
             counts + _count_changes(before, changed.verdict, 1)[0],
             accuracies_of(evidence, counts_of_strata + count_changed_draws(changed)),
         )

@@ -10,7 +10,13 @@ import numpy as np
 from evaluation.evidence.arrays import INCOMPLETE, VERDICTS, Codes, Evidence, Floats
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, lm_and_setting, name_of
 from evaluation.reports.sections.annotators import FittedModel
-from evaluation.reports.sections.comparisons import SIGNIFICANT, ComparedRules, common_about, compare_rules
+from evaluation.reports.sections.comparisons import (
+    SIGNIFICANT,
+    ComparedRules,
+    Pair,
+    common_about,
+    compare_rules,
+)
 from evaluation.reports.sections.leave_one_out import (
     CLAIMS,
     WithoutAnnotator,
@@ -22,6 +28,8 @@ from evaluation.reports.sections.leave_one_out import (
     without_one,
 )
 from evaluation.reports.sections.rates import accuracies_of, stratum_counts
+from evaluation.reports.sections.statement_comparisons import statement_comparisons
+from evaluation.statistics.statement_test import StatementDifference
 from evaluation.statistics.verdict_rules import adjudicated, unanimous, unjudgeable_as_false, where_complete
 
 
@@ -38,13 +46,24 @@ def sensitivity_entry(evidence: Evidence, models: Sequence[FittedModel]) -> dict
     rules = list(_rules(evidence, models))
     left_out = list(without_each_annotator(evidence))
     table = np.array([*(_accuracies(evidence, rule) for rule in rules), *(without.accuracy for without in left_out)])
+    compare_statements = statement_comparisons(evidence)
+
+    def by_statements(pair: Pair, number: int) -> StatementDifference | None:
+        if number >= len(rules):
+            return compare_statements(
+                pair.a, pair.b, left_out[number - len(rules)].changed.applied_to(evidence.verdict)
+            )
+        verdict = rules[number].verdict
+        return None if verdict is None else compare_statements(pair.a, pair.b, verdict)
+
     return {
         "rules": [_rule_entry(rule) for rule in rules],
         "left_out": [_leave_one_out_entry(without) for without in left_out],
         "cells": list(_cell_entries(evidence, table, len(rules))),
         "totals": list(_total_entries(evidence, table, len(rules))),
         "comparisons": [
-            _comparison_entry(compared, len(rules)) for compared in compare_rules(evidence.cells, table, evidence.seed)
+            _comparison_entry(compared, len(rules))
+            for compared in compare_rules(evidence.cells, table, evidence.seed, by_statements)
         ],
     }
 
@@ -83,7 +102,7 @@ def _leave_one_out_entry(left_out: WithoutAnnotator) -> dict[str, Any]:
     return {
         "annotator": left_out.annotator,
         **_numbers_of(left_out.counts),
-        "n_changed": left_out.n_changed,
+        "n_changed": len(left_out.changed.task),
     }
 
 

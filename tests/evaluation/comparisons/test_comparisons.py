@@ -8,9 +8,11 @@ import pytest
 from annotation.rounds.services import open_round
 from evaluation.evidence.arrays import CellKey, Side
 from evaluation.rendering.formats import FORMATS
+from evaluation.reports.document import build_document
 from evaluation.reports.sections.comparisons import Pair, compare_sides, comparison_in_words
 from evaluation.reports.services import create_report
 from evaluation.statistics.paired_tests import PairedDifference
+from tests.evaluation.evidence_factory import make_evidence
 from tests.factories import judge_all, make_harvest, make_language_model, make_relation
 
 
@@ -130,6 +132,54 @@ def test_the_same_seed_gives_the_same_comparisons():
     assert compare_sides(cells, {}, 5) == compare_sides(reordered, {}, 5)
 
 
+# -- by statements -----------------------------------------------------------------------------------------------------
+
+
+def few_relations(human: tuple[int, int], multi: tuple[int, int], n_relations: int = 3) -> dict:
+    """Accepted and rejected statements of each cell, of harvests ten times as large."""
+    counts = {"human": human, "multi": multi}
+    cells = {
+        CellKey(f"r{number}", "lm", setting): counts[setting] for number in range(n_relations) for setting in counts
+    }
+    return build_document(make_evidence(cells))
+
+
+def test_below_six_relations_statements_tell_sides_apart():
+    [compared] = few_relations((18, 2), (8, 12))["comparisons"]
+
+    assert (compared["unit"], compared["p_sign_flip"]) == ("statements", None)
+    assert 0.3 < compared["low"] < compared["difference"] < compared["high"] < 0.65
+    assert (compared["low"], compared["high"]) == (compared["these_low"], compared["these_high"])
+    assert compared["p"] == compared["p_holm"] < 0.001
+    assert "human beats multi by 50.0 points (" in compared["sentence"]
+    assert "for these 3 relations, by their statements; p < .001" in compared["sentence"]
+
+
+def test_sides_that_are_alike_are_at_most_so_far_apart():
+    [compared] = few_relations((18, 2), (18, 2))["comparisons"]
+
+    smallest = compared["equivalence"]["smallest_margin"]
+    assert compared["equivalence"]["margin"] == 0.05
+    assert compared["equivalence"]["p"] > 0.05
+    assert 0.05 < smallest < compared["high"]
+    assert re.search(r"not distinguishable: .*; at most \d+\.\d apart \(p = \.05\)\.$", compared["sentence"])
+
+
+def test_from_six_relations_on_relations_tell():
+    [compared] = few_relations((18, 2), (8, 12), n_relations=6)["comparisons"]
+
+    assert compared["unit"] == "relations"
+    assert compared["p"] == compared["p_sign_flip"] == 2 / 2**6
+
+
+def test_sensitivity_starts_from_the_reports_own_p():
+    document = few_relations((18, 2), (14, 6))
+
+    [compared], [under_rules] = document["comparisons"], document["sensitivity"]["comparisons"]
+    assert under_rules["p_holm"][0] == compared["p_holm"]
+    assert 0 < under_rules["p_holm"][1] <= 1
+
+
 # -- in a report -------------------------------------------------------------------------------------------------------
 
 
@@ -180,7 +230,8 @@ def test_comparisons_are_on_the_page_and_in_markdown_with_the_simulations_name(p
     page = researcher_client.get(report.get_absolute_url()).text
     text = FORMATS["md"].write(report.document)
 
-    sentence = "With lm, human and top1 are not distinguishable: 50.0 points in favour of top1 over 3 relations"
+    # All of both harvests was judged, so that the difference is known.
+    sentence = "With lm, top1 beats human by 50.0 points (50 to 50) for these 3 relations, by their statements"
     assert sentence in re.sub("<[^>]*>", "", page)
     assert '<h2>Comparisons <strong class="simulated">simulated, not people</strong>' in page
     assert "## Comparisons (simulated, not people)\n" in text

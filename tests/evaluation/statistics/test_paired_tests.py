@@ -2,6 +2,7 @@ import time
 
 import numpy as np
 import pytest
+import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -11,6 +12,7 @@ from evaluation.statistics.paired_tests import (
     ONE_RELATION,
     TOO_ALIKE,
     bootstrap_t_interval,
+    equivalence_over_relations,
     holm,
     mcnemar_p,
     paired_difference,
@@ -124,7 +126,7 @@ def test_the_interval_covers_the_true_difference(n_relations, spread):
 
 
 def test_one_relation_has_no_interval():
-    assert paired_difference(np.array([0.3]), rng()) == (1, 0.3, None, None, 1, ONE_RELATION)
+    assert paired_difference(np.array([0.3]), rng())[:6] == (1, 0.3, None, None, 1, ONE_RELATION)
 
 
 @pytest.mark.parametrize("values", [[0.1, 0.1, 0.1], [0.3, -0.1], [0.2] * 9 + [0.3]], ids=["same", "two", "but one"])
@@ -133,7 +135,7 @@ def test_differences_too_few_or_alike_have_no_interval(values):
 
 
 def test_where_no_relation_differs_that_is_said():
-    assert paired_difference(np.zeros(3), rng()) == (3, 0.0, None, None, 1.0, NONE_DIFFERS)
+    assert paired_difference(np.zeros(3), rng())[:6] == (3, 0.0, None, None, 1.0, NONE_DIFFERS)
 
 
 def test_the_interval_stays_within_what_is_possible():
@@ -202,3 +204,28 @@ def test_what_floating_point_leaves_over_is_no_difference():
 
     assert differences.mean() != 0
     assert paired_difference(differences, np.random.default_rng(0)).difference == 0.0
+
+
+def test_an_interval_three_times_as_wide_as_students_is_students():
+    # Two differ: resamples of the others and nearly one value have next to no spread of their own.
+    differences = np.array([0.01, 0.01, 0.012, 0.011, 0.01, 0.4, 0.35])
+    mean, standard_error = differences.mean(), differences.std(ddof=1) / np.sqrt(7)
+
+    low, high, reason = bootstrap_t_interval(differences, rng())
+
+    assert (low, high) == pytest.approx((mean - 2.4469 * standard_error, mean + 2.4469 * standard_error), abs=1e-4)
+    assert reason is None
+
+
+def test_equivalence_over_relations_is_two_one_sided_t_tests():
+    differences = np.array([0.02, -0.01, 0.03, 0.0, 0.01, 0.02, -0.02])
+
+    equivalence = equivalence_over_relations(differences, 0.05)
+
+    assert equivalence.p == pytest.approx(scipy.stats.ttest_1samp(differences, 0.05, alternative="less").pvalue)
+    at_smallest = equivalence_over_relations(differences, equivalence.smallest_margin)
+    assert at_smallest.p == pytest.approx(0.05)
+
+
+def test_equivalence_is_not_defined_where_no_relation_differs_from_another():
+    assert equivalence_over_relations(np.zeros(7), 0.05) == (0.05, None, None)

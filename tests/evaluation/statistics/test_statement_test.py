@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evaluation.statistics.finite_population import simple_interval
-from evaluation.statistics.statement_test import SideSample, StatementDifference, statement_difference
+from evaluation.statistics.statement_test import SharedStatements, SideSample, StatementDifference, statement_difference
 
 
 def side(*strata: tuple[float, float, int], weights: list[float] | None = None, relations: list[int] | None = None):
@@ -20,11 +20,12 @@ def side(*strata: tuple[float, float, int], weights: list[float] | None = None, 
     )
 
 
-def compared(a: SideSample, b: SideSample, *n_shared: tuple[int, int, int]) -> StatementDifference:
-    shared = np.zeros((len(a.n), len(b.n)), dtype=int)
-    for row, column, count in n_shared:
-        shared[row, column] = count
-    return statement_difference(a, b, shared)
+def compared(a: SideSample, b: SideSample, *shared: tuple[int, int, int, int]) -> StatementDifference:
+    """shared: stratum of a, of b, statements of both and the accepted among them."""
+    n, hits = np.zeros((2, len(a.n), len(b.n)), dtype=int)
+    for row, column, count, n_hits in shared:
+        n[row, column], hits[row, column] = count, n_hits
+    return statement_difference(a, b, SharedStatements(n, hits))
 
 
 def test_one_simple_stratum_without_shared_statements_has_newcombes_interval_of_exact_limits():
@@ -71,26 +72,33 @@ def test_p_is_one_where_sides_are_alike():
 
 def test_the_same_sample_of_the_same_harvest_is_nearly_the_same_estimate():
     a, b = side((7, 10, 100), (9, 10, 50)), side((7, 10, 100), (9, 10, 50))
-    shared, independent = compared(a, b, (0, 0, 10), (1, 1, 10)), compared(a, b)
+    shared, independent = compared(a, b, (0, 0, 10, 7), (1, 1, 10, 9)), compared(a, b)
 
-    assert shared.correlation == pytest.approx(1)
+    # Not 1 for so few: shares are drawn towards one half. And limits of one side lie farther below than above.
+    assert shared.correlation > 0.8
     assert shared.p == 1
-    # What is left of the width: limits of one side lie farther below than above.
-    assert shared.interval[1] < independent.interval[1] / 2
+    assert shared.interval[1] < independent.interval[1] / 1.8
 
 
 def test_the_correlation_of_shared_statements_by_hand():
-    # Endless harvests, 10 and 20 drawn, 5 of them the same: cov 5 / 200, variances 1 / 10 and 1 / 20.
-    assert compared(side((7, 10, 0)), side((12, 20, 0)), (0, 0, 5)).correlation == pytest.approx(5 / math.sqrt(200))
+    # Endless harvests, 10 and 20 drawn, 6 of them the same: cov 6 / 200, variances 1 / 10 and 1 / 20, each times 1 / 4.
+    assert compared(side((5, 10, 0)), side((10, 20, 0)), (0, 0, 6, 3)).correlation == pytest.approx(6 / math.sqrt(200))
+
+
+def test_shared_statements_that_are_all_alike_correlate_less_than_others():
+    # (9 + 11 + 2) / (10 + 20 + 4) of the relation are true: all 6 shared ones lie 12 / 34 from it.
+    difference = compared(side((9, 10, 0)), side((11, 20, 0)), (0, 0, 6, 6))
+
+    assert difference.correlation == pytest.approx((12 / 34) ** 2 / (22 / 34 * 12 / 34) * 6 / math.sqrt(200))
 
 
 def test_what_two_samples_of_one_harvest_share_by_chance_tells_nothing():
     # 50 of 100 twice: 25 are expected in both, and the estimates of independent samples are independent.
-    assert compared(side((30, 50, 100)), side((32, 50, 100)), (0, 0, 25)).correlation == pytest.approx(0)
+    assert compared(side((30, 50, 100)), side((32, 50, 100)), (0, 0, 25, 15)).correlation == pytest.approx(0)
 
 
 def test_harvests_judged_entirely_differ_for_certain():
-    difference = compared(side((30, 40, 40)), side((29, 40, 40)), (0, 0, 20))
+    difference = compared(side((30, 40, 40)), side((29, 40, 40)), (0, 0, 20, 15))
 
     assert difference.interval == pytest.approx((0.025, 0.025))
     assert difference.p == 0
@@ -99,7 +107,7 @@ def test_harvests_judged_entirely_differ_for_certain():
 
 def test_sides_of_opposite_signs_mirror_each_other():
     a, b = side((18, 20, 300), (15, 20, 90)), side((11, 20, 200), (14, 20, 70))
-    there, back = compared(a, b, (0, 0, 9)), compared(b, a, (0, 0, 9))
+    there, back = compared(a, b, (0, 0, 9, 7)), compared(b, a, (0, 0, 9, 7))
 
     assert back.interval == pytest.approx([-limit for limit in there.interval[::-1]])
     assert back.p == pytest.approx(there.p)
