@@ -1,4 +1,4 @@
-"""Reports and evaluations of scores, for Django; they live in their rooms."""
+"""The models of this app, for Django: each is defined in the models.py of its folder."""
 
 from evaluation.reports.models import Report
 from evaluation.scores.models import ScoreEvaluation

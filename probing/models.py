@@ -1,4 +1,4 @@
-"""Probes and what they learned, for Django; they live in their room."""
+"""The models of this app, for Django: they are defined in probes/models.py."""
 
 from probing.probes.models import LearnedPrompt, Probe, ProbedRelation, ProbeRecord
 

@@ -1,4 +1,4 @@
-"""What people decided about statements that are to be false for certain."""
+"""Decisions of researchers on candidates for gold that is false."""
 
 from __future__ import annotations
 

@@ -101,7 +101,8 @@ class Round(models.Model):
     """A frozen sample of harvested tuples put before people.
 
     OPTIONS names the fields that researchers choose, in the groups of the form: form, JSON description and its
-    example are made from these fields, their validators and their help texts.
+    example are made from these fields, their validators and their help texts. What judging reads of a round for each
+    answer is in JUDGING_COLUMNS (annotation.judging.models).
 
     spec: its description as JSON, without what is as usual (annotation.rounds.serializers); it has the cells too.
     relation_instructions: Markdown by the relation's id, frozen when the round opens. n_tasks: how many statements it

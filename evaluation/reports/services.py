@@ -1,4 +1,4 @@
-"""Freeze what a round says at one moment."""
+"""Create reports: compute a round's document from one snapshot of the database, and freeze it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write files all at once or not at all, and tables that no spreadsheet runs."""
+"""Write files atomically, and CSV whose cells no spreadsheet runs as formulas."""
 
 from __future__ import annotations
 

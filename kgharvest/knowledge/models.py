@@ -1,4 +1,4 @@
-"""What the jobs found.
+"""Knowledge tuples, their entities, curation and sensitive words.
 
 Two identities carry the design: a KnowledgeTuple is (relation, case-folded entities) and belongs to no job, so that
 people judge it once whoever found it; a HarvestedTuple is that tuple as one job scored it. What lists sort by stands on

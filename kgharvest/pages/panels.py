@@ -1,4 +1,4 @@
-"""The registry through which an app adds to the pages, and answers questions, of apps that may not import it.
+"""Registry of extension points: parts of pages, and functions, that apps supply to apps that may not import them.
 
 settings.PANELS: for each place on a page, in the order of the page, functions of (request, subject) that return panels;
 `{% panels "place" subject %}` renders them. settings.HOOKS: for each question, the function that answers it.

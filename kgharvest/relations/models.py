@@ -1,4 +1,4 @@
-"""What is asked, and of whom: relations in their sets, and LMs."""
+"""Relations and the sets they belong to."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from evaluation.rendering.plain import markdown_of
 from evaluation.reports.document import tables_to_read
 from evaluation.reports.models import Report
 from kgharvest.errors import DomainError
-from kgharvest.jobs.supervision import Supervisor
+from kgharvest.jobs.child_processes import Supervisor
 from kgharvest.management.command import DomainCommand
 from kgharvest.models import HarvestJob, Job
 from kgharvest.pages.number_format import seconds

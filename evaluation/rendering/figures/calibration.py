@@ -1,4 +1,4 @@
-"""How accuracy follows the score."""
+"""Calibration plots: accuracy against score."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Averages, and their differences, with intervals."""
+"""Forest plots: macro averages of LMs and settings, and their differences, with intervals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leave-one-out: verdicts, accuracies and comparisons without each annotator, at the cost of their statements alone."""
+"""Leave-one-out: verdicts, accuracies and comparisons without each annotator in turn."""
 
 from __future__ import annotations
 

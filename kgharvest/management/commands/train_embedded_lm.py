@@ -1,3 +1,5 @@
+"""`train_embedded_lm [--model M]`: train an embedded LM anew, and write its files and model card."""
+
 from __future__ import annotations
 
 import os

@@ -1,4 +1,4 @@
-// One key for each thing to do, unless somebody types or a dialog is open.
+// One key for each thing to do, unless somebody types or a dialog is open. The templates show the same keys (kbd).
 const NAMES = {
   t: "true", 1: "true", f: "false", 2: "false", u: "unjudgeable", 3: "unjudgeable",
   s: "skip", c: "comment", r: "report", "?": "instructions",

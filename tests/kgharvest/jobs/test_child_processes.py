@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kgharvest.jobs import supervision
-from kgharvest.jobs.supervision import ProgramEnded, Supervisor
+from kgharvest.jobs import child_processes
+from kgharvest.jobs.child_processes import ProgramEnded, Supervisor
 
 # A program with a child of its own; the child's process id goes to the log once both run.
 WITH_CHILD = """
@@ -41,7 +41,7 @@ def wait_for_output(log: Path) -> str:
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="needs /proc to see other processes")
 @pytest.mark.parametrize("deaf", ["", DEAF], ids=["polite", "deaf to SIGTERM"])
 def test_a_program_and_its_children_end_with_the_context(tmp_path, monkeypatch, deaf):
-    monkeypatch.setattr(supervision, "GRACE_S", 0.5)
+    monkeypatch.setattr(child_processes, "GRACE_S", 0.5)
 
     with Supervisor(tmp_path) as programs:
         program = programs.start("parent", [sys.executable, "-c", WITH_CHILD.format(deaf=deaf)])
@@ -77,7 +77,7 @@ def test_a_program_is_told_the_environment_given(tmp_path):
 
 
 def test_a_program_that_ended_is_started_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(supervision, "LIVES_AT_LEAST_S", 0)
+    monkeypatch.setattr(child_processes, "LIVES_AT_LEAST_S", 0)
 
     with Supervisor(tmp_path) as programs:
         program = programs.start("sleeper", [sys.executable, "-c", "import time; time.sleep(60)"])
