@@ -1,7 +1,7 @@
 """The verdict of a task: one pure rule, and the same rule in SQL.
 
-The counters are those of JudgmentTask: its counted judgments by label. A property test holds the two writings equal, and
-the one over arrays (evaluation.statistics.verdict_rules) with them: who changes the rule changes all three.
+The counters are those of JudgmentTask: its counted judgments by label. A property test holds the two writings equal,
+and the one over arrays (evaluation.statistics.verdict_rules) with them: who changes the rule changes all three.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Command(DomainCommand):
         parser.add_argument("--output", type=Path, metavar="F", help="write to a file instead of standard output")
         parser.add_argument("--figure", type=Path, metavar="F", help="draw the curves, too: F.svg or F.pdf")
 
-    def handle(self, *, model, setting, harvested, facts, seed, device, output, figure, **options):
+    def handle(self, *, model, setting, harvested, facts, output, figure, **options):
         for path in filter(None, [output, figure]):
             check_writable(path)
         if figure and figure.suffix not in FIGURES:
@@ -57,8 +57,8 @@ class Command(DomainCommand):
             harvested,
             facts.name if facts else BUILT_IN,
             facts_of_file(facts) if facts else None,
-            seed,
-            device,
+            options["seed"],
+            options["device"],
         )
         with tqdm(desc="relations", file=self.stderr, disable=None) as bar:
             document = evaluate_now(request, partial(show, bar)).document

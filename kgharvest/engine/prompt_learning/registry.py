@@ -51,12 +51,12 @@ class PromptMethod:
         return learner
 
 
-def _soft(name: str, help: str, **options: Any) -> PromptMethod:
-    return PromptMethod(name, "soft prompts", help, f"{LEARNERS}.soft", options, ("epochs", "seed"))
+def _soft(name: str, question: str, **options: Any) -> PromptMethod:
+    return PromptMethod(name, "soft prompts", question, f"{LEARNERS}.soft", options, ("epochs", "seed"))
 
 
-def _bertese(name: str, help: str, **options: Any) -> PromptMethod:
-    return PromptMethod(name, "BERTese", help, f"{LEARNERS}.bertese", options, ("epochs", "seed"), is_joint=True)
+def _bertese(name: str, question: str, **options: Any) -> PromptMethod:
+    return PromptMethod(name, "BERTese", question, f"{LEARNERS}.bertese", options, ("epochs", "seed"), is_joint=True)
 
 
 METHODS: dict[str, PromptMethod] = {

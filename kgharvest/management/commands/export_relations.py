@@ -12,11 +12,11 @@ class Command(DomainCommand):
     help = "Write a set of relations as this project's JSON, which import_relations reads."
 
     def add_arguments(self, parser):
-        parser.add_argument("set", metavar="SET")
+        parser.add_argument("set_name", metavar="SET")
         parser.add_argument("--output", type=Path, metavar="F.json", help="write there, not to standard output")
 
-    def handle(self, *, set, output, **options):
-        text = export_relations(resolve_set(set))
+    def handle(self, *, set_name, output, **options):
+        text = export_relations(resolve_set(set_name))
         if output:
             write_atomically(output, [text])
         else:

@@ -246,11 +246,11 @@ def test_a_tuple_file_with_an_open_quote_names_the_line(tmp_path):
     ],
 )
 def test_options_that_cannot_be_get_one_sentence_too(arguments, sentence, capsys):
-    with pytest.raises(SystemExit) as exit:
+    with pytest.raises(SystemExit) as exited:
         execute_from_command_line(["manage.py", *arguments])
 
     said = capsys.readouterr().err.strip()
-    assert exit.value.code == 1
+    assert exited.value.code == 1
     assert sentence in said
     assert said.endswith(f"see python manage.py {arguments[0]} --help")
     assert "\n" not in said
