@@ -268,6 +268,8 @@ HOOKS = {
     "agreement": "evaluation.panels.agreement",
     # n_hits, n -> a share with its Wilson interval
     "rate": "evaluation.statistics.rates.rate",
+    # n_hits, n, population of each stratum of a cell -> a share as in reports, or the reason why there is none
+    "cell_share": "evaluation.statistics.finite_population.population_share",
 }
 
 # Jobs. The broker only wakes workers: what a job is and who works on it is in the database (kgharvest.jobs.ledger).

@@ -55,7 +55,7 @@ def exclusion_effect(annotator: Annotator) -> dict[str, Any]:
     """Return, as JSON, what excluding the annotator now would do.
 
     n_judgments: taken out. changes: how many tasks go from which outcome to which other. cells, agreement: before and
-    after. A cell's accuracy weighs its strata by their populations where these are known.
+    after.
     """
     counted = Judgment.objects.counted().filter(annotator=annotator).order_by()
     rows = counted.values_list("label", *_task_columns()).annotate(n=Count("pk"))
@@ -119,13 +119,17 @@ def _drawn_and_judged(annotator: Annotator) -> Iterator[tuple[int, _JudgedTask, 
 
 
 def _accuracy(strata: Sequence[Stratum], outcomes: OutcomesByStratum) -> dict[str, Any]:
-    """Return n_judged and the accuracy of a cell over its strata with verdicts, None while there is none."""
-    weighted, weights, n_judged = 0.0, 0, 0
-    for stratum in strata:
-        counts = outcomes.get(stratum.pk, Counter())
-        if n := counts.total() - counts[INCOMPLETE]:
-            weight = stratum.population or n
-            weighted += weight * counts[Verdict.ACCEPTED] / n
-            weights += weight
-            n_judged += n
-    return {"n": n_judged, "accuracy": weighted / weights if weights else None}
+    """Return the statements with and without a verdict, and the accuracy of a cell as reports have it.
+
+    accuracy: None for the `reason`, such as a stratum that has no verdict.
+    """
+    drawn = [(outcomes[stratum.pk], stratum.population or 0) for stratum in strata if stratum.pk in outcomes]
+    n_accepted = [counts[Verdict.ACCEPTED] for counts, _ in drawn]
+    n_judged = [counts.total() - counts[INCOMPLETE] for counts, _ in drawn]
+    accuracy = hook("cell_share")(n_accepted, n_judged, [population for _, population in drawn])
+    return {
+        "n": sum(n_judged),
+        "n_incomplete": sum(counts[INCOMPLETE] for counts, _ in drawn),
+        "accuracy": accuracy.value,
+        "reason": accuracy.reason,
+    }

@@ -51,23 +51,15 @@ def population_rate(n_hits: ArrayLike, n: ArrayLike, population: ArrayLike, weig
     weights: of the strata in the rate, of sum 1; None for their shares of the population. An average over cells gives
     each cell's strata their part of the cell's weight.
     """
-    hits, worth = np.asarray(n_hits, dtype=np.float64), np.asarray(n, dtype=np.float64)
-    sizes = np.asarray(population, dtype=np.int64)
+    estimate = population_share(n_hits, n, population, weights)
+    value = estimate.value
+    if value is None:
+        return estimate
+    worth, sizes = np.asarray(n, dtype=np.float64), np.asarray(population, dtype=np.int64)
     judged = np.floor(worth + ROUNDING).astype(np.int64)
-    if not judged.sum():
-        return unknown_rate(NOTHING_COUNTED)
-    if not judged.all():
-        return unknown_rate(EMPTY_STRATUM)
-    if len(sizes) > 1 and not sizes.all():
-        if weights is None:
-            return unknown_rate(UNKNOWN_POPULATION)
+    if len(sizes) > 1:
         sizes = np.where(sizes, sizes, AS_GOOD_AS_INFINITE)
-    if weights is not None:
-        parts = np.asarray(weights, dtype=np.float64)
-    else:
-        parts = sizes / sizes.sum() if sizes.all() else np.ones(1)
-    shares = hits / worth
-    value = float(parts @ shares)
+    shares, parts = np.asarray(n_hits, dtype=np.float64) / worth, _parts(sizes, weights)
     open_strata = np.flatnonzero(judged != sizes)  # the others are known entirely
     if not len(open_strata):
         return Rate(value, value, value)
@@ -80,6 +72,26 @@ def population_rate(n_hits: ArrayLike, n: ArrayLike, population: ArrayLike, weig
     low, _ = simple_interval(int(np.floor(share * drawn + ROUNDING)), drawn, size)
     _, high = simple_interval(int(np.ceil(share * drawn - ROUNDING)), drawn, size)
     return Rate(value, value - weight * (share - low), value + weight * (high - share))
+
+
+def population_share(n_hits: ArrayLike, n: ArrayLike, population: ArrayLike, weights: ArrayLike | None = None) -> Rate:
+    """Return what population_rate does but the limits, which take time."""
+    worth, sizes = np.asarray(n, dtype=np.float64), np.asarray(population, dtype=np.int64)
+    judged = np.floor(worth + ROUNDING)
+    if not judged.sum():
+        return unknown_rate(NOTHING_COUNTED)
+    if not judged.all():
+        return unknown_rate(EMPTY_STRATUM)
+    if len(sizes) > 1 and not sizes.all() and weights is None:
+        return unknown_rate(UNKNOWN_POPULATION)
+    return Rate(float(_parts(sizes, weights) @ (np.asarray(n_hits, dtype=np.float64) / worth)), None, None)
+
+
+def _parts(sizes: Counts, weights: ArrayLike | None) -> Floats:
+    """Return the weights of the strata, their shares of the population if none are given; shapes (S,)."""
+    if weights is not None:
+        return np.asarray(weights, dtype=np.float64)
+    return sizes / sizes.sum() if sizes.all() else np.ones(1)
 
 
 # -- simple samples ----------------------------------------------------------------------------------------------------

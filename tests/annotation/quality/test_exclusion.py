@@ -12,7 +12,11 @@ from annotation.models import Annotator, Assignment, Judgment, Label, Round
 from annotation.quality import exclusion
 from annotation.quality.exclusion import NoReason, NotExcluded, exclude_annotator, reinstate_annotator
 from annotation.quality.exclusion_effect import exclusion_effect
-from tests.factories import judge, judge_all, make_annotators, make_round
+from annotation.rounds.services import open_round
+from evaluation.reports.services import create_report
+from evaluation.statistics.finite_population import EMPTY_STRATUM
+from evaluation.statistics.rates import NOTHING_COUNTED
+from tests.factories import judge, judge_all, make_annotators, make_harvest, make_round
 
 pytestmark = pytest.mark.django_db
 
@@ -203,6 +207,29 @@ def test_the_effect_told_first_is_what_happens():
     ]
 
 
+def test_a_stratum_that_would_have_no_verdict_leaves_the_cell_incomplete_as_in_reports():
+    """The best two of six tuples are a stratum, and only the first annotator judged them."""
+    job = make_harvest([(f"{number}", "x") for number in range(6)])
+    cell = {"job": job.pk, "n": None, "strata": [1, 3]}
+    round = open_round({"name": "pilot", "cells": [cell], "judgments_per_task": 1})
+    first, second = make_annotators(round, 2)
+    round.tasks.update(n_leased=1)
+    for task in round.tasks.all():
+        is_best = task.draws.get().harvested_tuple.rank <= 2
+        annotator = first if is_best else second
+        annotator.assignments.create(task=task, expires_at=timezone.now())
+        judge(annotator, task, "true" if is_best else "false")
+
+    [effect] = exclusion_effect(first)["cells"]
+    [before] = create_report(round).document["cells"]
+    exclude_annotator(first, "guesses")
+    [after] = create_report(round).document["cells"]
+
+    assert (effect["before"]["accuracy"], before["accuracy"]) == pytest.approx((2 / 6, 2 / 6))
+    assert (effect["after"]["accuracy"], effect["after"]["n_incomplete"]) == (None, 2)
+    assert effect["after"]["reason"] == after["reason"] == EMPTY_STRATUM
+
+
 def test_the_effect_by_hand():
     """Two statements of k = 3: TTT and TFF. Without the first annotator both open again; what is left is TT and FF."""
     round = make_round(2)
@@ -215,7 +242,8 @@ def test_the_effect_by_hand():
         {"before": "rejected", "after": "incomplete", "n": 1},
     ]
     [cell] = effect["cells"]
-    assert (cell["before"], cell["after"]) == ({"n": 2, "accuracy": 0.5}, {"n": 0, "accuracy": None})
+    assert cell["before"] == {"n": 2, "n_incomplete": 0, "accuracy": 0.5, "reason": None}
+    assert cell["after"] == {"n": 0, "n_incomplete": 2, "accuracy": None, "reason": NOTHING_COUNTED}
     # Before: 4 True, 2 False; of 12 ordered pairs in tasks 4 disagree, each weighed by 1/2: D_o = 2;
     # of 30 pairs in all 16 disagree: alpha = 1 - 5 * 2 / 16.
     assert effect["agreement"]["before"]["alpha"] == pytest.approx(1 - 5 * 2 / 16)
