@@ -24,6 +24,7 @@ from evaluation.statistics.incomplete import completed_verdicts
 from evaluation.statistics.pattern_interval import pattern_interval
 from evaluation.statistics.rates import Rate, difference_interval
 from evaluation.statistics.statement_test import SharedStatements, SideSample, StatementDifference, statement_difference
+from evaluation.statistics.verdict_rules import expected_flips
 
 K = 3  # judgments of a statement
 
@@ -234,6 +235,21 @@ def of_other_annotators(n: int, n_annotators: int, share: float, accuracy: float
     return Line(f"alpha for annotators like these: {name}", simulate)
 
 
+def of_flips(n: int, k: int, propensities: tuple[float, float] | None) -> Line:
+    """k judgments of each statement, panels of k. propensities: of half of the statements each; None: Beta(2, 1)."""
+
+    def draw(rng: np.random.Generator, size: int) -> np.ndarray:
+        return rng.beta(2, 1, size) if propensities is None else rng.choice(propensities, size)
+
+    def simulate(rng: np.random.Generator, runs: int) -> np.ndarray:
+        one, other = (2 * rng.binomial(k, propensity) > k for propensity in [draw(rng, 1_000_000)] * 2)
+        samples = [np.bincount(rng.binomial(k, draw(rng, n)), minlength=k + 1) for _ in range(runs)]
+        return np.array([((one != other).mean(), *expected_flips(sample, k, rng, 1000)[1:]) for sample in samples])
+
+    kinds = "Beta(2, 1)" if propensities is None else f"{propensities[0]:g} or {propensities[1]:g}"
+    return Line(f"verdict stability: {n} statements, {k} judgments, True of {kinds}", simulate)
+
+
 def lines() -> Iterator[Line]:
     for population, n in ((20, 10), (50, 10), (100, 20), (200, 50), (1000, 10), (1000, 50), (1000, 200), (10_000, 100)):
         for share in (0.5, 0.8, 0.9, 0.95, 0.99):
@@ -299,6 +315,9 @@ def lines() -> Iterator[Line]:
         (1000, 40, 0.7, 0.85, 8),
     ):
         yield of_other_annotators(n, n_annotators, share, accuracy, precision)
+    for n, k in ((20, 3), (50, 3), (300, 3), (50, 5), (300, 5)):
+        for propensities in ((0.85, 0.15), (0.95, 0.05), (0.9, 0.5), None):
+            yield of_flips(n, k, propensities)
 
 
 def main() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from math import comb, prod
+from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
+from scipy import stats
+from scipy.optimize import linprog
 
 from evaluation.evidence.arrays import (
     ACCEPTED,
@@ -19,6 +20,9 @@ from evaluation.evidence.arrays import (
     Flags,
     Floats,
 )
+from evaluation.statistics.pattern_interval import pattern_interval
+
+N_STEPS = 300  # of EM: later ones change flips by less than their interval shows
 
 
 def majority(counts: Codes, quorum: int = 1) -> Codes:
@@ -66,36 +70,40 @@ def where_complete(verdict: Codes, is_complete: Flags) -> Codes:
     return np.where(is_complete, verdict, INCOMPLETE)
 
 
-def expected_flips(accepted: float, alpha: float, k: int) -> float:
-    """Return the expected share of statements that one panel of k accepts and another does not.
+class Flips(NamedTuple):
+    """The expected share of statements that one panel accepts and another does not, with a 95 % interval."""
 
-    accepted: the share that a panel accepts, more than half of its judgments being True. alpha: agreement on True
-    against the rest. How often a statement is called True is taken as Beta distributed over statements, with alpha as
-    the correlation of two judgments of a statement, so that panels are beta-binomial (Skellam 1948).
+    value: float
+    low: float
+    high: float
+
+
+def expected_flips(n_tasks: Codes, k: int, rng: np.random.Generator, n_draws: int) -> Flips:
+    """Return how many verdicts of panels of k differ. n_tasks (m + 1,): with 0, 1, ... m judgments of True.
+
+    How often people call a statement True, its propensity, may be spread over statements in any way: its distribution
+    is fitted on a grid by EM from an even start (Laird 1978, Nonparametric maximum likelihood estimation of a mixing
+    distribution). m judgments tell m moments of it, flips rest on 2k, so that distributions which fit alike may differ
+    in flips. The ends come from polynomials of degree m below and above the flips of every propensity, the closest
+    where it was fitted (linear programming): their means are linear in the shares of statements with each n_tasks, so
+    the interval holds whatever the distribution is.
     """
-    if accepted in (0, 1) or alpha >= 1:
-        return 0.0
-    if alpha <= 0:  # judgments of a statement tell nothing about each other: two panels are as two of any
-        return 2 * accepted * (1 - accepted)
-    precision = 1 / alpha - 1  # the two parameters of the Beta distribution together
-    mean = _mean_that_accepts(accepted, precision, k)
-    a, b = mean * precision, (1 - mean) * precision
-    accepting = range(k // 2 + 1, k + 1)
-    rest = range(k // 2 + 1)
-    return 2 * sum(comb(k, x) * comb(k, y) * _moment(a, b, x + y, 2 * k - x - y) for x in accepting for y in rest)
+    m = len(n_tasks) - 1
+    propensity = np.linspace(0, 1, 101)  # (G,)
+    likelihood = stats.binom.pmf(np.arange(m + 1)[:, np.newaxis], m, propensity)  # (m + 1, G)
+    accepting = stats.binom.sf(k // 2, k, propensity)
+    flips = 2 * accepting * (1 - accepting)
+    weights = np.full(len(propensity), 1 / len(propensity))
+    for _ in range(N_STEPS):
+        weights = weights * ((n_tasks / n_tasks.sum() / (likelihood @ weights)) @ likelihood)
+    patterns = np.stack([np.arange(m + 1), m - np.arange(m + 1)], axis=1)
+    ends = [flips @ weights]
+    for sign in (-1, 1):  # a polynomial below, then one above: its values for statements with 0, 1, ... m of True
+        program = linprog(sign * likelihood @ weights, -sign * likelihood.T, -sign * flips, bounds=(-1, 1))
+        polynomial = program.x
 
+        def mean(patterns: Codes, shares: Floats, polynomial: Floats = polynomial) -> Floats:
+            return shares @ polynomial[patterns[:, 0]]
 
-def _mean_that_accepts(accepted: float, precision: float, k: int) -> float:
-    """Return how often judgments are True if panels of k accept the share `accepted`."""
-
-    def excess(mean: float) -> float:
-        a, b = mean * precision, (1 - mean) * precision
-        return sum(comb(k, x) * _moment(a, b, x, k - x) for x in range(k // 2 + 1, k + 1)) - accepted
-
-    return float(brentq(excess, 0, 1, xtol=1e-16))
-
-
-def _moment(a: float, b: float, n_true: int, n_other: int) -> float:
-    """Return the expectation of p^n_true (1 - p)^n_other for p of the distribution Beta(a, b)."""
-    hits = prod(a + done for done in range(n_true)) * prod(b + done for done in range(n_other))
-    return hits / prod(a + b + done for done in range(n_true + n_other))
+        ends += pattern_interval(mean, patterns, n_tasks, rng, n_draws) or ()
+    return Flips(float(ends[0]), max(0.0, float(min(ends))), min(0.5, float(max(ends))))

@@ -27,8 +27,8 @@ METHOD = (
     "over all patterns that the judgments of a statement could show. Alpha's for annotators like these, too: each arm "
     "added in squares to that of two-way clustering by annotator (Cameron, Gelbach and Miller 2011). Percent agreement "
     "is the share of agreeing pairs of judgments. Fleiss' kappa: over all statements, where each has the same number "
-    "of judgments. Verdict stability: beta-binomial panels with the observed share of accepted statements and alpha of "
-    "True against the rest."
+    "of judgments. Verdict stability: panels as large as most here, with propensities to "
+    "be called True fitted by EM on a grid; interval: from polynomials below and above what any propensity flips."
 )
 N_DRAWS_OF_PARTS = 1000
 AC1 = "Gwet's AC1"
@@ -39,6 +39,7 @@ PARADOX = (
     "most agreement is then expected by chance; Gwet's AC1 is not."
 )
 NO_VERDICT = "No statement has a verdict."
+MOSTLY_ALONE = "Most statements have fewer than two judgments, so nothing tells how panels differ."
 ALL_OR_NONE = "Either no statement is accepted or every one, which does not tell how often panels differ."
 
 
@@ -129,14 +130,14 @@ def _stability(evidence: Evidence, tasks: Codes, n_draws: int) -> dict[str, Any]
         reason = ALL_OR_NONE if n_complete else NO_VERDICT
         return {"k": None, "flips": None, "low": None, "high": None, "reason": reason}
     counts, n_tasks = _patterns_of(evidence, tasks)
-    alpha = _alpha(evidence, np.stack([counts[:, 0], counts[:, 1:].sum(axis=1)], axis=1), n_tasks, n_draws)
     usual = int(np.bincount(counts.sum(axis=1), n_tasks)[1:].argmax()) + 1
+    if usual < 2:
+        return {"k": None, "flips": None, "low": None, "high": None, "reason": MOSTLY_ALONE}
     k = evidence.judgments_per_task if evidence.has_thirds else usual  # two alike decide as three would
-    accepted = n_accepted / n_complete
-    flips, low, high = (
-        None if value is None else expected_flips(accepted, value, k) for value in (alpha.value, alpha.high, alpha.low)
-    )
-    return {"k": k, "flips": flips, "low": low, "high": high, "reason": alpha.reason}
+    is_usual = counts.sum(axis=1) == usual
+    by_n_true = np.bincount(counts[is_usual, 0], n_tasks[is_usual], minlength=usual + 1).astype(np.int64)
+    flips = expected_flips(by_n_true, k, np.random.default_rng(evidence.seed), n_draws)
+    return {"k": k, "flips": flips.value, "low": flips.low, "high": flips.high, "reason": None}
 
 
 AGREEMENT_COLUMNS = (
