@@ -87,7 +87,7 @@ def build_document(evidence: Evidence) -> dict[str, Any]:
         "annotators": annotators.annotator_entries(evidence, models),
         "annotator_pairs": annotators.pair_entries(evidence),
         "annotator_models": annotators.model_entries(evidence, models),
-        "planner": sample_size.plan_entry(totals, compared, evidence.judgments_each),
+        "planner": sample_size.plan_entry(totals, cells, compared, evidence.judgments_each),
         "novelty": None,
         "notes": list(_notes(evidence)),
         "cuts": kg_sizes.cut_entries(evidence),

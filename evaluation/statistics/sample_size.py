@@ -1,4 +1,4 @@
-"""Sample-size planning: how many relations make an interval narrower, or tell two sides apart."""
+"""Sample-size planning: statements and relations that make an interval narrower, or tell two sides apart."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from collections.abc import Callable
 
 from scipy.special import stdtr, stdtrit
 
+from evaluation.statistics.paired_tests import smallest_p
+
+SIGNIFICANCE = 0.05
 POWER = 0.8
 MOST_RELATIONS = 10_000
 
@@ -22,20 +25,35 @@ def _width(n: int) -> float:
     return float(stdtrit(n - 1, 0.975)) / math.sqrt(n)
 
 
-def relations_to_tell_apart(difference: float, spread: float) -> int | None:
+def statements_to_shrink(n: int, population: int, shrink: float) -> int:
+    """Return how many statements of a stratum make its rate `shrink` times as uncertain as `n` do; at most all.
+
+    population: 0 for an endless one. The variance is proportional to 1 / n - 1 / N (Cochran 1977, section 2.6).
+    """
+    if not n or not population:
+        return math.ceil(n / shrink**2)
+    return min(population, math.ceil(1 / (shrink**2 * (1 / n - 1 / population) + 1 / population) - 1e-9))
+
+
+def fewest_relations(n_comparisons: int) -> int:
+    """Return the fewest relations with which a sign-flip test can be significant after Holm, whichever comparison."""
+    return next(n for n in range(2, MOST_RELATIONS) if smallest_p(n) * n_comparisons < SIGNIFICANCE)
+
+
+def relations_to_tell_apart(difference: float, spread: float, n_comparisons: int = 1) -> int | None:
     """Return the relations at which a paired comparison finds `difference` in POWER of rounds; None beyond 10,000.
 
-    spread: standard deviation of the difference over relations, > 0. Student's paired test, two-sided .05, which the
-    sign-flip test over relations matches but for few relations; the noncentral t distribution is taken as the central
-    one moved.
+    spread: standard deviation of the difference over relations, > 0. Student's paired test, two-sided .05 divided by
+    the number of comparisons, as Holm does for the smallest p. The sign-flip test over relations matches it but for few
+    relations; the noncentral t distribution is taken as the central one moved.
     """
-    effect = abs(difference) / spread
-    n = _smallest(lambda n: _power(effect, n) >= POWER, 2)
+    effect, tail = abs(difference) / spread, SIGNIFICANCE / n_comparisons / 2
+    n = _smallest(lambda n: _power(effect, n, tail) >= POWER, fewest_relations(n_comparisons))
     return n if n < MOST_RELATIONS else None
 
 
-def _power(effect: float, n: int) -> float:
-    return float(stdtr(n - 1, effect * math.sqrt(n) - stdtrit(n - 1, 0.975)))
+def _power(effect: float, n: int, tail: float) -> float:
+    return float(stdtr(n - 1, effect * math.sqrt(n) - stdtrit(n - 1, 1 - tail)))
 
 
 def _smallest(is_enough: Callable[[int], bool], start: int) -> int:

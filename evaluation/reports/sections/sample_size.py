@@ -3,63 +3,75 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import ceil
 from typing import Any
 
 import numpy as np
 
+from evaluation.evidence.arrays import INCOMPLETE, Side
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, lm_and_setting
-from evaluation.statistics.sample_size import relations_for_interval, relations_to_tell_apart
+from evaluation.reports.sections.rates import Cell
+from evaluation.statistics.sample_size import (
+    fewest_relations,
+    relations_for_interval,
+    relations_to_tell_apart,
+    statements_to_shrink,
+)
 from kgharvest.pages.number_format import in_points
 
 METHOD = (
-    "Planner: half an interval takes four times the statements; relations to tell two sides apart from the paired t "
-    "test, two-sided .05, power .8."
+    "Planner: statements for half an interval from the finite population of each stratum (four times as many where "
+    "that is endless); relations to tell two sides apart from the paired t test, power .8, two-sided .05 divided by "
+    "the number of comparisons, and no fewer than the sign-flip test needs."
 )
 NO_INTERVAL = "There is no interval yet to make narrower."
 NO_DIFFERENCE = "The two do not differ in what was judged, so no number of relations is enough."
 NO_SPREAD = "The difference is the same in all relations, so its spread is not known."
 TOO_MANY = "More than 10,000 relations would be needed."
-TOO_FEW_TUPLES = "There are fewer tuples than it would take statements."
+ALL_JUDGED = "All tuples are judged: the interval for these relations has no width."
 SHRINK = 0.5
 
 
 def plan_entry(
-    totals: Sequence[Mapping[str, Any]], comparisons: Sequence[Mapping[str, Any]], judgments_each: float
+    totals: Sequence[Mapping[str, Any]],
+    cells: Sequence[Cell],
+    comparisons: Sequence[Mapping[str, Any]],
+    judgments_each: float,
 ) -> dict[str, Any]:
     """judgments_each: of a statement with a verdict, on average."""
     return {
-        "totals": [_plan_total(total, judgments_each) for total in totals],
-        "comparisons": [_plan_comparison(comparison) for comparison in comparisons],
+        "totals": [_plan_total(total, _cells_of(total, cells), judgments_each) for total in totals],
+        "comparisons": [_plan_comparison(comparison, len(comparisons)) for comparison in comparisons],
     }
 
 
-def _plan_total(total: Mapping[str, Any], judgments_each: float) -> dict[str, Any]:
-    """Half as wide an interval for these relations takes four times the statements, spread over relations as now."""
+def _cells_of(total: Mapping[str, Any], cells: Sequence[Cell]) -> list[Cell]:
+    return [cell for cell in cells if cell.key.side == Side(total["model"], total["setting"])]
+
+
+def _plan_total(total: Mapping[str, Any], cells: Sequence[Cell], judgments_each: float) -> dict[str, Any]:
+    """Half as wide an interval for these relations, with every stratum's variance a quarter of what it is now."""
     side = {"model": total["model"], "setting": total["setting"]}
     low, high = total["macro_accuracy_these_low"], total["macro_accuracy_these_high"]
-    if low is None:
+    if low is None or low == high:
         nothing = dict.fromkeys(("half_width", "target", "statements", "judgments", "relations"))
-        return {**side, **nothing, "reason": NO_INTERVAL, "sentence": None}
+        return {**side, **nothing, "reason": NO_INTERVAL if low is None else ALL_JUDGED, "sentence": None}
     half_width = (high - low) / 2
-    wanted = ceil(total["n"] / SHRINK**2)
-    judgments = round(wanted * judgments_each)
-    there_are = total["population"]
-    is_possible = there_are is None or wanted <= there_are
-    relations = relations_for_interval(total["n_relations"], SHRINK) if total["n_relations"] > 1 else None
-    how = (
-        f"judge about {wanted:,} statements in all, {judgments:,} judgments at {judgments_each:.3g} each"
-        if is_possible
-        else f"about {wanted:,} statements would have to be judged, but there are only {there_are:,} tuples"
+    statements = sum(
+        statements_to_shrink(int(n), int(population), SHRINK)
+        for cell in cells
+        for n, population in zip(cell.counts[:, :INCOMPLETE].sum(axis=1), cell.population, strict=True)
     )
+    judgments = round(statements * judgments_each)
+    relations = relations_for_interval(total["n_relations"], SHRINK) if total["n_relations"] > 1 else None
+    how = f"judge about {statements:,} statements in all, {judgments:,} judgments at {judgments_each:.3g} each"
     return {
         **side,
         "half_width": half_width,
         "target": half_width * SHRINK,
-        "statements": wanted if is_possible else None,
-        "judgments": judgments if is_possible else None,
+        "statements": statements,
+        "judgments": judgments,
         "relations": relations,
-        "reason": None if is_possible else TOO_FEW_TUPLES,
+        "reason": None,
         "sentence": _total_in_words(side, half_width, how, relations),
     }
 
@@ -70,20 +82,25 @@ def _total_in_words(side: Mapping[str, str | None], half_width: float, how: str,
     return f"{name}: to halve the interval (now ± {in_points(half_width)}) for these relations, {how}{more}."
 
 
-def _plan_comparison(comparison: Mapping[str, Any]) -> dict[str, Any]:
+def _plan_comparison(comparison: Mapping[str, Any], n_comparisons: int) -> dict[str, Any]:
     common = "model" if comparison["kind"] == "settings" else "setting"
+    fewest = fewest_relations(n_comparisons)
     entry = {"kind": comparison["kind"], common: comparison[common], "a": comparison["a"], "b": comparison["b"]}
+    entry |= {"n_comparisons": n_comparisons, "fewest_relations": fewest}
     spread = float(np.std([relation["difference"] for relation in comparison["relations"]], ddof=1))
     if comparison["difference"] == 0 or spread < 1e-9:
         reason = NO_DIFFERENCE if comparison["difference"] == 0 else NO_SPREAD
         return {**entry, "relations": None, "reason": reason, "sentence": None}
-    relations = relations_to_tell_apart(comparison["difference"], spread)
+    relations = relations_to_tell_apart(comparison["difference"], spread, n_comparisons)
     if relations is None:
         return {**entry, "relations": None, "reason": TOO_MANY, "sentence": None}
+    holm = f" after Holm for {n_comparisons} comparisons" if n_comparisons > 1 else ""
     sentence = (
         f"{comparison['a']} and {comparison['b']}: a difference of {in_points(comparison['difference'])}, "
-        f"spread over relations as here, shows in four of five rounds with {relations} relations."
+        f"spread over relations as here, shows{holm} in four of five rounds with {relations} relations."
     )
+    if comparison["n_relations"] < fewest:
+        sentence += f" Fewer than {fewest} relations cannot be told apart by relations, only by their statements."
     return {**entry, "relations": relations, "reason": None, "sentence": sentence}
 
 

@@ -438,14 +438,16 @@ def test_a_comparison_shows_each_relation_with_the_interval_of_its_difference():
     assert compared["these_low"] < compared["difference"] < compared["these_high"]
 
 
-def test_half_an_interval_takes_four_times_the_statements():
+def test_half_an_interval_takes_fewer_than_four_times_the_statements_of_a_harvest():
     cells = {CellKey(relation, "lm", "multi"): (12, 8) for relation in "rstuv"}
+    evidence = make_evidence(cells)
 
-    [plan] = build_document(make_evidence(cells))["planner"]["totals"]
+    [plan] = build_document(evidence)["planner"]["totals"]
 
-    assert (plan["statements"], plan["judgments"]) == (400, 1200)
-    wider = dict.fromkeys(cells, (48, 32))
-    [reached] = build_document(make_evidence(wider))["planner"]["totals"]
+    # 20 of 200: 1 / 20 - 1 / 200 is four times 1 / 61.5 - 1 / 200.
+    assert (plan["statements"], plan["judgments"]) == (5 * 62, 5 * 62 * 3)
+    wider = replace(make_evidence(dict.fromkeys(cells, (37, 25))), strata=evidence.strata)
+    [reached] = build_document(wider)["planner"]["totals"]
     assert reached["half_width"] == pytest.approx(plan["target"], rel=0.05)
 
 
@@ -454,18 +456,42 @@ def test_a_plan_counts_judgments_as_they_fell_in_this_round():
 
     [plan] = build_document(thirds)["planner"]["totals"]
 
-    assert (plan["statements"], plan["judgments"]) == (16, 36)  # 9 judgments of 4 statements
-    assert "36 judgments at 2.25 each" in plan["sentence"]
+    assert (plan["statements"], plan["judgments"]) == (13, 29)  # 4 of 40 statements had 9 judgments
+    assert "29 judgments at 2.25 each" in plan["sentence"]
 
 
-def test_a_plan_that_wants_more_statements_than_there_are_tuples_says_so():
+def test_a_plan_never_wants_more_statements_than_there_are_tuples():
     evidence = make_evidence({CellKey("r", "lm", "multi"): (12, 8)})
 
-    [plan] = build_document(replace(evidence, strata=[StratumKey(0, 1, 60, 60)]))["planner"]["totals"]
+    [plan] = build_document(replace(evidence, strata=[StratumKey(0, 1, 40, 40)]))["planner"]["totals"]
 
-    assert (plan["statements"], plan["judgments"]) == (None, None)
-    assert plan["reason"] == "There are fewer tuples than it would take statements."
-    assert "about 80 statements would have to be judged, but there are only 60 tuples" in plan["sentence"]
+    assert (plan["statements"], plan["judgments"]) == (32, 96)
+
+
+def test_where_all_tuples_are_judged_no_plan_is_needed():
+    evidence = make_evidence({CellKey("r", "lm", "multi"): (12, 8)})
+
+    [plan] = build_document(replace(evidence, strata=[StratumKey(0, 1, 20, 20)]))["planner"]["totals"]
+
+    assert plan["statements"] is None
+    assert plan["reason"] == "All tuples are judged: the interval for these relations has no width."
+
+
+def test_a_plan_says_how_few_relations_cannot_be_told_apart():
+    cells = {
+        CellKey(relation, "lm", setting): (n_true + 3 * (setting == "multi") + (relation == "r"), 10 - n_true)
+        for relation, n_true in (("r", 3), ("s", 5), ("t", 6))
+        for setting in ("human", "multi", "top1")
+    }
+
+    [plan, *_] = build_document(make_evidence(cells))["planner"]["comparisons"]
+
+    assert (plan["n_comparisons"], plan["fewest_relations"]) == (3, 7)
+    assert plan["relations"] is None or plan["relations"] >= 7
+    assert "after Holm for 3 comparisons" in plan["sentence"]
+    assert plan["sentence"].endswith(
+        "Fewer than 7 relations cannot be told apart by relations, only by their statements."
+    )
 
 
 # -- degenerate rounds -------------------------------------------------------------------------------------------------

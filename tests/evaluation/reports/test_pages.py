@@ -342,6 +342,9 @@ def test_the_numbers_of_a_sentence_lead_to_the_relations_behind_them(researcher_
 
 
 def test_what_the_planner_says_leads_to_what_it_rests_on(researcher_client, compared):
+    compared.round.strata.update(population=20)
+    compared = create_report(compared.round)
+
     page = researcher_client.get(f"/reports/{compared.pk}/").text
 
     plan = page[page.index('id="plan"') :]

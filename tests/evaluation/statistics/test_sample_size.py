@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 from scipy.stats import nct, t, ttest_1samp
 
-from evaluation.statistics.sample_size import relations_for_interval, relations_to_tell_apart
+from evaluation.statistics.sample_size import (
+    fewest_relations,
+    relations_for_interval,
+    relations_to_tell_apart,
+    statements_to_shrink,
+)
 
 
 @pytest.mark.parametrize(("difference", "spread"), [(0.126, 0.17), (0.05, 0.2), (-0.3, 0.3), (0.2, 0.15)])
@@ -33,3 +38,25 @@ def test_a_difference_of_next_to_nothing_is_beyond_any_plan():
 def test_half_the_interval_over_relations_takes_less_than_four_times_as_many():
     # By hand: t(.975, 4) / sqrt(5) = 1.242; t(.975, 12) / sqrt(13) = .604, t(.975, 11) / sqrt(12) = .635.
     assert relations_for_interval(5, 0.5) == 13
+
+
+def test_more_comparisons_take_more_relations():
+    def power(n):
+        return nct.sf(t.ppf(1 - 0.025 / 10, n - 1), n - 1, 0.126 / 0.17 * np.sqrt(n))
+
+    exact = next(n for n in range(3, 2000) if power(n) >= 0.8)
+
+    assert relations_to_tell_apart(0.126, 0.17, 10) == pytest.approx(exact, abs=1)
+
+
+@pytest.mark.parametrize(("n_comparisons", "fewest"), [(1, 6), (2, 7), (10, 9)])
+def test_no_fewer_relations_than_a_sign_flip_test_needs_after_holm(n_comparisons, fewest):
+    # All ahead: p = 2 / 2^n, times the number of comparisons.
+    assert fewest_relations(n_comparisons) == fewest
+    assert relations_to_tell_apart(0.9, 0.01, n_comparisons) == fewest
+
+
+@pytest.mark.parametrize(("n", "population", "statements"), [(20, 0, 80), (40, 40, 40), (20, 40, 32), (10, 1000, 39)])
+def test_half_as_uncertain_takes_no_more_statements_than_there_are(n, population, statements):
+    # 20 of 40: 1 / 20 - 1 / 40 is four times 1 / 32 - 1 / 40.
+    assert statements_to_shrink(n, population, 0.5) == statements
