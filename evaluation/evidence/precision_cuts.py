@@ -7,8 +7,17 @@ from math import floor
 import numpy as np
 
 from annotation.judging.verdicts import Verdict
-from annotation.models import Draw, Round
-from evaluation.statistics.curves import KeptPart, kept_parts, largest_part
+from annotation.models import Draw, Round, Stratum
+from evaluation.statistics.best_parts import (
+    Cuts,
+    KeptPart,
+    RankedStrata,
+    bounded_parts,
+    largest_part,
+    score_cuts,
+    surely_largest_part,
+)
+from evaluation.statistics.finite_population import EMPTY_STRATUM
 from kgharvest.harvests.cuts import BadCut, Cut, ScoreCut
 from kgharvest.models import HarvestJob
 from kgharvest.pages.number_format import counted, share, share_with_interval
@@ -19,33 +28,46 @@ def score_cut(job: HarvestJob, cut: Cut) -> ScoreCut:
 
     Raises BadCut if nothing of the job is judged, or if no part of it is as precise.
     """
-    round, parts = _judged_parts(job, cut)
-    part = largest_part(parts, cut.value, surely=cut.kind == "precision-low")
+    round, cuts = _judged_cuts(job, cut)
+    part = surely_largest_part(bounded_parts(cuts), cut.value) if _surely(cut) else largest_part(cuts, cut.value)
     if part is None:
-        raise BadCut(_out_of_reach(cut, parts, round))
+        raise BadCut(_out_of_reach(cut, cuts, round))
     threshold = floor(part.score * 1000) / 1000  # short enough to be typed again, and not above the score itself
     return ScoreCut(Cut("score", threshold), f"{cut} = score >= {threshold}, estimated {_estimate(part, round)}")
 
 
-def _judged_parts(job: HarvestJob, cut: Cut) -> tuple[Round, list[KeptPart]]:
-    judged = Draw.objects.filter(stratum__job=job, harvested_tuple__job=job).exclude(task__verdict="")
-    newest = judged.order_by("-stratum__round").values_list("stratum__round", flat=True).first()
+def _surely(cut: Cut) -> bool:
+    return cut.kind == "precision-low"
+
+
+def _judged_cuts(job: HarvestJob, cut: Cut) -> tuple[Round, Cuts]:
+    draws = Draw.objects.filter(stratum__job=job, harvested_tuple__job=job)
+    judged = draws.exclude(task__verdict="").order_by("-stratum__round")
+    newest = judged.values_list("stratum__round", flat=True).first()
     if newest is None:
         raise BadCut(f"{cut} needs judgments, and no tuple of {job} (job {job.pk}) has a verdict; judge a round of it.")
-    columns = ("harvested_tuple__score", "task__verdict", "inclusion_probability")
-    scores, verdicts, probabilities = zip(
-        *judged.filter(stratum__round=newest).order_by("harvested_tuple__rank").values_list(*columns), strict=True
+    strata = Stratum.objects.filter(round=newest, job=job).order_by("pk")
+    keys, *ranges = map(np.array, zip(*strata.values_list("pk", "rank_from", "rank_to", "population"), strict=True))
+    rows = draws.filter(stratum__round=newest).order_by("harvested_tuple__rank")
+    columns = ("stratum", "harvested_tuple__rank", "harvested_tuple__score", "task__verdict")
+    stratum, rank, score, verdict = map(np.array, zip(*rows.values_list(*columns), strict=True))
+    is_judged = verdict != ""
+    draws_of_strata = np.searchsorted(keys, stratum), rank, is_judged, verdict == Verdict.ACCEPTED
+    first, last, population = ranges
+    ranked = RankedStrata(first, last, population, draws_of_strata)
+    cuts = score_cuts(ranked, np.arange(len(keys)), rank[is_judged], score[is_judged].astype(np.float64))
+    return Round.objects.get(pk=newest), cuts
+
+
+def _out_of_reach(cut: Cut, cuts: Cuts, round: Round) -> str:
+    start = (
+        f"No part of this harvest reaches {'a lower bound' if _surely(cut) else 'a precision'} of {share(cut.value)}"
     )
-    is_accepted = np.array([verdict == Verdict.ACCEPTED for verdict in verdicts])
-    weights = np.array([1 / (probability or 1) for probability in probabilities])
-    return Round.objects.get(pk=newest), kept_parts(np.array(scores, dtype=np.float64), is_accepted, weights)
-
-
-def _out_of_reach(cut: Cut, parts: list[KeptPart], round: Round) -> str:
-    surely = cut.kind == "precision-low"
-    best = max(parts, key=lambda part: part.low if surely else part.precision)
-    bound = "a lower bound of" if surely else "a precision of"
-    return f"No part of this harvest reaches {bound} {share(cut.value)}; the best has {_estimate(best, round)}."
+    if not len(cuts.share):
+        return f"{start}: {EMPTY_STRATUM}"
+    parts = bounded_parts(cuts) if _surely(cut) else [cuts.part(int(cuts.share.argmax()))]
+    best = max(parts, key=lambda part: part.low)
+    return f"{start}; the best has {_estimate(best, round)}."
 
 
 def _estimate(part: KeptPart, round: Round) -> str:

@@ -33,7 +33,7 @@ GRID = 4096  # points of [0, 1] on which estimates of several strata are distrib
 STEEPEST = 20.0  # asinh of the multiple at which every stratum has its least or most hits
 MOST_CONVOLVED = 60  # strata; the mean of more is normal but for its skewness
 # So is one of fewer that is no more skewed, and that single draws move by less in standard errors.
-MOST_SKEWED, COARSEST = 0.1, 0.1
+MOST_SKEWED, COARSEST = 0.15, 0.2
 AS_GOOD_AS_INFINITE = 10_000_000  # tuples; gamma functions of more lose digits
 CANDIDATES = 2000  # numbers of hits tried at most for one limit of a simple sample
 FINEST = 1_000_000  # shares of an infinite population that are told apart
@@ -204,8 +204,10 @@ def _stratified_interval(strata: tuple[tuple[float, int, int, float], ...]) -> t
     columns = [np.array(column) for column in zip(*strata, strict=True)]
     n_hits, n, population, weights = columns[0], columns[1], columns[2], columns[3]
     value = float(weights @ (n_hits / n))
-    if value < 0.5:
-        low, high = _stratified_interval(tuple((n - hits, n, size, weight) for hits, n, size, weight in strata))
+    of_misses = tuple((n - hits, n, size, weight) for hits, n, size, weight in strata)
+    # The same search for both, so that misses mirror hits at one half, too.
+    if value < 0.5 - ROUNDING or (value <= 0.5 + ROUNDING and strata < of_misses):
+        low, high = _stratified_interval(of_misses)
         return 1 - high, 1 - low
 
     def distance(rate: float) -> float:
@@ -218,6 +220,8 @@ def _stratified_interval(strata: tuple[tuple[float, int, int, float], ...]) -> t
         outside if distance(outside) > 0 else brentq(distance, outside, value, xtol=PRECISION, rtol=PRECISION)
         for outside in (least, most)
     )
+    if strata == of_misses:
+        low, high = min(low, 1 - high), max(high, 1 - low)
     return float(low), float(high)
 
 
@@ -307,5 +311,5 @@ def likeliest_shares(rate: float, n_hits: Floats, n: Counts, population: Counts,
     elif excess(STEEPEST) >= 0:
         shares[is_open] = least
     else:
-        shares[is_open] = shares_at(float(np.sinh(brentq(excess, -STEEPEST, STEEPEST, xtol=1e-9))))
+        shares[is_open] = shares_at(float(np.sinh(brentq(excess, -STEEPEST, STEEPEST, xtol=1e-7))))
     return shares

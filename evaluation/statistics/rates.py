@@ -50,13 +50,6 @@ def rate(n_hits: int, n: int) -> Rate:
     return Rate(n_hits / n, *wilson_interval(n_hits, n))
 
 
-def hajek_rate(is_hit: Flags, weight: Floats) -> Rate:
-    """Return the share of hits among all that draws stand for; weight: for how many each does. Shapes (D,)."""
-    if not len(weight):
-        return unknown_rate(NOTHING_COUNTED)
-    return Rate(*hajek_share(float(weight.sum()), float(weight @ is_hit), float(weight @ weight)))
-
-
 def hajek_share(weight: float, hits: float, squares: float) -> tuple[float, float, float]:
     """Return Hajek's estimate with its 95 % interval from sums over draws of unequal weight.
 

@@ -2,106 +2,109 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
-from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, Codes, Evidence, Flags, Floats
+from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, Codes, Evidence, Floats
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, name_of
 from evaluation.reports.sections.rates import draw_weights
-from evaluation.statistics.curves import accuracy_by_score, accuracy_by_size, kept_parts, largest_part
+from evaluation.statistics.best_parts import RankedStrata, largest_part, score_cuts
+from evaluation.statistics.curves import accuracy_by_score
 
 METHOD = (
-    "Accuracy against size: Hajek's estimate over the draws of the best ranks, Wilson's interval on Kish's effective "
-    "size."
+    "Accuracy against size, and of cuts: as of a cell, over what the cut takes of each stratum; none where it takes a "
+    "part without a verdict."
 )
 TARGET = 0.8  # precision
+N_SIZES = 20
 
 
-class Ranked(NamedTuple):
-    """Draws with a verdict and a rank; place: rank as a share of the cell's population. All of shape (D,)."""
-
-    cell: Codes
-    rank_share: Floats
-    weight: Floats
-    score: Floats
-    is_accepted: Flags
-
-    def where(self, chosen: Flags | Codes | slice) -> Ranked:
-        cell, rank_share, weight, score, is_accepted = self
-        return Ranked(cell[chosen], rank_share[chosen], weight[chosen], score[chosen], is_accepted[chosen])
+def ranked_strata(evidence: Evidence) -> RankedStrata:
+    """Return the strata with the draws that have a rank. Ranks are 0 in a stratum of a population nobody knows."""
+    strata, draws = evidence.strata, evidence.draws
+    verdict = evidence.verdict[draws.task]
+    has_rank = (draws.rank > 0) & (evidence.population_of_stratum[draws.stratum] > 0)
+    verdict = verdict[has_rank]
+    return RankedStrata(
+        np.array([stratum.rank_from or 0 for stratum in strata], dtype=np.int64),
+        np.array([stratum.rank_to or 0 for stratum in strata], dtype=np.int64),
+        evidence.population_of_stratum.astype(np.int64),
+        (draws.stratum[has_rank], draws.rank[has_rank], verdict != INCOMPLETE, verdict == ACCEPTED),
+    )
 
 
 def curve_entries(evidence: Evidence) -> list[dict[str, Any]]:
     """Return one curve per cell whose population is known, then one per LM and setting."""
-    population = _populations(evidence)
-    draws = _ranked(evidence, population)
-    draws = draws.where(np.argsort(draws.cell, kind="stable").astype(np.int64))
-    edges = np.searchsorted(draws.cell, np.arange(len(evidence.cells) + 1))
-    entries = [
-        _cell_curve(evidence, number, int(population[number]), draws.where(slice(*edges[number : number + 2])))
-        for number in np.flatnonzero(population).tolist()
-    ]
-    return entries + list(_side_curves(evidence, population, draws))
+    ranked = ranked_strata(evidence)
+    is_judged = (evidence.verdict[evidence.draws.task] != INCOMPLETE) & (evidence.draws.rank > 0)
+    weight = np.where(is_judged, draw_weights(evidence, is_judged), 0)
+    known = np.flatnonzero((ranked.population > 0) & (ranked.last > 0))
+    entries = []
+    for number, key in enumerate(evidence.cells):
+        strata = known[evidence.cell_of_stratum[known] == number]
+        if len(strata):
+            entries.append({
+                **key._asdict(),
+                "population": int(ranked.population[strata].sum()),
+                "sizes": list(_sizes(evidence, ranked, strata)),
+                **_by_score(evidence, ranked, weight, number, strata),
+            })  # fmt: skip
+    return entries + list(_side_curves(evidence, ranked, known))
 
 
-def _populations(evidence: Evidence) -> Codes:
-    """Return (C,): how many tuples each cell was drawn from, 0 where nobody knows."""
-    return np.bincount(evidence.cell_of_stratum, evidence.population_of_stratum, len(evidence.cells)).astype(np.int64)
+def _sizes(evidence: Evidence, ranked: RankedStrata, strata: Codes) -> Iterator[dict[str, Any]]:
+    """Yield the accuracy of the best 5 %, 10 %, ... 100 % of each harvest, where every part has a verdict."""
+    cell = evidence.cell_of_stratum[strata]
+    deepest = np.zeros(len(evidence.cells), dtype=np.int64)
+    np.maximum.at(deepest, cell, ranked.last[strata])
+    for step in range(1, N_SIZES + 1):
+        rate, parts = ranked.rate(strata, step * deepest[cell] // N_SIZES)
+        if rate.value is not None:
+            yield {
+                "size": int(parts.population.sum()),
+                "share": step / N_SIZES,
+                "n": int(parts.n.sum()),
+                "accuracy": rate.value,
+                "low": rate.low,
+                "high": rate.high,
+            }
 
 
-def _ranked(evidence: Evidence, population: Codes) -> Ranked:
+def _by_score(evidence: Evidence, ranked: RankedStrata, weight: Floats, cell: int, strata: Codes) -> dict[str, Any]:
+    """Return accuracy in bins of scores, and the largest best part of which TARGET is true; None if there is none.
+
+    weight: (D,) for how many tuples a draw stands, 0 for one without a verdict.
+    """
     draws = evidence.draws
     verdict = evidence.verdict[draws.task]
-    is_known = (verdict != INCOMPLETE) & (draws.rank > 0) & (population[evidence.cell_of_draw] > 0)
-    weight = draw_weights(evidence, is_known)
-    rank_share = draws.rank / np.maximum(population[evidence.cell_of_draw], 1)
-    return Ranked(evidence.cell_of_draw, rank_share, weight, draws.score, verdict == ACCEPTED).where(is_known)
-
-
-def _cell_curve(evidence: Evidence, number: int, population: int, draws: Ranked) -> dict[str, Any]:
-    points = accuracy_by_size(draws.rank_share, draws.is_accepted, draws.weight) if len(draws.rank_share) else []
+    chosen = (weight > 0) & (evidence.cell_of_draw == cell) & np.isfinite(draws.score)
+    if not chosen.any():
+        return {"scores": [], "precision_cut": None}
+    score = draws.score[chosen]
+    part = largest_part(score_cuts(ranked, strata, draws.rank[chosen], score), TARGET)
     return {
-        **evidence.cells[number]._asdict(),
-        "population": population,
-        "sizes": [{"size": int(point.share * population + 1e-9), **point._asdict()} for point in points],
-        "scores": list(_scores(draws)),
-        "precision_cut": _precision_cut(draws),
+        "scores": [
+            score_bin._asdict() for score_bin in accuracy_by_score(score, verdict[chosen] == ACCEPTED, weight[chosen])
+        ],
+        "precision_cut": part and {"target": TARGET, **part._asdict()},
     }
 
 
-def _precision_cut(draws: Ranked) -> dict[str, Any] | None:
-    """Return the largest best part of which TARGET is true, None where no part is as precise."""
-    scored = draws.where(np.isfinite(draws.score))
-    if not len(scored.score):
-        return None
-    part = largest_part(kept_parts(scored.score, scored.is_accepted, scored.weight), TARGET, surely=False)
-    return part and {"target": TARGET, **part._asdict()}
-
-
-def _scores(draws: Ranked) -> Iterable[dict[str, Any]]:
-    scored = draws.where(np.isfinite(draws.score))
-    if not len(scored.score):
-        return
-    yield from (score_bin._asdict() for score_bin in accuracy_by_score(scored.score, scored.is_accepted, scored.weight))
-
-
-def _side_curves(evidence: Evidence, population: Codes, draws: Ranked) -> Iterable[dict[str, Any]]:
-    side_of_draw = evidence.side_of_cell[draws.cell]
+def _side_curves(evidence: Evidence, ranked: RankedStrata, known: Codes) -> Iterator[dict[str, Any]]:
+    side_of_stratum = evidence.side_of_cell[evidence.cell_of_stratum[known]]
     for number, (model, setting) in enumerate(evidence.sides):
-        own = draws.where(side_of_draw == number)
-        if not len(own.rank_share):
-            continue
-        points = accuracy_by_size(own.rank_share, own.is_accepted, own.weight)
-        yield {
-            "relation": None,
-            "model": model,
-            "setting": setting,
-            "population": int(population[evidence.side_of_cell == number].sum()),
-            "sizes": [{"size": None, **point._asdict()} for point in points],
-            "scores": [],
-        }
+        strata = known[side_of_stratum == number]
+        if len(strata):
+            yield {
+                "relation": None,
+                "model": model,
+                "setting": setting,
+                "population": int(ranked.population[strata].sum()),
+                "sizes": [{**point, "size": None} for point in _sizes(evidence, ranked, strata)],
+                "scores": [],
+            }
 
 
 # -- figures and tables ------------------------------------------------------------------------------------------------

@@ -4,30 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import ceil
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, Codes, Evidence, Flags, Floats, Side
+from evaluation.evidence.arrays import Codes, Evidence, Side
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, name_of
-from evaluation.reports.sections.rates import demonstrator_mark, draw_weights
-from evaluation.statistics.rates import hajek_rate
+from evaluation.reports.sections.curves import ranked_strata
+from evaluation.reports.sections.rates import demonstrator_mark
+from evaluation.statistics.best_parts import RankedStrata
 
 BASES = (10, 100)
 
 
-class JudgedDraws(NamedTuple):
-    """Draws with a verdict and a rank. weight: for how many tuples each stands. All of shape (D,)."""
-
-    job: Codes
-    rank: Codes
-    is_accepted: Flags
-    weight: Floats
-
-
 def cut_entries(evidence: Evidence) -> list[dict[str, Any]]:
     """Return an entry per LM, setting and cut, for docs/report-json.md: a part of what was sampled, so estimable."""
-    draws = _judged_draws(evidence)
+    ranked = ranked_strata(evidence)
+    job_of_stratum = np.array([stratum.job or 0 for stratum in evidence.strata], dtype=np.int64)
     n_kept: dict[str, dict[int, int]] = {
         **{
             f"base:{base}": {
@@ -42,36 +35,25 @@ def cut_entries(evidence: Evidence) -> list[dict[str, Any]]:
     for harvest in evidence.harvests:
         jobs_of_side.setdefault(harvest.side, []).append(harvest.job)
     return [
-        {"model": model, "setting": setting, "cut": cut, **_cut_entry(own, draws)}
+        {"model": model, "setting": setting, "cut": cut, **_cut_entry(own, ranked, job_of_stratum)}
         for (model, setting), jobs in jobs_of_side.items()
         for cut, sizes in n_kept.items()
         if (own := {job: sizes[job] for job in jobs if job in sizes})
     ]
 
 
-def _judged_draws(evidence: Evidence) -> JudgedDraws:
-    draws = evidence.draws
-    job = np.array([stratum.job or 0 for stratum in evidence.strata], dtype=np.int64)[draws.stratum]
-    verdict = evidence.verdict[draws.task]
-    is_judged = (verdict != INCOMPLETE) & (draws.rank > 0) & (job > 0)
-    weight = draw_weights(evidence, is_judged)
-    return JudgedDraws(job[is_judged], draws.rank[is_judged], (verdict == ACCEPTED)[is_judged], weight[is_judged])
-
-
-def _cut_entry(n_kept: Mapping[int, int], draws: JudgedDraws) -> dict[str, Any]:
+def _cut_entry(n_kept: Mapping[int, int], ranked: RankedStrata, job_of_stratum: Codes) -> dict[str, Any]:
     """n_kept: tuples kept, by job."""
-    jobs = np.array(sorted(n_kept), dtype=np.int64)
-    last_rank = np.array([n_kept[job] for job in jobs.tolist()], dtype=np.int64)
-    position = np.minimum(np.searchsorted(jobs, draws.job), len(jobs) - 1)
-    is_kept = (jobs[position] == draws.job) & (draws.rank <= last_rank[position])
-    rate = hajek_rate(draws.is_accepted[is_kept], draws.weight[is_kept])
+    strata = np.flatnonzero(np.isin(job_of_stratum, list(n_kept)))
+    rate, parts = ranked.rate(strata, np.array([n_kept[job] for job in job_of_stratum[strata].tolist()], np.int64))
     return {
         "size": sum(n_kept.values()),
         "n_relations": len(n_kept),
-        "n": int(is_kept.sum()),
+        "n": int(parts.n.sum()),
         "accuracy": rate.value,
         "low": rate.low,
         "high": rate.high,
+        "reason": rate.reason,
     }
 
 
@@ -107,7 +89,7 @@ def size_table(document: Document) -> Table:
     )
     notes = (
         "Accuracy of all tuples that the cut keeps, each weighing the same, estimated from the judged ones among them; "
-        "95 % interval.",
+        "95 % interval. None where a part of a harvest that the cut keeps has no verdict.",
         "base-k keeps what is at least a tenth as probable as the k-th tuple of its relation. Relations where it "
         "reaches beyond what was sampled are left out.",
         _novelty_note(document),

@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, REJECTED, UNDECIDED, CellKey, Judgments, StratumKey
+from evaluation.evidence.arrays import (
+    ACCEPTED,
+    INCOMPLETE,
+    REJECTED,
+    UNDECIDED,
+    CellKey,
+    Judgments,
+    SampledHarvest,
+    Side,
+    StratumKey,
+)
 from evaluation.reports.document import build_document
 from evaluation.reports.sections.agreement import agreement_parts_table, agreement_table
 from evaluation.reports.sections.annotators import fit_models
@@ -161,6 +171,42 @@ def test_the_curve_ends_at_the_cells_accuracy():
 
     assert curve["sizes"][-1]["size"] == 1000
     assert curve["sizes"][-1]["accuracy"] == pytest.approx(0.54)
+
+
+def test_a_census_with_statements_left_open_has_one_accuracy():
+    # Sixty tuples, all drawn; forty are incomplete, the worse of them more often.
+    verdict = np.array([ACCEPTED] * 4 + [REJECTED] * 2 + ([INCOMPLETE] * 2 + [REJECTED]) * 14 + [INCOMPLETE] * 12)
+    evidence = make_evidence({CellKey("r", "lm", "multi"): (60,)}, strata=[StratumKey(0, 1, 60, 60, 1)])
+    draws = evidence.draws._replace(rank=np.arange(1, 61))
+    evidence = replace(
+        evidence, verdict=verdict, draws=draws, harvests=[SampledHarvest(1, Side("lm", "multi"), 60, {})]
+    )
+
+    document = build_document(evidence)
+
+    [cell], [total] = document["cells"], document["totals"]
+    assert cell["accuracy"] == pytest.approx(4 / 20)
+    for curve in document["curves"]:
+        last = curve["sizes"][-1]
+        assert (last["accuracy"], last["low"], last["high"]) == interval_of(cell)
+    cut = one(document["cuts"], cut="all")
+    assert (cut["accuracy"], cut["low"], cut["high"]) == interval_of(cell) == interval_of(total)
+
+
+def test_a_stratum_that_nobody_judged_leaves_curve_and_cut_unknown_too():
+    evidence = replace(stratified(), verdict=np.repeat([ACCEPTED, INCOMPLETE], 10))
+    strata = [key._replace(job=1) for key in evidence.strata]
+    draws = evidence.draws._replace(rank=np.concatenate([np.arange(10, 101, 10), np.arange(190, 1001, 90)]))
+    harvests = [SampledHarvest(1, Side("lm", "multi"), 1000, {10: 100})]
+
+    document = build_document(replace(evidence, strata=strata, draws=draws, harvests=harvests))
+
+    assert document["cells"][0]["accuracy"] is None
+    for curve in document["curves"]:
+        assert [point["share"] for point in curve["sizes"]] == [0.05, 0.1]  # of the stratum that was judged
+    whole, base = one(document["cuts"], cut="all"), one(document["cuts"], cut="base:10")
+    assert (whole["accuracy"], whole["reason"]) == (None, document["cells"][0]["reason"])
+    assert (base["accuracy"], base["reason"]) == (1, None)
 
 
 def test_scores_are_binned_from_the_lowest_on():

@@ -1,0 +1,130 @@
+"""The best tuples of harvests: the rate among those down to a rank, and the most tuples that are precise enough.
+
+A cut takes a part of each stratum, of which the judged draws down to that rank are a simple sample; so the rate among
+the best R tuples is a `population_rate` over these parts, and that of all of them is the rate of the cell.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluation.statistics.finite_population import population_rate
+from evaluation.statistics.rates import NOTHING_COUNTED, Rate, unknown_rate
+
+Codes = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+
+MOST_BOUNDS = 200  # parts whose interval is looked at for one cut
+
+
+class Parts(NamedTuple):
+    """What a cut takes of each stratum: tuples, and the draws among them with a verdict and accepted; (..., S)."""
+
+    population: Codes
+    n: Codes
+    n_accepted: Codes
+
+
+class RankedStrata:
+    """Strata of ranks `first` to `last` (S,), each with `population` tuples, and all their draws (D,), judged or not.
+
+    A stratum holds fewer tuples than ranks where some are hidden; these count as spread evenly over its ranks.
+    """
+
+    def __init__(self, first: Codes, last: Codes, population: Codes, draws: tuple[Codes, Codes, Flags, Flags]) -> None:
+        """draws: stratum, rank from 1 on, whether there is a verdict, and whether it is accepted."""
+        self.first, self.last, self.population = first, last, population
+        stratum, rank, is_judged, is_accepted = draws
+        self._most = int(max(rank.max(initial=0), last.max(initial=0))) + 1
+        place = stratum * self._most + rank
+        order = np.argsort(place, kind="stable")
+        self._place = place[order]
+        self._sums = np.zeros((3, len(order) + 1), dtype=np.int64)  # drawn, judged, accepted before each draw
+        self._sums[:, 1:] = np.cumsum([np.ones(len(order)), is_judged[order], (is_judged & is_accepted)[order]], axis=1)
+
+    def parts(self, strata: Codes, last_rank: Codes) -> Parts:
+        """Return what a cut after `last_rank` (..., S) takes of `strata` (S,)."""
+        start, whole = (np.searchsorted(self._place, (strata + step) * self._most) for step in (0, 1))
+        end = np.searchsorted(self._place, strata * self._most + np.clip(last_rank, 0, self._most - 1), side="right")
+        drawn, n, n_accepted = (sums[end] - sums[start] for sums in self._sums)
+        first, last, size = self.first[strata], self.last[strata], self.population[strata]
+        share = np.clip((last_rank - first + 1) / (last - first + 1), 0, 1)
+        below = self._sums[0][whole] - self._sums[0][end]  # drawn beyond the cut, so not in the part
+        population = np.clip(np.rint(share * size).astype(np.int64), drawn, np.maximum(size - below, drawn))
+        return Parts(population, n, n_accepted)
+
+    def rate(self, strata: Codes, last_rank: Codes) -> tuple[Rate, Parts]:
+        """Return the share accepted of all that cuts after `last_rank` (S,) take of `strata` (S,) together."""
+        parts = self.parts(strata, last_rank)
+        taken = Parts(*(column[parts.population > 0] for column in parts))
+        if not len(taken.n):
+            return unknown_rate(NOTHING_COUNTED), parts
+        return population_rate(taken.n_accepted, taken.n, taken.population), parts
+
+    def shares(self, strata: Codes, last_ranks: Codes) -> Floats:
+        """Return (K,) the values of `rate` for cuts of all `strata` after one rank each; NaN where there is none."""
+        population, n, n_accepted = self.parts(strata, last_ranks[:, None])  # (K, S)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            accepted = np.where(population > 0, population * (n_accepted / n), 0).sum(axis=1)
+            shares: Floats = accepted / population.sum(axis=1)
+        return shares
+
+
+class KeptPart(NamedTuple):
+    """What a cut at `score` keeps: its precision with a 95 % interval, from the n judged tuples in it."""
+
+    score: float
+    precision: float
+    low: float
+    high: float
+    n: int
+
+
+class Cuts(NamedTuple):
+    """Cuts of one harvest, at the score of each judged tuple, best first. last_rank, score, share: (K,)."""
+
+    ranked: RankedStrata
+    strata: Codes
+    last_rank: Codes
+    score: Floats
+    share: Floats
+
+    def part(self, number: int) -> KeptPart:
+        rate, parts = self.ranked.rate(self.strata, np.full(len(self.strata), self.last_rank[number]))
+        value, low, high = rate.with_interval or (np.nan, np.nan, np.nan)
+        return KeptPart(float(self.score[number]), value, low, high, int(parts.n.sum()))
+
+
+def score_cuts(ranked: RankedStrata, strata: Codes, rank: Codes, score: Floats) -> Cuts:
+    """Return the cuts at the scores of judged tuples with `rank` and `score` (D,), drawn from `strata`; some have none.
+
+    Left out are those that take a part of a stratum without a verdict.
+    """
+    order = np.argsort(-score, kind="stable")
+    scores, last_rank = score[order], np.maximum.accumulate(rank[order])
+    ends = np.flatnonzero(np.append(np.diff(scores) != 0, True)) if len(scores) else np.zeros(0, dtype=np.int64)
+    shares = ranked.shares(strata, last_rank[ends])
+    known = ~np.isnan(shares)
+    return Cuts(ranked, strata, last_rank[ends][known], scores[ends][known], shares[known])
+
+
+def largest_part(cuts: Cuts, target: float) -> KeptPart | None:
+    """Return the largest part whose precision reaches `target`; None if there is none."""
+    reached = np.flatnonzero(cuts.share >= target - 1e-9)
+    return cuts.part(int(reached[-1])) if len(reached) else None
+
+
+def bounded_parts(cuts: Cuts) -> list[KeptPart]:
+    """Return the parts of MOST_BOUNDS cuts at most, the smallest first: intervals of thousands would take minutes."""
+    numbers = np.unique(np.linspace(0, len(cuts.share) - 1, min(len(cuts.share), MOST_BOUNDS)).astype(np.int64))
+    return [cuts.part(number) for number in numbers.tolist()]
+
+
+def surely_largest_part(parts: list[KeptPart], target: float) -> KeptPart | None:
+    """Return the largest part whose lower bound reaches `target`; None if there is none."""
+    reached = [part for part in parts if part.low >= target - 1e-9]
+    return reached[-1] if reached else None
