@@ -30,7 +30,10 @@ GUESSING_PRIOR = 10.0
 
 
 class Judged(NamedTuple):
-    """Judgments as three arrays (J,), and how many tasks, annotators and labels there are."""
+    """Judgments as three arrays (J,), and how many tasks, annotators and labels there are.
+
+    n_gold: the last tasks, which somebody chose: how often which label is true among them says nothing of the others.
+    """
 
     task: Codes
     annotator: Codes
@@ -38,6 +41,7 @@ class Judged(NamedTuple):
     n_tasks: int
     n_annotators: int
     n_labels: int
+    n_gold: int = 0
 
     def per_task(self, weights: Floats | None = None) -> NDArray[Any]:
         return np.bincount(self.task, weights, self.n_tasks)
@@ -56,7 +60,7 @@ class Judged(NamedTuple):
 
 
 class DawidSkene(NamedTuple):
-    """labels: (T, L) how likely each label is the true one. prior: (L,). errors: (A, L true, L given)."""
+    """labels: (T, L) how likely each label is the true one. prior: (L,), without gold. errors: (A, L true, L given)."""
 
     labels: Floats
     prior: Floats
@@ -79,24 +83,35 @@ class Mace(NamedTuple):
 
 
 def fit_dawid_skene(judged: Judged) -> DawidSkene:
-    """Fit a prior and a confusion matrix per annotator. Tasks without a judgment have the prior and do not form it."""
+    """Fit a prior and a confusion matrix per annotator. Tasks without a judgment have the prior and do not form it.
+
+    Gold has a prior of its own; what it tells of annotators it tells like other tasks.
+    """
     has_judgment = judged.per_task() > 0
-    n_given = judged.per_annotator_and_label()
+    is_gold = np.arange(judged.n_tasks) >= judged.n_tasks - judged.n_gold
+    groups = (has_judgment & ~is_gold, has_judgment & is_gold)
+    n_given, labels_alike = judged.per_annotator_and_label(), np.full(judged.n_labels, 1 / judged.n_labels)
 
     def maximise(labels: Floats) -> Floats:
         errors = np.maximum(_confusions(judged, labels, n_given), SMALLEST)  # (A, L true, L given)
         errors /= errors.sum(axis=2, keepdims=True)
-        return np.concatenate([np.maximum(labels[has_judgment].mean(axis=0), SMALLEST), errors.ravel()])
+        means = [labels[group].mean(axis=0) if group.any() else labels_alike for group in groups]
+        return np.concatenate([np.maximum(means, SMALLEST).ravel(), errors.ravel()])
 
     def expect(parameters: Floats) -> Floats:
-        prior, errors = np.split(parameters, [judged.n_labels])
-        return _labels(judged, prior, errors.reshape(-1, judged.n_labels, judged.n_labels))
+        priors, errors = _priors_and_errors(parameters, judged)
+        return _labels(judged, priors[is_gold.astype(int)], errors)
 
     start = maximise(judged.label_shares())
     parameters, n_steps, converged = squarem(lambda current: maximise(expect(current)), start, steps_for(judged))
-    prior, errors = np.split(parameters, [judged.n_labels])
-    shape = (judged.n_annotators, judged.n_labels, judged.n_labels)
-    return DawidSkene(expect(parameters), prior, errors.reshape(shape), n_steps, converged)
+    priors, errors = _priors_and_errors(parameters, judged)
+    return DawidSkene(expect(parameters), priors[0], errors, n_steps, converged)
+
+
+def _priors_and_errors(parameters: Floats, judged: Judged) -> tuple[Floats, Floats]:
+    """Return (2, L), the second of gold, and (A, L true, L given)."""
+    priors, errors = np.split(parameters, [2 * judged.n_labels])
+    return priors.reshape(-1, judged.n_labels), errors.reshape(-1, judged.n_labels, judged.n_labels)
 
 
 def _confusions(judged: Judged, labels: Floats, n_given: Floats) -> Floats:
@@ -106,11 +121,11 @@ def _confusions(judged: Judged, labels: Floats, n_given: Floats) -> Floats:
 
 
 def _labels(judged: Judged, prior: Floats, errors: Floats) -> Floats:
-    """Return (T, L) from the odds of each label against the last."""
+    """Return (T, L) from the odds of each label against the last. prior: (T, L)."""
     odds = np.log(errors[:, :-1]) - np.log(errors[:, -1:])  # (A, L - 1, L given)
-    prior_odds = np.log(prior[:-1]) - np.log(prior[-1])
+    prior_odds = np.log(prior[:, :-1]) - np.log(prior[:, -1:])  # (T, L - 1)
     columns = [
-        judged.per_task(odds[judged.annotator, true, judged.label]) + prior_odds[true]
+        judged.per_task(odds[judged.annotator, true, judged.label]) + prior_odds[:, true]
         for true in range(judged.n_labels - 1)
     ]
     labels: Floats = softmax(np.stack([*columns, np.zeros(judged.n_tasks)]), axis=0).T

@@ -81,7 +81,7 @@ def _judged(evidence: Evidence) -> tuple[Judged, Flags]:
     task, annotator, label = (column[columns[2] != UNJUDGEABLE] for column in columns)
     n_tasks = evidence.n_tasks + len(evidence.gold_truth)
     has_opinion = np.bincount(annotator, minlength=len(evidence.annotators)) > 0
-    return Judged(task, annotator, label, n_tasks, len(evidence.annotators), 2), has_opinion
+    return Judged(task, annotator, label, n_tasks, len(evidence.annotators), 2, len(evidence.gold_truth)), has_opinion
 
 
 def _reason_against(judged: Judged, has_opinion: Flags) -> str | None:

@@ -151,3 +151,33 @@ def test_a_fit_that_may_not_go_on_says_that_it_did_not_come_to_rest(monkeypatch)
     monkeypatch.setattr(annotator_models, "MOST_STEPS", 5)
 
     assert not fit_dawid_skene(crowd()).converged
+
+
+def test_gold_has_a_prior_of_its_own():
+    """400 statements, a tenth of them true, and 100 of gold, chosen so that nine tenths are; each judged by 4 of 8."""
+    rng = np.random.default_rng(5)
+    truth = np.concatenate([rng.random(400) < 0.1, rng.random(100) < 0.9]).astype(int)
+    task = np.repeat(np.arange(500), 4)
+    annotator = np.concatenate([rng.choice(8, 4, replace=False) for _ in range(500)])
+    label = np.where(rng.random(2000) < 0.8, truth[task], 1 - truth[task])
+    judged = Judged(task, annotator, label, 500, 8, 2, n_gold=100)
+
+    fit, of_all_alike = fit_dawid_skene(judged), fit_dawid_skene(judged._replace(n_gold=0))
+
+    assert fit.prior[1] == pytest.approx(truth[:400].mean(), abs=0.03)
+    assert of_all_alike.prior[1] > 0.2
+    for tasks in (slice(400), slice(400, 500)):
+        n_right, n_right_of_all_alike = (
+            np.count_nonzero(model.labels[tasks].argmax(axis=1) == truth[tasks]) for model in (fit, of_all_alike)
+        )
+        assert n_right >= n_right_of_all_alike
+    assert fit.errors[:, 1, 1].mean() == pytest.approx(0.8, abs=0.05)
+
+
+def test_gold_that_nobody_judged_changes_nothing():
+    judged = crowd()
+
+    fit, with_gold = fit_dawid_skene(judged), fit_dawid_skene(judged._replace(n_tasks=judged.n_tasks + 5, n_gold=5))
+
+    assert with_gold.prior == pytest.approx(fit.prior, abs=1e-6)
+    assert with_gold.errors == pytest.approx(fit.errors, abs=1e-6)
