@@ -14,10 +14,11 @@ import numpy as np
 from evaluation.evidence.arrays import CellKey, Side
 from evaluation.rendering.figures.canvas import side_name
 from evaluation.rendering.tables import ORIGINS, Column, Document, Kind, Rates, Row, Table, name_of
-from evaluation.reports.sections.comparisons import Pair, comparison_in_words
+from evaluation.reports.sections.comparisons import Pair, compare_pair, comparison_in_words, tested
 from evaluation.reports.sections.rates import rates_of
-from evaluation.statistics.paired_tests import PairedDifference, holm, paired_difference
+from evaluation.statistics.paired_tests import PairedDifference, holm
 from evaluation.statistics.rates import macro_average
+from evaluation.statistics.statement_test import SideSample, statement_difference
 from kgharvest.names import short_name, shortest_names
 
 FEWEST_RELATIONS = 2
@@ -131,12 +132,35 @@ def comparisons_between(a: ReportSide, b: ReportSide, seed: int) -> list[dict[st
     """Compare the matched sides, paired by relation, after Holm for all of them; those that share two relations."""
     compared = []
     for side_a, side_b in matched_sides(a, b):
-        differences = [_difference(a.cells[side_a], b.cells[side_b], relation) for relation in shared_relations(a, b)]
-        known = np.array([difference for difference in differences if difference is not None])
+        of_a, of_b = a.cells[side_a], b.cells[side_b]
+        differences = {relation: _difference(of_a, of_b, relation) for relation in shared_relations(a, b)}
+        known = {relation: difference for relation, difference in differences.items() if difference is not None}
         if len(known) >= FEWEST_RELATIONS:
-            compared.append((side_a, side_b, paired_difference(known, np.random.default_rng(seed))))
+            sample_a, sample_b = (_sample([cells[relation] for relation in known]) for cells in (of_a, of_b))
+            statements = sample_a and sample_b and statement_difference(sample_a, sample_b)
+            compared.append((side_a, side_b, compare_pair(np.array(list(known.values())), statements or None, seed)))
     adjusted = holm([paired.p for *_, paired in compared])
     return [_entry(a, b, *pair, p_holm) for pair, p_holm in zip(compared, adjusted, strict=True)]
+
+
+def _sample(cells: Sequence[Mapping[str, Any]]) -> SideSample | None:
+    """Return the strata of a report's cells, each cell weighing the same; None where it prints no counts.
+
+    Harvests count as endless: two rounds may have asked different people, so that verdicts vary even where all tuples
+    were judged. Which tuples both judged is left to McNemar's test; the two count as independent here.
+    """
+    if not all(cell.get("strata") for cell in cells):
+        return None
+    strata = [(number, stratum) for number, cell in enumerate(cells) for stratum in cell["strata"]]
+    relation = np.array([number for number, _ in strata])
+    size = np.array([stratum["population"] or 1 for _, stratum in strata], dtype=np.float64)
+    return SideSample(
+        np.array([stratum["accepted"] for _, stratum in strata], dtype=np.float64),
+        np.array([stratum["n"] for _, stratum in strata], dtype=np.float64),
+        np.zeros(len(strata), dtype=np.int64),
+        size / np.bincount(relation, size)[relation] / len(cells),
+        relation,
+    )
 
 
 def _entry(
@@ -153,8 +177,7 @@ def _entry(
         "difference": paired.difference,
         "low": paired.low,
         "high": paired.high,
-        "p_sign_flip": paired.p,
-        "p_holm": p_holm,
+        **tested(paired, p_holm),
         "sentence": comparison_in_words(pair, paired, p_holm),
     }
 

@@ -103,13 +103,17 @@ class StatementDifference:
         return 1 - _tail(lambda z: difference - self.high_at(z))
 
 
-def statement_difference(a: SideSample, b: SideSample, shared: SharedStatements) -> StatementDifference | None:
-    """Compare the averages of two sides; None where one has no interval."""
+def statement_difference(
+    a: SideSample, b: SideSample, shared: SharedStatements | None = None
+) -> StatementDifference | None:
+    """Compare the averages of two sides; None where one has no interval. shared: None for none."""
     rates = [population_rate(side.n_hits, side.n, side.population, side.weight) for side in (a, b)]
     (value_a, low_a, high_a), (value_b, low_b, high_b) = (rate[:3] for rate in rates)
     if value_a is None or low_a is None or high_a is None or value_b is None or low_b is None or high_b is None:
         return None
-    return StatementDifference((value_a, low_a, high_a), (value_b, low_b, high_b), _correlation(a, b, shared))
+    return StatementDifference(
+        (value_a, low_a, high_a), (value_b, low_b, high_b), _correlation(a, b, shared) if shared else 0.0
+    )
 
 
 def _correlation(a: SideSample, b: SideSample, shared: SharedStatements) -> float:

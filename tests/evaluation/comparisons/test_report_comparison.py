@@ -1,6 +1,6 @@
 """Two reports laid beside each other: which relations and LMs are the same."""
 
-from evaluation.comparisons.report_comparison import report_side, shared_relations
+from evaluation.comparisons.report_comparison import comparisons_between, report_side, shared_relations
 from evaluation.reports.sections.comparisons import Side
 
 
@@ -26,3 +26,38 @@ def test_lms_whose_names_end_alike_stay_apart():
     both = report_side("both", document(("prevent", "roberta-large"), ("prevent", "FacebookAI/roberta-large")))
 
     assert both.cells.keys() == {Side("roberta-large", "multi"), Side("FacebookAI/roberta-large", "multi")}
+
+
+def counted_document(n_true: int, n: int, n_relations: int = 3) -> dict:
+    stratum = {"population": n, "accepted": n_true, "n": n}
+    cell = {"model": "lm", "setting": "multi", "accuracy": n_true / n, "strata": [stratum]}
+    return {"cells": [{"relation": f"r{number}", **cell} for number in range(n_relations)]}
+
+
+def test_two_rounds_on_few_relations_are_compared_by_statements():
+    ours, theirs = report_side("ours", counted_document(18, 20)), report_side("theirs", counted_document(8, 20))
+
+    [compared] = comparisons_between(ours, theirs, 0)
+
+    assert (compared["unit"], compared["p_sign_flip"]) == ("statements", None)
+    assert compared["p"] == compared["p_holm"] < 0.001
+    assert 0.3 < compared["low"] < 0.5 < compared["high"] < 0.65
+
+
+def test_verdicts_of_other_people_vary_even_where_all_tuples_were_judged():
+    ours, theirs = report_side("ours", counted_document(18, 20)), report_side("theirs", counted_document(17, 20))
+
+    [compared] = comparisons_between(ours, theirs, 0)
+
+    assert compared["low"] < 0 < compared["high"]
+    assert compared["p"] > 0.05
+
+
+def test_what_prints_no_counts_is_compared_by_relations():
+    document = counted_document(18, 20)
+    for cell in document["cells"]:
+        del cell["strata"]
+
+    [compared] = comparisons_between(report_side("a", document), report_side("b", counted_document(8, 20)), 0)
+
+    assert compared["unit"] == "relations"

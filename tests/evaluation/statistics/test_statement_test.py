@@ -124,3 +124,19 @@ def test_equivalence_has_p_05_at_its_smallest_margin():
 
 def test_a_stratum_without_verdicts_leaves_nothing_to_test():
     assert compared(side((5, 10, 100), (0, 0, 100)), side((5, 10, 100), (3, 5, 100))) is None
+
+
+@pytest.mark.parametrize(("share_a", "share_b"), [(0.8, 0.8), (0.95, 0.95), (0.9, 0.7)])
+def test_size_and_coverage_by_simulation(share_a, share_b):
+    # Longer, and with strata and shared statements: benches/interval_coverage.py.
+    rng = np.random.default_rng(0)
+    hits_a = rng.hypergeometric(round(200 * share_a), 200 - round(200 * share_a), 30, 2000)
+    hits_b = rng.hypergeometric(round(100 * share_b), 100 - round(100 * share_b), 20, 2000)
+    pairs, times = np.unique(np.stack([hits_a, hits_b], axis=1), axis=0, return_counts=True)
+
+    differences = [compared(side((a, 30, 200)), side((b, 20, 100))) for a, b in pairs]
+
+    covers = [low <= share_a - share_b <= high for low, high in (difference.interval for difference in differences)]
+    assert times @ covers / 2000 >= 0.925
+    if share_a == share_b:
+        assert times @ [difference.p < 0.05 for difference in differences] / 2000 <= 0.06
