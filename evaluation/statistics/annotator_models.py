@@ -218,7 +218,7 @@ def _extrapolate(here: Floats, once: Floats, twice: Floats) -> Floats:
     first, slowing = once - here, twice - 2 * once + here
     stride = float(np.linalg.norm(first)) / max(float(np.linalg.norm(slowing)), SMALLEST)
     stride = min(max(stride, 1.0), LONGEST_STRIDE)
-    extrapolated: Floats = np.exp(np.minimum(here + 2 * stride * first + stride**2 * slowing, 0))
+    extrapolated: Floats = np.exp(np.clip(here + 2 * stride * first + stride**2 * slowing, np.log(SMALLEST), 0))
     return extrapolated
 
 

@@ -181,3 +181,9 @@ def test_gold_that_nobody_judged_changes_nothing():
 
     assert with_gold.prior == pytest.approx(fit.prior, abs=1e-6)
     assert with_gold.errors == pytest.approx(fit.errors, abs=1e-6)
+
+
+def test_a_long_stride_ends_where_logarithms_exist():
+    here, once, twice = (np.array([value]) for value in (-1.0, -12.0, -23.0))
+
+    assert annotator_models._extrapolate(here, once, twice) == pytest.approx(annotator_models.SMALLEST)
