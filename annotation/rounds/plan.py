@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import inf, sqrt
 from statistics import median
 from typing import NamedTuple
 
@@ -77,13 +77,22 @@ def workload(
 
 
 def effective_size(strata: Sequence[StratumSize]) -> float:
-    """Return the size of the simple sample that is as exact, if all strata are alike: 1 / sum of W_h^2 / n_h."""
+    """Return the size of the endless population's simple sample that is as exact, if all strata are alike.
+
+    1 / sum of W_h^2 (1 / n_h - 1 / N_h), which is infinite where all tuples are judged.
+    """
     population = sum(stratum.population for stratum in strata)
-    return 1 / sum((stratum.population / population) ** 2 / stratum.sample_size for stratum in strata)
+    variance = sum(
+        (size.population / population) ** 2 * (1 / size.sample_size - 1 / size.population) for size in strata
+    )
+    return 1 / variance if variance > 0 else inf
 
 
 def half_width(n: float, accuracy: float = ASSUMED_ACCURACY) -> float:
-    """Return half the width of the 95 % Wilson interval that a simple sample of `n` gives at this accuracy."""
+    """Return half the width of the 95 % Wilson interval that a simple sample of `n` gives at this accuracy.
+
+    0 for an infinite one, which is what all of a harvest is worth.
+    """
     spread = accuracy * (1 - accuracy) / n + Z_95**2 / (4 * n**2)
     return Z_95 * sqrt(spread) / (1 + Z_95**2 / n)
 

@@ -157,7 +157,7 @@ def test_the_plan_says_what_a_round_costs_and_tells(researcher_client, harvest):
 
     assert "<dd>25</dd>" in page
     assert "<dd>50</dd>" in page
-    assert "± 18.2 points" in page  # Wilson for 25 at one half: 0.318 to 0.682
+    assert "± 16.1 points" in page  # Wilson at one half for 25 of 100, which is worth 33.3: 0.339 to 0.661
     assert not Round.objects.exists()
 
 

@@ -34,11 +34,22 @@ def test_the_half_width_is_that_of_wilsons_interval(n, accuracy, low, high):
 
 
 def test_a_proportional_sample_is_as_exact_as_a_simple_one():
-    assert effective_size([StratumSize(100, 10), StratumSize(300, 30)]) == pytest.approx(40)
+    together = effective_size([StratumSize(400, 40)])
+
+    assert effective_size([StratumSize(100, 10), StratumSize(300, 30)]) == pytest.approx(together)
+    assert together == pytest.approx(40 / 0.9)  # a tenth of the harvest is known
 
 
 def test_an_equal_share_for_a_small_stratum_costs_exactness():
-    assert effective_size([StratumSize(100, 20), StratumSize(300, 20)]) == pytest.approx(32)  # 1 / (1/320 + 9/320)
+    # 1 / (1/16 (1/20 - 1/100) + 9/16 (1/20 - 1/300)), against 40 / .9 of a proportional sample.
+    assert effective_size([StratumSize(100, 20), StratumSize(300, 20)]) == pytest.approx(1 / 0.02875)
+
+
+def test_where_all_tuples_are_judged_the_interval_has_no_width():
+    everything = effective_size([StratumSize(40, 40), StratumSize(7, 7)])
+
+    assert half_width(everything) == 0
+    assert macro_half_width([everything, everything]) == 0
 
 
 def test_the_average_over_relations_is_narrower_than_each():
