@@ -111,6 +111,10 @@ def _notes(evidence: Evidence) -> Iterable[str]:
         yield f"Demonstrator: the accuracy of {names} says nothing about other LMs."
     if open_tasks := evidence.n_tasks - int(evidence.is_complete.sum()):
         yield f"{open_tasks} of {evidence.n_tasks} statements are incomplete and left out of the rates."
+        yield (
+            "Which statements are incomplete may depend on the answers, which shifts the rates. Each cell with such "
+            "statements tells its accuracy if all of them were rejected, or accepted."
+        )
     if evidence.has_thirds:
         yield (
             "A third judgment was asked for only where two differed. Verdicts are as with three; agreement is that of "

@@ -172,7 +172,9 @@ def hypergeometric(hits_in_all: Floats, n: int, population: int) -> Floats:
     hits = np.arange(n + 1)
     inside, outside = hits_in_all[:, None] - hits, (population - hits_in_all)[:, None] - (n - hits)  # (K, n + 1)
     possible = (inside > -ROUNDING) & (outside > -ROUNDING)
-    logs = _log_choose(np.maximum(inside, 0) + hits, hits) + _log_choose(np.maximum(outside, 0) + n - hits, n - hits)
+    # Of the binomial coefficients, without the factorials that all outcomes share.
+    factorials = gammaln(hits + 1)
+    logs = -(factorials + factorials[::-1] + gammaln(np.maximum(inside, 0) + 1) + gammaln(np.maximum(outside, 0) + 1))
     logs = np.where(possible, logs, -np.inf)
     probabilities: Floats = np.exp(logs - logs.max(axis=1, keepdims=True))
     probabilities /= probabilities.sum(axis=1, keepdims=True)

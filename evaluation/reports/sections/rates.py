@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -127,8 +127,22 @@ def _cell_entry(cell: Cell) -> dict[str, Any]:
         "weighting": "stratified" if cell.is_stratified else "simple",
         "population": population or None,
         "reason": accuracy.reason,
+        **_bounds(cell),
         "strata": list(_strata(cell)),
     }
+
+
+def _bounds(cell: Cell) -> dict[str, float | None]:
+    """Return the accuracy if all incomplete statements were rejected, or accepted; nothing where all are complete."""
+    incomplete = cell.counts[:, INCOMPLETE]
+    if not incomplete.any():
+        return {}
+    bounds = {}
+    for name, verdict in (("accuracy_if_rejected", REJECTED), ("accuracy_if_accepted", ACCEPTED)):
+        counts = cell.counts.copy()
+        counts[:, verdict] += incomplete
+        bounds[name] = replace(cell, counts=counts).rate_of(ACCEPTED).value
+    return bounds
 
 
 def _counts(counts: Codes) -> dict[str, int]:

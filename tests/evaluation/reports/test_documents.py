@@ -120,6 +120,16 @@ def test_a_census_has_no_width():
     assert (cell["rejection_low"], cell["rejection_high"]) == (0.3, 0.3)
 
 
+def test_a_cell_with_incomplete_statements_is_bounded_by_what_they_can_become():
+    evidence = make_evidence({CellKey("r", "lm", "multi"): (6, 2, 0, 2), CellKey("s", "lm", "multi"): (6, 2)})
+
+    bounded, complete = build_document(evidence)["cells"]
+
+    assert bounded["accuracy"] == pytest.approx(6 / 8)
+    assert (bounded["accuracy_if_rejected"], bounded["accuracy_if_accepted"]) == pytest.approx((0.6, 0.8))
+    assert "accuracy_if_rejected" not in complete
+
+
 def test_averages_of_these_relations_know_their_harvests():
     strata = [StratumKey(0, 1, 20, 20), StratumKey(1, 1, 1000, 1000)]
     cells = {CellKey("census", "lm", "multi"): (15, 5), CellKey("sample", "lm", "multi"): (12, 8)}
