@@ -11,7 +11,7 @@ from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, Codes, Evidence, Fl
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, name_of
 from evaluation.reports.sections.rates import draw_weights
 from evaluation.statistics.best_parts import RankedStrata, largest_part, score_cuts
-from evaluation.statistics.curves import accuracy_by_score
+from evaluation.statistics.rates import accuracy_by_score
 
 METHOD = (
     "Accuracy against size, and of cuts: as of a cell, over what the cut takes of each stratum; none where it takes a "
