@@ -18,10 +18,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from evaluation.statistics.agreement import alpha_of_shares, annotators_interval, krippendorff_alpha
+from evaluation.statistics.agreement import alpha_of_shares, annotators_interval, krippendorff_alpha, pattern_interval
 from evaluation.statistics.finite_population import population_rate
 from evaluation.statistics.incomplete import completed_verdicts
-from evaluation.statistics.pattern_interval import pattern_interval
 from evaluation.statistics.rates import Rate, difference_interval
 from evaluation.statistics.statement_test import SharedStatements, SideSample, StatementDifference, statement_difference
 from evaluation.statistics.verdict_rules import expected_flips

@@ -8,7 +8,7 @@ import numpy as np
 
 from annotation.judging.verdicts import Verdict
 from annotation.models import Draw, Round, Stratum
-from evaluation.statistics.best_parts import (
+from evaluation.statistics.cut_rates import (
     Cuts,
     KeptPart,
     RankedStrata,

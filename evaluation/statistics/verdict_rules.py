@@ -20,7 +20,7 @@ from evaluation.evidence.arrays import (
     Flags,
     Floats,
 )
-from evaluation.statistics.pattern_interval import pattern_interval
+from evaluation.statistics.agreement import pattern_interval
 
 N_STEPS = 300  # of EM: later ones change flips by less than their interval shows
 

@@ -10,7 +10,7 @@ import numpy as np
 from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, Codes, Evidence, Floats
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, name_of
 from evaluation.reports.sections.rates import draw_weights
-from evaluation.statistics.best_parts import RankedStrata, largest_part, score_cuts
+from evaluation.statistics.cut_rates import RankedStrata, largest_part, score_cuts
 from evaluation.statistics.rates import accuracy_by_score
 
 METHOD = (

@@ -12,7 +12,7 @@ from evaluation.evidence.arrays import Codes, Evidence, Side
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, name_of
 from evaluation.reports.sections.curves import ranked_strata
 from evaluation.reports.sections.rates import demonstrator_mark
-from evaluation.statistics.best_parts import RankedStrata
+from evaluation.statistics.cut_rates import RankedStrata
 
 BASES = (10, 100)
 

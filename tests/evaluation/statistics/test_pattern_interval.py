@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
-from evaluation.statistics.pattern_interval import PRIOR_STATEMENTS, pattern_interval, possible_patterns
+from evaluation.statistics.agreement import PRIOR_STATEMENTS, pattern_interval, possible_patterns
 
 
 def share_of_true(patterns: np.ndarray, shares: np.ndarray) -> np.ndarray:

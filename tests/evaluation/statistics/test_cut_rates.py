@@ -7,13 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.statistics.best_parts import (
-    RankedStrata,
-    bounded_parts,
-    largest_part,
-    score_cuts,
-    surely_largest_part,
-)
+from evaluation.statistics.cut_rates import RankedStrata, bounded_parts, largest_part, score_cuts, surely_largest_part
 from evaluation.statistics.finite_population import EMPTY_STRATUM, population_rate
 
 TTFT_FF = [True, True, False, True, False, False]
