@@ -69,7 +69,7 @@ def test_the_plan_follows_what_is_chosen_and_filtered(visit, researcher, harvest
     page.get_by_role("button", name="Choose all shown").click()
     page.get_by_label("Statements per harvest").fill("25")
 
-    page.get_by_text("± 18.2 points").wait_for()
+    page.get_by_text("± 7.9 points").wait_for()  # Wilson at 25 / (1 - 25 / 30) = 150, as 25 of 30 are judged
     assert page.locator("[data-chosen]").inner_text() == "1"
     assert page.locator(".pick-list li:visible").count() == 1
 

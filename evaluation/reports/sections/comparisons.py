@@ -241,8 +241,9 @@ def _by_side(of_cells: Mapping[CellKey, Any]) -> dict[Side, dict[str, Any]]:
     """Return what is known of cells by relation, per side in the order of the cells."""
     by_side: dict[Side, dict[str, Any]] = {}
     for key, value in of_cells.items():
+        relations = by_side.setdefault(Side(key.model, key.setting), {})  # whose place no missing verdict moves
         if value is not None:
-            by_side.setdefault(Side(key.model, key.setting), {})[key.relation] = value
+            relations[key.relation] = value
     return by_side
 
 
