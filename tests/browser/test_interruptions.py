@@ -26,6 +26,7 @@ def judging(visit, round, user=None, **options):
     visitor.page.goto(f"/join/{round.join_token}/")
     visitor.page.get_by_role("button", name="Start judging").click()
     expect(visitor.page.get_by_text("Saved", exact=True)).to_be_visible()
+    visitor.page.wait_for_load_state("networkidle")  # a request of the page renews the leases that tests let run out
     return visitor
 
 
