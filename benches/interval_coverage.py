@@ -250,6 +250,13 @@ def of_flips(n: int, k: int, propensities: tuple[float, float] | None) -> Line:
 
 
 def lines() -> Iterator[Line]:
+    yield from lines_of_rates()
+    yield from lines_of_differences()
+    yield from lines_of_incomplete()
+    yield from lines_of_agreement()
+
+
+def lines_of_rates() -> Iterator[Line]:
     for population, n in ((20, 10), (50, 10), (100, 20), (200, 50), (1000, 10), (1000, 50), (1000, 200), (10_000, 100)):
         for share in (0.5, 0.8, 0.9, 0.95, 0.99):
             yield of_sample("cell", Sample((population,), (n,), (share,)))
@@ -272,6 +279,9 @@ def lines() -> Iterator[Line]:
     for n_cells, n, share in ((4, 10, 0.9), (14, 10, 0.9), (14, 10, 0.98), (14, 50, 0.7), (80, 10, 0.95)):
         equal = [1 / n_cells] * n_cells
         yield of_sample("macro", Sample([200] * n_cells, [n] * n_cells, [share] * n_cells, equal))
+
+
+def lines_of_differences() -> Iterator[Line]:
     for n, a, b in ((10, 0.9, 0.6), (20, 0.95, 0.9), (50, 0.8, 0.8), (50, 0.98, 0.9), (200, 0.7, 0.6)):
         yield of_difference(Sample([1000], [n], [a]), Sample([400], [n], [b]))
     yield of_difference(Sample((100, 900), (10, 10), (0.95, 0.8)), Sample((100, 900), (30, 5), (0.9, 0.6)))
@@ -288,6 +298,9 @@ def lines() -> Iterator[Line]:
     yield of_statements(
         *(Overlap((200, 300), (10, 30), 40, a, b, 0.7, True) for a, b in ((0.9, 0.5), (0.6, 0.6), (0.3, 0.8)))
     )
+
+
+def lines_of_incomplete() -> Iterator[Line]:
     for n, population, share, accuracy, excluded, waiting in (
         (50, 1000, 0.7, 0.85, 0.4, 0),
         (50, 1000, 0.7, 0.85, 0.8, 0),
@@ -299,6 +312,9 @@ def lines() -> Iterator[Line]:
         (100, 1000, 0.9, 0.9, 0.4, 0),
     ):
         yield of_incomplete(n, population, share, accuracy, excluded, waiting)
+
+
+def lines_of_agreement() -> Iterator[Line]:
     for n in (20, 50, 100):
         for share, accuracy in ((0.5, 0.75), (0.5, 0.97), (0.8, 0.75), (0.8, 0.97), (0.95, 0.9), (0.95, 0.97)):
             yield of_alpha(n, share, accuracy)
