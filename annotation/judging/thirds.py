@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 from django.db.models import Count, QuerySet
@@ -17,6 +18,14 @@ ASKED_IF_SPLIT = 3  # people, where two differ
 ROWS_AT_ONCE = 50_000
 
 LabelCounts = tuple[int, int, int]  # n_true, n_false, n_unjudgeable
+
+
+class ThirdJudgment(NamedTuple):
+    """counts: of the labels of its task, this judgment's own among them."""
+
+    annotator: int
+    label: str
+    counts: LabelCounts
 
 
 def third_annotators(round: Round, tasks: QuerySet[JudgmentTask] | None = None) -> dict[int, int]:
@@ -41,9 +50,9 @@ def first_two_counts(round: Round, tasks: QuerySet[JudgmentTask]) -> Counter[Lab
     """Return how many of the round's `tasks` have which counts of labels, third judgments left out."""
     rows = tasks.order_by().values_list("n_true", "n_false", "n_unjudgeable").annotate(n=Count("pk"))
     patterns = Counter({tuple(counts): n for *counts, n in rows})
-    for label, counts in _third_labels(round, tasks):
-        patterns[counts] -= 1
-        patterns[without_label(counts, label)] += 1
+    for _, third in third_judgments(round, tasks):
+        patterns[third.counts] -= 1
+        patterns[without_label(third.counts, third.label)] += 1
     return +patterns
 
 
@@ -52,8 +61,8 @@ def without_label(counts: LabelCounts, label: str) -> LabelCounts:
     return n_true, n_false, n_unjudgeable
 
 
-def _third_labels(round: Round, tasks: QuerySet[JudgmentTask]) -> Iterator[tuple[str, LabelCounts]]:
-    """Yield the label of each third judgment and the counts of its task."""
+def third_judgments(round: Round, tasks: QuerySet[JudgmentTask] | None = None) -> Iterator[tuple[int, ThirdJudgment]]:
+    """Yield each task with a third judgment, and that judgment. tasks: as of `third_annotators`."""
     thirds = third_annotators(round, tasks)
     if not thirds:
         return
@@ -61,7 +70,7 @@ def _third_labels(round: Round, tasks: QuerySet[JudgmentTask]) -> Iterator[tuple
     counted = _asked_thrice(round, tasks).counted().order_by().values_list(*columns)
     for task, annotator, label, *counts in counted.iterator(ROWS_AT_ONCE):
         if thirds[task] == annotator:
-            yield label, tuple(counts)
+            yield task, ThirdJudgment(annotator, label, tuple(counts))
 
 
 def _asked_thrice(round: Round, tasks: QuerySet[JudgmentTask] | None) -> QuerySet[Judgment]:

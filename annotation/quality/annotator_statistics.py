@@ -10,9 +10,10 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from django.db.models import Case, Count, F, QuerySet, Value, When
+from django.db.models import Case, Count, F, QuerySet, Subquery, Value, When
 
-from annotation.models import Annotator, Judgment, Label, Limits, Round, StatementReport, Training
+from annotation.judging.thirds import ThirdJudgment, third_judgments
+from annotation.models import Annotator, Judgment, JudgmentTask, Label, Limits, Round, StatementReport, Training
 from annotation.quality.profiles import JudgmentRow, Profile, expected_longest_run, flags_of, profile_of
 from annotation.rounds.progress import CachedCount, cached_count, label_totals
 from kgharvest.pages.panels import hook
@@ -32,10 +33,9 @@ def annotator_statistics(round: Round, now: datetime) -> CachedCount:
 def count_annotators(round: Round) -> list[dict[str, Any]]:
     """Return statistics of all annotators in a fixed number of queries; memory stays flat."""
     judgments = Judgment.objects.current().filter(annotator__round=round).order_by("annotator", "judged_at")
-    rows = judgment_rows(judgments, "annotator").iterator(chunk_size=ROWS_AT_ONCE)
-    profiles = {
-        pk: profile_of([JudgmentRow(*row[1:]) for row in own_rows]) for pk, own_rows in groupby(rows, key=itemgetter(0))
-    }
+    rows = judgment_rows(judgments, "annotator", "task").iterator(chunk_size=ROWS_AT_ONCE)
+    thirds = dict(third_judgments(round))
+    profiles = {pk: _profile(own_rows, thirds) for pk, own_rows in groupby(rows, key=itemgetter(0))}
     label_shares = _shares(_label_totals(profiles.values()))
     limits = Limits.objects.filter(round=round).first() or Limits()
     counts = _counts_elsewhere(annotator__round=round)
@@ -49,7 +49,8 @@ def count_annotators(round: Round) -> list[dict[str, Any]]:
 def statistics_of(annotator: Annotator, now: datetime) -> dict[str, Any]:
     """Return the statistics of one annotator, as they are now; runs are compared with the labels of the whole round."""
     judgments = Judgment.objects.current().filter(annotator=annotator).order_by("judged_at")
-    profile = profile_of([JudgmentRow(*row) for row in judgment_rows(judgments)])
+    tasks = JudgmentTask.objects.filter(pk__in=Subquery(judgments.order_by().values("task")))
+    profile = _profile(judgment_rows(judgments, "annotator", "task"), dict(third_judgments(annotator.round, tasks)))
     limits = Limits.objects.filter(round=annotator.round).first() or Limits()
     label_shares = _shares(label_totals(annotator.round, now))
     counts = _counts_elsewhere(annotator=annotator)
@@ -62,6 +63,24 @@ def judgment_rows(judgments: QuerySet[Judgment], *before: str) -> QuerySet:
     n_same = Case(*(When(label=label, then=F(f"task__n_{label}")) for label in Label.values)) - is_counted
     n_others = F("task__n_judgments") - is_counted
     return judgments.values_list(*before, "label", "seconds", "task__gold_label", n_same, n_others)
+
+
+def _profile(rows: Iterable[tuple], thirds: Mapping[int, ThirdJudgment]) -> Profile:
+    """Return the profile of one annotator's rows, `annotator` and `task` before the columns of JudgmentRow.
+
+    Agreement is that of the first two, as in reports: a third judgment is compared with none.
+    """
+    return profile_of(
+        [_with_first_two(JudgmentRow(*row), annotator, thirds.get(task)) for annotator, task, *row in rows]
+    )
+
+
+def _with_first_two(row: JudgmentRow, annotator: int, third: ThirdJudgment | None) -> JudgmentRow:
+    if third is None:
+        return row
+    if third.annotator == annotator:
+        return row._replace(n_same=0, n_others=0)
+    return row._replace(n_same=row.n_same - (row.label == third.label), n_others=row.n_others - 1)
 
 
 def _label_totals(profiles: Iterable[Profile]) -> Counter[str]:

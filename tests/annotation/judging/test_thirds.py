@@ -4,6 +4,7 @@ import pytest
 from django.utils import timezone
 
 from annotation.models import Round
+from annotation.quality.annotator_statistics import count_annotators, statistics_of
 from annotation.quality.exclusion import exclude_annotator
 from annotation.quality.exclusion_effect import exclusion_effect
 from annotation.rounds.progress import progress
@@ -49,6 +50,35 @@ def test_a_change_of_mind_makes_nobody_the_third(round):
 
     assert agreement[0] == pytest.approx(4 / 6)
     assert agreement == pytest.approx(agreement_of_report(round))
+
+
+def test_the_annotators_page_says_of_each_what_the_reports_pairs_say(round):
+    pairs = create_report(round).document["annotator_pairs"]
+
+    by_code = {row["code"]: row for row in count_annotators(round)}
+
+    for annotator in round.annotators.order_by("pk"):
+        own = [pair for pair in pairs if annotator.code in (pair["a"], pair["b"])]
+        n_agreeing = sum(pair["n_shared"] * pair["agreement"] for pair in own)
+        n_pairs = sum(pair["n_shared"] for pair in own)
+        page = by_code[annotator.code]
+        assert page["n_pairs"] == n_pairs
+        assert page["agreement"] == (pytest.approx(n_agreeing / n_pairs) if n_pairs else None)
+        alone = statistics_of(annotator, timezone.now())
+        assert (alone["n_pairs"], alone["agreement"]) == (page["n_pairs"], page["agreement"])
+    # The first two share all six statements and agree on three; the third was asked because they differed.
+    assert sorted((row["n_pairs"], row["agreement"]) for row in by_code.values() if row["n_pairs"]) == [(6, 0.5)] * 2
+    assert sum(row["n_pairs"] == 0 for row in by_code.values()) == 1
+
+
+def test_whoever_counts_no_more_is_compared_with_the_first_two(round):
+    first, *_ = round.annotators.order_by("pk")
+    exclude_annotator(first, "guesses")
+    judge_all(round, [T] * 6)  # the second on the statements without a dispute, the third on the others
+
+    row = statistics_of(first, timezone.now())
+
+    assert row["n_pairs"] == 6 * 2
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
