@@ -1,12 +1,20 @@
-"""HTTP as every page and the JSON interface share it: addresses refused, hashed static files, the shape of errors."""
+"""HTTP as every page and the JSON interface share it: what is refused, hashed static files, the shape of errors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from django.core.exceptions import BadRequest
-from django.http import HttpRequest, HttpResponse
+from django.core.exceptions import (
+    BadRequest,
+    RequestDataTooBig,
+    SuspiciousMultipartForm,
+    TooManyFieldsSent,
+    TooManyFilesSent,
+)
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, UnreadablePostError
+from django.http.multipartparser import MultiPartParserError
+from django.template.loader import render_to_string
 from rest_framework import exceptions, status
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
@@ -17,18 +25,42 @@ from kgharvest.errors import DomainError
 NUL = "\x00"
 
 
-def refuse_nul(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """Answer 400 to an address with a NUL: no text of ours has one, and PostgreSQL fails when asked for it.
+MALFORMED = {
+    BadRequest: "The form is not in UTF-8.",
+    MultiPartParserError: "The form ends too early, or its boundary is missing.",
+    RequestDataTooBig: "The form is larger than any of ours; put long texts into a file.",
+    TooManyFieldsSent: "The form has more fields than any of ours.",
+    TooManyFilesSent: "The form has more files than any of ours takes.",
+    SuspiciousMultipartForm: "The form has parts that stand for nothing.",
+    UnreadablePostError: "The form ends too early.",
+}
 
-    What is posted is left to the forms, which say it in words.
+
+def refuse_malformed(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+    """Answer 400 to an address with a NUL, which PostgreSQL fails on, and to forms that cannot be parsed.
+
+    Forms are parsed here, before anything else does: where that fails, the CSRF check and Django's error pages would
+    parse them again and fail, too. A NUL in a form is left to the form, which says it in words.
     """
 
     def guarded(request: HttpRequest) -> HttpResponse:
-        if NUL in request.path or "%00" in request.META.get("QUERY_STRING", ""):
-            raise BadRequest("There is a NUL in the address.")
+        reason = why_malformed(request)
+        if reason:
+            return HttpResponseBadRequest(render_to_string("400.html", {"reason": reason}))
         return get_response(request)
 
     return guarded
+
+
+def why_malformed(request: HttpRequest) -> str:
+    """Return what is wrong with the address or the form as a sentence, or nothing."""
+    if NUL in request.path or "%00" in request.META.get("QUERY_STRING", ""):
+        return "There is a NUL in the address."
+    try:
+        request.POST  # noqa: B018 - parses the form
+    except tuple(MALFORMED) as error:
+        return next(reason for kind, reason in MALFORMED.items() if isinstance(error, kind))
+    return ""
 
 
 class HashedStaticFiles(CompressedManifestStaticFilesStorage):

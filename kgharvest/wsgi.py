@@ -1,8 +1,46 @@
 """What gunicorn serves: `gunicorn kgharvest.wsgi`."""
 
 import os
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from django.core.wsgi import get_wsgi_application
+from django.utils.http import parse_header_parameters
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kgharvest.settings")
-application = get_wsgi_application()
+
+Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+def refuse_unreadable(served: Application) -> Application:
+    """Answer 400 to requests whose headers say that nobody can read them, before Django makes a request of them.
+
+    Django decodes addresses and forms with any codec of Python that a client names, `hex` and `punycode` among them,
+    and fails where none of its middleware can answer.
+    """
+
+    def guarded(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        reason = why_unreadable(environ)
+        if not reason:
+            return served(environ, start_response)
+        start_response("400 Bad Request", [("Content-Type", "text/plain"), ("Content-Length", str(len(reason)))])
+        return [reason.encode()]
+
+    return guarded
+
+
+def why_unreadable(environ: dict[str, Any]) -> str:
+    """Return what is wrong with the headers about the body as one sentence, or nothing."""
+    try:
+        parameters = parse_header_parameters(environ.get("CONTENT_TYPE", ""))[1]
+    except ValueError:
+        return "The Content-Type of the request cannot be read; send one without encoded parameters."
+    if parameters.get("charset", "utf-8").lower() != "utf-8":
+        return "The Content-Type of the request names another charset than UTF-8; send it in UTF-8."
+    length = environ.get("CONTENT_LENGTH") or "0"
+    if not (length.isascii() and length.isdigit()):
+        return "The Content-Length of the request is no number; send the length of the body in bytes."
+    return ""
+
+
+application = refuse_unreadable(get_wsgi_application())

@@ -1,8 +1,30 @@
 """What is refused before any page sees it."""
 
+from io import BytesIO
+from wsgiref.util import setup_testing_defaults
+
 import pytest
 
+from kgharvest.wsgi import application
+
 pytestmark = pytest.mark.django_db
+
+FORM = "application/x-www-form-urlencoded"
+FILES = "multipart/form-data"
+PATHS = ["/accounts/login/", "/nowhere/", "/api/schema/"]
+CSRF_COOKIE = f"csrftoken={'a' * 32}"
+NO_TEXT = [FORM, f"{FILES}; boundary=x", "application/json", "text/html"]
+
+
+def answer(path: str, body: bytes = b"a=b", **headers: str) -> tuple[int, str]:
+    """Ask the server itself, as what comes before Django's handlers and leaves them is not seen by its test client."""
+    environ = {"PATH_INFO": path, "REQUEST_METHOD": "POST", "wsgi.input": BytesIO(body)}
+    environ |= {"CONTENT_LENGTH": str(len(body)), "QUERY_STRING": "q=%ff", **headers}
+    setup_testing_defaults(environ)
+    statuses = []
+    response = application(environ, lambda status, *rest: statuses.append(status))
+    page = b"".join(response)
+    return int(statuses[0].partition(" ")[0]), page.decode()
 
 
 @pytest.mark.parametrize("asked", [{"q": "dog\x00"}, {"\x00": "dog"}, {"status": ["open", "\x00"]}])
@@ -14,3 +36,48 @@ def test_a_filter_with_a_nul_does_not_reach_the_database(researcher_client):
     page = researcher_client.post("/rounds/new/", {"action": "filter", "find": "dog\x00"})
 
     assert page.context["filters"]["find"] == "dog"
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize("media_type", NO_TEXT)
+@pytest.mark.parametrize("charset", ["utf-16", "utf-7", "latin-1", "hex", "punycode", "idna", "undefined", "utf-8\x00"])
+def test_another_charset_than_utf_8_is_refused(charset, media_type, method):
+    status, sentence = answer("/", REQUEST_METHOD=method, CONTENT_TYPE=f"{media_type}; charset={charset}")
+
+    assert (status, "send it in UTF-8" in sentence) == (400, True)
+
+
+def test_a_form_that_says_it_is_in_utf_8_is_read():
+    status, page = answer("/accounts/login/", CONTENT_TYPE=f"{FORM}; charset=UTF-8", HTTP_COOKIE=CSRF_COOKIE)
+
+    assert (status, "CSRF" in page or "form" in page) == (403, True)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"CONTENT_TYPE": f"{FORM}; a*=nonsense'en'%ff"}, {"CONTENT_LENGTH": "many"}, {"CONTENT_LENGTH": "-1"}],
+)
+def test_headers_that_nobody_can_read_are_refused(headers):
+    assert answer("/", **headers)[0] == 400
+
+
+TOO_MANY_FILES = b"--x\r\nContent-Disposition: form-data; name=a; filename=b\r\n\r\nc\r\n" * 101 + b"--x--"
+
+
+@pytest.mark.parametrize("cookie", [CSRF_COOKIE, ""])
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    ("media_type", "body", "reason"),
+    [
+        (FILES, b"a", "boundary is missing"),
+        (f"{FILES}; boundary=", b"a", "boundary is missing"),
+        (f"{FILES}; boundary={'x' * 300}", b"a", "boundary is missing"),
+        (f"{FILES}; boundary=x", TOO_MANY_FILES, "more files"),
+        (FORM, b"a=b&" * 10_001, "more fields"),
+        (FORM, b"a=" + b"b" * 2_700_000, "larger"),
+    ],
+)
+def test_a_form_that_cannot_be_parsed_is_refused_with_a_sentence(path, cookie, media_type, body, reason):
+    status, page = answer(path, body, CONTENT_TYPE=media_type, HTTP_COOKIE=cookie)
+
+    assert (status, reason in page) == (400, True)
