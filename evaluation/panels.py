@@ -10,6 +10,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from annotation.models import Round
+from evaluation.reports.forms import ReportForm
 from evaluation.reports.models import Report
 from evaluation.statistics.agreement import ALL_ALIKE, NOTHING_PAIRED, alpha_of_counts, pairable, percent_agreement
 from kgharvest.models import HarvestJob, Relation
@@ -40,7 +41,7 @@ def compare_harvest(request: HttpRequest, job: HarvestJob) -> Iterator[Panel]:
 
 
 def make_report(request: HttpRequest, round: Round) -> Iterator[Panel]:
-    yield Panel("evaluation/reports/_make_report.html", {"round": round})
+    yield Panel("evaluation/reports/_make_report.html", {"round": round, "form": ReportForm()})
 
 
 def agreement(patterns: Iterable[Sequence[int]]) -> dict[str, Any]:

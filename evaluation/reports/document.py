@@ -24,6 +24,7 @@ from evaluation.reports.sections import (
     sample_size,
     sensitivity,
 )
+from evaluation.statistics.paired_tests import MARGIN
 
 METHOD = " ".join([
     "Verdict: accepted if more than half of a statement's judgments are True, rejected if more than half are False, "
@@ -61,11 +62,14 @@ LISTS = (
 )
 
 
-def build_document(evidence: Evidence) -> dict[str, Any]:
-    """Return the report's JSON. The same evidence gives the same document: the bootstrap is seeded by the round."""
+def build_document(evidence: Evidence, equivalence_margin: float = MARGIN) -> dict[str, Any]:
+    """Return the report's JSON. The same evidence gives the same document: the bootstrap is seeded by the round.
+
+    equivalence_margin: at most how far apart two sides are to count as alike, as a share.
+    """
     cells = rates.cells_of(evidence)
     totals = rates.total_entries(evidence, cells)
-    compared = comparisons.comparison_entries(evidence, cells)
+    compared = comparisons.comparison_entries(evidence, cells, equivalence_margin)
     models = annotators.fit_models(evidence)
     return {
         "round": evidence.round,
@@ -73,6 +77,7 @@ def build_document(evidence: Evidence) -> dict[str, Any]:
         "demonstrators": list(evidence.demonstrators),
         "seed": evidence.seed,
         "judgments_per_task": evidence.judgments_per_task,
+        "equivalence_margin": equivalence_margin,
         "n_tasks": evidence.n_tasks,
         "n_complete": int(evidence.is_complete.sum()),
         "n_judgments": len(evidence.judgments.task),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from django.db import connection, transaction
 from django.utils import timezone
@@ -14,26 +15,27 @@ from evaluation.evidence.queries import gather_evidence
 from evaluation.evidence.reference_kg import compare_with_reference
 from evaluation.reports.document import METHOD, build_document
 from evaluation.reports.models import Report
+from evaluation.statistics.paired_tests import MARGIN
 from kgharvest import code_version
 
 
-def create_report(round: Round, by=None, reference: Path | None = None) -> Report:
-    """Compute and store a report on the round as it is now. Raises BadReference; then nothing is stored."""
-    report = compute_report(round, by=by, reference=reference)
+def create_report(round: Round, by=None, **options: Any) -> Report:
+    """Compute and store a report on the round as it is now, with the options of `compute_report`."""
+    report = compute_report(round, by=by, **options)
     report.save()
     return report
 
 
-def compute_report(round: Round, by=None, reference: Path | None = None) -> Report:
+def compute_report(round: Round, by=None, reference: Path | None = None, equivalence_margin: float = MARGIN) -> Report:
     """Return an unstored report on the round as it is now: a function of its judgments and seed, but for the date.
 
-    reference: a KG whose entities and tuples are not new. Raises BadReference.
+    reference: a KG whose entities and tuples are not new. equivalence_margin: as a share. Raises BadReference.
     """
     now, version = timezone.now(), code_version()
     with one_moment():
         evidence = gather_evidence(round)
         novelty = compare_with_reference(round, reference) if reference else None
-    document = build_document(evidence) | {"novelty": novelty}
+    document = build_document(evidence, equivalence_margin) | {"novelty": novelty}
     stamp = {"created_at": now.isoformat(timespec="seconds"), "code_version": version, "method": METHOD}
     return Report(
         round=round, document=document | stamp, method=METHOD, code_version=version, created_by=by, created_at=now

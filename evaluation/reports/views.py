@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
+from django.contrib import messages
 from django.core.cache import cache
 from django.db.models import Prefetch, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
@@ -24,6 +25,7 @@ from evaluation.rendering.formats import FORMATS
 from evaluation.rendering.plain import table_csv
 from evaluation.rendering.tables import Document, first_rows, without_empty_columns
 from evaluation.reports.document import report_tables, tables_to_read
+from evaluation.reports.forms import BadReportOption, report_options
 from evaluation.reports.models import Report
 from evaluation.reports.sections.comparisons import common_of, sides_of
 from evaluation.reports.sections.rates import cells_by_relation, relation_table
@@ -58,7 +60,11 @@ def report_list(request: HttpRequest) -> HttpResponse:
 @require_POST
 def report_new(request: HttpRequest, name: str) -> HttpResponse:
     round = get_object_or_404(Round.objects.managed_by(request.user), name=name)
-    return redirect(create_report(round, by=request.user))
+    try:
+        return redirect(create_report(round, by=request.user, **report_options(request.POST)))
+    except BadReportOption as refusal:
+        messages.error(request, str(refusal))
+        return redirect(round)
 
 
 def find_report(request: HttpRequest, pk: int) -> Report:

@@ -16,7 +16,7 @@ MOST_RELATIONS_EXACT = 20
 N_RANDOM_SIGNS = 9_999
 FEWEST_RELATIONS_TO_TELL = 6  # below these no p of the sign-flip test is under .05
 N_RESAMPLES = 5_000
-MARGIN = 0.05  # within which two sides count as alike, as a share
+MARGIN = 0.05  # within which two sides count as alike unless a report asks for another, as a share
 WIDEST = 3.0  # times Student's interval; a wider one of the bootstrap is an accident of few resamples
 ROUNDING = 1e-9  # sums of shares that are equal on paper differ by less than this, relative to their size
 
@@ -50,11 +50,14 @@ class PairedDifference(NamedTuple):
     equivalence: Equivalence | None = None
 
 
-def paired_difference(differences: Differences, rng: np.random.Generator) -> PairedDifference:
-    """Compare two sides by the difference of their rates in each of the n >= 1 relations, shape (n,)."""
+def paired_difference(differences: Differences, rng: np.random.Generator, margin: float = MARGIN) -> PairedDifference:
+    """Compare two sides by the difference of their rates in each of the n >= 1 relations, shape (n,).
+
+    margin: of the test of equivalence.
+    """
     p = sign_flip_p(differences, rng)
     low, high, reason = bootstrap_t_interval(differences, rng)
-    equivalence = equivalence_over_relations(differences)
+    equivalence = equivalence_over_relations(differences, margin)
     return PairedDifference(
         len(differences), mean_difference(differences), low, high, p, reason, equivalence=equivalence
     )

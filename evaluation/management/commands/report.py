@@ -1,4 +1,5 @@
-"""`report --round NAME [--format json/csv/md/tex/html/xlsx] [--table T] [--reference KG] [--output F]`"""
+"""`report --round NAME [--format json/csv/md/tex/html/xlsx] [--table T] [--reference KG]
+[--equivalence-margin POINTS] [--output F]`"""
 
 from pathlib import Path
 
@@ -6,6 +7,7 @@ from annotation.rounds.services import find_round
 from evaluation.rendering.formats import FORMATS
 from evaluation.rendering.plain import table_csv
 from evaluation.reports.document import report_tables
+from evaluation.reports.forms import ReportForm, report_options
 from evaluation.reports.services import compute_report
 from kgharvest.bulk.file_writing import check_writable, write_atomically
 from kgharvest.errors import DomainError
@@ -26,14 +28,18 @@ class Command(DomainCommand):
         parser.add_argument(
             "--reference", type=Path, metavar="KG", help="triples (.csv, .tsv, .jsonl) that are not new"
         )
+        margin = ReportForm.base_fields["equivalence_margin"]
+        parser.add_argument("--equivalence-margin", metavar="POINTS", default=margin.initial, help=margin.help_text)
         parser.add_argument("--output", type=Path, metavar="F", help="write to a file instead of standard output")
 
-    def handle(self, *, round, file_format, table, reference, output, **options):
+    def handle(self, *, round, file_format, table, reference, equivalence_margin, output, **options):
         if table and file_format != "csv":
             raise NoSuchTable("--table chooses a table for --format csv; the other formats hold all tables.")
         if output:
             check_writable(output)
-        report = compute_report(find_round(round), reference=reference)
+        report = compute_report(
+            find_round(round), reference=reference, **report_options({"equivalence_margin": equivalence_margin})
+        )
         content = csv_of(report.document, table) if table else FORMATS[file_format].bytes_of(report.document)
         report.save()
         if output:

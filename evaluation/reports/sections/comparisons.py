@@ -47,7 +47,8 @@ METHOD = (
 ONE_VERDICT = "A statement has one verdict in a round, whichever side drew it, so none tells the sides apart."
 
 
-def comparison_entries(evidence: Evidence, cells: Sequence[Cell]) -> list[dict[str, Any]]:
+def comparison_entries(evidence: Evidence, cells: Sequence[Cell], margin: float = MARGIN) -> list[dict[str, Any]]:
+    """margin: at most how far apart two sides are to count as alike, as a share."""
     rates = {cell.key: (cell, cell.rate_of(ACCEPTED)) for cell in cells}
     accuracies = {key: rate.value for key, (_, rate) in rates.items()}
     compare_statements = statement_comparisons(evidence)
@@ -56,6 +57,7 @@ def comparison_entries(evidence: Evidence, cells: Sequence[Cell]) -> list[dict[s
         shared_statements(evidence),
         evidence.seed,
         lambda pair: compare_statements(pair.a, pair.b, evidence.verdict),
+        margin,
     )
     return [_with_relations(entry, rates) for entry in compared]
 
@@ -136,13 +138,15 @@ def compare_sides(
     n_shared: Mapping[frozenset[Side], int],
     seed: int,
     by_statements: ByStatements = unknown_statements,
+    margin: float = MARGIN,
 ) -> list[dict[str, Any]]:
     """Compare all settings of each LM and all LMs in each setting that share at least two relations.
 
-    accuracies: None where nothing has a verdict. n_shared: statements with a verdict that both sides drew.
+    accuracies: None where nothing has a verdict. n_shared: statements with a verdict that both sides drew. margin: of
+    equivalence.
     """
     compared = [
-        (pair, compare_pair(differences, statements := by_statements(pair), seed), statements)
+        (pair, compare_pair(differences, statements := by_statements(pair), seed, margin), statements)
         for pair, differences in paired_accuracies(accuracies)
     ]
     adjusted = holm([paired.p for _, paired, _ in compared])
@@ -152,13 +156,15 @@ def compare_sides(
     ]
 
 
-def compare_pair(differences: Floats, statements: StatementDifference | None, seed: int) -> PairedDifference:
+def compare_pair(
+    differences: Floats, statements: StatementDifference | None, seed: int, margin: float = MARGIN
+) -> PairedDifference:
     """Compare two sides over relations like these or, where these are too few to tell, over their statements."""
-    paired = paired_difference(differences, np.random.default_rng(seed))
+    paired = paired_difference(differences, np.random.default_rng(seed), margin)
     if statements is None or len(differences) >= FEWEST_RELATIONS_TO_TELL:
         return paired
     low, high = statements.interval
-    equivalence = Equivalence(MARGIN, statements.equivalence_p(MARGIN), statements.smallest_margin)
+    equivalence = Equivalence(margin, statements.equivalence_p(margin), statements.smallest_margin)
     return PairedDifference(
         len(differences), paired.difference, low, high, statements.p, None, "statements", equivalence
     )
@@ -347,6 +353,7 @@ def _p_values(paired: PairedDifference, p_holm: float) -> str:
 
 
 def comparison_table(document: Document) -> Table:
+    margin = 100 * document.get("equivalence_margin", MARGIN)
     rows = [
         Row((
             common_of(comparison),
@@ -374,7 +381,7 @@ def comparison_table(document: Document) -> Table:
         Column("high", Kind.POINTS),
         Column("p", Kind.P),
         Column("p (Holm)", Kind.P),
-        Column("p (at most 5 points apart)", Kind.P),
+        Column(f"p (at most {margin:g} points apart)", Kind.P),
         Column("at most apart", Kind.POINTS),
     )
     sentences = tuple(comparison["sentence"] for comparison in document["comparisons"])

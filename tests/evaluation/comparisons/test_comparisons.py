@@ -3,7 +3,9 @@
 import json
 import re
 
+import numpy as np
 import pytest
+import scipy.stats
 
 from annotation.rounds.services import open_round
 from evaluation.evidence.arrays import CellKey, Side
@@ -153,6 +155,19 @@ def test_below_six_relations_statements_tell_sides_apart():
     assert compared["p"] == compared["p_holm"] < 0.001
     assert "human beats multi by 50.0 points (" in compared["sentence"]
     assert "for these 3 relations, by their statements; p < .001" in compared["sentence"]
+
+
+def test_the_margin_of_equivalence_is_that_of_the_report():
+    differences = np.array([0.02, -0.01, 0.03, 0.0, 0.05, 0.01, -0.02])
+    cells = accuracies("lm", human=[0.5] * 7, multi=(0.5 - differences).tolist())
+
+    [compared] = compare_sides(cells, {}, 0, margin=0.04)
+
+    one_sided = scipy.stats.ttest_1samp(differences, 0.04, alternative="less").pvalue
+    assert compared["equivalence"]["margin"] == 0.04
+    assert compared["equivalence"]["p"] == pytest.approx(one_sided)
+    assert one_sided < 0.05
+    assert "; at most 4 apart (p " in compared["sentence"]
 
 
 def test_sides_that_are_alike_are_at_most_so_far_apart():

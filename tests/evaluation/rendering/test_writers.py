@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import re
 import shutil
 import subprocess
@@ -339,6 +340,17 @@ def test_a_table_that_a_report_lacks_is_refused_with_those_it_has_and_no_report_
         call_command("report", "--round", "pilot", "--format", "csv", "--table", "nothing")
 
     assert not Report.objects.exists()
+
+
+@pytest.mark.django_db
+def test_the_command_takes_the_margin_of_equivalence_in_points():
+    make_round(1, name="pilot")
+    out = io.TextIOWrapper(io.BytesIO())
+    call_command("report", "--round", "pilot", "--equivalence-margin", "2.5", stdout=out)
+    assert json.loads(out.buffer.getvalue())["equivalence_margin"] == 0.025
+
+    with pytest.raises(CommandError, match=r"percentage points from 0\.1 to 50"):
+        call_command("report", "--round", "pilot", "--equivalence-margin", "five")
 
 
 @pytest.mark.django_db

@@ -113,6 +113,27 @@ def test_a_report_is_made_from_the_rounds_page(researcher_client, report):
     assert response.url == f"/reports/{newest.pk}/"
 
 
+def test_the_margin_of_equivalence_is_given_where_the_report_is_made(researcher_client, compared):
+    page = researcher_client.get("/rounds/sides/").text
+    assert re.search(r'<input[^>]*name="equivalence_margin"[^>]*value="5.0"', page)
+
+    url = researcher_client.post("/rounds/sides/report/", {"equivalence_margin": "70"}).url
+    assert url == "/rounds/sides/"
+    url = researcher_client.post("/rounds/sides/report/", {"equivalence_margin": "12.5"}).url
+
+    report = Report.objects.first()
+    [comparison] = report.document["comparisons"]
+    assert report.document["equivalence_margin"] == comparison["equivalence"]["margin"] == 0.125
+    assert "p (at most 12.5 points apart)" in researcher_client.get(url).text
+    assert Report.objects.count() == 2
+
+
+def test_a_margin_out_of_range_is_refused_with_a_sentence(researcher_client, compared):
+    page = researcher_client.post("/rounds/sides/report/", {"equivalence_margin": "0.05"}, follow=True).text
+
+    assert "a number of percentage points from 0.1 to 50, such as 5." in page
+
+
 def test_a_report_seen_before_takes_neither_its_document_nor_its_tables(
     researcher_client, report, django_assert_max_num_queries
 ):
