@@ -1,18 +1,27 @@
-"""How sentences with slots look on pages."""
+"""Filters and tags of pages: numbers in words, sentences with slots, entities, and `{% panels "place" subject %}`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 from urllib.parse import urlencode
 
 from django import template
+from django.template.context import RequestContext
 from django.urls import reverse
 from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from kgharvest.engine.prompts.template import SLOT, SPACE_BEFORE_END
+from kgharvest.pages.number_format import count, duration, hours, pace, percent, points, seconds, share
+from kgharvest.pages.panels import Panel, panels_of
 
 register = template.Library()
+for number_filter in (count, duration, hours, pace, percent, points, seconds, share):
+    register.filter(number_filter.__name__, number_filter)
+
+
+# -- sentences and entities --------------------------------------------------------------------------------------------
 
 
 @register.filter
@@ -48,3 +57,21 @@ def entities(names: Sequence[str]) -> SafeString:
 @register.filter
 def entity_url(name: str) -> str:
     return f"{reverse('kgharvest:entity')}?{urlencode({'name': name.casefold()})}"
+
+
+# -- what apps add to a page -------------------------------------------------------------------------------------------
+
+
+@register.simple_tag(takes_context=True)
+def panels(context: RequestContext, place: str, subject: Any = None) -> SafeString:
+    return rendered(context, panels_of(place, context["request"], subject))
+
+
+@register.simple_tag(takes_context=True)
+def rendered(context: RequestContext, parts: Iterable[Panel]) -> SafeString:
+    """Render panels that the view has asked for already."""
+    html = []
+    for panel in parts:
+        with context.push(**panel.context):
+            html.append(context.template.engine.get_template(panel.template).render(context))
+    return mark_safe("".join(html))  # noqa: S308  templates escape what they print
