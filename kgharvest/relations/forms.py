@@ -10,7 +10,6 @@ from django import forms
 from kgharvest.bulk.file_reading import decode_utf8
 from kgharvest.engine.settings import SETTINGS
 from kgharvest.models import Relation, RelationSet
-from kgharvest.pages.widgets import DatalistInput, non_blank_lines
 from kgharvest.relations.checks import FieldError, RelationEntry, one_line
 from kgharvest.relations.files import RelationFile, read_relation_file
 from kgharvest.relations.prompt_files import IMPORTED, ORIGINS, PromptFile
@@ -21,6 +20,22 @@ SEPARATOR = "|"
 FROM_INITIAL_PROMPTS = " and ".join(
     f"<code>{name}</code>" for name, setting in SETTINGS.items() if not setting.takes_ready_prompts
 )
+
+
+def non_blank_lines(text: str) -> list[str]:
+    """Return the lines that are not blank, without spaces around them."""
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+class DatalistInput(forms.TextInput):
+    """A text input that suggests `options` and takes anything."""
+
+    template_name = "kgharvest/relations/_datalist_input.html"
+    options: tuple[str, ...] = ()
+
+    def get_context(self, name: str, value: Any, attrs: Any) -> dict[str, Any]:
+        listed = {**(attrs or {}), "list": f"{attrs['id']}_options"}
+        return {**super().get_context(name, value, listed), "options": self.options}
 
 
 class RelationForm(forms.Form):

@@ -13,7 +13,7 @@ from kgharvest.engine.prompt_learning.registry import BUDGET_FIELDS, DEFAULT_MET
 from kgharvest.errors import ImportRefused
 from kgharvest.harvests.language_models import get_language_model
 from kgharvest.models import LanguageModel, Relation
-from kgharvest.pages.widgets import non_blank_lines
+from kgharvest.relations.forms import non_blank_lines
 from kgharvest.relations.picker import RelationPickerForm
 from probing.probes.facts import NotProbed, documents_of, probe_relations, read_facts, read_prompts, read_words
 from probing.probes.services import ProbeParams, ProbeRequest
