@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlencode
 from uuid import uuid4
 
+from django import forms
 from django.contrib import messages
 from django.core.exceptions import BadRequest
 from django.db.models import QuerySet
@@ -22,7 +23,6 @@ from annotation.quality.adjudication import QUEUES, adjudicate, adjudication_que
 from annotation.quality.annotator_statistics import annotator_statistics, statistics_of
 from annotation.quality.exclusion import exclude_annotator
 from annotation.quality.exclusion_effect import exclusion_effect
-from annotation.quality.forms import AdjudicationForm, ExclusionForm, LimitsForm
 from annotation.quality.limits import limits_sentence, set_limits
 from annotation.quality.statement_list import (
     StatementFilters,
@@ -135,6 +135,14 @@ def reinstatement_message(exclusion: Exclusion) -> str:
     return f"{exclusion.annotator} is reinstated: {exclusion.n_counted_again} judgments count again{kept}."
 
 
+class ExclusionForm(forms.Form):
+    reason = forms.CharField(
+        max_length=1000,
+        widget=forms.Textarea(attrs={"rows": 3}),
+        help_text="Kept with the decision, for those who read the report. The annotator does not see it.",
+    )
+
+
 @researcher_required
 def annotator_exclude(request: HttpRequest, name: str, code: str) -> HttpResponse:
     """Show what excluding would do; do it once a reason is given."""
@@ -151,6 +159,14 @@ def annotator_exclude(request: HttpRequest, name: str, code: str) -> HttpRespons
         return redirect("annotation:annotator", name, code)
     context = {"round": annotator.round, "annotator": annotator, "effect": effect, "form": form}
     return render(request, "annotation/quality/annotator_exclude.html", context)
+
+
+class LimitsForm(forms.ModelForm):
+    """The limits of a round; whoever crosses one is paused."""
+
+    class Meta:
+        model = Limits
+        fields = Limits.OPTIONS
 
 
 @researcher_required
@@ -171,6 +187,15 @@ def managed_annotator(request: HttpRequest, name: str, code: str) -> Annotator:
 
 def may_manage(request: HttpRequest, round: Round) -> bool:
     return Round.objects.managed_by(request.user).filter(pk=round.pk).exists()
+
+
+class AdjudicationForm(forms.Form):
+    """client_uuid: made with the page, so that a double click is one adjudication."""
+
+    task = forms.IntegerField(min_value=1, max_value=2**63 - 1)
+    client_uuid = forms.UUIDField()
+    label = forms.ChoiceField(choices=Label.choices)
+    comment = forms.CharField(max_length=2000, required=False)
 
 
 @never_cache
