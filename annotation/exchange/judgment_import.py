@@ -17,7 +17,6 @@ from django.utils import timezone
 from annotation.exchange.judgment_files import ImportedRow, read_judgments
 from annotation.judging.verdict_update import count_draws, recount
 from annotation.models import Annotator, Draw, Judgment, JudgmentTask, Round, Stratum, Study
-from annotation.quality.events import record_event
 from annotation.rounds.instructions import freeze_statement
 from annotation.rounds.progress import forget_counts
 from annotation.rounds.services import find_round, find_study
@@ -85,7 +84,7 @@ def import_judgments(
         if n_judgments:
             recount(work.round)
             forget_counts(work.round)
-            record_event(work.round, "imported", by=by, n_judgments=n_judgments, file=path.name)
+            work.round.events.record("imported", by=by, n_judgments=n_judgments, file=path.name)
         return ImportSummary(work.round, n_judgments, work.n_duplicates)
 
 

@@ -10,7 +10,6 @@ from django.utils import timezone
 
 from annotation.judging.verdicts import Verdict
 from annotation.models import Adjudication, JudgmentTask, Label, Round
-from annotation.quality.events import record_event
 
 # What waits for an expert, by name, with the phrase for it.
 QUEUES = {"undecided": "without a majority", "disagreements": "with disagreement"}
@@ -41,7 +40,7 @@ def adjudicate(
             return stored
         # The foreign key is checked at commit, when the new adjudication is there.
         task.adjudications.current().update(superseded_by=client_uuid)
-        record_event(task.round, "adjudicated", by=by, task=task.pk, label=Label(label).label)
+        task.round.events.record("adjudicated", by=by, task=task.pk, label=Label(label).label)
         return Adjudication.objects.create(
             client_uuid=client_uuid,
             task=task,

@@ -19,7 +19,6 @@ from django.utils import timezone
 from annotation.judging.assignment import release_leases
 from annotation.judging.verdict_update import add_counts, update_verdicts
 from annotation.models import Annotator, Assignment, Exclusion, Judgment, JudgmentTask, Round
-from annotation.quality.events import record_event
 from annotation.quality.limits import set_status
 from annotation.rounds.progress import forget_counts
 from kgharvest.errors import DomainError
@@ -88,7 +87,7 @@ def _decide_exclusion(annotator: Annotator, reason: str, by, effect: dict) -> Ex
     set_status(annotator, Annotator.Status.EXCLUDED)
     release_leases(Assignment.objects.filter(annotator=annotator))
     n_judgments = Judgment.objects.counted().filter(annotator=annotator).count()
-    record_event(annotator.round, "excluded", by=by, annotator=annotator, reason=reason, n_judgments=n_judgments)
+    annotator.round.events.record("excluded", by=by, annotator=annotator, reason=reason, n_judgments=n_judgments)
     return Exclusion.objects.create(
         annotator=annotator,
         reason=reason,
@@ -116,7 +115,7 @@ def _end_reinstatement(exclusion: Exclusion, by) -> None:
     set_status(annotator, Annotator.Status.ACTIVE)
     exclusion.refresh_from_db()
     counts = {name: getattr(exclusion, name) for name in ("n_counted_again", "n_left_out")}
-    record_event(annotator.round, "reinstated", by=by, annotator=annotator, **counts)
+    annotator.round.events.record("reinstated", by=by, annotator=annotator, **counts)
 
 
 def _lock(annotator: Annotator) -> Annotator:

@@ -10,7 +10,6 @@ from django.utils import timezone
 
 from annotation.models import Annotator, Judgment, Limits, Round
 from annotation.quality.annotator_statistics import judgment_rows
-from annotation.quality.events import record_event
 from annotation.quality.profiles import JudgmentRow, exceeded_limits, profile_of
 from kgharvest.errors import DomainError
 
@@ -45,14 +44,14 @@ def enforce_limits(annotator: Annotator) -> None:
         profile = profile._replace(**gold.aggregate(n_gold=Count("pk"), n_gold_right=Count("pk", filter=is_right)))
     if exceeded := exceeded_limits(profile, limits):
         set_status(annotator, Annotator.Status.PAUSED)
-        record_event(annotator.round, "limit_crossed", annotator=annotator, why="; ".join(exceeded))
+        annotator.round.events.record("limit_crossed", annotator=annotator, why="; ".join(exceeded))
 
 
 def set_limits(round: Round, by=None, **values: Any) -> Limits:
     """Set the limits of a round; None takes one away. They hold from everybody's next check on."""
     with transaction.atomic():
         limits, _ = Limits.objects.update_or_create(round=round, defaults=values)
-        record_event(round, "limits_set", by=by, limits=limits_sentence(limits))
+        round.events.record("limits_set", by=by, limits=limits_sentence(limits))
     return limits
 
 
@@ -89,7 +88,7 @@ def _change_status(annotator: Annotator, source: str, target: str, event: str, b
     if annotator.status != source:
         raise CannotPause(f"{annotator.code} is {annotator.status}, not {source}.")
     set_status(annotator, target)
-    record_event(annotator.round, event, by=by, annotator=annotator)
+    annotator.round.events.record(event, by=by, annotator=annotator)
 
 
 def set_status(annotator: Annotator, status: str) -> None:

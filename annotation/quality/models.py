@@ -2,14 +2,43 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from typing import Any
+
 from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
+from django.utils import timezone
 
 from annotation.judging.models import Annotator, Label
 from annotation.judging.verdicts import Verdict
 from annotation.rounds.models import JudgmentTask, Round
+
+
+class RoundEventManager(models.Manager):
+    """The log of a round is `round.events`."""
+
+    def record(self, kind: str, *, by=None, annotator: Annotator | None = None, **details: Any) -> RoundEvent:
+        """Add a line to the round's log, within the caller's transaction.
+
+        kind: one of RoundEvent.SENTENCES, details: its names.
+        """
+        RoundEvent.SENTENCES[kind].format(**details)  # a detail that is missing is a bug of the caller, found here
+        return self.create(kind=kind, by=by, annotator=annotator, at=timezone.now(), details=details)
+
+    def json_lines(self) -> Iterator[str]:
+        """Yield the log, oldest first."""
+        for event in self.select_related("by", "annotator").order_by("pk").iterator():
+            line = {
+                "at": event.at.isoformat(),
+                "kind": event.kind,
+                "by": event.by.get_username() if event.by else None,
+                "annotator": event.annotator.code if event.annotator else None,
+                **event.details,
+            }
+            yield json.dumps(line, ensure_ascii=False) + "\n"
 
 
 class RoundEvent(models.Model):
@@ -43,6 +72,8 @@ class RoundEvent(models.Model):
     by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
     at = models.DateTimeField()
     details = models.JSONField(default=dict, blank=True)
+
+    objects = RoundEventManager()
 
     class Meta:
         ordering = ["-pk"]

@@ -19,7 +19,6 @@ from django.utils import timezone
 from django.utils.crypto import constant_time_compare, salted_hmac
 
 from annotation.models import Annotator, Invite, Layout, Round
-from annotation.quality.events import record_event
 from annotation.rounds.models import RoundNotOpen
 from annotation.rounds.sampling import start_position
 from kgharvest.errors import DomainError
@@ -104,7 +103,7 @@ def _create_annotator(round: Round, user, name: str, invite: Invite | None) -> A
             )
             if invite is not None:
                 use_invite(invite, annotator, timezone.now())
-            record_event(round, "joined", by=user, annotator=annotator)
+            round.events.record("joined", by=user, annotator=annotator)
             return annotator
     except IntegrityError:
         if user is not None:  # the same account at the same moment

@@ -15,7 +15,6 @@ from django.utils import timezone
 from annotation.gold.selection import store_gold_tuple
 from annotation.judging.assignment import release_leases, wait_for_answers
 from annotation.models import Assignment, Draw, JudgmentTask, Round, Stratum, Study, StudyMember, TrainingStatement
-from annotation.quality.events import record_event
 from annotation.quality.limits import limits_spec, set_limits
 from annotation.rounds.builder import freeze_round
 from annotation.rounds.models import OPTIONS
@@ -113,7 +112,7 @@ def open_draft(round: Round, by=None) -> Round:
         round.relation_instructions = frozen.relation_instructions
         round.status, round.opened_at = Round.Status.OPEN, timezone.now()
         round.save()
-        record_event(round, "opened", by=by, n_tasks=round.n_tasks)
+        round.events.record("opened", by=by, n_tasks=round.n_tasks)
         if limits := round.spec.get("limits"):
             set_limits(round, by, **limits)
         return round
@@ -175,7 +174,7 @@ def find_round(name: str) -> Round:
 def pause_round(round: Round, by=None) -> None:
     """Stop handing out and taking judgments until the round is reopened."""
     _move(round, [Round.Status.OPEN], Round.Status.PAUSED)
-    record_event(round, "paused", by=by)
+    round.events.record("paused", by=by)
 
 
 @transaction.atomic
@@ -183,7 +182,7 @@ def reopen_round(round: Round, by=None) -> None:
     """Let judging go on. A closing rule that has been met would close the round at once: closing is left to people."""
     rule = {"closes_when": Round.ClosesWhen.MANUAL, "closes_at": None} if round.closed_at else {}
     _move(round, [Round.Status.PAUSED, Round.Status.CLOSED], Round.Status.OPEN, closed_at=None, **rule)
-    record_event(round, "reopened", by=by)
+    round.events.record("reopened", by=by)
 
 
 @transaction.atomic
@@ -191,9 +190,9 @@ def close_round(round: Round, by=None) -> int:
     """End judging and return how many statements were in people's hands. Tasks that are still open stay incomplete."""
     _move(round, [Round.Status.OPEN, Round.Status.PAUSED], Round.Status.CLOSED, closed_at=timezone.now())
     n_released = release_leases(Assignment.objects.filter(annotator__round=round))
-    record_event(round, "closed", by=by, n_incomplete=round.tasks.without_gold().filter(verdict="").count())
+    round.events.record("closed", by=by, n_incomplete=round.tasks.without_gold().filter(verdict="").count())
     if n_released:
-        record_event(round, "given_back", by=by, n=n_released)
+        round.events.record("given_back", by=by, n=n_released)
     return n_released
 
 

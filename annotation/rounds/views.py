@@ -17,7 +17,6 @@ from django.views.decorators.http import require_POST
 
 from annotation.exchange.judgment_export import FORMATS, judgment_rows
 from annotation.models import Annotator, Round, StatementReport
-from annotation.quality.events import event_lines
 from annotation.recruiting.services import capacity_warning
 from annotation.rounds.draft_views import draft_page
 from annotation.rounds.progress import OUTCOMES, progress
@@ -161,7 +160,7 @@ def round_events(request: HttpRequest, name: str) -> HttpResponse:
 @researcher_required
 def round_events_file(request: HttpRequest, name: str) -> HttpResponse:
     round = visible_round(request, name)
-    response = StreamingHttpResponse(event_lines(round), content_type="text/plain; charset=utf-8")
+    response = StreamingHttpResponse(round.events.json_lines(), content_type="text/plain; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{round.name}-events.jsonl"'
     return response
 

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from annotation.quality.events import event_lines, record_event
 from annotation.rounds.services import WrongStatus, close_round, pause_round, reopen_round
 from tests.factories import make_annotators, make_researcher, make_round
 
@@ -19,7 +18,7 @@ def test_a_rounds_life_is_logged_in_order():
     reopen_round(round, by=researcher)
     close_round(round)
 
-    lines = [json.loads(line) for line in event_lines(round)]
+    lines = [json.loads(line) for line in round.events.json_lines()]
     assert [(line["kind"], line["by"]) for line in lines] == [
         ("opened", "ada"),
         ("paused", "ada"),
@@ -42,12 +41,12 @@ def test_an_event_about_an_annotator_names_their_code_and_reads_as_a_sentence():
     round = make_round()
     [annotator] = make_annotators(round, 1)
 
-    event = record_event(round, "reinstated", annotator=annotator, n_counted_again=3, n_left_out=1)
+    event = round.events.record("reinstated", annotator=annotator, n_counted_again=3, n_left_out=1)
 
     assert event.sentence == "reinstated the annotator, 3 judgments counted again, 1 kept uncounted"
-    assert json.loads(list(event_lines(round))[-1])["annotator"] == annotator.code
+    assert json.loads(list(round.events.json_lines())[-1])["annotator"] == annotator.code
 
 
 def test_an_event_that_lacks_a_detail_is_not_stored():
     with pytest.raises(KeyError):
-        record_event(make_round(), "closed")
+        make_round().events.record("closed")
