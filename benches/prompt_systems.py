@@ -37,7 +37,7 @@ import django  # noqa: E402
 
 django.setup()
 
-from evaluation.rendering.plain import terminal_text  # noqa: E402
+from evaluation.rendering.formats import terminal_text  # noqa: E402
 from evaluation.statistics.paired_tests import PairedDifference, paired_difference  # noqa: E402
 from kgharvest.embedded_lm.train import Recipe, save, train  # noqa: E402
 from kgharvest.embedded_lm.world import Phrasing, Relation  # noqa: E402

@@ -21,8 +21,7 @@ from annotation.judging.verdicts import Verdict
 from annotation.models import Draw, Judgment, JudgmentTask, Round
 from evaluation.rendering.figures.canvas import LIGHT, THEMES
 from evaluation.rendering.figures.report_figures import ReportFigure, figures_of
-from evaluation.rendering.formats import FORMATS
-from evaluation.rendering.plain import table_csv
+from evaluation.rendering.formats import FORMATS, table_csv
 from evaluation.rendering.tables import Document, first_rows, without_empty_columns
 from evaluation.reports.document import report_tables, tables_to_read
 from evaluation.reports.forms import BadReportOption, report_options

@@ -13,8 +13,8 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST
 
 from evaluation.rendering.figures.canvas import LIGHT, THEMES
+from evaluation.rendering.formats import table_csv
 from evaluation.rendering.latex import latex_of
-from evaluation.rendering.plain import table_csv
 from evaluation.rendering.tables import Document, without_empty_columns
 from evaluation.reports.views import CONTENT_TYPES, as_download, figure_context
 from kgharvest.access import researcher_required

@@ -16,7 +16,7 @@ from django.urls import reverse
 from annotation.models import Round
 from evaluation import demo
 from evaluation.demo import Login
-from evaluation.rendering.plain import markdown_of
+from evaluation.rendering.formats import markdown_of
 from evaluation.reports.document import tables_to_read
 from evaluation.reports.models import Report
 from kgharvest.errors import DomainError

@@ -4,8 +4,7 @@
 from pathlib import Path
 
 from annotation.rounds.services import find_round
-from evaluation.rendering.formats import FORMATS
-from evaluation.rendering.plain import table_csv
+from evaluation.rendering.formats import FORMATS, table_csv
 from evaluation.reports.document import report_tables
 from evaluation.reports.forms import ReportForm, report_options
 from evaluation.reports.services import compute_report

@@ -6,7 +6,7 @@ from argparse import ArgumentTypeError
 from functools import partial
 from pathlib import Path
 
-from evaluation.rendering.plain import terminal_text
+from evaluation.rendering.formats import terminal_text
 from evaluation.rendering.tables import Column, Kind, Row, Table
 from kgharvest.management.command import DomainCommand, positive
 from probing.management.arguments import add_search_arguments, autoprompt_records, run_search, search_params

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from evaluation.rendering.plain import terminal_text
+from evaluation.rendering.formats import terminal_text
 from evaluation.rendering.tables import Column, Kind, Row, Table
 from kgharvest.management.command import DomainCommand
 from probing.management.arguments import (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluation.rendering.plain import terminal_text
+from evaluation.rendering.formats import terminal_text
 from evaluation.scores.facts import BUILT_IN
 from kgharvest.bulk.file_writing import check_writable, write_atomically
 from kgharvest.engine.prompt_learning.registry import BUDGET_FIELDS, DEFAULT_METHODS, METHODS, systems_with

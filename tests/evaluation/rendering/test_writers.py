@@ -14,9 +14,8 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from evaluation.evidence.arrays import CellKey, Judgments
-from evaluation.rendering.formats import FORMATS
+from evaluation.rendering.formats import FORMATS, table_csv
 from evaluation.rendering.latex import latex_text, parts_of
-from evaluation.rendering.plain import table_csv
 from evaluation.rendering.tables import Column, Row, Table, split_rates, without_empty_columns
 from evaluation.reports.document import build_document, report_tables
 from evaluation.reports.models import Report
