@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from evaluation.rendering.figures import calibration, forest, heat_map, size_curves
+from evaluation.rendering.figures import curves, forest, heat_map
 from evaluation.rendering.figures.canvas import LIGHT, Draw, Theme, render, side_name
 from evaluation.rendering.tables import Document, Table
 from evaluation.reports.sections.curves import calibration_curves, calibration_table, side_curves, size_curve_table
@@ -106,8 +106,8 @@ FIGURES = (
         "size-curves",
         side_curves,
         curves_in_words,
-        lambda document: size_curves.SIZE,
-        size_curves.draw,
+        lambda document: curves.SIZE,
+        curves.draw_size_curves,
         lambda document: size_curve_table({**document, "curves": side_curves(document)}),
     ),
     ReportFigure(
@@ -118,8 +118,8 @@ FIGURES = (
         "calibration",
         calibration_curves,
         calibration_in_words,
-        calibration.size,
-        calibration.draw,
+        curves.calibration_size,
+        curves.draw_calibration,
         lambda document: calibration_table({**document, "curves": calibration_curves(document)}),
     ),
 )
