@@ -17,7 +17,7 @@ from annotation.judging.simulation import Truth, fill_with_simulated_judgments
 from annotation.models import Round
 from annotation.recruiting.services import join_round
 from annotation.rounds.services import open_round
-from evaluation.reports.models import Report
+from evaluation.models import Report
 from evaluation.reports.services import create_report
 from kgharvest.access import make_researcher
 from kgharvest.embedded_lm.world import load_world

@@ -1,6 +1,87 @@
-"""The models of this app, for Django: each is defined in the models.py of its folder."""
+"""Reports, numbers frozen together with what they rest on, and evaluations of scores."""
 
-from evaluation.reports.models import Report
-from evaluation.scores.models import ScoreEvaluation
+from __future__ import annotations
 
-__all__ = ["Report", "ScoreEvaluation"]
+from collections.abc import Mapping
+from typing import Any
+
+from django.conf import settings
+from django.db import models
+from django.urls import reverse
+
+from annotation.models import Round
+from evaluation.reports.document import abridged
+from kgharvest.models import Job, LanguageModel
+
+HEADLINE = ("n_tasks", "n_complete", "n_judgments")
+
+
+class ReportQuerySet(models.QuerySet):
+    def visible_to(self, user):
+        """Return the reports on rounds of the user's studies; all of them for a superuser."""
+        return self.filter(round__in=Round.objects.visible_to(user))
+
+    def for_list(self):
+        """Leave the documents, which may hold megabytes, in the database."""
+        return self.defer("document", "abridged", "method").select_related("round__study", "created_by")
+
+
+class Report(models.Model):
+    """What was true of a round when it was reported. `document` is the report's JSON; pages and files only render it.
+
+    headline: what lists show of the document. abridged: what pages show of it; empty in old reports. method: how
+    verdicts, intervals and agreement were computed, in plain sentences.
+    """
+
+    round = models.ForeignKey(Round, on_delete=models.PROTECT, related_name="reports")
+    document = models.JSONField()
+    headline = models.JSONField(default=dict)
+    abridged = models.JSONField(default=dict)
+    method = models.TextField()
+    code_version = models.CharField(max_length=100)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
+    )
+    created_at = models.DateTimeField()
+
+    objects = ReportQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-pk"]
+
+    def __str__(self) -> str:
+        return f"{self.round}, {self.created_at:%Y-%m-%d %H:%M}"
+
+    def save(self, *args, **kwargs) -> None:
+        self.headline = headline_of(self.document)
+        self.abridged = abridged(self.document)
+        super().save(*args, **kwargs)
+
+    @property
+    def document_for_pages(self) -> Mapping[str, Any]:
+        return self.abridged or self.document
+
+    def get_absolute_url(self) -> str:
+        return reverse("evaluation:report", args=[self.pk])
+
+
+def headline_of(document: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: document[name] for name in HEADLINE} | {"alpha": document["alpha"]["value"]}
+
+
+class ScoreEvaluation(Job):
+    """How well an LM's scores tell known facts from false ones; work of a worker, or of a command that kept its result.
+
+    document: the JSON of `evaluate_scores` (docs/report-json.md), empty until the job has succeeded.
+    """
+
+    KIND = "evaluate_scores"
+
+    language_model = models.ForeignKey(LanguageModel, on_delete=models.PROTECT, related_name="score_evaluations")
+    document = models.JSONField(default=dict)
+
+    def __str__(self) -> str:
+        return f"Scores of {self.language_model.short_name}"
+
+    def get_absolute_url(self) -> str:
+        return reverse("evaluation:scores", args=[self.pk])

@@ -10,8 +10,8 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from annotation.models import Round
+from evaluation.models import Report
 from evaluation.reports.forms import ReportForm
-from evaluation.reports.models import Report
 from evaluation.statistics.agreement import ALL_ALIKE, NOTHING_PAIRED, alpha_of_counts, pairable, percent_agreement
 from kgharvest.models import HarvestJob, Relation
 from kgharvest.pages.home import home_step, navigation_item

@@ -34,7 +34,7 @@ from evaluation.comparisons.report_comparison import (
     with_distinct_names,
 )
 from evaluation.comparisons.shared_verdicts import shared_verdicts
-from evaluation.reports.models import Report
+from evaluation.models import Report
 from evaluation.reports.sections.comparisons import compare_sides, comparison_table
 from kgharvest.access import researcher_required
 from kgharvest.bulk.pagination import page_of

@@ -13,8 +13,8 @@ from django.utils import timezone
 from annotation.models import Round
 from evaluation.evidence.queries import gather_evidence
 from evaluation.evidence.reference_kg import compare_with_reference
+from evaluation.models import Report
 from evaluation.reports.document import METHOD, build_document
-from evaluation.reports.models import Report
 from evaluation.statistics.paired_tests import MARGIN
 from kgharvest import code_version
 

@@ -19,13 +19,13 @@ from django.views.decorators.http import condition, require_POST
 
 from annotation.judging.verdicts import Verdict
 from annotation.models import Draw, Judgment, JudgmentTask, Round
+from evaluation.models import Report
 from evaluation.rendering.figures.canvas import LIGHT, THEMES
 from evaluation.rendering.figures.report_figures import ReportFigure, figures_of
 from evaluation.rendering.formats import FORMATS, table_csv
 from evaluation.rendering.tables import Document, first_rows, without_empty_columns
 from evaluation.reports.document import report_tables, tables_to_read
 from evaluation.reports.forms import BadReportOption, report_options
-from evaluation.reports.models import Report
 from evaluation.reports.sections.comparisons import common_of, sides_of
 from evaluation.reports.sections.rates import cells_by_relation, relation_table
 from evaluation.reports.services import create_report

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rest_framework import generics, serializers
 
-from evaluation.scores.models import ScoreEvaluation
+from evaluation.models import ScoreEvaluation
 from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
+from evaluation.models import ScoreEvaluation
 from evaluation.scores.facts import BUILT_IN, ScoredRelation, built_in_facts, frozen_facts, thawed_facts
-from evaluation.scores.models import ScoreEvaluation
 from evaluation.scores.scorers import StoredPrompt, evaluate_scores, setting_scorer, stored_scorer, writable
 from kgharvest import code_version
 from kgharvest.engine.settings import SETTINGS, WITHOUT_LEARNING

@@ -10,12 +10,12 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
+from evaluation.models import ScoreEvaluation
 from evaluation.rendering.figures import precision_recall
 from evaluation.rendering.figures.canvas import LIGHT, THEMES
 from evaluation.rendering.figures.canvas import render as draw
 from evaluation.reports.views import CONTENT_TYPES, as_download
 from evaluation.scores.forms import ScoreForm
-from evaluation.scores.models import ScoreEvaluation
 from evaluation.scores.score_jobs import queue_score_job
 from evaluation.scores.tables import relation_scores_table, replaced_table, scorer_table
 from kgharvest.access import researcher_required

@@ -12,8 +12,8 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from evaluation.models import Report
 from evaluation.rendering.tables import Column, Kind, text_of
-from evaluation.reports.models import Report
 
 NUMBER = re.compile(r"\d+\.\d+ points")  # of a sentence on a comparison or a plan
 

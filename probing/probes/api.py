@@ -5,7 +5,7 @@ from __future__ import annotations
 from rest_framework import generics, serializers
 
 from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES
-from probing.probes.models import Probe
+from probing.models import Probe
 
 
 class ProbeSerializer(serializers.ModelSerializer):

@@ -7,8 +7,8 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from probing.models import LearnedPrompt, Probe
 from probing.probes.document import MEASURES
-from probing.probes.models import LearnedPrompt, Probe
 from probing.probes.services import learned_prompts, records_of
 
 N_PROMPTS = 5  # prompts, or rewrites, in a record; the file of prompts has all

@@ -26,9 +26,9 @@ from kgharvest.harvests import language_models
 from kgharvest.harvests.runner import LOADING
 from kgharvest.jobs import ledger
 from kgharvest.models import Job, LanguageModel
+from probing.models import LearnedPrompt, Probe, ProbedRelation, ProbeRecord
 from probing.probes.facts import NotProbed, ProbeRelation
 from probing.probes.measurement import Measurement, MethodRunner, cells_of, measure, probe_task
-from probing.probes.models import LearnedPrompt, Probe, ProbedRelation, ProbeRecord
 from probing.probes.services import ProbeParams, document_of, find_probe
 
 N_NEAREST = 5  # words that are kept for each soft word

@@ -12,9 +12,9 @@ from kgharvest.engine.prompt_learning.registry import BUDGET_FIELDS, METHODS, Le
 from kgharvest.errors import NotFound
 from kgharvest.jobs import ledger
 from kgharvest.models import LanguageModel
+from probing.models import LearnedPrompt, Probe, ProbedRelation, ProbeRecord
 from probing.probes.document import probe_document
 from probing.probes.facts import NotProbed, ProbeRelation
-from probing.probes.models import LearnedPrompt, Probe, ProbedRelation, ProbeRecord
 
 
 @dataclass(frozen=True)

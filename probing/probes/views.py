@@ -23,10 +23,10 @@ from kgharvest.bulk.pagination import page_of
 from kgharvest.errors import DomainError
 from kgharvest.jobs import ledger
 from kgharvest.models import Job, RelationSet
+from probing.models import Probe, ProbedRelation
 from probing.probes.export import prompt_lines, record_lines
 from probing.probes.figures import PROBE_FIGURES
 from probing.probes.forms import ProbeForm
-from probing.probes.models import Probe, ProbedRelation
 from probing.probes.services import document_of, queue_probe
 from probing.probes.tables import control_table, difference_table, fact_table, method_table, probe_tables, type_table
 

@@ -5,9 +5,9 @@ from django.utils import timezone
 
 from annotation.judging.assignment import next_batch
 from annotation.recruiting.services import join_round
+from evaluation.models import ScoreEvaluation
 from evaluation.reports.services import create_report
 from evaluation.scores.facts import ScoredRelation
-from evaluation.scores.models import ScoreEvaluation
 from evaluation.scores.scorers import evaluate_scores
 from kgharvest.models import Launch
 from tests import factories

@@ -14,7 +14,7 @@ from django.contrib.auth import get_user_model
 
 from annotation.models import Judgment, Round
 from evaluation import demo
-from evaluation.reports.models import Report
+from evaluation.models import Report
 from kgharvest.access import is_researcher
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.engine.types import HarvestParams

@@ -16,9 +16,9 @@ from django.urls import reverse
 from annotation.models import Round
 from evaluation import demo
 from evaluation.demo import Login
+from evaluation.models import Report
 from evaluation.rendering.formats import markdown_of
 from evaluation.reports.document import tables_to_read
-from evaluation.reports.models import Report
 from kgharvest.errors import DomainError
 from kgharvest.jobs.child_processes import Supervisor
 from kgharvest.management.command import DomainCommand

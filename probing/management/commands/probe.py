@@ -21,9 +21,9 @@ from kgharvest.management.command import (
 )
 from kgharvest.models import Job
 from probing.management.arguments import add_lm_arguments, add_relation_arguments, chosen_relations
+from probing.models import Probe
 from probing.probes.export import record_lines
 from probing.probes.facts import NotProbed, documents_in, probe_relations, read_facts, read_prompts, read_words
-from probing.probes.models import Probe
 from probing.probes.services import ProbeParams, ProbeRequest, create_probe, find_probe, methods_with_prompts
 from probing.probes.tables import difference_table, summary_table
 

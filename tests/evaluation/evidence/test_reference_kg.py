@@ -7,7 +7,7 @@ from django.core.management import CommandError, call_command
 
 from annotation.rounds.services import open_round
 from evaluation.evidence.reference_kg import BadReference, ReferenceIndex, read_triples
-from evaluation.reports.models import Report
+from evaluation.models import Report
 from evaluation.reports.services import create_report
 from tests.factories import judge_all, make_harvest, make_language_model, make_relation, make_round
 

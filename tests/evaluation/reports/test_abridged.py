@@ -5,9 +5,9 @@ import json
 import pytest
 
 from evaluation.evidence.arrays import CellKey
+from evaluation.models import Report
 from evaluation.rendering.figures.report_figures import figures_of
 from evaluation.reports.document import abridged, build_document, tables_to_read
-from evaluation.reports.models import Report
 from evaluation.reports.views import render_body
 from tests.evaluation.evidence_factory import make_evidence
 from tests.factories import make_round

@@ -7,7 +7,7 @@ import pytest
 
 from annotation.models import Round
 from annotation.rounds.services import open_round
-from evaluation.reports.models import Report
+from evaluation.models import Report
 from evaluation.reports.services import create_report
 from tests.factories import (
     judge_all,

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from django.core.management import CommandError, call_command
 
+from evaluation.models import ScoreEvaluation
 from evaluation.scores.facts import ScoredRelation, built_in_facts, facts_of_content
-from evaluation.scores.models import ScoreEvaluation
 from evaluation.scores.negative_sampling import with_negatives
 from evaluation.scores.score_jobs import NothingHarvested, ScoreRequest, evaluate_now
 from evaluation.scores.scorers import BadFacts, evaluate_scores

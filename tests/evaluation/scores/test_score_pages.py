@@ -6,9 +6,9 @@ import re
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
+from evaluation.models import ScoreEvaluation
 from evaluation.scores import score_jobs
 from evaluation.scores.facts import ScoredRelation
-from evaluation.scores.models import ScoreEvaluation
 from evaluation.scores.score_jobs import ScoreRequest, queue_score_job
 from evaluation.scores.scorers import evaluate_scores
 from kgharvest.jobs import ledger

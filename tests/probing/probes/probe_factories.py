@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.utils import timezone
 
 from kgharvest.models import Job
+from probing.models import Probe, ProbeRecord
 from probing.probes.facts import ProbeRelation
-from probing.probes.models import Probe, ProbeRecord
 from probing.probes.services import ProbeRequest, create_probe, document_of
 from tests.factories import make_language_model
 

@@ -8,8 +8,8 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from kgharvest.engine.prompt_learning.registry import METHODS
+from probing.models import Probe
 from probing.probes.facts import PARTS, split_world
-from probing.probes.models import Probe
 from tests.factories import make_relation, make_relation_set
 
 pytestmark = pytest.mark.django_db

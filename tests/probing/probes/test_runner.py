@@ -12,9 +12,9 @@ from kgharvest.engine.types import Cancelled, EngineError
 from kgharvest.harvests.language_models import get_language_model
 from kgharvest.jobs import ledger
 from kgharvest.models import Job
+from probing.models import LearnedPrompt, Probe, ProbeRecord
 from probing.probes import runner
 from probing.probes.facts import ProbeRelation, split_world
-from probing.probes.models import LearnedPrompt, Probe, ProbeRecord
 from probing.probes.services import ProbeParams, ProbeRequest, create_probe, queue_probe
 
 pytestmark = pytest.mark.django_db

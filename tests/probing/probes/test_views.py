@@ -13,8 +13,8 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from evaluation.statistics.paired_tests import NONE_DIFFERS
 from kgharvest.jobs import ledger
 from kgharvest.models import Job
+from probing.models import Probe, ProbeRecord
 from probing.probes.facts import split_world
-from probing.probes.models import Probe, ProbeRecord
 from tests.factories import make_relation, make_relation_set, make_user
 from tests.probing.probes.probe_factories import make_probe
 
