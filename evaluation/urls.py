@@ -5,7 +5,6 @@ from django.urls import path
 from evaluation.comparisons import views as comparisons_views
 from evaluation.reports import views as reports_views
 from evaluation.scores import views as scores_views
-from evaluation.scores.api import ScoreEvaluationDetail
 
 app_name = "evaluation"
 
@@ -31,5 +30,5 @@ urlpatterns = [
     path("reports/scores/<int:pk>/", scores_views.scores, name="scores"),
     path("reports/scores/<int:pk>/cancel/", scores_views.score_cancel, name="score_cancel"),
     path("reports/scores/<int:pk>/scores.<slug:file_format>", scores_views.score_file, name="score_file"),
-    path("api/scores/<int:pk>/", ScoreEvaluationDetail.as_view(), name="score_api"),
+    path("api/scores/<int:pk>/", scores_views.ScoreEvaluationDetail.as_view(), name="score_api"),
 ]

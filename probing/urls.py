@@ -4,7 +4,6 @@ from django.urls import path
 
 from kgharvest.jobs import ledger
 from probing.probes import views as probes_views
-from probing.probes.api import ProbeDetail
 
 app_name = "probing"
 
@@ -24,5 +23,5 @@ urlpatterns = [
     path(
         "reports/probes/<int:pk>/figures/<slug:name>.<slug:file_format>", probes_views.probe_figure, name="probe_figure"
     ),
-    path("api/probes/<int:pk>/", ProbeDetail.as_view(), name="probe_api"),
+    path("api/probes/<int:pk>/", probes_views.ProbeDetail.as_view(), name="probe_api"),
 ]

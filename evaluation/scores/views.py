@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
+from django import forms
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
+from rest_framework import generics, serializers
 
 from evaluation.models import ScoreEvaluation
 from evaluation.rendering.figures import precision_recall
 from evaluation.rendering.figures.canvas import LIGHT, THEMES
 from evaluation.rendering.figures.canvas import render as draw
 from evaluation.reports.views import CONTENT_TYPES, as_download
-from evaluation.scores.forms import ScoreForm
-from evaluation.scores.score_jobs import queue_score_job
+from evaluation.scores.facts import facts_of_content
+from evaluation.scores.score_jobs import STORED_SETTINGS, ScoreRequest, queue_score_job
 from evaluation.scores.tables import relation_scores_table, replaced_table, scorer_table
 from kgharvest.access import researcher_required
 from kgharvest.bulk.pagination import page_of
+from kgharvest.engine.settings import SETTINGS, WITHOUT_LEARNING
 from kgharvest.errors import DomainError, ImportRefused
 from kgharvest.jobs import ledger
+from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES
 from kgharvest.models import LanguageModel
 from kgharvest.pages.number_format import share
 
+LARGEST_FILE_MB = 10
 SHOWN = 1.4  # times its size in print, where the page is wide enough
 
 
@@ -34,6 +40,48 @@ def score_list(request: HttpRequest) -> HttpResponse:
     evaluations = ScoreEvaluation.objects.select_related("language_model").defer("document", "payload")
     context = {"page_obj": page_of(request, evaluations), "has_lms": LanguageModel.objects.exists()}
     return render(request, "evaluation/scores/score_list.html", context)
+
+
+class ScoreForm(forms.Form):
+    model = forms.ModelChoiceField(LanguageModel.objects.all(), label="LM", empty_label=None)
+    settings = forms.MultipleChoiceField(
+        label="Prompts made for this",
+        choices=[(setting, setting) for setting in SETTINGS],
+        initial=WITHOUT_LEARNING,
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text="From the seed tuples, which are no facts here. lpaqa, autoprompt and soft are learned: up to "
+        "minutes per relation, and with masked LMs only.",
+    )
+    harvested = forms.MultipleChoiceField(
+        label="Prompts of finished harvests",
+        choices=[(setting, setting) for setting in STORED_SETTINGS],
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text="With the weights that they had in the newest one. Only relations that were harvested so are scored.",
+    )
+    facts = forms.FileField(
+        label="Facts of your own",
+        required=False,
+        help_text='JSONL, one {"relation": "set/name", "entities": ["...", "..."]} a line. Left empty: the facts of '
+        "the embedded LMs' world, which they were trained on.",
+    )
+
+    def clean_facts(self):
+        file = self.cleaned_data["facts"]
+        if file and file.size > LARGEST_FILE_MB * 1024 * 1024:
+            raise forms.ValidationError(
+                f"The file is larger than {LARGEST_FILE_MB} MB; evaluate it on the server with evaluate_scores --facts."
+            )
+        return file
+
+    def request(self) -> ScoreRequest:
+        """Raises ImportRefused with what is wrong with the facts."""
+        cleaned = self.cleaned_data
+        request = ScoreRequest(cleaned["model"], cleaned["settings"], cleaned["harvested"])
+        if not (file := cleaned["facts"]):
+            return request
+        return replace(request, facts=file.name, relations=facts_of_content(file.read(), file.name))
 
 
 @researcher_required
@@ -99,3 +147,22 @@ def score_file(request: HttpRequest, pk: int, file_format: str) -> HttpResponse:
     if "theme" in request.GET:
         return HttpResponse(image, content_type=CONTENT_TYPES[file_format])
     return as_download(image, CONTENT_TYPES[file_format], name)
+
+
+# -- API ---------------------------------------------------------------------------------------------------------------
+
+
+class ScoreEvaluationSerializer(serializers.ModelSerializer):
+    model = serializers.CharField(source="language_model.name")
+    is_unfinished = serializers.BooleanField()
+
+    class Meta:
+        model = ScoreEvaluation
+        fields = ["id", "model", *JOB_FIELDS, "document", *JOB_TIMES]
+
+
+class ScoreEvaluationDetail(generics.RetrieveAPIView):
+    """An evaluation of scores and how far it is; its document once it has succeeded."""
+
+    queryset = ScoreEvaluation.objects.select_related("language_model")
+    serializer_class = ScoreEvaluationSerializer

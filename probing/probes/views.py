@@ -11,6 +11,7 @@ from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpRespons
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_POST
+from rest_framework import generics, serializers
 
 from evaluation.rendering.figures.canvas import LIGHT, THEMES
 from evaluation.rendering.formats import table_csv
@@ -22,6 +23,7 @@ from kgharvest.bulk.file_writing import in_chunks
 from kgharvest.bulk.pagination import page_of
 from kgharvest.errors import DomainError
 from kgharvest.jobs import ledger
+from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES
 from kgharvest.models import Job, RelationSet
 from probing.models import Probe, ProbedRelation
 from probing.probes.export import prompt_lines, record_lines
@@ -162,3 +164,25 @@ def probe_figure(request: HttpRequest, pk: int, name: str, file_format: str) -> 
     if "theme" in request.GET:
         return HttpResponse(image, content_type=CONTENT_TYPES[file_format])
     return as_download(image, CONTENT_TYPES[file_format], f"probe-{pk}-{name}.{file_format}")
+
+
+# -- API ---------------------------------------------------------------------------------------------------------------
+
+
+class ProbeSerializer(serializers.ModelSerializer):
+    model = serializers.CharField(source="language_model.name")
+    is_unfinished = serializers.BooleanField()
+
+    class Meta:
+        model = Probe
+        fields = [
+            *("id", "name", "model", "methods", "facts", *JOB_FIELDS, "revision", "code_version", "document"),
+            *JOB_TIMES,
+        ]
+
+
+class ProbeDetail(generics.RetrieveAPIView):
+    """A probe and how far it is; its document once it has succeeded."""
+
+    queryset = Probe.objects.select_related("language_model")
+    serializer_class = ProbeSerializer
