@@ -1,9 +1,14 @@
-"""How services refuse: one sentence for people."""
+"""How services refuse, and what to say when disk or database do: one sentence for people."""
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from typing import NamedTuple
+
+from django.db import DatabaseError, InternalError, OperationalError
+
+DISK_IS_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class DomainError(Exception):
@@ -52,3 +57,19 @@ class ImportRefused(DomainError):
         left = self.n_entries - self.SHOWN
         more = f"; and {left} more ({self.n_entries} in all)" if left > 0 else ""
         return f"{self.source}: nothing of it was used because of {shown}{more}."
+
+
+def fault_of_machine(error: BaseException) -> str | None:
+    """Return what disk, files or database refuse as one sentence, or None if `error` is something else, such as a bug.
+
+    Commands print it; there is nothing in our code to mend.
+    """
+    if isinstance(error, OSError) and error.errno:
+        place = f" ({error.filename})" if error.filename else ""
+        if error.errno in DISK_IS_FULL:
+            return f"The disk is full{place}; make room and do it again."
+        return f"{error.strerror}{place}; check that it is there and that you may use it."
+    if type(error) in (OperationalError, InternalError, DatabaseError):  # the others are bugs of ours
+        reason = str(error).strip().partition("\n")[0]
+        return f"The database does not do this ({reason}); python manage.py doctor says what is wrong with it."
+    return None

@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 
-from kgharvest.errors import NotFound
+from kgharvest.bulk.file_reading import CONTROL
+from kgharvest.errors import DomainError, NotFound
 
 MOST_CANDIDATES = 10  # that a refusal names
 
@@ -21,6 +22,21 @@ class UnresolvedName(NotFound):
     def __init__(self, sentence: str, is_ambiguous: bool = False):
         self.is_ambiguous = is_ambiguous
         super().__init__(sentence)
+
+
+class BadName(DomainError):
+    """A name that cannot be stored."""
+
+
+def check_name(name: str, longest: int, what: str) -> None:
+    """Raise BadName unless `name` has 1 to `longest` characters and no control characters.
+
+    what: it names, for the refusal: "LM", "setting".
+    """
+    if not name or len(name) > longest:
+        raise BadName(f"The name {name!r:.60} of the {what} has {len(name):,} characters; give one of 1 to {longest}.")
+    if CONTROL.search(name) or "\n" in name:
+        raise BadName(f"The name {name!r:.60} of the {what} has a control character; leave it out.")
 
 
 def short_name(full_name: str) -> str:

@@ -9,6 +9,8 @@ proxy in front that speaks TLS and sets X-Forwarded-Proto.
 import os
 import secrets
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -21,7 +23,22 @@ from kgharvest import VERSION
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(os.environ.get("KGHARVEST_DATA_DIR") or BASE_DIR / "var").resolve()
-DATA_DIR.mkdir(parents=True, exist_ok=True)
+
+
+@contextmanager
+def data_folder_needed() -> Iterator[None]:
+    """Say in one sentence what is wrong with the data folder."""
+    try:
+        yield
+    except OSError as error:
+        raise ImproperlyConfigured(
+            f"The data folder cannot be used ({error.filename}: {error.strerror}); "
+            "let KGHARVEST_DATA_DIR name one that can be written."
+        ) from error
+
+
+with data_folder_needed():
+    DATA_DIR.mkdir(parents=True, exist_ok=True)
 
 
 def flag(name: str) -> bool:
@@ -100,7 +117,9 @@ if PRODUCTION and not SECRET_KEY:
     raise ImproperlyConfigured("SECRET_KEY is not set; in production set it to 50 or more random characters.")
 if PRODUCTION and not ALLOWED_HOSTS:
     raise ImproperlyConfigured("ALLOWED_HOSTS is not set; in production name the hosts this server answers for.")
-SECRET_KEY = SECRET_KEY or generated_secret_key(DATA_DIR / "secret_key")
+if not SECRET_KEY:
+    with data_folder_needed():
+        SECRET_KEY = generated_secret_key(DATA_DIR / "secret_key")
 ALLOWED_HOSTS = ALLOWED_HOSTS or ["localhost", "127.0.0.1", "[::1]"]
 
 INSTALLED_APPS = [
@@ -304,8 +323,9 @@ CELERY_WORKER_CONCURRENCY = 1
 QUEUE_ARGUMENTS = None
 if CELERY_BROKER_URL.startswith("filesystem:"):
     BROKER_DIR = DATA_DIR / "broker"
-    for folder in ("messages", "control"):
-        (BROKER_DIR / folder).mkdir(parents=True, exist_ok=True)
+    with data_folder_needed():
+        for folder in ("messages", "control"):
+            (BROKER_DIR / folder).mkdir(parents=True, exist_ok=True)
     CELERY_BROKER_TRANSPORT_OPTIONS = {
         "data_folder_in": str(BROKER_DIR / "messages"),
         "data_folder_out": str(BROKER_DIR / "messages"),

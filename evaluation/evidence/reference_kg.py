@@ -134,6 +134,8 @@ def read_triples(path: Path) -> Iterator[tuple[str, str]]:
             yield from reader(file, path.name)
     except (OSError, UnicodeDecodeError) as error:
         raise BadReference(f"{path.name} cannot be read ({error}); give a file in UTF-8.") from None
+    except csv.Error as error:
+        raise BadReference(f"{path.name} is not CSV ({error}); give one of head, relation and tail.") from None
 
 
 def _separated(delimiter: str) -> Callable[[TextIO, str], Iterator[tuple[str, str]]]:

@@ -6,6 +6,7 @@ import csv
 import io
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ def check_writable(path: Path) -> None:
 
 
 def write_atomically(path: Path, lines: Iterable[str | bytes]) -> None:
-    """Write `lines` to `path`, which is the old file or the whole new one at any time."""
+    """Write `lines` to `path`, which is the old file or the whole new one at any time. Raises NotWritable."""
     check_writable(path)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -37,8 +38,11 @@ def write_atomically(path: Path, lines: Iterable[str | bytes]) -> None:
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)
+    except OSError as error:
+        raise NotWritable(f"{path} cannot be written ({error.strerror}); make room or name another file.") from error
     finally:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
 
 
 def in_chunks(lines: Iterable[str]) -> Iterator[str]:

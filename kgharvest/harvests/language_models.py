@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.errors import NotFound
 from kgharvest.models import LanguageModel
-from kgharvest.names import resolve_name
+from kgharvest.names import check_name, resolve_name
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
@@ -21,7 +21,7 @@ HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
 
 
 def get_language_model(name: str, revision: str = "") -> LanguageModel:
-    """Return the LM that `name` means: an embedded one, a local folder, or else a hub id. Raises NotFound.
+    """Return the LM that `name` means: an embedded one, a local folder, or else a hub id. Raises NotFound or BadName.
 
     Whether a hub id exists shows when it is loaded.
     """
@@ -31,6 +31,10 @@ def get_language_model(name: str, revision: str = "") -> LanguageModel:
 
 
 def _named(name: str, revision: str) -> LanguageModel:
+    """Raises BadName."""
+    check_name(name, LanguageModel._meta.get_field("name").max_length, "LM")
+    if revision:
+        check_name(revision, LanguageModel._meta.get_field("revision").max_length, "LM's revision")
     is_demonstrator = {"is_demonstrator": name in EMBEDDED_LMS}
     return LanguageModel.objects.get_or_create(name=name, revision=revision, defaults=is_demonstrator)[0]
 
@@ -46,7 +50,7 @@ def resolve_model_name(name: str, among: QuerySet[LanguageModel]) -> str:
 
 
 def name_language_model(name: str) -> LanguageModel:
-    """Return the LM called `name` as the source of imported tuples; it need not exist here."""
+    """Return the LM called `name` as the source of imported tuples; it need not exist here. Raises BadName."""
     return _named(name, "")
 
 

@@ -18,15 +18,19 @@ from kgharvest.errors import BadEntry, ImportRefused
 from kgharvest.knowledge.tuple_files import FORMATS, Format, guess_format, read_tuples
 from kgharvest.knowledge.tuple_store import TupleRow, store_tuples
 from kgharvest.models import HarvestJob, Job, LanguageModel, Relation
+from kgharvest.names import check_name
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What a job is a harvest of."""
+    """What a job is a harvest of. Raises BadName for a setting that cannot be stored."""
 
     relation: Relation
     language_model: LanguageModel
     setting: str
+
+    def __post_init__(self) -> None:
+        check_name(self.setting, HarvestJob._meta.get_field("setting").max_length, "setting")
 
 
 def import_tuples(path: Path, cell: Cell, file_format: str = "auto", by=None) -> HarvestJob:

@@ -6,16 +6,16 @@ import logging
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import OperationalError, ProgrammingError, connection
+from django.db import DatabaseError, OperationalError, ProgrammingError, connection
 from django.db.migrations.executor import MigrationExecutor
 from tqdm import tqdm
 
 from kgharvest.engine.types import EngineError, Progress
-from kgharvest.errors import DomainError
+from kgharvest.errors import DomainError, fault_of_machine
 from kgharvest.jobs import ledger
 from kgharvest.models import Job
 
@@ -41,18 +41,37 @@ class DomainCommand(BaseCommand):
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         try:
-            return super().execute(*args, **options)
+            output = super().execute(*args, **options)
+            self.stdout.flush()  # a disk that is full shows here and not when Python ends
         except (DomainError, EngineError) as refusal:
             raise Error(str(refusal)) from refusal
-        except (OperationalError, ProgrammingError):
-            if not has_pending_migrations():
-                raise
-            raise Error("The database is not set up; run python manage.py migrate first.") from None
         except BrokenPipeError:  # whoever reads, such as `head`, has enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _discard_unwritable_output()
             return None
+        except (DatabaseError, OSError) as error:
+            _discard_unwritable_output()
+            if reason := _is_not_set_up(error) or fault_of_machine(error):
+                raise Error(reason) from error
+            raise
         except KeyboardInterrupt:
             raise Error("interrupted", returncode=130) from None
+        return output
+
+
+def _discard_unwritable_output() -> None:
+    """Have Python, which writes what is left when it ends, not fail then."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _is_not_set_up(error: Exception) -> str | None:
+    """Return what to do where tables or columns lack."""
+    with suppress(DatabaseError):  # one that does not answer cannot be asked
+        if isinstance(error, OperationalError | ProgrammingError) and has_pending_migrations():
+            return "The database is not set up; run python manage.py migrate first."
+    return None
 
 
 def positive(text: str) -> int:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub.utils import logging as hub_logging
-from safetensors import SafetensorError
 from transformers import (
     CONFIG_MAPPING,
     AutoConfig,
@@ -31,7 +31,8 @@ from kgharvest.engine.language_models.devices import (
     randomize_weights,
     weights_fingerprint,
 )
-from kgharvest.engine.types import ModelNotFound, UnsupportedModel
+from kgharvest.engine.prompts.template import PromptTemplate
+from kgharvest.engine.types import BrokenModel, EngineError, ModelNotFound, UnsupportedModel
 
 FAMILIES: list[tuple[Collection[str], Any, Callable[..., LanguageModel]]] = [
     (ARCHITECTURES, AutoModelForMaskedLM, masked.MaskedLM),
@@ -59,17 +60,21 @@ def load(
     transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     hub_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    commit = resolve_commit(name, revision)
-    config = load_config(name, commit)
-    auto_class, family = family_of(config, name)
-    tokenizer = load_part(AutoTokenizer, name, commit)
-    check_tokenizer(name, tokenizer)
-    model, report = load_part(auto_class, name, commit, dtype=torch_dtype, output_loading_info=True)
-    check_complete(name, report)
-    if random_seed is not None:
-        randomize_weights(model, random_seed)
-    model = move_to_device(model.eval().requires_grad_(False), device, name)
-    return family(model, tokenizer, name, commit or weights_fingerprint(Path(name)))
+    with damage_said(name):
+        commit = resolve_commit(name, revision)
+        config = load_config(name, commit)
+        auto_class, family = family_of(config, name)
+        tokenizer = AutoTokenizer.from_pretrained(name, revision=commit)
+        check_tokenizer(name, tokenizer)
+        options = {"dtype": torch_dtype, "output_loading_info": True}
+        model, report = auto_class.from_pretrained(name, revision=commit, **options)
+        check_complete(name, report)
+        if random_seed is not None:
+            randomize_weights(model, random_seed)
+        model = move_to_device(model.eval().requires_grad_(False), device, name)
+        lm = family(model, tokenizer, name, commit or weights_fingerprint(Path(name)))
+        check_answers(lm)
+    return lm
 
 
 def load_seq2seq(name: str, revision: str | None = None, device: str = "cpu") -> encoder_decoder.Seq2SeqModel:
@@ -79,14 +84,19 @@ def load_seq2seq(name: str, revision: str | None = None, device: str = "cpu") ->
     that is not there.
     """
     check_device(device)
+    with damage_said(name):
+        return _load_seq2seq(name, revision, device)
+
+
+def _load_seq2seq(name: str, revision: str | None, device: str) -> encoder_decoder.Seq2SeqModel:
     config = load_config(name, revision)
     if not config.is_encoder_decoder:
         raise UnsupportedModel(
             f"The model {name!r} is of type {config.model_type}, which does not rewrite texts; "
             "name an encoder-decoder model trained to paraphrase (T5, BART, PEGASUS)."
         )
-    tokenizer = load_part(AutoTokenizer, name, revision)
-    model = load_part(AutoModelForSeq2SeqLM, name, revision).eval().requires_grad_(False)
+    tokenizer = AutoTokenizer.from_pretrained(name, revision=revision)
+    model = AutoModelForSeq2SeqLM.from_pretrained(name, revision=revision).eval().requires_grad_(False)
     return encoder_decoder.Seq2SeqModel(move_to_device(model, device, name), tokenizer, name)
 
 
@@ -94,21 +104,15 @@ def resolve_commit(name: str, revision: str | None) -> str | None:
     """Return the hub's commit that `revision` is now, so that all files are of one state and a harvest can name it.
 
     A local folder has no commit; what the caller says of it stands. Without a network the cache answers, but only after
-    some retries: what is asked for by its commit needs no network. Raises ModelNotFound.
+    some retries: what is asked for by its commit needs no network.
     """
-    try:
-        config_file = cached_file(name, CONFIG_NAME, revision=revision)
-    except (OSError, ValueError) as error:
-        raise not_found(name) from error
+    config_file = cached_file(name, CONFIG_NAME, revision=revision)
     return extract_commit_hash(config_file, None) or revision
 
 
 def load_config(name: str, revision: str | None) -> Any:
     """Return the transformers config. Raises ModelNotFound, or UnsupportedModel for a type unknown to transformers."""
-    try:
-        fields, _ = PreTrainedConfig.get_config_dict(name, revision=revision)
-    except (OSError, ValueError) as error:
-        raise not_found(name) from error
+    fields, _ = PreTrainedConfig.get_config_dict(name, revision=revision)
     if not fields:
         raise not_found(name)
     if fields.get("model_type") not in CONFIG_MAPPING:
@@ -118,11 +122,25 @@ def load_config(name: str, revision: str | None) -> Any:
     return AutoConfig.from_pretrained(name, revision=revision)
 
 
-def load_part(auto_class: Any, name: str, revision: str | None, **options: Any) -> Any:
-    """Read a tokenizer or a model. Raises ModelNotFound where files lack or are damaged."""
+def check_answers(lm: LanguageModel) -> None:
+    """Ask once: some odd sizes in a config, and tokenizers without an unknown token, fail only then."""
+    prompt = lm.encode_prompt(PromptTemplate.parse("the <ENT0> is a <ENT1>"))
+    lm.logits(lm.vectors([lm.query(prompt, (1, 1), ())], 1, lambda: None))
+
+
+@contextmanager
+def damage_said(name: str) -> Iterator[None]:
+    """Raise ModelNotFound for whatever files that lack or are damaged make transformers, tokenizers or torch raise.
+
+    Tokenizers raises Exception itself, and odd values in a config or an index any of Python's.
+    """
     try:
-        return auto_class.from_pretrained(name, revision=revision, **options)
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        yield
+    except EngineError:
+        raise
+    except MemoryError as error:
+        raise BrokenModel(f"The model {name!r} does not fit into memory; use a smaller one.") from error
+    except Exception as error:
         raise not_found(name) from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import shutil
 from pathlib import Path
 
@@ -108,6 +109,42 @@ def test_a_folder_that_lacks_a_file_holds_no_whole_model(folder, missing):
 def test_a_damaged_file_is_said(folder, file, damage):
     path = folder / file
     path.write_bytes(damage(path.read_bytes()))
+
+    with pytest.raises(ModelNotFound, match="holds no whole model"):
+        load(str(folder))
+
+
+def without_unknown_token(folder: Path) -> None:
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"unk_token": None}))
+
+
+def pickled(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps({"weights": print}))
+
+
+def odd_index(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text('{"weight_map": ["a"]}')
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pickled,
+        odd_index,
+        without_unknown_token,
+        lambda folder: set_config(folder, num_attention_heads=-1),
+        lambda folder: set_config(folder, hidden_size="many"),
+        lambda folder: set_config(folder, hidden_act="wonder"),
+        lambda folder: (folder / "config.json").write_text("[]"),
+        lambda folder: (folder / "tokenizer.json").write_text('{"model": {}}'),
+        lambda folder: (folder / "tokenizer_config.json").write_text("7"),
+    ],
+)
+def test_odd_files_are_said(folder, damage):
+    damage(folder)
 
     with pytest.raises(ModelNotFound, match="holds no whole model"):
         load(str(folder))

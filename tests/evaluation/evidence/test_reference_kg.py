@@ -56,6 +56,7 @@ def test_triples_are_read_from_three_formats(tmp_path, name, text):
         ("kg.jsonl", b"[1, 2, 3]", "line 1: write"),
         ("kg.jsonl", b"[" * 100_000, "line 1: write"),
         ("kg.tsv", b"\xff\xfe", "cannot be read"),
+        ("kg.csv", b"a,b," + b"c" * 131_073, "is not CSV"),
         ("kg.ttl", b"", "no file of triples"),
     ],
 )

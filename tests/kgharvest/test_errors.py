@@ -1,0 +1,110 @@
+"""What disk, files and database refuse is one sentence and exit status 1, never a traceback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+
+from kgharvest.bulk.file_writing import NotWritable, write_atomically
+from kgharvest.errors import fault_of_machine
+from tests import factories
+from tests.kgharvest.test_settings import run_python
+
+FULL = Path("/dev/full")
+RELATIONS = '{"relation": "P%d", "template": "The capital of [X] is [Y] ."}\n'
+needs_dev_full = pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
+
+
+def test_a_bug_is_no_fault_of_the_machine():
+    assert fault_of_machine(ValueError("odd")) is None
+
+
+@needs_dev_full
+def test_a_full_disk_is_said_by_a_file():
+    with pytest.raises(OSError) as full, FULL.open("w") as file:  # noqa: PT011 - the real one
+        file.write("a")
+
+    assert fault_of_machine(full.value) == "The disk is full; make room and do it again."
+
+
+def test_a_file_that_grows_too_large_is_not_half_written(tmp_path, monkeypatch):
+    (tmp_path / "tuples.jsonl").write_text("old")
+    monkeypatch.setattr("os.fsync", lambda descriptor: FULL.write_text("a"))
+
+    with pytest.raises(NotWritable, match=r"tuples\.jsonl cannot be written \(No space left on device\)"):
+        write_atomically(tmp_path / "tuples.jsonl", ["new"])
+
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("tuples.jsonl", "old")]
+
+
+@pytest.mark.django_db
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="a full disk as SQLite says it")
+@pytest.mark.parametrize(("pragma", "reason"), [("max_page_count=1", "full"), ("query_only=1", "readonly")])
+def test_a_database_that_cannot_be_written_is_said_by_a_command(tmp_path, pragma, reason):
+    (tmp_path / "capitals.jsonl").write_text("".join(RELATIONS % number for number in range(2_000)))
+    with connection.cursor() as cursor:
+        cursor.execute(f"PRAGMA {pragma}")
+
+    try:
+        with pytest.raises(
+            CommandError, match=rf"The database does not do this \(.*{reason}.*\); python manage.py doct"
+        ):
+            call_command("import_relations", tmp_path / "capitals.jsonl")
+    finally:
+        connection.connection.execute("PRAGMA query_only=0")
+        connection.connection.execute("PRAGMA max_page_count=4294967294")
+
+
+@pytest.mark.parametrize("folder", ["/proc/nowhere", __file__])
+@pytest.mark.parametrize("command", ["doctor", "migrate"])
+def test_a_data_folder_that_cannot_be_used_is_said(tmp_path, command, folder):
+    done = run_python(tmp_path, "manage.py", command, KGHARVEST_DATA_DIR=folder)
+
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.startswith(f"Error: The data folder cannot be used ({folder}: ")
+
+
+@pytest.mark.parametrize("command", [["doctor"], ["migrate"], ["export_relations", "demo"]])
+def test_a_database_that_cannot_be_opened_is_said(tmp_path, command):
+    url = {"DATABASE_URL": "sqlite:////proc/kgharvest.sqlite3", "DEBUG": "1"}
+
+    done = run_python(tmp_path, "manage.py", *command, **url)
+
+    assert done.returncode == 1
+    assert "unable to open database file" in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_file_that_is_no_database_is_said(tmp_path):
+    (tmp_path / "kgharvest.sqlite3").write_text("no database" * 1_000)
+
+    done = run_python(tmp_path, "manage.py", "export_relations", "demo")
+
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False)
+    assert "file is not a database" in done.stderr
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("names", "reason"),
+    [
+        ({"model": "m" * 501, "setting": "multi"}, "of the LM has 501 characters; give one of 1 to 500"),
+        ({"model": "", "setting": "multi"}, "of the LM has 0 characters"),
+        ({"model": "a\nb", "setting": "multi"}, "of the LM has a control character"),
+        ({"model": "m", "setting": "s" * 31}, "of the setting has 31 characters; give one of 1 to 30"),
+    ],
+)
+def test_a_name_that_cannot_be_stored_is_said(tmp_path, names, reason):
+    (tmp_path / "tuples.jsonl").write_text('{"entities": ["dam", "flood"], "score": -1}\n')
+
+    with pytest.raises(CommandError, match=reason):
+        call_command("import_tuples", tmp_path / "tuples.jsonl", relation=factories.make_relation().path, **names)
+
+
+@pytest.mark.django_db
+def test_a_revision_that_cannot_be_stored_is_said():
+    with pytest.raises(CommandError, match="of the LM's revision has 101 characters; give one of 1 to 100"):
+        call_command("harvest", relation=[factories.make_relation().path], revision="r" * 101)
