@@ -168,7 +168,7 @@ def pages() -> Iterator[tuple[str, str]]:
     """Yield what is measured, and its address. Other apps' pages are added here."""
     job = HarvestJob.objects.order_by("-n_tuples").first()
     relation = job.relation
-    known = KnowledgeTuple.objects.found().order_by("-n_harvests", "-pk").first()
+    known = KnowledgeTuple.objects.harvested().order_by("-n_harvests", "-pk").first()
     model = job.language_model_id
     yield "relations", reverse("kgharvest:relation_list")
     yield "relations by harvests", address("relation_list", sort="-harvests")

@@ -42,7 +42,7 @@ def gold_candidates(relation: Relation) -> list[GoldCandidate]:
     keys = sorted(candidates.keys() - {tuple_key(seed) for seed in relation.seed_tuples})
     Random(relation.pk).shuffle(keys)
     keys = keys[: 2 * CANDIDATES_AT_ONCE]
-    known = set(relation.knowledge_tuples.found().filter(key__in=keys).values_list("key", flat=True))
+    known = set(relation.knowledge_tuples.harvested().filter(key__in=keys).values_list("key", flat=True))
     decided = set(relation.gold_decisions.values_list("key", flat=True))
     return [candidates[key] for key in keys if key not in known | decided][:CANDIDATES_AT_ONCE]
 

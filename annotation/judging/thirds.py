@@ -57,7 +57,7 @@ def first_two_counts(round: Round, tasks: QuerySet[JudgmentTask]) -> Counter[Lab
 
 
 def without_label(counts: LabelCounts, label: str) -> LabelCounts:
-    n_true, n_false, n_unjudgeable = (n - (label == each) for n, each in zip(counts, Label.values, strict=True))
+    n_true, n_false, n_unjudgeable = (n - (label == value) for n, value in zip(counts, Label.values, strict=True))
     return n_true, n_false, n_unjudgeable
 
 

@@ -25,7 +25,7 @@ def tuple_key(entities: Sequence[str]) -> str:
 
 
 class KnowledgeTupleQuerySet(models.QuerySet):
-    def found(self):
+    def harvested(self):
         """Leave out what no harvest found, such as tuples that came with imported judgments."""
         return self.filter(best_score__isnull=False)
 

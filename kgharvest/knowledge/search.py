@@ -72,7 +72,7 @@ class KnowledgeSearch(forms.Form):
         """Return the tuples that fit, in no order; none if a field makes no sense."""
         if not self.is_valid():
             return Filtered(KnowledgeTuple.objects.none())
-        tuples = _by_columns(KnowledgeTuple.objects.found().with_relation(), self.cleaned_data)
+        tuples = _by_columns(KnowledgeTuple.objects.harvested().with_relation(), self.cleaned_data)
         return apply_filters(tuples, self._filters(self.cleaned_data))
 
     def _filters(self, cleaned: dict[str, Any]) -> Iterator[SearchFilter]:

@@ -136,7 +136,7 @@ def _entity_name(request: HttpRequest) -> str:
 
 
 def _best_tuples(entity: str) -> Sequence[KnowledgeTuple]:
-    filtered = apply_filters(KnowledgeTuple.objects.found().with_relation(), [has_entity(entity)])
+    filtered = apply_filters(KnowledgeTuple.objects.harvested().with_relation(), [has_entity(entity)])
     return keyset_page(filtered, "-best_score", QueryDict(), ROWS_PER_PAGE).rows
 
 

@@ -1,7 +1,7 @@
 """Registry of extension points: parts of pages, and functions, that apps supply to apps that may not import them.
 
-settings.PANELS: for each place on a page, in the order of the page, functions of (request, subject) that return panels;
-`{% panels "place" subject %}` renders them. settings.HOOKS: for each question, the function that answers it.
+settings.PANELS: for each region of a page, in its order, functions of (request, subject) that return panels;
+`{% panels "region" subject %}` renders them. settings.HOOKS: for each question, the function that answers it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def button(label: str, url: str) -> Panel:
     return Panel("_button_link.html", {"label": label, "url": url})
 
 
-def panels_of(place: str, request: HttpRequest, subject: Any = None) -> list[Panel]:
-    """Return what all apps add to a place. subject: the relation, harvest, tuple or round that the page is about."""
+def panels_of(region: str, request: HttpRequest, subject: Any = None) -> list[Panel]:
+    """Return what all apps add to a region. subject: the relation, harvest, tuple or round that the page is about."""
     added: list[Panel] = []
-    for path in settings.PANELS[place]:
+    for path in settings.PANELS[region]:
         panels: Iterable[Panel] = import_string(path)(request, subject)
         added.extend(panels)
     return added

@@ -1,4 +1,4 @@
-"""Filters and tags of pages: numbers in words, sentences with slots, entities, and `{% panels "place" subject %}`."""
+"""Filters and tags of pages: numbers in words, sentences with slots, entities, and `{% panels "region" subject %}`."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def entity_url(name: str) -> str:
 
 
 @register.simple_tag(takes_context=True)
-def panels(context: RequestContext, place: str, subject: Any = None) -> SafeString:
-    return rendered(context, panels_of(place, context["request"], subject))
+def panels(context: RequestContext, region: str, subject: Any = None) -> SafeString:
+    return rendered(context, panels_of(region, context["request"], subject))
 
 
 @register.simple_tag(takes_context=True)

@@ -87,12 +87,12 @@ def _is_json_lines(path: PurePosixPath) -> bool:
     return path.suffix == ".jsonl" and not path.name.startswith(".")
 
 
-def _document(place: str, content: bytes) -> Document:
+def _document(name: str, content: bytes) -> Document:
     """Say by RELATION/PART.jsonl or RELATION.jsonl what the lines are about."""
-    path = PurePosixPath(place)
+    path = PurePosixPath(name)
     if path.stem in PARTS and path.parent.name:
-        return Document(place, decode_utf8(content, place), path.parent.name, path.stem)
-    return Document(place, decode_utf8(content, place), path.stem)
+        return Document(name, decode_utf8(content, name), path.parent.name, path.stem)
+    return Document(name, decode_utf8(content, name), path.stem)
 
 
 LineReader = Callable[[dict[str, Any], Document], str | None]  # returns what is wrong with the line, if anything is

@@ -75,6 +75,7 @@ class Measurement:
 
     def record(self) -> dict[str, Any]:
         """Return the columns of a ProbeRecord but its relation, which stands as its name."""
+        prompts = self.prompt_set
         return {
             "relation": self.task.relation,
             "method": self.cell.method,
@@ -90,7 +91,7 @@ class Measurement:
             "effective_prompts": round(self.learned.effective_prompts, 3) if self.learned.weights else None,
             "n_parameters": self.learned.n_parameters,
             **self.cost._asdict(),
-            **({"combine": asked.combine, "temperature": asked.temperature} if (asked := self.prompt_set) else {}),
+            **({"combine": prompts.combine, "temperature": prompts.temperature} if prompts else {}),
         }
 
 

@@ -59,10 +59,10 @@ class Command(DomainCommand):
 def label_words(text: str) -> tuple[str, list[str]]:
     """The type of an argument NAME=W1,W2."""
     name, _, words = text.partition("=")
-    found = [word.strip() for word in words.split(",") if word.strip()]
-    if not name.strip() or not found:
+    words_of_label = [word.strip() for word in words.split(",") if word.strip()]
+    if not name.strip() or not words_of_label:
         raise ArgumentTypeError(f"{text!r} is not NAME=WORD,WORD")
-    return name.strip(), found
+    return name.strip(), words_of_label
 
 
 def label_words_of(given: list[tuple[str, list[str]]]) -> dict[str, list[str]]:

@@ -191,7 +191,7 @@ def test_gold_stays_out_of_the_knowledge_base():
     gold_round(4, 4, gold_share=0.5)
 
     assert KnowledgeTuple.objects.count() == 4 + 4
-    assert KnowledgeTuple.objects.found().count() == 4
+    assert KnowledgeTuple.objects.harvested().count() == 4
 
 
 def test_a_round_that_wants_gold_where_there_is_none_is_refused():
