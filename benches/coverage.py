@@ -78,7 +78,7 @@ def cover(n_relations: int, n_statements: int, n_rounds: int) -> str:
         pairs = [difference_interval(*row) for row in rates]
         shares = n_true[:, 0] / n_statements
         macro = population_rate(n_true[:, 0], *alike)
-        cells.append(covered((each[1:3] for row in rates for each in row), accuracies.flat))
+        cells.append(covered((interval[1:3] for row in rates for interval in row), accuracies.flat))
         newcombe.append(covered(pairs, accuracies[:, 0] - accuracies[:, 1]))
         these.append(covered([(macro.low, macro.high)], [accuracies[:, 0].mean()]))
         like.append(macro_interval(shares))
@@ -108,8 +108,8 @@ def cover_strata(population, drawn, first: float, last: float, n_rounds: int) ->
     cells = covered(
         (estimate[1:3] for both in rounds for estimate, _ in both), (truth for both in rounds for _, truth in both)
     )
-    pairs = [difference_interval(one, other) for (one, _), (other, _) in rounds]
-    difference = covered(pairs, (one - other for (_, one), (_, other) in rounds))
+    pairs = [difference_interval(a, b) for (a, _), (b, _) in rounds]
+    difference = covered(pairs, (a - b for (_, a), (_, b) in rounds))
     width = np.mean([estimate.high - estimate.low for both in rounds for estimate, _ in both])
     shape = f"{'+'.join(map(str, drawn))} of {'+'.join(map(str, population))}"
     return f"{shape:72} {cells:9.1%} {difference:11.1%} {width:11.3f}"

@@ -100,7 +100,7 @@ class Judge:
         self._take(self._send("POST", urlencode(fields)))
 
     def _take(self, reply: dict[str, Any]) -> None:
-        fresh = [each["task"] for each in reply.get("tasks", []) if each["task"] not in self._known]
+        fresh = [statement["task"] for statement in reply.get("tasks", []) if statement["task"] not in self._known]
         self._known.update(fresh)
         self._ahead += fresh
 
@@ -126,8 +126,8 @@ def judge_together(people: list[Judge], n: int, few: int, rate: float | None) ->
     """Judge as all of them at once, in threads: they wait far more than they work."""
     every_s = len(people) / rate if rate else 0.0
 
-    def run(place: int, person: Judge) -> list[float]:
-        time.sleep(place * every_s / len(people))
+    def run(position: int, person: Judge) -> list[float]:
+        time.sleep(position * every_s / len(people))
         return person.judge(n, few, every_s)
 
     with ThreadPoolExecutor(len(people)) as pool:
@@ -157,8 +157,8 @@ def database_seconds() -> float:
 def people_of(round: Round, n_behind: int, port: int) -> list[Judge]:
     """Let new annotators join in the middle of the round, each with `n_behind` judgments before that."""
     annotators = make_annotators(round, N_ANNOTATORS)
-    for place, annotator in enumerate(annotators):
-        annotator.next_position = round.n_tasks // 2 + place * round.n_tasks // 20
+    for position, annotator in enumerate(annotators):
+        annotator.next_position = round.n_tasks // 2 + position * round.n_tasks // 20
         annotator.n_judged = n_behind
         annotator.save()
         if n_behind:

@@ -108,11 +108,11 @@ def fill_relation(relation: Relation, models: list[LanguageModel], n_tuples: int
     size = n_tuples // len(cells)
     n_stored = 0
     for number, (model, setting) in enumerate(cells):
-        found = rows[number * size : (number + 1) * size + int(SHARED * size)]
-        found.sort(key=lambda row: -row.score)
+        harvested = rows[number * size : (number + 1) * size + int(SHARED * size)]
+        harvested.sort(key=lambda row: -row.score)
         with transaction.atomic():
-            store_tuples(make_job(relation, model, setting, len(found)), found)
-        n_stored += len(found)
+            store_tuples(make_job(relation, model, setting, len(harvested)), harvested)
+        n_stored += len(harvested)
     return n_stored
 
 
@@ -144,18 +144,23 @@ def judge(relation: Relation, user, rng: random.Random) -> None:
         rank_to=job.n_tuples, population=job.n_tuples, sample_size=min(N_JUDGED, job.n_tuples),
     )  # fmt: skip
     drawn = list(job.tuples.order_by("rank")[:N_JUDGED])
-    tasks = JudgmentTask.objects.bulk_create((task(round, found, n, rng) for n, found in enumerate(drawn)), **AT_ONCE)
+    tasks = JudgmentTask.objects.bulk_create(
+        (task(round, harvested, n, rng) for n, harvested in enumerate(drawn)), **AT_ONCE
+    )
     Draw.objects.bulk_create(
-        (Draw(stratum=stratum, task=judged, harvested_tuple=found) for judged, found in zip(tasks, drawn, strict=True)),
+        (
+            Draw(stratum=stratum, task=judged, harvested_tuple=harvested)
+            for judged, harvested in zip(tasks, drawn, strict=True)
+        ),
         **AT_ONCE,
     )
 
 
-def task(round: Round, found, position: int, rng: random.Random) -> JudgmentTask:
+def task(round: Round, harvested, position: int, rng: random.Random) -> JudgmentTask:
     verdict, counts = rng.choice([("accepted", (3, 0, 0)), ("rejected", (1, 2, 0)), ("undecided", (1, 1, 1))])
     n_true, n_false, n_unjudgeable = counts
     return JudgmentTask(
-        round=round, knowledge_tuple_id=found.knowledge_tuple_id, statement="statement", entities=found.surface,
+        round=round, knowledge_tuple_id=harvested.knowledge_tuple_id, statement="statement", entities=harvested.surface,
         spans=[], position=position, n_wanted=3, n_judgments=3, verdict=verdict,
         n_true=n_true, n_false=n_false, n_unjudgeable=n_unjudgeable,
     )  # fmt: skip
@@ -210,15 +215,15 @@ def pages() -> Iterator[tuple[str, str]]:
 def comparisons(relation: Relation) -> Iterator[tuple[str, str]]:
     """Yield two harvests of over 50,000 tuples, two of 4,500, and two cells over the relations of their set."""
     page = reverse("evaluation:compare_harvests")
-    for which, one in (("large", relation), ("usual", Relation.objects.get(pk=relation.pk + 1))):
-        a, b = one.jobs.filter(n_tuples__gt=0).order_by("pk").values_list("pk", flat=True)[:2]
+    for which, compared in (("large", relation), ("usual", Relation.objects.get(pk=relation.pk + 1))):
+        a, b = compared.jobs.filter(n_tuples__gt=0).order_by("pk").values_list("pk", flat=True)[:2]
         yield f"compare two {which} harvests", f"{page}?a={a}&b={b}"
         yield f"compare two {which} harvests, only A", f"{page}?a={a}&b={b}&part=only_a&page=20"
     yield "compare two cells over a set", f"{reverse('evaluation:compare_sets')}?a={a}&b={b}"
 
 
-def address(page: str, /, **asked) -> str:
-    return f"{reverse(f'kgharvest:{page}')}?{urlencode(asked)}"
+def address(page: str, /, **query) -> str:
+    return f"{reverse(f'kgharvest:{page}')}?{urlencode(query)}"
 
 
 def measure(client: Client, path: str) -> tuple[float, float, int]:

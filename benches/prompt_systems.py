@@ -78,9 +78,9 @@ ORDERINGS = [
     Ordering("bertese-continuous", ">", "manual"),
 ]
 HOLDS: dict[str, Callable[[PairedDifference], bool]] = {
-    ">=": lambda found: found.difference >= 0,
-    ">": lambda found: found.difference > 0 and found.p < 0.05,
-    ">>": lambda found: found.difference > FAR and found.p < 0.05,
+    ">=": lambda estimate: estimate.difference >= 0,
+    ">": lambda estimate: estimate.difference > 0 and estimate.p < 0.05,
+    ">>": lambda estimate: estimate.difference > FAR and estimate.p < 0.05,
 }
 PLAIN_WORDS = re.compile(r"[a-z]+( [a-z]+)?")  # one or two words, each of which becomes a token
 
@@ -119,7 +119,7 @@ def templates(path: Path) -> list[str]:
 
 def relations_of(data: Path, n_facts: int) -> tuple[list[Relation], list[ProbeRelation]]:
     """Return what the LM learns, and what it is asked."""
-    known, asked = [], []
+    known, relations = [], []
     for folder in sorted((data / "facts").iterdir()):
         facts = facts_of(folder, n_facts)
         manual, mined, paraphrased = (
@@ -130,8 +130,8 @@ def relations_of(data: Path, n_facts: int) -> tuple[list[Relation], list[ProbeRe
         held_out = tuple(Phrasing((PromptTemplate.parse(text),)) for text in (*manual, *paraphrased))
         every = tuple(pair for part in PARTS for pair in facts[part])
         known.append(Relation(folder.name, held_out[0].wordings[0], phrasings, held_out, every, ()))
-        asked.append(ProbeRelation(folder.name, (*manual, *paraphrased[:N_PARAPHRASED]), facts))
-    return known, asked
+        relations.append(ProbeRelation(folder.name, (*manual, *paraphrased[:N_PARAPHRASED]), facts))
+    return known, relations
 
 
 def trained(known: list[Relation], folder: Path, steps: int) -> None:
@@ -141,12 +141,16 @@ def trained(known: list[Relation], folder: Path, steps: int) -> None:
     save(model, known, folder)
 
 
-def measured(arguments: argparse.Namespace, lm: MaskedLM, control: MaskedLM, asked: list[ProbeRelation]) -> list[dict]:
+def measured(
+    arguments: argparse.Namespace, lm: MaskedLM, control: MaskedLM, relations: list[ProbeRelation]
+) -> list[dict]:
     """Return the records of all methods, those first that an earlier run has left."""
     records = read(arguments.records) if arguments.records and arguments.records.is_file() else []
-    missing = [one for one in arguments.methods if one not in {record["method"] for record in records}]
+    missing = [method for method in arguments.methods if method not in {record["method"] for record in records}]
     for method in missing:
-        new = list(probe_records(lm, control, asked, [method], LearningBudget(arguments.iterations, arguments.epochs)))
+        new = list(
+            probe_records(lm, control, relations, [method], LearningBudget(arguments.iterations, arguments.epochs))
+        )
         p1 = np.mean([record["p1"] for record in new if not record["is_control"]])
         print(f"{method:>20} P@1 {p1:.3f}", flush=True)
         records += new
@@ -167,7 +171,10 @@ def orderings(p1: dict[str, dict[str, float]]) -> Iterator[str]:
     """Yield a line for each ordering whose methods have been measured."""
     learners = [method for method in METHODS if method not in BASELINES and method in p1]
     far = [Ordering(method, ">>", worse) for worse in ("majority", "{}, random LM") for method in ("manual", *learners)]
-    for ordering in [*ORDERINGS, *(one._replace(worse=one.worse.format(one.better)) for one in far)]:
+    for ordering in [
+        *ORDERINGS,
+        *(ordering._replace(worse=ordering.worse.format(ordering.better)) for ordering in far),
+    ]:
         if ordering.better in p1 and ordering.worse in p1:
             yield verdict(ordering, p1[ordering.better], p1[ordering.worse])
 
@@ -185,9 +192,9 @@ def best_rewrite(lm: MaskedLM, relation: ProbeRelation) -> float:
 
 def replacing_a_word(lm: MaskedLM, prompt: EncodedPrompt, words: list[int]) -> Iterator[EncodedPrompt]:
     for index, segment in enumerate(prompt.segments):
-        for place in (place for place, token in enumerate(segment) if lm.continues_entity[token]):
+        for position in (position for position, token in enumerate(segment) if lm.continues_entity[token]):
             for word in words:
-                rewritten = (*segment[:place], word, *segment[place + 1 :])
+                rewritten = (*segment[:position], word, *segment[position + 1 :])
                 yield prompt._replace(segments=(*prompt.segments[:index], rewritten, *prompt.segments[index + 1 :]))
 
 
@@ -195,10 +202,10 @@ def verdict(ordering: Ordering, better: dict[str, float], worse: dict[str, float
     """Return the difference over relations, its interval, p, and whether the ordering holds."""
     names = sorted(better)
     differences = np.array([better[name] - worse[name] for name in names])
-    found = paired_difference(differences, np.random.default_rng(0))
-    interval = f"{found.low:+.3f} to {found.high:+.3f}" if found.low is not None else found.reason
-    says = "holds" if HOLDS[ordering.relation](found) else f"does not hold: {why_not(names, differences)}"
-    return f"{' '.join(ordering):55} {found.difference:+.3f} ({interval}), p = {found.p:.3f}: {says}"
+    estimate = paired_difference(differences, np.random.default_rng(0))
+    interval = f"{estimate.low:+.3f} to {estimate.high:+.3f}" if estimate.low is not None else estimate.reason
+    says = "holds" if HOLDS[ordering.relation](estimate) else f"does not hold: {why_not(names, differences)}"
+    return f"{' '.join(ordering):55} {estimate.difference:+.3f} ({interval}), p = {estimate.p:.3f}: {says}"
 
 
 def why_not(names: list[str], differences: NDArray[np.float64]) -> str:
@@ -221,18 +228,23 @@ def main() -> None:
     parser.add_argument("--records", type=Path, help="keep the records here, and do not measure again what is here")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    known, asked = relations_of(arguments.data, arguments.facts)
+    known, relations = relations_of(arguments.data, arguments.facts)
     folder = arguments.lm or Path(tempfile.mkdtemp(prefix="kgharvest-prompt-systems-"))
     if not (folder / "config.json").is_file():
         trained(known, folder, arguments.steps)
     lm, control = load_compact(folder), load_compact(folder, random_seed=0)
-    records = measured(arguments, lm, control, asked)
-    types = {one.name: relation_type([pair for part in PARTS for pair in one.facts[part]]) for one in asked}
+    records = measured(arguments, lm, control, relations)
+    types = {
+        relation.name: relation_type([pair for part in PARTS for pair in relation.facts[part]])
+        for relation in relations
+    }
     print(terminal_text(summary_table(probe_document(records, types))))
     p1 = p1_by_method(records)
     print(*orderings(p1), sep="\n")
     if "manual" in p1:
-        rewritten = {one.name: best_rewrite(lm, one) for one in tqdm(asked, desc="rewriting", leave=False)}
+        rewritten = {
+            relation.name: best_rewrite(lm, relation) for relation in tqdm(relations, desc="rewriting", leave=False)
+        }
         print(verdict(Ordering("one word replaced", ">=", "manual"), rewritten, p1["manual"]))
 
 

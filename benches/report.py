@@ -112,8 +112,10 @@ def make_cell(round: Round, relation: Relation, tasks: list[JudgmentTask], setti
     job = HarvestJob.objects.create(
         kind="harvest", status=Job.Status.SUCCEEDED, n_tuples=len(own) + len(others), **cell
     )
-    scored = sorted(((score_of(task.position, rng), task) for task in [*own, *others]), key=lambda each: -each[0])
-    found = HarvestedTuple.objects.bulk_create(
+    scored = sorted(
+        ((score_of(task.position, rng), task) for task in [*own, *others]), key=lambda scored_task: -scored_task[0]
+    )
+    harvested_tuples = HarvestedTuple.objects.bulk_create(
         (
             HarvestedTuple(job=job, knowledge_tuple_id=task.knowledge_tuple_id, rank=rank, score=score, surface=[])
             for rank, (score, task) in enumerate(scored, start=1)
@@ -123,7 +125,7 @@ def make_cell(round: Round, relation: Relation, tasks: list[JudgmentTask], setti
     stratum = Stratum.objects.create(
         round=round, job=job, rank_to=len(scored), population=len(scored), sample_size=len(own), **cell
     )
-    by_tuple = {harvested.knowledge_tuple_id: harvested for harvested in found}
+    by_tuple = {harvested.knowledge_tuple_id: harvested for harvested in harvested_tuples}
     Draw.objects.bulk_create(
         (Draw(task=task, stratum=stratum, harvested_tuple=by_tuple[task.knowledge_tuple_id]) for task in own), **AT_ONCE
     )

@@ -130,9 +130,9 @@ def _task(n: int) -> tuple:
 def _judge(tasks: list[int], annotators: list[int]) -> None:
     now = timezone.now()
     rows = (
-        (UUID(int=3 * n + place), tasks[n], _annotator(annotators, n, place), label, 1 + n % 7, now,
-         "so it is" if (3 * n + place) % 100 == 0 else "", not _is_gold(n))
-        for n in range(N_JUDGED) for place, label in enumerate(_said(n))
+        (UUID(int=3 * n + position), tasks[n], _annotator(annotators, n, position), label, 1 + n % 7, now,
+         "so it is" if (3 * n + position) % 100 == 0 else "", not _is_gold(n))
+        for n in range(N_JUDGED) for position, label in enumerate(_said(n))
     )  # fmt: skip
     columns = ("client_uuid", "task", "annotator", "label", "seconds", "judged_at", "comment", "is_counted")
     insert_rows(Judgment, columns, rows)
@@ -142,9 +142,9 @@ def _judge(tasks: list[int], annotators: list[int]) -> None:
     insert_rows(Adjudication, ("client_uuid", "task", "label", "at"), adjudicated)
 
 
-def _annotator(annotators: list[int], n: int, place: int) -> int:
+def _annotator(annotators: list[int], n: int, position: int) -> int:
     """Let the first one have judged a fifth of all judged tasks."""
-    return annotators[0] if n % 5 == 0 and place == 0 else annotators[1 + (3 * n + place) % (N_ANNOTATORS - 1)]
+    return annotators[0] if n % 5 == 0 and position == 0 else annotators[1 + (3 * n + position) % (N_ANNOTATORS - 1)]
 
 
 # -- measuring ---------------------------------------------------------------------------------------------------------

@@ -90,15 +90,15 @@ def compare_search(setup, n_candidates, cap):
         others = [lexicon.look_up((other,)) for other in filled]
         return isinstance(entity, Entity) and not lexicon.rejects_beside(entity, others)
 
-    found = {candidate.tokens for candidate in search.tuples}
+    found_tokens = {candidate.tokens for candidate in search.tuples}
     rows = []
     for prunes_first in (False, True):
         plain = DepthFirstSearch(
             setup.plain, setup.ask, setup.weights, is_entity, setup.lm.starts_entity, n_candidates, cap, prunes_first
         )
         seconds, tuples = cpu_seconds(partial(plain.run, setup.arity))
-        rows.append((seconds, plain.n_forwards, len(found & {tokens for _, tokens in tuples})))
-    return ours, ranker.n_states, len(found), rows
+        rows.append((seconds, plain.n_forwards, len(found_tokens & {tokens for _, tokens in tuples})))
+    return ours, ranker.n_states, len(found_tokens), rows
 
 
 def compare_rescoring(setup, n_candidates):

@@ -44,12 +44,12 @@ def arguments() -> argparse.Namespace:
 
 def measured(*commands: tuple[object, ...], output: Path | None = None) -> tuple[float, float, float]:
     """Run commands of manage.py in one process of their own; return seconds, CPU seconds and most megabytes."""
-    asked = json.dumps([[str(word) for word in command] for command in commands])
+    request = json.dumps([[str(word) for word in command] for command in commands])
     with (output or Path(os.devnull)).open("wb") as file:
         run = subprocess.run(
             [sys.executable, "-c", MEASURED],
             cwd=ROOT,
-            input=asked.encode(),
+            input=request.encode(),
             stdout=file,
             stderr=subprocess.PIPE,
             check=False,
@@ -128,17 +128,17 @@ def published(folder: Path, harvests: Path) -> None:
 
 
 def main() -> None:
-    asked = arguments()
+    options = arguments()
     with tempfile.TemporaryDirectory(prefix="kgharvest-bench-") as name:
         folder = Path(name)
         # With DEBUG, Django keeps the text of every statement.
         production = {"SECRET_KEY": "only for this measurement" * 3, "ALLOWED_HOSTS": "localhost"}
         os.environ |= {"KGHARVEST_DATA_DIR": name, "DJANGO_SETTINGS_MODULE": "kgharvest.settings", **production}
         measured(("migrate", "--verbosity", 0))
-        if asked.harvests:
-            published(folder, asked.harvests)
+        if options.harvests:
+            published(folder, options.harvests)
             return
-        for n in (asked.tuples // 10, asked.tuples):
+        for n in (options.tuples // 10, options.tuples):
             at_size(folder, n)
 
 

@@ -136,18 +136,18 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_a_page_is_accessible_and_fits_a_phone(visit, place):
+@pytest.mark.parametrize("page", PLACES)
+def test_a_page_is_accessible_and_fits_a_phone(visit, page):
     visitor = visit(width=360, color_scheme="light")
 
-    PLACES[place](visitor.page)
+    PLACES[page](visitor.page)
 
-    found = visitor.axe_violations()
+    violations = visitor.axe_violations()
     visitor.page.emulate_media(color_scheme="dark")
-    found += visitor.axe_violations("color-contrast")
+    violations += visitor.axe_violations("color-contrast")
     width = visitor.page.evaluate("document.documentElement.scrollWidth")
-    own = [each for each in visitor.complaints if "status of 4" not in each]  # refusals are meant here
-    assert (found, width, own) == ([], 360, [])
+    own = [complaint for complaint in visitor.complaints if "status of 4" not in complaint]  # refusals are meant here
+    assert (violations, width, own) == ([], 360, [])
 
 
 def test_an_offline_page_is_accessible(visit):

@@ -240,8 +240,8 @@ def test_statements_come_with_the_replies_to_answers(visit):
     round = factories.make_round(12, name="pilot", batch_size=6)
     page = visit(user).page
     join(page, round)
-    asked = []
-    page.on("request", lambda request: asked.append(request.method) if request.resource_type == "fetch" else None)
+    methods = []
+    page.on("request", lambda request: methods.append(request.method) if request.resource_type == "fetch" else None)
 
     for n_done in range(1, 12):
         expect(page.get_by_text("One moment")).to_be_hidden()
@@ -249,7 +249,7 @@ def test_statements_come_with_the_replies_to_answers(visit):
         expect(page.locator("[data-done]")).to_have_text(str(n_done))
     expect_saved(page)
 
-    assert set(asked) == {"POST"}
+    assert set(methods) == {"POST"}
     assert len(labels_of(user)) == 11
 
 

@@ -17,7 +17,7 @@ SEEDS = [[f"head {n}", f"tail {n}"] for n in range(8)]
 def harvest():
     relation = factories.make_relation("goes_with", seed_tuples=SEEDS)
     candidates = gold_candidates(relation)
-    decide_on_gold(relation, {one.code: number < 4 for number, one in enumerate(candidates[:5])})
+    decide_on_gold(relation, {candidate.code: number < 4 for number, candidate in enumerate(candidates[:5])})
     return factories.make_harvest([(f"found {n}", f"thing {n}") for n in range(30)], relation=relation)
 
 
@@ -47,15 +47,15 @@ def test_axe_finds_nothing_where_rounds_are_made(visit, researcher, harvest):
         f"/rounds/gold/{harvest.relation_id}/", f"/rounds/draft/instructions/{harvest.relation_id}/",
     ]  # fmt: skip
 
-    found, widths = {}, {}
+    violations_at, widths = {}, {}
     for path in paths:
         visitor.page.goto(path, wait_until="networkidle")
         for details in visitor.page.locator("details").all():
             details.evaluate("details => { details.open = true; }")
-        found[path] = visitor.axe_violations()
+        violations_at[path] = visitor.axe_violations()
         widths[path] = visitor.page.evaluate("document.documentElement.scrollWidth")
 
-    assert {path: violations for path, violations in found.items() if violations} == {}
+    assert {path: violations for path, violations in violations_at.items() if violations} == {}
     assert {path: width for path, width in widths.items() if width > 360} == {}
     assert visitor.complaints == []
 

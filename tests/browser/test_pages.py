@@ -71,14 +71,14 @@ def test_axe_finds_nothing_in_either_theme(visit, person, installation):
     role, user = person
     visitor = visit(user, color_scheme="light")
 
-    found = {}
+    violations_at = {}
     for path in visitor.walk(start_page(role)):
-        found[path] = visitor.axe_violations()
+        violations_at[path] = visitor.axe_violations()
         visitor.page.emulate_media(color_scheme="dark")
-        found[f"{path} (dark)"] = visitor.axe_violations("color-contrast")
+        violations_at[f"{path} (dark)"] = visitor.axe_violations("color-contrast")
         visitor.page.emulate_media(color_scheme="light")
 
-    assert {path: violations for path, violations in found.items() if violations} == {}
+    assert {path: violations for path, violations in violations_at.items() if violations} == {}
 
 
 def test_no_page_calls_another_host_or_breaks_the_content_security_policy(visit, person):

@@ -26,7 +26,7 @@ class FakeLM:
         self.vocab_size = len(words)
         self.probabilities, self.by_prompt = probabilities, by_prompt
         self.starts_entity = self.continues_entity = np.ones(len(words), dtype=bool)
-        self.asked: list[Query] = []
+        self.scored_queries: list[Query] = []
         self._texts: list[str] = []
 
     def encode_prompt(self, prompt):
@@ -43,7 +43,7 @@ class FakeLM:
         return Query((prompt.segments[0][0], *filled, *(MASK,) * (sum(pattern) - len(filled))), len(filled))
 
     def vectors(self, queries, batch_size, tick):
-        self.asked += queries
+        self.scored_queries += queries
         tick()
         return torch.tensor([self._logprobs(query) for query in queries])
 

@@ -47,8 +47,8 @@ def opinion(rng: Random) -> tuple[str, str]:
 
 def report(rng: Random) -> tuple[str, str]:
     person, town = rng.choice(PEOPLE), rng.choice(TOWNS)
-    place = rng.choice(("lives in", "comes from"))
-    return f"{person} {place} {town} . {person} is from", town
+    phrase = rng.choice(("lives in", "comes from"))
+    return f"{person} {phrase} {town} . {person} is from", town
 
 
 def memory(rng: Random) -> tuple[str, str]:

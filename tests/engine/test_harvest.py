@@ -152,14 +152,14 @@ def test_a_prompt_longer_than_the_lm_takes_gets_a_sentence(tmp_path):
 def test_a_prompt_that_is_too_long_only_with_long_entities_is_refused_before_any_search(tmp_path):
     # 40 tokens with one-token entities, 42 with two-token ones.
     prompt = "<ENT0> is the " + "capital " * 33 + "<ENT1>"
-    asked = []
+    events = []
     spec = replace(SPEC, initial_prompts=(prompt,), params=HarvestParams(candidates=3))
     lm = load(str(tiny_bert(tmp_path)))
 
     with pytest.raises(BadPrompt, match="exceeds the 40"):
-        harvest(spec, lm, asked.append)
+        harvest(spec, lm, events.append)
 
-    assert asked == []
+    assert events == []
 
 
 def test_ready_prompts_that_are_too_long_are_left_out_and_the_result_says_so(tmp_path):
@@ -229,7 +229,7 @@ def scored(*entities, score):
 
 
 def test_ranking_keeps_each_tuple_once_within_the_cap():
-    found = [
+    candidates = [
         scored("a", "b", score=-3.0),
         scored("a", "c", score=-1.0),
         scored("a", "b", score=-2.0),  # the same from another pattern
@@ -237,7 +237,7 @@ def test_ranking_keeps_each_tuple_once_within_the_cap():
         scored("e", "f", score=-5.0),
     ]
 
-    kept = rank(found, HarvestParams(max_entity_repeats=2))
+    kept = rank(candidates, HarvestParams(max_entity_repeats=2))
 
     assert [(scored.entities, scored.score) for scored in kept] == [
         (("a", "c"), -1.0),

@@ -63,7 +63,7 @@ def test_tuples_that_share_a_beginning_share_its_questions():
 
     entity_logprobs(lm, ask(lm, "<ENT0> in <ENT1>"), [((0,), (1,)), ((0,), (4,)), ((0,), (2,))], 8, lambda: None)
 
-    assert len(lm.asked) == 2  # the head, and the tail given paris
+    assert len(lm.scored_queries) == 2  # the head, and the tail given paris
 
 
 def test_prompts_are_asked_apart():

@@ -70,7 +70,7 @@ def rates(accepted: int, rejected: int, undecided: int = 0, incomplete: int = 0)
 
 def totals(entries: list[dict]) -> list[dict]:
     """One per LM and setting: rates of all statements together, means over relations."""
-    found = []
+    sides = []
     for model, setting in dict.fromkeys((entry["model"], entry["setting"]) for entry in entries):
         own = [entry for entry in entries if (entry["model"], entry["setting"]) == (model, setting)]
         counts = [sum(entry[name] for entry in own) for name in ("accepted", "rejected", "undecided", "incomplete")]
@@ -79,8 +79,8 @@ def totals(entries: list[dict]) -> list[dict]:
             f"macro_{share}": sum(entry[share] for entry in known) / len(known) if known else None
             for share in ("accuracy", "rejection")
         }
-        found.append({"model": model, "setting": setting, **rates(*counts), **macro, "n_relations": len(known)})
-    return found
+        sides.append({"model": model, "setting": setting, **rates(*counts), **macro, "n_relations": len(known)})
+    return sides
 
 
 def make_comparison(**fields) -> dict:

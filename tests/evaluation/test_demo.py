@@ -154,12 +154,12 @@ def test_a_short_harvest_is_sampled_whole(shipped, logins, enqueued):
 
 def processes_with(data_dir: Path) -> list[str]:
     """The command lines of all living processes that were started for `data_dir`."""
-    found = []
+    commands = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended in the meantime, or is not ours to see
             if f"KGHARVEST_DATA_DIR={data_dir}".encode() in (process / "environ").read_bytes().split(b"\0"):
-                found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
-    return found
+                commands.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+    return commands
 
 
 def wait_until(condition, timeout_s: float = 60) -> None:

@@ -27,9 +27,9 @@ def answer(path: str, body: bytes = b"a=b", **headers: str) -> tuple[int, str]:
     return int(statuses[0].partition(" ")[0]), page.decode()
 
 
-@pytest.mark.parametrize("asked", [{"q": "dog\x00"}, {"\x00": "dog"}, {"status": ["open", "\x00"]}])
-def test_an_address_with_a_nul_is_refused(researcher_client, asked):
-    assert researcher_client.get("/rounds/", asked).status_code == 400
+@pytest.mark.parametrize("query", [{"q": "dog\x00"}, {"\x00": "dog"}, {"status": ["open", "\x00"]}])
+def test_an_address_with_a_nul_is_refused(researcher_client, query):
+    assert researcher_client.get("/rounds/", query).status_code == 400
 
 
 def test_a_filter_with_a_nul_does_not_reach_the_database(researcher_client):

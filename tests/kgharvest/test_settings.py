@@ -44,13 +44,13 @@ def settings_with(tmp_path: Path, *names: str, **variables: str) -> dict:
 
 def test_with_nothing_set_it_runs_here_alone(tmp_path):
     names = ("ALLOWED_HOSTS", "DEBUG", "DATABASES", "CELERY_BROKER_URL", "SESSION_COOKIE_SECURE", "SECRET_KEY")
-    found = settings_with(tmp_path, *names)
+    values = settings_with(tmp_path, *names)
 
-    assert found["ALLOWED_HOSTS"] == ["localhost", "127.0.0.1", "[::1]"]
-    assert found["DEBUG"] is False
-    assert found["DATABASES"]["default"]["NAME"] == str(tmp_path / "kgharvest.sqlite3")
-    assert found["CELERY_BROKER_URL"] == "filesystem://"
-    assert found["SESSION_COOKIE_SECURE"] is False
+    assert values["ALLOWED_HOSTS"] == ["localhost", "127.0.0.1", "[::1]"]
+    assert values["DEBUG"] is False
+    assert values["DATABASES"]["default"]["NAME"] == str(tmp_path / "kgharvest.sqlite3")
+    assert values["CELERY_BROKER_URL"] == "filesystem://"
+    assert values["SESSION_COOKIE_SECURE"] is False
 
 
 def test_the_generated_secret_stays_and_is_its_owners_alone(tmp_path):
@@ -94,9 +94,9 @@ def test_an_unknown_pool_mode_is_refused(tmp_path):
 
 @pytest.mark.parametrize(("url", "name"), [("sqlite:////tmp/a.sqlite3", "/tmp/a.sqlite3"), ("sqlite:///b.db", "b.db")])
 def test_a_sqlite_url_names_a_file(tmp_path, url, name):
-    found = settings_with(tmp_path, "DATABASES", DATABASE_URL=url, DEBUG="1")
+    values = settings_with(tmp_path, "DATABASES", DATABASE_URL=url, DEBUG="1")
 
-    assert found["DATABASES"]["default"]["NAME"] == name
+    assert values["DATABASES"]["default"]["NAME"] == name
 
 
 @pytest.mark.parametrize("missing", ["SECRET_KEY", "ALLOWED_HOSTS"])

@@ -56,7 +56,7 @@ def run_course(round: Round, server: WebServer, n_annotators: int, n_processes: 
 def _people(round: Round, port: int, n: int) -> list[Person]:
     path = reverse("annotation:judge", args=[round.name])
     annotators = make_annotators(round, n)
-    return [Person(port, path, logged_in(each.user), seed) for seed, each in enumerate(annotators)]
+    return [Person(port, path, logged_in(annotator.user), seed) for seed, annotator in enumerate(annotators)]
 
 
 def _look_after(round: Round, server: WebServer, n_kills: int, jobs: Sequence[Future]) -> int:

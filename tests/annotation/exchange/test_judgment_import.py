@@ -298,7 +298,7 @@ def test_each_unknown_label_is_listed_once(round, tmp_path):
     labels = ["yes", "no", "yes", "TRUE", "yes"]
 
     with pytest.raises(ImportRefused) as refusal:
-        import_judgments(csv_file(tmp_path, *(f"can,{DOG},w{n},{each}" for n, each in enumerate(labels))), "paper")
+        import_judgments(csv_file(tmp_path, *(f"can,{DOG},w{n},{label}" for n, label in enumerate(labels))), "paper")
 
     assert [(entry.where, entry.reason[:8]) for entry in refusal.value.entries] == [
         ("line 2, label", "is 'yes'"),

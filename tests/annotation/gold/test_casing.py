@@ -38,8 +38,8 @@ def test_gold_has_the_capitals_of_the_statements_around_it_and_training_those_of
     seeds = [[f"Town {letter}", f"land {letter}"] for letter in "ABCDEFGH"]
     relation = make_relation(seed_tuples=seeds)
     decide_on_gold(relation, {candidate.code: True for candidate in gold_candidates(relation)[:6]})
-    found = [(write(f"place {letter}"), write(f"realm {letter}")) for letter in "ABCDEFGH"]
-    job = make_harvest(found, relation=relation)
+    drawn = [(write(f"place {letter}"), write(f"realm {letter}")) for letter in "ABCDEFGH"]
+    job = make_harvest(drawn, relation=relation)
 
     round = open_round({"name": "pilot", "cells": [{"job": job.pk, "n": None}], "gold_share": 0.3, "training_size": 4})
 

@@ -40,7 +40,7 @@ def gold_round(n_tasks: int, n_gold: int, **spec):
 def test_each_stretch_of_an_annotators_statements_has_one_gold_one(gold_share):
     places = gold_positions(7, "a-1", gold_share, 0, 3000)
 
-    stretches = [int(place * gold_share + 1e-9) for place in places]
+    stretches = [int(position * gold_share + 1e-9) for position in places]
     assert stretches == list(range(len(places)))
     assert len(places) == pytest.approx(3000 * gold_share, abs=1)
 
@@ -48,7 +48,9 @@ def test_each_stretch_of_an_annotators_statements_has_one_gold_one(gold_share):
 def test_the_places_do_not_depend_on_how_the_statements_are_handed_out():
     at_once = gold_positions(7, "a-1", 0.15, 0, 100)
 
-    in_batches = [first + place for first in range(0, 100, 4) for place in gold_positions(7, "a-1", 0.15, first, 4)]
+    in_batches = [
+        first + position for first in range(0, 100, 4) for position in gold_positions(7, "a-1", 0.15, first, 4)
+    ]
 
     assert at_once == in_batches
 
@@ -177,7 +179,7 @@ def test_gold_stands_among_the_others_with_ids_and_positions_that_tell_nothing()
     round = gold_round(30, 6, gold_share=0.2)
 
     tasks = list(round.tasks.order_by("pk"))
-    gold = [place for place, task in enumerate(tasks) if task.is_gold]
+    gold = [position for position, task in enumerate(tasks) if task.is_gold]
     assert [task.position for task in tasks] == list(range(36)) == sorted(task.position for task in tasks)
     assert len(gold) == 6
     assert gold[-1] - gold[0] > 6

@@ -91,7 +91,7 @@ def everything_sent_to(client, round) -> list:
     sent = [client.get(link), client.post(link, {"name": "Ada"}), client.post(link, {"name": "Ada", "agrees": "on"})]
     sent += [client.get(path) for path in (link, "/", "/return/", "/rounds/pilot/device/")]
     sent += [client.get(JUDGE, **JSON), client.get(JUDGE)]
-    tasks = [each["task"] for each in sent[-2].json()["tasks"]]
+    tasks = [statement["task"] for statement in sent[-2].json()["tasks"]]
     sent.append(client.post(f"{JUDGE}layout/", {"layout": Layout.PAGE}, follow=True))
     for task in tasks:
         sent.append(client.get(f"{JUDGE}instructions/", {"task": task}))
@@ -127,7 +127,7 @@ def trained(client, round, label: str) -> tuple[list, list]:
     before, feedback = [], []
     for statement in round.training_statements.all():
         page = client.get(TRAINING)
-        begun = [client.get(TRAINING, {"position": statement.position, "label": each}) for each in Label.values]
+        begun = [client.get(TRAINING, {"position": statement.position, "label": choice}) for choice in Label.values]
         before.append((statement.position, [page, *begun, client.get(TRAINING, **JSON), client.get(JUDGE, **JSON)]))
         answer = {"position": statement.position, "label": label}
         feedback.append(client.post(TRAINING, answer, follow=True))
@@ -148,7 +148,9 @@ def test_the_training_tells_an_answer_only_once_it_is_given(client, label):
     before, feedback = trained(client, round, label)
 
     told = list(round.training_statements.all())
-    assert [each.reason.encode() in page.content for each, page in zip(told, feedback, strict=True)] == [True] * 4
+    assert [statement.reason.encode() in page.content for statement, page in zip(told, feedback, strict=True)] == [
+        True
+    ] * 4
     for position, pages in before:
         for untold in told[position:]:
             assert untold.reason.encode() not in sent_bytes(pages)
@@ -166,7 +168,7 @@ def test_what_is_sent_before_the_feedback_is_the_same_whatever_is_right(client):
 
     before, _ = trained(client, round, "true")
 
-    assert {each.label for each in round.training_statements.all()} == {"true", "false"}
+    assert {statement.label for statement in round.training_statements.all()} == {"true", "false"}
     shapes = {re.sub(r"(?s)<b>[^<]*</b>|\d+|token[^>]*|<details.*</details>", "", pages[0].text) for _, pages in before}
     assert len({" ".join(shape.split()) for shape in shapes}) == 1
 
@@ -177,10 +179,10 @@ def test_gold_cannot_be_told_from_other_statements_by_any_reply(client):
     client.force_login(annotator.user)
 
     statements = client.get(JUDGE, **JSON).json()["tasks"]
-    replies = [client.post(JUDGE, answer_to(each["task"]), **JSON) for each in statements]
+    replies = [client.post(JUDGE, answer_to(statement["task"]), **JSON) for statement in statements]
 
-    assert annotator.round.tasks.gold().filter(pk__in=[each["task"] for each in statements]).count() == 2
-    assert {frozenset(each) for each in statements} == {frozenset({"task", "parts"})}
+    assert annotator.round.tasks.gold().filter(pk__in=[statement["task"] for statement in statements]).count() == 2
+    assert {frozenset(statement) for statement in statements} == {frozenset({"task", "parts"})}
     assert {(reply.status_code, *reply.json().keys(), reply.json()["late"]) for reply in replies} == {
         (200, "stored", "late", False)
     }
@@ -191,19 +193,19 @@ def test_gold_cannot_be_told_from_other_statements_by_any_reply(client):
 
 
 def test_a_page_stores_what_is_answered_and_says_what_is_not(annotator_client, annotator):
-    one, two, *_ = in_hand(annotator)
+    first, second, *_ = in_hand(annotator)
 
     page = annotator_client.post(
-        f"{JUDGE}page/", {"row": [one, two], **row_of(one, "true"), **row_of(two)}, follow=True
+        f"{JUDGE}page/", {"row": [first, second], **row_of(first, "true"), **row_of(second)}, follow=True
     ).text
 
     assert "1 statement is unanswered" in page
-    assert Judgment.objects.get().task_id == one
+    assert Judgment.objects.get().task_id == first
 
 
 def test_a_page_sent_twice_is_stored_once(annotator_client, annotator):
-    [one, *_] = in_hand(annotator)
-    sent = {"row": [one], **row_of(one, "true", uuid=uuid4())}
+    [first, *_] = in_hand(annotator)
+    sent = {"row": [first], **row_of(first, "true", uuid=uuid4())}
 
     for _ in range(2):
         annotator_client.post(f"{JUDGE}page/", sent)
@@ -212,24 +214,26 @@ def test_a_page_sent_twice_is_stored_once(annotator_client, annotator):
 
 
 def test_a_bad_row_costs_no_other(annotator_client, annotator):
-    one, two, three, _ = in_hand(annotator)
-    rows = row_of(one, "true") | row_of(two, "false", "x" * 10_000) | row_of(three, "maybe")
+    first, second, third, _ = in_hand(annotator)
+    rows = row_of(first, "true") | row_of(second, "false", "x" * 10_000) | row_of(third, "maybe")
 
-    response = annotator_client.post(f"{JUDGE}page/", {"row": [one, two, three], **rows})
+    response = annotator_client.post(f"{JUDGE}page/", {"row": [first, second, third], **rows})
 
     assert response.status_code == 409
     assert "The comment has 10000 characters; shorten it to 1000." in response.text
     assert "x" * 10_000 in response.text
-    assert Judgment.objects.get().task_id == one
+    assert Judgment.objects.get().task_id == first
 
 
 def test_a_skip_in_a_page_keeps_the_other_answers(annotator_client, annotator):
-    one, two, *_ = in_hand(annotator)
+    first, second, *_ = in_hand(annotator)
 
-    annotator_client.post(f"{JUDGE}skip/", {"task": two, "row": [one, two], **row_of(one, "true"), **row_of(two)})
+    annotator_client.post(
+        f"{JUDGE}skip/", {"task": second, "row": [first, second], **row_of(first, "true"), **row_of(second)}
+    )
 
-    assert Judgment.objects.get().task_id == one
-    assert annotator.assignments.skipped().get().task_id == two
+    assert Judgment.objects.get().task_id == first
+    assert annotator.assignments.skipped().get().task_id == second
 
 
 # -- bad input ---------------------------------------------------------------------------------------------------------
@@ -336,7 +340,7 @@ def test_the_reply_to_an_answer_brings_the_next_statements_where_asked():
     reply = client.post(JUDGE, answer_to(second, more=1), **JSON).json()
 
     assert "tasks" not in without
-    assert [each["task"] for each in reply["tasks"]] == in_hand(annotator)
+    assert [statement["task"] for statement in reply["tasks"]] == in_hand(annotator)
     assert not {first, second} & set(in_hand(annotator))
 
 

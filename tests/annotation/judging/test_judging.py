@@ -291,9 +291,9 @@ def test_only_an_open_round_takes_judgments(end):
 
 def test_closing_releases_leases():
     round = make_round(3)
-    one, two = make_annotators(round, 2)
-    next_batch(one, NOW)
-    judge(two, next_batch(two, NOW)[0])
+    first, second = make_annotators(round, 2)
+    next_batch(first, NOW)
+    judge(second, next_batch(second, NOW)[0])
 
     assert close_round(round) == 5
 
@@ -355,12 +355,12 @@ def test_an_answer_that_cannot_be_is_refused(fields, message):
 
 def test_a_uuid_belongs_to_one_answer():
     [annotator] = make_annotators(make_round(2), 1)
-    one, two = next_batch(annotator, NOW)
+    first, second = next_batch(annotator, NOW)
     uuid = uuid4()
-    submit_judgment(annotator, Answer(one.pk, T, uuid), NOW)
+    submit_judgment(annotator, Answer(first.pk, T, uuid), NOW)
 
     with pytest.raises(UuidReused):
-        submit_judgment(annotator, Answer(two.pk, T, uuid), NOW)
+        submit_judgment(annotator, Answer(second.pk, T, uuid), NOW)
 
 
 def test_an_answer_takes_few_queries(django_assert_num_queries):
@@ -387,10 +387,10 @@ def test_an_answer_with_more_statements_takes_hardly_more_queries_than_a_batch(d
 
 def test_the_last_answer_of_a_share_brings_no_more_statements():
     [annotator] = make_annotators(make_round(4, batch_size=2, max_per_annotator=2), 1)
-    one, two = next_batch(annotator, NOW)
-    judge(annotator, one)
+    first, second = next_batch(annotator, NOW)
+    judge(annotator, first)
 
-    judgment, tasks = submit_and_fill_batch(annotator, Answer(two.pk, T, uuid4()), NOW)
+    judgment, tasks = submit_and_fill_batch(annotator, Answer(second.pk, T, uuid4()), NOW)
 
     assert judgment.is_counted
     assert tasks == []

@@ -29,12 +29,12 @@ def assigned_tasks(annotator):
 
 
 def test_a_skipped_task_goes_to_somebody_else_at_once():
-    one, other = make_annotators(make_round(1, judgments_per_task=1), 2)
-    [task] = assigned_tasks(one)
+    annotator, other = make_annotators(make_round(1, judgments_per_task=1), 2)
+    [task] = assigned_tasks(annotator)
 
-    skip_task(one, task.pk)
+    skip_task(annotator, task.pk)
 
-    assert assigned_tasks(one) == []
+    assert assigned_tasks(annotator) == []
     assert assigned_tasks(other) == [task]
 
 

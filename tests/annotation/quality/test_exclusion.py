@@ -111,8 +111,8 @@ def test_where_somebody_filled_the_slot_the_reinstated_judgment_stays_uncounted(
     [first] = judge_all(round, ["true", "true"])
     exclude_annotator(first, "guesses")
     [second] = make_annotators(round, 1)
-    [one, _] = next_batch(second, timezone.now())
-    judge(second, one, "false")  # and has the other in hand
+    [assigned, _] = next_batch(second, timezone.now())
+    judge(second, assigned, "false")  # and has the other in hand
 
     done = reinstate_annotator(first)
 

@@ -37,7 +37,7 @@ def test_excluding_while_everybody_judges_keeps_every_count_right():
 
     at_once(
         lambda: judge_until_nothing_is_left(first, 0),
-        *[lambda each=each: judge_until_nothing_is_left(each, each.pk) for each in others],
+        *[lambda annotator=annotator: judge_until_nothing_is_left(annotator, annotator.pk) for annotator in others],
         lambda: exclude_annotator(first, "guesses"),
     )
 
@@ -55,7 +55,10 @@ def test_reinstating_while_others_refill_never_exceeds_k():
 
     at_once(
         lambda: reinstate_annotator(annotators[0]),
-        *[lambda each=each: judge_until_nothing_is_left(each, each.pk) for each in annotators[3:]],
+        *[
+            lambda annotator=annotator: judge_until_nothing_is_left(annotator, annotator.pk)
+            for annotator in annotators[3:]
+        ],
     )
 
     assert_counters_are_the_judgments(round)

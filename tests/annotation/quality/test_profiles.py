@@ -48,9 +48,9 @@ def exact_chance_of_no_run(length: int, n: int, shares: list[float]) -> float:
     for i in range(1, n + 1):
         row = [p * (last[-1][k] + other[-1][k]) for k, p in enumerate(shares)]
         if i >= length:
-            row = [each - shares[k] ** length * other[i - length][k] for k, each in enumerate(row)]
+            row = [chance - shares[k] ** length * other[i - length][k] for k, chance in enumerate(row)]
         last.append(row)
-        other.append([sum(row) - each for each in row])
+        other.append([sum(row) - chance for chance in row])
     return sum(last[-1])
 
 

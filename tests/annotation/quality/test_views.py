@@ -91,22 +91,22 @@ def test_a_statement_of_another_round_is_not_there(researcher_client, round):
     other = make_round(1).tasks.get()
 
     assert researcher_client.get(f"/rounds/pilot/statements/{other.pk}/").status_code == 404
-    asked = {"task": other.pk, "label": "true", "client_uuid": uuid4()}
-    assert researcher_client.post("/rounds/pilot/adjudicate/", asked).status_code == 404
+    fields = {"task": other.pk, "label": "true", "client_uuid": uuid4()}
+    assert researcher_client.post("/rounds/pilot/adjudicate/", fields).status_code == 404
 
 
 # -- the round's page --------------------------------------------------------------------------------------------------
 
 
 def test_the_round_counts_itself_by_hand(researcher_client, round):
-    found = researcher_client.get("/rounds/pilot/").context["progress"]
+    progress = researcher_client.get("/rounds/pilot/").context["progress"]
 
     # TTT, TFF, F U T
-    assert (found["accepted"], found["rejected"], found["undecided"]) == (1, 1, 1)
-    assert found["percent_agreement"] == pytest.approx((6 + 2 + 0) / 18)
+    assert (progress["accepted"], progress["rejected"], progress["undecided"]) == (1, 1, 1)
+    assert progress["percent_agreement"] == pytest.approx((6 + 2 + 0) / 18)
     # Nine values, 5 True, 3 False, 1 Unjudgeable; D_o = (4 + 6) / 2 = 5, 81 - 35 = 46: alpha = 1 - 8 * 5 / 46.
-    assert found["alpha"] == pytest.approx(1 - 40 / 46)
-    [cell] = found["cells"]
+    assert progress["alpha"] == pytest.approx(1 - 40 / 46)
+    [cell] = progress["cells"]
     assert (cell["drawn"], cell["accepted"], cell["rejected"], cell["undecided"]) == (3, 1, 1, 1)
 
 
@@ -135,8 +135,8 @@ def test_200_annotators_take_no_more_queries_than_three(researcher_client, resea
     annotators = Annotator.objects.bulk_create(annotators)
     task, now = round.tasks.first(), timezone.now()
     Judgment.objects.bulk_create(
-        Judgment(client_uuid=uuid4(), task=task, annotator=each, label="true", is_counted=False, judged_at=now)
-        for each in annotators
+        Judgment(client_uuid=uuid4(), task=task, annotator=annotator, label="true", is_counted=False, judged_at=now)
+        for annotator in annotators
     )
 
     with django_assert_max_num_queries(22):
@@ -217,10 +217,10 @@ def test_limits_are_set_and_taken_away(researcher_client, round):
 
 
 @pytest.mark.parametrize(
-    "asked", [{"gold_accuracy": "80"}, {"n_gold": "0"}, {"longest_run": "1"}, {"median_seconds": "-1"}]
+    "fields", [{"gold_accuracy": "80"}, {"n_gold": "0"}, {"longest_run": "1"}, {"median_seconds": "-1"}]
 )
-def test_limits_that_cannot_be_are_refused(researcher_client, round, asked):
-    page = researcher_client.post("/rounds/pilot/limits/", {"n_gold": "5"} | asked)
+def test_limits_that_cannot_be_are_refused(researcher_client, round, fields):
+    page = researcher_client.post("/rounds/pilot/limits/", {"n_gold": "5"} | fields)
 
     assert page.context["form"].errors
     assert not Limits.objects.exists()
@@ -229,8 +229,8 @@ def test_limits_that_cannot_be_are_refused(researcher_client, round, asked):
 # -- statements --------------------------------------------------------------------------------------------------------
 
 
-def shown(client, **asked) -> list[int]:
-    page = client.get("/rounds/pilot/statements/", asked)
+def shown(client, **filters) -> list[int]:
+    page = client.get("/rounds/pilot/statements/", filters)
     return [task.position for task in page.context["tasks"]]
 
 
@@ -285,7 +285,7 @@ def test_all_statements_come_in_the_rounds_order_page_by_page(researcher_client,
         "/rounds/pilot/statements/", {"show": "all", "before": str(second["page"].before)}
     ).context
 
-    positions = [[task.position for task in each["tasks"]] for each in (first, second, back)]
+    positions = [[task.position for task in page["tasks"]] for page in (first, second, back)]
     assert positions == [list(range(25)), list(range(25, 50)), list(range(25))]
     assert first["n"] == 60
 
@@ -331,9 +331,9 @@ def test_adjudicating_leads_through_the_undecided_and_leaves_the_crowd_alone(res
     codes = round.annotators.values_list("code", flat=True)
     assert not any(code in page.text for code in codes)
 
-    asked = {"task": task.pk, "label": "true", "client_uuid": uuid4(), "comment": "seen it"}
+    fields = {"task": task.pk, "label": "true", "client_uuid": uuid4(), "comment": "seen it"}
     for _ in range(2):  # a double click
-        page = researcher_client.post("/rounds/pilot/adjudicate/", asked, follow=True)
+        page = researcher_client.post("/rounds/pilot/adjudicate/", fields, follow=True)
 
     assert "Nothing to adjudicate" in page.text
     done = Adjudication.objects.get()
@@ -347,8 +347,8 @@ def test_a_second_adjudication_supersedes_the_first(researcher_client, round):
     task = round.tasks.get(position=1)
 
     for label in ("true", "unjudgeable"):
-        asked = {"task": task.pk, "label": label, "client_uuid": uuid4()}
-        researcher_client.post("/rounds/pilot/adjudicate/?queue=disagreements&votes=1", asked)
+        fields = {"task": task.pk, "label": label, "client_uuid": uuid4()}
+        researcher_client.post("/rounds/pilot/adjudicate/?queue=disagreements&votes=1", fields)
 
     assert Adjudication.objects.count() == 2
     assert Adjudication.objects.current().get().label == "unjudgeable"
@@ -356,17 +356,17 @@ def test_a_second_adjudication_supersedes_the_first(researcher_client, round):
 
 
 def test_skipping_comes_round_to_the_first_again(researcher_client, round):
-    asked = {"queue": "disagreements", "after": 1}
-    assert researcher_client.get("/rounds/pilot/adjudicate/", asked).context["task"].position == 2
-    asked["after"] = 2
-    assert researcher_client.get("/rounds/pilot/adjudicate/", asked).context["task"].position == 1
+    query = {"queue": "disagreements", "after": 1}
+    assert researcher_client.get("/rounds/pilot/adjudicate/", query).context["task"].position == 2
+    query["after"] = 2
+    assert researcher_client.get("/rounds/pilot/adjudicate/", query).context["task"].position == 1
 
 
 @pytest.mark.parametrize(("field", "value"), [("label", "maybe"), ("client_uuid", "1"), ("task", "x")])
 def test_an_adjudication_that_cannot_be_is_refused(researcher_client, round, field, value):
-    asked = {"task": round.tasks.first().pk, "label": "true", "client_uuid": uuid4()} | {field: value}
+    fields = {"task": round.tasks.first().pk, "label": "true", "client_uuid": uuid4()} | {field: value}
 
-    assert researcher_client.post("/rounds/pilot/adjudicate/", asked).status_code == 400
+    assert researcher_client.post("/rounds/pilot/adjudicate/", fields).status_code == 400
 
 
 # -- events ------------------------------------------------------------------------------------------------------------
@@ -396,8 +396,8 @@ def test_nothing_is_logged_of_who_only_looks(researcher_client, round):
 
 def test_exports_have_the_adjudication_beside_what_people_said(researcher_client, round):
     task = round.tasks.get(position=2)
-    asked = {"task": task.pk, "label": "unjudgeable", "client_uuid": uuid4()}
-    researcher_client.post("/rounds/pilot/adjudicate/", asked)
+    fields = {"task": task.pk, "label": "unjudgeable", "client_uuid": uuid4()}
+    researcher_client.post("/rounds/pilot/adjudicate/", fields)
 
     lines = b"".join(researcher_client.get("/rounds/pilot/judgments.jsonl").streaming_content).splitlines()
 

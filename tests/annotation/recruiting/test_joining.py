@@ -205,10 +205,10 @@ def test_a_forged_return_code_is_refused_in_a_sentence(client, code):
 
 
 def test_the_signature_of_another_annotator_does_not_fit():
-    one, other = (join_round(round, name="Ada") for round in (guest_round(), make_round(takes_guests=True)))
+    annotator, other = (join_round(round, name="Ada") for round in (guest_round(), make_round(takes_guests=True)))
 
     with pytest.raises(BadReturnCode):
-        find_by_return_code(return_code(one).replace(f"{one.pk}-", f"{other.pk}-", 1))
+        find_by_return_code(return_code(annotator).replace(f"{annotator.pk}-", f"{other.pk}-", 1))
 
 
 def test_an_account_has_no_return_code(client):

@@ -50,8 +50,8 @@ def test_the_same_seed_draws_the_same_sample_in_the_same_order():
 
     rounds = [open_round(spec(job, n=20, seed=7) | {"name": name}) for name in ("one", "two")]
 
-    one, two = (list(round.tasks.order_by("position").values_list("statement", flat=True)) for round in rounds)
-    assert one == two
+    first, second = (list(round.tasks.order_by("position").values_list("statement", flat=True)) for round in rounds)
+    assert first == second
 
 
 def test_another_seed_draws_another_sample():
@@ -59,8 +59,8 @@ def test_another_seed_draws_another_sample():
 
     rounds = [open_round(spec(job, n=20, seed=seed) | {"name": f"seed-{seed}"}) for seed in (1, 2)]
 
-    one, two = (set(round.tasks.values_list("statement", flat=True)) for round in rounds)
-    assert one != two
+    first, second = (set(round.tasks.values_list("statement", flat=True)) for round in rounds)
+    assert first != second
 
 
 def test_the_order_of_tasks_tells_nothing_about_ranks():

@@ -27,8 +27,8 @@ def spec() -> dict:
         make_relation(name, relation_set=make_relation_set(set_name))
         for name, set_name in (("capital", "old"), ("capital", "young"), ("river", "rivers"))
     )
-    one, two = map(make_language_model, ("one/bert", "two/bert"))
-    cells = [(old, one), (old, two), (river, one), (young, one)]
+    first, second = map(make_language_model, ("one/bert", "two/bert"))
+    cells = [(old, first), (old, second), (river, first), (young, first)]
     jobs = [
         make_harvest([(f"{number}", "x"), (f"{number}", "y")], relation=relation, language_model=language_model)
         for number, (relation, language_model) in enumerate(cells)

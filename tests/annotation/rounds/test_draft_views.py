@@ -43,15 +43,15 @@ def test_three_fields_make_a_draft(researcher_client, harvest):
 
 
 def test_three_fields_open_a_round(researcher_client, harvest):
-    asked = {"name": "new-one", "jobs": [harvest.pk], "n": 5, "action": "open"}
+    fields = {"name": "new-one", "jobs": [harvest.pk], "n": 5, "action": "open"}
 
-    researcher_client.post("/rounds/new/", asked)
+    researcher_client.post("/rounds/new/", fields)
 
     assert (Round.objects.get().status, Round.objects.get().n_tasks) == ("open", 5)
 
 
 def test_everything_the_form_asks_reaches_the_round(researcher_client, harvest):
-    asked = {
+    fields = {
         "name": "full", "jobs": [harvest.pk], "n": 12, "cut": "top:60", "strata": "1, 11, 31",
         "allocation": "proportional", "seed": 7,
         "judgments_per_task": 3, "third_only_if_split": "on", "layout": "page", "batch_size": 5,
@@ -61,7 +61,7 @@ def test_everything_the_form_asks_reaches_the_round(researcher_client, harvest):
         "gold_accuracy": 0.7, "n_gold": 5, "median_seconds": 1.5, "longest_run": 40,
     }  # fmt: skip
 
-    researcher_client.post("/rounds/new/", asked)
+    researcher_client.post("/rounds/new/", fields)
 
     round = Round.objects.get()
     assert round.spec["cells"] == [
@@ -151,9 +151,9 @@ def test_the_form_takes_the_same_queries_for_many_harvests(researcher_client, dj
 
 
 def test_the_plan_says_what_a_round_costs_and_tells(researcher_client, harvest):
-    asked = {"jobs": [harvest.pk], "n": 25, "judgments_per_task": 2}
+    fields = {"jobs": [harvest.pk], "n": 25, "judgments_per_task": 2}
 
-    page = researcher_client.post("/rounds/plan/", asked).text
+    page = researcher_client.post("/rounds/plan/", fields).text
 
     assert "<dd>25</dd>" in page
     assert "<dd>50</dd>" in page
@@ -194,9 +194,9 @@ def test_a_draft_that_cannot_be_opened_keeps_what_was_written(researcher_client,
 
 def test_the_form_shows_what_the_service_refuses(researcher_client):
     job = make_harvest([("dog", "swim")])
-    asked = {"name": "new-one", "study": "Animals", "jobs": [job.pk], "n": 5, "action": "open"}
+    fields = {"name": "new-one", "study": "Animals", "jobs": [job.pk], "n": 5, "action": "open"}
 
-    page = researcher_client.post("/rounds/new/", asked).text
+    page = researcher_client.post("/rounds/new/", fields).text
 
     assert "has 1 tuples to draw from but n is 5" in page
     assert not Round.objects.exists()
@@ -370,9 +370,9 @@ def test_words_that_come_when_the_round_is_open_are_refused(researcher_client, d
     read = draft_views.usual_instructions
 
     def while_it_opens(draft, pk):
-        found = read(draft, pk)
+        opened = read(draft, pk)
         open_draft(Round.objects.get(pk=draft.pk))
-        return found
+        return opened
 
     monkeypatch.setattr(draft_views, "usual_instructions", while_it_opens)
     page = f"/rounds/pilot/instructions/{harvest.relation_id}/"
@@ -456,7 +456,7 @@ def test_a_viewer_does_not_change_a_draft(client, draft, change):
 
 def test_a_person_confirms_and_rejects_candidates(researcher_client, researcher, harvest):
     path = f"/rounds/gold/{harvest.relation_id}/"
-    first, second, third = (one["code"] for one in researcher_client.get(path).context["candidates"][:3])
+    first, second, third = (candidate["code"] for candidate in researcher_client.get(path).context["candidates"][:3])
 
     researcher_client.post(path, {first: "false", second: "unsure", third: ""})
 
@@ -464,7 +464,7 @@ def test_a_person_confirms_and_rejects_candidates(researcher_client, researcher,
         (False, researcher.pk),
         (True, researcher.pk),
     ]
-    assert not {first, second} & {one["code"] for one in researcher_client.get(path).context["candidates"]}
+    assert not {first, second} & {candidate["code"] for candidate in researcher_client.get(path).context["candidates"]}
 
 
 def test_a_decision_is_withdrawn(researcher_client, harvest):
@@ -477,7 +477,8 @@ def test_a_decision_is_withdrawn(researcher_client, harvest):
 
 def test_the_list_of_known_answers_counts_the_confirmed(researcher_client, harvest, django_assert_max_num_queries):
     decide_on_gold(
-        harvest.relation, {one.code: number < 3 for number, one in enumerate(gold_candidates(harvest.relation)[:5])}
+        harvest.relation,
+        {candidate.code: number < 3 for number, candidate in enumerate(gold_candidates(harvest.relation)[:5])},
     )
 
     with django_assert_max_num_queries(8):

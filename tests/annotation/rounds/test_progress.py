@@ -118,7 +118,7 @@ def test_who_is_paused_shows_so_at_once(large):
 
     pause_annotator(annotator)
 
-    assert [each["status"] for each in annotator_statistics(large, NOW).content] == ["paused"]
+    assert [row["status"] for row in annotator_statistics(large, NOW).content] == ["paused"]
 
 
 def test_the_list_of_statements_says_when_it_was_counted(researcher_client, researcher, monkeypatch):

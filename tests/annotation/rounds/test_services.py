@@ -71,9 +71,9 @@ def test_a_draft_draws_nothing_until_it_is_opened():
     opened = open_draft(draft)
 
     at_once = open_round(spec(job, n=20, seed=3) | {"name": "at-once"})
-    one, two = (list(round.tasks.values_list("statement", "position")) for round in (opened, at_once))
+    first, second = (list(round.tasks.values_list("statement", "position")) for round in (opened, at_once))
     assert opened.is_open
-    assert one == two
+    assert first == second
 
 
 def test_a_draft_is_edited_and_deleted_but_an_open_round_is_not():
@@ -113,8 +113,8 @@ def test_a_clone_is_a_draft_of_the_same_description_with_another_name_and_seed()
         ("pilot-2", "draft", 6, 2),
         ("pilot-3", "draft", 6, 2),
     ]
-    one, two = (list(open_draft(clone).tasks.values_list("statement", flat=True)) for clone in clones)
-    assert one == two
+    first, second = (list(open_draft(clone).tasks.values_list("statement", flat=True)) for clone in clones)
+    assert first == second
 
 
 def test_a_draft_whose_closing_time_is_over_is_not_opened():

@@ -65,10 +65,10 @@ def test_messages_call_an_lm_by_the_name_it_was_given():
         lm.query(too_long, (1, 1), ())
 
 
-@pytest.mark.parametrize("place", [{"device": "abacus"}, {"dtype": "float12"}])
-def test_an_impossible_place_for_the_weights_is_refused(place):
+@pytest.mark.parametrize("options", [{"device": "abacus"}, {"dtype": "float12"}])
+def test_an_impossible_place_for_the_weights_is_refused(options):
     with pytest.raises(EngineError):
-        load_compact(EMBEDDED_LMS["embedded"], **place)
+        load_compact(EMBEDDED_LMS["embedded"], **options)
 
 
 def test_harvesting_from_an_embedded_lm_needs_no_transformers():

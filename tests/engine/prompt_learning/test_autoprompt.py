@@ -48,7 +48,7 @@ def task(known):
 
 
 @pytest.fixture(scope="module")
-def found(known, task):
+def search(known, task):
     return search_trigger(known.lm, template(known.lm), (known.lm.mask_id,) * 4, task, PARAMS)
 
 
@@ -66,14 +66,14 @@ def test_the_gradient_is_that_of_finite_differences(tiny_lm, tiny_task):
     gradient = run.gradient(trigger, tiny_task.train)
     words = tiny_lm.word_embeddings
 
-    for place, token in [(0, 33), (2, 12)]:
-        direction = words[token] - words[trigger[place]]
+    for position, token in [(0, 33), (2, 12)]:
+        direction = words[token] - words[trigger[position]]
         values = []
         for step in (2e-3, -2e-3):
             vectors = words[list(trigger)].clone()
-            vectors[place] += step * direction
+            vectors[position] += step * direction
             values.append(scored_with(tiny_lm, tiny_task, vectors))
-        assert gradient[place] @ direction == pytest.approx((values[0] - values[1]) / 4e-3, rel=0.03, abs=1e-3)
+        assert gradient[position] @ direction == pytest.approx((values[0] - values[1]) / 4e-3, rel=0.03, abs=1e-3)
 
 
 def scored_with(lm, task, vectors):
@@ -92,20 +92,20 @@ def test_candidates_tried_together_score_as_alone(known, task):
     torch.testing.assert_close(together, alone, atol=1e-5, rtol=0)
 
 
-def test_the_dev_score_never_falls_and_is_that_of_the_trigger(known, task, found):
-    assert list(found.history) == sorted(found.history)
-    prompt = template(known.lm).fill(found.trigger)
-    assert found.prompt == prompt
+def test_the_dev_score_never_falls_and_is_that_of_the_trigger(known, task, search):
+    assert list(search.history) == sorted(search.history)
+    prompt = template(known.lm).fill(search.trigger)
+    assert search.prompt == prompt
     assert scores(known.lm, task.objective, [prompt], task.dev, quiet).mean().item() == pytest.approx(
-        found.dev_score, abs=1e-4
+        search.dev_score, abs=1e-4
     )
-    assert found.history[-1] == found.dev_score
+    assert search.history[-1] == search.dev_score
 
 
-def test_the_same_seed_finds_the_same_trigger(known, task, found):
+def test_the_same_seed_finds_the_same_trigger(known, task, search):
     again = search_trigger(known.lm, template(known.lm), (known.lm.mask_id,) * 4, task, PARAMS)
 
-    assert again == found
+    assert again == search
 
 
 def test_restarts_never_find_less_and_count_their_forwards(known, task):
@@ -119,20 +119,20 @@ def test_restarts_never_find_less_and_count_their_forwards(known, task):
     assert all(task.allowed[token] for token in again.trigger)
 
 
-def test_no_mask_is_left_and_no_forbidden_token_gets_in(known, task, found):
+def test_no_mask_is_left_and_no_forbidden_token_gets_in(known, task, search):
     gold = {fact.tail for facts in (known.train, known.dev, known.test) for fact in facts.facts}
 
-    assert known.lm.mask_id not in found.trigger
-    assert not gold & set(found.trigger)
-    assert all(task.allowed[token] for token in found.trigger)
+    assert known.lm.mask_id not in search.trigger
+    assert not gold & set(search.trigger)
+    assert all(task.allowed[token] for token in search.trigger)
 
 
-def test_a_good_start_is_kept_unless_something_is_better(known, task, found):
+def test_a_good_start_is_kept_unless_something_is_better(known, task, search):
     none = AutoPromptParams(iterations=1, n_candidates=1, batch_size=4)
 
-    kept = search_trigger(known.lm, template(known.lm), found.trigger, task, none)
+    kept = search_trigger(known.lm, template(known.lm), search.trigger, task, none)
 
-    assert kept.dev_score >= found.dev_score
+    assert kept.dev_score >= search.dev_score
 
 
 def test_a_prompt_in_words_is_kept_unless_a_trigger_beats_it(known, task):
@@ -150,16 +150,16 @@ def test_a_prompt_in_words_is_kept_unless_a_trigger_beats_it(known, task):
     assert best.history == alone.history
 
 
-def test_the_trigger_beats_masks_and_as_many_random_triggers(known, task, found):
+def test_the_trigger_beats_masks_and_as_many_random_triggers(known, task, search):
     lm, rng = known.lm, np.random.default_rng(0)
-    n_tried = found.n_forwards // (len(task.dev) * 4)  # a fourth of its forwards; what was found has far more to lose
+    n_tried = search.n_forwards // (len(task.dev) * 4)  # a fourth of its forwards; what was found has far more to lose
     drawn = rng.choice(np.flatnonzero(task.allowed), size=(n_tried, 4)).tolist()
     prompts = [template(lm).fill(trigger) for trigger in [(lm.mask_id,) * 4, *drawn]]
 
     others = scores(lm, task.objective, prompts, task.dev, quiet).mean(dim=1)
 
-    assert found.dev_score > others.max().item() + 0.3
-    accuracy = probe(PromptSetAnswerer(lm, uniform([template(lm).fill(found.trigger)])), known.test).precision_at(1)
+    assert search.dev_score > others.max().item() + 0.3
+    accuracy = probe(PromptSetAnswerer(lm, uniform([template(lm).fill(search.trigger)])), known.test).precision_at(1)
     assert accuracy > 0.5
 
 

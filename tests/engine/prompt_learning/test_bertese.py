@@ -27,13 +27,13 @@ from kgharvest.engine.types import EngineError
 
 def questions(known, facts):
     prompt = known.prompts[0]
-    return [AnsweredQuestion(known.lm.query(prompt, (len(one.head), 1), one.head), one.tail) for one in facts.facts]
+    return [AnsweredQuestion(known.lm.query(prompt, (len(fact.head), 1), fact.head), fact.tail) for fact in facts.facts]
 
 
 @pytest.fixture
 def batch(known):
-    asked = [one for one in questions(known, known.train) if len(one.query.ids) == 9][:8]
-    return as_tensors(known.lm, asked or questions(known, known.train)[:1])
+    alike = [question for question in questions(known, known.train) if len(question.query.ids) == 9][:8]
+    return as_tensors(known.lm, alike or questions(known, known.train)[:1])
 
 
 @pytest.fixture(params=[True, False], ids=["words", "vectors"])
@@ -154,8 +154,8 @@ def test_learning_never_ends_below_its_start_on_dev(known):
 def test_what_the_lm_reads_is_words_or_else_the_vectors(known, batch):
     ids, _ = batch
     in_words, in_vectors = Rewriter(known.lm), Rewriter(known.lm, reads_words=False)
-    for one in (in_words, in_vectors):
-        one.projection.data.copy_(0.1 * torch.eye(len(one.projection)))
+    for rewriter in (in_words, in_vectors):
+        rewriter.projection.data.copy_(0.1 * torch.eye(len(rewriter.projection)))
 
     words = known.lm.word_embeddings[in_words(ids).words]
     torch.testing.assert_close(in_words(ids).embeddings, words)
@@ -184,7 +184,9 @@ def test_a_heavier_price_of_distance_keeps_rewrites_nearer_to_words(known):
 def mean_distance(known, train, dev, weight):
     torch.manual_seed(0)
     rewriter = Rewriter(known.lm)
-    ids, tails = as_tensors(known.lm, [one for one in train if len(one.query.ids) == len(train[0].query.ids)])
+    ids, tails = as_tensors(
+        known.lm, [question for question in train if len(question.query.ids) == len(train[0].query.ids)]
+    )
     optimiser = torch.optim.Adam(rewriter.parameters(), lr=0.02)
     for _ in range(10):
         loss = losses(known.lm, rewriter, ids, tails)

@@ -80,7 +80,7 @@ def test_the_gradient_of_the_weights_is_that_of_expectation_maximisation(known):
     gradient = torch.autograd.grad(learner.log_likelihoods(examples).mean(), learner._logits)[0]
 
     answerers = [PromptSetAnswerer(known.lm, uniform([prompt])) for prompt in known.prompts]
-    singles = torch.stack([torch.tensor(probe(one, known.train).logprobs) for one in answerers])  # (K, N)
+    singles = torch.stack([torch.tensor(probe(answerer, known.train).logprobs) for answerer in answerers])  # (K, N)
     responsibilities = singles.softmax(0).mean(1)
     torch.testing.assert_close(gradient.double(), responsibilities - 1 / len(known.prompts), atol=1e-4, rtol=0)
 
@@ -101,7 +101,7 @@ def test_soft_prompts_work_on_any_tokenizer(tiny_lm):
     start = _Learner(tiny_lm, soft, vectors, SoftPromptParams()).prompt_set()
 
     heads = UsableFacts((EncodedFact(tiny_lm.encode_entity("paris"), 0),), {})
-    hard, softened = (answers(tiny_lm, one, heads) for one in (uniform([prompt]), start))
+    hard, softened = (answers(tiny_lm, prompts, heads) for prompts in (uniform([prompt]), start))
     torch.testing.assert_close(hard, softened, atol=1e-4, rtol=0)
 
 

@@ -51,14 +51,14 @@ def test_a_prompt_that_is_found_beats_the_majority_on_unseen_texts(reading_lm, e
     train, dev, test = texts
     label_tokens = select_label_tokens(reading_lm, encoded, train, k, seed=0)
 
-    classifier, found = learn_classifier(reading_lm, encoded, label_tokens, (train, dev), PARAMS)
+    classifier, learned = learn_classifier(reading_lm, encoded, label_tokens, (train, dev), PARAMS)
 
     chosen = [token for tokens in label_tokens for token in tokens]
     assert len(set(chosen)) == 2 * k
-    assert not set(chosen) & set(found.trigger)
+    assert not set(chosen) & set(learned.trigger)
     assert majority(train, test).accuracy == pytest.approx(2 / 3)
     assert classifier.measure(test).accuracy > 0.85
-    assert classifier.measure(dev).log_likelihood == pytest.approx(found.dev_score, abs=1e-4)
+    assert classifier.measure(dev).log_likelihood == pytest.approx(learned.dev_score, abs=1e-4)
 
 
 def test_the_same_seed_finds_the_same_classifier(reading_lm, encoded, texts):

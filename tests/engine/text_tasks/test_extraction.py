@@ -37,7 +37,10 @@ ROME = EvidencedFact(
 
 
 def at_home(people):
-    return [EvidencedFact(one, HOME[one], (Evidence(f"{one} lives in [MASK] .", HOME[one]),)) for one in people]
+    return [
+        EvidencedFact(person, HOME[person], (Evidence(f"{person} lives in [MASK] .", HOME[person]),))
+        for person in people
+    ]
 
 
 # -- contexts ----------------------------------------------------------------------------------------------------------
@@ -55,10 +58,10 @@ def test_a_long_context_is_cut_and_one_without_its_object_left_out():
     late = EvidencedFact("leo", "rome", (Evidence(f"{words} in [MASK]", "rome"),))
     early = EvidencedFact("leo", "rome", (Evidence(f"in [MASK] {words}", "rome"), *late.evidences))
 
-    found = draw_contexts([late, early, EvidencedFact("leo", "rome", ())], Random(0))
+    drawn = draw_contexts([late, early, EvidencedFact("leo", "rome", ())], Random(0))
 
-    assert [len(fact.context.split()) for fact in found.facts] == [MOST_WORDS]
-    assert found.left_out == {"no sentence with the object in its first 50 words": 2}
+    assert [len(fact.context.split()) for fact in drawn.facts] == [MOST_WORDS]
+    assert drawn.left_out == {"no sentence with the object in its first 50 words": 2}
 
 
 def test_a_perturbed_context_names_another_object_which_is_the_answer():
@@ -159,11 +162,11 @@ def test_a_prompt_that_is_found_reads_the_context(reading_lm, parts):
     template = TEMPLATE.encode(reading_lm)
     answers = single_tokens(reading_lm, TOWNS)
 
-    found = learn_triggers(reading_lm, template, (parts["train"], parts["dev"]), answers, PARAMS)
+    learned = learn_triggers(reading_lm, template, (parts["train"], parts["dev"]), answers, PARAMS)
 
-    scores = score_answers(prompt_logprobs(reading_lm, found.prompt, parts["test"]), parts["test"])
+    scores = score_answers(prompt_logprobs(reading_lm, learned.prompt, parts["test"]), parts["test"])
     nothing_read = score_answers(majority_logprobs(reading_lm, parts["train"], parts["test"]), parts["test"])
-    assert not set(found.trigger) & set(answers)
+    assert not set(learned.trigger) & set(answers)
     assert scores.ranking.precision_at(1) > 0.8
     assert scores.ranking.precision_at(1) > nothing_read.ranking.precision_at(1) + 0.3
 

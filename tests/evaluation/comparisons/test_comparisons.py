@@ -106,7 +106,10 @@ def test_lms_are_compared_within_a_setting():
 
     compared = compare_sides(cells, {}, 0)
 
-    assert [(each["kind"], each.get("model"), each.get("setting"), each["a"], each["b"]) for each in compared] == [
+    assert [
+        (comparison["kind"], comparison.get("model"), comparison.get("setting"), comparison["a"], comparison["b"])
+        for comparison in compared
+    ] == [
         ("settings", "small", None, "multi", "human"),
         ("models", None, "multi", "big", "small"),
     ]
@@ -219,8 +222,14 @@ def test_a_report_compares_and_counts_shared_statements(pilot):
     document = create_report(pilot).document
 
     assert [
-        (each["a"], each["b"], each["n_relations"], each["difference"], each["n_shared_tuples"])
-        for each in document["comparisons"]
+        (
+            comparison["a"],
+            comparison["b"],
+            comparison["n_relations"],
+            comparison["difference"],
+            comparison["n_shared_tuples"],
+        )
+        for comparison in document["comparisons"]
     ] == [("human", "top1", 3, -0.5, 3), ("human", "multi", 3, -0.5, 3), ("top1", "multi", 3, 0, 6)]
 
 

@@ -35,11 +35,11 @@ def heads(response) -> list[str]:
     return [row["tuple"].entities[0] for row in response.context["rows"]]
 
 
-@pytest.mark.parametrize(("part", "found"), [("only_a", ["lock"]), ("both", ["dam", "oil"]), ("only_b", ["hat"])])
-def test_each_part_lists_its_tuples_best_first(researcher_client, a, b, part, found):
+@pytest.mark.parametrize(("part", "expected"), [("only_a", ["lock"]), ("both", ["dam", "oil"]), ("only_b", ["hat"])])
+def test_each_part_lists_its_tuples_best_first(researcher_client, a, b, part, expected):
     response = researcher_client.get(PAGE, {"a": a.pk, "b": b.pk, "part": part})
 
-    assert heads(response) == found
+    assert heads(response) == expected
     assert {entry["name"]: entry["n"] for entry in response.context["parts"]} == {"only_a": 1, "both": 2, "only_b": 1}
     assert response.context["overlap"].jaccard == 0.5
     assert response.context["overlap"].correlation.spearman == pytest.approx(-1)
@@ -86,9 +86,9 @@ def test_with_one_harvest_there_is_nothing_to_compare(researcher_client, a):
     assert "Nothing to compare yet" in page
 
 
-@pytest.mark.parametrize("asked", [{}, {"a": "x"}, {"relation": "999999"}, {"a": "9" * 40}])
-def test_what_is_not_there_is_not_found(researcher_client, asked):
-    assert researcher_client.get(PAGE, asked).status_code == 404
+@pytest.mark.parametrize("query", [{}, {"a": "x"}, {"relation": "999999"}, {"a": "9" * 40}])
+def test_what_is_not_there_is_not_found(researcher_client, query):
+    assert researcher_client.get(PAGE, query).status_code == 404
 
 
 def test_harvests_of_different_relations_are_not_compared(researcher_client, a):
@@ -101,12 +101,14 @@ def test_two_cells_are_compared_over_the_relations_of_a_set(researcher_client, r
     second = factories.make_relation("help", relation_set=relation.relation_set)
     lm = factories.make_language_model()
     jobs = {}
-    for one in (relation, second):
+    for harvested in (relation, second):
         for setting, tuples in (("human", [["a", "b"]]), ("multi", [["c", "d"], ["a", "b"]])):
-            jobs[one, setting] = factories.make_harvest(tuples, relation=one, language_model=lm, setting=setting)
-    asked = {"a": jobs[relation, "human"].pk, "b": jobs[relation, "multi"].pk}
+            jobs[harvested, setting] = factories.make_harvest(
+                tuples, relation=harvested, language_model=lm, setting=setting
+            )
+    query = {"a": jobs[relation, "human"].pk, "b": jobs[relation, "multi"].pk}
 
-    overlaps = researcher_client.get(SET_PAGE, asked).context["overlaps"]
+    overlaps = researcher_client.get(SET_PAGE, query).context["overlaps"]
 
     assert [(overlap.a.relation.name, *overlap.sizes) for overlap in overlaps] == [
         ("help", 0, 1, 1),
@@ -120,7 +122,7 @@ def cells_of_a_set(*lists: tuple[str, str]) -> tuple[HarvestJob, HarvestJob]:
     pairs = []
     for letters in lists:
         cell = {"relation": factories.make_relation(relation_set=relation_set), "language_model": lm}
-        human, multi = ([[letter, "x"] for letter in one] for one in letters)
+        human, multi = ([[letter, "x"] for letter in heads] for heads in letters)
         pairs.append(
             (
                 factories.make_harvest(human, setting="human", **cell),

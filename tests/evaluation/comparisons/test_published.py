@@ -12,8 +12,12 @@ COMPARED = compare_sides({key: accepted for key, (accepted, _) in TABLE.cells.it
 
 
 def settings_of_roberta(a: str, b: str) -> dict:
-    [found] = [each for each in COMPARED if each.get("model") == "roberta-large" and {each["a"], each["b"]} == {a, b}]
-    return found
+    [comparison] = [
+        comparison
+        for comparison in COMPARED
+        if comparison.get("model") == "roberta-large" and {comparison["a"], comparison["b"]} == {a, b}
+    ]
+    return comparison
 
 
 def test_the_table_has_fourteen_relations_and_eight_columns():
@@ -56,12 +60,12 @@ def test_multi_prompts_against_the_other_settings(other, difference, p):
 
 
 def test_after_holm_every_setting_beats_autoprompt_and_nothing_else_is_certain():
-    beaten = [each for each in COMPARED if each["p_holm"] < 0.05]
+    beaten = [comparison for comparison in COMPARED if comparison["p_holm"] < 0.05]
 
-    assert {frozenset((each["a"], each["b"])) for each in beaten} == {
+    assert {frozenset((comparison["a"], comparison["b"])) for comparison in beaten} == {
         frozenset((other, "autoprompt")) for other in ("human", "top1", "multi")
     }
 
 
 def test_all_settings_of_an_lm_and_all_lms_in_a_setting_are_compared():
-    assert [each["kind"] for each in COMPARED] == ["settings"] * 6 + ["models"] * 10
+    assert [comparison["kind"] for comparison in COMPARED] == ["settings"] * 6 + ["models"] * 10

@@ -27,11 +27,11 @@ def rounds(researcher):
 
 
 def test_shared_tuples_are_paired_and_told_apart_exactly(rounds):
-    found = shared_verdicts(*rounds)
+    shared = shared_verdicts(*rounds)
 
-    assert found[:4] == (1, 7, 0, 0)
-    assert found.p == pytest.approx(binomtest(7, 7).pvalue, abs=1e-12)  # 2 / 2^7
-    assert found.in_words("first", "second") == (
+    assert shared[:4] == (1, 7, 0, 0)
+    assert shared.p == pytest.approx(binomtest(7, 7).pvalue, abs=1e-12)  # 2 / 2^7
+    assert shared.in_words("first", "second") == (
         "8 tuples have a verdict in both rounds: first alone accepts 7, second alone 0; "
         "McNemar's exact p = .016: first accepts more."
     )

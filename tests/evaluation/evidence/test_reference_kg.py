@@ -70,9 +70,9 @@ def test_what_is_no_triple_is_refused(tmp_path, name, text, complaint):
 @pytest.mark.django_db
 def test_a_report_counts_what_the_cut_kept_judged_or_not(tmp_path):
     lm = make_language_model("lm")
-    one = make_harvest([("a", "b"), ("c", "d"), ("e", "f")], relation=make_relation("one"), language_model=lm)
-    two = make_harvest([("a", "z")], relation=make_relation("two"), language_model=lm)
-    cells = [{"job": one.pk, "n": 1, "cut": "top:2"}, {"job": two.pk, "n": None}]
+    first = make_harvest([("a", "b"), ("c", "d"), ("e", "f")], relation=make_relation("one"), language_model=lm)
+    second = make_harvest([("a", "z")], relation=make_relation("two"), language_model=lm)
+    cells = [{"job": first.pk, "n": 1, "cut": "top:2"}, {"job": second.pk, "n": None}]
     round = open_round({"name": "pilot", "cells": cells})
     reference = tmp_path / "kg.csv"
     reference.write_text("a,to,b\n")

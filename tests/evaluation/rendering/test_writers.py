@@ -163,7 +163,9 @@ def test_a_report_leaves_out_every_annotator_in_turn():
 def test_a_report_on_one_annotator_says_nothing_of_leaving_one_out():
     evidence = turned_evidence()
     is_first = evidence.judgments.annotator == 0
-    alone = replace(evidence, annotators=["a"], judgments=Judgments(*(each[is_first] for each in evidence.judgments)))
+    alone = replace(
+        evidence, annotators=["a"], judgments=Judgments(*(column[is_first] for column in evidence.judgments))
+    )
 
     tables = {table.name: table for table in report_tables(build_document(alone))}
 

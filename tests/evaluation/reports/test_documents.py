@@ -52,9 +52,9 @@ def judged(said, first: int = 0) -> list[tuple[int, int, int]]:
     return [(task, who, "TFU".index(letter)) for task, who, letter in rows if letter != "."]
 
 
-def one(entries, **wanted):
-    [found] = [entry for entry in entries if all(entry[key] == value for key, value in wanted.items())]
-    return found
+def entry_of(entries, **wanted):
+    [entry] = [entry for entry in entries if all(entry[key] == value for key, value in wanted.items())]
+    return entry
 
 
 # -- rates -------------------------------------------------------------------------------------------------------------
@@ -149,7 +149,9 @@ def test_relations_of_unknown_harvests_are_averaged_as_of_infinite_ones():
     known = [StratumKey(number, 1, 10**7, 10**7) for number in (0, 1)]
     unknown = [StratumKey(number, None, None, None) for number in (0, 1)]
 
-    [[expected], [total]] = (build_document(make_evidence(cells, strata=each))["totals"] for each in (known, unknown))
+    [[expected], [total]] = (
+        build_document(make_evidence(cells, strata=strata))["totals"] for strata in (known, unknown)
+    )
 
     for key in ("macro_accuracy_these_low", "macro_accuracy_these_high"):
         assert total[key] == pytest.approx(expected[key], abs=1e-6)
@@ -177,7 +179,7 @@ def test_imported_statements_come_from_nobody_knows_how_many():
 
 
 def test_the_curve_ends_at_the_cells_accuracy():
-    curve = one(build_document(stratified())["curves"], relation="r")
+    curve = entry_of(build_document(stratified())["curves"], relation="r")
 
     assert curve["sizes"][-1]["size"] == 1000
     assert curve["sizes"][-1]["accuracy"] == pytest.approx(0.54)
@@ -199,7 +201,7 @@ def test_a_census_with_statements_left_open_has_one_accuracy():
     for curve in document["curves"]:
         last = curve["sizes"][-1]
         assert (last["accuracy"], last["low"], last["high"]) == interval_of(cell)
-    cut = one(document["cuts"], cut="all")
+    cut = entry_of(document["cuts"], cut="all")
     assert (cut["accuracy"], cut["low"], cut["high"]) == interval_of(cell) == interval_of(total)
 
 
@@ -214,15 +216,15 @@ def test_a_stratum_that_nobody_judged_leaves_curve_and_cut_unknown_too():
     assert document["cells"][0]["accuracy"] is None
     for curve in document["curves"]:
         assert [point["share"] for point in curve["sizes"]] == [0.05, 0.1]  # of the stratum that was judged
-    whole, base = one(document["cuts"], cut="all"), one(document["cuts"], cut="base:10")
+    whole, base = entry_of(document["cuts"], cut="all"), entry_of(document["cuts"], cut="base:10")
     assert (whole["accuracy"], whole["reason"]) == (None, document["cells"][0]["reason"])
     assert (base["accuracy"], base["reason"]) == (1, None)
 
 
 def test_scores_are_binned_from_the_lowest_on():
-    curve = one(build_document(make_evidence({CellKey("r", "lm", "multi"): (10, 10)}))["curves"], relation="r")
+    curve = entry_of(build_document(make_evidence({CellKey("r", "lm", "multi"): (10, 10)}))["curves"], relation="r")
 
-    assert [(each["n"], each["accepted"]) for each in curve["scores"]] == [(5, 0), (5, 0), (5, 5), (5, 5)]
+    assert [(point["n"], point["accepted"]) for point in curve["scores"]] == [(5, 0), (5, 0), (5, 5), (5, 5)]
 
 
 # -- agreement ---------------------------------------------------------------------------------------------------------
@@ -331,7 +333,7 @@ def test_an_experts_word_replaces_the_crowds_verdict_in_a_rule_of_its_own():
 
     document = build_document(evidence)
 
-    rule = one(document["sensitivity"]["rules"], rule="adjudicated")
+    rule = entry_of(document["sensitivity"]["rules"], rule="adjudicated")
     assert (rule["accepted"], rule["rejected"], rule["undecided"]) == (2, 1, 0)
     assert document["n_adjudicated"] == 2
     assert document["cells"][0]["accepted"] == 2  # the crowd's own verdicts stay the report's
@@ -342,10 +344,13 @@ def test_an_experts_word_replaces_the_crowds_verdict_in_a_rule_of_its_own():
 def test_each_annotator_is_left_out_in_turn():
     left_out = build_document(evidence_of("TTT", "TTF", "TUU", "FFU", "TFU"))["sensitivity"]["left_out"]
 
-    counts = {each["annotator"]: (each["accepted"], each["rejected"], each["undecided"]) for each in left_out}
+    counts = {
+        annotator["annotator"]: (annotator["accepted"], annotator["rejected"], annotator["undecided"])
+        for annotator in left_out
+    }
     assert counts["a"] == (1, 0, 4)  # TT, TF, UU, FU, FU
     assert counts["c"] == (2, 1, 2)  # TT, TT, TU, FF, TF
-    assert {each["annotator"]: each["n_changed"] for each in left_out} == {"a": 2, "b": 2, "c": 0}
+    assert {annotator["annotator"]: annotator["n_changed"] for annotator in left_out} == {"a": 2, "b": 2, "c": 0}
 
 
 letters = st.text("TFU.", min_size=4, max_size=4)
@@ -359,7 +364,7 @@ def test_a_round_without_an_annotator_is_the_report_on_the_others(said):
     document = build_document(spread(evidence_of(*said), cells))
 
     sensitivity = document["sensitivity"]
-    for place, left_out in enumerate(sensitivity["left_out"]):
+    for position, left_out in enumerate(sensitivity["left_out"]):
         who = "abcd".index(left_out["annotator"])
         others = [row[:who] + "." + row[who + 1 :] for row in said]
         alone = build_document(spread(evidence_of(*others), cells))
@@ -367,12 +372,12 @@ def test_a_round_without_an_annotator_is_the_report_on_the_others(said):
         counts = [sum(cell[key] for cell in alone["cells"]) for key in keys]
         assert [left_out[key] for key in keys] == counts
         accuracies = [total["macro_accuracy"] for total in alone["totals"]]
-        assert [each["left_out"]["macro_accuracy"][place] for each in sensitivity["totals"]] == approx(accuracies)
-        found = {(each["a"], each["b"]): each for each in alone["comparisons"]}
-        for each in sensitivity["comparisons"]:
-            compared = found.get((each["a"], each["b"]), {"difference": None, "p_holm": None})
-            assert each["left_out"]["difference"][place] == approx(compared["difference"])
-            assert each["left_out"]["p_holm"][place] == approx(compared["p_holm"])
+        assert [total["left_out"]["macro_accuracy"][position] for total in sensitivity["totals"]] == approx(accuracies)
+        by_sides = {(comparison["a"], comparison["b"]): comparison for comparison in alone["comparisons"]}
+        for comparison in sensitivity["comparisons"]:
+            compared = by_sides.get((comparison["a"], comparison["b"]), {"difference": None, "p_holm": None})
+            assert comparison["left_out"]["difference"][position] == approx(compared["difference"])
+            assert comparison["left_out"]["p_holm"][position] == approx(compared["p_holm"])
 
 
 def approx(expected):
@@ -411,7 +416,7 @@ def test_rules_that_turn_a_comparison_around_are_marked():
     assert compared["difference"][0] == pytest.approx(1 / 3)
     assert compared["difference"][titles.index("Unanimous")] == pytest.approx(-1 / 3)
     assert titles.index("Unanimous") in compared["sign_changes"]
-    human = one(sensitivity["totals"], setting="human")
+    human = entry_of(sensitivity["totals"], setting="human")
     assert (human["rank"][0], human["rank"][titles.index("Unanimous")]) == (1, 2)
     assert titles.index("Unanimous") in human["changes"]
 
@@ -419,7 +424,7 @@ def test_rules_that_turn_a_comparison_around_are_marked():
 def test_a_rule_that_cannot_be_applied_says_why():
     sensitivity = build_document(evidence_of("T", "F"))["sensitivity"]
 
-    rule = one(sensitivity["rules"], rule="dawid_skene")
+    rule = entry_of(sensitivity["rules"], rule="dawid_skene")
     assert (rule["n"], rule["reason"]) == (None, "One annotator alone cannot be told from the truth.")
     assert sensitivity["cells"][0]["accuracy"][3] is None
 
@@ -437,7 +442,11 @@ def with_gold(evidence, *said: str):
 def test_gold_is_told_per_annotator_and_enters_no_rate():
     document = build_document(with_gold(evidence_of("TTF", "FFF", "TTT"), "TTF", "TUF"))
 
-    assert [(each["gold"]["correct"], each["gold"]["n"]) for each in document["annotators"]] == [(2, 2), (1, 2), (0, 2)]
+    assert [(annotator["gold"]["correct"], annotator["gold"]["n"]) for annotator in document["annotators"]] == [
+        (2, 2),
+        (1, 2),
+        (0, 2),
+    ]
     assert document["n_judgments"] == 9
     assert document["cells"][0]["n"] == 3
 
@@ -466,7 +475,7 @@ def test_the_median_time_is_over_what_was_measured():
 
     annotators = build_document(replace(evidence, judgments=evidence.judgments._replace(seconds=seconds)))["annotators"]
 
-    assert [each["median_seconds"] for each in annotators] == [3.0, None]
+    assert [annotator["median_seconds"] for annotator in annotators] == [3.0, None]
 
 
 def test_unjudgeable_is_missing_to_models():
@@ -487,7 +496,7 @@ def test_a_comparison_shows_each_relation_with_the_interval_of_its_difference():
 
     [compared] = build_document(make_evidence(cells))["comparisons"]
 
-    relation = one(compared["relations"], relation="r")
+    relation = entry_of(compared["relations"], relation="r")
     # Newcombe's method 10 on Wilson's intervals, of infinite populations, gives .0524 to .3339.
     assert (-relation["high"], -relation["low"]) == pytest.approx((0.0524, 0.3339), abs=0.005)
     human, multi = (population_rate([n_true], [n], [10 * n]) for n_true, n in ((48, 80), (56, 70)))

@@ -217,14 +217,14 @@ def test_agreement_and_annotators_lead_to_what_they_rest_on(researcher_client, r
     page = researcher_client.get(f"/reports/{report.pk}/").text
     sections = page[page.index('id="agreement"') : page.index('id="method"')]
 
-    places = {unescape(place) for place in re.findall(r'<th scope="row"><a href="([^"]+)"', sections)}
+    places = {unescape(address) for address in re.findall(r'<th scope="row"><a href="([^"]+)"', sections)}
 
-    people = {f"/rounds/pilot/annotators/{one.code}/" for one in report.round.annotators.all()}
+    people = {f"/rounds/pilot/annotators/{annotator.code}/" for annotator in report.round.annotators.all()}
     assert people < places
     assert f"/reports/{report.pk}/tuples/?" in places
-    assert {researcher_client.get(place).status_code for place in places} == {200}
+    assert {researcher_client.get(address).status_code for address in places} == {200}
     relation = report.document["cells"][0]["relation"]
-    assert any(f"relation={relation}" in place for place in places)
+    assert any(f"relation={relation}" in address for address in places)
 
 
 def test_a_statement_behind_a_number_leads_to_all_that_was_said_about_it(researcher_client, report):
@@ -337,7 +337,7 @@ def compared(researcher):
         for setting, tuples in (("human", ["a", "b"]), ("multi", ["c", "d"])):
             lm = jobs[0].language_model if jobs else make_language_model("lm")
             jobs.append(
-                make_harvest([(each, name) for each in tuples], relation=relation, language_model=lm, setting=setting)
+                make_harvest([(head, name) for head in tuples], relation=relation, language_model=lm, setting=setting)
             )
         labels |= {("a", name): n_true > 0, ("b", name): False, ("c", name): True, ("d", name): True}
     cells = [{"job": job.pk, "n": None} for job in jobs]

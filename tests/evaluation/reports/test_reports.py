@@ -98,8 +98,8 @@ def test_no_file_of_a_report_holds_a_name():
     document = document_of(round)
 
     assert len(names) == 3
-    assert [each["annotator"] for each in document["sensitivity"]["left_out"]] == sorted(
-        each.code for each in annotators
+    assert [annotator["annotator"] for annotator in document["sensitivity"]["left_out"]] == sorted(
+        annotator.code for annotator in annotators
     )
     for file_format in ("json", "csv", "md", "tex", "html"):
         assert not [name for name in names if name in FORMATS[file_format].write(document)]
@@ -200,7 +200,7 @@ def test_every_degenerate_round_can_be_written(k):
 
     document = document_of(round)
 
-    assert all(each.write(document) for each in FORMATS.values())
+    assert all(file_format.write(document) for file_format in FORMATS.values())
     assert "NaN" not in json.dumps(document)
 
 
@@ -237,7 +237,10 @@ def test_gold_is_told_per_annotator_and_enters_nothing_else():
 
     document = document_of(round)
 
-    told = {each["annotator"]: (each["gold"]["correct"], each["gold"]["n"]) for each in document["annotators"]}
+    told = {
+        annotator["annotator"]: (annotator["gold"]["correct"], annotator["gold"]["n"])
+        for annotator in document["annotators"]
+    }
     assert told[annotator.code] == (1, 1)
     assert sum(n for _, n in told.values()) == 1
     assert (document["n_tasks"], document["n_judgments"]) == (2, 4)

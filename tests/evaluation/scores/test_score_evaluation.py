@@ -42,7 +42,7 @@ def knows_nothing(relation, tuples, tick):
 
 
 def test_a_negative_sample_is_never_a_fact_and_never_made_twice():
-    folded = [(each.relation, tuple(map(str.casefold, each.entities))) for each in samples()]
+    folded = [(sample.relation, tuple(map(str.casefold, sample.entities))) for sample in samples()]
 
     assert len(folded) == len(set(folded)) == 2 * sum(map(len, FACTS.values()))
 
@@ -54,7 +54,7 @@ def test_entities_and_relations_are_replaced_alike(relation, kinds):
     seen = set()
     for seed in range(20):
         made = with_negatives(FACTS, np.random.default_rng(seed))
-        seen |= {each.replaced for each in made if each.relation == relation}
+        seen |= {sample.replaced for sample in made if sample.relation == relation}
 
     assert seen == {None, *kinds}  # no other relation has three entities
 
@@ -63,25 +63,29 @@ def test_a_replaced_entity_comes_from_the_same_slot():
     heads = {head for head, _ in CAPITALS}
 
     assert all(
-        each.entities[0] in heads for each in samples() if each.relation == "capital" and each.replaced == "head"
+        sample.entities[0] in heads
+        for sample in samples()
+        if sample.relation == "capital" and sample.replaced == "head"
     )
 
 
 def test_who_knows_all_has_all_and_who_knows_nothing_has_chance():
-    found = evaluate_scores(relations(), {"all": knows_all, "nothing": knows_nothing}, seed=0)
+    document = evaluate_scores(relations(), {"all": knows_all, "nothing": knows_nothing}, seed=0)
 
-    by_name = {scorer["scorer"]: scorer for scorer in found["scorers"]}
-    assert (found["n_positive"], found["n_negative"]) == (12, 12)
+    by_name = {scorer["scorer"]: scorer for scorer in document["scorers"]}
+    assert (document["n_positive"], document["n_negative"]) == (12, 12)
     assert by_name["all"]["average_precision"] == by_name["all"]["macro_average_precision"] == 1
     assert 0.5 < by_name["nothing"]["average_precision"] < 0.65  # expected of a random order, a little above a half
-    assert {each["average_precision"] for each in found["by_corruption"] if each["scorer"] == "all"} == {1}
+    assert {entry["average_precision"] for entry in document["by_corruption"] if entry["scorer"] == "all"} == {1}
 
 
 def test_scorers_are_compared_as_the_settings_of_a_report():
-    found = evaluate_scores(relations(), {"all": knows_all, "nothing": knows_nothing}, seed=0)
+    document = evaluate_scores(relations(), {"all": knows_all, "nothing": knows_nothing}, seed=0)
 
-    [compared] = found["comparisons"]
-    by_relation = [[each["average_precision"] for each in scorer["relations"]] for scorer in found["scorers"]]
+    [compared] = document["comparisons"]
+    by_relation = [
+        [relation["average_precision"] for relation in scorer["relations"]] for scorer in document["scorers"]
+    ]
     assert compared["difference"] == pytest.approx(np.mean(np.subtract(*by_relation)))
     assert (compared["a"], compared["b"], compared["n_relations"]) == ("all", "nothing", 3)
     assert compared["p_sign_flip"] == 0.25  # ahead in each of three relations
@@ -94,7 +98,7 @@ def test_a_false_tuple_is_no_tuple_that_prompts_were_learned_from():
 
     for seed in range(20):
         made = with_negatives(facts, np.random.default_rng(seed), {"r": [("A", "D")]})
-        assert [each.entities for each in made if each.replaced] == [("c", "b")]
+        assert [sample.entities for sample in made if sample.replaced] == [("c", "b")]
 
 
 def test_facts_that_prompts_were_learned_from_are_no_facts_in_any_casing():
@@ -105,9 +109,9 @@ def test_facts_that_prompts_were_learned_from_are_no_facts_in_any_casing():
 
 
 def test_the_same_seed_gives_the_same_figures():
-    one, other = (evaluate_scores(relations(), {"all": knows_all}, seed=5) for _ in range(2))
+    first, second = (evaluate_scores(relations(), {"all": knows_all}, seed=5) for _ in range(2))
 
-    assert one == other
+    assert first == second
 
 
 def test_nothing_to_score_is_refused():
@@ -116,7 +120,7 @@ def test_nothing_to_score_is_refused():
 
 
 def test_the_built_in_facts_leave_out_the_seeds():
-    capital = next(each for each in built_in_facts() if each.name == "capital_of")
+    capital = next(relation for relation in built_in_facts() if relation.name == "capital_of")
 
     assert len(capital.facts) > 30
     assert not set(capital.facts) & set(capital.seed_tuples)
@@ -128,7 +132,7 @@ def test_the_built_in_facts_leave_out_the_seeds():
 @pytest.fixture
 def capital(db):
     """The relation `capital` and 25 facts of it that the embedded LMs know."""
-    world = next(each for each in built_in_facts() if each.name == "capital_of")
+    world = next(relation for relation in built_in_facts() if relation.name == "capital_of")
     relation = make_relation(
         "capital",
         initial_prompts=list(world.initial_prompts),
@@ -156,11 +160,11 @@ def test_an_lm_puts_its_facts_before_false_ones(tmp_path, capital):
     options = ["--model", "embedded-small", "--facts", str(facts), "--figure", str(figure)]
     call_command("evaluate_scores", *options, stdout=out, stderr=io.StringIO())
 
-    found = json.loads(out.getvalue())
+    document = json.loads(out.getvalue())
     assert "multi" in figure.read_text()
-    assert [scorer["scorer"] for scorer in found["scorers"]] == ["human", "top1", "multi"]
-    assert all(scorer["average_precision"] > 0.8 for scorer in found["scorers"])
-    assert ScoreEvaluation.objects.get().document == found
+    assert [scorer["scorer"] for scorer in document["scorers"]] == ["human", "top1", "multi"]
+    assert all(scorer["average_precision"] > 0.8 for scorer in document["scorers"])
+    assert ScoreEvaluation.objects.get().document == document
 
 
 def test_learned_prompts_are_scorers_too(capital):
@@ -190,8 +194,8 @@ def test_a_harvest_lends_its_prompts_and_keeps_its_seeds(capital):
 
 def test_the_prompts_of_a_harvest_score_as_in_the_harvest(capital):
     relation, facts = capital
-    asked = HarvestRequest(relation, get_language_model("embedded-small"), "multi", HarvestParams(candidates=5))
-    ledger.run_job(create_harvest_job(asked).pk)
+    request = HarvestRequest(relation, get_language_model("embedded-small"), "multi", HarvestParams(candidates=5))
+    ledger.run_job(create_harvest_job(request).pk)
 
     document = evaluate_now(requested(facts, settings=["multi"], harvested=["multi"])).document
 

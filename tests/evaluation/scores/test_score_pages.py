@@ -30,8 +30,8 @@ def quick(monkeypatch):
     """One relation, and scores that need no LM."""
 
     def scores_document(language_model, payload, device, on_progress):
-        found = evaluate_scores([CAPITAL], dict.fromkeys(payload["settings"], knows_all), payload["seed"])
-        return {"facts": payload["facts"], "model": str(language_model), **found, "code_version": "1.0"}
+        document = evaluate_scores([CAPITAL], dict.fromkeys(payload["settings"], knows_all), payload["seed"])
+        return {"facts": payload["facts"], "model": str(language_model), **document, "code_version": "1.0"}
 
     monkeypatch.setattr(score_jobs, "scores_document", scores_document)
 

@@ -187,10 +187,10 @@ def test_the_interval_for_other_annotators_holds_alpha_where_people_differ():
     # 2 * .85 * .15 of the statements, and by chance in half.
     truth = 1 - 2 * 0.85 * 0.15 / 0.5
 
-    found = [intervals_of(random.beta(6.8, 1.2, 20), 500, random) for _ in range(runs)]
+    intervals = [intervals_of(random.beta(6.8, 1.2, 20), 500, random) for _ in range(runs)]
 
-    assert sum(alpha.low <= truth <= alpha.high for alpha, _ in found) < 0.75 * runs
-    assert sum(other.low <= truth <= other.high for _, other in found) > 0.9 * runs
+    assert sum(alpha.low <= truth <= alpha.high for alpha, _ in intervals) < 0.75 * runs
+    assert sum(other.low <= truth <= other.high for _, other in intervals) > 0.9 * runs
 
 
 def test_people_who_are_alike_add_little_to_the_interval():

@@ -63,7 +63,7 @@ def em_in_loops(judged: Judged, n_iterations: int):
                 joint[task][c] += log(errors[annotator, c, label])
         for t in tasks:
             likelihoods = [exp(value - max(joint[t])) for value in joint[t]]
-            posterior[t] = [each / sum(likelihoods) for each in likelihoods]
+            posterior[t] = [likelihood / sum(likelihoods) for likelihood in likelihoods]
     return prior, errors, posterior
 
 

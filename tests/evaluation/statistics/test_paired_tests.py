@@ -50,10 +50,10 @@ def test_sign_flips_are_those_of_scipy(percents):
 
 @given(differences)
 def test_swapping_the_sides_turns_the_sign_and_keeps_p(values):
-    one, other = paired_difference(values, rng()), paired_difference(-values, rng())
+    first, swapped = paired_difference(values, rng()), paired_difference(-values, rng())
 
-    assert other.difference == -one.difference
-    assert other.p == one.p
+    assert swapped.difference == -first.difference
+    assert swapped.p == first.p
 
 
 @given(differences, st.randoms(use_true_random=False))
@@ -100,7 +100,7 @@ def test_twenty_relations_are_exact_in_a_moment():
 def test_the_interval_is_that_of_a_plain_bootstrap_t():
     plain = rng(1)
     resamples = [plain.choice(DARWIN, 15) for _ in range(4000)]
-    distances = [(each.mean() - DARWIN.mean()) / (each.std() / np.sqrt(15)) for each in resamples]
+    distances = [(resample.mean() - DARWIN.mean()) / (resample.std() / np.sqrt(15)) for resample in resamples]
     values = DARWIN / 100
     standard_error = values.std() / np.sqrt(15)
     high, low = values.mean() - np.quantile(distances, [0.025, 0.975]) * standard_error

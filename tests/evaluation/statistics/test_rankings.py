@@ -29,7 +29,7 @@ def test_ties_count_as_the_mean_over_their_orders():
     scores, is_positive = [3, 2, 2, 2, 2, 1], [0, 1, 0, 1, 0, 1]
 
     orders = [[0, *order, 5] for order in permutations([1, 2, 3, 4])]
-    in_order = [precision_of([-place for place in range(6)], np.array(is_positive)[order]) for order in orders]
+    in_order = [precision_of([-position for position in range(6)], np.array(is_positive)[order]) for order in orders]
 
     assert precision_of(scores, is_positive) == pytest.approx(fmean(in_order), abs=1e-12)
 

@@ -85,11 +85,11 @@ def test_equal_scores_share_a_bin():
     bins = accuracy_by_score(score, score > 1.5, np.ones(20))
 
     assert sum(score_bin.n for score_bin in bins) == 20
-    assert all(one.score_high < other.score_low for one, other in pairwise(bins))
+    assert all(lower.score_high < higher.score_low for lower, higher in pairwise(bins))
     assert bins[0] == pytest.approx((1.0, 2.0, 10, 2, 0.2, *wilson_interval(2, 10)))
 
 
 def test_a_bin_across_strata_weighs_its_draws_by_the_tuples_that_they_stand_for():
-    [found] = accuracy_by_score(np.array([1.0, 2.0]), np.array([False, True]), np.array([3.0, 1.0]))
+    [score_bin] = accuracy_by_score(np.array([1.0, 2.0]), np.array([False, True]), np.array([3.0, 1.0]))
 
-    assert (found.accepted, found.accuracy) == (1, 0.25)  # 1 of 2 draws, 1 of 4 tuples
+    assert (score_bin.accepted, score_bin.accuracy) == (1, 0.25)  # 1 of 2 draws, 1 of 4 tuples

@@ -30,31 +30,31 @@ def flips_of_rounds(propensities, m, k, n_rounds=40):
     """Return the flips of one panel of k against another, and what rounds of 300 statements say of them."""
     random = np.random.default_rng(0)
     many = propensities(random, 400_000)
-    one, other = (2 * random.binomial(k, many) > k for _ in range(2))
+    first, second = (2 * random.binomial(k, many) > k for _ in range(2))
     rounds = [np.bincount(random.binomial(m, propensities(random, 300)), minlength=m + 1) for _ in range(n_rounds)]
-    return np.mean(one != other), [expected_flips(n_tasks, k, random, 300) for n_tasks in rounds]
+    return np.mean(first != second), [expected_flips(n_tasks, k, random, 300) for n_tasks in rounds]
 
 
 @pytest.mark.parametrize("propensities", [two_kinds, one_kind])
 @pytest.mark.parametrize(("m", "k"), [(2, 3), (3, 3), (5, 5)])
 def test_the_interval_holds_the_flips_whatever_kinds_of_statements_there_are(propensities, m, k):
-    truth, found = flips_of_rounds(propensities, m, k)
+    truth, estimates = flips_of_rounds(propensities, m, k)
 
-    assert sum(flips.low <= truth <= flips.high for flips in found) >= 34  # of 40; .95 within three standard errors
-    assert all(flips.low <= flips.value <= flips.high for flips in found)
+    assert sum(flips.low <= truth <= flips.high for flips in estimates) >= 34  # of 40; .95 within three standard errors
+    assert all(flips.low <= flips.value <= flips.high for flips in estimates)
 
 
 def test_many_judgments_tell_the_flips_of_two_kinds():
-    truth, found = flips_of_rounds(two_kinds, 10, 3, n_rounds=30)
+    truth, estimates = flips_of_rounds(two_kinds, 10, 3, n_rounds=30)
 
     assert truth == pytest.approx(2 * 0.93925 * 0.06075, abs=0.002)  # panels are right with .85^3 + 3 * .85^2 * .15
-    assert np.mean([flips.value for flips in found]) == pytest.approx(truth, abs=0.015)
+    assert np.mean([flips.value for flips in estimates]) == pytest.approx(truth, abs=0.015)
 
 
 def test_three_judgments_tell_the_flips_of_one_kind():
-    truth, found = flips_of_rounds(one_kind, 3, 3)
+    truth, estimates = flips_of_rounds(one_kind, 3, 3)
 
-    assert np.mean([flips.value for flips in found]) == pytest.approx(truth, abs=0.015)
+    assert np.mean([flips.value for flips in estimates]) == pytest.approx(truth, abs=0.015)
 
 
 def test_full_agreement_of_few_statements_leaves_flips_open():

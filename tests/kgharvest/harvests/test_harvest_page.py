@@ -54,7 +54,7 @@ def test_pages_are_cut_out_by_rank(django_assert_num_queries):
     ranked = RankedTuples(make_harvest(10), size=7)
 
     with django_assert_num_queries(1):
-        assert [found.rank for found in ranked[5:10]] == [6, 7]
+        assert [harvested.rank for harvested in ranked[5:10]] == [6, 7]
     assert ranked.count() == 7
 
 
@@ -87,7 +87,7 @@ def test_a_cut_shows_and_exports_what_it_keeps(researcher_client):
     response = researcher_client.get(job.get_absolute_url(), {"cut": "base:2"})
 
     page = response.content.decode()
-    assert [found.rank for found in response.context["page_obj"]] == [1, 2, 3, 4]
+    assert [harvested.rank for harvested in response.context["page_obj"]] == [1, 2, 3, 4]
     assert "keeps 4 of 10, down to -4.000" in page
     assert "tuples.csv?cut=base:2" in page
     assert "Export 4 tuples as" in page

@@ -212,7 +212,9 @@ def test_the_list_of_launches_counts_their_harvests(researcher_client, django_as
         response = researcher_client.get(reverse("kgharvest:launch_list"))
 
     launches = response.context["page_obj"]
-    assert {(one.n_jobs, one.n_over, one.n_failed, one.n_cancelled) for one in launches} == {(4, 3, 1, 1)}
+    assert {(launch.n_jobs, launch.n_over, launch.n_failed, launch.n_cancelled) for launch in launches} == {
+        (4, 3, 1, 1)
+    }
 
 
 def test_the_start_page_shows_launches_under_way(researcher_client, django_assert_max_num_queries):

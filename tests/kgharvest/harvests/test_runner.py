@@ -102,7 +102,7 @@ def test_results_are_stored_with_weights_ranks_and_reasons():
     runner.store_result(job, slow_runner.three_tuples(), "abc123")
 
     job.refresh_from_db()
-    assert [found.surface for found in job.tuples.order_by("rank")] == [
+    assert [harvested.surface for harvested in job.tuples.order_by("rank")] == [
         ["dog", "swim"],
         ["bird", "fly"],
         ["cat", "climb"],

@@ -78,16 +78,17 @@ def test_both_rdf_formats_are_the_same_graph_and_hold_every_tuple(job):
 
     assert set(triples) == set(graph(job, "ttl"))
     tuples = {
-        triples.value(found, KGH.rank).toPython(): found for found in triples.subjects(RDF.type, KGH.HarvestedTuple)
+        triples.value(harvested, KGH.rank).toPython(): harvested
+        for harvested in triples.subjects(RDF.type, KGH.HarvestedTuple)
     }
     assert len(tuples) == job.n_tuples
     for rank, score, mtl, surface, _, entities in stored(job):
-        found = tuples[rank]
-        slots = [triples.value(found, KGH[f"entity{slot}"]) for slot in range(len(entities))]
+        harvested = tuples[rank]
+        slots = [triples.value(harvested, KGH[f"entity{slot}"]) for slot in range(len(entities))]
         assert [str(triples.value(slot, RDFS.label)) for slot in slots] == entities
-        assert [str(triples.value(found, KGH[f"surface{slot}"])) for slot in range(len(entities))] == surface
-        assert triples.value(found, KGH.score) == Literal(score, datatype=XSD.double)
-        assert triples.value(found, KGH.mtl) == (None if mtl is None else Literal(mtl, datatype=XSD.double))
+        assert [str(triples.value(harvested, KGH[f"surface{slot}"])) for slot in range(len(entities))] == surface
+        assert triples.value(harvested, KGH.score) == Literal(score, datatype=XSD.double)
+        assert triples.value(harvested, KGH.mtl) == (None if mtl is None else Literal(mtl, datatype=XSD.double))
     [harvest] = triples.subjects(RDF.type, KGH.Harvest)
     assert set(triples.objects(None, KGH.harvest)) == {harvest}
     assert [str(triples.value(harvest, KGH[name])) for name in ("model", "setting", "job")] == [

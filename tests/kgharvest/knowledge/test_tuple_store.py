@@ -48,9 +48,9 @@ def test_every_entity_is_indexed_once_per_slot_and_tuple():
 def test_entities_are_found_by_prefix_whatever_their_case(prefix, entities):
     factories.make_harvest([["Dog", "Été"], ["dome", "100% wool"], ["1000", "elm"]])
 
-    found = EntityOccurrence.objects.starting_with(prefix)
+    occurrences = EntityOccurrence.objects.starting_with(prefix)
 
-    assert set(found.values_list("entity", flat=True)) == entities
+    assert set(occurrences.values_list("entity", flat=True)) == entities
 
 
 def test_a_tuple_with_a_sensitive_word_is_marked_when_it_is_stored():
@@ -69,8 +69,8 @@ def test_rounds_and_exports_take_neither_hidden_nor_sensitive_tuples_unless_aske
     KnowledgeTuple.objects.filter(key__startswith="a").update(curation="hidden")
     KnowledgeTuple.objects.filter(key__startswith="c").update(is_sensitive=True)
 
-    def ranks(**asked):
-        return set(HarvestedTuple.objects.presentable(**asked).values_list("rank", flat=True))
+    def ranks(**options):
+        return set(HarvestedTuple.objects.presentable(**options).values_list("rank", flat=True))
 
     assert ranks() == {3}
     assert ranks(include_hidden=True) == {1, 3}

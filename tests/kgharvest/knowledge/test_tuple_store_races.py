@@ -45,8 +45,8 @@ def test_jobs_of_one_relation_store_the_same_tuples_at_once_in_any_order(monkeyp
 
     with ThreadPoolExecutor(len(jobs) + 1) as pool:
         work = [pool.submit(store, job, order) for job, order in zip(jobs, orders, strict=True)] + [pool.submit(mark)]
-        for each in work:
-            each.result()
+        for future in work:
+            future.result()
 
     known = KnowledgeTuple.objects.values_list("n_harvests", "best_score", "is_sensitive")
     assert sorted(known) == sorted((4, -float(number + 1), True) for number in range(N))

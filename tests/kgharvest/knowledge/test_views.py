@@ -63,7 +63,7 @@ def test_the_list_costs_the_same_for_any_number_of_tuples(researcher_client, rel
 
 
 @pytest.mark.parametrize(
-    ("asked", "found"),
+    ("query", "expected"),
     [
         ({"entity": "FLO"}, ["dam"]),
         ({"entity": "flo", "match": "whole"}, []),
@@ -83,7 +83,7 @@ def test_the_list_costs_the_same_for_any_number_of_tuples(researcher_client, rel
     ],
 )
 @pytest.mark.parametrize("few", [0, 5000])  # both ways of meeting a condition
-def test_tuples_are_found_by(researcher_client, monkeypatch, relation, multi, asked, found, few):
+def test_tuples_are_found_by(researcher_client, monkeypatch, relation, multi, query, expected, few):
     monkeypatch.setattr("kgharvest.bulk.search_filters.MOST_LOOKED_UP", few)
     small = factories.make_language_model("small")
     factories.make_harvest(
@@ -92,13 +92,13 @@ def test_tuples_are_found_by(researcher_client, monkeypatch, relation, multi, as
     KnowledgeTuple.objects.filter(key__startswith="lock").update(curation="hidden")
     KnowledgeTuple.objects.filter(key__startswith="dam").update(is_sensitive=True)
     models = {"big": multi.language_model_id, "small": small.pk}
-    asked = {name: models.get(value, value) for name, value in asked.items()}
+    query = {name: models.get(value, value) for name, value in query.items()}
 
-    response = researcher_client.get(LIST, asked)
+    response = researcher_client.get(LIST, query)
 
-    if "sort" in asked:
-        assert heads(response) == found or asked["sort"] == "score"
-    assert set(heads(response)) == set(found)
+    if "sort" in query:
+        assert heads(response) == expected or query["sort"] == "score"
+    assert set(heads(response)) == set(expected)
 
 
 def test_tuples_are_found_by_the_verdicts_that_a_researcher_may_know(researcher_client, researcher, client):
@@ -119,10 +119,10 @@ def test_what_makes_no_sense_is_explained(researcher_client, multi):
     assert heads(page) == []
 
 
-@pytest.mark.parametrize("place", ["inf,1", "nan,1", "1", ",", f"1,{10**30}", f"{10**300},1"])
+@pytest.mark.parametrize("after", ["inf,1", "nan,1", "1", ",", f"1,{10**30}", f"{10**300},1"])
 @pytest.mark.parametrize("sort", ["-score", "harvests", "age"])
-def test_an_address_with_a_place_that_is_none_shows_a_page(researcher_client, multi, place, sort):
-    assert researcher_client.get(LIST, {"sort": sort, "after": place}).status_code == 200
+def test_an_address_with_a_place_that_is_none_shows_a_page(researcher_client, multi, after, sort):
+    assert researcher_client.get(LIST, {"sort": sort, "after": after}).status_code == 200
 
 
 @pytest.mark.parametrize("sort", ["-score", "score", "-harvests", "harvests", "-age", "age"])

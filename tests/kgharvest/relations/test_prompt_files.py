@@ -162,8 +162,8 @@ def test_the_released_prompts_are_imported(public_data, tmp_path):
 
     imported = import_prompts(prompt_files_at(tmp_path / "prompts"), relation_set)
 
-    assert {one.relation.name for one in imported.relations} == set(relations)
-    assert sum(one.n_added + one.n_known for one in imported.relations) == 534
+    assert {relation_prompts.relation.name for relation_prompts in imported.relations} == set(relations)
+    assert sum(relation_prompts.n_added + relation_prompts.n_known for relation_prompts in imported.relations) == 534
     assert set(Prompt.objects.values_list("origin", flat=True)) == {"manual", "mined", "paraphrased"}
 
 
@@ -171,7 +171,7 @@ def test_the_released_prompts_are_imported(public_data, tmp_path):
 
 
 def sent(client, capitals, folder, *places, **fields):
-    files = [SimpleUploadedFile(place.rpartition("/")[2], (folder / place).read_bytes()) for place in places]
+    files = [SimpleUploadedFile(path.rpartition("/")[2], (folder / path).read_bytes()) for path in places]
     address = reverse("kgharvest:set_prompts", args=[capitals.relation_set.pk])
     return client.post(address, {"files": files, "origin": "mined", **fields}, follow=True)
 

@@ -93,8 +93,8 @@ def test_entities_can_be_told_from_the_words_around_them(relation):
     for template in templates_of(relation):
         words = " ".join(template.segments).casefold()
         for entities in relation["seed_tuples"]:
-            found = [entity for entity in entities if re.search(rf"\b{re.escape(entity.casefold())}\b", words)]
-            assert not found, (template.text, found)
+            lone_entities = [entity for entity in entities if re.search(rf"\b{re.escape(entity.casefold())}\b", words)]
+            assert not lone_entities, (template.text, lone_entities)
 
 
 def test_no_seed_tuple_serves_two_relations_of_a_set():
@@ -140,9 +140,9 @@ def test_every_shipped_relation_has_one_meaning_by_its_bare_name():
     load_shipped_relations()
 
     for name in set(Relation.objects.values_list("name", flat=True)):
-        found = resolve_relation(name)
+        relation = resolve_relation(name)
         in_demo = Relation.objects.filter(name=name, relation_set__name=DEMO_SET).exists()
-        assert (found.relation_set.name == DEMO_SET) == in_demo
+        assert (relation.relation_set.name == DEMO_SET) == in_demo
 
 
 @pytest.mark.django_db

@@ -18,10 +18,10 @@ def make_probe() -> Probe:
     """Make a finished probe of four relations with a control, and one learned prompt of every kind."""
     relations = [ProbeRelation(name, ("<ENT0> of <ENT1> .",), {}, its_type) for name, its_type in RELATIONS.items()]
     probe = create_probe(ProbeRequest(make_language_model(), relations, METHODS, "demo", "made up"))
-    for place, relation in enumerate(probe.relations.all()):
+    for position, relation in enumerate(probe.relations.all()):
         for method in METHODS:
             for is_control in (False, True):
-                record = make_record(relation, method, is_control, p1=0.0 if is_control else 0.2 * (1 + place % 3))
+                record = make_record(relation, method, is_control, p1=0.0 if is_control else 0.2 * (1 + position % 3))
                 if not is_control:
                     learn(record)
     now = timezone.now()

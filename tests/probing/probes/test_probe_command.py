@@ -35,13 +35,13 @@ def test_every_method_writes_a_record_of_what_it_learned(capitals, tmp_path):
     assert list(records) == list(METHODS)
     assert all(0 <= record["p1"] <= record["mrr"] <= 1 for record in records.values())
     assert {record["n_test"] for record in records.values()} == {records["manual"]["n_test"]}
-    assert [(one["text"], one["weight"]) for one in records["manual"]["prompts"]] == [
+    assert [(prompt["text"], prompt["weight"]) for prompt in records["manual"]["prompts"]] == [
         ("<ENT0> is the capital of <ENT1> .", 1.0)
     ]
     assert records["lpaqa"]["n_prompts"] == 2
     assert 1 <= records["lpaqa"]["effective_prompts"] <= 2
     assert "‹" in records["soft"]["prompts"][0]["text"]
-    assert [records[one]["n_prompts"] for one in ("soft", "soft-random", "soft-manual")] == [2, 2, 1]
+    assert [records[method]["n_prompts"] for method in ("soft", "soft-random", "soft-manual")] == [2, 2, 1]
     assert records["soft-data-dependent"]["n_parameters"] == records["soft"]["n_parameters"] + 1  # the temperature
     assert "[MASK]" in records["bertese"]["prompts"][0]["before"]
     assert all(records[method]["forwards"] > records["manual"]["forwards"] for method in ("autoprompt", "bertese"))
@@ -105,8 +105,8 @@ def test_relations_without_facts_are_refused_in_a_sentence(tmp_path):
 
 
 def test_ranks_are_counted_among_the_words_of_a_file(capitals, tmp_path):
-    asked = sorted({obj for part in ("train", "dev", "test") for _, obj in split_world()["capital_of"][part]})[:20]
-    (tmp_path / "words.txt").write_text("\n".join([*asked, "no such word at all", ""]))
+    words = sorted({obj for part in ("train", "dev", "test") for _, obj in split_world()["capital_of"][part]})[:20]
+    (tmp_path / "words.txt").write_text("\n".join([*words, "no such word at all", ""]))
 
     records = probed(tmp_path, "manual", common_vocabulary=[str(tmp_path / "words.txt"), "embedded"])
 

@@ -25,8 +25,8 @@ PARAMS = ProbeParams(iterations=6, epochs=2)
 
 def make_request(*methods: str, relations=("capital_of",), params=PARAMS, **facts) -> ProbeRequest:
     known = split_world()
-    asked = [ProbeRelation(name, PROMPTS, facts.get(name, known.get(name)), "1-1") for name in relations]
-    return ProbeRequest(get_language_model("embedded-small"), asked, methods, "demo", "world", params)
+    probed = [ProbeRelation(name, PROMPTS, facts.get(name, known.get(name)), "1-1") for name in relations]
+    return ProbeRequest(get_language_model("embedded-small"), probed, methods, "demo", "world", params)
 
 
 def run(probe: Probe) -> Probe:
@@ -35,8 +35,8 @@ def run(probe: Probe) -> Probe:
 
 
 def stored(probe: Probe) -> set[tuple[str, str, bool]]:
-    found = ProbeRecord.objects.filter(relation__probe=probe)
-    return set(found.values_list("relation__name", "method", "is_control"))
+    records = ProbeRecord.objects.filter(relation__probe=probe)
+    return set(records.values_list("relation__name", "method", "is_control"))
 
 
 def test_a_worker_stores_a_record_of_each_method_and_relation_with_its_control(enqueued):

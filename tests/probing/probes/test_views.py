@@ -30,9 +30,9 @@ def capitals():
 
 
 def filled_in(relation=None, **fields) -> dict:
-    asked = {"relations": [relation.pk]} if relation else {}
+    chosen = {"relations": [relation.pk]} if relation else {}
     budget = {"iterations": 6, "epochs": 2, "seed": 0}
-    return {"model": "embedded-small", "methods": ["manual"], **budget, **asked, **fields}
+    return {"model": "embedded-small", "methods": ["manual"], **budget, **chosen, **fields}
 
 
 def as_zip(**parts: list[dict]) -> SimpleUploadedFile:

@@ -47,37 +47,37 @@ def classified(files, **options):
     settings = {"model": "embedded-small", "iterations": 15, "output": output} | options
     call_command("classify", **files, **settings)
     records = [json.loads(line) for line in output.read_text().splitlines()]
-    return {(one["method"], one["is_control"]): one for one in records}
+    return {(record["method"], record["is_control"]): record for record in records}
 
 
 def test_the_prompt_that_is_found_beats_the_majority(files, rows, capsys):
     records = classified(files)
 
-    found, majority = records["autoprompt", False], records["majority", False]
+    record, majority = records["autoprompt", False], records["majority", False]
     countries = sum(label == "country" for _, label in rows["test"]) / SIZES["test"]
     assert list(records) == [
         ("majority", False),
         *((method, is_control) for method in ("manual", "autoprompt") for is_control in (False, True)),
     ]
     assert majority["accuracy"] == pytest.approx(countries)
-    assert found["accuracy"] > majority["accuracy"] + 0.1
-    assert found["accuracy_low"] < found["accuracy"] < found["accuracy_high"]
-    assert [found[f"n_{part}"] for part in SIZES] == list(SIZES.values())
-    assert found["forwards"] > 15 * 24
-    assert found["prompt"] in capsys.readouterr().out
+    assert record["accuracy"] > majority["accuracy"] + 0.1
+    assert record["accuracy_low"] < record["accuracy"] < record["accuracy_high"]
+    assert [record[f"n_{part}"] for part in SIZES] == list(SIZES.values())
+    assert record["forwards"] > 15 * 24
+    assert record["prompt"] in capsys.readouterr().out
 
 
 def test_triggers_and_label_tokens_are_kept_as_ids(files):
-    found = classified(files, no_control=True)["autoprompt", False]
+    record = classified(files, no_control=True)["autoprompt", False]
 
     texts = load_compact(EMBEDDED_LMS["embedded-small"]).tokens.texts()
-    assert [texts[token] for token in found["trigger_ids"]] == found["trigger"]
-    assert found["prompt"] == f"{{sentence}} {' '.join(found['trigger'])} [P] ."
-    assert {label: [texts[token] for token in ids] for label, ids in found["label_ids"].items()} == found["labels"]
-    assert set(found["labels"]) == {"animal", "country"}
-    label_ids = [token for ids in found["label_ids"].values() for token in ids]
+    assert [texts[token] for token in record["trigger_ids"]] == record["trigger"]
+    assert record["prompt"] == f"{{sentence}} {' '.join(record['trigger'])} [P] ."
+    assert {label: [texts[token] for token in ids] for label, ids in record["label_ids"].items()} == record["labels"]
+    assert set(record["labels"]) == {"animal", "country"}
+    label_ids = [token for ids in record["label_ids"].values() for token in ids]
     assert len(set(label_ids)) == 6
-    assert not set(label_ids) & set(found["trigger_ids"])
+    assert not set(label_ids) & set(record["trigger_ids"])
 
 
 def test_tab_separated_files_and_the_same_seed_give_the_same_records(files, rows, tmp_path):
@@ -87,7 +87,7 @@ def test_tab_separated_files_and_the_same_seed_give_the_same_records(files, rows
 
     first, second = classified(files, no_control=True), classified(written(folder, lines, "tsv"), no_control=True)
 
-    assert all({**one, "seconds": 0} == {**second[key], "seconds": 0} for key, one in first.items())
+    assert all({**record, "seconds": 0} == {**second[key], "seconds": 0} for key, record in first.items())
 
 
 def test_words_for_the_labels_and_a_manual_prompt_may_be_given(files):
@@ -109,10 +109,10 @@ def test_premise_and_hypothesis_have_a_template_of_their_own(rows, tmp_path):
         for part in SIZES
     }
 
-    found = classified(written(tmp_path, lines, "jsonl"), no_control=True)["autoprompt", False]
+    record = classified(written(tmp_path, lines, "jsonl"), no_control=True)["autoprompt", False]
 
-    assert found["template"] == "{premise} [P] [T] [T] [T] {hypothesis}"
-    assert set(found["labels"]) == {"0", "1"}
+    assert record["template"] == "{premise} [P] [T] [T] [T] {hypothesis}"
+    assert set(record["labels"]) == {"0", "1"}
 
 
 def test_texts_too_long_for_the_lm_are_cut_and_counted(files):
@@ -120,10 +120,10 @@ def test_texts_too_long_for_the_lm_are_cut_and_counted(files):
     lines[0] = json.dumps({"sentence": "the camel " * 100, "label": "animal"})
     files["test"].write_text("\n".join(lines))
 
-    found = classified(files, no_control=True)["autoprompt", False]
+    record = classified(files, no_control=True)["autoprompt", False]
 
-    assert found["n_cut"] == {"train": 0, "dev": 0, "test": 1}
-    assert found["n_test"] == SIZES["test"]
+    assert record["n_cut"] == {"train": 0, "dev": 0, "test": 1}
+    assert record["n_test"] == SIZES["test"]
 
 
 @pytest.mark.parametrize(
@@ -207,9 +207,9 @@ def test_a_search_that_cannot_be_is_refused_before_an_lm_is_loaded(files, option
 def test_a_label_may_be_named_for_each_of_its_words(files):
     label = [("animal", ["dog"]), ("country", ["france"]), ("animal", ["cat"])]
 
-    found = classified(files, no_control=True, label=label)["manual", False]
+    record = classified(files, no_control=True, label=label)["manual", False]
 
-    assert found["labels"] == {"animal": ["dog", "cat"], "country": ["france"]}
+    assert record["labels"] == {"animal": ["dog", "cat"], "country": ["france"]}
 
 
 def test_columns_without_a_template_are_refused(files):

@@ -57,7 +57,7 @@ def extracted(folder, **options):
     settings = {"model": "embedded-small", "iterations": 12, "output": output} | options
     call_command("extract", set_name="known", facts=folder, **settings)
     records = [json.loads(line) for line in output.read_text().splitlines()]
-    return {(one["method"], one["is_perturbed"], one["is_control"]): one for one in records}
+    return {(record["method"], record["is_perturbed"], record["is_control"]): record for record in records}
 
 
 def test_every_method_is_measured_in_both_kinds_of_contexts(folder, capsys):
@@ -84,20 +84,20 @@ def test_an_lm_that_answers_from_memory_is_told(folder):
 
 
 def test_triggers_are_kept_as_ids_and_hold_no_answer(folder):
-    found = extracted(folder, no_control=True)["autoprompt", False, False]
+    record = extracted(folder, no_control=True)["autoprompt", False, False]
 
     lm = load_compact(EMBEDDED_LMS["embedded-small"])
     texts = lm.tokens.texts()
     countries = {country for pairs in split_world()["capital_of"].values() for _, country in pairs}
-    assert [texts[token] for token in found["trigger_ids"]] == found["trigger"]
-    assert found["prompt"] == f"{{context}} {{subject}} {' '.join(found['trigger'])} [P] ."
-    assert not countries & set(found["trigger"])
+    assert [texts[token] for token in record["trigger_ids"]] == record["trigger"]
+    assert record["prompt"] == f"{{context}} {{subject}} {' '.join(record['trigger'])} [P] ."
+    assert not countries & set(record["trigger"])
 
 
 def test_the_same_seed_gives_the_same_records(folder):
     first, again = (extracted(folder, perturbed=True, no_control=True, seed=3) for _ in range(2))
 
-    assert all({**one, "seconds": 0} == {**again[key], "seconds": 0} for key, one in first.items())
+    assert all({**record, "seconds": 0} == {**again[key], "seconds": 0} for key, record in first.items())
 
 
 def test_what_cannot_be_asked_is_counted(folder):
@@ -110,10 +110,10 @@ def test_what_cannot_be_asked_is_counted(folder):
     ]
     write(folder, "test", lines)
 
-    found = extracted(folder, no_control=True)["manual", False, False]
+    record = extracted(folder, no_control=True)["manual", False, False]
 
-    assert found["n_test"] == 1
-    assert found["left_out"]["test"] == {
+    assert record["n_test"] == 1
+    assert record["left_out"]["test"] == {
         "object of several tokens": 1,
         "no sentence with the object in its first 50 words": 2,
         "special tokens of the LM in the text": 1,

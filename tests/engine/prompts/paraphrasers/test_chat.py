@@ -236,12 +236,12 @@ def test_an_empty_answer_is_no_paraphrase() -> None:
 class Handler(BaseHTTPRequestHandler):
     """Is busy once, then answers; remembers what it was asked."""
 
-    asked: list[tuple[str, str | None, dict]] = []
+    requests: list[tuple[str, str | None, dict]] = []
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.asked.append((self.path, self.headers["Authorization"], body))
-        is_busy = len(self.asked) == 1
+        self.requests.append((self.path, self.headers["Authorization"], body))
+        is_busy = len(self.requests) == 1
         self.send_response(503 if is_busy else 200)
         self.send_header("Retry-After", "0")
         self.end_headers()
@@ -254,7 +254,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server() -> Iterator[ThreadingHTTPServer]:
-    Handler.asked.clear()
+    Handler.requests.clear()
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server
@@ -267,7 +267,7 @@ def test_a_real_server_is_asked_again_when_it_was_busy(server: ThreadingHTTPServ
     sentences = ChatParaphraser(ChatEndpoint(url, "gpt-x")).paraphrase("A mask prevents a virus.", ENTITIES)
 
     assert sentences == SENTENCES
-    assert [(path, key) for path, key, _ in Handler.asked] == [("/v1/chat/completions", f"Bearer {KEY}")] * 2
+    assert [(path, key) for path, key, _ in Handler.requests] == [("/v1/chat/completions", f"Bearer {KEY}")] * 2
 
 
 def test_a_server_that_is_gone_is_reported(free_port: int) -> None:
