@@ -126,4 +126,5 @@ def make_gold(round, tasks, label: str) -> None:
         is_gold=True, gold_label=label, n_wanted=0, n_leased=0, n_judgments=0, n_true=0, n_false=0, n_unjudgeable=0,
         verdict="",
     )  # fmt: skip
+    Round.objects.filter(pk=round.pk).update(n_gold=round.tasks.gold().count())
     Judgment.objects.filter(task__in=tasks).update(is_counted=False)

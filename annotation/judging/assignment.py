@@ -2,7 +2,8 @@
 
 Every annotator walks the round's random order as a cycle from a place of their own; `next_position` remembers how far
 they are. What lies ahead in the first lap they have never touched, so finding the next tasks is a few index entries,
-at any size of the round and after any number of judgments.
+at any size of the round and after any number of judgments. Gold comes at places of its own, but it comes, expires and
+comes again as other tasks do, by as many statements of SQL.
 
 Locks are taken in one order: annotator, assignments, tasks. Tasks and other people's leases are taken with SKIP LOCKED,
 so nobody waits for a batch and no two batches can block each other.
@@ -15,12 +16,12 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import Count, Exists, F, OuterRef, Q
 
 from annotation.judging.models import AssignmentQuerySet
 from annotation.judging.verdict_update import update_verdicts
 from annotation.models import Annotator, Assignment, JudgmentTask, Round
-from annotation.rounds.models import RoundNotOpen
+from annotation.rounds.models import JudgmentTaskQuerySet, RoundNotOpen
 from annotation.rounds.sampling import gold_positions
 from kgharvest.errors import DomainError
 
@@ -82,8 +83,11 @@ def _lease_more(annotator: Annotator, n: int, now: datetime) -> None:
     in_open_round = annotator.round.tasks.filter(round__status=Round.Status.OPEN)
     untouched = in_open_round.with_open_slot().untouched_by(annotator)
     tasks = _next_in_cycle(annotator, untouched.select_for_update(skip_locked=True, of=("self",), no_key=True), n)
-    if tasks and annotator.round.gold_share:
+    if tasks and annotator.round.gold_rate:
         tasks = _mix_in_gold(annotator, tasks)
+    if len(tasks) < n and annotator.round.n_gold:
+        returned = annotator.assignments.filter(status=Assignment.Status.EXPIRED)
+        tasks += wanted_gold(annotator, returned)[: n - len(tasks)]
     if not tasks:
         return
     JudgmentTask.objects.without_gold().filter(pk__in=[task.pk for task in tasks]).update(n_leased=F("n_leased") + 1)
@@ -95,23 +99,38 @@ def _lease_more(annotator: Annotator, n: int, now: datetime) -> None:
     )
     positions = [task.position for task in tasks if not task.is_gold]
     Annotator.objects.filter(pk=annotator.pk).update(
-        next_position=positions[-1] + 1 if positions else F("next_position"),
+        next_position=positions[-1] + 1 if positions else annotator.next_position,
         n_handed_out=F("n_handed_out") + len(tasks),
     )
 
 
 def _mix_in_gold(annotator: Annotator, tasks: list[JudgmentTask]) -> list[JudgmentTask]:
-    """Return as many tasks, gold ones at the annotator's own places, as long as there is gold they have not seen.
+    """Return as many tasks, gold ones at the annotator's own places, as long as there is gold they were never given.
 
-    Gold has no slots that could run out: nothing is locked, and nobody waits for it.
+    Gold has no slots that could run out: nothing is locked, and nobody waits for it. It is looked for even where no
+    place is due: how long a reply takes must not tell whether gold is in it.
     """
     round = annotator.round
-    places = gold_positions(round.seed, annotator.code, round.gold_share, annotator.n_handed_out, len(tasks))
-    gold = _next_in_cycle(annotator, round.tasks.gold().untouched_by(annotator), len(places)) if places else []
+    places = gold_positions(round.seed, annotator.code, round.gold_rate, annotator.n_handed_out, len(tasks))
+    never_given = round.tasks.gold().filter(~Exists(annotator.assignments.filter(task=OuterRef("pk"))))
+    gold = _next_in_cycle(annotator, never_given, max(1, len(places)))[: len(places)]
     mixed = tasks[: len(tasks) - len(gold)]
     for place, task in zip(places, gold, strict=False):
         mixed.insert(place, task)
     return mixed
+
+
+def wanted_gold(annotator: Annotator, given: AssignmentQuerySet) -> JudgmentTaskQuerySet:
+    """Return the gold among these assignments that would still want judgments if it were no gold.
+
+    What an annotator skipped or kept too long comes back only while fewer than k others have judged it and the round
+    has open tasks at all; gold that came back without fail would be told by that.
+    """
+    round = annotator.round
+    k = 2 if round.third_only_if_split else round.judgments_per_task
+    n_said = Count("judgments", filter=Q(judgments__superseded_by=None))
+    wanted = round.tasks.gold().filter(Exists(round.tasks.with_open_slot()), pk__in=given.values("task"))
+    return wanted.alias(n_said=n_said).filter(n_said__lt=k)
 
 
 def _next_in_cycle(annotator: Annotator, tasks, n: int) -> list[JudgmentTask]:

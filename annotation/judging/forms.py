@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from django import forms
 
+from annotation.judging.models import SIXTEEN_HEX_DIGITS
 from annotation.models import LONGEST_COMMENT, Label, Layout, StatementReport
-
-LARGEST_ID = 2**63 - 1
 
 
 class TaskForm(forms.Form):
-    task = forms.IntegerField(min_value=1, max_value=LARGEST_ID)
+    """task: the annotator's token of it."""
+
+    task = forms.RegexField(f"^{SIXTEEN_HEX_DIGITS}$", error_messages={"invalid": "This is no statement of yours."})
 
 
 class AnswerForm(TaskForm):

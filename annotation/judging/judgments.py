@@ -17,7 +17,7 @@ from uuid import UUID
 from django.db import IntegrityError, transaction
 from django.db.models import F
 
-from annotation.judging.assignment import AnnotatorNotActive, TrainingFirst, fill_batch, free_slots
+from annotation.judging.assignment import AnnotatorNotActive, TrainingFirst, fill_batch, free_slots, wanted_gold
 from annotation.judging.verdicts import majority, wanted_if_split
 from annotation.models import (
     LONGEST_COMMENT,
@@ -35,8 +35,10 @@ from kgharvest.errors import DomainError
 
 # The rest of a task need not be read for an answer.
 TASK_COLUMNS = [
-    f"task__{name}" for name in ("is_gold", "n_wanted", "n_leased", "n_judgments", "n_true", "n_false", "n_unjudgeable")
+    f"task__{name}"
+    for name in ("is_gold", "n_wanted", "n_leased", "n_judgments", "n_true", "n_false", "n_unjudgeable", "verdict")
 ]
+WRITTEN = [name.removeprefix("task__") for name in TASK_COLUMNS if name != "task__is_gold"]  # with each answer, all
 LONGEST_TIME_S = 600.0  # of active work on one statement; what is longer was somebody away
 
 
@@ -137,7 +139,7 @@ def _submit(annotator: Annotator, answer: Answer, now: datetime) -> Judgment:
     if annotator.status == Annotator.Status.EXCLUDED:  # what was leased before a pause is still taken
         raise AnnotatorNotActive(annotator)
     if assignment is None:
-        raise _not_assigned(answer.task_id)
+        raise _not_assigned()
     return _store(annotator, assignment, answer, now)
 
 
@@ -154,6 +156,7 @@ def _store(annotator: Annotator, assignment: Assignment, answer: Answer, now: da
     if assignment.status == Assignment.Status.DONE:
         _supersede_last(judgment)
     else:
+        judgment.is_late = assignment.status != Assignment.Status.LEASED
         judgment.is_counted = _fill_slot(assignment, annotator, answer.label)
         annotator.n_judged += 1
         Annotator.objects.filter(pk=annotator.pk).update(n_judged=annotator.n_judged)
@@ -166,48 +169,49 @@ def _store(annotator: Annotator, assignment: Assignment, answer: Answer, now: da
 def _supersede_last(judgment: Judgment) -> None:
     """Let the new judgment take the place of the annotator's last one, counted or not."""
     last = Judgment.objects.current().get(task=judgment.task_id, annotator=judgment.annotator_id)
-    judgment.is_counted = last.is_counted
+    judgment.is_counted, judgment.is_late = last.is_counted, last.is_late
     # The foreign key is checked at commit, when the new judgment is there.
     Judgment.objects.filter(pk=last.pk).update(superseded_by=judgment.pk)
-    if last.is_counted and last.label != judgment.label:
-        _add_to_counts(judgment.task, judgment.annotator.round, **{last.label: -1, judgment.label: 1})
+    is_moved = last.is_counted and last.label != judgment.label
+    changes = {last.label: -1, judgment.label: 1} if is_moved else {}
+    _add_to_counts(judgment.task, judgment.annotator.round, **changes)
 
 
 def _fill_slot(assignment: Assignment, annotator: Annotator, label: str) -> bool:
     """Count a first answer in the slot that was leased for it, or in a free one; return whether there was one.
 
     A free one is for an answer whose lease is over, if the annotator's share has room besides what is leased to them.
-    Gold has no slots: what is said about it is kept and counts nowhere.
+    Gold has no slots: what is said about it is kept and counts nowhere. It takes the same statements of SQL, since the
+    time of an answer must not tell it.
     """
     task, was_leased = assignment.task, assignment.status == Assignment.Status.LEASED
     Assignment.objects.filter(pk=assignment.pk).update(status=Assignment.Status.DONE)
-    if task.is_gold:
-        return False
-    if not was_leased:
-        if task.n_wanted <= task.n_judgments + task.n_leased:
-            return False
-        leased = Assignment.objects.filter(annotator=annotator, status=Assignment.Status.LEASED)
-        share = annotator.round.quota
-        if share is not None and annotator.n_judged + leased.count() >= share:
-            return False
-    _add_to_counts(task, annotator.round, leased=-was_leased, judgments=1, **{label: 1})
-    return True
+    has_slot = was_leased or (_has_room(annotator) and task.n_wanted > task.n_judgments + task.n_leased)
+    is_counted = has_slot and not task.is_gold
+    changes = {"leased": -was_leased, "judgments": 1, label: 1} if is_counted else {}
+    _add_to_counts(task, annotator.round, **changes)
+    return is_counted
+
+
+def _has_room(annotator: Annotator) -> bool:
+    """Return whether the annotator's share of the round has room besides what is leased to them."""
+    share = annotator.round.quota
+    leased = Assignment.objects.filter(annotator=annotator, status=Assignment.Status.LEASED)
+    return share is None or annotator.n_judged + leased.count() < share
 
 
 def _add_to_counts(task: JudgmentTask, round: Round, **changes: int) -> None:
     """Add `changes` to the counters of a task, which is locked, and set the verdict that follows from them.
 
-    The same as update_verdicts does for many tasks.
+    The same as update_verdicts does for many tasks. Without changes everything is written as it was.
     """
     for name, change in changes.items():
         setattr(task, f"n_{name}", getattr(task, f"n_{name}") + change)
-    counters = {f"n_{name}": getattr(task, f"n_{name}") for name, change in changes.items() if change}
-    if round.third_only_if_split:
-        task.n_wanted = wanted_if_split(task.n_true, task.n_false, task.n_unjudgeable, task.n_leased)
-        counters |= {"n_wanted": task.n_wanted, "verdict": ""}
-    if task.n_judgments >= task.n_wanted:
-        counters["verdict"] = majority(task.n_true, task.n_false, task.n_judgments, round.quorum)
-    JudgmentTask.objects.filter(pk=task.pk).update(**counters)
+    if changes and round.third_only_if_split:
+        task.n_wanted, task.verdict = wanted_if_split(task.n_true, task.n_false, task.n_unjudgeable, task.n_leased), ""
+    if changes and task.n_judgments >= task.n_wanted:
+        task.verdict = majority(task.n_true, task.n_false, task.n_judgments, round.quorum)
+    JudgmentTask.objects.filter(pk=task.pk).update(**{name: getattr(task, name) for name in WRITTEN})
 
 
 # -- skips and reports -------------------------------------------------------------------------------------------------
@@ -235,8 +239,10 @@ def reassign_skipped(annotator: Annotator) -> int:
 
 
 def n_skipped(annotator: Annotator) -> int:
-    """Return how many of the tasks that the annotator skipped still want judgments."""
-    return annotator.round.tasks.with_open_slot().filter(assignments__in=annotator.assignments.skipped()).count()
+    """Return how many of the tasks that the annotator skipped still want judgments, or would if they were no gold."""
+    skipped = annotator.assignments.skipped()
+    n_open = annotator.round.tasks.with_open_slot().filter(assignments__in=skipped).count()
+    return n_open + wanted_gold(annotator, skipped).count()
 
 
 def report_statement(annotator: Annotator, task_id: int, reason: str, comment: str, now: datetime) -> None:
@@ -254,11 +260,11 @@ def report_statement(annotator: Annotator, task_id: int, reason: str, comment: s
 
 def _check_assigned(annotator: Annotator, task_id: int) -> None:
     if not annotator.assignments.filter(task=task_id).exists():
-        raise _not_assigned(task_id)
+        raise _not_assigned()
 
 
-def _not_assigned(task_id: int) -> NotAssigned:
-    return NotAssigned(f"Statement {task_id} was not given to you; reload the page for your statements.")
+def _not_assigned() -> NotAssigned:
+    return NotAssigned("This statement was not given to you; reload the page for your statements.")
 
 
 def recent_judgments(annotator: Annotator, n: int) -> list[Judgment]:

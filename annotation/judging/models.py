@@ -6,6 +6,9 @@ assignment.
 
 from __future__ import annotations
 
+import secrets
+from hashlib import blake2s
+
 from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
@@ -16,15 +19,61 @@ from annotation.rounds.models import JudgmentTask, Layout, Round
 
 # What judging reads of an annotator and their round. Reading every column each time would cost half as much again.
 JUDGING_COLUMNS = (
-    "round", "user", "code", "status", "status_since", "next_position", "n_handed_out", "n_judged", "trained_at",
+    "round", "user", "code", "token_key", "status", "status_since", "next_position", "n_handed_out", "n_judged",
+    "trained_at",
     *(
         f"round__{name}"
         for name in (
-            "name", "status", "source", "closes_at", "seed", "n_tasks", "batch_size", "gold_share", "training_size",
-            "judgments_per_task", "third_only_if_split", "max_per_annotator", "dominance_cap",
+            "name", "status", "source", "closes_at", "seed", "n_tasks", "n_gold", "batch_size", "gold_share",
+            "training_size", "judgments_per_task", "third_only_if_split", "max_per_annotator", "dominance_cap",
         )
     ),
 )  # fmt: skip
+
+
+# -- task tokens -------------------------------------------------------------------------------------------------------
+
+# What an annotator sees in the place of a task's id. Ids follow the round's order, in which gold, handed out apart from
+# it, stands out. A token is the id under a permutation of the 64-bit numbers that each annotator has of their own: the
+# same over reloads, undo, skips and answers that wait offline, without a column or an index to keep. It is a Feistel
+# network of four rounds, which cannot be told from a random permutation by whoever lacks the key (Luby & Rackoff 1988,
+# How to construct pseudorandom permutations from pseudorandom functions).
+N_ROUNDS = 4
+HALF = 4  # bytes
+LARGEST_ID = 2**63 - 1
+SIXTEEN_HEX_DIGITS = r"[0-9a-f]{16}"
+
+
+def new_token_key() -> str:
+    return secrets.token_hex(16)
+
+
+def task_token(key: str, task_id: int) -> str:
+    """Return the 16 hexadecimal digits that stand for a task. `key`: the annotator's."""
+    block = task_id.to_bytes(2 * HALF, "big")
+    left, right = block[:HALF], block[HALF:]
+    for number in range(N_ROUNDS):
+        left, right = right, _mixed(left, right, key, number)
+    return (left + right).hex()
+
+
+def task_of_token(key: str, token: str) -> int:
+    """Return the id that `token`, SIXTEEN_HEX_DIGITS, stands for; 0, which no task has, where it cannot be one."""
+    block = bytes.fromhex(token)
+    left, right = block[:HALF], block[HALF:]
+    for number in reversed(range(N_ROUNDS)):
+        left, right = _mixed(right, left, key, number), left
+    task_id = int.from_bytes(left + right, "big")
+    return task_id if task_id <= LARGEST_ID else 0
+
+
+def _mixed(half: bytes, other: bytes, key: str, number: int) -> bytes:
+    """Return `half` XOR the pseudorandom function of `other` that the key has for the round `number`."""
+    mask = blake2s(other, digest_size=HALF, key=key.encode(), salt=bytes([number])).digest()
+    return bytes(a ^ b for a, b in zip(half, mask, strict=True))
+
+
+# -- annotators --------------------------------------------------------------------------------------------------------
 
 
 class AnnotatorQuerySet(models.QuerySet):
@@ -38,6 +87,7 @@ class Annotator(models.Model):
     """One person in one round, under a code that tells nothing about them.
 
     user: None for a guest, who has no account. name: what a guest called themselves, for the researchers' eyes only.
+    token_key: of the tokens by which they know tasks (task_token); whoever has it can tell ids.
     layout: how they like to judge; empty follows the round. consented_at, consent_sha256: when they agreed and to
     which text. next_position: where in the round's cyclic order of tasks the next ones are looked for. n_handed_out,
     n_judged: how many they were given and judged, gold included. trained_at: when they first finished the training.
@@ -55,6 +105,7 @@ class Annotator(models.Model):
     )
     code = models.CharField(max_length=30)
     name = models.CharField(max_length=100, blank=True)
+    token_key = models.CharField(max_length=32, default=new_token_key, editable=False)
     layout = models.CharField(max_length=4, choices=Layout, blank=True)
     consented_at = models.DateTimeField(null=True, blank=True)
     consent_sha256 = models.CharField(max_length=64, blank=True)
@@ -89,6 +140,14 @@ class Annotator(models.Model):
         if self.user:
             return self.user.get_username()
         return self.name or (f"invite {self.invite.token[:6]}…" if hasattr(self, "invite") else "")
+
+    def token_of(self, task_id: int) -> str:
+        """Return what stands for a task in all that this annotator is sent."""
+        return task_token(self.token_key, task_id)
+
+    def task_of(self, token: str) -> int:
+        """Return the id of the task that `token` stands for, 0 for none; it need not have been given to them."""
+        return task_of_token(self.token_key, token)
 
     @property
     def has_judged_share(self) -> bool:
@@ -162,7 +221,7 @@ class Judgment(models.Model):
     client_uuid: made where the answer was given, so that the same answer sent twice is one judgment.
     is_counted: False for an answer that came after its lease had gone to somebody else or when its annotator's share
     was full, or of an annotator who is excluded; kept, but not of the k. is_excluded: it counted until its annotator
-    was excluded.
+    was excluded. is_late: the lease was over when the first answer came; told to annotators, and so of gold as well.
     seconds: active time spent, None where nobody measured.
     """
 
@@ -172,6 +231,7 @@ class Judgment(models.Model):
     label = models.CharField(max_length=11, choices=Label)
     is_counted = models.BooleanField(default=True)
     is_excluded = models.BooleanField(default=False)
+    is_late = models.BooleanField(default=False)
     seconds = models.FloatField(null=True, blank=True)
     comment = models.TextField(blank=True)
     judged_at = models.DateTimeField()
@@ -206,11 +266,6 @@ class Judgment(models.Model):
                 name="judgment_commented",
             ),
         ]
-
-    @property
-    def is_late(self) -> bool:
-        """Whether it came when no slot was left for it. Never of gold: annotators are told what is late."""
-        return not self.is_counted and not self.task.is_gold
 
     def __str__(self) -> str:
         return f"{self.get_label_display()} by {self.annotator_id} on {self.task_id}"

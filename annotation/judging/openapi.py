@@ -14,7 +14,8 @@ Schema = dict[str, Any]
 
 FORM = "application/x-www-form-urlencoded"
 UUID = "7f3c1a52-6d0e-4a9b-9c55-0d6f2d1f8e21"
-TASKS = {"tasks": [{"task": 7, "parts": [["A dog", True], [" can ", False], ["swim", True], [".", False]]}]}
+NAME_OF_7 = "9f86d081884c7d65"
+TASKS = {"tasks": [{"task": NAME_OF_7, "parts": [["A dog", True], [" can ", False], ["swim", True], [".", False]]}]}
 
 
 def describe_judging(result: Schema, **_: Any) -> Schema:
@@ -53,7 +54,7 @@ def operation(summary: str, replies: Schema, body: Schema | None = None, **examp
 
 
 TEXT = {"type": "string"}
-ID = {"type": "integer", "minimum": 1}
+ID = {"type": "string", "pattern": "^[0-9a-f]{16}$", "description": "A name that only this annotator has for it."}
 PART = {"type": "array", "minItems": 2, "maxItems": 2, "items": {"oneOf": [TEXT, {"type": "boolean"}]}}
 STATEMENT = fields(["task", "parts"], task=ID, parts={"type": "array", "items": PART})
 STATEMENTS = {
@@ -95,7 +96,7 @@ ANSWER = fields(
 STORED = fields(
     ["stored", "late"],
     stored={"type": "string", "format": "uuid"},
-    late={"type": "boolean", "description": "Whether it came when no judgment was wanted any more: kept, not counted."},
+    late={"type": "boolean", "description": "Whether its lease was over: kept, and counted only if still wanted."},
     tasks=STATEMENTS,
 )
 REPORT = fields(
@@ -121,7 +122,7 @@ PATHS = {
                 more={"stored": UUID, "late": False, **TASKS},
             ),
             ANSWER,
-            task=6,
+            task=NAME_OF_7,
             label="true",
             client_uuid=UUID,
             seconds=2.5,
@@ -132,17 +133,17 @@ PATHS = {
     "skip/": {
         "post": operation(
             "Leave a statement to others",
-            reply("It was released.", fields(["skipped"], skipped=ID), skipped={"skipped": 7}),
+            reply("It was released.", fields(["skipped"], skipped=ID), skipped={"skipped": NAME_OF_7}),
             fields(["task"], task=ID),
-            task=7,
+            task=NAME_OF_7,
         ),
     },
     "report/": {
         "post": operation(
             "Report a broken statement",
-            reply("The report is stored.", fields(["reported"], reported=ID), reported={"reported": 7}),
+            reply("The report is stored.", fields(["reported"], reported=ID), reported={"reported": NAME_OF_7}),
             REPORT,
-            **{"task": 7, "report-reason": "unreadable", "report-comment": "There is no verb."},
+            **{"task": NAME_OF_7, "report-reason": "unreadable", "report-comment": "There is no verb."},
         ),
     },
 }

@@ -35,7 +35,7 @@ from annotation.judging.judgments import (
     submit_and_fill_batch,
     submit_judgment,
 )
-from annotation.models import LONGEST_COMMENT, Annotator, Judgment, JudgmentTask, Label, Layout, Round
+from annotation.models import LONGEST_COMMENT, Annotator, Judgment, JudgmentTask, Label, Layout
 from annotation.recruiting.access import session_annotator
 from annotation.recruiting.services import choose_layout
 from annotation.rounds.instructions import instructions_html, statement_parts
@@ -141,7 +141,7 @@ def show_statements(
     tasks = next_batch(annotator, timezone.now())
     annotator.refresh_from_db(fields=["n_judged"])
     layout = Layout.ONE if given else annotator.layout or annotator.round.layout
-    statements = [*([_answered_statement(given)] if given else []), *statements_of(tasks)]
+    statements = [*([_answered_statement(given)] if given else []), *statements_of(annotator, tasks)]
     recent = [judgment for judgment in recent_judgments(annotator, N_RECENT) if judgment != given]
     context = {
         "round": annotator.round,
@@ -152,32 +152,29 @@ def show_statements(
         "longest_comment": LONGEST_COMMENT,
         "statements": statements,
         "rows": [
-            {"client_uuid": uuid4(), **statement, **(drafts or {}).get(str(statement["task"]), {})}
+            {"client_uuid": uuid4(), **statement, **(drafts or {}).get(statement["task"], {})}
             for statement in statements
         ],
         "given": given,
-        "recent": recent,
+        "recent": [(judgment, annotator.token_of(judgment.task_id)) for judgment in recent],
         "earlier": [_answered_statement(judgment) for judgment in reversed(recent)],
-        "n_left": max(most_by_one(annotator.round) - annotator.n_judged, len(tasks)),
+        "n_left": max(annotator.round.most_by_one - annotator.n_judged, len(tasks)),
         "n_skipped": 0 if tasks else n_skipped(annotator),
     }
     template = PAGES[layout] if statements else "annotation/judging/judge_done.html"
     return render(request, template, context, status=status)
 
 
-def statements_of(tasks: Sequence[JudgmentTask]) -> list[dict[str, Any]]:
-    """Return all that an annotator's browser learns about tasks."""
-    return [{"task": task.pk, "parts": statement_parts(task.statement, task.spans)} for task in tasks]
+def statements_of(annotator: Annotator, tasks: Sequence[JudgmentTask]) -> list[dict[str, Any]]:
+    """Return all that the annotator's browser learns about tasks."""
+    return [
+        {"task": annotator.token_of(task.pk), "parts": statement_parts(task.statement, task.spans)} for task in tasks
+    ]
 
 
 def _answered_statement(judgment: Judgment) -> dict[str, Any]:
-    [statement] = statements_of([judgment.task])
+    [statement] = statements_of(judgment.annotator, [judgment.task])
     return statement | {"label": judgment.label, "comment": judgment.comment}
-
-
-def most_by_one(round: Round) -> int:
-    """Return how many statements one annotator may judge at most."""
-    return round.n_tasks if round.quota is None else min(round.n_tasks, round.quota)
 
 
 # -- views -------------------------------------------------------------------------------------------------------------
@@ -190,11 +187,11 @@ def judge(request: HttpRequest, annotator: Annotator) -> HttpResponse | dict:
     if request.method == "POST":
         return _take_answer(request, annotator)
     if wants_json(request):
-        return {"tasks": statements_of(next_batch(annotator, timezone.now()))}
+        return {"tasks": statements_of(annotator, next_batch(annotator, timezone.now()))}
     if "task" not in request.GET:
         return show_statements(request, annotator)
     try:
-        pk = TaskForm.base_fields["task"].clean(request.GET["task"])
+        pk = annotator.task_of(TaskForm.base_fields["task"].clean(request.GET["task"]))
     except ValidationError:
         raise Http404("That is no statement.") from None
     judgments = Judgment.objects.current().filter(annotator=annotator).select_related("task")
@@ -206,16 +203,17 @@ def _take_answer(request: HttpRequest, annotator: Annotator) -> HttpResponse | d
     if not form.is_valid():
         return _invalid(request, annotator, form)
     if form.cleaned_data["more"]:
-        judgment, tasks = submit_and_fill_batch(annotator, _answer(form), timezone.now())
+        judgment, tasks = submit_and_fill_batch(annotator, _answer(annotator, form), timezone.now())
     else:
-        judgment, tasks = submit_judgment(annotator, _answer(form), timezone.now()), None
-    more = {} if tasks is None else {"tasks": statements_of(tasks)}
+        judgment, tasks = submit_judgment(annotator, _answer(annotator, form), timezone.now()), None
+    more = {} if tasks is None else {"tasks": statements_of(annotator, tasks)}
     return {"stored": str(judgment.pk), "late": judgment.is_late, **more}
 
 
-def _answer(form: AnswerForm) -> Answer:
+def _answer(annotator: Annotator, form: AnswerForm) -> Answer:
     fields = form.cleaned_data
-    return Answer(fields["task"], fields["label"], fields["client_uuid"], fields["seconds"], fields["comment"])
+    task = annotator.task_of(fields["task"])
+    return Answer(task, fields["label"], fields["client_uuid"], fields["seconds"], fields["comment"])
 
 
 @require_POST
@@ -246,7 +244,7 @@ def _store_rows(request: HttpRequest, annotator: Annotator) -> Drafts:
             form = AnswerForm(request.POST, prefix=row)
             if not form.is_valid():
                 raise BadAnswer(f"One answer was not valid. {_form_errors(form)}")
-            submit_judgment(annotator, _answer(form), timezone.now())
+            submit_judgment(annotator, _answer(annotator, form), timezone.now())
         except NOTHING_TO_JUDGE:
             raise
         except DomainError as refusal:
@@ -262,7 +260,7 @@ def judge_skip(request: HttpRequest, annotator: Annotator) -> HttpResponse | dic
     form = TaskForm(request.POST)
     if not form.is_valid():
         return _invalid(request, annotator, form)
-    skip_task(annotator, form.cleaned_data["task"])
+    skip_task(annotator, annotator.task_of(form.cleaned_data["task"]))
     return {"skipped": form.cleaned_data["task"]}
 
 
@@ -282,18 +280,19 @@ def judge_report(request: HttpRequest, annotator: Annotator) -> HttpResponse | d
     task_form = TaskForm(request.POST)
     if not task_form.is_valid():
         return _invalid(request, annotator, task_form)
-    pk = task_form.cleaned_data["task"]
+    token = task_form.cleaned_data["task"]
+    pk = annotator.task_of(token)
     is_sent = "report-reason" in request.POST or "report-comment" in request.POST
     form = ReportForm(request.POST if is_sent else None, prefix="report")
     if form.is_valid():
         report_statement(annotator, pk, form.cleaned_data["reason"], form.cleaned_data["comment"], timezone.now())
         if not wants_json(request):
             messages.success(request, "Thank you, the researchers will see your report. You can still answer or skip.")
-        return {"reported": pk}
+        return {"reported": token}
     if wants_json(request):
         return _invalid(request, annotator, form)
     task = get_object_or_404(annotator.round.tasks.filter(assignments__annotator=annotator), pk=pk)
-    context = {"round": annotator.round, "task": task, "report_form": form}
+    context = {"round": annotator.round, "task": task, "token": token, "report_form": form}
     return render(request, "annotation/judging/report.html", context)
 
 
@@ -302,7 +301,7 @@ def judge_instructions(request: HttpRequest, annotator: Annotator) -> HttpRespon
     """Show the instructions, with what they say about the relation of `?task=`."""
     form = TaskForm(request.GET)
     tasks = annotator.round.tasks.filter(assignments__annotator=annotator).select_related("knowledge_tuple__relation")
-    task = tasks.filter(pk=form.cleaned_data["task"]).first() if form.is_valid() else None
+    task = tasks.filter(pk=annotator.task_of(form.cleaned_data["task"])).first() if form.is_valid() else None
     html = instructions_html(annotator.round, task and task.knowledge_tuple.relation)
     return render(request, "annotation/judging/instructions.html", {"round": annotator.round, "instructions": html})
 

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_POST
 
 from annotation.gold.candidates import confirmed_counts
 from annotation.judging.forms import ReportForm
-from annotation.judging.views import PAGES, most_by_one, statements_of
+from annotation.judging.views import PAGES
 from annotation.models import LONGEST_COMMENT, Annotator, Label, Layout, Limits, Round, StudyMember
 from annotation.quality.limits import limits_sentence
 from annotation.rounds.builder import freeze_round, instructions_by_relation
@@ -262,8 +262,8 @@ def round_preview(request: HttpRequest, name: str) -> HttpResponse:
         "labels": Label,
         "report_form": ReportForm(prefix="report"),
         "longest_comment": LONGEST_COMMENT,
-        "rows": [row | {"task": position} for position, row in enumerate(statements_of(page))],
-        "n_left": most_by_one(draft),
+        "rows": [{"task": position, "parts": task.parts} for position, task in enumerate(page)],
+        "n_left": draft.most_by_one,
         "is_preview": True,
     }
     return render(request, "annotation/rounds/round_preview.html", context)

@@ -210,6 +210,7 @@ class Round(models.Model):
     relation_instructions = models.JSONField(default=dict, blank=True)
     spec = models.JSONField(default=dict, blank=True)
     n_tasks = models.PositiveIntegerField(default=0)
+    n_gold = models.PositiveIntegerField(default=0)
     join_token = models.CharField(max_length=32, unique=True, default=new_join_token)
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
@@ -280,6 +281,19 @@ class Round(models.Model):
         if self.dominance_cap is not None:
             limits.append(max(1, int(self.dominance_cap * self.n_tasks * n_sure + 1e-9)))
         return min(limits, default=None)
+
+    @property
+    def most_by_one(self) -> int:
+        """How many statements one annotator may judge, gold included."""
+        return self.n_tasks if self.quota is None else min(self.n_tasks, self.quota)
+
+    @property
+    def gold_rate(self) -> float:
+        """The share of gold among what an annotator is handed out, the same from the first statement to the last.
+
+        `gold_share`, or less where there is less gold: used up before the end, it would tell that no more comes.
+        """
+        return min(self.gold_share, self.n_gold / self.most_by_one) if self.n_gold else 0.0
 
     @property
     def is_open(self) -> bool:

@@ -104,11 +104,11 @@ def open_draft(round: Round, by=None) -> Round:
         for task in frozen.tasks:
             if task.is_gold:
                 task.knowledge_tuple = store_gold_tuple(task.knowledge_tuple)
-        # In the order of their positions, since annotators see ids: made cell by cell, ids would tell cell, rank, gold.
+        # In the order of their positions: made cell by cell, ids would tell cell, rank and gold.
         JudgmentTask.objects.bulk_create(frozen.tasks, batch_size=ROWS_AT_ONCE)
         Draw.objects.bulk_create(frozen.draws(), batch_size=ROWS_AT_ONCE)
         TrainingStatement.objects.bulk_create(frozen.training)
-        round.n_tasks = len(frozen.tasks)
+        round.n_tasks, round.n_gold = len(frozen.tasks), sum(task.is_gold for task in frozen.tasks)
         round.relation_instructions = frozen.relation_instructions
         round.status, round.opened_at = Round.Status.OPEN, timezone.now()
         round.save()

@@ -71,7 +71,7 @@ def test_the_replies_are_as_described(description, annotator_client, round):
     answered = post(task=first, label="true", client_uuid=uuid4(), more=1)
     refused = [
         post(task=second, label="maybe", client_uuid=uuid4()),
-        post(task=second + 10**6, label="true", client_uuid=uuid4()),
+        post(task="0" * 16, label="true", client_uuid=uuid4()),
         Client(headers={"accept": "application/json"}).get("/rounds/pilot/judge/"),
     ]
     expect_as_described(description, post("report/", task=second, **{"report-reason": "other"}), "report/")

@@ -47,8 +47,8 @@ def judge_url(round) -> str:
     return reverse("annotation:judge", args=[round.name])
 
 
-def answer_to(task, label="true", **fields) -> dict:
-    return {"task": task.pk, "label": label, "client_uuid": uuid4(), **fields}
+def answer_to(annotator, task, label="true", **fields) -> dict:
+    return {"task": annotator.token_of(task.pk), "label": label, "client_uuid": uuid4(), **fields}
 
 
 # -- researchers -------------------------------------------------------------------------------------------------------
@@ -208,11 +208,11 @@ def test_the_start_page_lists_the_rounds_one_has_joined(annotator_client):
 # -- judging -----------------------------------------------------------------------------------------------------------
 
 
-def test_without_scripts_the_form_stores_an_answer_and_comes_back(annotator_client, own_round):
+def test_without_scripts_the_form_stores_an_answer_and_comes_back(annotator_client, annotator, own_round):
     page = annotator_client.get(judge_url(own_round))
     row = page.context["rows"][0]
-    task = own_round.tasks.get(pk=row["task"])
-    fields = answer_to(task, client_uuid=row["client_uuid"], seconds="")
+    task = own_round.tasks.get(pk=annotator.task_of(row["task"]))
+    fields = answer_to(annotator, task, client_uuid=row["client_uuid"], seconds="")
 
     response = annotator_client.post(judge_url(own_round), fields)
 
@@ -222,7 +222,7 @@ def test_without_scripts_the_form_stores_an_answer_and_comes_back(annotator_clie
 
 def test_the_script_stores_an_answer_twice_and_it_is_one(annotator_client, annotator, own_round):
     task = next_batch(annotator, timezone.now())[0]
-    fields = answer_to(task, seconds="2.5")
+    fields = answer_to(annotator, task, seconds="2.5")
 
     replies = [annotator_client.post(judge_url(own_round), fields, **JSON).json() for _ in range(2)]
 
@@ -241,15 +241,15 @@ def test_an_earlier_answer_can_be_changed_without_scripts(annotator_client, anno
     task = next_batch(annotator, timezone.now())[0]
     judge(annotator, task, "true")
 
-    page = annotator_client.get(judge_url(own_round), {"task": task.pk})
-    annotator_client.post(judge_url(own_round), answer_to(task, "false"))
+    page = annotator_client.get(judge_url(own_round), {"task": annotator.token_of(task.pk)})
+    annotator_client.post(judge_url(own_round), answer_to(annotator, task, "false"))
 
-    given = {"task": task.pk, "parts": task.parts, "label": "true", "comment": ""}
+    given = {"task": annotator.token_of(task.pk), "parts": task.parts, "label": "true", "comment": ""}
     assert page.context["statements"][0] == given
     assert Judgment.objects.current().get().label == "false"
 
 
-@pytest.mark.parametrize("task", ["99999", "x", "-1", "9" * 30, ""])
+@pytest.mark.parametrize("task", ["9" * 16, "x", "-1", "9" * 30, ""])
 def test_an_earlier_answer_that_is_not_ones_own_is_not_there(annotator_client, own_round, task):
     assert annotator_client.get(judge_url(own_round), {"task": task}).status_code == 404
 
@@ -274,17 +274,17 @@ def test_a_round_that_is_not_open_says_so(annotator_client, annotator, own_round
     end(own_round)
 
     assert words in annotator_client.get(judge_url(own_round)).text
-    assert words in annotator_client.post(judge_url(own_round), answer_to(task)).text
-    refusal = annotator_client.post(judge_url(own_round), answer_to(task), **JSON)
+    assert words in annotator_client.post(judge_url(own_round), answer_to(annotator, task)).text
+    refusal = annotator_client.post(judge_url(own_round), answer_to(annotator, task), **JSON)
     assert (refusal.status_code, refusal.json()["error"]["code"]) == (409, "RoundNotOpen")
     assert not Judgment.objects.exists()
 
 
-def test_a_foreign_lease_is_refused(annotator_client, own_round):
+def test_a_foreign_lease_is_refused(annotator_client, annotator, own_round):
     [other] = make_annotators(own_round, 1)
     task = next_batch(other, timezone.now())[0]
 
-    refusal = annotator_client.post(judge_url(own_round), answer_to(task), **JSON)
+    refusal = annotator_client.post(judge_url(own_round), answer_to(annotator, task), **JSON)
 
     assert (refusal.status_code, refusal.json()["error"]["code"]) == (409, "NotAssigned")
 
@@ -304,11 +304,11 @@ def test_a_foreign_lease_is_refused(annotator_client, own_round):
 def test_an_answer_that_cannot_be_names_the_field(annotator_client, annotator, own_round, field, value):
     task = next_batch(annotator, timezone.now())[0]
 
-    refusal = annotator_client.post(judge_url(own_round), answer_to(task) | {field: value}, **JSON)
+    refusal = annotator_client.post(judge_url(own_round), answer_to(annotator, task) | {field: value}, **JSON)
 
     assert refusal.status_code == 400
     assert list(refusal.json()["error"]["fields"]) == [field]
-    assert annotator_client.post(judge_url(own_round), answer_to(task) | {field: value}).status_code == 400
+    assert annotator_client.post(judge_url(own_round), answer_to(annotator, task) | {field: value}).status_code == 400
 
 
 def test_a_statement_is_escaped(client):

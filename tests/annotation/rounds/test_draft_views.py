@@ -268,7 +268,9 @@ def test_the_preview_is_what_is_opened(researcher_client, draft):
 def markup(page: str) -> str:
     """Return the part of a page on which one judges, without what differs from statement to statement and script."""
     judged = page[page.index('<div class="judge"') : page.index("<dialog")]
-    return re.sub(r'value="[^"]*"|data-(outbox|row)="[^"]*"|\?task=\d+|\d+-|data-saved( hidden)?', "", judged)
+    return re.sub(
+        r'value="[^"]*"|data-(outbox|row)="[^"]*"|\?task=\w+|\b(\d|[0-9a-f]{16})-|data-saved( hidden)?', "", judged
+    )
 
 
 @pytest.mark.parametrize("layout", ["one", "page"])

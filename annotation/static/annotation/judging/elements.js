@@ -7,6 +7,7 @@ const element = (name, className, ...children) => {
 const NAMES = { true: "True", false: "False", unjudgeable: "Unjudgeable" };
 
 export const statementNodes = (parts) => parts.map(([text, isEntity]) => (isEntity ? element("b", "", text) : text));
+export const textOf = (parts) => parts.map(([text]) => text).join("");
 export const linkElement = (href, text) => Object.assign(element("a", "", text), { href });
 export const labelElement = (label) => element("span", `label is-${label}`, NAMES[label]);
 

@@ -3,7 +3,7 @@ import { openJudgingSession } from "./judging_session.js";
 import { bindDialogs } from "./dialogs.js";
 import { openTaskQueue } from "./task_queue.js";
 import { listenToKeys } from "./keys.js";
-import { labelElement, linkElement, statementNodes, recentElement } from "./elements.js";
+import { labelElement, linkElement, statementNodes, recentElement, textOf } from "./elements.js";
 import { startTimer } from "./timer.js";
 
 const { root, url, saveState, outbox, part } = openJudgingSession(takeBackRefused, (reply) => tasks.receive(reply));
@@ -56,7 +56,8 @@ function answer(label) {
   saveState.answered(seconds);
   if (isFresh) countJudged(1);
   answered.push({ ...ahead.shift(), label, comment, isFresh });
-  outbox.add("", { task: answered.at(-1).task, label, comment, seconds: seconds.toFixed(2), more: tasks.isLow() ? 1 : "" });
+  const { task, parts } = answered.at(-1);
+  outbox.add("", { task, label, comment, seconds: seconds.toFixed(2), more: tasks.isLow() ? 1 : "" }, textOf(parts));
   show();
 }
 

@@ -31,7 +31,7 @@ function save(row) {
   saveState.answered(seconds);
   answered.push(row);
   row.classList.remove("is-missing");
-  outbox.add("", { task: Number(row.dataset.row), label: chosen(row).value, comment, seconds: seconds.toFixed(2) });
+  outbox.add("", { task: row.dataset.row, label: chosen(row).value, comment, seconds: seconds.toFixed(2) }, row.querySelector("legend").textContent);
   showCounts();
 }
 
@@ -50,7 +50,7 @@ function close(row) {
 
 function skip(row = current()) {
   if (!isOpen(row)) return;
-  outbox.add("skip/", { task: Number(row.dataset.row) });
+  outbox.add("skip/", { task: row.dataset.row });
   close(row);
   focusNextOpen(row);
 }

@@ -64,10 +64,10 @@ export function openOutbox({ url, prefix, csrf, on }) {
     all: store.all,
     empty, // resolves once all that can be sent is
     discard: () => store.all().forEach(store.drop),
-    add(path, values) {
+    add(path, values, statement) { // statement: its text, for a person to read should the server never take it
       const id = uuid();
       lastAt = Math.max(Date.now(), lastAt + 1); // in the order of actions, within a millisecond too
-      store.put({ id, at: lastAt, path, values: { ...values, client_uuid: id } });
+      store.put({ id, at: lastAt, path, statement, values: { ...values, client_uuid: id } });
       on.change(store.all().length, null);
       empty();
     },

@@ -18,7 +18,7 @@ export function readRows(form, onEnd) {
     isOpen,
     current,
     focus,
-    ofTask: (task) => rows.find((row) => row.dataset.row === String(task)),
+    ofTask: (task) => rows.find((row) => row.dataset.row === task),
     choose: (row, label) => radios(row).forEach((radio) => { radio.checked = radio.value === label; }),
     focusNextOpen(row) {
       const after = rows.indexOf(row) + 1;

@@ -1,5 +1,5 @@
 // The save state of the answers: a quiet dot with a word or two; what goes wrong gets a sentence and is announced.
-const LATE = "One answer came too late: its statement had been taken back. It is kept, but not counted.";
+const LATE = "One answer came late: its statement had been taken back. It is kept, and counts only if nobody else has taken it.";
 const PACE_FROM = 5; // answers
 
 export function showSaveState(root) {

@@ -8,7 +8,7 @@ const tooLate = document.querySelector("[data-too-late]"); // where the round is
 root.hidden = !outbox.all().length;
 if (allStored) allStored.hidden = !root.hidden; // what waits may never be taken here
 
-const sentence = ({ task, label, comment }) => `Statement ${task}: ${label}${comment ? ` (${comment})` : ""}`;
+const sentence = ({ statement, values: { label, comment } }) => `${label}: ${statement}${comment ? ` (${comment})` : ""}`;
 
 async function showTooLate() {
   await outbox.empty();
@@ -19,7 +19,7 @@ async function showTooLate() {
   const count = answers.length === 1 ? "1 answer came too late: the round was over before it was sent. It is" :
     `${answers.length} answers came too late: the round was over before they were sent. They are`;
   tooLate.querySelector("[data-too-late-words]").textContent = `${count} not stored, only kept in this browser.`;
-  tooLate.querySelector("textarea").value = answers.map((action) => sentence(action.values)).join("\n");
+  tooLate.querySelector("textarea").value = answers.map(sentence).join("\n");
 }
 
 if (tooLate) {

@@ -1,0 +1,115 @@
+"""Whether gold can be told by how long its answers take: the area under the ROC curve of wall time and of CPU time.
+
+    python benches/gold_disclosure.py [--statements 2000]          on a SQLite file in a temporary folder
+    DATABASE_URL=postgres://... DEBUG=1 python benches/gold_disclosure.py    on an empty PostgreSQL database
+
+One annotator answers every statement of a round, a tenth of it gold, through Django's test client, as the judging page
+does; then another, asking for the next statement with each answer. Told from the time of the answer to a statement,
+and in the second walk also from the time of the reply that brought it.
+
+Must hold: between .45 and .55 over 2,000 statements.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+from uuid import uuid4
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+os.environ["DJANGO_SETTINGS_MODULE"] = "kgharvest.settings"
+folder = tempfile.TemporaryDirectory(prefix="kgharvest-bench-")
+os.environ.setdefault("KGHARVEST_DATA_DIR", folder.name)
+
+import django  # noqa: E402
+
+django.setup()
+
+from django.conf import settings  # noqa: E402
+from django.core.management import call_command  # noqa: E402
+from django.db import connection  # noqa: E402
+from django.test import Client  # noqa: E402
+from scipy.stats import mannwhitneyu  # noqa: E402
+
+from annotation.models import Round  # noqa: E402
+from benches.judging import make_round  # noqa: E402
+from tests.factories import make_annotators, make_gold  # noqa: E402
+
+GOLD_SHARE = 0.1
+
+
+class Answered(NamedTuple):
+    """One statement: milliseconds of the wall clock and of this process's CPU until its answer was stored."""
+
+    is_gold: bool
+    wall: float
+    cpu: float
+
+
+def mixed_round(n_statements: int, batch_size: int) -> Round:
+    round = make_round(n_statements)
+    gold = Random(1).sample(list(round.tasks.all()), int(n_statements * GOLD_SHARE))
+    make_gold(round, gold, "true")
+    Round.objects.filter(pk=round.pk).update(gold_share=GOLD_SHARE, batch_size=batch_size)
+    round.refresh_from_db()
+    return round
+
+
+def walk(round: Round, more: str) -> Iterator[Answered]:
+    """Answer every statement that a new annotator gets. more: "1" asks for the next ones with each answer."""
+    [annotator] = make_annotators(round, 1)
+    client = Client(headers={"accept": "application/json"})
+    client.force_login(annotator.user)
+    url, gold = f"/rounds/{round.name}/judge/", set(round.tasks.gold().values_list("pk", flat=True))
+    while ahead := client.get(url).json()["tasks"]:
+        known = {statement["task"] for statement in ahead}
+        while ahead:
+            task = ahead.pop(0)["task"]
+            wall, cpu = time.perf_counter(), time.process_time()
+            fields = {"task": task, "label": "true", "client_uuid": uuid4(), "seconds": "1.00", "more": more}
+            reply = client.post(url, fields)
+            took = time.perf_counter() - wall, time.process_time() - cpu
+            yield Answered(annotator.task_of(task) in gold, *(1000 * seconds for seconds in took))
+            fresh = [statement for statement in reply.json().get("tasks", []) if statement["task"] not in known]
+            known |= {statement["task"] for statement in fresh}
+            ahead += fresh
+
+
+def area_under_curve(clues: list[float], is_gold: list[bool]) -> float:
+    """Return how often gold took longer than another statement, ties by half."""
+    gold = [clue for clue, gold in zip(clues, is_gold, strict=True) if gold]
+    others = [clue for clue, gold in zip(clues, is_gold, strict=True) if not gold]
+    return mannwhitneyu(gold, others).statistic / (len(gold) * len(others))
+
+
+def areas(answered: list[Answered], is_gold: list[bool]) -> str:
+    """`is_gold`: of the statement that each answer is held against."""
+    wall, cpu = (area_under_curve([answer[place] for answer in answered], is_gold) for place in (1, 2))
+    return f"{sum(is_gold)} gold of {len(is_gold)}: AUC of wall time {wall:.3f}, of CPU time {cpu:.3f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--statements", type=int, default=2000)
+    arguments = parser.parse_args()
+    settings.ALLOWED_HOSTS.append("testserver")
+    call_command("migrate", verbosity=0)
+    print(connection.vendor)
+    with_page = list(walk(mixed_round(arguments.statements, batch_size=10), more=""))
+    print("answers:                 ", areas(with_page, [answer.is_gold for answer in with_page]))
+    one_by_one = list(walk(mixed_round(arguments.statements + 1, batch_size=1), more="1"))
+    print("answers with the next:   ", areas(one_by_one, [answer.is_gold for answer in one_by_one]))
+    brought = [answer.is_gold for answer in one_by_one[1:]]
+    print("replies that bring it:   ", areas(one_by_one[:-1], brought))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,347 @@
+"""Gold cannot be told from other statements: by what is sent, its order and size, or by what the server does."""
+
+import re
+from itertools import pairwise
+from random import Random
+from uuid import uuid4
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import mannwhitneyu
+
+from annotation.judging.assignment import LEASE, next_batch, release_expired
+from annotation.judging.models import LARGEST_ID, SIXTEEN_HEX_DIGITS, task_of_token, task_token
+from annotation.models import Annotator, Assignment, Judgment, Round
+from annotation.quality.exclusion import exclude_annotator
+from tests.factories import judge, make_gold, make_round, make_user
+
+pytestmark = pytest.mark.django_db
+
+JUDGE = "/rounds/pilot/judge/"
+CHANCE = pytest.approx(0.5, abs=0.05)
+
+
+def mixed_round(n_tasks: int, n_gold: int, **spec) -> Round:
+    """Open a round some of whose statements, drawn at random, are gold; nothing else sets these apart."""
+    round = make_round(n_tasks, name="pilot", **spec)
+    tasks = list(round.tasks.order_by("position"))
+    make_gold(round, Random(1).sample(tasks, n_gold), "true")
+    Round.objects.filter(pk=round.pk).update(gold_share=n_gold / n_tasks)
+    round.refresh_from_db()
+    return round
+
+
+def fixed_annotators(round, n: int) -> list[Annotator]:
+    """Let annotators join whose places of gold and names of statements are the same in each run."""
+    return [
+        Annotator.objects.create(
+            round=round,
+            user=make_user(),
+            code=f"a-{number}",
+            token_key=f"{number:032}",
+            next_position=round.n_tasks * number // n,
+        )
+        for number in range(n)
+    ]
+
+
+def client_of(annotator) -> Client:
+    client = Client(headers={"accept": "application/json"})
+    client.force_login(annotator.user)
+    return client
+
+
+def text_of(statement: dict) -> str:
+    return "".join(text for text, _ in statement["parts"])
+
+
+def gold_texts(round) -> set[str]:
+    return set(round.tasks.gold().values_list("statement", flat=True))
+
+
+def area_under_curve(clues: list[float], is_gold: list[bool]) -> float:
+    """Return how often gold has the larger clue than another statement, ties by half."""
+    gold = [clue for clue, gold in zip(clues, is_gold, strict=True) if gold]
+    others = [clue for clue, gold in zip(clues, is_gold, strict=True) if not gold]
+    return mannwhitneyu(gold, others).statistic / (len(gold) * len(others))
+
+
+def walk(annotator) -> list[list[dict]]:
+    """Return every reply with statements that the annotator gets on the way through the round."""
+    client, replies = client_of(annotator), []
+    while tasks := client.get(JUDGE).json()["tasks"]:
+        replies.append(tasks)
+        annotator.assignments.update(status=Assignment.Status.DONE)
+    return replies
+
+
+def clues_of(replies: list[list[dict]]) -> list[tuple[float, ...]]:
+    """Return what could be held against each statement, in the order in which they came."""
+    ranks = {
+        name: rank for rank, name in enumerate(sorted(statement["task"] for tasks in replies for statement in tasks))
+    }
+    clues, before = [], 0
+    for tasks in replies:
+        middle = sorted(ranks[statement["task"]] for statement in tasks)[len(tasks) // 2]
+        for place, statement in enumerate(tasks):
+            rank = ranks[statement["task"]]
+            size = len(str(statement)) - len(text_of(statement))
+            clues.append((rank, abs(rank - middle), abs(rank - before), len(clues), place, size))
+            before = rank
+    return clues
+
+
+# -- tokens ------------------------------------------------------------------------------------------------------------
+
+
+@given(task=st.integers(1, LARGEST_ID), key=st.text("0123456789abcdef", min_size=32, max_size=32))
+def test_a_token_leads_back_to_its_task(task, key):
+    token = task_token(key, task)
+
+    assert re.fullmatch(SIXTEEN_HEX_DIGITS, token)
+    assert task_of_token(key, token) == task
+
+
+@given(token=st.text("0123456789abcdef", min_size=16, max_size=16))
+def test_what_was_made_up_leads_to_no_task_or_to_one_that_has_this_token(token):
+    task = task_of_token("0" * 32, token)
+
+    assert task == 0 or task_token("0" * 32, task) == token
+
+
+def test_the_tokens_of_neighbours_share_no_more_bits_than_chance_has_it():
+    tokens = [int(task_token("0" * 32, task), 16) for task in range(1, 2001)]
+
+    n_same = [64 - (one ^ other).bit_count() for one, other in pairwise(tokens)]
+    assert sum(n_same) / len(n_same) == pytest.approx(32, abs=4 * 4 / 1999**0.5)  # each of 64 bits by chance, sigma 4
+
+
+# -- what is sent ------------------------------------------------------------------------------------------------------
+
+
+def test_ids_order_and_size_tell_no_gold_among_two_thousand_statements():
+    round = mixed_round(2000, 200, batch_size=50)
+    texts, clues, is_gold = gold_texts(round), [], []
+    for annotator in fixed_annotators(round, 3):
+        replies = walk(annotator)
+        clues += clues_of(replies)
+        is_gold += [text_of(statement) in texts for tasks in replies for statement in tasks]
+
+    assert (len(is_gold), sum(is_gold)) == (6000, 600)
+    for name, values in zip(
+        ("id", "far from the others", "far from the last", "order", "place", "size"),
+        zip(*clues, strict=True),
+        strict=True,
+    ):
+        assert area_under_curve(values, is_gold) == CHANCE, name
+
+
+def test_gold_is_as_frequent_among_the_last_statements_as_among_the_first():
+    round = mixed_round(400, 20, batch_size=20, judgments_per_task=1)
+    Round.objects.update(gold_share=0.5)  # far more than there is
+    [annotator] = fixed_annotators(round, 1)
+
+    texts = gold_texts(round)
+    n_gold = [sum(text_of(statement) in texts for statement in tasks) for tasks in walk(annotator)]
+
+    assert n_gold[:19] == [1] * 19
+    assert sum(n_gold) == 20
+
+
+def test_gold_is_spread_over_as_much_as_one_may_judge():
+    round = mixed_round(400, 20, batch_size=20, max_per_annotator=100)
+    Round.objects.update(gold_share=0.5)
+    [annotator] = fixed_annotators(round, 1)
+    first = client_of(annotator).get(JUDGE).json()["tasks"]
+
+    assert sum(text_of(statement) in gold_texts(round) for statement in first) == 4
+
+
+def test_two_annotators_know_a_statement_by_names_that_have_nothing_in_common():
+    names = [
+        {text_of(statement): statement["task"] for statement in client_of(annotator).get(JUDGE).json()["tasks"]}
+        for annotator in fixed_annotators(mixed_round(20, 5, batch_size=15), 2)
+    ]
+
+    assert names[0].keys() & names[1].keys()
+    assert not set(names[0].values()) & set(names[1].values())
+    assert {len(name) for by_text in names for name in by_text.values()} == {16}
+
+
+def test_a_statement_keeps_its_name_when_its_lease_ends_and_begins_anew():
+    [annotator] = fixed_annotators(mixed_round(4, 1, batch_size=4), 1)
+    client = client_of(annotator)
+
+    def names() -> dict[str, str]:
+        return {text_of(statement): statement["task"] for statement in client.get(JUDGE).json()["tasks"]}
+
+    before = names()
+    annotator.assignments.update(status=Assignment.Status.EXPIRED)
+    annotator.round.tasks.update(n_leased=0)
+
+    after = names()
+    assert before.keys() & after.keys()
+    assert all(after[text] == name for text, name in before.items() if text in after)
+
+
+def test_a_name_that_another_annotator_has_for_a_statement_means_nothing():
+    one, other = fixed_annotators(mixed_round(4, 1, batch_size=4), 2)
+    foreign = client_of(other).get(JUDGE).json()["tasks"][0]["task"]
+    client_of(one).get(JUDGE)
+
+    refusal = client_of(one).post(JUDGE, {"task": foreign, "label": "true", "client_uuid": uuid4()})
+
+    assert refusal.json()["error"]["code"] == "NotAssigned"
+    assert not any(character.isdigit() for character in refusal.json()["error"]["message"])
+
+
+# -- leases that end, skips --------------------------------------------------------------------------------------------
+
+
+def test_after_leases_have_ended_nothing_comes_back_before_the_end_of_the_round():
+    round = mixed_round(60, 20, batch_size=6)
+    [annotator] = fixed_annotators(round, 1)
+    now, batches = timezone.now(), []
+    for number in range(9):
+        batches.append(next_batch(annotator, now + 2 * number * LEASE))
+        release_expired(now + 2 * number * LEASE + 1.5 * LEASE)
+
+    handed_out = [task.pk for batch in batches for task in batch]
+    assert len(handed_out) == len(set(handed_out)) == 54
+
+
+@pytest.mark.parametrize("n_others", [0, 3])
+def test_skipped_gold_comes_back_where_other_statements_do(n_others):
+    round = mixed_round(8, 4, batch_size=8, judgments_per_task=3)
+    annotator, *others = fixed_annotators(round, 1 + n_others)
+    client = client_of(annotator)
+    while tasks := client.get(JUDGE).json()["tasks"]:
+        for statement in tasks:
+            client.post(f"{JUDGE}skip/", {"task": statement["task"]})
+    n_skipped = annotator.assignments.count()
+    for other in others:
+        while batch := next_batch(other, timezone.now()):
+            judge(other, batch[0])
+
+    page = Client.get(client, JUDGE, headers={"accept": "text/html"})
+    client.post(f"{JUDGE}skipped/")
+    back = client.get(JUDGE).json()["tasks"]
+
+    assert (page.context["n_skipped"], len(back)) == ((0, 0) if n_others else (n_skipped, n_skipped))
+
+
+def test_a_late_answer_is_named_late_whatever_the_statement():
+    round = mixed_round(4, 2, batch_size=4, judgments_per_task=1)
+    slow, quick = fixed_annotators(round, 2)
+    client = client_of(slow)
+    tasks = client.get(JUDGE).json()["tasks"]
+    slow.assignments.update(expires_at="2020-01-01T00:00Z")
+    while batch := next_batch(quick, timezone.now()):
+        judge(quick, batch[0])
+
+    answers = [{"task": statement["task"], "label": "true", "client_uuid": uuid4()} for statement in tasks]
+    first, again = ([client.post(JUDGE, answer).json()["late"] for answer in answers] for _ in range(2))
+    changed = [client.post(JUDGE, answer | {"client_uuid": uuid4()}).json()["late"] for answer in answers]
+
+    assert {text_of(statement) in gold_texts(round) for statement in tasks} == {True, False}
+    assert first == again == changed == [True] * len(tasks)
+    assert not Judgment.objects.counted().filter(annotator=slow).exists()
+
+
+def test_whoever_is_excluded_is_told_the_same_of_every_answer():
+    round = mixed_round(4, 2, batch_size=4)
+    [annotator] = fixed_annotators(round, 1)
+    client = client_of(annotator)
+    answers = [
+        {"task": statement["task"], "label": "true", "client_uuid": uuid4()}
+        for statement in client.get(JUDGE).json()["tasks"]
+    ]
+    for answer in answers:
+        client.post(JUDGE, answer)
+    exclude_annotator(annotator, "they guess")
+
+    assert {client.post(JUDGE, answer).json()["late"] for answer in answers} == {False}
+
+
+# -- what the server does ----------------------------------------------------------------------------------------------
+
+
+def statements_executed(act) -> list[str]:
+    """Return the SQL of what `act` does, without its values."""
+    with CaptureQueriesContext(connection) as captured:
+        act()
+    return without_values(captured)
+
+
+def without_values(captured: CaptureQueriesContext) -> list[str]:
+    return [re.sub(r"'[^']*'|\bs\d+_x\d+\b|\b\d+(\.\d+)?\b", "?", query["sql"]) for query in captured]
+
+
+def both_kinds(annotator) -> tuple[Client, str, str]:
+    """Return the names of a gold statement and of another one that are assigned to the annotator."""
+    client = client_of(annotator)
+    texts = gold_texts(annotator.round)
+    by_kind = {text_of(statement) in texts: statement["task"] for statement in client.get(JUDGE).json()["tasks"]}
+    return client, by_kind[True], by_kind[False]
+
+
+def answer_to(task: str, label: str = "true") -> dict:
+    return {"task": task, "label": label, "client_uuid": str(uuid4())}
+
+
+@pytest.mark.parametrize(
+    "spec", [{}, {"third_only_if_split": True}, {"max_per_annotator": 12}, {"judgments_per_task": 1}]
+)
+def test_an_answer_costs_the_same_statements_for_gold(spec):
+    [annotator] = fixed_annotators(mixed_round(20, 10, batch_size=10, **spec), 1)
+    client, gold, other = both_kinds(annotator)
+    done = []
+
+    for task in (gold, other):
+        first = answer_to(task)
+        done.append(
+            [
+                statements_executed(lambda fields=fields, path=path: client.post(JUDGE + path, fields))
+                for path, fields in [
+                    ("", first),
+                    ("", first),
+                    ("", answer_to(task)),
+                    ("", answer_to(task, "false")),
+                    ("report/", {"task": task, "report-reason": "other"}),
+                ]
+            ]
+        )
+
+    assert done[0] == done[1]
+
+
+def test_a_skip_and_what_comes_late_cost_the_same_statements_for_gold():
+    [annotator] = fixed_annotators(mixed_round(20, 10, batch_size=10, max_per_annotator=15), 1)
+    client, gold, other = both_kinds(annotator)
+
+    def skip_and_answer(task: str) -> None:
+        client.post(f"{JUDGE}skip/", {"task": task})
+        client.post(JUDGE, answer_to(task))
+
+    assert statements_executed(lambda: skip_and_answer(gold)) == statements_executed(lambda: skip_and_answer(other))
+
+
+def test_handing_out_gold_costs_the_same_statements_as_any_other():
+    round = mixed_round(60, 20, batch_size=1)
+    [annotator] = fixed_annotators(round, 1)
+    client, texts, done = client_of(annotator), gold_texts(round), {True: set(), False: set()}
+    [ahead] = client.get(JUDGE).json()["tasks"]
+    for _ in range(9):
+        with CaptureQueriesContext(connection) as captured:
+            reply = client.post(JUDGE, answer_to(ahead["task"]) | {"more": 1})
+        sql = without_values(captured)
+        [ahead] = reply.json()["tasks"]
+        done[text_of(ahead) in texts].add("\n".join(sql))
+
+    assert done[True] == done[False]
+    assert len(done[True]) == 1
