@@ -84,7 +84,8 @@ def import_judgments(
         if n_judgments:
             recount(work.round)
             forget_counts(work.round)
-            work.round.events.record("imported", by=by, n_judgments=n_judgments, file=path.name)
+            policy = {"n_rows": len(rows), "duplicates": duplicates, "n_duplicates": work.n_duplicates}
+            work.round.events.record("imported", by=by, n_judgments=n_judgments, file=path.name, **policy)
         return ImportSummary(work.round, n_judgments, work.n_duplicates)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +60,23 @@ class Judgments(NamedTuple):
     annotator: Codes
     label: Codes
     seconds: Floats
+
+
+class ExcludedJudgments(NamedTuple):
+    """What an excluded annotator had said that counted. Both of shape (E,)."""
+
+    task: Codes
+    label: Codes
+
+
+class Conduct(NamedTuple):
+    """What happened in the round.
+
+    entry: the block `conduct` of docs/report-json.md, but for what rests on verdicts. excluded: by annotator's code.
+    """
+
+    entry: Mapping[str, Any]
+    excluded: Mapping[str, ExcludedJudgments]
 
 
 class Draws(NamedTuple):

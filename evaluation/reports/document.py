@@ -11,17 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.evidence.arrays import UNJUDGEABLE, Evidence
+from evaluation.evidence.arrays import UNJUDGEABLE, Conduct, Evidence
 from evaluation.rendering.tables import ORIGINS, Document, Table, without_empty_columns
 from evaluation.reports.sections import (
     agreement,
     annotators,
     comparisons,
+    conduct,
     curves,
     kg_sizes,
     leave_one_out,
     rates,
     sample_size,
+    sampling,
     sensitivity,
 )
 from evaluation.statistics.paired_tests import MARGIN
@@ -30,7 +32,7 @@ METHOD = " ".join([
     "Verdict: accepted if more than half of a statement's judgments are True, rejected if more than half are False, "
     "else undecided; incomplete statements are left out.",
     *(
-        section.METHOD for section in (rates, curves, agreement, annotators, comparisons, sample_size)
+        section.METHOD for section in (rates, curves, agreement, annotators, comparisons, sample_size, conduct)
     ),
 ])  # fmt: skip
 
@@ -52,6 +54,14 @@ TABLES = (
     leave_one_out.leave_one_out_comparison_table,
     sensitivity.rule_table,
     sample_size.plan_table,
+    conduct.flow_table,
+    conduct.exclusion_table,
+    conduct.exclusion_effect_table,
+    conduct.design_table,
+    conduct.timeline_table,
+    sampling.sampling_table,
+    sampling.harvest_table,
+    sampling.prompt_table,
 )
 # For programs: people would drown in them.
 LISTS = (
@@ -59,14 +69,18 @@ LISTS = (
     sensitivity.sensitive_cell_table,
     curves.size_curve_table,
     curves.calibration_table,
+    sampling.sampling_cell_table,
 )
 
 
-def build_document(evidence: Evidence, equivalence_margin: float = MARGIN) -> dict[str, Any]:
+def build_document(
+    evidence: Evidence, equivalence_margin: float = MARGIN, happened: Conduct | None = None
+) -> dict[str, Any]:
     """Return the report's JSON. The same evidence gives the same document: the bootstrap is seeded by the round.
 
-    equivalence_margin: at most how far apart two sides are to count as alike, as a share.
+    equivalence_margin: at most how far apart two sides are to count as alike, as a share. happened: in the round.
     """
+    conducted = conduct.conduct_entry(evidence, happened) if happened else None
     cells = rates.cells_of(evidence)
     totals = rates.total_entries(evidence, cells)
     compared = comparisons.comparison_entries(evidence, cells, equivalence_margin)
@@ -94,7 +108,8 @@ def build_document(evidence: Evidence, equivalence_margin: float = MARGIN) -> di
         "annotator_models": annotators.model_entries(evidence, models),
         "planner": sample_size.plan_entry(totals, cells, compared, evidence.judgments_each),
         "novelty": None,
-        "notes": list(_notes(evidence)),
+        "conduct": conducted,
+        "notes": [*_notes(evidence), *(conduct.notes_on_conduct(conducted) if conducted else ())],
         "cuts": kg_sizes.cut_entries(evidence),
     }
 
@@ -182,6 +197,7 @@ def abridged(document: Document) -> dict[str, Any]:
         "curves": drawn,
         "comparisons": [_without("relations", comparison) for comparison in document["comparisons"]],
         "sensitivity": _without("cells", document.get("sensitivity") or {}),
+        "conduct": sampling.without_many_prompts(document.get("conduct")),
         # Too many for a table are one, so that the page can say that there are some.
         "annotator_pairs": pairs if fits_matrix else pairs[:1],
     }

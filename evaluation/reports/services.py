@@ -11,6 +11,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from annotation.models import Round
+from evaluation.evidence.conduct import gather_conduct
 from evaluation.evidence.queries import gather_evidence
 from evaluation.evidence.reference_kg import compare_with_reference
 from evaluation.models import Report
@@ -34,8 +35,9 @@ def compute_report(round: Round, by=None, reference: Path | None = None, equival
     now, version = timezone.now(), code_version()
     with one_moment():
         evidence = gather_evidence(round)
+        happened = gather_conduct(round, evidence)
         novelty = compare_with_reference(round, reference) if reference else None
-    document = build_document(evidence, equivalence_margin) | {"novelty": novelty}
+    document = build_document(evidence, equivalence_margin, happened) | {"novelty": novelty}
     stamp = {"created_at": now.isoformat(timespec="seconds"), "code_version": version, "method": METHOD}
     return Report(
         round=round, document=document | stamp, method=METHOD, code_version=version, created_by=by, created_at=now

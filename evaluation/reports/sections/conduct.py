@@ -1,0 +1,298 @@
+"""Conduct of the round: what happened from the harvest to the verdicts, as CONSORT asks of a trial.
+
+A flow of tuples, people and judgments with what was left out at each step and why; rules and dates; exclusions with
+their effect on accuracy; a timeline. The samples and the prompts behind them are in `sampling`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from evaluation.evidence.arrays import VERDICTS, Codes, Conduct, Evidence, ExcludedJudgments
+from evaluation.rendering.tables import Column, Document, Kind, Row, Table, lm_and_setting
+from evaluation.reports.sections.rates import accuracies_of, stratum_counts
+from evaluation.statistics.rates import macro_average
+from evaluation.statistics.verdict_rules import majority, where_complete
+from kgharvest.pages.number_format import counted, percent
+
+METHOD = (
+    "Exclusions: accuracy with somebody's judgments is that of the verdicts which all counted judgments and theirs "
+    "together give, everybody else who is excluded left out."
+)
+
+
+# -- the effect of exclusions ------------------------------------------------------------------------------------------
+
+
+def conduct_entry(evidence: Evidence, conduct: Conduct) -> dict[str, Any]:
+    """Return the block `conduct` of docs/report-json.md: what was gathered, with the effects of exclusions in force."""
+    without = _side_accuracies(evidence, evidence.verdict)
+    exclusions = []
+    for exclusion in conduct.entry["exclusions"]:
+        is_in_force = exclusion["reinstated_at"] is None
+        own = conduct.excluded.get(exclusion["annotator"]) if is_in_force else None
+        effects = [] if own is None else _effects(evidence, without, _verdicts_with(evidence, own))
+        exclusions.append({**exclusion, "effects": effects})
+    return {**conduct.entry, "statements": _statements(evidence), "exclusions": exclusions}
+
+
+def _statements(evidence: Evidence) -> dict[str, int]:
+    numbers = dict(zip(VERDICTS, np.bincount(evidence.verdict, minlength=len(VERDICTS)).tolist(), strict=True))
+    n_begun = int(np.count_nonzero(evidence.counts.any(axis=1)))
+    return {"n_drawn": len(evidence.draws.task), "n_tasks": evidence.n_tasks, "n_begun": n_begun, **numbers}
+
+
+def _effects(evidence: Evidence, without: Sequence[float | None], verdict: Codes) -> list[dict[str, Any]]:
+    return [
+        {**side._asdict(), "with": included, "without": excluded}
+        for side, included, excluded in zip(evidence.sides, _side_accuracies(evidence, verdict), without, strict=True)
+    ]
+
+
+def _verdicts_with(evidence: Evidence, own: ExcludedJudgments) -> Codes:
+    """Return the verdicts (T,) that the counted judgments and an excluded annotator's give together.
+
+    A statement whose place nobody has filled since is as it was before the exclusion; one that somebody has judged
+    instead has a judgment more than it wanted.
+    """
+    counts = evidence.counts.copy()
+    np.add.at(counts, (own.task, own.label), 1)
+    n_judgments = counts.sum(axis=1)
+    if evidence.has_thirds:
+        is_complete = (counts.max(axis=1) >= 2) | (n_judgments >= evidence.judgments_per_task)
+    elif evidence.source == "imported":
+        is_complete = n_judgments > 0
+    else:
+        is_complete = n_judgments >= evidence.judgments_per_task
+    return where_complete(majority(counts, evidence.quorum), is_complete)
+
+
+def _side_accuracies(evidence: Evidence, verdict: Codes) -> list[float | None]:
+    """Return the mean accuracy over relations of each LM and setting, as `macro_accuracy`."""
+    accuracies = accuracies_of(evidence, stratum_counts(evidence, verdict))
+    return [
+        macro_average(None if np.isnan(value) else float(value) for value in accuracies[evidence.side_of_cell == side])
+        for side in range(len(evidence.sides))
+    ]
+
+
+# -- in words ----------------------------------------------------------------------------------------------------------
+
+
+def notes_on_conduct(entry: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a reader of any number must know, one sentence each."""
+    in_force = [exclusion for exclusion in entry["exclusions"] if exclusion["reinstated_at"] is None]
+    if in_force:
+        n = entry["judgments"]["n_excluded"]
+        were = "annotator was" if len(in_force) == 1 else "annotators were"
+        yield (
+            f"{len(in_force)} {were} excluded: {counted(n, 'judgment')} count no more. Who, why, and what that does to "
+            "the accuracies stands under “Exclusions”."
+        )
+
+
+def flow_table(document: Document) -> Table:
+    """The flow from what was harvested to what the numbers rest on, with what was left out at each step."""
+    conduct = document.get("conduct")
+    steps = [*_flow_of_tuples(conduct), *_flow_of_people(conduct), *_flow_of_judgments(conduct)] if conduct else []
+    columns = (Column("of"), Column("step"), Column("n", Kind.COUNT), Column("left out", Kind.COUNT), Column("because"))
+    notes = (
+        "Tuples are those of each cell: what several harvests found counts for each; such statements are judged once.",
+    )
+    return Table("flow", "Flow of tuples, people and judgments", columns, tuple(map(Row, steps)), notes)
+
+
+Step = tuple[str, str, int, int | None, str | None]
+
+
+def _step(part: str, name: str, n: int, before: int | None = None, because: str | None = None) -> Step:
+    left_out = None if before is None or before == n else before - n
+    return part, name, n, left_out, because if left_out else None
+
+
+def _flow_of_tuples(conduct: Mapping[str, Any]) -> Iterator[Step]:
+    framed = [cell for cell in conduct["cells"] if cell["population"] is not None]
+    harvested, kept, population, drawn = (
+        sum(cell[key] for cell in framed) for key in ("harvested", "kept", "population", "drawn")
+    )
+    if framed:
+        sensitive = "" if conduct["design"]["include_sensitive"] else ", or with sensitive words"
+        yield _step("tuples", "harvested", harvested)
+        yield _step("tuples", "within the cuts", kept, harvested, "below a cut")
+        yield _step("tuples", "drawn from", population, kept, f"hidden by curation{sensitive}")
+        yield _step("tuples", "drawn", drawn, population, "not in the random sample")
+    statements = conduct["statements"]
+    n_tasks, n_begun = statements["n_tasks"], statements["n_begun"]
+    n_complete = n_tasks - statements["incomplete"]
+    yield _step("statements", "to judge", n_tasks, statements["n_drawn"], "drawn for several cells, judged once")
+    yield _step("statements", "with a judgment", n_begun, n_tasks, "nobody’s judgment counts")
+    yield _step("statements", "with a verdict", n_complete, n_begun, "incomplete")
+    for verdict in ("accepted", "rejected", "undecided"):
+        yield _step("statements", verdict, statements[verdict])
+
+
+def _flow_of_people(conduct: Mapping[str, Any]) -> Iterator[Step]:
+    people, training = conduct["people"], conduct["training"]
+    if people["n_invited"]:
+        yield _step("people", "invited by a link of their own", people["n_invited"])
+    yield _step("people", "joined", people["n_joined"])
+    before = people["n_joined"]
+    if training["n_statements"]:
+        before = people["n_trained"]
+        yield _step("people", "finished the training", before, people["n_joined"], "did not finish it")
+    yield _step("people", "judged", people["n_judged"], before, "judged nothing")
+    if people["n_blocked_by_limits"]:
+        yield _step("people", "of whom a limit paused", people["n_blocked_by_limits"])
+    if people["n_with_full_share"]:
+        yield _step("people", "of whom judged their full share", people["n_with_full_share"])
+    because = "excluded, or nothing of theirs counts" if people["n_excluded"] else "nothing of theirs counts"
+    yield _step("people", "counted", people["n_counted"], people["n_judged"], because)
+
+
+def _flow_of_judgments(conduct: Mapping[str, Any]) -> Iterator[Step]:
+    given = conduct["judgments"]
+    current = given["n_given"] - given["n_superseded"]
+    of_others = current - given["n_gold"]
+    in_time = of_others - given["n_late"]
+    yield _step("judgments", "given", given["n_given"])
+    yield _step("judgments", "standing", current, given["n_given"], "taken back or changed by who gave them")
+    yield _step("judgments", "on statements without a known answer", of_others, current, "on gold")
+    yield _step("judgments", "in time", in_time, of_others, "came when their place was taken")
+    yield _step("judgments", "counted", given["n_counted"], in_time, "of excluded annotators")
+
+
+# -- rules and dates ---------------------------------------------------------------------------------------------------
+
+
+def design_table(document: Document) -> Table:
+    conduct = document.get("conduct")
+    rows = [Row(row) for row in (*_rules(conduct), *_dates(conduct, document)) if row[1]] if conduct else []
+    notes = ("Times are in UTC.",)
+    return Table("design", "How the round was made", (Column("what"), Column("how")), tuple(rows), notes)
+
+
+def _rules(conduct: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
+    design = conduct["design"]
+    k, most = design["judgments_per_task"], design["max_per_annotator"]
+    thirds = "two, and a third where they differ" if design["third_only_if_split"] else f"{k}, each by another person"
+    agreeing = f", at least {design['quorum']} of them" if design["quorum"] > 1 else ""
+    yield "judgments per statement", "as many as were imported" if design["quorum"] > 1 else thirds
+    yield "verdict", f"of more than half of the judgments{agreeing}; else undecided"
+    yield "gold", _gold(conduct["gold"], design["gold_share"])
+    yield "training", _training(conduct["training"])
+    yield "limits that pause an annotator", conduct["limits"]["sentence"]
+    yield "most statements by one person", f"{most:,}" if most else "no limit"
+    yield "largest share of one person", percent(cap) if (cap := design["dominance_cap"]) else "no limit"
+    yield "tuples with sensitive words", "included" if design["include_sensitive"] else "left out"
+    yield "consent", "asked for" if design["has_consent"] else "not asked for"
+    yield "adjudication", _adjudication(conduct["adjudications"])
+    for imported in conduct["imports"]:
+        yield "imported", _import(imported)
+    yield "seed", str(design["seed"])
+
+
+def _gold(gold: Mapping[str, Any], gold_share: float) -> str:
+    if not gold["n_true"] + gold["n_false"]:
+        return "none"
+    confirmed = f", confirmed by {counted(n, 'person', 'people')}" if (n := gold["n_confirmed_by"]) else ""
+    when = f" between {_day(gold['confirmed_from'])} and {_day(gold['confirmed_to'])}" if confirmed else ""
+    return (
+        f"{percent(gold_share)} of what an annotator sees: {gold['n_true']} true (seed tuples), "
+        f"{gold['n_false']} false (corrupted seed tuples{confirmed}{when})"
+    )
+
+
+def _training(training: Mapping[str, Any]) -> str:
+    if not training["n_statements"]:
+        return "none"
+    right = f", {percent(training['n_right'] / n)} of their answers right" if (n := training["n_answered"]) else ""
+    return (
+        f"{counted(training['n_statements'], 'statement')} with known answers; {training['n_finished']} of "
+        f"{counted(training['n_begun'], 'person', 'people')} finished it{right}; nobody is turned away by it"
+    )
+
+
+def _adjudication(adjudications: Mapping[str, Any]) -> str:
+    if not adjudications["n_statements"]:
+        return "none"
+    return (
+        f"{counted(adjudications['n_statements'], 'statement')} by "
+        f"{counted(adjudications['n_experts'], 'expert')}, {adjudications['n_blind']} without seeing who said what"
+    )
+
+
+def _import(imported: Mapping[str, Any]) -> str:
+    n_rows, policy = imported["n_rows"], imported["duplicates"]
+    rows = "" if n_rows is None else f" in {counted(n_rows, 'row')}"
+    repeats = "" if policy is None else f"; repeats by one annotator: {policy} ({imported['n_duplicates']} of them)"
+    return f"{counted(imported['n_judgments'], 'judgment')} from {imported['file']}{rows}{repeats}"
+
+
+def _dates(conduct: Mapping[str, Any], document: Document) -> Iterator[tuple[str, str | None]]:
+    dates = conduct["dates"]
+    titles = {"opened_at": "opened", "first_judgment_at": "first judgment", "last_judgment_at": "last judgment"}
+    for key, title in titles.items():
+        yield title, _minute(dates[key])
+    yield "closed", _minute(dates["closed_at"]) or "not yet"
+    yield "report made", _minute(document.get("created_at"))
+
+
+def _minute(at: str | None) -> str | None:
+    return at[:16].replace("T", " ") if at else None
+
+
+def _day(at: str | None) -> str:
+    return (at or "")[:10]
+
+
+def timeline_table(document: Document) -> Table:
+    lines = (document.get("conduct") or {}).get("timeline", [])
+    rows = [Row((_minute(line["at"]), line["by"], line["annotator"], line["what"])) for line in lines]
+    columns = (Column("when"), Column("by"), Column("annotator"), Column("what"))
+    notes = ("by: the role in the study; nobody where the system acted, or the operator at the command line.",)
+    return Table("timeline", "What happened when", columns, tuple(rows), notes)
+
+
+# -- exclusions --------------------------------------------------------------------------------------------------------
+
+
+def exclusion_table(document: Document) -> Table:
+    rows = [
+        Row((
+            exclusion["annotator"], _minute(exclusion["at"]), exclusion["by"], exclusion["reason"],
+            exclusion["n_judgments"], _minute(exclusion["reinstated_at"]),
+            exclusion["n_counted_again"] if exclusion["reinstated_at"] else None,
+        ), about={"annotator": exclusion["annotator"]})
+        for exclusion in (document.get("conduct") or {}).get("exclusions", [])
+    ]  # fmt: skip
+    columns = (
+        Column("annotator"), Column("excluded"), Column("by"), Column("reason"), Column("judgments", Kind.COUNT),
+        Column("reinstated"), Column("counted again", Kind.COUNT),
+    )  # fmt: skip
+    notes = ("by: the role in the study. judgments: taken out of the count.",)
+    return Table("exclusions", "Exclusions", columns, tuple(rows), notes)
+
+
+def exclusion_effect_table(document: Document) -> Table:
+    rows = [
+        Row((exclusion["annotator"], lm_and_setting(effect), *_with_and_without(effect)))
+        for exclusion in (document.get("conduct") or {}).get("exclusions", [])
+        for effect in exclusion["effects"]
+    ]
+    columns = (
+        Column("without"), Column("LM and setting"), Column("with", Kind.SHARE), Column("without", Kind.SHARE),
+        Column("difference", Kind.POINTS),
+    )  # fmt: skip
+    notes = (
+        "Accuracy, mean over relations, with and without the judgments of each excluded annotator; without is what "
+        "this report says. With: all counted judgments and theirs together.",
+    )
+    return Table("exclusion-effects", "What the exclusions change", columns, tuple(rows), notes)
+
+
+def _with_and_without(effect: Mapping[str, Any]) -> tuple[float | None, float | None, float | None]:
+    included, excluded = effect["with"], effect["without"]
+    return included, excluded, None if included is None or excluded is None else excluded - included
