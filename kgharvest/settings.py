@@ -287,6 +287,10 @@ HOOKS = {
     "agreement": "evaluation.panels.agreement",
     # n_hits, n -> a share with its Wilson interval
     "rate": "evaluation.statistics.rates.rate",
+    # variance of each cell's accuracy, by relation, LM and setting -> what comparing them can find
+    "planned_comparisons": "evaluation.reports.sections.sample_size.planned_comparisons",
+    # n, population, how many times as wide -> statements of a stratum for an interval that is narrower
+    "statements_to_shrink": "evaluation.statistics.sample_size.statements_to_shrink",
     # n_hits, n, population of each stratum of a cell -> a share as in reports, or the reason why there is none
     "cell_share": "evaluation.statistics.finite_population.population_share",
 }

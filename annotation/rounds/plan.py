@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, sqrt
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from annotation.models import Annotator, Judgment, Round
 from annotation.rounds.builder import FrozenRound, Sample, freeze_round
 from annotation.rounds.models import CellId, cell_names
 from kgharvest.pages.number_format import in_points
+from kgharvest.pages.panels import hook
 
 Z_95 = 1.959964  # 97.5 % point of the normal distribution
 ASSUMED_SECONDS = 6.0  # per judgment where nobody has judged yet
@@ -108,13 +109,17 @@ def macro_half_width(effective_sizes: Sequence[float], accuracy: float = ASSUMED
 
 @dataclass(frozen=True)
 class CellPlan:
-    """half_width: of the interval of its accuracy to expect. n_strata: 1 for a simple sample."""
+    """half_width: of the interval of its accuracy to expect. n_strata: 1 for a simple sample.
+
+    n_to_halve: statements for half of that, never more than there are.
+    """
 
     name: str
     population: int
     n: int
     n_strata: int
     half_width: float
+    n_to_halve: int
 
     @property
     def points(self) -> str:
@@ -136,10 +141,13 @@ class MacroPlan:
 
 @dataclass(frozen=True)
 class Plan:
+    """compared: what the comparisons of the report can find (evaluation.reports.sections.sample_size)."""
+
     workload: Workload
     accuracy: float
     cells: list[CellPlan]
     macros: list[MacroPlan]
+    compared: Any
     n_gold: int
     n_training: int
 
@@ -147,6 +155,10 @@ class Plan:
     def percent(self) -> str:
         """The assumed accuracy."""
         return f"{100 * self.accuracy:g}"
+
+    @property
+    def n_comparisons_left(self) -> int:
+        return max(len(self.compared.comparisons) - SHOWN_CELLS, 0)
 
     @property
     def n_cells_left(self) -> int:
@@ -170,7 +182,9 @@ def plan_round(round: Round, accuracy: float = ASSUMED_ACCURACY, frozen: FrozenR
     )
     names = cell_names(sample.stratum for sample in frozen.samples)
     cell_plans = [_cell_plan(samples, names, accuracy) for samples in cells.values()]
-    return Plan(work, accuracy, cell_plans, _macro_plans(cells.values(), names, accuracy), n_gold, len(frozen.training))
+    macros = _macro_plans(cells.values(), names, accuracy)
+    compared = hook("planned_comparisons")(_variances(cells.values(), names, accuracy))
+    return Plan(work, accuracy, cell_plans, macros, compared, n_gold, len(frozen.training))
 
 
 def measured_pace() -> float | None:
@@ -194,7 +208,17 @@ def _cell_plan(samples: Sequence[Sample], names: CellNames, accuracy: float) -> 
         n=sum(size.sample_size for size in sizes),
         n_strata=len(sizes),
         half_width=half_width(effective_size(sizes), accuracy),
+        n_to_halve=sum(hook("statements_to_shrink")(size.sample_size, size.population, 0.5) for size in sizes),
     )
+
+
+def _variances(
+    cells: Iterable[Sequence[Sample]], names: CellNames, accuracy: float
+) -> dict[tuple[str, str, str], float]:
+    """Return the variance of each cell's accuracy, 0 where all of its tuples are judged; in the order of the names."""
+    spread = accuracy * (1 - accuracy)
+    variances = ((names[samples[0].stratum.cell], spread / effective_size(_sizes(samples))) for samples in cells)
+    return dict(sorted(variances))
 
 
 def _macro_plans(cells: Iterable[Sequence[Sample]], names: CellNames, accuracy: float) -> list[MacroPlan]:

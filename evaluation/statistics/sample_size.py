@@ -6,7 +6,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable
 
-from scipy.special import stdtr, stdtrit
+from scipy.special import ndtri, stdtrit
 
 from evaluation.statistics.paired_tests import smallest_p
 
@@ -47,13 +47,25 @@ def relations_to_tell_apart(difference: float, spread: float, n_comparisons: int
     the number of comparisons, as Holm does for the smallest p. The sign-flip test over relations matches it but for few
     relations; the noncentral t distribution is taken as the central one moved.
     """
-    effect, tail = abs(difference) / spread, SIGNIFICANCE / n_comparisons / 2
-    n = _smallest(lambda n: _power(effect, n, tail) >= POWER, fewest_relations(n_comparisons))
+    start = fewest_relations(n_comparisons)
+    n = _smallest(lambda n: difference_over_relations(spread, n, n_comparisons) <= abs(difference), start)
     return n if n < MOST_RELATIONS else None
 
 
-def _power(effect: float, n: int, tail: float) -> float:
-    return float(stdtr(n - 1, effect * math.sqrt(n) - stdtrit(n - 1, 1 - tail)))
+def difference_over_relations(spread: float, n_relations: int, n_comparisons: int = 1) -> float:
+    """Return the difference that a comparison over relations finds in POWER of rounds; as `relations_to_tell_apart`."""
+    tail = _tail(n_comparisons)
+    return float(stdtrit(n_relations - 1, 1 - tail) + stdtrit(n_relations - 1, POWER)) * spread / math.sqrt(n_relations)
+
+
+def difference_by_statements(standard_error: float, n_comparisons: int = 1) -> float:
+    """Return the difference that a comparison of two sides by their statements finds in POWER of rounds; normal."""
+    return float(ndtri(1 - _tail(n_comparisons)) + ndtri(POWER)) * standard_error
+
+
+def _tail(n_comparisons: int) -> float:
+    """Return the level on either side at which Holm tests the smallest p."""
+    return SIGNIFICANCE / n_comparisons / 2
 
 
 def _smallest(is_enough: Callable[[int], bool], start: int) -> int:

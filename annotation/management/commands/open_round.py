@@ -52,9 +52,17 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     yield f"people's time: {work.hours:.1f} h at {seconds(work.seconds_per_judgment)} a judgment ({pace})"
     yield f"95 % intervals to expect at {plan.percent} % accuracy:"
     for cell in plan.cells:
-        yield f"  {cell.name}: {cell.n} of {cell.population}, +- {cell.points}"
+        halved = f" (half of that: {cell.n_to_halve})" if cell.half_width else ""
+        yield f"  {cell.name}: {cell.n} of {cell.population}, +- {cell.points}{halved}"
     for macro in plan.macros:
         yield f"  {macro.name}, average of {macro.n_relations} relations: +- {macro.points}"
+    if plan.compared.comparisons:
+        yield "differences that comparisons find in four of five rounds:"
+    for comparison in plan.compared.comparisons:
+        found = comparison.points or "none"
+        yield f"  {comparison.name}: {found}, over {comparison.n_relations} relations, by {comparison.unit}"
+    if plan.compared.rule:
+        yield plan.compared.rule
 
 
 def find_user(username: str):

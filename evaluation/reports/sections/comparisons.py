@@ -236,11 +236,21 @@ def _holm_of_each_rule(ps: Floats) -> Floats:
 
 def paired_accuracies(accuracies: Mapping[CellKey, float | None]) -> Iterator[tuple[Pair, Floats]]:
     """Yield each pair of sides that share enough relations, with a minus b in each of these."""
-    by_side = _by_side(accuracies)
+    for pair, shared in compared_cells(accuracies):
+        yield pair, np.array([a - b for a, b in shared])
+
+
+def compared_cells(of_cells: Mapping[CellKey, float | None]) -> Iterator[tuple[Pair, list[tuple[float, float]]]]:
+    """Yield each pair of sides that share enough relations, with what is known of both in each of these.
+
+    Sorted by relation, so that no other order can move a random draw.
+    """
+    by_side = _by_side(of_cells)
     for pair in _pairs(list(by_side)):
-        differences = _differences(by_side[pair.a], by_side[pair.b])
-        if len(differences) >= FEWEST_RELATIONS:
-            yield pair, differences
+        a, b = by_side[pair.a], by_side[pair.b]
+        shared = [(a[relation], b[relation]) for relation in sorted(a.keys() & b.keys())]
+        if len(shared) >= FEWEST_RELATIONS:
+            yield pair, shared
 
 
 def _by_side(of_cells: Mapping[CellKey, Any]) -> dict[Side, dict[str, Any]]:
@@ -261,11 +271,6 @@ def _pairs(sides: list[Side]) -> Iterator[Pair]:
     for a, b in combinations(sides, 2):
         if a.setting == b.setting and a.model and b.model:
             yield Pair("models", a.setting, a, b)
-
-
-def _differences(a: Mapping[str, float], b: Mapping[str, float]) -> Floats:
-    """Return a minus b per shared relation, sorted by relation so that no other order can move a random draw."""
-    return np.array([a[relation] - b[relation] for relation in sorted(a.keys() & b.keys())])
 
 
 def _entry(pair: Pair, paired: PairedDifference, p_holm: float, n_shared: int) -> dict[str, Any]:

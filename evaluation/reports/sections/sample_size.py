@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from math import sqrt
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from evaluation.evidence.arrays import INCOMPLETE, Side
+from evaluation.evidence.arrays import INCOMPLETE, CellKey, Side
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, lm_and_setting
+from evaluation.reports.sections.comparisons import Pair, compared_cells
 from evaluation.reports.sections.rates import Cell
+from evaluation.statistics.paired_tests import FEWEST_RELATIONS_TO_TELL
 from evaluation.statistics.sample_size import (
+    SIGNIFICANCE,
+    difference_by_statements,
+    difference_over_relations,
     fewest_relations,
     relations_for_interval,
     relations_to_tell_apart,
@@ -29,6 +35,45 @@ NO_SPREAD = "The difference is the same in all relations, so its spread is not k
 TOO_MANY = "More than 10,000 relations would be needed."
 ALL_JUDGED = "All tuples are judged: the interval for these relations has no width."
 SHRINK = 0.5
+
+
+class PlannedComparison(NamedTuple):
+    """Two sides of a round that is planned. unit: over what they will be tested, as in reports.
+
+    difference: the smallest that shows in four of five rounds, at best where it is over relations: if all of these
+    differ alike. None where no difference can.
+    """
+
+    name: str
+    n_relations: int
+    unit: str
+    difference: float | None
+
+    @property
+    def points(self) -> str | None:
+        return None if self.difference is None else in_points(self.difference)
+
+
+class PlannedComparisons(NamedTuple):
+    """level: below which Holm wants the smallest p. fewest_relations: with which one over relations can be below it."""
+
+    comparisons: list[PlannedComparison]
+    level: float | None
+    fewest_relations: int | None
+
+    @property
+    def rule(self) -> str:
+        """What Holm and the number of relations ask for, in plain words; empty where nothing is compared."""
+        if self.level is None:
+            return ""
+        n = len(self.comparisons)
+        several = f"{n} comparisons share one chance in twenty of a false alarm (Holm): the smallest p must be below "
+        level = f"{several}.05 / {n}." if n > 1 else "One comparison: its p must be below .05."
+        return (
+            f"{level} Over relations that takes {self.fewest_relations} of them or more. With fewer than "
+            f"{FEWEST_RELATIONS_TO_TELL}, two sides are compared by their statements, which tells about these very "
+            "relations and no others."
+        )
 
 
 def plan_entry(
@@ -102,6 +147,30 @@ def _plan_comparison(comparison: Mapping[str, Any], n_comparisons: int) -> dict[
     if comparison["n_relations"] < fewest:
         sentence += f" Fewer than {fewest} relations cannot be told apart by relations, only by their statements."
     return {**entry, "relations": relations, "reason": None, "sentence": sentence}
+
+
+def planned_comparisons(variances: Mapping[tuple[str, str, str], float]) -> PlannedComparisons:
+    """Return what the comparisons of a round that is planned can find (settings.HOOKS).
+
+    variances: of the accuracies to expect, by relation, LM and setting; those of statements that two sides share are
+    taken for apart, which asks for more.
+    """
+    pairs = list(compared_cells({CellKey(*names): variance for names, variance in variances.items()}))
+    planned = [_planned(pair, shared, len(pairs)) for pair, shared in pairs]
+    if not planned:
+        return PlannedComparisons([], None, None)
+    return PlannedComparisons(planned, SIGNIFICANCE / len(planned), fewest_relations(len(planned)))
+
+
+def _planned(pair: Pair, shared: Sequence[tuple[float, float]], n_comparisons: int) -> PlannedComparison:
+    n, variance = len(shared), sum(a + b for a, b in shared)
+    name = f"{pair.common}: {' and '.join(pair.names)}"
+    if n < FEWEST_RELATIONS_TO_TELL:
+        difference = difference_by_statements(sqrt(variance) / n, n_comparisons)
+        return PlannedComparison(name, n, "statements", difference if difference < 1 else None)
+    difference = difference_over_relations(sqrt(variance / n), n, n_comparisons)
+    is_found = difference < 1 and n >= fewest_relations(n_comparisons)
+    return PlannedComparison(name, n, "relations", difference if is_found else None)
 
 
 def plan_table(document: Document) -> Table:

@@ -10,7 +10,16 @@ from django.utils import timezone
 from annotation.exchange.judgment_export import as_parquet, judgment_rows
 from annotation.judging.assignment import next_batch
 from annotation.models import Round
-from tests.factories import judge, judge_all, make_annotators, make_harvest, make_researcher, make_round
+from tests.factories import (
+    judge,
+    judge_all,
+    make_annotators,
+    make_harvest,
+    make_language_model,
+    make_relation,
+    make_researcher,
+    make_round,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -68,6 +77,26 @@ def test_open_round_plans_without_storing(tmp_path):
     assert "statements: 20 (20 drawn, 0 of them shared between cells)" in printed
     assert "judgments: 40" in printed
     assert not Round.objects.exists()
+
+
+def test_a_plan_counts_holm_the_fewest_relations_and_the_tuples_there_are(tmp_path):
+    """Three settings of two relations, four of five tuples each: three comparisons of two relations."""
+    lm, jobs = make_language_model("lm"), []
+    for name in "pq":
+        relation = make_relation(name)
+        for setting in ("human", "top1", "multi"):
+            tuples = [(f"{setting} {number}", name) for number in range(5)]
+            jobs.append(make_harvest(tuples, relation=relation, setting=setting, language_model=lm))
+    spec = {"name": "pilot", "cells": [{"job": job.pk, "n": 4} for job in jobs]}
+
+    printed = output_of("open_round", spec_file(tmp_path, spec), "--plan")
+
+    assert "4 of 5, +- " in printed
+    assert "(half of that: 5)" in printed  # and not 16
+    # Normal: (z(1 - .025 / 3) + z(.8)) sqrt(2 * 2 * .25 * (1 / 4 - 1 / 5)) / 2 = (2.394 + .842) * .1118.
+    assert "lm: human and multi: 36.2 points, over 2 relations, by statements" in printed
+    assert printed.count(", by statements") == 3
+    assert "must be below .05 / 3. Over relations that takes 7 of them or more." in printed
 
 
 def test_open_round_keeps_a_draft(tmp_path):

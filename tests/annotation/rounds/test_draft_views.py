@@ -161,6 +161,23 @@ def test_the_plan_says_what_a_round_costs_and_tells(researcher_client, harvest):
     assert not Round.objects.exists()
 
 
+def test_the_plan_says_what_comparisons_can_find(researcher_client):
+    """Seven relations, two settings, all judged but one tuple of three."""
+    lm, jobs = make_language_model("lm"), []
+    for number in range(7):
+        relation = make_relation(f"r{number}")
+        for setting in ("human", "multi"):
+            tuples = [(f"{setting} {rank}", "x") for rank in range(3)]
+            jobs.append(make_harvest(tuples, relation=relation, setting=setting, language_model=lm).pk)
+
+    page = researcher_client.post("/rounds/plan/", {"jobs": jobs, "n": 2}).text
+
+    # Student, 6 degrees: (t(.975) + t(.8)) sqrt(2 * .25 * (1 / 2 - 1 / 3)) / sqrt(7) = (2.447 + .906) * .1091.
+    assert "lm: human and multi" in page
+    assert "36.6 points" in page
+    assert "One comparison: its p must be below .05. Over relations that takes 6 of them or more." in page
+
+
 def test_a_plan_that_cannot_be_says_why(researcher_client, harvest):
     page = researcher_client.post("/rounds/plan/", {"jobs": [harvest.pk], "n": 500}).text
 

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
-from scipy.stats import nct, t, ttest_1samp
+from scipy.stats import nct, norm, t, ttest_1samp
 
 from evaluation.statistics.sample_size import (
+    difference_by_statements,
+    difference_over_relations,
     fewest_relations,
     relations_for_interval,
     relations_to_tell_apart,
@@ -47,6 +49,24 @@ def test_more_comparisons_take_more_relations():
     exact = next(n for n in range(3, 2000) if power(n) >= 0.8)
 
     assert relations_to_tell_apart(0.126, 0.17, 10) == pytest.approx(exact, abs=1)
+
+
+@pytest.mark.parametrize(("spread", "n_relations", "n_comparisons"), [(0.2, 8, 1), (0.1, 30, 10)])
+def test_the_difference_over_relations_is_found_in_four_of_five_rounds(spread, n_relations, n_comparisons):
+    difference = difference_over_relations(spread, n_relations, n_comparisons)
+
+    critical = t.ppf(1 - 0.025 / n_comparisons, n_relations - 1)
+    power = nct.sf(critical, n_relations - 1, difference / spread * np.sqrt(n_relations))
+    assert power == pytest.approx(0.8, abs=0.02)
+
+
+def test_the_difference_by_statements_is_found_in_four_of_five_rounds():
+    rng = np.random.default_rng(0)
+    difference = difference_by_statements(0.05, 4)
+
+    found = np.abs(rng.normal(difference, 0.05, 20_000)) > norm.ppf(1 - 0.025 / 4) * 0.05
+
+    assert np.mean(found) == pytest.approx(0.8, abs=0.01)
 
 
 @pytest.mark.parametrize(("n_comparisons", "fewest"), [(1, 6), (2, 7), (10, 9)])
