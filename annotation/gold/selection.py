@@ -54,6 +54,8 @@ def choose_gold(round: Round, relations: Iterable[Relation], drawn: Iterable[Har
         pk: (true[0].entities if true else None, false[0].entities if false else None)
         for pk, (true, false) in known.items()
     }
+    if not round.gold_share and not round.training_size:
+        return Gold([], [], examples)
     taken = {(harvested.knowledge_tuple.relation_id, harvested.knowledge_tuple.key) for harvested in drawn}
     rng = Random(round.seed)
     true, false = (_by_turns([answers[side][1:] for answers in known.values()], taken, rng) for side in (0, 1))

@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from django.db.models import QuerySet
 
 from annotation.gold.selection import choose_gold, gold_task, training_statement
-from annotation.models import Draw, JudgmentTask, Round, Stratum, TrainingStatement
+from annotation.models import Draw, JudgmentTask, Round, TrainingStatement
 from annotation.rounds.instructions import freeze_statement, relation_guide
-from annotation.rounds.sampling import allocate, draw_ranks, rank_strata
+from annotation.rounds.sampling import NothingToSample, Sample, draw_cell
 from annotation.rounds.serializers import BadRoundSpec, Cell, cells_of
-from kgharvest.errors import DomainError, NotFound
-from kgharvest.harvests.cuts import kept_size, parse_cut
-from kgharvest.harvests.language_models import resolve_model_name
+from kgharvest.errors import NotFound
 from kgharvest.models import HarvestedTuple, HarvestJob, Job, LanguageModel, Relation
-from kgharvest.names import UnresolvedName
+from kgharvest.names import UnresolvedName, resolve_name
 from kgharvest.relations.names import resolve_relation
-
-ROWS_AT_ONCE = 500  # parameters of one query
-
-
-class NothingToSample(DomainError):
-    """A cell without finished harvest or without enough tuples."""
-
-
-class Sample(NamedTuple):
-    """What was drawn from one stratum, best first; nothing of it is stored yet."""
-
-    stratum: Stratum
-    tuples: list[HarvestedTuple]
 
 
 class FrozenRound(NamedTuple):
@@ -43,17 +27,19 @@ class FrozenRound(NamedTuple):
     training: list[TrainingStatement]
     relation_instructions: dict[str, str]
 
-    def draws(self) -> Iterator[Draw]:
-        """Yield that each stratum's sample contains its tasks, with their inclusion probability."""
+    def draws(self) -> list[Draw]:
+        """Return that each stratum's sample contains its tasks, with their inclusion probability."""
         tasks = {task.knowledge_tuple_id: task for task in self.tasks}
-        for stratum, tuples in self.samples:
-            for harvested in tuples:
-                yield Draw(
-                    stratum=stratum,
-                    task=tasks[harvested.knowledge_tuple_id],
-                    harvested_tuple=harvested,
-                    inclusion_probability=stratum.sample_size / stratum.population,
-                )
+        return [
+            Draw(
+                stratum=stratum,
+                task=tasks[harvested.knowledge_tuple_id],
+                harvested_tuple=harvested,
+                inclusion_probability=stratum.sample_size / stratum.population,
+            )
+            for stratum, tuples in self.samples
+            for harvested in tuples
+        ]
 
 
 def freeze_round(round: Round) -> FrozenRound:
@@ -64,7 +50,7 @@ def freeze_round(round: Round) -> FrozenRound:
     rng = np.random.default_rng(round.seed)
     cells = _cells_with_jobs(round)
     written = instructions_by_relation(round)
-    samples = [sample for cell, job, path in cells for sample in _draw_cell(round, cell, job, path, rng)]
+    samples = [sample for cell, job, path in cells for sample in draw_cell(round, cell, job, path, rng)]
     # A tuple that several cells drew is one task, worded as the first of them has it.
     tasks: dict[int, JudgmentTask] = {}
     for stratum, tuples in samples:
@@ -129,12 +115,14 @@ def _cells_with_jobs(round: Round) -> list[tuple[Cell, HarvestJob, str]]:
 def _newest_harvest(cell: Cell, finished: QuerySet[HarvestJob], path: str) -> HarvestJob | None:
     relation = find_relation(cell.relation, f"{path}.relation")
     jobs = finished.filter(relation=relation, setting=cell.setting)
-    try:
-        model = resolve_model_name(cell.model, among=LanguageModel.objects.filter(jobs__in=jobs))
-    except UnresolvedName as refusal:
-        if refusal.is_ambiguous:
-            raise BadRoundSpec(f"{path}.model: {refusal}") from None
-        return None
+    model = cell.model
+    if not LanguageModel.objects.filter(name=model).exists():  # else any LM's full name is its own
+        try:
+            model = resolve_name(model, jobs.values_list("language_model__name", flat=True), "LM")
+        except UnresolvedName as refusal:
+            if refusal.is_ambiguous:
+                raise BadRoundSpec(f"{path}.model: {refusal}") from None
+            return None
     return jobs.filter(language_model__name=model).order_by("-pk").first()
 
 
@@ -152,52 +140,3 @@ def instructions_by_relation(round: Round) -> dict[int, str]:
     """Return what researchers wrote about relations, by a relation's id. Raises NotFound if one is gone."""
     written = round.spec.get("relation_instructions", {})
     return {find_relation(name, "relation_instructions").pk: text for name, text in written.items() if text}
-
-
-# -- samples -----------------------------------------------------------------------------------------------------------
-
-
-def _draw_cell(round: Round, cell: Cell, job: HarvestJob, path: str, rng: np.random.Generator) -> Iterator[Sample]:
-    """Yield a sample of each stratum of a cell, simple and without replacement within the stratum.
-
-    The population is what the cell's cut keeps, less what is hidden or, unless the round includes it, sensitive.
-    """
-    kept = job.tuples.presentable(include_sensitive=round.include_sensitive)
-    if cell.cut:
-        kept = kept.filter(rank__lte=kept_size(job, parse_cut(cell.cut)))
-    ranks = list(kept.order_by("rank").values_list("rank", flat=True))
-    strata = rank_strata(ranks, cell.strata)
-    n = len(ranks) if cell.n is None else cell.n
-    if not ranks:
-        left = f"after the cut {cell.cut}" if cell.cut else "in its harvest"
-        raise NothingToSample(f"There is no tuple {left} for {path} ({job}, job {job.pk}); choose another cut or job.")
-    if n > len(ranks):
-        raise NothingToSample(
-            f"{path} ({job}, job {job.pk}) has {len(ranks)} tuples to draw from but n is {n}; use a smaller n, or null "
-            "for all."
-        )
-    if n < len(strata):
-        raise NothingToSample(
-            f"{path} ({job}, job {job.pk}) has {len(strata)} strata but n is {n}; draw at least one tuple from each."
-        )
-    for stratum, sample_size in zip(strata, allocate(n, [len(part) for part in strata], cell.allocation), strict=True):
-        yield Sample(
-            Stratum(
-                relation=job.relation,
-                language_model=job.language_model,
-                setting=job.setting,
-                job=job,
-                cut=cell.cut,
-                rank_from=stratum[0],
-                rank_to=stratum[-1],
-                population=len(stratum),
-                sample_size=sample_size,
-            ),
-            _tuples_of(job, draw_ranks(stratum, sample_size, rng)),
-        )
-
-
-def _tuples_of(job: HarvestJob, ranks: Sequence[int]) -> list[HarvestedTuple]:
-    tuples = job.tuples.select_related("knowledge_tuple__relation").order_by("rank")
-    parts = (ranks[start : start + ROWS_AT_ONCE] for start in range(0, len(ranks), ROWS_AT_ONCE))
-    return [harvested for part in parts for harvested in tuples.filter(rank__in=part)]

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING
 from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.errors import NotFound
 from kgharvest.models import LanguageModel
-from kgharvest.names import check_name, resolve_name
+from kgharvest.names import check_name
 
 if TYPE_CHECKING:
-    from django.db.models import QuerySet
-
     from kgharvest.engine.language_models.base import LanguageModel as LoadedLanguageModel
 
 HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
@@ -37,16 +35,6 @@ def _named(name: str, revision: str) -> LanguageModel:
         check_name(revision, LanguageModel._meta.get_field("revision").max_length, "LM's revision")
     is_demonstrator = {"is_demonstrator": name in EMBEDDED_LMS}
     return LanguageModel.objects.get_or_create(name=name, revision=revision, defaults=is_demonstrator)[0]
-
-
-def resolve_model_name(name: str, among: QuerySet[LanguageModel]) -> str:
-    """Return the full name of the LM that `name` means: any LM's own, or the short name of one of `among`.
-
-    Raises UnresolvedName.
-    """
-    if LanguageModel.objects.filter(name=name).exists():
-        return name
-    return resolve_name(name, among.order_by().values_list("name", flat=True), "LM")
 
 
 def name_language_model(name: str) -> LanguageModel:
