@@ -37,6 +37,7 @@ def progress(round: Round, now: datetime) -> dict[str, Any]:
         **counts,
         # Snapshots of earlier versions have only the patterns of all judgments.
         **hook("agreement")(counts.get("first_two", counts["patterns"])),
+        "assigned": counts["incomplete"] - counts["open"],
         "n_left": n_left,
         "hours_left": n_left / per_hour if per_hour and n_left else None,
         "counted_at": snapshot.counted_at,
@@ -49,15 +50,15 @@ def count_progress(round: Round) -> dict[str, Any]:
     patterns: label counts and of how many tasks; first_two: the same without third judgments, for agreement.
     """
     patterns: Counter[tuple[int, int, int]] = Counter()
-    totals = Counter(dict.fromkeys((*OUTCOMES, "n_tasks", "in_hand", "open", "n_judgments", "n_wanted", "n_leased"), 0))
+    totals = Counter(dict.fromkeys((*OUTCOMES, "n_tasks", "open", "n_judgments", "n_wanted", "n_leased"), 0))
     groups = round.tasks.without_gold().order_by().values(*COUNTERS).annotate(n=Count("pk"))
     for group in groups:
         n, labels = group["n"], (group["n_true"], group["n_false"], group["n_unjudgeable"])
         patterns[labels] += n
         totals["n_tasks"] += n
         totals[group["verdict"] or "incomplete"] += n
-        if not group["verdict"]:
-            totals["in_hand" if group["n_leased"] else "open"] += n
+        if not group["verdict"] and not group["n_leased"]:
+            totals["open"] += n
         totals["n_judgments"] += n * sum(labels)
         totals["n_wanted"] += n * group["n_wanted"]
         totals["n_leased"] += n * group["n_leased"]

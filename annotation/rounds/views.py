@@ -104,7 +104,7 @@ def round_export(request: HttpRequest, name: str, file_format: str) -> HttpRespo
 
 N_ANNOTATORS = 10
 N_EVENTS = 5
-COUNTS = (*OUTCOMES, "complete", "in_hand", "open", "n_judgments", "n_wanted", "n_leased", "n_units")
+COUNTS = (*OUTCOMES, "complete", "assigned", "open", "n_judgments", "n_wanted", "n_leased", "n_units")
 
 
 @researcher_required

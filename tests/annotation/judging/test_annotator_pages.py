@@ -60,7 +60,7 @@ def row_of(task: str, label="", comment="", uuid=None) -> dict:
     return {f"{task}-{name}": value for name, value in fields.items()}
 
 
-def in_hand(annotator) -> list[str]:
+def tasks_assigned_to(annotator) -> list[str]:
     """Return how the annotator knows their assigned tasks."""
     return [annotator.token_of(task.pk) for task in next_batch(annotator, timezone.now())]
 
@@ -200,7 +200,7 @@ def test_gold_cannot_be_told_from_other_statements_by_any_reply(client):
 
 
 def test_a_page_stores_what_is_answered_and_says_what_is_not(annotator_client, annotator):
-    first, second, *_ = in_hand(annotator)
+    first, second, *_ = tasks_assigned_to(annotator)
 
     page = annotator_client.post(
         f"{JUDGE}page/", {"row": [first, second], **row_of(first, "true"), **row_of(second)}, follow=True
@@ -211,7 +211,7 @@ def test_a_page_stores_what_is_answered_and_says_what_is_not(annotator_client, a
 
 
 def test_a_page_sent_twice_is_stored_once(annotator_client, annotator):
-    [first, *_] = in_hand(annotator)
+    [first, *_] = tasks_assigned_to(annotator)
     sent = {"row": [first], **row_of(first, "true", uuid=uuid4())}
 
     for _ in range(2):
@@ -221,7 +221,7 @@ def test_a_page_sent_twice_is_stored_once(annotator_client, annotator):
 
 
 def test_a_bad_row_costs_no_other(annotator_client, annotator):
-    first, second, third, _ = in_hand(annotator)
+    first, second, third, _ = tasks_assigned_to(annotator)
     rows = row_of(first, "true") | row_of(second, "false", "x" * 10_000) | row_of(third, "maybe")
 
     response = annotator_client.post(f"{JUDGE}page/", {"row": [first, second, third], **rows})
@@ -233,7 +233,7 @@ def test_a_bad_row_costs_no_other(annotator_client, annotator):
 
 
 def test_a_skip_in_a_page_keeps_the_other_answers(annotator_client, annotator):
-    first, second, *_ = in_hand(annotator)
+    first, second, *_ = tasks_assigned_to(annotator)
 
     annotator_client.post(
         f"{JUDGE}skip/", {"task": second, "row": [first, second], **row_of(first, "true"), **row_of(second)}
@@ -247,7 +247,7 @@ def test_a_skip_in_a_page_keeps_the_other_answers(annotator_client, annotator):
 
 
 def test_a_comment_that_is_too_long_comes_back_with_a_sentence(annotator_client, annotator):
-    [task, *_] = in_hand(annotator)
+    [task, *_] = tasks_assigned_to(annotator)
     answer = answer_to(task, comment="x" * 10_000)
 
     as_form, as_json = annotator_client.post(JUDGE, answer), annotator_client.post(JUDGE, answer, **JSON)
@@ -259,7 +259,7 @@ def test_a_comment_that_is_too_long_comes_back_with_a_sentence(annotator_client,
 
 
 def test_a_comment_of_invalid_utf8_is_stored_readably(annotator_client, annotator):
-    [task, *_] = in_hand(annotator)
+    [task, *_] = tasks_assigned_to(annotator)
     body = urlencode(answer_to(task)).encode() + b"&comment=caf%E9%FF"
 
     response = annotator_client.post(JUDGE, body, content_type="application/x-www-form-urlencoded", **JSON)
@@ -270,7 +270,7 @@ def test_a_comment_of_invalid_utf8_is_stored_readably(annotator_client, annotato
 
 @pytest.mark.parametrize("field", ["label", "client_uuid", "task", "comment"])
 def test_bytes_that_are_no_text_are_refused_in_a_sentence(annotator_client, annotator, field):
-    [task, *_] = in_hand(annotator)
+    [task, *_] = tasks_assigned_to(annotator)
     answer = answer_to(task) | {field: "\x00\xff"}
 
     as_form, as_json = annotator_client.post(JUDGE, answer), annotator_client.post(JUDGE, answer, **JSON)
@@ -281,7 +281,7 @@ def test_bytes_that_are_no_text_are_refused_in_a_sentence(annotator_client, anno
 
 
 def test_a_time_that_nobody_takes_is_cut(annotator_client, annotator):
-    [task, *_] = in_hand(annotator)
+    [task, *_] = tasks_assigned_to(annotator)
 
     annotator_client.post(JUDGE, answer_to(task, seconds="86400"), **JSON)
 
@@ -302,7 +302,7 @@ def test_an_act_on_no_statement_of_ones_own_is_refused(annotator_client, path, t
 
 def test_a_foreign_statement_cannot_be_looked_at_by_reporting_it(annotator_client, round):
     [other] = make_annotators(round, 1)
-    task = in_hand(other)[0]
+    task = tasks_assigned_to(other)[0]
 
     assert annotator_client.post(f"{JUDGE}report/", {"task": task}).status_code == 404
 
@@ -315,7 +315,7 @@ def test_a_stranger_can_do_nothing(client, round, path):
 
 
 def test_a_bad_answer_to_a_closed_round_still_gets_the_closed_page(annotator_client, annotator, round):
-    [task, *_] = in_hand(annotator)
+    [task, *_] = tasks_assigned_to(annotator)
     close_round(round)
 
     assert "Judging is over" in annotator_client.post(JUDGE, answer_to(task, comment="x" * 2000)).text
@@ -324,7 +324,7 @@ def test_a_bad_answer_to_a_closed_round_still_gets_the_closed_page(annotator_cli
 def test_an_answer_that_came_too_late_is_named_late():
     round = make_round(1, name="pilot", judgments_per_task=1)
     slow, quick = make_annotators(round, 2)
-    [task] = in_hand(slow)
+    [task] = tasks_assigned_to(slow)
     slow.assignments.update(expires_at="2020-01-01T00:00Z")
     judge(quick, *next_batch(quick, timezone.now()))
     client = Client()
@@ -341,18 +341,18 @@ def test_the_reply_to_an_answer_brings_the_next_statements_where_asked():
     [annotator] = make_annotators(round, 1)
     client = Client()
     client.force_login(annotator.user)
-    first, second = in_hand(annotator)
+    first, second = tasks_assigned_to(annotator)
 
     without = client.post(JUDGE, answer_to(first), **JSON).json()
     reply = client.post(JUDGE, answer_to(second, more=1), **JSON).json()
 
     assert "tasks" not in without
-    assert [statement["task"] for statement in reply["tasks"]] == in_hand(annotator)
-    assert not {first, second} & set(in_hand(annotator))
+    assert [statement["task"] for statement in reply["tasks"]] == tasks_assigned_to(annotator)
+    assert not {first, second} & set(tasks_assigned_to(annotator))
 
 
 def test_an_answer_after_which_nothing_can_be_had_is_stored_all_the_same(annotator_client, annotator):
-    [task, *_] = in_hand(annotator)
+    [task, *_] = tasks_assigned_to(annotator)
     Annotator.objects.update(status=Annotator.Status.PAUSED)
 
     reply = annotator_client.post(JUDGE, answer_to(task, more=1), **JSON)
