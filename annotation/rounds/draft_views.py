@@ -74,7 +74,7 @@ def show_round_form(request: HttpRequest, draft: Round | None, initial: dict[str
     if action in ("filter", "plan"):
         # Shown as it stands and without complaints: one may look before everything is filled in.
         context["form"] = RoundForm(initial={name: form[name].data for name in form.fields}, study=study)
-    return render(request, "annotation/rounds/round_form.html", context)
+    return render(request, "annotation/rounds/drafts/round_form.html", context)
 
 
 def save_round(request: HttpRequest, document: dict[str, Any], draft: Round | None, is_opened: bool) -> Round:
@@ -129,7 +129,7 @@ def round_plan(request: HttpRequest) -> HttpResponse:
     """Return the plan alone, for the script of the form. A name is not needed yet."""
     posted = request.POST.copy()
     posted["name"] = "plan-1"
-    return render(request, "annotation/rounds/_plan.html", plan_context(RoundForm(posted)))
+    return render(request, "annotation/rounds/drafts/_plan.html", plan_context(RoundForm(posted)))
 
 
 def edit_as_json(request: HttpRequest, draft: Round) -> HttpResponse:
@@ -139,7 +139,7 @@ def edit_as_json(request: HttpRequest, draft: Round) -> HttpResponse:
             return redirect(edit_draft(draft, form.cleaned_data["description"], request.user))
         except DomainError as refusal:
             form.add_error(None, str(refusal))
-    return render(request, "annotation/rounds/round_edit_json.html", {"form": form, "draft": draft})
+    return render(request, "annotation/rounds/drafts/round_edit_json.html", {"form": form, "draft": draft})
 
 
 def as_json(spec: dict[str, Any]) -> str:
@@ -180,7 +180,7 @@ def draft_page(request: HttpRequest, draft: Round) -> HttpResponse:
             "plan": plan_round(draft, frozen=frozen),
             "relations": relations_with_gold(frozen.relations, draft),
         }
-    return render(request, "annotation/rounds/round_draft.html", context)
+    return render(request, "annotation/rounds/drafts/round_draft.html", context)
 
 
 def relations_with_gold(relations: Iterable[Relation], draft: Round) -> list[dict[str, Any]]:
@@ -218,7 +218,7 @@ def round_delete(request: HttpRequest, name: str) -> HttpResponse:
         delete_draft(draft)
         messages.success(request, f"The draft {name} is deleted.")
         return redirect("annotation:round_list")
-    return render(request, "annotation/rounds/round_delete.html", {"round": draft})
+    return render(request, "annotation/rounds/drafts/round_delete.html", {"round": draft})
 
 
 @researcher_required
@@ -266,7 +266,7 @@ def round_preview(request: HttpRequest, name: str) -> HttpResponse:
         "n_left": draft.most_by_one,
         "is_preview": True,
     }
-    return render(request, "annotation/rounds/round_preview.html", context)
+    return render(request, "annotation/rounds/drafts/round_preview.html", context)
 
 
 @researcher_required
@@ -297,7 +297,7 @@ def relation_instructions(request: HttpRequest, name: str, pk: int) -> HttpRespo
         "is_usual": pk not in written,
         "instructions": instructions_html(draft, relation),
     }
-    return render(request, "annotation/rounds/relation_instructions.html", context)
+    return render(request, "annotation/rounds/drafts/relation_instructions.html", context)
 
 
 def usual_instructions(draft: Round, pk: int) -> tuple[Relation, str]:

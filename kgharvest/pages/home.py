@@ -39,7 +39,7 @@ def home_step(noun: str, url: str, description: str, **context: Any) -> Panel:
 
 
 def navigation_item(noun: str, url: str) -> Panel:
-    return Panel("_navigation_item.html", {"noun": noun, "url": url})
+    return Panel("partials/_navigation_item.html", {"noun": noun, "url": url})
 
 
 def navigation(request: HttpRequest, subject: None) -> Iterator[Panel]:

@@ -25,7 +25,7 @@ class Panel:
 
 def button(label: str, url: str) -> Panel:
     """Return a link that looks like a button."""
-    return Panel("_button_link.html", {"label": label, "url": url})
+    return Panel("partials/_button_link.html", {"label": label, "url": url})
 
 
 def panels_of(region: str, request: HttpRequest, subject: Any = None) -> list[Panel]:
