@@ -22,9 +22,9 @@ class BadReportOption(DomainError):
 
 class ReportForm(forms.Form):
     equivalence_margin = forms.FloatField(
-        label="Alike if at most so many points apart",
+        label="Equivalence margin, points",
         required=False,
-        initial=100 * MARGIN,
+        initial=round(100 * MARGIN),
         min_value=LEAST_POINTS,
         max_value=MOST_POINTS,
         help_text="Percentage points within which two sides count as alike. Choose it before you see the numbers.",

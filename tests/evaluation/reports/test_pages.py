@@ -115,7 +115,7 @@ def test_a_report_is_made_from_the_rounds_page(researcher_client, report):
 
 def test_the_margin_of_equivalence_is_given_where_the_report_is_made(researcher_client, compared):
     page = researcher_client.get("/rounds/sides/").text
-    assert re.search(r'<input[^>]*name="equivalence_margin"[^>]*value="5.0"', page)
+    assert re.search(r'<input[^>]*name="equivalence_margin"[^>]*value="5"', page)
 
     url = researcher_client.post("/rounds/sides/report/", {"equivalence_margin": "70"}).url
     assert url == "/rounds/sides/"
