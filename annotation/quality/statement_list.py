@@ -17,8 +17,7 @@ from django.utils import timezone
 
 from annotation.models import Adjudication, Judgment, JudgmentTask, Round, StatementReport
 from annotation.rounds.progress import OUTCOMES, cached_count, count_statements
-from kgharvest.bulk.pagination import KeysetPage, keyset_page
-from kgharvest.bulk.search_filters import Filtered
+from kgharvest.bulk.pagination import Filtered, KeysetPage, keyset_page
 
 STATEMENTS_PER_PAGE = 25
 COUNTERS = ("n_true", "n_false", "n_unjudgeable")

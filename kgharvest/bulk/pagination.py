@@ -1,23 +1,22 @@
-"""Pages of lists: numbered ones, and keyset pagination for lists that are too long to count and to skip through.
+"""Pages of lists: numbered ones; of lists too long to count and skip through, search filters and keyset pagination.
 
 A page of keyset pagination starts at the cursor where another one ended, whatever stands before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import isfinite
 from typing import Any, NamedTuple
 
 from django.core.paginator import Page, Paginator
-from django.db.models import Q, QuerySet
+from django.db.models import Expression, Q, QuerySet
 from django.http import HttpRequest, QueryDict
-
-from kgharvest.bulk.search_filters import Filtered
 
 ROWS_PER_PAGE = 50
 COUNTED_UP_TO = 10_000
 MOST_SCANNED = 30_000  # rows, for a page
+MOST_LOOKED_UP = 20_000  # rows, for a filter
 
 
 # -- numbered pages ----------------------------------------------------------------------------------------------------
@@ -42,6 +41,40 @@ def bounded_count(queryset: QuerySet) -> int:
     """Return how many rows there are; COUNTED_UP_TO + 1 stands for more than COUNTED_UP_TO."""
     n: int = queryset.order_by().values("pk")[: COUNTED_UP_TO + 1].count()
     return n
+
+
+# -- search filters ----------------------------------------------------------------------------------------------------
+
+
+class SearchFilter(NamedTuple):
+    """ids: of the rows that fit, perhaps repeated. condition: the same as a condition on one row."""
+
+    ids: QuerySet
+    condition: Expression | Q
+
+
+class Filtered(NamedTuple):
+    """rows: those that fit. scanned: the rows that must be scanned for them, None if they are looked up."""
+
+    rows: QuerySet
+    scanned: QuerySet | None = None
+
+
+def apply_filters(rows: QuerySet, filters: Iterable[SearchFilter]) -> Filtered:
+    """Return those of `rows` that pass all filters, at a cost that does not grow with their number.
+
+    A filter that rests on other tables is applied in one of two ways. If few rows there fit, theirs are looked up and
+    sorted. If many do, `rows` are scanned in the order of the list, but only so many for one page: where rows that fit
+    are rare in that order, a page may be short and the next one goes on.
+    """
+    is_looked_up, conditions = False, []
+    for search_filter in filters:
+        if search_filter.ids[: MOST_LOOKED_UP + 1].count() <= MOST_LOOKED_UP:
+            rows = rows.filter(pk__in=search_filter.ids)
+            is_looked_up = True
+        else:
+            conditions.append(search_filter.condition)
+    return Filtered(rows.filter(*conditions), rows if conditions and not is_looked_up else None)
 
 
 # -- keyset pagination -------------------------------------------------------------------------------------------------

@@ -12,10 +12,9 @@ from django.db import transaction
 from django.utils import timezone
 
 from kgharvest import code_version
-from kgharvest.bulk.external_sort import ExternalSort
 from kgharvest.bulk.file_reading import read_chunks, read_lines
 from kgharvest.errors import BadEntry, ImportRefused
-from kgharvest.knowledge.tuple_files import FORMATS, Format, guess_format, read_tuples
+from kgharvest.knowledge.tuple_files import FORMATS, ExternalSort, Format, guess_format, read_tuples
 from kgharvest.knowledge.tuple_store import TupleRow, store_tuples
 from kgharvest.models import HarvestJob, Job, LanguageModel, Relation
 from kgharvest.names import check_name

@@ -1,4 +1,4 @@
-"""The search form of the knowledge base: which tuples its fields select."""
+"""Search in the knowledge base: its filters, and the form whose fields choose among them."""
 
 from __future__ import annotations
 
@@ -6,20 +6,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from django import forms
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, TextField, Value
+from django.db.models.functions import Concat
+from django.db.models.lookups import Contains
 
 from kgharvest.bulk.file_reading import LONGEST_ENTITY
-from kgharvest.bulk.search_filters import (
-    Filtered,
-    SearchFilter,
-    apply_filters,
-    has_entity,
-    has_entity_starting_with,
-    has_row_in,
-    is_marked,
-    was_found_by,
-)
-from kgharvest.models import HarvestJob, KnowledgeTuple, LanguageModel, Relation
+from kgharvest.bulk.pagination import Filtered, SearchFilter, apply_filters
+from kgharvest.knowledge.models import KEY_SEPARATOR
+from kgharvest.models import EntityOccurrence, HarvestedTuple, HarvestJob, KnowledgeTuple, LanguageModel, Relation
 from kgharvest.pages.panels import hook
 
 STATES = [("hidden", "hidden"), ("corrected", "corrected"), ("sensitive", "sensitive")]
@@ -32,7 +26,7 @@ class RelationChoice(forms.ModelChoiceField):
 
 
 class KnowledgeSearch(forms.Form):
-    """The filters of the knowledge base; all are optional. Its `narrowed` tuples are those that fit."""
+    """The filters of the knowledge base; all are optional. Its `filtered` tuples are those that fit."""
 
     entity = forms.CharField(
         required=False,
@@ -97,6 +91,68 @@ def _by_columns(tuples: QuerySet, cleaned: dict[str, Any]) -> QuerySet:
         "best_score__lte": cleaned["score_to"],
     }
     return tuples.filter(**{column: value for column, value in conditions.items() if value is not None})
+
+
+# -- filters -----------------------------------------------------------------------------------------------------------
+
+
+def has_entity(entity: str, relation: Relation | None = None, slot: int | None = None) -> SearchFilter:
+    """The tuple has `entity`, in `slot` if that is given."""
+    folded = entity.casefold()
+    condition = _key_contains(f"{KEY_SEPARATOR}{folded}{KEY_SEPARATOR}")
+    if slot is not None:
+        condition &= Q(**{f"entities__{slot}": folded})
+    return SearchFilter(_ids_at(EntityOccurrence.objects.of(entity), relation, slot), condition)
+
+
+def has_entity_starting_with(prefix: str, relation: Relation | None = None, slot: int | None = None) -> SearchFilter:
+    """The tuple has an entity that starts with `prefix`, in `slot` if that is given."""
+    folded = prefix.casefold()
+    condition = _key_contains(f"{KEY_SEPARATOR}{folded}")
+    if slot is not None:
+        condition &= Q(**{f"entities__{slot}__startswith": folded})
+    return SearchFilter(_ids_at(EntityOccurrence.objects.starting_with(prefix), relation, slot), condition)
+
+
+def _ids_at(occurrences: QuerySet, relation: Relation | None, slot: int | None) -> QuerySet:
+    if relation is not None:
+        occurrences = occurrences.filter(relation=relation)
+    if slot is not None:
+        occurrences = occurrences.filter(slot=slot)
+    return _tuple_ids(occurrences)
+
+
+def _tuple_ids(rows: QuerySet) -> QuerySet:
+    return rows.order_by().values("knowledge_tuple")
+
+
+def _key_contains(text: str) -> Q:
+    bounded = Concat(Value(KEY_SEPARATOR), F("key"), Value(KEY_SEPARATOR), output_field=TextField())
+    return Q(Contains(bounded, text))
+
+
+def is_marked(**columns: Any) -> SearchFilter:
+    """The tuple has these values in columns with a partial index, which the order of a list would keep from use."""
+    return SearchFilter(KnowledgeTuple.objects.filter(**columns).order_by().values("pk"), Q(**columns))
+
+
+def was_found_by(jobs: QuerySet) -> SearchFilter:
+    """The tuple was found by one of these harvests."""
+    job_ids = list(jobs.order_by().values_list("pk", flat=True))
+    # As a sum, the number of the job is in no index: the tuple's few rows are looked at, not one range for each job.
+    findings = HarvestedTuple.objects.alias(job_number=F("job") + 0).filter(job_number__in=job_ids)
+    return SearchFilter(
+        _tuple_ids(HarvestedTuple.objects.filter(job__in=jobs)),
+        Exists(findings.filter(knowledge_tuple=OuterRef("pk"))),
+    )
+
+
+def has_row_in(rows: QuerySet) -> SearchFilter:
+    """The tuple is named by one of `rows`, of a model with a `knowledge_tuple`."""
+    return SearchFilter(_tuple_ids(rows), Exists(rows.filter(knowledge_tuple=OuterRef("pk"))))
+
+
+# -- verdicts ----------------------------------------------------------------------------------------------------------
 
 
 class TupleVerdicts(Protocol):

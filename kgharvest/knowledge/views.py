@@ -13,13 +13,12 @@ from django.utils import timezone
 
 from kgharvest.access import researcher_required
 from kgharvest.bulk import pagination
-from kgharvest.bulk.pagination import COUNTED_UP_TO, ROWS_PER_PAGE, bounded_count, keyset_page
-from kgharvest.bulk.search_filters import apply_filters, has_entity
+from kgharvest.bulk.pagination import COUNTED_UP_TO, ROWS_PER_PAGE, apply_filters, bounded_count, keyset_page
 from kgharvest.errors import DomainError
 from kgharvest.jobs import ledger
 from kgharvest.knowledge.entity_graph import SHAPES
 from kgharvest.knowledge.forms import CurationForm, SensitiveWordsForm
-from kgharvest.knowledge.search import KnowledgeSearch, TupleVerdicts, verdicts_known_to
+from kgharvest.knowledge.search import KnowledgeSearch, TupleVerdicts, has_entity, verdicts_known_to
 from kgharvest.knowledge.sensitive_words import read_words, replace_words, shipped_words
 from kgharvest.models import (
     EntityOccurrence,

@@ -84,7 +84,7 @@ def test_the_list_costs_the_same_for_any_number_of_tuples(researcher_client, rel
 )
 @pytest.mark.parametrize("few", [0, 5000])  # both ways of meeting a condition
 def test_tuples_are_found_by(researcher_client, monkeypatch, relation, multi, query, expected, few):
-    monkeypatch.setattr("kgharvest.bulk.search_filters.MOST_LOOKED_UP", few)
+    monkeypatch.setattr("kgharvest.bulk.pagination.MOST_LOOKED_UP", few)
     small = factories.make_language_model("small")
     factories.make_harvest(
         [["vaccine", "measles"], ["seat belt", "injury"]], relation=relation, language_model=small, setting="human"
@@ -151,7 +151,7 @@ def test_pages_follow_each_other_there_and_back_through_ties(researcher_client, 
 def test_tuples_that_are_rare_among_many_are_sought_a_bounded_number_at_a_time(
     researcher_client, monkeypatch, relation, multi
 ):
-    monkeypatch.setattr("kgharvest.bulk.search_filters.MOST_LOOKED_UP", 0)
+    monkeypatch.setattr("kgharvest.bulk.pagination.MOST_LOOKED_UP", 0)
     monkeypatch.setattr(pagination, "MOST_SCANNED", 4)
     factories.make_harvest([[f"h{n}", "t"] for n in range(9)], relation=relation)  # scores -1 to -9
     address, seen = {"model": multi.language_model_id}, []  # scores -1, -2, -3

@@ -1,6 +1,6 @@
 """The tuples of a file, best first."""
 
-from kgharvest.bulk.external_sort import ExternalSort
+from kgharvest.knowledge.tuple_files import ExternalSort
 from kgharvest.knowledge.tuple_store import TupleRow
 
 
