@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from evaluation.rendering.figures import curves, forest, heat_map
+from evaluation.rendering.figures import curves, flow, forest, heat_map
 from evaluation.rendering.figures.canvas import LIGHT, Draw, Theme, render, side_name
 from evaluation.rendering.tables import Document, Table
+from evaluation.reports.sections.conduct import flow_steps
 from evaluation.reports.sections.curves import calibration_curves, calibration_table, side_curves, size_curve_table
 from kgharvest.pages.number_format import points, share, share_with_interval
 
@@ -121,5 +122,15 @@ FIGURES = (
         curves.calibration_size,
         curves.draw_calibration,
         lambda document: calibration_table({**document, "curves": calibration_curves(document)}),
+    ),
+    ReportFigure(
+        "flow",
+        "Flow of tuples, people and judgments",
+        "From what was harvested, and who joined, to what the numbers rest on; beside the arrows, what was left out.",
+        "flow",
+        flow_steps,
+        lambda document: f"Flow diagram: {flow.in_words(document)}.",
+        flow.size,
+        flow.draw,
     ),
 )

@@ -7,7 +7,7 @@ their effect on accuracy; a timeline. The samples and the prompts behind them ar
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -94,23 +94,42 @@ def notes_on_conduct(entry: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
+class Step(NamedTuple):
+    """A step of the flow of tuples, statements, people or judgments.
+
+    left_out: how many of the step before are no more there, None where none are. is_part: of the step before, and not
+    what follows on it.
+    """
+
+    of: str
+    name: str
+    n: int
+    left_out: int | None = None
+    because: str | None = None
+    is_part: bool = False
+
+
+def flow_steps(document: Document) -> list[Step]:
+    """Return the steps in their order; none in reports made before they were recorded."""
+    conduct = document.get("conduct")
+    if not conduct:
+        return []
+    return [*_flow_of_tuples(conduct), *_flow_of_people(conduct), *_flow_of_judgments(conduct)]
+
+
 def flow_table(document: Document) -> Table:
     """The flow from what was harvested to what the numbers rest on, with what was left out at each step."""
-    conduct = document.get("conduct")
-    steps = [*_flow_of_tuples(conduct), *_flow_of_people(conduct), *_flow_of_judgments(conduct)] if conduct else []
+    rows = [Row(step[:5]) for step in flow_steps(document)]
     columns = (Column("of"), Column("step"), Column("n", Kind.COUNT), Column("left out", Kind.COUNT), Column("because"))
     notes = (
         "Tuples are those of each cell: what several harvests found counts for each; such statements are judged once.",
     )
-    return Table("flow", "Flow of tuples, people and judgments", columns, tuple(map(Row, steps)), notes)
+    return Table("flow", "Flow of tuples, people and judgments", columns, tuple(rows), notes)
 
 
-Step = tuple[str, str, int, int | None, str | None]
-
-
-def _step(part: str, name: str, n: int, before: int | None = None, because: str | None = None) -> Step:
-    left_out = None if before is None or before == n else before - n
-    return part, name, n, left_out, because if left_out else None
+def _step(of: str, name: str, n: int, before: int | None = None, because: str | None = None) -> Step:
+    is_whole = before is None or before == n
+    return Step(of, name, n) if is_whole or before is None else Step(of, name, n, before - n, because)
 
 
 def _flow_of_tuples(conduct: Mapping[str, Any]) -> Iterator[Step]:
@@ -131,7 +150,7 @@ def _flow_of_tuples(conduct: Mapping[str, Any]) -> Iterator[Step]:
     yield _step("statements", "with a judgment", n_begun, n_tasks, "nobody’s judgment counts")
     yield _step("statements", "with a verdict", n_complete, n_begun, "incomplete")
     for verdict in ("accepted", "rejected", "undecided"):
-        yield _step("statements", verdict, statements[verdict])
+        yield Step("statements", verdict, statements[verdict], is_part=True)
 
 
 def _flow_of_people(conduct: Mapping[str, Any]) -> Iterator[Step]:
@@ -145,9 +164,9 @@ def _flow_of_people(conduct: Mapping[str, Any]) -> Iterator[Step]:
         yield _step("people", "finished the training", before, people["n_joined"], "did not finish it")
     yield _step("people", "judged", people["n_judged"], before, "judged nothing")
     if people["n_blocked_by_limits"]:
-        yield _step("people", "of whom a limit paused", people["n_blocked_by_limits"])
+        yield Step("people", "of whom a limit paused", people["n_blocked_by_limits"], is_part=True)
     if people["n_with_full_share"]:
-        yield _step("people", "of whom judged their full share", people["n_with_full_share"])
+        yield Step("people", "of whom judged their full share", people["n_with_full_share"], is_part=True)
     because = "excluded, or nothing of theirs counts" if people["n_excluded"] else "nothing of theirs counts"
     yield _step("people", "counted", people["n_counted"], people["n_judged"], because)
 
@@ -159,7 +178,7 @@ def _flow_of_judgments(conduct: Mapping[str, Any]) -> Iterator[Step]:
     in_time = of_others - given["n_late"]
     yield _step("judgments", "given", given["n_given"])
     yield _step("judgments", "standing", current, given["n_given"], "taken back or changed by who gave them")
-    yield _step("judgments", "on statements without a known answer", of_others, current, "on gold")
+    yield _step("judgments", "not on gold", of_others, current, "on gold")
     yield _step("judgments", "in time", in_time, of_others, "came when their place was taken")
     yield _step("judgments", "counted", given["n_counted"], in_time, "of excluded annotators")
 

@@ -1,5 +1,6 @@
 """What happened in a round stands in its report: people, rules, exclusions with their effect, samples, prompts."""
 
+import re
 from uuid import uuid4
 
 import pytest
@@ -11,6 +12,7 @@ from annotation.quality.adjudication import adjudicate
 from annotation.quality.exclusion import exclude_annotator, reinstate_annotator
 from annotation.quality.limits import set_limits
 from annotation.rounds.services import close_round, open_round
+from evaluation.rendering.figures.report_figures import figures_of
 from evaluation.rendering.formats import FORMATS, table_csv
 from evaluation.reports.document import abridged, report_tables, tables_to_read
 from evaluation.reports.services import create_report
@@ -272,6 +274,21 @@ def test_the_page_shows_what_happened(researcher_client, researcher):
     assert 'id="conduct"' in page
     assert "guesses &lt;b&gt;wildly&lt;/b&gt;" in page
     assert tables_to_read(abridged(report.document)) == tables_to_read(report.document)
+
+
+def test_the_flow_is_drawn_with_what_was_left_out():
+    round = make_round(5)
+    first, *_ = judge_all(round, [T] * 5, [T] * 5, [F] * 5)
+    exclude_annotator(first, "guesses")
+    document = create_report(round).document
+
+    [flow] = [figure for figure in figures_of(document) if figure.name == "flow"]
+    drawn = re.findall(r"<text[^>]*>([^<]*)</text>", flow.render(document).decode())
+
+    assert {"judgments given", "15", "judgments counted", "10", "− 5 of excluded annotators"} <= set(drawn)
+    assert "judgments standing" not in drawn  # nothing was left out there: the table says so
+    assert flow.alt(document).endswith("from 15 judgments given to 10 judgments counted.")
+    assert flow.render(document, "pdf") == flow.render(document, "pdf")
 
 
 def test_what_happened_takes_the_same_queries_for_more_of_everything(django_assert_max_num_queries):
