@@ -3,8 +3,10 @@
 from django.urls import path
 
 from annotation.gold import views as gold_views
+from annotation.judging import api as judging_api
 from annotation.judging import training_views
 from annotation.judging import views as judging_views
+from annotation.judging.views import in_json_or_as_page
 from annotation.quality import views as quality_views
 from annotation.quality.exclusion import reinstate_annotator
 from annotation.quality.limits import pause_annotator, resume_annotator
@@ -67,11 +69,19 @@ urlpatterns = [
         )
     ),
     # judging
-    path("rounds/<slug:name>/judge/", judging_views.judge, name="judge"),
+    path("rounds/<slug:name>/judge/", in_json_or_as_page(judging_api.Judge, judging_views.judge), name="judge"),
     path("rounds/<slug:name>/judge/page/", judging_views.judge_page, name="judge_page"),
-    path("rounds/<slug:name>/judge/skip/", judging_views.judge_skip, name="judge_skip"),
+    path(
+        "rounds/<slug:name>/judge/skip/",
+        in_json_or_as_page(judging_api.Skip, judging_views.judge_skip),
+        name="judge_skip",
+    ),
     path("rounds/<slug:name>/judge/skipped/", judging_views.judge_skipped, name="judge_skipped"),
-    path("rounds/<slug:name>/judge/report/", judging_views.judge_report, name="judge_report"),
+    path(
+        "rounds/<slug:name>/judge/report/",
+        in_json_or_as_page(judging_api.Report, judging_views.judge_report),
+        name="judge_report",
+    ),
     path("rounds/<slug:name>/judge/instructions/", judging_views.judge_instructions, name="judge_instructions"),
     path("rounds/<slug:name>/judge/layout/", judging_views.judge_layout, name="judge_layout"),
     path("rounds/<slug:name>/training/", training_views.training, name="training"),

@@ -260,10 +260,6 @@ SPECTACULAR_SETTINGS = {
     "VERSION": VERSION,
     "SERVE_INCLUDE_SCHEMA": False,
     "SERVE_PERMISSIONS": ["kgharvest.access.IsResearcher"],
-    "POSTPROCESSING_HOOKS": [
-        "drf_spectacular.hooks.postprocess_schema_enums",
-        "annotation.judging.openapi.describe_judging",
-    ],
 }
 
 # What apps add to pages of apps to their right: functions of (request, subject), in the page's order (pages.panels)

@@ -1,31 +1,10 @@
-"""What annotators send."""
+"""What annotators choose on the pages; answers are in annotation.judging.api."""
 
 from __future__ import annotations
 
 from django import forms
 
-from annotation.judging.models import SIXTEEN_HEX_DIGITS
 from annotation.models import LONGEST_COMMENT, Label, Layout, StatementReport
-
-
-class TaskForm(forms.Form):
-    """task: the annotator's token of it."""
-
-    task = forms.RegexField(f"^{SIXTEEN_HEX_DIGITS}$", error_messages={"invalid": "This is no statement of yours."})
-
-
-class AnswerForm(TaskForm):
-    """One answer.
-
-    seconds: how long the statement was actively in sight, if the page could tell. more: whether the reply is to bring
-    the next statements.
-    """
-
-    label = forms.ChoiceField(choices=Label.choices)
-    client_uuid = forms.UUIDField()
-    seconds = forms.FloatField(min_value=0, required=False)
-    comment = forms.CharField(required=False)  # its length is the service's rule, told in its own words
-    more = forms.BooleanField(required=False)
 
 
 class ReportForm(forms.Form):

@@ -1,51 +1,49 @@
-"""The pages on which annotators judge, and their JSON.
+"""The pages on which annotators judge, as plain forms. Scripts ask the same addresses for JSON: annotation.judging.api.
 
-What is sent here must tell nothing about LM, setting, score, gold or what others said. Every address works as a plain
-form and, asked for JSON, for scripts; both take the same fields.
+What is sent here must tell nothing about LM, setting, score, gold or what others said.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
 from uuid import uuid4
 
 from django.contrib import messages
-from django.core.exceptions import ValidationError
-from django.forms import Form
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.http import urlencode
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
+from rest_framework.serializers import Serializer
+from rest_framework.views import APIView
 
+from annotation.judging.api import AnswerSerializer, TaskSerializer, statements_of, wants_json
 from annotation.judging.assignment import TrainingFirst, next_batch
-from annotation.judging.forms import AnswerForm, LayoutForm, ReportForm, TaskForm
+from annotation.judging.forms import LayoutForm, ReportForm
 from annotation.judging.judgments import (
-    Answer,
     BadAnswer,
     n_skipped,
     reassign_skipped,
     recent_judgments,
     report_statement,
     skip_task,
-    submit_and_fill_batch,
     submit_judgment,
 )
-from annotation.models import LONGEST_COMMENT, Annotator, Judgment, JudgmentTask, Label, Layout
+from annotation.models import LONGEST_COMMENT, Annotator, Judgment, Label, Layout
 from annotation.recruiting.access import session_annotator
 from annotation.recruiting.services import choose_layout
-from annotation.rounds.instructions import instructions_html, statement_parts
+from annotation.rounds.instructions import instructions_html
 from annotation.rounds.models import RoundNotOpen
 from kgharvest.errors import DomainError
 
 LARGEST_PAGE = 100  # statements, as batch_size has it
 N_RECENT = 5
 PAGES = {Layout.ONE: "annotation/judging/judge.html", Layout.PAGE: "annotation/judging/judge_page.html"}
-NOT_JOINED = "Nobody who judges this round is known here; come back with your link or log in, and reload the page."
+ROW_FIELDS = ("task", "label", "client_uuid", "seconds", "comment")
 NOTHING_TO_JUDGE = (RoundNotOpen, TrainingFirst)  # refusals after which there are no statements to show either
 
 Drafts = Mapping[str, Mapping[str, str]]  # what was sent of a statement and refused, by the task's id
@@ -54,72 +52,60 @@ Drafts = Mapping[str, Mapping[str, str]]  # what was sent of a statement and ref
 # -- what every judging page does: know the annotator, tell refusals ---------------------------------------------------
 
 
-def for_annotator(view: Callable[[HttpRequest, Annotator], HttpResponse | dict]) -> Callable[..., HttpResponse]:
+def in_json_or_as_page(api: type[APIView], page: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """Answer at one address: in JSON where that is asked for, for people else."""
+    in_json = api.as_view()
+
+    @never_cache
+    def view(request: HttpRequest, name: str) -> HttpResponse:
+        return (in_json if wants_json(request) else page)(request, name=name)
+
+    view.cls, view.initkwargs = api, {}  # by these drf-spectacular finds what to describe
+    return view
+
+
+def for_annotator(view: Callable[[HttpRequest, Annotator], HttpResponse | None]) -> Callable[..., HttpResponse]:
     """Call `view(request, annotator)` for whoever judges in the round of that name here; tell refusals in words.
 
-    A dict that the view returns is the reply in JSON; for people it is the judging page once more.
+    None that the view returns leads to the judging page once more.
     """
 
     @never_cache
     @wraps(view)
     def view_for_annotator(request: HttpRequest, name: str) -> HttpResponse:
-        annotator, as_json = session_annotator(request, name), wants_json(request)
+        annotator = session_annotator(request, name)
+        if annotator is None and request.user.is_authenticated:
+            raise Http404("No round that you have joined.")
         if annotator is None:
-            return _not_joined(request)
+            return redirect(reverse("annotation:return_by_code") + "?" + urlencode({"next": request.path}))
         try:
             try:
-                reply = view(request, annotator)
+                return view(request, annotator) or redirect("annotation:judge", name)
             except NOTHING_TO_JUDGE:
                 raise
             except DomainError as refusal:
-                if as_json:
-                    return _refusal_in_json(refusal)
                 messages.error(request, str(refusal))
                 return show_statements(request, annotator, drafts=_draft(request), status=409)
         except NOTHING_TO_JUDGE as refusal:  # also of show_statements
             return _nothing_to_judge(request, annotator, refusal)
-        if isinstance(reply, dict):
-            return JsonResponse(reply) if as_json else redirect("annotation:judge", name)
-        return reply
 
     return view_for_annotator
 
 
-def wants_json(request: HttpRequest) -> bool:
-    return request.get_preferred_type(["text/html", "application/json"]) == "application/json"
-
-
-def _not_joined(request: HttpRequest) -> HttpResponse:
-    if request.user.is_authenticated:
-        raise Http404("No round that you have joined.")
-    if wants_json(request):
-        return JsonResponse({"error": {"code": "NotJoined", "message": NOT_JOINED}}, status=403)
-    return redirect(reverse("annotation:return_by_code") + "?" + urlencode({"next": request.path}))
-
-
 def _nothing_to_judge(request: HttpRequest, annotator: Annotator, refusal: DomainError) -> HttpResponse:
-    if wants_json(request):
-        return _refusal_in_json(refusal)
     if isinstance(refusal, TrainingFirst):
         return redirect("annotation:training", annotator.round.name)
     context = {"round": annotator.round, "annotator": annotator, "refusal": refusal}
     return render(request, "annotation/judging/not_open.html", context, status=409)
 
 
-def _refusal_in_json(refusal: DomainError) -> JsonResponse:
-    return JsonResponse({"error": {"code": refusal.code, "message": str(refusal)}}, status=409)
-
-
-def _invalid(request: HttpRequest, annotator: Annotator, form: Form) -> HttpResponse:
-    if wants_json(request):
-        error = {"code": "Invalid", "message": "The answer is not valid.", "fields": form.errors}
-        return JsonResponse({"error": error}, status=400)
-    messages.error(request, f"That was not valid, nothing was stored of it. {_form_errors(form)}")
+def _invalid(request: HttpRequest, annotator: Annotator, sent: Serializer) -> HttpResponse:
+    messages.error(request, f"That was not valid, nothing was stored of it. {_errors_of(sent)}")
     return show_statements(request, annotator, drafts=_draft(request), status=400)
 
 
-def _form_errors(form: Form) -> str:
-    return " ".join(f"{name}: {error}" for name, errors in form.errors.items() for error in errors)
+def _errors_of(sent: Serializer) -> str:
+    return " ".join(f"{name}: {error}" for name, errors in sent.errors.items() for error in errors)
 
 
 def _draft(request: HttpRequest) -> Drafts:
@@ -165,13 +151,6 @@ def show_statements(
     return render(request, template, context, status=status)
 
 
-def statements_of(annotator: Annotator, tasks: Sequence[JudgmentTask]) -> list[dict[str, Any]]:
-    """Return all that the annotator's browser learns about tasks."""
-    return [
-        {"task": annotator.token_of(task.pk), "parts": statement_parts(task.statement, task.spans)} for task in tasks
-    ]
-
-
 def _answered_statement(judgment: Judgment) -> dict[str, Any]:
     [statement] = statements_of(judgment.annotator, [judgment.task])
     return statement | {"label": judgment.label, "comment": judgment.comment}
@@ -182,38 +161,22 @@ def _answered_statement(judgment: Judgment) -> dict[str, Any]:
 
 @require_http_methods(["GET", "POST"])
 @for_annotator
-def judge(request: HttpRequest, annotator: Annotator) -> HttpResponse | dict:
+def judge(request: HttpRequest, annotator: Annotator) -> HttpResponse | None:
     """Show the next statements, or take the answer to one; `?task=` returns to one that this annotator has judged."""
     if request.method == "POST":
-        return _take_answer(request, annotator)
-    if wants_json(request):
-        return {"tasks": statements_of(annotator, next_batch(annotator, timezone.now()))}
+        answer = AnswerSerializer(data=request.POST)
+        if not answer.is_valid():
+            return _invalid(request, annotator, answer)
+        submit_judgment(annotator, answer.answer_of(annotator), timezone.now())
+        return None
     if "task" not in request.GET:
         return show_statements(request, annotator)
-    try:
-        pk = annotator.task_of(TaskForm.base_fields["task"].clean(request.GET["task"]))
-    except ValidationError:
-        raise Http404("That is no statement.") from None
+    wanted = TaskSerializer(data=request.GET)
+    if not wanted.is_valid():
+        raise Http404("That is no statement.")
     judgments = Judgment.objects.current().filter(annotator=annotator).select_related("task")
+    pk = annotator.task_of(wanted.validated_data["task"])
     return show_statements(request, annotator, get_object_or_404(judgments, task=pk))
-
-
-def _take_answer(request: HttpRequest, annotator: Annotator) -> HttpResponse | dict:
-    form = AnswerForm(request.POST)
-    if not form.is_valid():
-        return _invalid(request, annotator, form)
-    if form.cleaned_data["more"]:
-        judgment, tasks = submit_and_fill_batch(annotator, _answer(annotator, form), timezone.now())
-    else:
-        judgment, tasks = submit_judgment(annotator, _answer(annotator, form), timezone.now()), None
-    more = {} if tasks is None else {"tasks": statements_of(annotator, tasks)}
-    return {"stored": str(judgment.pk), "late": judgment.is_late, **more}
-
-
-def _answer(annotator: Annotator, form: AnswerForm) -> Answer:
-    fields = form.cleaned_data
-    task = annotator.task_of(fields["task"])
-    return Answer(task, fields["label"], fields["client_uuid"], fields["seconds"], fields["comment"])
 
 
 @require_POST
@@ -241,10 +204,11 @@ def _store_rows(request: HttpRequest, annotator: Annotator) -> Drafts:
         if not request.POST.get(f"{row}-label"):
             continue
         try:
-            form = AnswerForm(request.POST, prefix=row)
-            if not form.is_valid():
-                raise BadAnswer(f"One answer was not valid. {_form_errors(form)}")
-            submit_judgment(annotator, _answer(annotator, form), timezone.now())
+            fields = {name: request.POST[f"{row}-{name}"] for name in ROW_FIELDS if f"{row}-{name}" in request.POST}
+            answer = AnswerSerializer(data=fields)
+            if not answer.is_valid():
+                raise BadAnswer(f"One answer was not valid. {_errors_of(answer)}")
+            submit_judgment(annotator, answer.answer_of(annotator), timezone.now())
         except NOTHING_TO_JUDGE:
             raise
         except DomainError as refusal:
@@ -255,13 +219,13 @@ def _store_rows(request: HttpRequest, annotator: Annotator) -> Drafts:
 
 @require_POST
 @for_annotator
-def judge_skip(request: HttpRequest, annotator: Annotator) -> HttpResponse | dict:
+def judge_skip(request: HttpRequest, annotator: Annotator) -> HttpResponse | None:
     _store_rows(request, annotator)
-    form = TaskForm(request.POST)
-    if not form.is_valid():
-        return _invalid(request, annotator, form)
-    skip_task(annotator, annotator.task_of(form.cleaned_data["task"]))
-    return {"skipped": form.cleaned_data["task"]}
+    skipped = TaskSerializer(data=request.POST)
+    if not skipped.is_valid():
+        return _invalid(request, annotator, skipped)
+    skip_task(annotator, annotator.task_of(skipped.validated_data["task"]))
+    return None
 
 
 @require_POST
@@ -274,23 +238,20 @@ def judge_skipped(request: HttpRequest, annotator: Annotator) -> HttpResponse:
 
 @require_POST
 @for_annotator
-def judge_report(request: HttpRequest, annotator: Annotator) -> HttpResponse | dict:
+def judge_report(request: HttpRequest, annotator: Annotator) -> HttpResponse | None:
     """Take a report of a broken statement; without a reason, ask for it."""
     _store_rows(request, annotator)
-    task_form = TaskForm(request.POST)
-    if not task_form.is_valid():
-        return _invalid(request, annotator, task_form)
-    token = task_form.cleaned_data["task"]
+    reported = TaskSerializer(data=request.POST)
+    if not reported.is_valid():
+        return _invalid(request, annotator, reported)
+    token = reported.validated_data["task"]
     pk = annotator.task_of(token)
     is_sent = "report-reason" in request.POST or "report-comment" in request.POST
     form = ReportForm(request.POST if is_sent else None, prefix="report")
     if form.is_valid():
         report_statement(annotator, pk, form.cleaned_data["reason"], form.cleaned_data["comment"], timezone.now())
-        if not wants_json(request):
-            messages.success(request, "Thank you, the researchers will see your report. You can still answer or skip.")
-        return {"reported": token}
-    if wants_json(request):
-        return _invalid(request, annotator, form)
+        messages.success(request, "Thank you, the researchers will see your report. You can still answer or skip.")
+        return None
     task = get_object_or_404(annotator.round.tasks.filter(assignments__annotator=annotator), pk=pk)
     context = {"round": annotator.round, "task": task, "token": token, "report_form": form}
     return render(request, "annotation/judging/report.html", context)
@@ -299,9 +260,9 @@ def judge_report(request: HttpRequest, annotator: Annotator) -> HttpResponse | d
 @for_annotator
 def judge_instructions(request: HttpRequest, annotator: Annotator) -> HttpResponse:
     """Show the instructions, with what they say about the relation of `?task=`."""
-    form = TaskForm(request.GET)
+    asked = TaskSerializer(data=request.GET)
     tasks = annotator.round.tasks.filter(assignments__annotator=annotator).select_related("knowledge_tuple__relation")
-    task = tasks.filter(pk=annotator.task_of(form.cleaned_data["task"])).first() if form.is_valid() else None
+    task = tasks.filter(pk=annotator.task_of(asked.validated_data["task"])).first() if asked.is_valid() else None
     html = instructions_html(annotator.round, task and task.knowledge_tuple.relation)
     return render(request, "annotation/judging/instructions.html", {"round": annotator.round, "instructions": html})
 
