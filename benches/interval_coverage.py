@@ -18,9 +18,11 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+
+from evaluation.evidence.arrays import ACCEPTED, patterns_of
+from evaluation.evidence.cells import DrawnVerdicts
 from evaluation.statistics.agreement import alpha_of_shares, annotators_interval, krippendorff_alpha, pattern_interval
-from evaluation.statistics.finite_population import population_rate
-from evaluation.statistics.incomplete import completed_verdicts
+from evaluation.statistics.finite_population import VerdictSample, population_rate, sample_rate
 from evaluation.statistics.rates import Rate, difference_interval
 from evaluation.statistics.statement_test import SharedStatements, SideSample, StatementDifference, statement_difference
 from evaluation.statistics.verdict_rules import expected_flips
@@ -138,8 +140,7 @@ def statement_differences(
         shared = SharedStatements(np.diag([len(drawn) for drawn in both]), np.diag(n_true))
         a, b = (
             SideSample(
-                hits[:, side].astype(float),
-                np.array([float(overlap.n[side]) for overlap in relations]),
+                VerdictSample.of_complete([overlap.n[side] for overlap in relations], hits[:, side]),
                 np.array([overlap.population[side] for overlap in relations]),
                 weight,
                 number,
@@ -185,9 +186,9 @@ def of_incomplete(n: int, population: int, share: float, accuracy: float, exclud
             n_judgments = 2 - lost.astype(int) + asked
             n_true = first.astype(int) + (~lost & second) + (asked & third)
             counts = np.stack([n_true, n_judgments - n_true, np.zeros(n, dtype=int)], axis=1)
-            verdicts = completed_verdicts(counts, K)
-            worth = n * verdicts.information[0]
-            rate = population_rate([verdicts.probabilities[:, 0].mean() * worth], [worth], [population])
+            patterns = patterns_of(counts, np.full(n, K))
+            drawn = DrawnVerdicts(1, (np.zeros(n, dtype=int), np.arange(n)), patterns, quorum=1)
+            rate = sample_rate(drawn.of_strata(ACCEPTED), [population])
             truth = (says_true.sum(axis=1) >= 2).mean()
             results.append((truth, *((rate.low, rate.high) if rate.value is not None else (0, 1))))
         return np.array(results)

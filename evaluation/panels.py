@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,13 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from annotation.models import Round
+from evaluation.evidence.arrays import ACCEPTED
 from evaluation.models import Report
 from evaluation.reports.forms import ReportForm
 from evaluation.statistics.agreement import ALL_ALIKE, NOTHING_PAIRED, alpha_of_counts, pairable, percent_agreement
+from evaluation.statistics.finite_population import population_share
+from evaluation.statistics.incomplete_statements import complete_verdicts
+from evaluation.statistics.rates import Rate
 from kgharvest.models import HarvestJob, Relation
 from kgharvest.pages.home import home_step, navigation_item
 from kgharvest.pages.panels import Panel, button
@@ -42,6 +46,19 @@ def compare_harvest(request: HttpRequest, job: HarvestJob) -> Iterator[Panel]:
 
 def make_report(request: HttpRequest, round: Round) -> Iterator[Panel]:
     yield Panel("evaluation/reports/_make_report.html", {"round": round, "form": ReportForm()})
+
+
+def cell_accuracy(strata: Sequence[tuple[int, Mapping[Sequence[int], int]]], quorum: int) -> Rate:
+    """Return the accuracy of a cell as reports have it, without its interval.
+
+    strata: the population of each, 0 if not known, and how many of its statements have which labels: n_true, n_false,
+    n_unjudgeable and how many judgments decide.
+    """
+    rows = sorted({row for _, n_tasks in strata for row in n_tasks})
+    patterns = np.array(rows, dtype=np.int64).reshape(-1, 4)
+    n_tasks = np.array([[n_tasks.get(row, 0) for row in rows] for _, n_tasks in strata], dtype=np.int64)
+    accepted = complete_verdicts(patterns[:, :3], patterns[:, 3], n_tasks, quorum).of_groups(ACCEPTED)
+    return population_share(accepted.n_hits, accepted.n, [population for population, _ in strata])
 
 
 def agreement(patterns: Iterable[Sequence[int]]) -> dict[str, Any]:

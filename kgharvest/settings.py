@@ -288,7 +288,7 @@ HOOKS = {
     # n, population, how many times as wide -> statements of a stratum for an interval that is narrower
     "statements_to_shrink": "evaluation.statistics.sample_size.statements_to_shrink",
     # n_hits, n, population of each stratum of a cell -> a share as in reports, or the reason why there is none
-    "cell_share": "evaluation.statistics.finite_population.population_share",
+    "cell_accuracy": "evaluation.panels.cell_accuracy",
 }
 
 # Jobs. The broker only wakes workers: what a job is and who works on it is in the database (kgharvest.jobs.ledger).

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from django.db.models import Count, Exists, OuterRef
 
 from annotation.judging.thirds import LabelCounts, first_two_counts, without_label
-from annotation.judging.verdicts import Verdict, task_verdict, wanted_if_split
-from annotation.models import Annotator, Judgment, Round, Stratum
+from annotation.judging.verdicts import task_verdict, wanted_if_split
+from annotation.models import Annotator, Draw, Judgment, Round, Stratum
 from annotation.rounds.progress import rows_of, strata_by_cell, stratum_outcomes
 from kgharvest.pages.panels import hook
 
 INCOMPLETE = "incomplete"
 
-OutcomesByStratum = Mapping[int, Counter[str]]  # how many statements have which of OUTCOMES, by the stratum's id
+DecisiveLabels = tuple[int, int, int, int]  # n_true, n_false, n_unjudgeable and how many judgments decide
 
 
 class _JudgedTask(NamedTuple):
@@ -26,6 +26,7 @@ class _JudgedTask(NamedTuple):
     n_true: int
     n_false: int
     n_unjudgeable: int
+    n_wanted: int
     verdict: str
 
     @property
@@ -41,13 +42,9 @@ class _JudgedTask(NamedTuple):
         return without_label(self.counts, self.label)
 
     def outcome_without(self, round: Round) -> str:
-        """A task wants its k judgments back, unless two that agree are enough; an imported one has those it has."""
+        """A task wants the judgment back, unless two that agree are enough."""
         counts = self.counts_without
-        n_wanted = round.judgments_per_task
-        if round.third_only_if_split:
-            n_wanted = wanted_if_split(*counts)
-        elif round.source == Round.Source.IMPORTED:
-            n_wanted = sum(counts) or n_wanted
+        n_wanted = wanted_if_split(*counts) if round.third_only_if_split else self.n_wanted
         return task_verdict(*counts, n_wanted, round.quorum) or INCOMPLETE
 
 
@@ -96,19 +93,39 @@ def _agreement(annotator: Annotator, n_by_task: Mapping[_JudgedTask, int]) -> di
 
 
 def _cells(annotator: Annotator) -> list[dict[str, Any]]:
-    before = stratum_outcomes(annotator.round)
-    after = {stratum: outcomes.copy() for stratum, outcomes in before.items()}
+    """Return the statements of each cell with and without a verdict, and its accuracy as reports have it.
+
+    accuracy: None for the `reason`, such as a stratum that has no verdict.
+    """
+    round = annotator.round
+    labels = _labels_by_stratum(round)
+    labels_without = defaultdict(Counter, {stratum: counts.copy() for stratum, counts in labels.items()})
+    outcomes = stratum_outcomes(round)
+    outcomes_without = defaultdict(Counter, {stratum: counts.copy() for stratum, counts in outcomes.items()})
     for stratum, task, n in _drawn_and_judged(annotator):
-        after[stratum][task.outcome] -= n
-        after[stratum][task.outcome_without(annotator.round)] += n
+        k = max(task.n_wanted, round.least_k)
+        labels_without[stratum][*task.counts, k] -= n
+        labels_without[stratum][*task.counts_without, k] += n
+        outcomes_without[stratum][task.outcome] -= n
+        outcomes_without[stratum][task.outcome_without(round)] += n
     return [
         {
             **dict(zip(("relation", "model", "setting"), name, strict=True)),
-            "before": _accuracy(strata, before),
-            "after": _accuracy(strata, after),
+            "before": _accuracy(round, strata, labels, outcomes),
+            "after": _accuracy(round, strata, labels_without, outcomes_without),
         }
-        for name, strata in strata_by_cell(annotator.round)
+        for name, strata in strata_by_cell(round)
     ]
+
+
+def _labels_by_stratum(round: Round) -> defaultdict[int, Counter[DecisiveLabels]]:
+    """Return, by the id of a stratum, how many of its statements have which labels."""
+    labels: defaultdict[int, Counter[DecisiveLabels]] = defaultdict(Counter)
+    columns = [f"task__{name}" for name in ("n_true", "n_false", "n_unjudgeable", "n_wanted")]
+    drawn = Draw.objects.filter(stratum__round=round).order_by().values_list("stratum", *columns)
+    for stratum, *counts, n_wanted, n in drawn.annotate(n=Count("pk")):
+        labels[stratum][*counts, max(n_wanted, round.least_k)] += n
+    return labels
 
 
 def _drawn_and_judged(annotator: Annotator) -> Iterator[tuple[int, _JudgedTask, int]]:
@@ -118,18 +135,19 @@ def _drawn_and_judged(annotator: Annotator) -> Iterator[tuple[int, _JudgedTask, 
         yield stratum, _JudgedTask(*row), n
 
 
-def _accuracy(strata: Sequence[Stratum], outcomes: OutcomesByStratum) -> dict[str, Any]:
-    """Return the statements with and without a verdict, and the accuracy of a cell as reports have it.
-
-    accuracy: None for the `reason`, such as a stratum that has no verdict.
-    """
-    drawn = [(outcomes[stratum.pk], stratum.population or 0) for stratum in strata if stratum.pk in outcomes]
-    n_accepted = [counts[Verdict.ACCEPTED] for counts, _ in drawn]
-    n_judged = [counts.total() - counts[INCOMPLETE] for counts, _ in drawn]
-    accuracy = hook("cell_share")(n_accepted, n_judged, [population for _, population in drawn])
+def _accuracy(
+    round: Round,
+    strata: Sequence[Stratum],
+    labels: Mapping[int, Counter[DecisiveLabels]],
+    outcomes: Mapping[int, Counter[str]],
+) -> dict[str, Any]:
+    accuracy = hook("cell_accuracy")(
+        [(stratum.population or 0, +labels[stratum.pk]) for stratum in strata], round.quorum
+    )
+    counts = sum((outcomes[stratum.pk] for stratum in strata), Counter())
     return {
-        "n": sum(n_judged),
-        "n_incomplete": sum(counts[INCOMPLETE] for counts, _ in drawn),
+        "n": counts.total() - counts[INCOMPLETE],
+        "n_incomplete": counts[INCOMPLETE],
         "accuracy": accuracy.value,
         "reason": accuracy.reason,
     }

@@ -312,6 +312,11 @@ class Round(models.Model):
         return IMPORTED_QUORUM if self.source == self.Source.IMPORTED else 1
 
     @property
+    def least_k(self) -> int:
+        """Return how many judgments decide a task at least, though two that agree may; imported ones have their own."""
+        return 0 if self.source == self.Source.IMPORTED else self.judgments_per_task
+
+    @property
     def is_simulated(self) -> bool:
         return self.source == self.Source.SIMULATED
 
@@ -321,6 +326,13 @@ OPTIONS = ("name", *(name for names in Round.OPTIONS.values() for name in names)
 
 
 CellId = tuple[int, int | None, str]  # ids of relation and LM, and the setting
+
+
+class StratumQuerySet(models.QuerySet):
+    def sampled(self):
+        """Return the strata that hold tuples, or statements: one without a draw is a part of its cell all the same."""
+        has_draws = models.Exists(Draw.objects.filter(stratum=models.OuterRef("pk")))
+        return self.filter(Q(job__isnull=False, population__gt=0) | has_draws)
 
 
 class Stratum(models.Model):
@@ -343,6 +355,8 @@ class Stratum(models.Model):
     rank_to = models.PositiveIntegerField(null=True, blank=True)
     population = models.PositiveIntegerField(null=True, blank=True)
     sample_size = models.PositiveIntegerField()
+
+    objects = StratumQuerySet.as_manager()
 
     class Meta:
         ordering = ["pk"]

@@ -98,7 +98,7 @@ def count_cells(round: Round) -> list[dict[str, Any]]:
 def strata_by_cell(round: Round) -> list[tuple[tuple[str, str, str], list[Stratum]]]:
     """Return relation, LM and setting of each cell, by name, and its strata."""
     cells: defaultdict[CellId, list[Stratum]] = defaultdict(list)
-    for stratum in round.strata.select_related("relation__relation_set", "language_model").order_by("pk"):
+    for stratum in round.strata.sampled().select_related("relation__relation_set", "language_model").order_by("pk"):
         cells[stratum.cell].append(stratum)
     names = cell_names(stratum for strata in cells.values() for stratum in strata)
     return [(name, cells[cell]) for cell, name in names.items()]

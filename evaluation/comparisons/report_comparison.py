@@ -15,7 +15,8 @@ from evaluation.evidence.arrays import CellKey, Side
 from evaluation.rendering.figures.canvas import side_name
 from evaluation.rendering.tables import ORIGINS, Column, Document, Kind, Rates, Row, Table, name_of
 from evaluation.reports.sections.comparisons import Pair, compare_pair, comparison_in_words, tested
-from evaluation.reports.sections.rates import rates_of
+from evaluation.reports.sections.relation_tables import rates_of
+from evaluation.statistics.finite_population import VerdictSample
 from evaluation.statistics.paired_tests import PairedDifference, holm
 from evaluation.statistics.rates import macro_average
 from evaluation.statistics.statement_test import SideSample, statement_difference
@@ -152,15 +153,19 @@ def _sample(cells: Sequence[Mapping[str, Any]]) -> SideSample | None:
     if not all(cell.get("strata") for cell in cells):
         return None
     strata = [(number, stratum) for number, cell in enumerate(cells) for stratum in cell["strata"]]
+    samples = [stratum.get("completed") or _complete(stratum) for _, stratum in strata]
     relation = np.array([number for number, _ in strata])
     size = np.array([stratum["population"] or 1 for _, stratum in strata], dtype=np.float64)
     return SideSample(
-        np.array([stratum["accepted"] for _, stratum in strata], dtype=np.float64),
-        np.array([stratum["n"] for _, stratum in strata], dtype=np.float64),
+        VerdictSample(*(np.array([sample[key] for sample in samples], np.float64) for key in VerdictSample._fields)),
         np.zeros(len(strata), dtype=np.int64),
         size / np.bincount(relation, size)[relation] / len(cells),
         relation,
     )
+
+
+def _complete(stratum: Mapping[str, Any]) -> dict[str, float]:
+    return {"n": stratum["n"], **dict.fromkeys(("n_hits", "least", "most"), stratum["accepted"])}
 
 
 def _entry(

@@ -100,12 +100,16 @@ class SampledHarvest(NamedTuple):
     kept_by_base: Mapping[int, int]
 
 
-class Pattern(NamedTuple):
-    """How many judgments of each label a statement received, and how many statements show this."""
+class Patterns(NamedTuple):
+    """How many judgments of each label statements received, of how many they want.
 
-    counts: Codes  # (P, 3)
-    of_task: Codes  # (T,) which pattern each statement shows
-    n_tasks: Codes  # (P,)
+    counts (P, 3), wanted (P,); of_task (T,): which pattern each statement shows; n_tasks (P,): how many show it.
+    """
+
+    counts: Codes
+    wanted: Codes
+    of_task: Codes
+    n_tasks: Codes
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,8 @@ class Evidence:
 
     cells: in the order of the report. annotators: codes, sorted.
     has_thirds: a third judgment was asked for only where the first two differed. third: (T,) who gave it, -1 where
-    nobody did. quorum: how many judgments a verdict needs at least. gold: judgments of gold statements, whose numbers
+    nobody did. wanted: (T,) how many judgments decide, those of excluded annotators included.
+    quorum: how many judgments a verdict needs at least. gold: judgments of gold statements, whose numbers
     go on after those of the others; gold_truth: (number of gold statements,) TRUE or FALSE. demonstrators: LMs of the
     round whose quality says nothing about others.
     """
@@ -128,6 +133,7 @@ class Evidence:
     verdict: Codes
     adjudicated: Codes
     third: Codes
+    wanted: Codes
     judgments: Judgments
     cells: Sequence[CellKey]
     strata: Sequence[StratumKey]
@@ -171,12 +177,8 @@ class Evidence:
         return float(self.counts[self.is_complete].sum() / n_complete) if n_complete else self.judgments_per_task
 
     @cached_property
-    def patterns(self) -> Pattern:
-        base = int(self.counts.max(initial=0)) + 1
-        codes = (self.counts[:, 0] * base + self.counts[:, 1]) * base + self.counts[:, 2]
-        distinct, of_task, n_tasks = np.unique(codes, return_inverse=True, return_counts=True)
-        counts = np.stack([distinct // base**2, distinct // base % base, distinct % base], axis=1)
-        return Pattern(counts, of_task, n_tasks)
+    def patterns(self) -> Patterns:
+        return patterns_of(self.counts, self.wanted)
 
     @cached_property
     def cell_of_stratum(self) -> Codes:
@@ -205,3 +207,13 @@ def label_counts(judgments: Judgments, n_tasks: int) -> Codes:
     """Return (T, 3)."""
     pair = judgments.task * len(LABELS) + judgments.label
     return np.bincount(pair, minlength=n_tasks * len(LABELS)).reshape(n_tasks, len(LABELS))
+
+
+def patterns_of(counts: Codes, wanted: Codes) -> Patterns:
+    """Return the patterns of statements with `counts` (T, 3) of labels that want `wanted` (T,) judgments."""
+    rows = np.column_stack([counts, np.maximum(wanted, counts.sum(axis=1))])
+    base = int(rows.max(initial=0)) + 1
+    place = np.array([base**3, base**2, base, 1])
+    codes, of_task, n_tasks = np.unique(rows @ place, return_inverse=True, return_counts=True)
+    distinct = codes[:, None] // place % base
+    return Patterns(distinct[:, :3], distinct[:, 3], of_task.reshape(-1), n_tasks)

@@ -6,8 +6,9 @@ from math import floor
 
 import numpy as np
 
-from annotation.judging.verdicts import Verdict
 from annotation.models import Draw, Round, Stratum
+from evaluation.evidence.arrays import ACCEPTED, patterns_of
+from evaluation.evidence.cells import DrawnVerdicts
 from evaluation.statistics.cut_rates import (
     Cuts,
     KeptPart,
@@ -46,17 +47,20 @@ def _judged_cuts(job: HarvestJob, cut: Cut) -> tuple[Round, Cuts]:
     newest = judged.values_list("stratum__round", flat=True).first()
     if newest is None:
         raise BadCut(f"{cut} needs judgments, and no tuple of {job} (job {job.pk}) has a verdict; judge a round of it.")
-    strata = Stratum.objects.filter(round=newest, job=job).order_by("pk")
+    round = Round.objects.get(pk=newest)
+    strata = Stratum.objects.sampled().filter(round=round, job=job).order_by("pk")
     keys, *ranges = map(np.array, zip(*strata.values_list("pk", "rank_from", "rank_to", "population"), strict=True))
-    rows = draws.filter(stratum__round=newest).order_by("harvested_tuple__rank")
-    columns = ("stratum", "harvested_tuple__rank", "harvested_tuple__score", "task__verdict")
-    stratum, rank, score, verdict = map(np.array, zip(*rows.values_list(*columns), strict=True))
-    is_judged = verdict != ""
-    draws_of_strata = np.searchsorted(keys, stratum), rank, is_judged, verdict == Verdict.ACCEPTED
-    first, last, population = ranges
-    ranked = RankedStrata(first, last, population, draws_of_strata)
-    cuts = score_cuts(ranked, np.arange(len(keys)), rank[is_judged], score[is_judged].astype(np.float64))
-    return Round.objects.get(pk=newest), cuts
+    rows = draws.filter(stratum__round=round).order_by("harvested_tuple__rank")
+    labels = (f"task__{name}" for name in ("n_true", "n_false", "n_unjudgeable", "n_wanted"))
+    columns = ("stratum", "harvested_tuple__rank", "harvested_tuple__score", *labels)
+    stratum, rank, score, *counts, n_wanted = map(np.array, zip(*rows.values_list(*columns), strict=True))
+    patterns = patterns_of(np.column_stack(counts), np.maximum(n_wanted, round.least_k))
+    number = np.searchsorted(keys, stratum)
+    drawn = DrawnVerdicts(len(keys), (number, np.arange(len(number))), patterns, round.quorum)
+    accepted = drawn.of_draws(ACCEPTED)
+    is_judged = accepted.n > 0
+    ranked = RankedStrata(*ranges, (number, rank, accepted))
+    return round, score_cuts(ranked, np.arange(len(keys)), rank[is_judged], score[is_judged].astype(np.float64))
 
 
 def _out_of_reach(cut: Cut, cuts: Cuts, round: Round) -> str:

@@ -9,7 +9,7 @@ from math import log
 from typing import Any
 
 import numpy as np
-from django.db.models import Count, Exists, F, OuterRef, QuerySet, Subquery
+from django.db.models import Count, F, OuterRef, QuerySet, Subquery
 from numpy.typing import NDArray
 
 from annotation.judging.thirds import third_annotators
@@ -40,7 +40,9 @@ VERDICT_CODES = {verdict: code for code, verdict in enumerate(VERDICTS)} | {"": 
 
 
 def gather_evidence(round: Round) -> Evidence:
-    tasks, verdict = _columns(round.tasks.without_gold().order_by("position"), pk=_whole, verdict=_verdicts)
+    tasks, verdict, wanted = _columns(
+        round.tasks.without_gold().order_by("position"), pk=_whole, verdict=_verdicts, n_wanted=_whole
+    )
     gold_tasks, gold_truth = _columns(round.tasks.gold().order_by("position"), pk=_whole, gold_label=_labels)
     every_task = np.concatenate([tasks, gold_tasks])
     codes = dict(Annotator.objects.filter(round=round).order_by("code").values_list("pk", "code"))
@@ -61,6 +63,7 @@ def gather_evidence(round: Round) -> Evidence:
         verdict=verdict,
         adjudicated=_adjudicated(round, tasks),
         third=np.array([thirds.get(task, -1) for task in tasks.tolist()], dtype=np.int64),
+        wanted=np.maximum(wanted, round.least_k),
         judgments=judgments,
         cells=list(cells),
         strata=strata,
@@ -156,8 +159,7 @@ def _verdicts_of_experts(labels: Sequence[str]) -> Codes:
 
 def cells_with_strata(round: Round) -> dict[CellKey, list[Stratum]]:
     """Return the cells in the order of reports, each with its strata from the best ranks on."""
-    has_draws = Exists(Draw.objects.filter(stratum=OuterRef("pk")))
-    strata = list(round.strata.filter(has_draws).order_by("rank_from", "pk"))
+    strata = list(round.strata.sampled().order_by("rank_from", "pk"))
     relations = _relation_names(stratum.relation_id for stratum in strata)
     models = _model_names(round)
     cells: defaultdict[CellKey, list[Stratum]] = defaultdict(list)

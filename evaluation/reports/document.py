@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from evaluation.evidence.arrays import UNJUDGEABLE, Conduct, Evidence
+from evaluation.evidence.cells import cells_of, drawn_verdicts
 from evaluation.rendering.tables import ORIGINS, Document, Table, without_empty_columns
 from evaluation.reports.sections import (
     agreement,
@@ -22,6 +23,7 @@ from evaluation.reports.sections import (
     kg_sizes,
     leave_one_out,
     rates,
+    relation_tables,
     sample_size,
     sampling,
     sensitivity,
@@ -30,7 +32,9 @@ from evaluation.statistics.paired_tests import MARGIN
 
 METHOD = " ".join([
     "Verdict: accepted if more than half of a statement's judgments are True, rejected if more than half are False, "
-    "else undecided; incomplete statements are left out.",
+    "else undecided. Incomplete statements count with the probability of each verdict given their labels (missing at "
+    "random, shares of the complete patterns of labels by EM); where the labels do not tell a share, its interval goes "
+    "from the worst to the best that they can become.",
     *(
         section.METHOD for section in (rates, curves, agreement, annotators, comparisons, sample_size, conduct)
     ),
@@ -38,9 +42,9 @@ METHOD = " ".join([
 
 # For people, in reading order.
 TABLES = (
-    rates.relation_table,
-    rates.setting_table,
-    rates.model_table,
+    relation_tables.relation_table,
+    relation_tables.setting_table,
+    relation_tables.model_table,
     kg_sizes.size_table,
     comparisons.comparison_table,
     agreement.agreement_table,
@@ -81,9 +85,10 @@ def build_document(
     equivalence_margin: at most how far apart two sides are to count as alike, as a share. happened: in the round.
     """
     conducted = conduct.conduct_entry(evidence, happened) if happened else None
-    cells = rates.cells_of(evidence)
+    drawn = drawn_verdicts(evidence)
+    cells = cells_of(evidence, drawn)
     totals = rates.total_entries(evidence, cells)
-    compared = comparisons.comparison_entries(evidence, cells, equivalence_margin)
+    compared = comparisons.comparison_entries(evidence, cells, drawn, equivalence_margin)
     models = annotators.fit_models(evidence)
     return {
         "round": evidence.round,
@@ -100,9 +105,9 @@ def build_document(
         "agreement": agreement.agreement_part_entries(evidence),
         "cells": rates.cell_entries(cells),
         "totals": totals,
-        "curves": curves.curve_entries(evidence),
+        "curves": curves.curve_entries(evidence, drawn),
         "comparisons": compared,
-        "sensitivity": sensitivity.sensitivity_entry(evidence, models),
+        "sensitivity": sensitivity.sensitivity_entry(evidence, drawn, models),
         "annotators": annotators.annotator_entries(evidence, models),
         "annotator_pairs": annotators.pair_entries(evidence),
         "annotator_models": annotators.model_entries(evidence, models),
@@ -110,7 +115,7 @@ def build_document(
         "novelty": None,
         "conduct": conducted,
         "notes": [*_notes(evidence), *(conduct.notes_on_conduct(conducted) if conducted else ())],
-        "cuts": kg_sizes.cut_entries(evidence),
+        "cuts": kg_sizes.cut_entries(evidence, drawn),
     }
 
 
@@ -130,10 +135,11 @@ def _notes(evidence: Evidence) -> Iterable[str]:
         names = ", ".join(evidence.demonstrators)
         yield f"Demonstrator: the accuracy of {names} says nothing about other LMs."
     if open_tasks := evidence.n_tasks - int(evidence.is_complete.sum()):
-        yield f"{open_tasks} of {evidence.n_tasks} statements are incomplete and left out of the rates."
         yield (
-            "Which statements are incomplete may depend on the answers, which shifts the rates. Each cell with such "
-            "statements tells its accuracy if all of them were rejected, or accepted."
+            f"{open_tasks} of {evidence.n_tasks} statements are incomplete. Which they are may depend on the answers, "
+            "so they are not left out: each counts with the verdicts that its labels make likely, and the intervals "
+            "are wider for it; those without a judgment say nothing. Each cell with such statements tells its accuracy "
+            "if all of them were rejected, or accepted."
         )
     if evidence.has_thirds:
         yield (

@@ -11,22 +11,21 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.statistics.finite_population import population_rate
+from evaluation.statistics.finite_population import VerdictSample, sample_rate
 from evaluation.statistics.rates import NOTHING_COUNTED, Rate, unknown_rate
 
 Codes = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
 MOST_BOUNDS = 200  # parts whose interval is looked at for one cut
 
 
 class Parts(NamedTuple):
-    """What a cut takes of each stratum: tuples, and the draws among them with a verdict and accepted; (..., S)."""
+    """What a cut takes of each stratum (..., S): tuples, draws among them with labels, and what these say."""
 
     population: Codes
     n: Codes
-    n_accepted: Codes
+    accepted: VerdictSample
 
 
 class RankedStrata:
@@ -35,41 +34,43 @@ class RankedStrata:
     A stratum holds fewer tuples than ranks where some are hidden; these count as spread evenly over its ranks.
     """
 
-    def __init__(self, first: Codes, last: Codes, population: Codes, draws: tuple[Codes, Codes, Flags, Flags]) -> None:
-        """draws: stratum, rank from 1 on, whether there is a verdict, and whether it is accepted."""
+    def __init__(self, first: Codes, last: Codes, population: Codes, draws: tuple[Codes, Codes, VerdictSample]) -> None:
+        """draws: stratum, rank from 1 on, and what each says of being accepted."""
         self.first, self.last, self.population = first, last, population
-        stratum, rank, is_judged, is_accepted = draws
+        stratum, rank, accepted = draws
         self._most = int(max(rank.max(initial=0), last.max(initial=0))) + 1
         place = stratum * self._most + rank
         order = np.argsort(place, kind="stable")
         self._place = place[order]
-        self._sums = np.zeros((3, len(order) + 1), dtype=np.int64)  # drawn, judged, accepted before each draw
-        self._sums[:, 1:] = np.cumsum([np.ones(len(order)), is_judged[order], (is_judged & is_accepted)[order]], axis=1)
+        # Before each draw: how many are drawn, have labels, and what these say.
+        self._sums = np.zeros((2 + len(accepted), len(order) + 1))
+        columns = [np.ones(len(order)), accepted.n[order] > 0, *accepted.at(order)]
+        self._sums[:, 1:] = np.cumsum(columns, axis=1)
 
     def parts(self, strata: Codes, last_rank: Codes) -> Parts:
         """Return what a cut after `last_rank` (..., S) takes of `strata` (S,)."""
         start, whole = (np.searchsorted(self._place, (strata + step) * self._most) for step in (0, 1))
         end = np.searchsorted(self._place, strata * self._most + np.clip(last_rank, 0, self._most - 1), side="right")
-        drawn, n, n_accepted = (sums[end] - sums[start] for sums in self._sums)
+        drawn, n, *accepted = (sums[end] - sums[start] for sums in self._sums)
         first, last, size = self.first[strata], self.last[strata], self.population[strata]
         share = np.clip((last_rank - first + 1) / (last - first + 1), 0, 1)
         below = self._sums[0][whole] - self._sums[0][end]  # drawn beyond the cut, so not in the part
-        population = np.clip(np.rint(share * size).astype(np.int64), drawn, np.maximum(size - below, drawn))
-        return Parts(population, n, n_accepted)
+        population = np.clip(np.rint(share * size), drawn, np.maximum(size - below, drawn)).astype(np.int64)
+        return Parts(population, n.astype(np.int64), VerdictSample(*accepted))
 
     def rate(self, strata: Codes, last_rank: Codes) -> tuple[Rate, Parts]:
         """Return the share accepted of all that cuts after `last_rank` (S,) take of `strata` (S,) together."""
         parts = self.parts(strata, last_rank)
-        taken = Parts(*(column[parts.population > 0] for column in parts))
-        if not len(taken.n):
+        is_taken = parts.population > 0
+        if not is_taken.any():
             return unknown_rate(NOTHING_COUNTED), parts
-        return population_rate(taken.n_accepted, taken.n, taken.population), parts
+        return sample_rate(parts.accepted.at(is_taken), parts.population[is_taken]), parts
 
     def shares(self, strata: Codes, last_ranks: Codes) -> Floats:
         """Return (K,) the values of `rate` for cuts of all `strata` after one rank each; NaN where there is none."""
-        population, n, n_accepted = self.parts(strata, last_ranks[:, None])  # (K, S)
+        population, _, sample = self.parts(strata, last_ranks[:, None])  # (K, S)
         with np.errstate(divide="ignore", invalid="ignore"):
-            accepted = np.where(population > 0, population * (n_accepted / n), 0).sum(axis=1)
+            accepted = np.where(population > 0, population * (sample.n_hits / sample.n), 0).sum(axis=1)
             shares: Floats = accepted / population.sum(axis=1)
         return shares
 

@@ -14,6 +14,7 @@ never wider than Clopper and Pearson's. Where several strata share a rate, each 
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,11 +43,45 @@ EMPTY_STRATUM = "A stratum has no verdict yet, so nothing is known about its par
 UNKNOWN_POPULATION = "It is not known how many tuples the statements were drawn from."
 
 
+class VerdictSample(NamedTuple):
+    """What statements say of one verdict; by stratum (S,) or by draw (D,), which adds up to the same.
+
+    n: how many complete statements they tell as much as. n_hits: with the verdict. least, most: the same where the
+    labels tell how many; else those for certain, and those possible (evaluation.statistics.incomplete_statements).
+    """
+
+    n: Floats
+    n_hits: Floats
+    least: Floats
+    most: Floats
+
+    @classmethod
+    def of_complete(cls, n: ArrayLike, n_hits: ArrayLike) -> VerdictSample:
+        hits = np.asarray(n_hits, dtype=np.float64)
+        return cls(np.asarray(n, dtype=np.float64), hits, hits, hits)
+
+    def summed(self, stratum: Counts, n_strata: int) -> VerdictSample:
+        """Return the sums by stratum, from what draws of `stratum` (D,) say."""
+        return VerdictSample(*(np.bincount(stratum, column, n_strata).astype(np.float64) for column in self))
+
+    def at(self, positions: Counts | NDArray[np.bool_] | list[int]) -> VerdictSample:
+        return VerdictSample(*(column[positions] for column in self))
+
+
+def sample_rate(sample: VerdictSample, population: ArrayLike, weights: ArrayLike | None = None) -> Rate:
+    """Return `population_rate` of a sample, from the lower limit at its least to the upper one at its most hits."""
+    rate = population_rate(sample.n_hits, sample.n, population, weights)
+    if rate.value is None or np.array_equal(sample.least, sample.most):
+        return rate
+    least, most = (population_rate(hits, sample.n, population, weights) for hits in (sample.least, sample.most))
+    return Rate(rate.value, least.low, most.high)
+
+
 def population_rate(n_hits: ArrayLike, n: ArrayLike, population: ArrayLike, weights: ArrayLike | None = None) -> Rate:
     """Return the share of hits in a population of which `n` of each stratum's `population` were judged; shapes (S,).
 
-    n_hits and n need not be whole where some statements are incomplete (evaluation.statistics.incomplete); then the
-    limits are those of the next smaller sample, on either side of the share.
+    n_hits and n need not be whole where some statements are incomplete; then the limits are those of the next smaller
+    sample, on either side of the share.
     population: 0 where nobody knows it; it counts as infinite then, and several strata need weights.
     weights: of the strata in the rate, of sum 1; None for their shares of the population. An average over cells gives
     each cell's strata their part of the cell's weight.

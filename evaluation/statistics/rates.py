@@ -118,33 +118,34 @@ FEWEST_PER_BIN = 5
 
 
 class Bin(NamedTuple):
-    """The n draws with a score in [score_low, score_high], and the accuracy of the tuples that they stand for."""
+    """The n draws with a score in [score_low, score_high], and the accuracy of the tuples that they stand for.
+
+    accepted: how many of them, incomplete ones with what their labels say.
+    """
 
     score_low: float
     score_high: float
     n: int
-    accepted: int
+    accepted: float
     accuracy: float
     low: float
     high: float
 
 
-def accuracy_by_score(score: Floats, is_accepted: Flags, weight: Floats) -> list[Bin]:
+def accuracy_by_score(score: Floats, n: Floats, n_accepted: Floats, weight: Floats) -> list[Bin]:
     """Return bins of about equally many draws, lowest scores first; equal scores stay in one bin. Shapes (D,).
 
-    weight: for how many tuples a draw stands.
+    n, n_accepted: for how many complete statements a draw counts, and for how many accepted ones. weight: for how many
+    tuples one of these stands.
     """
     order = np.argsort(score, kind="stable")
     n_bins = max(1, min(MOST_BINS, len(score) // FEWEST_PER_BIN))
-    scores, hits, weights = score[order], is_accepted[order], weight[order]
-    edges = np.unique(np.searchsorted(scores, scores[np.arange(n_bins) * len(scores) // n_bins]))
-    ends = [*edges[1:].tolist(), len(scores)]
-    return [
-        _bin(scores[start:end], hits[start:end], weights[start:end])
-        for start, end in zip(edges.tolist(), ends, strict=True)
-    ]
+    columns = [column[order] for column in (score, n, n_accepted, weight)]
+    edges = np.unique(np.searchsorted(columns[0], columns[0][np.arange(n_bins) * len(score) // n_bins]))
+    ends = [*edges[1:].tolist(), len(score)]
+    return [_bin(*(column[start:end] for column in columns)) for start, end in zip(edges.tolist(), ends, strict=True)]
 
 
-def _bin(scores: Floats, hits: Flags, weights: Floats) -> Bin:
-    accuracy = hajek_share(float(weights.sum()), float(weights @ hits), float(weights @ weights))
-    return Bin(float(scores[0]), float(scores[-1]), len(scores), int(hits.sum()), *accuracy)
+def _bin(score: Floats, n: Floats, n_accepted: Floats, weight: Floats) -> Bin:
+    accuracy = hajek_share(float(weight @ n), float(weight @ n_accepted), float(weight**2 @ n))
+    return Bin(float(score[0]), float(score[-1]), len(score), float((n_accepted / n).sum()), *accuracy)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from evaluation.statistics.finite_population import population_rate
+from evaluation.statistics.finite_population import VerdictSample, sample_rate
 from evaluation.statistics.rates import Z_95, wilson_interval_of_share
 
 Counts = NDArray[np.int64]
@@ -32,22 +32,21 @@ ROUNDING = 1e-9
 class SideSample(NamedTuple):
     """One side's strata over all relations compared; shapes (S,).
 
-    n_hits, n: accepted and all with a verdict. population: 0 where nobody knows it. weight: of the stratum in the
-    side's average, of sum 1. relation: number of the stratum's relation, the same for both sides.
+    accepted: what its statements say. population: 0 where nobody knows it. weight: of the stratum in the side's
+    average, of sum 1. relation: number of the stratum's relation, the same for both sides.
     """
 
-    n_hits: Floats
-    n: Floats
+    accepted: VerdictSample
     population: Counts
     weight: Floats
     relation: Counts
 
 
 class SharedStatements(NamedTuple):
-    """Statements with a verdict drawn for a stratum of either side, and the accepted among them; (S_a, S_b)."""
+    """Statements drawn for a stratum of either side, and the accepted among them; (S_a, S_b)."""
 
-    n: Counts
-    n_hits: Counts
+    n: Floats
+    n_hits: Floats
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,7 @@ def statement_difference(
     a: SideSample, b: SideSample, shared: SharedStatements | None = None
 ) -> StatementDifference | None:
     """Compare the averages of two sides; None where one has no interval. shared: None for none."""
-    rates = [population_rate(side.n_hits, side.n, side.population, side.weight) for side in (a, b)]
+    rates = [sample_rate(side.accepted, side.population, side.weight) for side in (a, b)]
     (value_a, low_a, high_a), (value_b, low_b, high_b) = (rate[:3] for rate in rates)
     if value_a is None or low_a is None or high_a is None or value_b is None or low_b is None or high_b is None:
         return None
@@ -130,12 +129,13 @@ def _correlation(a: SideSample, b: SideSample, shared: SharedStatements) -> floa
     of_a = share[a.relation][:, np.newaxis]
     squares = shared.n_hits * (1 - of_a) ** 2 + (shared.n - shared.n_hits) * of_a**2  # (S_a, S_b)
     squares = np.minimum(squares, shared.n * spread[a.relation][:, np.newaxis])
-    covariance = np.bincount(a.relation, (squares * np.outer(a.weight / a.n, b.weight / b.n)).sum(axis=1), len(share))
+    covariances = squares * np.outer(a.weight / a.accepted.n, b.weight / b.accepted.n)
+    covariance = np.bincount(a.relation, covariances.sum(axis=1), len(share))
     by_chance = np.zeros(len(share))
     variances = 1.0
     for side in (a, b):
-        fraction = np.where(side.population > 0, side.n / np.maximum(side.population, 1), 0)
-        variance = side.weight**2 / side.n * spread[side.relation]
+        fraction = np.where(side.population > 0, side.accepted.n / np.maximum(side.population, 1), 0)
+        variance = side.weight**2 / side.accepted.n * spread[side.relation]
         by_chance += np.bincount(side.relation, variance * fraction, len(share)) / 2
         variances *= float(variance @ np.maximum(1 - fraction, 0))
     if variances <= 0:
@@ -146,8 +146,8 @@ def _correlation(a: SideSample, b: SideSample, shared: SharedStatements) -> floa
 def _shares_of_relations(a: SideSample, b: SideSample) -> Floats:
     """Return (R,) the share of hits of both sides together, drawn towards one half as Agresti and Coull do."""
     relation = np.concatenate([a.relation, b.relation])
-    hits = np.bincount(relation, np.concatenate([a.n_hits, b.n_hits]))
-    share: Floats = (hits + 2) / (np.bincount(relation, np.concatenate([a.n, b.n])) + 4)
+    hits = np.bincount(relation, np.concatenate([a.accepted.n_hits, b.accepted.n_hits]))
+    share: Floats = (hits + 2) / (np.bincount(relation, np.concatenate([a.accepted.n, b.accepted.n])) + 4)
     return share
 
 

@@ -10,15 +10,19 @@ import numpy as np
 from evaluation.evidence.arrays import INCOMPLETE, CellKey, Draws, Evidence, Judgments, StratumKey
 
 # What three annotators said, by turns, for each verdict: accepted, rejected, undecided, incomplete.
-LABELS = {0: [(0, 0, 0), (0, 0, 1), (0, 0, 2)], 1: [(1, 1, 1), (1, 0, 1)], 2: [(0, 1, 2)], 3: [(0,)]}
+LABELS = {0: [(0, 0, 0), (0, 0, 1), (0, 0, 2)], 1: [(1, 1, 1), (1, 0, 1)], 2: [(0, 1, 2)], 3: [()]}
 NOBODY = Judgments(*np.zeros((3, 0), dtype=np.int64), np.zeros(0))
 
 
 def make_evidence(
     cells: Mapping[CellKey, Sequence[int]], annotators: Sequence[str] = ("a1", "a2", "a3"), **fields: Any
 ) -> Evidence:
-    """cells: numbers of accepted, rejected, undecided and incomplete statements, as many of them as are given."""
-    verdict = np.concatenate([np.repeat(range(len(counts)), counts) for counts in cells.values()]).astype(np.int64)
+    """cells: numbers of accepted, rejected, undecided and incomplete statements, as many of them as are given.
+
+    verdict: in another order; the labels are made from it. Nobody judged what is incomplete.
+    """
+    in_order = np.concatenate([np.repeat(range(len(counts)), counts) for counts in cells.values()])
+    verdict = np.asarray(fields.pop("verdict", in_order), dtype=np.int64)
     sizes = [sum(counts) for counts in cells.values()]
     said = [LABELS[code][number % len(LABELS[code])] for number, code in enumerate(verdict.tolist())]
     n_said = [len(labels) for labels in said]
@@ -33,6 +37,7 @@ def make_evidence(
         "verdict": verdict,
         "adjudicated": np.full(len(verdict), INCOMPLETE),
         "third": np.full(len(verdict), -1),
+        "wanted": np.full(len(verdict), 3),
         "judgments": Judgments(
             task,
             np.array([number for n in n_said for number in range(n)], dtype=np.int64),

@@ -46,7 +46,7 @@ NO_GOLD = "without gold statements nothing tells which of the two is right"
 
 @dataclass(frozen=True)
 class FittedModel:
-    """A model of annotators: verdicts (T,) on complete statements and, on gold ones, what it and the majority say.
+    """A model of annotators: verdicts (T,) on all statements and, on gold ones, what it and the majority say.
 
     fit: None where `reason` says why there is none.
     """
@@ -71,7 +71,7 @@ def fit_models(evidence: Evidence) -> list[FittedModel]:
         fit = fit_model(judged)
         verdict = by_model(fit.labels, n_opinions)
         own, gold = verdict[: evidence.n_tasks], verdict[evidence.n_tasks :]
-        fitted.append(FittedModel(name, fit, where_complete(own, evidence.is_complete), gold, has_opinion, None))
+        fitted.append(FittedModel(name, fit, own, gold, has_opinion, None))
     return fitted
 
 
@@ -188,7 +188,7 @@ def _model_entry(evidence: Evidence, model: FittedModel) -> dict[str, Any]:
         "n_steps": model.fit.n_steps,
         "converged": model.fit.converged,
         "prior_true": float(model.fit.prior[TRUE]) if isinstance(model.fit, DawidSkene) else None,
-        **_verdict_counts(model.verdict),
+        **_verdict_counts(where_complete(model.verdict, evidence.is_complete)),
         "n_compared": n_compared,
         "n_differing": n_differing,
         "gold": gold,

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evaluation.evidence.arrays import ACCEPTED, CellKey, Evidence, Floats, Side
+from evaluation.evidence.cells import Cell, DrawnVerdicts
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, name_of
-from evaluation.reports.sections.rates import Cell
 from evaluation.reports.sections.statement_comparisons import statement_comparisons
 from evaluation.statistics.paired_tests import (
     FEWEST_RELATIONS_TO_TELL,
@@ -47,16 +47,19 @@ METHOD = (
 ONE_VERDICT = "A statement has one verdict in a round, whichever side drew it, so none tells the sides apart."
 
 
-def comparison_entries(evidence: Evidence, cells: Sequence[Cell], margin: float = MARGIN) -> list[dict[str, Any]]:
+def comparison_entries(
+    evidence: Evidence, cells: Sequence[Cell], drawn: DrawnVerdicts, margin: float = MARGIN
+) -> list[dict[str, Any]]:
     """margin: at most how far apart two sides are to count as alike, as a share."""
     rates = {cell.key: (cell, cell.rate_of(ACCEPTED)) for cell in cells}
     accuracies = {key: rate.value for key, (_, rate) in rates.items()}
     compare_statements = statement_comparisons(evidence)
+    accepted = drawn.of_draws(ACCEPTED)
     compared = compare_sides(
         accuracies,
         shared_statements(evidence),
         evidence.seed,
-        lambda pair: compare_statements(pair.a, pair.b, evidence.verdict),
+        lambda pair: compare_statements(pair.a, pair.b, accepted),
         margin,
     )
     return [_with_relations(entry, rates) for entry in compared]

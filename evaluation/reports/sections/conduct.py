@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evaluation.evidence.arrays import VERDICTS, Codes, Conduct, Evidence, ExcludedJudgments
+from evaluation.evidence.arrays import ACCEPTED, VERDICTS, Conduct, Evidence, ExcludedJudgments, patterns_of
+from evaluation.evidence.cells import DrawnVerdicts, accuracies_of, drawn_verdicts
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, lm_and_setting
-from evaluation.reports.sections.rates import accuracies_of, stratum_counts
 from evaluation.statistics.rates import macro_average
-from evaluation.statistics.verdict_rules import majority, where_complete
 from kgharvest.pages.number_format import counted, percent
 
 METHOD = (
@@ -29,12 +28,12 @@ METHOD = (
 
 def conduct_entry(evidence: Evidence, conduct: Conduct) -> dict[str, Any]:
     """Return the block `conduct` of docs/report-json.md: what was gathered, with the effects of exclusions in force."""
-    without = _side_accuracies(evidence, evidence.verdict)
+    without = _side_accuracies(evidence, drawn_verdicts(evidence))
     exclusions = []
     for exclusion in conduct.entry["exclusions"]:
         is_in_force = exclusion["reinstated_at"] is None
         own = conduct.excluded.get(exclusion["annotator"]) if is_in_force else None
-        effects = [] if own is None else _effects(evidence, without, _verdicts_with(evidence, own))
+        effects = [] if own is None else _effects(evidence, without, _accuracies_with(evidence, own))
         exclusions.append({**exclusion, "effects": effects})
     return {**conduct.entry, "statements": _statements(evidence), "exclusions": exclusions}
 
@@ -45,34 +44,29 @@ def _statements(evidence: Evidence) -> dict[str, int]:
     return {"n_drawn": len(evidence.draws.task), "n_tasks": evidence.n_tasks, "n_begun": n_begun, **numbers}
 
 
-def _effects(evidence: Evidence, without: Sequence[float | None], verdict: Codes) -> list[dict[str, Any]]:
+def _effects(
+    evidence: Evidence, without: Sequence[float | None], included: Sequence[float | None]
+) -> list[dict[str, Any]]:
     return [
-        {**side._asdict(), "with": included, "without": excluded}
-        for side, included, excluded in zip(evidence.sides, _side_accuracies(evidence, verdict), without, strict=True)
+        {**side._asdict(), "with": before, "without": after}
+        for side, before, after in zip(evidence.sides, included, without, strict=True)
     ]
 
 
-def _verdicts_with(evidence: Evidence, own: ExcludedJudgments) -> Codes:
-    """Return the verdicts (T,) that the counted judgments and an excluded annotator's give together.
+def _accuracies_with(evidence: Evidence, own: ExcludedJudgments) -> list[float | None]:
+    """Return the accuracies that the counted judgments and an excluded annotator's give together.
 
     A statement whose place nobody has filled since is as it was before the exclusion; one that somebody has judged
     instead has a judgment more than it wanted.
     """
     counts = evidence.counts.copy()
     np.add.at(counts, (own.task, own.label), 1)
-    n_judgments = counts.sum(axis=1)
-    if evidence.has_thirds:
-        is_complete = (counts.max(axis=1) >= 2) | (n_judgments >= evidence.judgments_per_task)
-    elif evidence.source == "imported":
-        is_complete = n_judgments > 0
-    else:
-        is_complete = n_judgments >= evidence.judgments_per_task
-    return where_complete(majority(counts, evidence.quorum), is_complete)
+    return _side_accuracies(evidence, drawn_verdicts(evidence, patterns_of(counts, evidence.wanted)))
 
 
-def _side_accuracies(evidence: Evidence, verdict: Codes) -> list[float | None]:
+def _side_accuracies(evidence: Evidence, drawn: DrawnVerdicts) -> list[float | None]:
     """Return the mean accuracy over relations of each LM and setting, as `macro_accuracy`."""
-    accuracies = accuracies_of(evidence, stratum_counts(evidence, verdict))
+    accuracies = accuracies_of(evidence, drawn.of_strata(ACCEPTED))
     return [
         macro_average(None if np.isnan(value) else float(value) for value in accuracies[evidence.side_of_cell == side])
         for side in range(len(evidence.sides))

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, Codes, Evidence, Floats
+from evaluation.evidence.arrays import ACCEPTED, Codes, Evidence
+from evaluation.evidence.cells import DrawnVerdicts, ranked_strata
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, name_of
-from evaluation.reports.sections.rates import draw_weights
 from evaluation.statistics.cut_rates import RankedStrata, largest_part, score_cuts
+from evaluation.statistics.finite_population import VerdictSample
 from evaluation.statistics.rates import accuracy_by_score
 
 METHOD = (
@@ -21,25 +22,9 @@ TARGET = 0.8  # precision
 N_SIZES = 20
 
 
-def ranked_strata(evidence: Evidence) -> RankedStrata:
-    """Return the strata with the draws that have a rank. Ranks are 0 in a stratum of a population nobody knows."""
-    strata, draws = evidence.strata, evidence.draws
-    verdict = evidence.verdict[draws.task]
-    has_rank = (draws.rank > 0) & (evidence.population_of_stratum[draws.stratum] > 0)
-    verdict = verdict[has_rank]
-    return RankedStrata(
-        np.array([stratum.rank_from or 0 for stratum in strata], dtype=np.int64),
-        np.array([stratum.rank_to or 0 for stratum in strata], dtype=np.int64),
-        evidence.population_of_stratum.astype(np.int64),
-        (draws.stratum[has_rank], draws.rank[has_rank], verdict != INCOMPLETE, verdict == ACCEPTED),
-    )
-
-
-def curve_entries(evidence: Evidence) -> list[dict[str, Any]]:
+def curve_entries(evidence: Evidence, drawn: DrawnVerdicts) -> list[dict[str, Any]]:
     """Return one curve per cell whose population is known, then one per LM and setting."""
-    ranked = ranked_strata(evidence)
-    is_judged = (evidence.verdict[evidence.draws.task] != INCOMPLETE) & (evidence.draws.rank > 0)
-    weight = np.where(is_judged, draw_weights(evidence, is_judged), 0)
+    ranked, accepted = ranked_strata(evidence, drawn), drawn.of_draws(ACCEPTED)
     known = np.flatnonzero((ranked.population > 0) & (ranked.last > 0))
     entries = []
     for number, key in enumerate(evidence.cells):
@@ -49,7 +34,7 @@ def curve_entries(evidence: Evidence) -> list[dict[str, Any]]:
                 **key._asdict(),
                 "population": int(ranked.population[strata].sum()),
                 "sizes": list(_sizes(evidence, ranked, strata)),
-                **_by_score(evidence, ranked, weight, number, strata),
+                **_by_score(evidence, ranked, accepted, strata),
             })  # fmt: skip
     return entries + list(_side_curves(evidence, ranked, known))
 
@@ -72,22 +57,21 @@ def _sizes(evidence: Evidence, ranked: RankedStrata, strata: Codes) -> Iterator[
             }
 
 
-def _by_score(evidence: Evidence, ranked: RankedStrata, weight: Floats, cell: int, strata: Codes) -> dict[str, Any]:
+def _by_score(evidence: Evidence, ranked: RankedStrata, accepted: VerdictSample, strata: Codes) -> dict[str, Any]:
     """Return accuracy in bins of scores, and the largest best part of which TARGET is true; None if there is none.
 
-    weight: (D,) for how many tuples a draw stands, 0 for one without a verdict.
+    accepted: what each draw (D,) says.
     """
     draws = evidence.draws
-    verdict = evidence.verdict[draws.task]
-    chosen = (weight > 0) & (evidence.cell_of_draw == cell) & np.isfinite(draws.score)
+    chosen = (accepted.n > 0) & np.isin(draws.stratum, strata) & (draws.rank > 0) & np.isfinite(draws.score)
     if not chosen.any():
         return {"scores": [], "precision_cut": None}
-    score = draws.score[chosen]
+    score, stratum, sample = draws.score[chosen], draws.stratum[chosen], accepted.at(chosen)
+    n_of_stratum = np.bincount(stratum, sample.n)
+    weight = evidence.population_of_stratum[stratum] / n_of_stratum[stratum]
     part = largest_part(score_cuts(ranked, strata, draws.rank[chosen], score), TARGET)
     return {
-        "scores": [
-            score_bin._asdict() for score_bin in accuracy_by_score(score, verdict[chosen] == ACCEPTED, weight[chosen])
-        ],
+        "scores": [score_bin._asdict() for score_bin in accuracy_by_score(score, sample.n, sample.n_hits, weight)],
         "precision_cut": part and {"target": TARGET, **part._asdict()},
     }
 

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 
 from evaluation.evidence.arrays import Codes, Evidence, Side
+from evaluation.evidence.cells import DrawnVerdicts, ranked_strata
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, name_of
-from evaluation.reports.sections.curves import ranked_strata
-from evaluation.reports.sections.rates import demonstrator_mark
+from evaluation.reports.sections.relation_tables import demonstrator_mark
 from evaluation.statistics.cut_rates import RankedStrata
 
 BASES = (10, 100)
 
 
-def cut_entries(evidence: Evidence) -> list[dict[str, Any]]:
+def cut_entries(evidence: Evidence, drawn: DrawnVerdicts) -> list[dict[str, Any]]:
     """Return an entry per LM, setting and cut, for docs/report-json.md: a part of what was sampled, so estimable."""
-    ranked = ranked_strata(evidence)
+    ranked = ranked_strata(evidence, drawn)
     job_of_stratum = np.array([stratum.job or 0 for stratum in evidence.strata], dtype=np.int64)
     n_kept: dict[str, dict[int, int]] = {
         **{

@@ -3,61 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from evaluation.evidence.arrays import LABELS, VERDICTS, Codes, Evidence, Floats
+from evaluation.evidence.arrays import ACCEPTED, LABELS, Codes, Evidence, Floats, patterns_of
+from evaluation.evidence.cells import DrawnVerdicts, accuracies_of, drawn_verdicts
 from evaluation.rendering.tables import Column, Document, Kind, Marked, Row, Table, name_of
 from evaluation.reports.sections.comparisons import common_of
-from evaluation.reports.sections.rates import accuracies_of, stratum_counts
-from evaluation.statistics.verdict_rules import majority, where_complete
+from evaluation.statistics.incomplete_statements import complete_verdicts
 
 FEWEST_ANNOTATORS = 2
 
 
-class ChangedVerdicts(NamedTuple):
-    """Statements with another verdict than the report's, or none any more. All of shape (n,)."""
-
-    task: Codes
-    verdict: Codes
-
-    def applied_to(self, verdict: Codes) -> Codes:
-        """Return all verdicts (T,) with these changes."""
-        verdict = verdict.copy()
-        verdict[self.task] = self.verdict
-        return verdict
-
-
 class WithoutAnnotator(NamedTuple):
-    """A round without an annotator.
+    """A round without the judgments of an annotator, which are missing then as those of an excluded one are.
 
-    counts: (4,) verdicts, in the order of VERDICTS. accuracy: (C,) of cells, NaN where there is none.
+    counts: (4,) verdicts that are certain all the same, in the order of VERDICTS. n_changed: how many statements with a
+    verdict are expected to get another one. accuracy: (C,) of cells, NaN where there is none.
     """
 
     annotator: str
-    changed: ChangedVerdicts
     counts: Codes
+    n_changed: float
     accuracy: Floats
+    drawn: DrawnVerdicts
 
 
 def without_each_annotator(evidence: Evidence) -> Iterator[WithoutAnnotator]:
-    """Leave out each annotator in turn, if there are others; a statement that only they judged is incomplete."""
+    """Leave out each annotator in turn, if there are others."""
     if len(evidence.annotators) < FEWEST_ANNOTATORS:
         return
-    counts = np.bincount(evidence.verdict, minlength=len(VERDICTS))
-    counts_of_strata = stratum_counts(evidence, evidence.verdict)
-    count_changed_draws = partial(_count_changed_draws, evidence, _DrawsOfTasks(evidence))
-    for annotator, own in enumerate(_judgments_by_annotator(evidence)):
-        changed = _changed_without(evidence, own)
-        before = evidence.verdict[changed.task]
-        yield WithoutAnnotator(
-            evidence.annotators[annotator],
-            changed,
-            counts + _count_changes(before, changed.verdict, 1)[0],
-            accuracies_of(evidence, counts_of_strata + count_changed_draws(changed)),
-        )
+    label = np.eye(len(LABELS), dtype=np.int64)
+    for code, own in zip(evidence.annotators, _judgments_by_annotator(evidence), strict=True):
+        counts = evidence.counts.copy()
+        counts[evidence.judgments.task[own]] -= label[evidence.judgments.label[own]]
+        yield without_labels(evidence, code, counts)
+
+
+def without_labels(evidence: Evidence, annotator: str, counts: Codes) -> WithoutAnnotator:
+    """counts: (T, 3) the labels that are left."""
+    patterns = patterns_of(counts, evidence.wanted)
+    drawn = drawn_verdicts(evidence, patterns)
+    complete = np.flatnonzero(evidence.is_complete)
+    whole = complete_verdicts(
+        patterns.counts,
+        patterns.wanted,
+        np.bincount(patterns.of_task[complete], minlength=len(patterns.counts))[None],
+        evidence.quorum,
+    )
+    probability = whole.probability[0][patterns.of_task[complete]]  # (complete T, 3)
+    kept = probability[np.arange(len(complete)), evidence.verdict[complete]]
+    certain = whole.certain[patterns.of_task[complete]].sum(axis=0).astype(np.int64)
+    return WithoutAnnotator(
+        annotator,
+        np.append(certain, evidence.n_tasks - certain.sum()),
+        float(len(complete) - kept.sum()),
+        accuracies_of(evidence, drawn.of_strata(ACCEPTED)),
+        drawn,
+    )
 
 
 def _judgments_by_annotator(evidence: Evidence) -> list[Codes]:
@@ -66,47 +70,6 @@ def _judgments_by_annotator(evidence: Evidence) -> list[Codes]:
     order = np.argsort(annotator, kind="stable")
     edges = np.searchsorted(annotator[order], np.arange(1, len(evidence.annotators)))
     return np.split(order, edges) if evidence.annotators else []
-
-
-def _changed_without(evidence: Evidence, own: Codes) -> ChangedVerdicts:
-    task, label = evidence.judgments.task[own], evidence.judgments.label[own]
-    left = evidence.counts[task] - np.eye(len(LABELS), dtype=np.int64)[label]
-    has_others = evidence.is_complete[task] & (left.sum(axis=1) > 0)
-    verdict = where_complete(majority(left, evidence.quorum), has_others)
-    is_changed = verdict != evidence.verdict[task]
-    return ChangedVerdicts(task[is_changed], verdict[is_changed])
-
-
-class _DrawsOfTasks:
-    """The strata that drew each statement, found without looking at the other draws."""
-
-    def __init__(self, evidence: Evidence) -> None:
-        order = np.argsort(evidence.draws.task, kind="stable")
-        self.stratum = evidence.draws.stratum[order]
-        self.edges = np.searchsorted(evidence.draws.task[order], np.arange(evidence.n_tasks + 1))
-
-    def of(self, task: Codes) -> tuple[Codes, Codes]:
-        """Return the strata of all draws of these statements, and how many draws each statement has."""
-        n_draws = self.edges[task + 1] - self.edges[task]
-        before = np.cumsum(n_draws) - n_draws
-        position = np.repeat(self.edges[task] - before, n_draws) + np.arange(n_draws.sum())
-        return self.stratum[position], n_draws
-
-
-def _count_changed_draws(evidence: Evidence, draws: _DrawsOfTasks, changed: ChangedVerdicts) -> Codes:
-    """Return (S, 4): by how much each stratum's verdicts change."""
-    stratum, n_draws = draws.of(changed.task)
-    before, after = (np.repeat(verdict, n_draws) for verdict in (evidence.verdict[changed.task], changed.verdict))
-    return _count_changes(before, after, len(evidence.strata), stratum)
-
-
-def _count_changes(before: Codes, after: Codes, n_groups: int, group: Codes | int = 0) -> Codes:
-    """Return (n_groups, 4): how many more or fewer of a group have each verdict than before."""
-    counts = (
-        np.bincount(group * len(VERDICTS) + verdict, minlength=n_groups * len(VERDICTS)) for verdict in (after, before)
-    )
-    more, fewer = counts
-    return (more - fewer).reshape(n_groups, len(VERDICTS))
 
 
 CLAIMS = "± the sign is another one. ! p after Holm is on the other side of .05."
@@ -146,12 +109,13 @@ def leave_one_out_table(document: Document) -> Table:
     ]
     columns = (
         Column("left out"),
-        Column("other verdicts", Kind.COUNT),
+        Column("other verdicts", Kind.NUMBER),
         Column("with a verdict", Kind.COUNT),
         *(Column(name_of(total["setting"]), Kind.SHARE, name_of(total["model"])) for total in totals),
     )
     notes = (
-        "other verdicts: statements whose verdict is another, or gone, without this annotator. Accuracy, mean over "
+        "other verdicts: how many statements would be decided otherwise without this annotator, as their other labels "
+        "make likely; with a verdict: where these decide. Accuracy, mean over "
         "relations; in brackets: the place among LMs and settings, where it is another one.",
     )
     return Table("left-out", "Accuracy without each annotator", columns, tuple(rows), notes)

@@ -1,30 +1,18 @@
-"""Accuracy and rejection per cell, and per LM and setting; how each draw weighs."""
+"""Accuracy and rejection per cell, and per LM and setting."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from evaluation.evidence.arrays import (
-    ACCEPTED,
-    INCOMPLETE,
-    REJECTED,
-    UNDECIDED,
-    VERDICTS,
-    CellKey,
-    Codes,
-    Evidence,
-    Flags,
-    Floats,
-)
-from evaluation.rendering.tables import Column, Document, Kind, Rates, Row, Table, about_side, name_of
-from evaluation.statistics.finite_population import EMPTY_STRATUM, UNKNOWN_POPULATION, population_rate
+from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, REJECTED, UNDECIDED, VERDICTS, Codes, Evidence
+from evaluation.evidence.cells import Cell, joint_rate
+from evaluation.rendering.tables import Column, Document, Kind, Row, Table
+from evaluation.statistics.finite_population import EMPTY_STRATUM, UNKNOWN_POPULATION, VerdictSample
 from evaluation.statistics.rates import NOTHING_COUNTED, Rate, macro_average, macro_interval, unknown_rate
-from kgharvest.pages.number_format import DASH, counted, share, share_with_interval
 
 METHOD = (
     "Accuracy and rejection: of the tuples that a cell's statements were drawn from, estimated from those with a "
@@ -36,81 +24,6 @@ METHOD = (
     "weighted by the sizes of the harvests that they were drawn from, and therefore without an interval; weighted "
     "accuracy: each relation weighs as many tuples as it was drawn from."
 )
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One cell with what its strata show: counts (s, 4) in the order of VERDICTS, population (s,), 0 if not known."""
-
-    key: CellKey
-    counts: Codes
-    population: Codes
-    ranks: Sequence[tuple[int | None, int | None]]
-
-    @property
-    def n(self) -> int:
-        return int(self.counts[:, :INCOMPLETE].sum())
-
-    @property
-    def is_stratified(self) -> bool:
-        return len(self.counts) > 1
-
-    def rate_of(self, verdict: int) -> Rate:
-        """Return the share of one verdict among the tuples that the cell was drawn from."""
-        return joint_rate([self], verdict)
-
-    @property
-    def part_of_strata(self) -> Floats:
-        """Return (s,) the strata's shares of the population; all that is known of one alone is that it is all."""
-        return self.population / self.population.sum() if self.population.all() else np.ones(1)
-
-
-def joint_rate(cells: Sequence[Cell], verdict: int, *, weights: ArrayLike | None = None) -> Rate:
-    """Return the share of a verdict among all that cells were drawn from. weights: of the strata, in their order."""
-    counts = np.concatenate([cell.counts for cell in cells])
-    population = np.concatenate([cell.population for cell in cells])
-    return population_rate(counts[:, verdict], counts[:, :INCOMPLETE].sum(axis=1), population, weights)
-
-
-def cells_of(evidence: Evidence) -> list[Cell]:
-    counts = stratum_counts(evidence, evidence.verdict)
-    strata_of: list[list[int]] = [[] for _ in evidence.cells]
-    for number, stratum in enumerate(evidence.strata):
-        strata_of[stratum.cell].append(number)
-    return [
-        Cell(
-            key=key,
-            counts=counts[numbers],
-            population=np.array([evidence.strata[number].population or 0 for number in numbers]),
-            ranks=[evidence.strata[number][1:3] for number in numbers],
-        )
-        for key, numbers in zip(evidence.cells, strata_of, strict=True)
-    ]
-
-
-def stratum_counts(evidence: Evidence, verdict: Codes) -> Codes:
-    """Return (S, 4): how many draws of each stratum have each verdict."""
-    pair = evidence.draws.stratum * len(VERDICTS) + verdict[evidence.draws.task]
-    n_strata = len(evidence.strata)
-    return np.bincount(pair, minlength=n_strata * len(VERDICTS)).reshape(n_strata, len(VERDICTS))
-
-
-def accuracies_of(evidence: Evidence, counts: Codes) -> Floats:
-    """Return (C,) the accuracies alone, NaN where there is none, from the strata's counts (S, 4)."""
-    n = counts[:, :INCOMPLETE].sum(axis=1)  # (S,)
-    population = np.maximum(evidence.population_of_stratum, 1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        hits = np.bincount(evidence.cell_of_stratum, population * (counts[:, ACCEPTED] / n), len(evidence.cells))
-    return hits / np.bincount(evidence.cell_of_stratum, population, len(evidence.cells))
-
-
-def draw_weights(evidence: Evidence, is_judged: Flags) -> Floats:
-    """Return for how many tuples of its stratum each judged draw stands; shapes (D,)."""
-    n_judged = np.bincount(evidence.draws.stratum[is_judged], minlength=len(evidence.strata))
-    return (evidence.population_of_stratum / np.maximum(n_judged, 1))[evidence.draws.stratum]
-
-
-# -- entries of the document -------------------------------------------------------------------------------------------
 
 
 def cell_entries(cells: Iterable[Cell]) -> list[dict[str, Any]]:
@@ -141,7 +54,8 @@ def _bounds(cell: Cell) -> dict[str, float | None]:
     for name, verdict in (("accuracy_if_rejected", REJECTED), ("accuracy_if_accepted", ACCEPTED)):
         counts = cell.counts.copy()
         counts[:, verdict] += incomplete
-        bounds[name] = replace(cell, counts=counts).rate_of(ACCEPTED).value
+        sample = VerdictSample.of_complete(counts[:, :INCOMPLETE].sum(axis=1), counts[:, ACCEPTED])
+        bounds[name] = replace(cell, samples=[sample]).rate_of(ACCEPTED).value
     return bounds
 
 
@@ -163,9 +77,20 @@ def _shares(accuracy: Rate, rejection: Rate, undecided: Rate) -> dict[str, float
 
 
 def _strata(cell: Cell) -> Iterable[dict[str, Any]]:
-    for (rank_from, rank_to), population, counts in zip(cell.ranks, cell.population, cell.counts, strict=True):
-        known = int(population) or None
-        yield {"rank_from": rank_from, "rank_to": rank_to, "population": known, **_counts(counts[np.newaxis])}
+    accepted = cell.samples[ACCEPTED]
+    for number, (rank_from, rank_to) in enumerate(cell.ranks):
+        counts, population = cell.counts[number : number + 1], int(cell.population[number]) or None
+        entry: dict[str, Any] = {
+            "rank_from": rank_from,
+            "rank_to": rank_to,
+            "population": population,
+            **_counts(counts),
+        }
+        if entry["incomplete"]:
+            entry["completed"] = {
+                name: float(column[number]) for name, column in zip(accepted._fields, accepted, strict=True)
+            }
+        yield entry
 
 
 def total_entry(model: str | None, setting: str | None, cells: Sequence[Cell]) -> dict[str, Any]:
@@ -190,10 +115,8 @@ def _of_all_statements(cells: Sequence[Cell], verdict: int) -> Rate:
     """Return a verdict's share of all statements alike: several cells, unequally sampled, are no sample of anything."""
     if len(cells) == 1:
         return cells[0].rate_of(verdict)
-    n = sum(cell.n for cell in cells)
-    if not n:
-        return unknown_rate(NOTHING_COUNTED)
-    return Rate(sum(int(cell.counts[:, verdict].sum()) for cell in cells) / n, None, None)
+    n, n_hits = (sum(float(cell.samples[verdict][part].sum()) for cell in cells) for part in (0, 1))
+    return Rate(n_hits / n, None, None) if n else unknown_rate(NOTHING_COUNTED)
 
 
 def weighted_accuracy(cells: Sequence[Cell]) -> Rate:
@@ -241,164 +164,14 @@ def total_entries(evidence: Evidence, cells: Sequence[Cell]) -> list[dict[str, A
     return [total_entry(*side, [cell for cell in cells if cell.key.side == side]) for side in evidence.sides]
 
 
-# -- tables ------------------------------------------------------------------------------------------------------------
+# -- every cell as a row -----------------------------------------------------------------------------------------------
 
-
-INCOMPLETE_MARK = "†"
-NO_COMPARISON = (
-    "Nothing is compared: that takes two settings of an LM, or two LMs in a setting, with verdicts on the same two "
-    "relations or more."
-)
 
 CELL_KEYS = (
     "n", "accepted", "rejected", "undecided", "incomplete",
     "accuracy", "accuracy_low", "accuracy_high", "rejection", "rejection_low", "rejection_high",
 )  # fmt: skip
 COUNTS = {"n", "accepted", "rejected", "undecided", "incomplete"}
-
-
-def rates_of(cell: Mapping[str, Any]) -> Rates:
-    mark = INCOMPLETE_MARK if cell.get("incomplete") else ""
-    return Rates(cell["accuracy"], cell["rejection"], cell["accuracy_low"], cell["accuracy_high"], cell["n"], mark)
-
-
-def macro_rates_of(total: Mapping[str, Any]) -> Rates:
-    low, high = total.get("macro_accuracy_low"), total.get("macro_accuracy_high")
-    return Rates(total["macro_accuracy"], total["macro_rejection"], low, high, total["n"])
-
-
-def demonstrator_mark(document: Document, model: str | None) -> str:
-    """Return the name of an LM as tables show it: a demonstrator's with an asterisk."""
-    return name_of(model) + ("*" if model in document.get("demonstrators", []) else "")
-
-
-# -- Table 5: relation x LM x setting ----------------------------------------------------------------------------------
-
-
-def cells_by_relation(document: Document) -> list[tuple[str, list[Mapping[str, Any] | None]]]:
-    """Return each relation with its cells in the order of the totals, None where it was not sampled."""
-    sides = _sides(document)
-    cells = {(cell["relation"], cell["model"], cell["setting"]): cell for cell in document["cells"]}
-    relations = sorted({cell["relation"] for cell in document["cells"]})
-    return [(relation, [cells.get((relation, *side)) for side in sides]) for relation in relations]
-
-
-def _sides(document: Document) -> list[tuple[str | None, str | None]]:
-    return [(total["model"], total["setting"]) for total in document["totals"]]
-
-
-def relation_table(document: Document) -> Table:
-    """Relations as rows, LM and setting as columns, averages over relations last."""
-    rows = [Row((relation, *map(_rates, cells))) for relation, cells in cells_by_relation(document)]
-    average = Row(("average", *map(macro_rates_of, document["totals"])), is_summary=True)
-    columns = [
-        Column(name_of(setting), Kind.RATES, demonstrator_mark(document, model)) for model, setting in _sides(document)
-    ]
-    return Table(
-        "relations",
-        "Accepted / rejected per relation, LM and setting",
-        (Column("relation"), *columns),
-        (*rows, average) if rows else (),
-        tuple(_notes(document)),
-    )
-
-
-def _rates(cell: Mapping[str, Any] | None) -> Rates | None:
-    return None if cell is None else rates_of(cell)
-
-
-def _notes(document: Document) -> Iterable[str]:
-    yield (
-        "Accepted / rejected: shares of the statements with a verdict; the rest to 1 is undecided. "
-        "Averages are over relations."
-    )
-    if any(cell["incomplete"] for cell in document["cells"]):
-        yield f"{INCOMPLETE_MARK} Some statements of this cell are incomplete and left out of its shares."
-    for reason in sorted({cell["reason"] for cell in document["cells"] if cell.get("reason")}):
-        yield f"{DASH} {reason}"
-    if not document["comparisons"]:
-        yield NO_COMPARISON
-    yield (
-        f"{document['n_judgments']:,} judgments, {document['n_complete']:,} of {document['n_tasks']:,} "
-        "statements complete."
-    )
-    yield (
-        f"Krippendorff's alpha: {agreement_in_words(document['alpha'])}; "
-        f"without Unjudgeable: {agreement_in_words(document['alpha_without_unjudgeable'])}; "
-        f"percent agreement: {share(document['percent_agreement'])}."
-    )
-    for note in document["notes"]:
-        yield f"* {note}" if note.startswith("Demonstrator:") else note
-
-
-def agreement_in_words(alpha: Mapping[str, Any]) -> str:
-    """Return alpha with its interval, or why there is none."""
-    if alpha["value"] is None:
-        return f"not defined ({alpha['reason'].rstrip('.')})"
-    value = share_with_interval(alpha["value"], alpha["low"], alpha["high"])
-    return f"{value} over {counted(alpha['n_units'], 'statement')}"
-
-
-# -- Tables 3 and 4: settings of an LM, LMs in a setting ---------------------------------------------------------------
-
-MACRO_COLUMNS = (
-    Column("Acc", Kind.SHARE),
-    Column("low", Kind.SHARE),
-    Column("high", Kind.SHARE),
-    Column("Rej", Kind.SHARE),
-    Column("relations", Kind.COUNT),
-    Column("statements", Kind.COUNT),
-)
-MACRO_NOTE = "Acc, Rej: means over relations."
-INTERVAL_NOTE = "low, high: 95 % interval of Acc for relations like these."
-NO_INTERVAL_NOTE = "There is no interval for relations like these: that takes two relations with a verdict."
-
-
-def _macro_values(total: Mapping[str, Any]) -> tuple[Any, ...]:
-    rates = macro_rates_of(total)
-    return rates.accepted, rates.low, rates.high, rates.rejected, total["n_relations"], total["n"]
-
-
-def setting_table(document: Document) -> Table:
-    """The settings of each LM that was harvested in several; of every LM if none was."""
-    totals = document["totals"]
-    rows = [
-        Row(
-            (demonstrator_mark(document, total["model"]), name_of(total["setting"]), *_macro_values(total)),
-            about=about_side(total),
-        )
-        for total in _with_peers(totals, "model") or totals
-    ]
-    columns = (Column("LM"), Column("setting"), *MACRO_COLUMNS)
-    return Table("settings", "Settings, on average over relations", columns, tuple(rows), _macro_notes(document))
-
-
-def model_table(document: Document) -> Table:
-    """The LMs that were harvested in the same setting; empty if there is one LM."""
-    totals = sorted(_with_peers(document["totals"], "setting"), key=lambda total: total["setting"] or "")
-    rows = [
-        Row(
-            (name_of(total["setting"]), demonstrator_mark(document, total["model"]), *_macro_values(total)),
-            about=about_side(total),
-        )
-        for total in totals
-    ]
-    columns = (Column("setting"), Column("LM"), *MACRO_COLUMNS)
-    return Table("lms", "LMs, on average over relations", columns, tuple(rows), _macro_notes(document))
-
-
-def _macro_notes(document: Document) -> tuple[str, ...]:
-    has_interval = any(total.get("macro_accuracy_low") is not None for total in document["totals"])
-    return (f"{MACRO_NOTE} {INTERVAL_NOTE}" if has_interval else f"{MACRO_NOTE} {NO_INTERVAL_NOTE}",)
-
-
-def _with_peers(totals: Iterable[Mapping[str, Any]], key: str) -> list[Mapping[str, Any]]:
-    """Return the totals whose value of `key` another one has too."""
-    values = [total[key] for total in totals]
-    return [total for total in totals if values.count(total[key]) > 1]
-
-
-# -- every cell as a row -----------------------------------------------------------------------------------------------
 
 
 def cell_table(document: Document) -> Table:

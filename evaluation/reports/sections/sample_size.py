@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evaluation.evidence.arrays import INCOMPLETE, CellKey, Side
+from evaluation.evidence.cells import Cell
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, lm_and_setting
 from evaluation.reports.sections.comparisons import Pair, compared_cells
-from evaluation.reports.sections.rates import Cell
 from evaluation.statistics.paired_tests import FEWEST_RELATIONS_TO_TELL
 from evaluation.statistics.sample_size import (
     SIGNIFICANCE,

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evaluation.evidence.arrays import INCOMPLETE, VERDICTS, Codes, Evidence, Floats
+from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, VERDICTS, Codes, Evidence, Floats
+from evaluation.evidence.cells import DrawnVerdicts, accuracies_of, drawn_verdicts
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, lm_and_setting, name_of
 from evaluation.reports.sections.annotators import FittedModel
 from evaluation.reports.sections.comparisons import (
@@ -27,34 +28,42 @@ from evaluation.reports.sections.leave_one_out import (
     without_each_annotator,
     without_one,
 )
-from evaluation.reports.sections.rates import accuracies_of, stratum_counts
 from evaluation.reports.sections.statement_comparisons import statement_comparisons
+from evaluation.statistics.finite_population import VerdictSample
 from evaluation.statistics.statement_test import StatementDifference
 from evaluation.statistics.verdict_rules import adjudicated, unanimous, unjudgeable_as_false, where_complete
 
+# Rules over counts of labels besides the report's own.
+COUNTING_RULES = (
+    ("unanimous", "Unanimous", unanimous),
+    ("unjudgeable_as_false", "Unjudgeable as False", unjudgeable_as_false),
+)
+
 
 class AppliedRule(NamedTuple):
-    """A rule and its verdicts (T,), or None and the reason why it could not be applied."""
+    """A rule: its verdicts (T,), INCOMPLETE where the report has none, and what each draw (D,) says of being accepted.
+
+    None, and the reason, if it could not be applied.
+    """
 
     rule: str
     title: str
     verdict: Codes | None
+    accepted: VerdictSample | None
     reason: str | None = None
 
 
-def sensitivity_entry(evidence: Evidence, models: Sequence[FittedModel]) -> dict[str, Any]:
-    rules = list(_rules(evidence, models))
+def sensitivity_entry(evidence: Evidence, drawn: DrawnVerdicts, models: Sequence[FittedModel]) -> dict[str, Any]:
+    rules = list(_rules(evidence, drawn, models))
     left_out = list(without_each_annotator(evidence))
     table = np.array([*(_accuracies(evidence, rule) for rule in rules), *(without.accuracy for without in left_out)])
     compare_statements = statement_comparisons(evidence)
 
     def by_statements(pair: Pair, number: int) -> StatementDifference | None:
         if number >= len(rules):
-            return compare_statements(
-                pair.a, pair.b, left_out[number - len(rules)].changed.applied_to(evidence.verdict)
-            )
-        verdict = rules[number].verdict
-        return None if verdict is None else compare_statements(pair.a, pair.b, verdict)
+            return compare_statements(pair.a, pair.b, left_out[number - len(rules)].drawn.of_draws(ACCEPTED))
+        accepted = rules[number].accepted
+        return None if accepted is None else compare_statements(pair.a, pair.b, accepted)
 
     return {
         "rules": [_rule_entry(rule) for rule in rules],
@@ -71,24 +80,38 @@ def sensitivity_entry(evidence: Evidence, models: Sequence[FittedModel]) -> dict
 # -- the rules ---------------------------------------------------------------------------------------------------------
 
 
-def _rules(evidence: Evidence, models: Sequence[FittedModel]) -> Iterator[AppliedRule]:
-    """Yield the report's own rule first. A statement without a verdict has none under any rule."""
-    yield AppliedRule("majority", "Majority", evidence.verdict)
-    counts, is_complete = evidence.counts, evidence.is_complete
-    yield AppliedRule("unanimous", "Unanimous", where_complete(unanimous(counts, evidence.quorum), is_complete))
-    moved = unjudgeable_as_false(counts, evidence.quorum)
-    yield AppliedRule("unjudgeable_as_false", "Unjudgeable as False", where_complete(moved, is_complete))
+def _rules(evidence: Evidence, drawn: DrawnVerdicts, models: Sequence[FittedModel]) -> Iterator[AppliedRule]:
+    """Yield the report's own rule first."""
+    majority = drawn.of_draws(ACCEPTED)
+    yield AppliedRule("majority", "Majority", evidence.verdict, majority)
+    for name, title, rule in COUNTING_RULES:
+        verdict = where_complete(rule(evidence.counts, evidence.quorum), evidence.is_complete)
+        yield AppliedRule(name, title, verdict, drawn_verdicts(evidence, rule=rule).of_draws(ACCEPTED))
     [dawid_skene] = [model for model in models if model.name == "dawid_skene"]
-    yield AppliedRule("dawid_skene", "Dawid-Skene", dawid_skene.verdict, dawid_skene.reason)
+    if dawid_skene.verdict is None:
+        yield AppliedRule("dawid_skene", "Dawid-Skene", None, None, dawid_skene.reason)
+    else:
+        has_labels = (evidence.counts.sum(axis=1) > 0)[evidence.draws.task]
+        accepted = has_labels & (dawid_skene.verdict[evidence.draws.task] == ACCEPTED)
+        verdict = where_complete(dawid_skene.verdict, evidence.is_complete)
+        yield AppliedRule("dawid_skene", "Dawid-Skene", verdict, VerdictSample.of_complete(has_labels, accepted))
     if evidence.n_adjudicated:
-        verdict = where_complete(adjudicated(evidence.verdict, evidence.adjudicated), is_complete)
-        yield AppliedRule("adjudicated", "Adjudicated", verdict)
+        verdict = where_complete(adjudicated(evidence.verdict, evidence.adjudicated), evidence.is_complete)
+        yield AppliedRule("adjudicated", "Adjudicated", verdict, _adjudicated_sample(evidence, majority))
+
+
+def _adjudicated_sample(evidence: Evidence, majority: VerdictSample) -> VerdictSample:
+    """Return what draws say of being accepted where an expert's verdict replaces that of the labels."""
+    by_expert = evidence.adjudicated[evidence.draws.task]
+    is_decided, is_accepted = by_expert != INCOMPLETE, (by_expert == ACCEPTED).astype(np.float64)
+    n = np.where(is_decided, 1, majority.n)
+    return VerdictSample(n, *(np.where(is_decided, is_accepted, column) for column in majority[1:]))
 
 
 def _accuracies(evidence: Evidence, rule: AppliedRule) -> Floats:
-    if rule.verdict is None:
+    if rule.accepted is None:
         return np.full(len(evidence.cells), np.nan)
-    return accuracies_of(evidence, stratum_counts(evidence, rule.verdict))
+    return accuracies_of(evidence, rule.accepted.summed(evidence.draws.stratum, len(evidence.strata)))
 
 
 def _rule_entry(rule: AppliedRule) -> dict[str, Any]:
@@ -102,7 +125,7 @@ def _leave_one_out_entry(left_out: WithoutAnnotator) -> dict[str, Any]:
     return {
         "annotator": left_out.annotator,
         **_numbers_of(left_out.counts),
-        "n_changed": len(left_out.changed.task),
+        "n_changed": left_out.n_changed,
     }
 
 
@@ -270,8 +293,8 @@ def _leave_one_out_notes(document: Document) -> Iterable[str]:
             "many of them change the place."
         )
         yield (
-            "A statement then has one judgment less, which alone moves accuracies: of three judgments two must say "
-            "True, of two both. Places and signs are what to compare."
+            "Statements that lack a judgment then count with the verdicts that their other labels make likely, as "
+            "those of an excluded annotator do."
         )
     elif len(document["annotators"]) == 1:
         yield "A single annotator cannot be left out: nothing would be judged."

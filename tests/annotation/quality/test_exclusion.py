@@ -15,7 +15,6 @@ from annotation.quality.exclusion_effect import exclusion_effect
 from annotation.rounds.services import open_round
 from evaluation.reports.services import create_report
 from evaluation.statistics.finite_population import EMPTY_STRATUM
-from evaluation.statistics.rates import NOTHING_COUNTED
 from tests.factories import judge, judge_all, make_annotators, make_harvest, make_round
 
 pytestmark = pytest.mark.django_db
@@ -158,7 +157,8 @@ def test_decisions_need_a_reason_and_a_state_that_allows_them():
         reinstate_annotator(annotator)
 
 
-def test_imported_judgments_leave_a_smaller_k_behind(tmp_path):
+def test_imported_judgments_of_the_excluded_are_missing(tmp_path):
+    """Without them two of three said True, which of four judgments decides nothing."""
     rows = [("a", "True"), ("b", "True"), ("c", "False"), ("d", "False")]
     lines = ["relation,entities,annotator,label", *(f'r,"[""x"", ""y""]",{who},{label}' for who, label in rows)]
     (tmp_path / "judgments.csv").write_text("\n".join(lines))
@@ -170,8 +170,8 @@ def test_imported_judgments_leave_a_smaller_k_behind(tmp_path):
     exclude_annotator(annotator, "guesses")
 
     task = round.tasks.get()
-    assert (task.n_wanted, task.n_judgments, task.verdict) == (3, 3, "accepted")
-    assert effect["changes"] == [{"before": "undecided", "after": "accepted", "n": 1}]
+    assert (task.n_wanted, task.n_judgments, task.verdict) == (4, 3, "")
+    assert effect["changes"] == [{"before": "undecided", "after": "incomplete", "n": 1}]
     reinstate_annotator(annotator)
     assert counters(round) == before
 
@@ -243,7 +243,7 @@ def test_the_effect_by_hand():
     ]
     [cell] = effect["cells"]
     assert cell["before"] == {"n": 2, "n_incomplete": 0, "accuracy": 0.5, "reason": None}
-    assert cell["after"] == {"n": 0, "n_incomplete": 2, "accuracy": None, "reason": NOTHING_COUNTED}
+    assert cell["after"] == {"n": 0, "n_incomplete": 2, "accuracy": 0.5, "reason": None}  # two of three decide
     # Before: 4 True, 2 False; of 12 ordered pairs in tasks 4 disagree, each weighed by 1/2: D_o = 2;
     # of 30 pairs in all 16 disagree: alpha = 1 - 5 * 2 / 16.
     assert effect["agreement"]["before"]["alpha"] == pytest.approx(1 - 5 * 2 / 16)

@@ -43,7 +43,7 @@ def test_simulated_judgments_are_named(job):
 
 
 def test_a_precision_out_of_reach_is_refused_with_what_there_is(job):
-    JudgmentTask.objects.filter(draws__harvested_tuple__rank=1).update(verdict="rejected")
+    JudgmentTask.objects.filter(draws__harvested_tuple__rank=1).update(verdict="rejected", n_true=0, n_false=3)
 
     with pytest.raises(BadCut, match=r"No part of this harvest reaches a lower bound of \.90; the best has \.50"):
         by_score(job, parse_cut("precision-low:0.9"))

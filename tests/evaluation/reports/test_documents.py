@@ -43,7 +43,7 @@ def evidence_of(*said: str):
     )
     base = make_evidence({CellKey("r", "lm", "multi"): (len(said),)}, annotators="abcdefgh"[:k])
     judgments = Judgments(*np.array(labels, dtype=np.int64).reshape(-1, 3).T, np.full(len(labels), np.nan))
-    return replace(base, verdict=verdict, judgments=judgments)
+    return replace(base, verdict=verdict, judgments=judgments, wanted=counts.sum(axis=1))
 
 
 def judged(said, first: int = 0) -> list[tuple[int, int, int]]:
@@ -60,13 +60,13 @@ def entry_of(entries, **wanted):
 # -- rates -------------------------------------------------------------------------------------------------------------
 
 
-def stratified(first=(9, 1), second=(5, 5)):
+def stratified(first=(9, 1), second=(5, 5), verdict=None):
     """One cell in two strata: ranks 1-100 and 101-1000, ten draws each."""
-    evidence = make_evidence({CellKey("r", "lm", "multi"): (first[0] + second[0], first[1] + second[1])})
-    verdict = np.repeat([ACCEPTED, REJECTED, ACCEPTED, REJECTED], [*first, *second])
+    verdict = np.repeat([ACCEPTED, REJECTED, ACCEPTED, REJECTED], [*first, *second]) if verdict is None else verdict
+    evidence = make_evidence({CellKey("r", "lm", "multi"): (len(verdict),)}, verdict=verdict)
     draws = evidence.draws._replace(stratum=np.repeat([0, 1], [sum(first), sum(second)]))
     strata = [StratumKey(0, 1, 100, 100), StratumKey(0, 101, 1000, 900)]
-    return replace(evidence, verdict=verdict, draws=draws, strata=strata)
+    return replace(evidence, draws=draws, strata=strata)
 
 
 def interval_of(cell):
@@ -83,7 +83,7 @@ def test_a_stratified_cell_is_weighted_by_its_strata():
 
 
 def test_a_stratum_that_nobody_judged_leaves_the_cell_unknown_with_a_reason():
-    [cell] = build_document(replace(stratified(), verdict=np.repeat([ACCEPTED, INCOMPLETE], 10)))["cells"]
+    [cell] = build_document(stratified(verdict=np.repeat([ACCEPTED, INCOMPLETE], 10)))["cells"]
 
     assert cell["accuracy"] is None
     assert "stratum has no verdict" in cell["reason"]
@@ -188,11 +188,10 @@ def test_the_curve_ends_at_the_cells_accuracy():
 def test_a_census_with_statements_left_open_has_one_accuracy():
     # Sixty tuples, all drawn; forty are incomplete, the worse of them more often.
     verdict = np.array([ACCEPTED] * 4 + [REJECTED] * 2 + ([INCOMPLETE] * 2 + [REJECTED]) * 14 + [INCOMPLETE] * 12)
-    evidence = make_evidence({CellKey("r", "lm", "multi"): (60,)}, strata=[StratumKey(0, 1, 60, 60, 1)])
+    strata = [StratumKey(0, 1, 60, 60, 1)]
+    evidence = make_evidence({CellKey("r", "lm", "multi"): (60,)}, verdict=verdict, strata=strata)
     draws = evidence.draws._replace(rank=np.arange(1, 61))
-    evidence = replace(
-        evidence, verdict=verdict, draws=draws, harvests=[SampledHarvest(1, Side("lm", "multi"), 60, {})]
-    )
+    evidence = replace(evidence, draws=draws, harvests=[SampledHarvest(1, Side("lm", "multi"), 60, {})])
 
     document = build_document(evidence)
 
@@ -206,7 +205,7 @@ def test_a_census_with_statements_left_open_has_one_accuracy():
 
 
 def test_a_stratum_that_nobody_judged_leaves_curve_and_cut_unknown_too():
-    evidence = replace(stratified(), verdict=np.repeat([ACCEPTED, INCOMPLETE], 10))
+    evidence = stratified(verdict=np.repeat([ACCEPTED, INCOMPLETE], 10))
     strata = [key._replace(job=1) for key in evidence.strata]
     draws = evidence.draws._replace(rank=np.concatenate([np.arange(10, 101, 10), np.arange(190, 1001, 90)]))
     harvests = [SampledHarvest(1, Side("lm", "multi"), 1000, {10: 100})]
@@ -344,13 +343,10 @@ def test_an_experts_word_replaces_the_crowds_verdict_in_a_rule_of_its_own():
 def test_each_annotator_is_left_out_in_turn():
     left_out = build_document(evidence_of("TTT", "TTF", "TUU", "FFU", "TFU"))["sensitivity"]["left_out"]
 
-    counts = {
-        annotator["annotator"]: (annotator["accepted"], annotator["rejected"], annotator["undecided"])
-        for annotator in left_out
-    }
-    assert counts["a"] == (1, 0, 4)  # TT, TF, UU, FU, FU
-    assert counts["c"] == (2, 1, 2)  # TT, TT, TU, FF, TF
-    assert {annotator["annotator"]: annotator["n_changed"] for annotator in left_out} == {"a": 2, "b": 2, "c": 0}
+    counts = {entry["annotator"]: (entry["accepted"], entry["rejected"], entry["undecided"]) for entry in left_out}
+    # What two labels of three decide: TT, TF, UU, FU, FU are left without a; TT, TF, TU, FU, TU without b.
+    assert counts == {"a": (1, 0, 1), "b": (1, 0, 0), "c": (2, 1, 0)}
+    assert all(0 < entry["n_changed"] < 5 - sum(counts[entry["annotator"]]) for entry in left_out)
 
 
 letters = st.text("TFU.", min_size=4, max_size=4)
@@ -361,23 +357,37 @@ letters = st.text("TFU.", min_size=4, max_size=4)
 @example(["F..."] * 2 + ["FFFF"] * 10)  # without the first annotator a side's first cell has no verdict
 def test_a_round_without_an_annotator_is_the_report_on_the_others(said):
     cells = [CellKey(relation, "lm", setting) for relation in "rst" for setting in ("human", "multi")]
-    document = build_document(spread(evidence_of(*said), cells))
+    evidence = evidence_of(*said)
+    document = build_document(spread(evidence, cells))
 
     sensitivity = document["sensitivity"]
     for position, left_out in enumerate(sensitivity["left_out"]):
         who = "abcd".index(left_out["annotator"])
         others = [row[:who] + "." + row[who + 1 :] for row in said]
-        alone = build_document(spread(evidence_of(*others), cells))
-        keys = ("accepted", "rejected", "undecided")
-        counts = [sum(cell[key] for cell in alone["cells"]) for key in keys]
-        assert [left_out[key] for key in keys] == counts
+        # Statements want as many judgments as before: those left out are missing.
+        alone = build_document(spread(replace(evidence_of(*others), wanted=evidence.wanted), cells))
+        decided = [decided_by(other, len(row.replace(".", ""))) for other, row in zip(others, said, strict=True)]
+        assert [left_out[key] for key in (*VERDICTS, "n")] == [*map(decided.count, VERDICTS), 12 - decided.count(None)]
         accuracies = [total["macro_accuracy"] for total in alone["totals"]]
         assert [total["left_out"]["macro_accuracy"][position] for total in sensitivity["totals"]] == approx(accuracies)
         by_sides = {(comparison["a"], comparison["b"]): comparison for comparison in alone["comparisons"]}
         for comparison in sensitivity["comparisons"]:
-            compared = by_sides.get((comparison["a"], comparison["b"]), {"difference": None, "p_holm": None})
+            nothing = {"difference": None, "p_holm": None}
+            compared = by_sides.get((comparison["a"], comparison["b"]), nothing)
             assert comparison["left_out"]["difference"][position] == approx(compared["difference"])
             assert comparison["left_out"]["p_holm"][position] == approx(compared["p_holm"])
+
+
+VERDICTS = ("accepted", "rejected", "undecided")
+
+
+def decided_by(labels: str, wanted: int) -> str | None:
+    """Return the verdict that the labels decide whatever the missing ones say; None if there is none."""
+    n_missing = wanted - len(labels.replace(".", ""))
+    n_true, n_false = labels.count("T"), labels.count("F")
+    if 2 * n_true > wanted or 2 * n_false > wanted:
+        return "accepted" if n_true > n_false else "rejected"
+    return "undecided" if 2 * (max(n_true, n_false) + n_missing) <= wanted and n_missing < wanted else None
 
 
 def approx(expected):

@@ -2,8 +2,9 @@
 
 import pytest
 
-from annotation.models import Stratum
+from annotation.models import Judgment, Stratum
 from annotation.rounds.services import open_round
+from evaluation.evidence.cells import drawn_verdicts
 from evaluation.evidence.queries import gather_evidence
 from evaluation.reports.sections import kg_sizes
 from kgharvest.models import HarvestedTuple
@@ -13,7 +14,13 @@ pytestmark = pytest.mark.django_db
 
 
 def cut_entries(round):
-    return kg_sizes.cut_entries(gather_evidence(round))
+    evidence = gather_evidence(round)
+    return kg_sizes.cut_entries(evidence, drawn_verdicts(evidence))
+
+
+def unjudge(tasks):
+    Judgment.objects.filter(task__in=tasks).update(is_counted=False)
+    tasks.update(verdict="", n_judgments=0, n_true=0, n_false=0, n_unjudgeable=0)
 
 
 @pytest.fixture
@@ -59,7 +66,7 @@ def test_strata_of_which_fewer_are_judged_weigh_as_many_tuples_as_they_hold(judg
     whole.save()
     part.save()
     lower = whole.draws.filter(harvested_tuple__rank__gt=6)
-    judged_round.tasks.filter(draws__in=lower.filter(harvested_tuple__rank__in=[7, 8, 9, 11])).update(verdict="")
+    unjudge(judged_round.tasks.filter(draws__in=lower.filter(harvested_tuple__rank__in=[7, 8, 9, 11])))
     lower.update(stratum=part)
 
     entries = {entry["cut"]: entry for entry in cut_entries(judged_round)}

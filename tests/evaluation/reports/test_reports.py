@@ -148,15 +148,24 @@ def test_relations_of_the_same_name_keep_apart():
     assert [cell["relation"] for cell in document_of(round)["cells"]] == ["one/same", "two/same"]
 
 
-def test_incomplete_statements_are_reported_and_left_out():
+def test_statements_that_decide_nothing_yet_have_no_accuracy():
     round = make_round(2)
-    judge_all(round, [T, T], [T, T])
+    judge_all(round, [T, T])
 
     document = document_of(round)
 
     [cell] = document["cells"]
     assert (cell["n"], cell["incomplete"], cell["accuracy"]) == (0, 2, None)
-    assert "2 of 2 statements are incomplete and left out of the rates." in document["notes"]
+    assert any("2 of 2 statements are incomplete." in note for note in document["notes"])
+
+
+def test_incomplete_statements_count_with_what_their_labels_decide():
+    round = make_round(2)
+    judge_all(round, [T, F], [T, F])
+
+    [cell] = document_of(round)["cells"]
+
+    assert (cell["n"], cell["incomplete"], cell["accuracy"]) == (0, 2, 0.5)
 
 
 def test_alpha_is_computed_with_and_without_unjudgeable():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluation.statistics.cut_rates import RankedStrata, bounded_parts, largest_part, score_cuts, surely_largest_part
-from evaluation.statistics.finite_population import EMPTY_STRATUM, population_rate
+from evaluation.statistics.finite_population import EMPTY_STRATUM, VerdictSample, population_rate
 
 TTFT_FF = [True, True, False, True, False, False]
 
@@ -16,14 +16,18 @@ TTFT_FF = [True, True, False, True, False, False]
 def ranked_strata(ranges, draws):
     """ranges: first rank, last rank and population of each stratum; draws: stratum, rank, and T, F or . for open."""
     stratum, rank, said = (np.array(column) for column in zip(*draws, strict=True))
-    return RankedStrata(*np.array(ranges).T, (stratum, rank, said != ".", said == "T"))
+    return RankedStrata(*np.array(ranges).T, (stratum, rank, VerdictSample.of_complete(said != ".", said == "T")))
 
 
 def cuts_of(is_accepted, scores=None, apart=1):
     """Return the cuts of a stratum of which every tuple was judged, or one in so many."""
     number = np.arange(1, len(is_accepted) + 1)
     size = apart * len(is_accepted)
-    draws = np.zeros(len(number), dtype=np.int64), apart * number, number > 0, np.array(is_accepted)
+    draws = (
+        np.zeros(len(number), dtype=np.int64),
+        apart * number,
+        VerdictSample.of_complete(number > 0, np.array(is_accepted)),
+    )
     ranked = RankedStrata(np.array([1]), np.array([size]), np.array([size]), draws)
     return score_cuts(
         ranked, np.array([0]), apart * number, np.array(-number if scores is None else scores, dtype=np.float64)
@@ -94,7 +98,7 @@ def test_precision_is_the_rate_that_reports_give_of_the_same_cut():
     rank = np.sort(rng.choice(np.arange(1, 1001), 200, replace=False))
     is_accepted = rng.random(200) < np.where(rank < 400, 0.95, 0.4)
     is_judged = rng.random(200) < np.where(rank < 400, 0.9, 0.2)
-    draws = np.zeros(200, dtype=np.int64), rank, is_judged, is_accepted
+    draws = np.zeros(200, dtype=np.int64), rank, VerdictSample.of_complete(is_judged, is_accepted & is_judged)
     ranked = RankedStrata(np.array([1]), np.array([1000]), np.array([1000]), draws)
 
     part = largest_part(score_cuts(ranked, np.array([0]), rank[is_judged], -rank[is_judged].astype(float)), 0.8)

@@ -82,7 +82,7 @@ def test_one_relation_says_nothing_about_others():
 def test_equal_scores_share_a_bin():
     score = np.array([1.0] * 8 + [2.0] * 2 + [3.0] * 10)
 
-    bins = accuracy_by_score(score, score > 1.5, np.ones(20))
+    bins = accuracy_by_score(score, np.ones(20), np.where(score > 1.5, 1.0, 0.0), np.ones(20))
 
     assert sum(score_bin.n for score_bin in bins) == 20
     assert all(lower.score_high < higher.score_low for lower, higher in pairwise(bins))
@@ -90,6 +90,6 @@ def test_equal_scores_share_a_bin():
 
 
 def test_a_bin_across_strata_weighs_its_draws_by_the_tuples_that_they_stand_for():
-    [score_bin] = accuracy_by_score(np.array([1.0, 2.0]), np.array([False, True]), np.array([3.0, 1.0]))
+    [score_bin] = accuracy_by_score(np.array([1.0, 2.0]), np.ones(2), np.array([0.0, 1.0]), np.array([3.0, 1.0]))
 
     assert (score_bin.accepted, score_bin.accuracy) == (1, 0.25)  # 1 of 2 draws, 1 of 4 tuples

@@ -5,15 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from evaluation.statistics.finite_population import simple_interval
+from evaluation.statistics.finite_population import VerdictSample, simple_interval
 from evaluation.statistics.statement_test import SharedStatements, SideSample, StatementDifference, statement_difference
 
 
 def side(*strata: tuple[float, float, int], weights: list[float] | None = None, relations: list[int] | None = None):
     hits, n, population = np.array(strata, dtype=float).T
     return SideSample(
-        hits,
-        n,
+        VerdictSample.of_complete(n, hits),
         population.astype(int),
         np.array(weights or [1 / len(strata)] * len(strata)),
         np.array(relations or range(len(strata))),
@@ -22,7 +21,7 @@ def side(*strata: tuple[float, float, int], weights: list[float] | None = None, 
 
 def compared(a: SideSample, b: SideSample, *shared: tuple[int, int, int, int]) -> StatementDifference:
     """shared: stratum of a, of b, statements of both and the accepted among them."""
-    n, hits = np.zeros((2, len(a.n), len(b.n)), dtype=int)
+    n, hits = np.zeros((2, len(a.weight), len(b.weight)))
     for row, column, count, n_hits in shared:
         n[row, column], hits[row, column] = count, n_hits
     return statement_difference(a, b, SharedStatements(n, hits))

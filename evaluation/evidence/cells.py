@@ -1,0 +1,136 @@
+"""Cells of a round: the verdicts of the statements drawn for them, and the rates of the harvests drawn from.
+
+Letters of shapes: as in evaluation.evidence.arrays; s strata of one cell, P patterns of labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, VERDICTS, CellKey, Codes, Evidence, Floats, Patterns
+from evaluation.statistics.cut_rates import RankedStrata
+from evaluation.statistics.finite_population import VerdictSample, sample_rate
+from evaluation.statistics.incomplete_statements import VerdictRule, complete_verdicts
+from evaluation.statistics.rates import Rate
+from evaluation.statistics.verdict_rules import majority
+
+
+class DrawnVerdicts:
+    """The verdicts of statements drawn for strata, complete or not (evaluation.statistics.incomplete_statements).
+
+    draws: stratum (D,) and task (D,). patterns: of the statements' labels.
+    """
+
+    def __init__(
+        self, n_strata: int, draws: tuple[Codes, Codes], patterns: Patterns, quorum: int, rule: VerdictRule = majority
+    ) -> None:
+        self._stratum, task = draws
+        self._pattern, n_patterns = patterns.of_task[task], len(patterns.counts)
+        place = self._stratum * n_patterns + self._pattern
+        n_tasks = np.bincount(place, minlength=n_strata * n_patterns).reshape(n_strata, n_patterns)
+        self._completed = complete_verdicts(patterns.counts, patterns.wanted, n_tasks, quorum, rule)
+
+    def of_strata(self, verdict: int) -> VerdictSample:
+        """Return what the strata (S,) say of a verdict."""
+        return self._completed.of_groups(verdict)
+
+    def of_draws(self, verdict: int) -> VerdictSample:
+        """Return what each draw (D,) says of a verdict; the sums over a stratum are those of the stratum."""
+        return self._completed.of_statements(self._stratum, self._pattern, verdict)
+
+
+def drawn_verdicts(evidence: Evidence, patterns: Patterns | None = None, rule: VerdictRule = majority) -> DrawnVerdicts:
+    """patterns: of the labels to go by, those of the evidence if None."""
+    draws = evidence.draws.stratum, evidence.draws.task
+    return DrawnVerdicts(len(evidence.strata), draws, patterns or evidence.patterns, evidence.quorum, rule)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell with what its strata show.
+
+    counts (s, 4): statements drawn, by verdict in the order of VERDICTS. samples: what they say of accepted, rejected,
+    undecided. population (s,): 0 if not known.
+    """
+
+    key: CellKey
+    counts: Codes
+    samples: Sequence[VerdictSample]
+    population: Codes
+    ranks: Sequence[tuple[int | None, int | None]]
+
+    @property
+    def n(self) -> int:
+        """Return how many statements have a verdict."""
+        return int(self.counts[:, :INCOMPLETE].sum())
+
+    @property
+    def is_stratified(self) -> bool:
+        return len(self.counts) > 1
+
+    def rate_of(self, verdict: int) -> Rate:
+        """Return the share of one verdict among the tuples that the cell was drawn from."""
+        return joint_rate([self], verdict)
+
+    @property
+    def part_of_strata(self) -> Floats:
+        """Return (s,) the strata's shares of the population; all that is known of one alone is that it is all."""
+        return self.population / self.population.sum() if self.population.all() else np.ones(1)
+
+
+def joint_rate(cells: Sequence[Cell], verdict: int, *, weights: ArrayLike | None = None) -> Rate:
+    """Return the share of a verdict among all that cells were drawn from. weights: of the strata, in their order."""
+    samples = (cell.samples[verdict] for cell in cells)
+    sample = VerdictSample(*map(np.concatenate, zip(*samples, strict=True)))
+    population = np.concatenate([cell.population for cell in cells])
+    return sample_rate(sample, population, weights)
+
+
+def cells_of(evidence: Evidence, drawn: DrawnVerdicts) -> list[Cell]:
+    counts = stratum_counts(evidence)
+    samples = [drawn.of_strata(verdict) for verdict in range(INCOMPLETE)]
+    strata_of: list[list[int]] = [[] for _ in evidence.cells]
+    for number, stratum in enumerate(evidence.strata):
+        strata_of[stratum.cell].append(number)
+    return [
+        Cell(
+            key=key,
+            counts=counts[numbers],
+            samples=[sample.at(numbers) for sample in samples],
+            population=np.array([evidence.strata[number].population or 0 for number in numbers]),
+            ranks=[evidence.strata[number][1:3] for number in numbers],
+        )
+        for key, numbers in zip(evidence.cells, strata_of, strict=True)
+    ]
+
+
+def stratum_counts(evidence: Evidence) -> Codes:
+    """Return (S, 4): how many draws of each stratum have each verdict."""
+    pair = evidence.draws.stratum * len(VERDICTS) + evidence.verdict[evidence.draws.task]
+    n_strata = len(evidence.strata)
+    return np.bincount(pair, minlength=n_strata * len(VERDICTS)).reshape(n_strata, len(VERDICTS))
+
+
+def accuracies_of(evidence: Evidence, accepted: VerdictSample) -> Floats:
+    """Return (C,) the accuracies of cells alone, NaN where there is none, from what their strata say (S,)."""
+    population = np.maximum(evidence.population_of_stratum, 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        hits = np.bincount(evidence.cell_of_stratum, population * (accepted.n_hits / accepted.n), len(evidence.cells))
+    return hits / np.bincount(evidence.cell_of_stratum, population, len(evidence.cells))
+
+
+def ranked_strata(evidence: Evidence, drawn: DrawnVerdicts) -> RankedStrata:
+    """Return the strata with the draws that have a rank. Ranks are 0 in a stratum of a population nobody knows."""
+    strata, draws = evidence.strata, evidence.draws
+    has_rank = (draws.rank > 0) & (evidence.population_of_stratum[draws.stratum] > 0)
+    accepted = drawn.of_draws(ACCEPTED).at(has_rank)
+    return RankedStrata(
+        np.array([stratum.rank_from or 0 for stratum in strata], dtype=np.int64),
+        np.array([stratum.rank_to or 0 for stratum in strata], dtype=np.int64),
+        evidence.population_of_stratum.astype(np.int64),
+        (draws.stratum[has_rank], draws.rank[has_rank], accepted),
+    )

@@ -1,0 +1,180 @@
+"""Verdicts of incomplete statements: what the labels that they have say of the verdict that they will get.
+
+Which statements lack judgments may depend on the answers: where a third person is asked only when two differ, those in
+dispute wait longest; excluding somebody who always says True leaves those complete that others called False. Leaving
+them out then shifts every rate. Here they count with the probability of each verdict, given the labels that they have:
+judgments are exchangeable, and what is missing depends on labels that were seen (missing at random; Little and Rubin
+2002, section 1.3). The shares of the complete patterns are found by EM (Dempster, Laird and Rubin 1977). Where the
+labels do not tell the share of a verdict, it lies between what is certain and what is possible (Manski 1989).
+
+Letters of shapes: G groups of statements that are alike but for their labels (strata), P patterns of labels, F full
+patterns of k labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations_with_replacement
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import comb as binomial
+
+from evaluation.statistics.finite_population import VerdictSample
+from evaluation.statistics.verdict_rules import majority
+
+Counts = NDArray[np.int64]
+Floats = NDArray[np.float64]
+VerdictRule = Callable[[Counts, int], Counts]  # from labels (F, 3) and a quorum to verdicts (F,)
+
+MOST_STEPS, TOLERANCE = 2000, 1e-9
+SINGULAR, IDENTIFIED = 1e-9, 1e-4  # relative size of a direction without information; misfit that gives one away
+LEAST_INFORMATION = 0.1  # below it a share is not told from the labels, but bounded
+MOST_WANTED = 20  # labels of a statement; one that wants more is decided by those it has
+
+
+class CompletedVerdicts(NamedTuple):
+    """Verdicts (accepted, rejected, undecided) of statements by group and pattern, complete or not.
+
+    probability (G, P, 3): of each verdict; 0 for a pattern without a label. least, most (G, P, 3): the same where the
+    labels of the group tell the verdict's share; else 1 where it is certain, and where it is possible.
+    worth (G, 3): for how many complete statements one with labels counts, in [0, 1]: less than 1 where labels that are
+    missing are told from others, 1 where the share is bounded, 0 where no statement of the group has a certain verdict.
+    certain (P, 3): 1 for the verdict that a pattern gets whatever the missing labels say. n_tasks (G, P): statements
+    with labels.
+    """
+
+    probability: Floats
+    least: Floats
+    most: Floats
+    worth: Floats
+    certain: Floats
+    n_tasks: Counts
+
+    def of_groups(self, verdict: int) -> VerdictSample:
+        """Return what each group (G,) says of a verdict."""
+        worth = self.worth[:, verdict]
+        shares = (share[:, :, verdict] for share in (self.probability, self.least, self.most))
+        return VerdictSample(
+            self.n_tasks.sum(axis=1) * worth, *((self.n_tasks * share).sum(axis=1) * worth for share in shares)
+        )
+
+    def of_statements(self, group: Counts, pattern: Counts, verdict: int) -> VerdictSample:
+        """Return what statements of `group` (D,) with `pattern` (D,) say; those of a group add up to the group's."""
+        worth = self.worth[group, verdict] * (self.n_tasks[group, pattern] > 0)
+        shares = (self.probability, self.least, self.most)
+        return VerdictSample(worth, *(share[group, pattern, verdict] * worth for share in shares))
+
+
+def complete_verdicts(
+    counts: Counts, wanted: Counts, n_tasks: Counts, quorum: int = 1, rule: VerdictRule = majority
+) -> CompletedVerdicts:
+    """Complete the verdicts of groups of statements.
+
+    counts (P, 3): True, False, Unjudgeable of each pattern. wanted (P,): how many labels decide, at least those there
+    are. n_tasks (G, P): statements of each group.
+    """
+    n_labels = counts.sum(axis=1)
+    wanted = np.where(wanted > MOST_WANTED, n_labels, wanted)
+    n_tasks = np.where(n_labels > 0, n_tasks, 0)
+    certain = np.where((n_labels > 0)[:, None], _verdicts(counts, quorum, rule), 0.0)  # (P, 3)
+    possible = certain.copy()
+    worthless = np.zeros((len(n_tasks), 3))  # (G, 3) statements that the missing labels take away, in complete ones
+    estimates = []
+    for k in np.unique(wanted[(n_labels > 0) & (n_labels < wanted)]).tolist():
+        pattern = np.flatnonzero((n_labels > 0) & (wanted == k))
+        labels = _Labels(counts[pattern], k, quorum, rule)
+        certain[pattern], possible[pattern] = labels.certain, labels.possible
+        group = np.flatnonzero(n_tasks[:, pattern] @ ~labels.is_certain)
+        n_of_k = n_tasks[np.ix_(group, pattern)]
+        shares = fit_shares(labels.likelihood, n_of_k)
+        estimates.append((np.ix_(group, pattern), labels.posterior(shares)))
+        with np.errstate(divide="ignore"):
+            worthless[group] += n_of_k.sum(axis=1)[:, None] * (1 / labels.information(n_of_k, shares) - 1)
+    probability, least, most = (np.repeat(rows[None], len(n_tasks), axis=0) for rows in (certain, certain, possible))
+    for position, posterior in estimates:
+        probability[position] = posterior
+    n_seen = n_tasks.sum(axis=1)[:, None]
+    worth = n_seen / np.maximum(n_seen + worthless, 1)
+    is_told = (worth >= LEAST_INFORMATION) & (worth * n_seen >= 1)
+    least, most = (np.where(is_told[:, None], probability, limits) for limits in (least, most))
+    has_verdict = (n_tasks @ certain).any(axis=1, keepdims=True)
+    return CompletedVerdicts(probability, least, most, np.where(is_told, worth, 1.0) * has_verdict, certain, n_tasks)
+
+
+class _Labels:
+    """What P patterns of labels tell of the F full patterns of k that they may be parts of.
+
+    likelihood (P, F): of the labels so far among the k. verdict (F, 3), certain, possible (P, 3): 0 or 1.
+    """
+
+    def __init__(self, counts: Counts, k: int, quorum: int, rule: VerdictRule) -> None:
+        full = np.array([np.bincount(labels, minlength=3) for labels in combinations_with_replacement(range(3), k)])
+        ways = binomial(full[None, :, :], counts[:, None, :]).prod(axis=2)
+        self.likelihood: Floats = ways / binomial(k, counts.sum(axis=1))[:, None]
+        self.verdict = _verdicts(full, quorum, rule)
+        may_be = self.likelihood > 0
+        self.possible = (may_be @ self.verdict > 0).astype(np.float64)
+        self.certain = self.possible * (self.possible.sum(axis=1) == 1)[:, None]
+        self.is_certain = self.certain.any(axis=1)
+
+    def posterior(self, shares: Floats) -> Floats:
+        """Return (G, P, 3) the probabilities of the verdicts, given the shares (G, F) of the full patterns."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            by_verdict = [shares * column @ self.likelihood.T for column in self.verdict.T]
+            posterior: Floats = np.stack(by_verdict, axis=2) / np.sum(by_verdict, axis=0)[..., None]
+        posterior[:, self.is_certain] = self.certain[self.is_certain]
+        return np.nan_to_num(posterior)  # a pattern that the group does not show may have no chance there
+
+    def information(self, n_tasks: Counts, shares: Floats) -> Floats:
+        """Return (G, 3) the variance of a verdict's share if all were complete, over the one it has from the labels."""
+        return np.array([
+            [_information(self.likelihood[n > 0], n[n > 0], share, verdict) for verdict in self.verdict.T]
+            for n, share in zip(n_tasks, shares, strict=True)
+        ]).reshape(-1, 3)  # fmt: skip
+
+
+def _verdicts(counts: Counts, quorum: int, rule: VerdictRule) -> Floats:
+    """Return a 1 in each row of (F, 3): accepted, rejected or undecided."""
+    return np.eye(3)[rule(counts, quorum)]
+
+
+def fit_shares(likelihood: Floats, n_tasks: Counts) -> Floats:
+    """Return (G, F) the shares of the full patterns under which the labels of each group are most likely, by EM."""
+    n_groups, n_patterns = len(n_tasks), likelihood.shape[1]
+    shares = np.full((n_groups, n_patterns), 1 / n_patterns)
+    moving, weight = np.arange(n_groups), n_tasks / n_tasks.sum(axis=1, keepdims=True)  # (G,), (G, P)
+    for _ in range(MOST_STEPS):
+        before = shares[moving]
+        chance = before @ likelihood.T
+        ratio = np.divide(weight, chance, out=np.zeros_like(chance), where=weight > 0)
+        shares[moving] = after = before * (ratio @ likelihood)
+        still = np.abs(after - before).max(axis=1, initial=0) > TOLERANCE
+        moving, weight = moving[still], weight[still]
+        if not len(moving):
+            break
+    return shares
+
+
+def _information(likelihood: Floats, n_tasks: Counts, shares: Floats, has_verdict: Floats) -> float:
+    """Return the information on a verdict's share in the labels of one group, in [0, 1].
+
+    Its variance by the observed information of the shares (F,) of the full patterns that occur; where that is singular
+    in the direction of the verdict, the labels do not tell the share.
+    """
+    occurs = shares > np.sqrt(TOLERANCE)
+    n, share = int(n_tasks.sum()), float(shares @ has_verdict)
+    is_certain = (likelihood @ has_verdict == 0) | (likelihood @ (1 - has_verdict) == 0)
+    if is_certain.all():
+        return 1.0
+    if not TOLERANCE < share < 1 - TOLERANCE:
+        return float(n_tasks[is_certain].sum() / n)
+    scores = likelihood[:, occurs] / (likelihood @ shares)[:, None]
+    observed = (scores * n_tasks[:, None]).T @ scores
+    direction = has_verdict[occurs]
+    solution = np.linalg.lstsq(observed, direction, rcond=SINGULAR)[0]
+    if np.abs(observed @ solution - direction).max() > IDENTIFIED:
+        return 0.0
+    variance = float(direction @ solution) - share**2 / n
+    return min(1.0, share * (1 - share) / n / variance) if variance > 0 else 0.0
