@@ -20,10 +20,8 @@ from evaluation.reports.sections import (
     comparisons,
     conduct,
     curves,
-    kg_sizes,
     leave_one_out,
     rates,
-    relation_tables,
     sample_size,
     sampling,
     sensitivity,
@@ -42,10 +40,10 @@ METHOD = " ".join([
 
 # For people, in reading order.
 TABLES = (
-    relation_tables.relation_table,
-    relation_tables.setting_table,
-    relation_tables.model_table,
-    kg_sizes.size_table,
+    rates.relation_table,
+    rates.setting_table,
+    rates.model_table,
+    curves.size_table,
     comparisons.comparison_table,
     agreement.agreement_table,
     agreement.agreement_parts_table,
@@ -115,7 +113,7 @@ def build_document(
         "novelty": None,
         "conduct": conducted,
         "notes": [*_notes(evidence), *(conduct.notes_on_conduct(conducted) if conducted else ())],
-        "cuts": kg_sizes.cut_entries(evidence, drawn),
+        "cuts": curves.cut_entries(evidence, drawn),
     }
 
 

@@ -27,7 +27,7 @@ from evaluation.rendering.tables import Document, first_rows, without_empty_colu
 from evaluation.reports.document import report_tables, tables_to_read
 from evaluation.reports.forms import BadReportOption, report_options
 from evaluation.reports.sections.comparisons import common_of, sides_of
-from evaluation.reports.sections.relation_tables import cells_by_relation, relation_table
+from evaluation.reports.sections.rates import cells_by_relation, relation_table
 from evaluation.reports.services import create_report
 from kgharvest import code_version
 from kgharvest.access import researcher_required

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from evaluation.rendering.figures.canvas import Theme, short_model
 from evaluation.rendering.tables import Document, name_of
-from evaluation.reports.sections.relation_tables import cells_by_relation
+from evaluation.reports.sections.rates import cells_by_relation
 from kgharvest.pages.number_format import share
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, name_of
-from evaluation.reports.sections.relation_tables import demonstrator_mark
+from evaluation.reports.sections.rates import demonstrator_mark
 from kgharvest.pages.number_format import counted
 
 MOST_CELLS = 60  # that people read one by one
