@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from kgharvest.engine.types import EngineError
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -80,3 +82,10 @@ SETTINGS = {
     )
 }
 WITHOUT_LEARNING = tuple(name for name, setting in SETTINGS.items() if setting.learns is None)
+
+
+def find_setting(name: str) -> Setting:
+    """Return the setting of this name. Raises EngineError."""
+    if name not in SETTINGS:
+        raise EngineError(f"There is no setting {name!r}; choose one of {', '.join(SETTINGS)}.")
+    return SETTINGS[name]

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, get_args
 from kgharvest.engine.filters import FILTERS
 
 PatternBudget = Literal["each", "shared"]
+ParaphraserKind = Literal["offline", "chat", "seq2seq"]
 
 N_TRIGGERS = 5  # of AutoPrompt, between two entities; as in the paper's baseline
 
@@ -119,14 +120,13 @@ class HarvestParams:
 class ParaphraserSettings:
     """Which paraphraser creates prompts.
 
-    kind: "offline", "chat" or "seq2seq".
     model: the chat model's name, or the seq2seq model's hub id or folder.
     base_url: of the chat endpoint, as in `https://api.openai.com/v1`; its key is in KGHARVEST_PARAPHRASER_API_KEY.
     max_calls, max_tokens: the chat endpoint's spend cap per harvest.
     prefix, seed: what a seq2seq model expects before a sentence; draws samples instead of the best of a beam search.
     """
 
-    kind: str = "offline"
+    kind: ParaphraserKind = "offline"
     model: str = ""
     base_url: str = ""
     max_calls: int = 100

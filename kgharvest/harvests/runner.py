@@ -15,7 +15,7 @@ from django.db import IntegrityError, transaction
 
 from kgharvest import code_version
 from kgharvest.engine.prompts.template import parse_prompts
-from kgharvest.engine.settings import SETTINGS
+from kgharvest.engine.settings import SETTINGS, find_setting
 from kgharvest.engine.types import (
     HarvestParams,
     HarvestResult,
@@ -69,7 +69,7 @@ class HarvestRequest:
 
 
 def create_harvest_job(request: HarvestRequest, by=None, launch: Launch | None = None) -> HarvestJob:
-    """Create a queued job with all it needs frozen in it. Raises RelationNotReady, BadPrompt or CellUnderWay.
+    """Create a queued job with all it needs frozen in it. Raises RelationNotReady, EngineError or CellUnderWay.
 
     `ledger.run_job` does it in this process; `queue_harvest` leaves it to a worker.
     """
@@ -115,7 +115,7 @@ def unique_key_of(request: HarvestRequest) -> str:
 
 
 def check_harvest(request: HarvestRequest) -> None:
-    """Raise RelationNotReady or BadPrompt if `create_harvest_job` would."""
+    """Raise RelationNotReady or an EngineError if `create_harvest_job` would."""
     _check(_spec(request), request.relation)
 
 
@@ -133,8 +133,7 @@ def _spec(request: HarvestRequest) -> HarvestSpec:
 
 
 def _check(spec: HarvestSpec, relation: Relation) -> None:
-    if spec.setting not in SETTINGS:
-        raise RelationNotReady(f"There is no setting {spec.setting!r}; choose one of {', '.join(SETTINGS)}.")
+    find_setting(spec.setting)  # refuses one that there is not
     if len(spec.seed_tuples) < MIN_SEED_TUPLES:
         raise RelationNotReady(
             f"The relation {relation.path} has {len(spec.seed_tuples)} seed tuples; give it at least two."

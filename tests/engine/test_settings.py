@@ -4,7 +4,8 @@ from pkgutil import resolve_name
 
 import pytest
 
-from kgharvest.engine.settings import SETTINGS, WITHOUT_LEARNING
+from kgharvest.engine.settings import SETTINGS, WITHOUT_LEARNING, find_setting
+from kgharvest.engine.types import EngineError
 
 
 @pytest.mark.parametrize("setting", SETTINGS.values(), ids=lambda setting: setting.name)
@@ -14,3 +15,8 @@ def test_every_setting_names_the_function_that_obtains_its_prompts(setting):
 
 def test_settings_that_learn_nothing_work_with_every_lm_and_are_quick():
     assert WITHOUT_LEARNING == ("human", "top1", "multi")
+
+
+def test_an_unknown_setting_is_refused_with_those_there_are():
+    with pytest.raises(EngineError, match="There is no setting 'manual'; choose one of human, top1, multi, lpaqa, "):
+        find_setting("manual")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from kgharvest.engine.language_models.base import LanguageModel
 from kgharvest.engine.prompts.paraphrasers.chat import ChatEndpoint, ChatParaphraser
 from kgharvest.engine.prompts.paraphrasers.offline import OfflineParaphraser
-from kgharvest.engine.types import EngineError, ParaphraserSettings
+from kgharvest.engine.types import EngineError, ParaphraserKind, ParaphraserSettings
 
 if TYPE_CHECKING:
     from kgharvest.engine.language_models.encoder_decoder import Seq2SeqModel
@@ -65,7 +65,7 @@ class Seq2SeqParaphraser:
         return load_seq2seq(self._model_name, self._revision, self._device)
 
 
-PARAPHRASERS: dict[str, Callable[[ParaphraserSettings, LanguageModel], Paraphraser]] = {
+PARAPHRASERS: dict[ParaphraserKind, Callable[[ParaphraserSettings, LanguageModel], Paraphraser]] = {
     "offline": lambda settings, lm: OfflineParaphraser(lm),
     "chat": lambda settings, lm: ChatParaphraser(
         ChatEndpoint(settings.base_url, settings.model, max_calls=settings.max_calls, max_tokens=settings.max_tokens)

@@ -26,11 +26,10 @@ from kgharvest.engine.prompts.paraphrase import Paraphraser, make_paraphraser
 from kgharvest.engine.prompts.prompt_set import PromptSet
 from kgharvest.engine.prompts.template import PromptTemplate, parse_prompts
 from kgharvest.engine.scoring import Encoded, compatibilities, prompt_weights
-from kgharvest.engine.settings import SETTINGS, WITHOUT_LEARNING
+from kgharvest.engine.settings import SETTINGS, WITHOUT_LEARNING, find_setting
 from kgharvest.engine.types import (
     N_TRIGGERS,
     BadPrompt,
-    EngineError,
     HarvestParams,
     HarvestSpec,
     OnProgress,
@@ -86,9 +85,7 @@ class PromptSource:
 
 def choose_prompts(source: PromptSource) -> ChosenPrompts:
     """Return the prompts of the setting. Raises an EngineError; UnsupportedModel if this LM cannot learn them."""
-    if source.spec.setting not in SETTINGS:
-        raise EngineError(f"There is no setting {source.spec.setting!r}; choose one of {', '.join(SETTINGS)}.")
-    chosen: ChosenPrompts = resolve_name(SETTINGS[source.spec.setting].strategy)(source)
+    chosen: ChosenPrompts = resolve_name(find_setting(source.spec.setting).strategy)(source)
     return chosen
 
 

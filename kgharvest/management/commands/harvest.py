@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from django.conf import settings
 from django.utils import timezone
@@ -13,7 +13,7 @@ from django.utils import timezone
 from kgharvest.bulk.file_writing import check_writable, write_atomically
 from kgharvest.engine.filters import FILTERS
 from kgharvest.engine.settings import SETTINGS
-from kgharvest.engine.types import HarvestParams, ParaphraserSettings
+from kgharvest.engine.types import HarvestParams, ParaphraserKind, ParaphraserSettings, PatternBudget
 from kgharvest.harvests.language_models import get_language_model
 from kgharvest.harvests.launches import Plan, plan_launch, start_launch
 from kgharvest.harvests.runner import CellUnderWay, HarvestFailed, HarvestRequest, check_harvest, create_harvest_job
@@ -45,13 +45,13 @@ class Command(DomainCommand):
         how.add_argument(
             "--max-entity-repeats", type=positive, help=f"tuples that share an entity ({defaults.max_entity_repeats})"
         )
-        how.add_argument("--pattern-budget", choices=["each", "shared"], help=f"({defaults.pattern_budget})")
+        how.add_argument("--pattern-budget", choices=get_args(PatternBudget), help=f"({defaults.pattern_budget})")
         how.add_argument("--no-filters", action="store_true", help="reject no entity")
         how.add_argument("--seed", type=int, help=f"of the random draws in prompt creation ({defaults.seed})")
         how.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
         how.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
         words = parser.add_argument_group("prompt creation, where a relation has no ready prompts")
-        words.add_argument("--paraphraser", choices=["offline", "chat", "seq2seq"], default="offline")
+        words.add_argument("--paraphraser", choices=get_args(ParaphraserKind), default="offline")
         words.add_argument("--paraphraser-model", default="", help="chat model, or hub id or folder of a seq2seq model")
         words.add_argument(
             "--paraphraser-url", default="", help="of the chat endpoint, such as http://127.0.0.1:8080/v1"
