@@ -203,15 +203,19 @@ def _exclusion(exclusion: Exclusion, roles: Roles) -> dict[str, Any]:
 
 def _excluded_judgments(round: Round) -> dict[str, ExcludedJudgments]:
     """Return what excluded annotators had said that counted, by their codes."""
-    tasks = round.tasks.without_gold().order_by("position").values_list("pk", flat=True)
-    position = {pk: number for number, pk in enumerate(tasks)}
-    excluded = Judgment.objects.current().filter(task__in=round.tasks.without_gold(), is_excluded=True).order_by()
-    rows: dict[str, list[tuple[int, int]]] = {}
-    for code, task, label in excluded.values_list("annotator__code", "task", "label"):
-        rows.setdefault(code, []).append((position[task], LABELS.index(label)))
+    excluded = round.annotators.filter(status=Annotator.Status.EXCLUDED)
+    judgments = Judgment.objects.current().filter(annotator__in=excluded, is_excluded=True, task__is_gold=False)
+    said: dict[str, list[tuple[int, int]]] = {}
+    for code, task, label in judgments.order_by().values_list("annotator__code", "task", "label"):
+        said.setdefault(code, []).append((task, LABELS.index(label)))
+    tasks = round.tasks.without_gold().order_by("position").values_list("pk", flat=True) if said else ()
+    number = {pk: position for position, pk in enumerate(tasks)}
     return {
-        code: ExcludedJudgments(*(np.array(column, dtype=np.int64) for column in zip(*pairs, strict=True)))
-        for code, pairs in sorted(rows.items())
+        code: ExcludedJudgments(
+            np.array([number[task] for task, _ in own], dtype=np.int64),
+            np.array([label for _, label in own], dtype=np.int64),
+        )
+        for code, own in said.items()
     }
 
 

@@ -88,18 +88,20 @@ def _kept(job: HarvestJob, cut: str, last_rank: int) -> int:
 
 
 def _hidden_ranks(ids: Collection[int]) -> Ranks:
-    return _ranks(HarvestedTuple.objects.filter(job__in=ids, knowledge_tuple__curation=KnowledgeTuple.Curation.HIDDEN))
+    return _ranks(ids, KnowledgeTuple.objects.filter(curation=KnowledgeTuple.Curation.HIDDEN))
 
 
 def _sensitive_ranks(ids: Collection[int]) -> Ranks:
     """Return the ranks of tuples with sensitive words that are not hidden anyway."""
-    sensitive = HarvestedTuple.objects.filter(job__in=ids, knowledge_tuple__is_sensitive=True)
-    return _ranks(sensitive.exclude(knowledge_tuple__curation=KnowledgeTuple.Curation.HIDDEN))
+    sensitive = KnowledgeTuple.objects.filter(is_sensitive=True)
+    return _ranks(ids, sensitive.exclude(curation=KnowledgeTuple.Curation.HIDDEN))
 
 
-def _ranks(tuples: QuerySet[HarvestedTuple]) -> Ranks:
+def _ranks(ids: Collection[int], tuples: QuerySet[KnowledgeTuple]) -> Ranks:
+    """tuples: few, found by a partial index."""
+    harvested = HarvestedTuple.objects.filter(job__in=ids, knowledge_tuple__in=tuples.values("pk"))
     ranks: Ranks = defaultdict(list)
-    for job, rank in tuples.order_by("job", "rank").values_list("job", "rank"):
+    for job, rank in harvested.order_by().values_list("job", "rank"):
         ranks[job].append(rank)
     return ranks
 

@@ -172,6 +172,21 @@ def test_what_curation_left_out_is_counted_wherever_it_ranked(hidden, researcher
     assert [cell[key] for key in ("harvested", "kept", "left_out", "hidden", "population")] == [8, 6, 1, 1, 5]
 
 
+@pytest.mark.parametrize(("include_sensitive", "expected"), [(False, [4, 2, 1, 1, 2]), (True, [4, 1, 1, 0, 3])])
+def test_tuples_with_sensitive_words_are_counted_where_the_round_leaves_them_out(
+    include_sensitive, expected, researcher
+):
+    job = make_harvest([(f"head {n}", "tail") for n in range(4)])
+    hide(job.tuples.get(rank=2).knowledge_tuple, "rubbish", by=researcher)
+    job.relation.knowledge_tuples.filter(harvested_tuples__rank__in=[2, 3]).update(is_sensitive=True)
+    cells = [{"job": job.pk, "n": None}]
+    round = open_round({"name": "words", "cells": cells, "include_sensitive": include_sensitive})
+
+    [cell] = conduct_of(round)["cells"]
+
+    assert [cell[key] for key in ("kept", "left_out", "hidden", "sensitive", "population")] == expected
+
+
 def test_rules_gold_training_and_limits_are_told():
     relation = make_relation("r", seed_tuples=[[f"s{n}", f"t{n}"] for n in range(8)])
     for n in range(8):
