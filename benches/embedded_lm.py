@@ -35,8 +35,8 @@ DEMO = json.loads((ROOT / "kgharvest" / "relation_sets" / "demo.json").read_text
 SEEN_PROMPTS = {relation["name"]: relation["prompts"] for relation in DEMO["relations"]}
 # Most of the eight patterns of a 3-ary relation hold no fact, so there the candidates are not divided among patterns.
 PARAMS = {
-    2: HarvestParams(candidates=150, pattern_budget="each"),
-    3: HarvestParams(candidates=400, pattern_budget="shared"),
+    2: HarvestParams(candidates=450, pattern_budget="each"),
+    3: HarvestParams(candidates=1200, pattern_budget="shared"),
 }
 LOADINGS = 3
 

@@ -25,7 +25,7 @@ from kgharvest.engine.language_models.compact import load_compact
 from kgharvest.engine.settings import SETTINGS
 from kgharvest.engine.types import HarvestParams
 
-PARAMS = HarvestParams(candidates=150)
+PARAMS = HarvestParams(candidates=450)
 
 
 class Harvested(NamedTuple):

@@ -31,7 +31,7 @@ from kgharvest.relations.services import SHIPPED, import_relations
 MODEL = "embedded"
 RELATIONS = ("capital_of", "a_do_b_at", "need_a_to_do_b", "help", "place_for", "prevent")  # a_... and need_...: 3-ary
 SETTINGS = ("human", "multi")
-PARAMS = HarvestParams(candidates=50, max_tuples=60)
+PARAMS = HarvestParams(candidates=150, max_tuples=60)
 
 RESEARCHER = "researcher"
 ANNOTATORS = ("annotator-1", "annotator-2", "annotator-3")

@@ -48,12 +48,24 @@ def harvest(
     ranker = make_ranker(reader, prompts.prompt_set, spec.params)
     candidates, rejected, search_notice = search(ranker, prompts.templates, spec.params, on_progress)
     tuples = rank(rescore(reader, prompts.prompt_set, candidates, spec.params, on_progress), spec.params)
+    notice = search_notice or notice_of_short_list(tuples, spec.params)
     return HarvestResult(
         prompts=prompts.weighted,
         tuples=tuple(tuples),
         rejected=dict(sorted(rejected.items())),
         stats={"states": ranker.n_states, "candidates": len(candidates), "tuples": len(tuples)},
-        notice=" ".join(filter(None, [prompts.notice, search_notice])) or None,
+        notice=" ".join(filter(None, [prompts.notice, notice])) or None,
+    )
+
+
+def notice_of_short_list(tuples: Sequence[ScoredTuple], params: HarvestParams) -> str | None:
+    """Return the notice that the list has fewer tuples than were asked for, if so."""
+    if params.max_tuples is None or len(tuples) == params.max_tuples:
+        return None
+    cap = "" if params.max_entity_repeats is None else f" with an entity in at most {params.max_entity_repeats} of them"
+    return (
+        f"The list has {len(tuples):,} of {params.max_tuples:,} tuples, as the candidates hold no more{cap}; "
+        "ask for more candidates."
     )
 
 
@@ -80,7 +92,7 @@ def search(
 ) -> SearchResult:
     """Return the candidate tuples, best by MTL."""
     n_patterns = 1 if params.pattern_budget == "shared" else params.max_entity_tokens**ranker.arity
-    report = Reporter(on_progress, "search", params.candidates * n_patterns)
+    report = Reporter(on_progress, "search", params.n_candidates * n_patterns)
     lexicon = Lexicon(ranker.lm, EntityFilter(templates, params.disabled_filters))
     return search_tuples(ranker, lexicon, params, report)
 
@@ -153,19 +165,16 @@ def best_casings(
 
 
 def rank(scored: Iterable[ScoredTuple], params: HarvestParams) -> list[ScoredTuple]:
-    """Return the tuples by consistency, each once, within the caps of `params`."""
+    """Return the tuples by consistency: `params.max_tuples`, or as many as the cap on an entity's repeats leaves."""
+    cap = params.max_entity_repeats
     kept: list[ScoredTuple] = []
-    seen: set[tuple[str, ...]] = set()
     repeats: Counter[str] = Counter()
     best_first = sorted(scored, key=lambda candidate: (-candidate.score, candidate.entities, candidate.surface))
     for scored_tuple in best_first:
         if params.max_tuples is not None and len(kept) == params.max_tuples:
             break
-        cap = params.max_entity_repeats
-        is_capped = cap is not None and any(repeats[entity] >= cap for entity in scored_tuple.entities)
-        if scored_tuple.entities in seen or is_capped:
+        if cap is not None and any(repeats[entity] >= cap for entity in scored_tuple.entities):
             continue
-        seen.add(scored_tuple.entities)
         repeats.update(set(scored_tuple.entities))
         kept.append(scored_tuple)
     return kept

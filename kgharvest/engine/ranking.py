@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import ceil
 from typing import NamedTuple
 
 import torch
@@ -13,6 +14,8 @@ from kgharvest.engine.types import BrokenModel
 
 TOP_K = 64  # tokens ranked at first, four times as many at each refill
 LOGITS_AT_ONCE = 1 << 25  # 128 MiB
+# A processor gains nothing from larger batches, and what they ask ahead is asked in vain where an entity is used up.
+CPU_SEQUENCES_AT_ONCE = 48
 
 RankedToken = tuple[int, float]  # token, cost: -log p over the whole vocabulary, in nats
 
@@ -64,6 +67,7 @@ class TokenRanker:
         self.arity = len(prompts[0].slots)
         self.n_states = 0
         self.vector_bytes = 0  # of a state, once one is known
+        self.states_at_once = batch_size  # to be ranked together for speed; fewer once the LM is known to be on a CPU
         self._prompts, self._batch_size, self._is_mixture = prompts, batch_size, is_mixture
         self._weights = torch.tensor(weights, dtype=torch.float32)  # (P,)
         self._starts = torch.from_numpy(lm.starts_entity)  # (V,)
@@ -74,6 +78,8 @@ class TokenRanker:
         self.n_states += len(states)
         vectors = self._vectors(states, tick)
         self.vector_bytes = vectors[0].numel() * vectors.element_size()
+        if vectors.device.type == "cpu":
+            self.states_at_once = min(self._batch_size, ceil(CPU_SEQUENCES_AT_ONCE / len(self._prompts)))
         steps = [state.step for state in states]
         best = self._best(vectors, steps, TOP_K)
         # A view of one row would keep the vectors of the whole batch alive.

@@ -4,6 +4,8 @@ It returns the N tuples with the largest MTL (minimum token log-likelihood), in 
 sorted token log-probabilities, smallest first (leximin), then the entity strings. One more token can only lower a
 candidate in that order, so a candidate on top of the queue bounds all that follows from it, and a complete tuple on top
 is final. A candidate is put to the LM only when it gets there, together with the next best ones to make a batch.
+
+An entity occurs in `params.proposed_entity_repeats` of them at most, counted in that order.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from kgharvest.engine.lexicon import Entity, Lexicon
 from kgharvest.engine.ranking import RankedToken, State, Step, TokenRanker, layout
 from kgharvest.engine.types import HarvestParams
 
+Names = tuple[tuple[str, ...], ...]  # of a complete tuple: case-folded entities, then as written
 Costs = tuple[float, ...]  # -log p of a candidate's tokens, largest first, zeros left out: tuple order is leximin order
 Report = Callable[[int], None]  # called with the number of tuples found, often
 
@@ -50,6 +53,10 @@ class Candidate:
     @property
     def surface(self) -> tuple[str, ...]:
         return tuple(entity.surface for entity in self.entities)
+
+    @property
+    def names(self) -> Names:
+        return self.folded, self.surface
 
     def costs_with(self, cost: float) -> Costs:
         return tuple(sorted((*self.costs, cost), reverse=True)) if cost > 0 else self.costs
@@ -85,12 +92,11 @@ class Rejected:
 
 
 Item = Candidate | Expansion | Rejected
-Names = tuple[tuple[str, ...], ...]  # of a complete tuple: case-folded entities, then as written
 Entry = tuple[Costs, bool, Names, int, Item]  # costs, whether complete, names, serial number
 
 
 class SearchResult(NamedTuple):
-    """`candidates` best first, pattern by pattern or together. `notice`: a sentence if a budget ended it."""
+    """`candidates`: each tuple once, best first. `notice`: a sentence if a budget ended the search."""
 
     candidates: list[Candidate]
     rejected: Counter[str]
@@ -98,14 +104,16 @@ class SearchResult(NamedTuple):
 
 
 def search_tuples(ranker: TokenRanker, lexicon: Lexicon, params: HarvestParams, report: Report) -> SearchResult:
-    """Return the `params.candidates` best tuples of each token-count pattern, or of all patterns together.
+    """Return the `params.n_candidates` best tuples of each token-count pattern, or of all patterns together.
 
-    Each pattern has its own entity cap, too, unless the budget is shared.
+    Each pattern has its own entity cap, too, unless the budget is shared. Of a tuple that several patterns have, since
+    a cased LM writes "Us" and "us" with other tokens, the better one stays.
     """
     patterns = list(product(range(1, params.max_entity_tokens + 1), repeat=ranker.arity))
     groups = [patterns] if params.pattern_budget == "shared" else [[pattern] for pattern in patterns]
     candidates: list[Candidate] = []
     rejected: Counter[str] = Counter()
+    notice = None
     for number, group in enumerate(groups, start=1):
         search = BestFirstSearch(ranker, lexicon, params, partial(report_after, report, len(candidates)))
         search.run(group)
@@ -113,8 +121,19 @@ def search_tuples(ranker: TokenRanker, lexicon: Lexicon, params: HarvestParams, 
         rejected += search.rejected
         if search.notice:
             where = f" It was at token-count pattern {number} of {len(groups)}." if len(groups) > 1 else ""
-            return SearchResult(candidates, rejected, search.notice + where)
-    return SearchResult(candidates, rejected)
+            notice = search.notice + where
+            break
+    distinct = best_of_equals(candidates)
+    rejected[DUPLICATE] += len(candidates) - len(distinct)
+    return SearchResult(distinct, +rejected, notice)
+
+
+def best_of_equals(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return the candidates, best first; of those equal after case-folding only the best."""
+    best: dict[tuple[str, ...], Candidate] = {}
+    for candidate in sorted(candidates, key=lambda candidate: (candidate.costs, candidate.names)):
+        best.setdefault(candidate.folded, candidate)
+    return list(best.values())
 
 
 def report_after(report: Report, n_before: int, n_found: int) -> None:
@@ -141,7 +160,7 @@ class BestFirstSearch:
         self.notice: str | None = None
 
     def run(self, patterns: Sequence[Pattern]) -> None:
-        """Find the best `params.candidates` tuples of `patterns` together; call it once."""
+        """Find the best `params.n_candidates` tuples of `patterns` together; call it once."""
         for pattern in patterns:
             self._layouts[pattern] = layout(pattern, self._ranker.lm.entity_end)
             self._push(Candidate(pattern))
@@ -152,7 +171,7 @@ class BestFirstSearch:
 
     @property
     def _n_missing(self) -> int:
-        return self._params.candidates - len(self.tuples)
+        return self._params.n_candidates - len(self.tuples)
 
     def _process(self, item: Item) -> None:
         if self._has_saturated(item.entities):
@@ -174,7 +193,7 @@ class BestFirstSearch:
         self.tuples.append(candidate)
         for entity in set(candidate.folded):
             self._repeats[entity] += 1
-            if self._repeats[entity] == self._params.max_entity_repeats:
+            if self._repeats[entity] == self._params.proposed_entity_repeats:
                 self._saturated.add(entity)
 
     def _has_saturated(self, entities: Sequence[Entity]) -> bool:
@@ -192,7 +211,7 @@ class BestFirstSearch:
 
     def _next_to_expand(self) -> list[Candidate]:
         """Pop the next best candidates that wait for the LM, as many as make a batch without much work in vain."""
-        limit = min(self._params.batch_size, max(8, self._ranker.n_states // 6)) - 1
+        limit = min(self._ranker.states_at_once, max(8, self._ranker.n_states // 6)) - 1
         waiting: list[Candidate] = []
         aside: list[Entry] = []  # complete tuples and rejections, which are processed only on top
         while self._queue and len(waiting) < limit and len(aside) < self._n_missing:
@@ -225,8 +244,7 @@ class BestFirstSearch:
 
     def _push(self, candidate: Candidate) -> None:
         # What is incomplete comes before what is complete at equal costs: only then is the top tuple final.
-        names = (candidate.folded, candidate.surface) if candidate.is_complete else ()
-        self._enqueue(candidate.costs, candidate, names)
+        self._enqueue(candidate.costs, candidate, candidate.names if candidate.is_complete else ())
 
     def _push_expansion(self, expansion: Expansion) -> None:
         if expansion.next is not None:
@@ -283,6 +301,6 @@ class BestFirstSearch:
 
     def _stopped(self, at: str, budget: str) -> str:
         return (
-            f"The search stopped at {at} with the best {len(self.tuples):,} tuples of {self._params.candidates:,}; "
+            f"The search stopped at {at} with the best {len(self.tuples):,} tuples of {self._params.n_candidates:,}; "
             f"raise the {budget} budget or ask for fewer candidates."
         )

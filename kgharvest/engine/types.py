@@ -12,6 +12,10 @@ from kgharvest.engine.filters import FILTERS
 PatternBudget = Literal["each", "shared"]
 ParaphraserKind = Literal["offline", "chat", "seq2seq"]
 
+# A strict cap in the search would let early weak tuples use an entity up, which re-scoring could not undo.
+REPEATS_PROPOSED_PER_KEPT = 4
+MIN_CANDIDATES, CANDIDATES_PER_KEPT = 900, 3
+
 N_TRIGGERS = 5  # of AutoPrompt, between two entities; as in the paper's baseline
 
 
@@ -82,10 +86,11 @@ class HarvestParams:
     """How a harvest is done.
 
     alpha: weight of the joint log-likelihood in the compatibility (BertNet, Eq. 1).
-    candidates: tuples proposed by MTL, per token-count pattern or in all (`pattern_budget`).
+    candidates: tuples proposed by MTL, per token-count pattern or in all (`pattern_budget`); None is 900, or three for
+        each of `max_tuples` where that is more.
     max_tuples: tuples kept after re-scoring; None keeps all.
     max_entity_tokens: longest entity, in tokens of the LM.
-    max_entity_repeats: kept tuples that may share an entity; None is no cap.
+    max_entity_repeats: kept tuples that may share an entity; None is no cap. The search proposes four times as many.
     disabled_filters: names from `filters.FILTERS` that do not apply.
     batch_size: sequences per forward at most; changes speed and memory, never the result.
     seed: of the random draws in prompt creation.
@@ -93,7 +98,7 @@ class HarvestParams:
     """
 
     alpha: float = 2 / 3
-    candidates: int = 300
+    candidates: int | None = None
     max_tuples: int | None = None
     max_entity_tokens: int = 2
     max_entity_repeats: int | None = 10
@@ -103,6 +108,15 @@ class HarvestParams:
     state_budget: int = 5_000_000
     memory_budget_mb: int = 4096
     seed: int = 0
+
+    @property
+    def n_candidates(self) -> int:
+        return self.candidates or max(MIN_CANDIDATES, CANDIDATES_PER_KEPT * (self.max_tuples or 0))
+
+    @property
+    def proposed_entity_repeats(self) -> int | None:
+        """Proposed tuples that may share an entity; None is no cap."""
+        return None if self.max_entity_repeats is None else REPEATS_PROPOSED_PER_KEPT * self.max_entity_repeats
 
     def __post_init__(self) -> None:
         for name in ("candidates", "max_tuples", "max_entity_tokens", "max_entity_repeats", "batch_size"):

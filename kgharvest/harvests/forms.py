@@ -10,7 +10,7 @@ from django import forms
 
 from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.engine.settings import SETTINGS
-from kgharvest.engine.types import HarvestParams
+from kgharvest.engine.types import CANDIDATES_PER_KEPT, MIN_CANDIDATES, HarvestParams
 from kgharvest.harvests.language_models import get_language_model
 from kgharvest.harvests.runner import MIN_SEED_TUPLES, HarvestRequest
 from kgharvest.models import LanguageModel, Relation
@@ -49,8 +49,9 @@ class LaunchForm(RelationPickerForm):
     )
     candidates = forms.IntegerField(
         min_value=1,
-        initial=DEFAULTS.candidates,
-        help_text="Tuples proposed for re-scoring, for each combination of entity lengths.",
+        required=False,
+        help_text="Tuples proposed for re-scoring, for each combination of entity lengths. "
+        f"{MIN_CANDIDATES}, or {CANDIDATES_PER_KEPT} for each tuple to keep, if left empty.",
     )
     max_entity_tokens = forms.IntegerField(
         label="Longest entity",

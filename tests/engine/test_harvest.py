@@ -76,6 +76,36 @@ def test_an_entity_repeats_at_most_as_often_as_asked():
     assert sum("paris" in scored.entities for scored in result.tuples) == 2
 
 
+def test_an_early_weak_tuple_does_not_use_an_entity_up():
+    # By MTL oslo comes first (.3 against .29), by consistency rome does (.29 x 1 against .3 x .3).
+    facts = {(): {"oslo": 0.3, "rome": 0.29}, ("oslo",): {"italy": 0.3}, ("rome",): {"italy": 1.0}}
+    params = HarvestParams(candidates=2, max_entity_tokens=1, max_entity_repeats=1)
+
+    result = harvest(replace(SPEC, params=params), FakeLM([*WORDS, "oslo"], facts))
+
+    assert [scored.entities for scored in result.tuples] == [("rome", "italy")]
+
+
+def test_the_list_is_filled_where_candidates_allow():
+    facts = {(): {"paris": 0.9}, ("paris",): {"france": 0.4, "italy": 0.3, "germany": 0.2}}
+    params = HarvestParams(max_tuples=4, max_entity_tokens=1, max_entity_repeats=2)
+    spec, lm = replace(SPEC, params=params), FakeLM(WORDS, facts)
+
+    filled = harvest(spec, lm)
+    short = harvest(replace(spec, params=replace(params, candidates=4)), lm)
+
+    assert len(filled.tuples) == 4
+    assert filled.notice is None
+    assert len(short.tuples) < 4
+    assert f"The list has {len(short.tuples)} of 4 tuples" in short.notice
+
+
+@pytest.mark.parametrize(("max_tuples", "n_candidates"), [(None, 900), (50, 900), (1000, 3000)])
+def test_longer_lists_get_more_candidates(max_tuples, n_candidates):
+    assert HarvestParams(max_tuples=max_tuples).n_candidates == n_candidates
+    assert HarvestParams(max_tuples=max_tuples, candidates=7).n_candidates == 7
+
+
 def test_max_tuples_keeps_the_best():
     params = replace(SPEC.params, max_tuples=1)
 
@@ -228,16 +258,15 @@ def scored(*entities, score):
     return ScoredTuple(entities, entities, score, score)
 
 
-def test_ranking_keeps_each_tuple_once_within_the_cap():
-    candidates = [
-        scored("a", "b", score=-3.0),
+def test_ranking_keeps_the_best_within_the_cap():
+    scored_tuples = [
+        scored("a", "b", score=-2.0),
         scored("a", "c", score=-1.0),
-        scored("a", "b", score=-2.0),  # the same from another pattern
         scored("a", "d", score=-4.0),
         scored("e", "f", score=-5.0),
     ]
 
-    kept = rank(candidates, HarvestParams(max_entity_repeats=2))
+    kept = rank(scored_tuples, HarvestParams(max_entity_repeats=2))
 
     assert [(scored.entities, scored.score) for scored in kept] == [
         (("a", "c"), -1.0),

@@ -13,12 +13,12 @@ from kgharvest.engine import harvest as pipeline
 from kgharvest.engine import ranking
 from kgharvest.engine.filters import FILTERS, EntityFilter
 from kgharvest.engine.language_models.loading import load
-from kgharvest.engine.lexicon import Lexicon
+from kgharvest.engine.lexicon import Entity, Lexicon
 from kgharvest.engine.prompts.prompt_set import PromptSet
 from kgharvest.engine.prompts.strategies import weigh_prompts
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.ranking import TokenRanker
-from kgharvest.engine.search import BestFirstSearch, search_tuples
+from kgharvest.engine.search import BestFirstSearch, Candidate, best_of_equals, search_tuples
 from kgharvest.engine.types import Cancelled, HarvestParams
 from tests.engine.brute_force import BruteForce
 from tests.engine.fakes import FakeLM
@@ -56,7 +56,8 @@ class Case:
         return search
 
     def expected(self, params, patterns):
-        return self.brute_force.search(patterns, params.candidates, params.max_entity_repeats, params.disabled_filters)
+        cap = None if params.max_entity_repeats is None else 4 * params.max_entity_repeats
+        return self.brute_force.search(patterns, params.candidates, cap, params.disabled_filters)
 
 
 def make_case(folder, family, prompts):
@@ -88,7 +89,7 @@ def assert_same_tuples(candidates, expected):
         assert sorted(same.logprobs) == pytest.approx(sorted(right.logprobs), abs=TOLERANCE)
 
 
-@pytest.mark.parametrize("cap", [None, 3])
+@pytest.mark.parametrize("cap", [None, 1])
 @pytest.mark.parametrize("disabled", [LETTERS_ALLOWED, NO_FILTERS], ids=["filters", "no filters"])
 @pytest.mark.parametrize("family", ["wordpiece", "byte-level bpe"])
 @pytest.mark.parametrize(
@@ -119,19 +120,32 @@ def test_search_equals_brute_force(cases, monkeypatch, family, prompts, patterns
         assert again.rejected == first.rejected
 
 
-def test_each_pattern_has_its_own_candidates_unless_the_budget_is_shared(cases):
-    case = cases("wordpiece", BINARY)
-    params = HarvestParams(candidates=20, max_entity_repeats=3, disabled_filters=LETTERS_ALLOWED)
+@pytest.mark.parametrize("family", ["wordpiece", "byte-level bpe"])
+def test_each_pattern_has_its_own_candidates_unless_the_budget_is_shared(cases, family):
+    case = cases(family, BINARY)
+    params = HarvestParams(candidates=20, max_entity_repeats=1, disabled_filters=LETTERS_ALLOWED)
     patterns = [(1, 1), (1, 2), (2, 1), (2, 2)]
     shared_budget = replace(params, pattern_budget="shared")
 
     separate = search_tuples(*case.parts(params), params, lambda n_found: None)
     shared = search_tuples(*case.parts(params), shared_budget, lambda n_found: None)
 
-    assert_same_tuples(
-        separate.candidates, [candidate for pattern in patterns for candidate in case.expected(params, [pattern])]
-    )
+    best = {}
+    for candidate in sorted(
+        (candidate for pattern in patterns for candidate in case.expected(params, [pattern])), key=lambda c: c.order
+    ):
+        best.setdefault(candidate.entities, candidate)
+    assert_same_tuples(separate.candidates, list(best.values()))
     assert_same_tuples(shared.candidates, case.expected(params, patterns))
+
+
+def test_of_a_tuple_that_two_patterns_have_the_one_with_the_better_mtl_stays():
+    def candidate(surface, *costs):
+        return Candidate((1,), costs=costs, entities=(Entity(surface, surface.casefold(), ()),), is_complete=True)
+
+    best = best_of_equals([candidate("Rome", 2.0), candidate("Oslo", 1.5), candidate("rome", 1.0, 0.5)])
+
+    assert [(kept.surface, kept.mtl) for kept in best] == [(("rome",), -1.0), (("Oslo",), -1.5)]
 
 
 def test_an_exhausted_vocabulary_returns_every_tuple_there_is(cases):
@@ -144,19 +158,21 @@ def test_an_exhausted_vocabulary_returns_every_tuple_there_is(cases):
     assert search.notice is None
 
 
-def test_only_states_that_can_matter_are_evaluated(cases):
+@pytest.mark.parametrize("batch_size", [1, 256])
+def test_only_states_that_can_matter_are_evaluated(cases, batch_size):
     case = cases("wordpiece", BINARY)
-    params = HarvestParams(candidates=5, disabled_filters=LETTERS_ALLOWED, batch_size=1)
+    params = HarvestParams(candidates=5, disabled_filters=LETTERS_ALLOWED, batch_size=batch_size)
 
     ranker, lexicon = case.parts(params)
     search = BestFirstSearch(ranker, lexicon, params, lambda n_found: None)
     search.run([(1, 1)])
 
-    # Best-first at batch size 1: the root, and the heads whose own log-probability reaches the worst tuple kept.
+    # The root, the heads whose own log-probability reaches the worst tuple kept, and the rest of a batch.
     heads = case.brute_force.token_logprobs([[case.lm.mask_id]] * 2, 0, 0)
     worst = search.tuples[-1].mtl
     admissible = [token for token in range(len(heads)) if case.lm.starts_entity[token]]
-    assert ranker.n_states <= 1 + sum(heads[token].item() >= worst - TOLERANCE for token in admissible)
+    n_needed = 1 + sum(heads[token].item() >= worst - TOLERANCE for token in admissible)
+    assert ranker.n_states <= n_needed + min(batch_size, 16) - 1
 
 
 def test_a_state_budget_ends_with_a_sentence_and_the_tuples_proved(cases):
@@ -251,6 +267,16 @@ def test_equal_log_probabilities_are_decided_by_the_entity_strings():
     facts = {(): {"zagreb": 0.25, "bern": 0.25, "athens": 0.25}} | {(word,): {"land": 0.5} for word in words}
 
     assert search_fake(words, facts, 2) == [("athens", "land"), ("bern", "land")]
+
+
+def test_an_entity_is_proposed_four_times_as_often_as_it_is_kept():
+    tails = ["a", "b", "c", "d", "e"]
+    probabilities = {tail: 0.15 - 0.01 * position for position, tail in enumerate(tails)} | {"paris": 1e-6}
+    facts = {(): {"paris": 0.9}, ("paris",): probabilities}
+
+    tuples = search_fake(["paris", *tails], facts, 6, max_entity_repeats=1)
+
+    assert [entities for entities in tuples if "paris" in entities] == [("paris", tail) for tail in "abcd"]
 
 
 def test_a_tuple_waits_for_an_equal_one_that_the_lm_has_yet_to_be_asked_about():

@@ -13,7 +13,14 @@ from django.utils import timezone
 from kgharvest.bulk.file_writing import check_writable, write_atomically
 from kgharvest.engine.filters import FILTERS
 from kgharvest.engine.settings import SETTINGS
-from kgharvest.engine.types import HarvestParams, ParaphraserKind, ParaphraserSettings, PatternBudget
+from kgharvest.engine.types import (
+    CANDIDATES_PER_KEPT,
+    MIN_CANDIDATES,
+    HarvestParams,
+    ParaphraserKind,
+    ParaphraserSettings,
+    PatternBudget,
+)
 from kgharvest.harvests.language_models import get_language_model
 from kgharvest.harvests.launches import Plan, plan_launch, start_launch
 from kgharvest.harvests.runner import CellUnderWay, HarvestFailed, HarvestRequest, check_harvest, create_harvest_job
@@ -40,7 +47,11 @@ class Command(DomainCommand):
         what.add_argument("--prompt", action="append", default=[], help="use instead of the relation's; repeatable")
         how = parser.add_argument_group("how")
         how.add_argument("--max-tuples", type=positive, help="tuples kept after re-scoring (default: all)")
-        how.add_argument("--candidates", type=positive, help=f"tuples proposed by MTL ({defaults.candidates})")
+        how.add_argument(
+            "--candidates",
+            type=positive,
+            help=f"tuples proposed by MTL ({MIN_CANDIDATES}, or {CANDIDATES_PER_KEPT} x --max-tuples if more)",
+        )
         how.add_argument("--max-entity-tokens", type=positive, help=f"per entity ({defaults.max_entity_tokens})")
         how.add_argument(
             "--max-entity-repeats", type=positive, help=f"tuples that share an entity ({defaults.max_entity_repeats})"
