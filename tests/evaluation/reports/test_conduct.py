@@ -1,8 +1,10 @@
 """What happened in a round stands in its report: people, rules, exclusions with their effect, samples, prompts."""
 
+import io
 import re
 from uuid import uuid4
 
+import openpyxl
 import pytest
 from django.utils import timezone
 
@@ -50,6 +52,8 @@ def test_an_exclusion_stands_in_every_file_of_a_report(researcher):
     assert "1 annotator was excluded: 30 judgments count no more." in " ".join(document["notes"])
     files = {name: FORMATS[name].write(document) for name in ("html", "tex", "md", "json")}
     files["csv"] = "".join(map(table_csv, report_tables(document)))
+    sheets = openpyxl.load_workbook(io.BytesIO(FORMATS["xlsx"].bytes_of(document)))
+    files["xlsx"] = str([list(sheet.values) for sheet in sheets])
     for name, text in files.items():
         assert "says False to everything" in text, name
         assert guesser.code in text, name
@@ -73,6 +77,18 @@ def test_the_effect_of_an_exclusion_is_what_reports_say_before_and_after(options
     assert {"model": effect["model"], "setting": effect["setting"]} == {
         key: before[0][key] for key in ("model", "setting")
     }
+
+
+def test_the_effect_knows_statements_that_wait_for_a_third():
+    """Half of the statements are split, and nobody has come third, when one of the two is excluded."""
+    round = make_round(12, batch_size=12, third_only_if_split=True)
+    first, _ = judge_all(round, [T, T, F, F] * 3, [T, F, F, T] * 3)
+    [before] = create_report(round).document["totals"]
+
+    exclude_annotator(first, "guesses")
+
+    [effect] = conduct_of(round)["exclusions"][0]["effects"]
+    assert effect["with"] == pytest.approx(before["macro_accuracy"])
 
 
 def test_the_effect_counts_judgments_that_took_the_place():
