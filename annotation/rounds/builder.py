@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -65,7 +66,7 @@ def freeze_round(round: Round) -> FrozenRound:
     return FrozenRound(
         relations=relations,
         samples=samples,
-        tasks=sorted(statements, key=lambda task: task.position),
+        tasks=sorted(statements, key=attrgetter("position")),
         training=[training_statement(round, position, statement) for position, statement in enumerate(gold.training)],
         relation_instructions={
             str(relation.pk): written.get(relation.pk) or relation_guide(relation, *gold.examples[relation.pk])

@@ -59,6 +59,7 @@ def draw_cell(round: Round, cell: Cell, job: HarvestJob, path: str, rng: np.rand
     return [
         Sample(
             Stratum(
+                round=round,
                 relation=job.relation,
                 language_model=job.language_model,
                 setting=job.setting,

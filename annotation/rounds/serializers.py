@@ -230,8 +230,8 @@ class CellSerializer(Description):
     )
 
     def validate(self, cell: dict[str, Any]) -> Cell:
-        n_names = sum(bool(cell[name]) for name in ("relation", "model", "setting"))
-        if n_names != (0 if cell["job"] else 3):
+        n_missing = [cell["relation"], cell["model"], cell["setting"]].count("")
+        if n_missing != (3 if cell["job"] else 0):
             raise serializers.ValidationError("needs either 'job' or all of 'relation', 'model' and 'setting'.")
         return Cell(**cell)
 

@@ -98,8 +98,6 @@ def open_draft(round: Round, by=None) -> Round:
         if round.closes_at and round.closes_at <= timezone.now():
             raise BadRoundSpec(f"The round would close at {round.closes_at:%Y-%m-%d %H:%M}, which is over.")
         frozen = freeze_round(round)
-        for sample in frozen.samples:
-            sample.stratum.round = round
         Stratum.objects.bulk_create([sample.stratum for sample in frozen.samples])
         for task in frozen.tasks:
             if task.is_gold:
