@@ -18,7 +18,7 @@ from annotation.exchange.judgment_files import ImportedRow, read_judgments
 from annotation.judging.verdict_update import count_draws, recount
 from annotation.models import Annotator, Draw, Judgment, JudgmentTask, Round, Stratum, Study
 from annotation.rounds.instructions import freeze_statement
-from annotation.rounds.progress import forget_counts
+from annotation.rounds.progress import delete_snapshots
 from annotation.rounds.services import find_round, find_study
 from kgharvest.bulk.file_reading import read_lines
 from kgharvest.bulk.insert import ROWS_AT_ONCE, insert_rows
@@ -83,7 +83,7 @@ def import_judgments(
             raise ImportRefused(path.name, work.faults)
         if n_judgments:
             recount(work.round)
-            forget_counts(work.round)
+            delete_snapshots(work.round)
             policy = {"n_rows": len(rows), "duplicates": duplicates, "n_duplicates": work.n_duplicates}
             work.round.events.record("imported", by=by, n_judgments=n_judgments, file=path.name, **policy)
         return ImportSummary(work.round, n_judgments, work.n_duplicates)

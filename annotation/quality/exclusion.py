@@ -20,7 +20,7 @@ from annotation.judging.assignment import release_leases
 from annotation.judging.verdict_update import add_counts, update_verdicts
 from annotation.models import Annotator, Assignment, Exclusion, Judgment, JudgmentTask, Round
 from annotation.quality.limits import set_status
-from annotation.rounds.progress import forget_counts
+from annotation.rounds.progress import delete_snapshots
 from kgharvest.errors import DomainError
 
 JUDGMENTS_AT_ONCE = 2000
@@ -176,4 +176,4 @@ def _change_counts(round: Round, judgments: Sequence[_Moved], sign: int) -> None
     for label, ids in by_label.items():
         add_counts(JudgmentTask.objects.filter(pk__in=ids), round, label, sign)
     update_verdicts(JudgmentTask.objects.filter(pk__in=[moved.task for moved in judgments]), round)
-    forget_counts(round)
+    delete_snapshots(round)

@@ -137,8 +137,8 @@ def judgments_per_hour(round: Round, now: datetime) -> float | None:
 # -- snapshots of counts -----------------------------------------------------------------------------------------------
 
 LIVE_JUDGMENTS = 30_000  # rounds up to this size are counted for each look
-REST = 20  # a count is old after so many times what it took
-GIVEN_UP_AFTER = timedelta(minutes=5)  # the process that was counting is gone
+STALE_AFTER = 20  # times what the count took
+ABANDONED_AFTER = timedelta(minutes=5)  # the process that was counting is gone
 
 CountRound = Callable[[Round], Any]
 
@@ -156,23 +156,23 @@ def cached_count(round: Round, subject: str, count: CountRound, now: datetime) -
     if round.n_tasks * round.judgments_per_task <= LIVE_JUDGMENTS:
         return CachedCount(count(round), None)
     last = round.snapshots.filter(subject=subject).first() or _first_count(round, subject, count)
-    if _is_old(last, now) and _claim(last, now):
+    if _is_stale(last, now) and _claim(last, now):
         Thread(target=_count_aside, args=(last, count), daemon=True).start()
     return CachedCount(last.content, last.counted_at)
 
 
-def forget_counts(round: Round) -> None:
+def delete_snapshots(round: Round) -> None:
     """Let the next look count anew, whatever is being counted now. Call it in the transaction that changes much."""
     round.snapshots.all().delete()
 
 
-def _is_old(last: Snapshot, now: datetime) -> bool:
-    return now - last.counted_at > timedelta(seconds=REST * last.took_s)
+def _is_stale(last: Snapshot, now: datetime) -> bool:
+    return now - last.counted_at > timedelta(seconds=STALE_AFTER * last.took_s)
 
 
 def _claim(last: Snapshot, now: datetime) -> bool:
     """Return whether it is us who count next."""
-    free = Q(counting_since=None) | Q(counting_since__lt=now - GIVEN_UP_AFTER)
+    free = Q(counting_since=None) | Q(counting_since__lt=now - ABANDONED_AFTER)
     return bool(Snapshot.objects.filter(free, pk=last.pk).update(counting_since=now))
 
 

@@ -124,14 +124,14 @@ def _of_stored(name: str, relation: Relation, facts: Collection[Entities]) -> Sc
 # -- kept with a job ---------------------------------------------------------------------------------------------------
 
 
-def frozen_facts(relations: Sequence[ScoredRelation]) -> list[dict[str, Any]]:
-    """Return the relations as JSON can hold them. The inverse is `thawed_facts`."""
+def facts_to_json(relations: Sequence[ScoredRelation]) -> list[dict[str, Any]]:
+    """Return the relations as JSON can hold them. The inverse is `facts_from_json`."""
     return json.loads(json.dumps([vars(relation) for relation in relations]))
 
 
-def thawed_facts(frozen: Sequence[Mapping[str, Any]]) -> list[ScoredRelation]:
+def facts_from_json(relations: Sequence[Mapping[str, Any]]) -> list[ScoredRelation]:
     tuples = ("seed_tuples", "facts", "learned_from")
     return [
         ScoredRelation(**{**relation, **{name: [tuple(entities) for entities in relation[name]] for name in tuples}})
-        for relation in frozen
+        for relation in relations
     ]

@@ -10,7 +10,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from evaluation.models import ScoreEvaluation
-from evaluation.scores.facts import BUILT_IN, ScoredRelation, built_in_facts, frozen_facts, thawed_facts
+from evaluation.scores.facts import BUILT_IN, ScoredRelation, built_in_facts, facts_from_json, facts_to_json
 from evaluation.scores.scorers import StoredPrompt, evaluate_scores, setting_scorer, stored_scorer, writable
 from kgharvest import code_version
 from kgharvest.engine.settings import SETTINGS, WITHOUT_LEARNING
@@ -121,7 +121,7 @@ def _payload_of(request: ScoreRequest) -> dict[str, Any]:
         "settings": list(request.settings),
         "harvests": harvests,
         "facts": request.facts,
-        "relations": frozen_facts(relations),
+        "relations": facts_to_json(relations),
     }
 
 
@@ -148,10 +148,10 @@ def scores_document(
     language_model: LanguageModel, payload: Mapping[str, Any], device: str, on_progress: OnProgress
 ) -> dict[str, Any]:
     """Return the JSON of docs/report-json.md. Raises Outdated."""
-    harvests = _lending_harvests(payload)
+    harvests = _harvests_with_prompts(payload)
     on_progress(Progress("loading the LM", 0))
     lm = language_models.load(language_model, device, "float32")
-    given = thawed_facts(payload["relations"])
+    given = facts_from_json(payload["relations"])
     unseen = _without_seeds(given, payload, harvests)
     relations = [replace(relation, facts=writable(lm, relation)) for relation in unseen]
     scorers = {setting: setting_scorer(lm, setting) for setting in payload["settings"]}
@@ -166,7 +166,7 @@ def scores_document(
     return {**head, "n_left_out": n_left_out, **evaluated, **stamp}
 
 
-def _lending_harvests(payload: Mapping[str, Any]) -> dict[int, HarvestJob]:
+def _harvests_with_prompts(payload: Mapping[str, Any]) -> dict[int, HarvestJob]:
     if "harvests" not in payload:
         raise Outdated("This was asked for by an older version of kgharvest; ask for it again.")
     used = [job for by_relation in payload["harvests"].values() for job in by_relation.values()]

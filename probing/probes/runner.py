@@ -43,7 +43,7 @@ def run_probe(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
     with heartbeat.kept_alive():
         lm, control = load_with_control(probe.language_model, params.device, params.with_control)
         vocabulary = common_vocabulary(lm, params)
-    heartbeat.store(partial(_forget_outdated, probe, lm.revision or "", vocabulary_text(vocabulary, params)))
+    heartbeat.store(partial(_delete_outdated, probe, lm.revision or "", vocabulary_text(vocabulary, params)))
     _measure_all(probe, (lm, control), vocabulary, method_runner(params), heartbeat)
     document = document_of(probe)
     return lambda: Probe.objects.filter(pk=probe.pk).update(document=document)
@@ -84,7 +84,7 @@ def vocabulary_text(vocabulary: Sequence[int] | None, params: ProbeParams) -> st
     return f"{len(vocabulary):,} words{of_file}{with_others}"
 
 
-def _forget_outdated(probe: Probe, revision: str, vocabulary: str) -> None:
+def _delete_outdated(probe: Probe, revision: str, vocabulary: str) -> None:
     """Delete what another revision of the LM or of the code has measured."""
     current = {"revision": revision, "code_version": code_version(), "vocabulary": vocabulary}
     if any(getattr(probe, name) != value for name, value in current.items()):

@@ -9,7 +9,7 @@ from annotation.quality.annotator_statistics import annotator_statistics
 from annotation.quality.exclusion import exclude_annotator, reinstate_annotator
 from annotation.quality.limits import pause_annotator
 from annotation.rounds import progress as snapshots
-from annotation.rounds.progress import GIVEN_UP_AFTER, CachedCount, cached_count, forget_counts, progress
+from annotation.rounds.progress import ABANDONED_AFTER, CachedCount, cached_count, delete_snapshots, progress
 from tests.factories import judge_all, make_annotators, make_round
 
 pytestmark = pytest.mark.django_db
@@ -84,7 +84,7 @@ def test_a_count_that_never_ended_is_begun_again(large, aside):
     cached_count(large, "things", count, NOW)
 
     cached_count(large, "things", count, NOW + LATER)
-    cached_count(large, "things", count, NOW + LATER + GIVEN_UP_AFTER + timedelta(seconds=1))
+    cached_count(large, "things", count, NOW + LATER + ABANDONED_AFTER + timedelta(seconds=1))
 
     assert len(aside) == 2
 
@@ -95,7 +95,7 @@ def test_what_was_counted_before_a_change_does_not_come_back(large, aside):
     cached_count(large, "things", count, NOW + LATER)
     [count_aside] = aside
 
-    forget_counts(large)
+    delete_snapshots(large)
     count_aside()
 
     assert cached_count(large, "things", count, NOW).content == 2
