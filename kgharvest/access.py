@@ -1,4 +1,7 @@
-"""Who may see researchers' pages. Annotators only judge: LM, setting and score stay out of their sight."""
+"""Who may see researchers' pages, and change what is the installation's.
+
+Annotators only judge: LM, setting and score stay out of their sight.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,11 @@ from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group
 from django.core.exceptions import PermissionDenied
+from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
 from rest_framework.permissions import BasePermission
+
+from kgharvest.errors import DomainError
 
 RESEARCHERS = "researchers"
 
@@ -39,6 +45,60 @@ def researcher_required(view: Callable[..., HttpResponse]) -> Callable[..., Http
         return view(request, *args, **kwargs)
 
     return guarded
+
+
+# -- who may change what is the installation's -------------------------------------------------------------------------
+
+
+class NotYours(DomainError):
+    """Changing what somebody else made."""
+
+
+Rule = Callable[[Model, AbstractBaseUser], bool]
+
+
+def _by_nobody(subject: Model, user: AbstractBaseUser) -> bool:
+    return False
+
+
+def _who_made_it(subject: Model, user: AbstractBaseUser) -> bool:
+    return subject.created_by_id == user.pk
+
+
+def _who_decided_it(subject: Model, user: AbstractBaseUser) -> bool:
+    return subject.decided_by_id == user.pk
+
+
+def _who_harvested_it(subject: Model, user: AbstractBaseUser) -> bool:
+    return subject.harvested_tuples.filter(job__created_by=user).exists()
+
+
+# Who besides a superuser, who owns the installation, may change what belongs to no study, by the name of its model.
+MAY_CHANGE: dict[str, Rule] = {
+    "RelationSet": _who_made_it,  # and its relations and prompts
+    "Launch": _who_made_it,
+    "Job": _who_made_it,  # of every kind
+    "KnowledgeTuple": _who_harvested_it,
+    "SensitiveWord": _by_nobody,
+    "GoldDecision": _who_decided_it,
+}
+
+
+def may_change(user: AbstractBaseUser | None, subject: Model | type[Model]) -> bool:
+    """Return whether `user` may change what is the installation's. `user`: None for the operator, at a command.
+
+    subject: a row, or the model where the whole table is changed at once.
+    """
+    if user is None or user.is_superuser:
+        return True
+    model = subject if isinstance(subject, type) else type(subject)
+    return next(MAY_CHANGE[base.__name__] for base in model.__mro__ if base.__name__ in MAY_CHANGE)(subject, user)
+
+
+def check_may_change(user: AbstractBaseUser | None, subject: Model) -> None:
+    """Raise NotYours unless `user` may change `subject`."""
+    if not may_change(user, subject):
+        raise NotYours(f"Only who made {subject._meta.verbose_name} {subject}, or a superuser, may change it.")
 
 
 def client_ip(request: HttpRequest) -> str | None:

@@ -47,6 +47,14 @@ def researcher(db):
 
 
 @pytest.fixture
+def installation_owner(researcher):
+    """The researcher, made a superuser: who may change what nobody or anybody made."""
+    researcher.is_superuser = True
+    researcher.save()
+    return researcher
+
+
+@pytest.fixture
 def researcher_client(client, researcher):
     client.force_login(researcher)
     return client

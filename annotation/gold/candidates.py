@@ -8,12 +8,20 @@ from random import Random
 from typing import NamedTuple
 
 from django.db.models import Count
+from django.utils import timezone
 
 from annotation.models import GoldDecision
+from kgharvest.access import check_may_change
+from kgharvest.errors import DomainError
 from kgharvest.models import HarvestedTuple, Relation, tuple_key
 
 CANDIDATES_AT_ONCE = 400
+LONGEST_REASON = 1000  # characters
 HARVESTED_AT_ONCE = 50  # tuples of the harvests that lend their entities
+
+
+class ReasonMissing(DomainError):
+    """Withdrawing a decision without saying why."""
 
 
 class GoldCandidate(NamedTuple):
@@ -43,7 +51,7 @@ def gold_candidates(relation: Relation) -> list[GoldCandidate]:
     Random(relation.pk).shuffle(keys)
     keys = keys[: 2 * CANDIDATES_AT_ONCE]
     known = set(relation.knowledge_tuples.harvested().filter(key__in=keys).values_list("key", flat=True))
-    decided = set(relation.gold_decisions.values_list("key", flat=True))
+    decided = set(relation.gold_decisions.in_force().values_list("key", flat=True))
     return [candidates[key] for key in keys if key not in known | decided][:CANDIDATES_AT_ONCE]
 
 
@@ -87,10 +95,17 @@ def decide_on_gold(relation: Relation, decisions: Mapping[str, bool], by=None) -
 
 def confirmed_counts(relations: Iterable[Relation]) -> dict[int, int]:
     """Return how many confirmed false statements there are, by the id of a relation that has some."""
-    confirmed = GoldDecision.objects.filter(relation__in=relations, is_confirmed=True).order_by()
+    confirmed = GoldDecision.objects.in_force().filter(relation__in=relations, is_confirmed=True).order_by()
     return dict(confirmed.values_list("relation").annotate(n=Count("pk")))
 
 
-def withdraw_gold(decision: GoldDecision) -> None:
-    """Forget a decision; rounds that are open keep their gold."""
-    decision.delete()
+def withdraw_gold(decision: GoldDecision, reason: str, by=None) -> None:
+    """Let a decision serve no more, and keep it with the reason; rounds that were opened keep their gold.
+
+    Withdrawing it twice is withdrawing it once. Raises NotYours, ReasonMissing.
+    """
+    check_may_change(by, decision)
+    if not reason.strip():
+        raise ReasonMissing("Say why: the reason is kept with the decision.")
+    decisions = GoldDecision.objects.in_force().filter(pk=decision.pk)
+    decisions.update(withdrawn_at=timezone.now(), withdrawn_by=by, reason=reason.strip()[:LONGEST_REASON])

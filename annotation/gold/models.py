@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from django.conf import settings
 from django.db import models
+from django.db.models import Q
 
 from kgharvest.models import Relation
+
+
+class GoldDecisionQuerySet(models.QuerySet):
+    def in_force(self):
+        return self.filter(withdrawn_at=None)
 
 
 class GoldDecision(models.Model):
     """That a person confirmed a corrupted seed as surely false, or rejected it. Only confirmed ones become gold.
 
     entities: the seed tuple with the entity of `slot` replaced; key: their `tuple_key`; seed: the tuple as it was.
+    withdrawn_at: None while the decision is in force; what was withdrawn is kept, as rounds may rest on it.
     """
 
-    relation = models.ForeignKey(Relation, on_delete=models.CASCADE, related_name="gold_decisions")
+    relation = models.ForeignKey(Relation, on_delete=models.PROTECT, related_name="gold_decisions")
     entities = models.JSONField()
     key = models.TextField()
     seed = models.JSONField()
@@ -23,11 +30,25 @@ class GoldDecision(models.Model):
     decided_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
     )
-    decided_at = models.DateTimeField(auto_now=True)
+    decided_at = models.DateTimeField(auto_now_add=True)
+    withdrawn_at = models.DateTimeField(null=True, blank=True)
+    withdrawn_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
+    )
+    reason = models.TextField(blank=True)
+
+    objects = GoldDecisionQuerySet.as_manager()
 
     class Meta:
         ordering = ["pk"]
-        constraints = [models.UniqueConstraint(fields=["relation", "key"], name="gold_decision_relation_key_unique")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["relation", "key"], condition=Q(withdrawn_at=None), name="gold_decision_relation_key_unique"
+            ),
+            models.CheckConstraint(
+                condition=Q(withdrawn_at=None) | ~Q(reason=""), name="gold_decision_withdrawn_for_a_reason"
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{' · '.join(self.entities)}: {'false' if self.is_confirmed else 'not surely false'}"

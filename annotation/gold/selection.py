@@ -93,7 +93,7 @@ def _with_casing_of(drawn: Iterable[HarvestedTuple], gold: Iterable[GoldStatemen
 def _known_answers(relations: Sequence[Relation]) -> dict[int, tuple[list[GoldStatement], list[GoldStatement]]]:
     """Return, by relation, its true and its false statements. What has become a seed since is not false."""
     confirmed = defaultdict(list)
-    for decision in GoldDecision.objects.filter(relation__in=relations, is_confirmed=True).order_by("pk"):
+    for decision in GoldDecision.objects.in_force().filter(relation__in=relations, is_confirmed=True).order_by("pk"):
         confirmed[decision.relation_id].append(decision)
     known = {}
     for relation in relations:

@@ -14,8 +14,9 @@ from django.views.decorators.http import require_POST
 from annotation.gold.candidates import GoldCandidate, decide_on_gold, gold_candidates, withdraw_gold
 from annotation.models import GoldDecision
 from annotation.rounds.instructions import freeze_statement, statement_parts
-from kgharvest.access import researcher_required
+from kgharvest.access import may_change, researcher_required
 from kgharvest.bulk.pagination import page_of
+from kgharvest.errors import DomainError
 from kgharvest.models import Relation
 from kgharvest.pages.number_format import counted
 
@@ -30,7 +31,9 @@ def gold_list(request: HttpRequest) -> HttpResponse:
     relations = Relation.objects.filter(jobs__n_tuples__gt=0).select_related("relation_set").distinct()
     if q:
         relations = relations.filter(Q(name__icontains=q) | Q(relation_set__name__icontains=q))
-    confirmed = Count("gold_decisions", filter=Q(gold_decisions__is_confirmed=True), distinct=True)
+    confirmed = Count(
+        "gold_decisions", filter=Q(gold_decisions__is_confirmed=True, gold_decisions__withdrawn_at=None), distinct=True
+    )
     page = page_of(request, relations.annotate(n_false=confirmed).order_by("relation_set__name", "name"))
     return render(request, "annotation/gold/gold_list.html", {"page_obj": page, "q": q})
 
@@ -44,13 +47,20 @@ def gold_of_relation(request: HttpRequest, pk: int) -> HttpResponse:
         messages.success(request, f"{counted(n, 'decision')} stored.")
         return redirect("annotation:gold", pk)
     page = Paginator(gold_candidates(relation), CANDIDATES_PER_PAGE).get_page(request.GET.get("page"))
-    decided = relation.gold_decisions.select_related("decided_by").order_by("-pk")
+    decided = relation.gold_decisions.select_related("decided_by", "withdrawn_by").order_by("-pk")
     context = {
         "relation": relation,
         "page_obj": page,
         "candidates": [shown(relation, candidate) for candidate in page],
-        "decided": [{"decision": decision, "parts": parts(relation, decision.entities)} for decision in decided],
-        "n_confirmed": sum(decision.is_confirmed for decision in decided),
+        "decided": [
+            {
+                "decision": decision,
+                "parts": parts(relation, decision.entities),
+                "can_withdraw": decision.withdrawn_at is None and may_change(request.user, decision),
+            }
+            for decision in decided
+        ],
+        "n_confirmed": sum(decision.is_confirmed and decision.withdrawn_at is None for decision in decided),
         "seeds": [parts(relation, seed) for seed in relation.seed_tuples],
     }
     return render(request, "annotation/gold/gold.html", context)
@@ -77,5 +87,10 @@ def parts(relation: Relation, entities: list[str]) -> list[tuple[str, bool]]:
 @researcher_required
 @require_POST
 def gold_withdraw(request: HttpRequest, pk: int, decision: int) -> HttpResponse:
-    withdraw_gold(get_object_or_404(GoldDecision, relation=pk, pk=decision))
+    try:
+        withdraw_gold(
+            get_object_or_404(GoldDecision, relation=pk, pk=decision), request.POST.get("reason", ""), request.user
+        )
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
     return redirect("annotation:gold", pk)

@@ -106,8 +106,8 @@ def score_new(request: HttpRequest) -> HttpResponse:
 def score_cancel(request: HttpRequest, pk: int) -> HttpResponse:
     evaluation = get_object_or_404(ScoreEvaluation, pk=pk)
     try:
-        ledger.cancel(evaluation)
-    except ledger.JobNotOpen as error:
+        ledger.cancel(evaluation, request.user)
+    except DomainError as error:
         messages.error(request, str(error))
     return redirect(evaluation)
 

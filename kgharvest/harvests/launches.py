@@ -12,6 +12,7 @@ from typing import NamedTuple
 from django.db import transaction
 from django.db.models import Count
 
+from kgharvest.access import check_may_change
 from kgharvest.engine.types import EngineError
 from kgharvest.errors import DomainError
 from kgharvest.harvests.runner import CellUnderWay, HarvestRequest, check_harvest, queue_harvest, unique_key_of
@@ -234,16 +235,19 @@ def _rough_seconds_left(launch: Launch, now: datetime) -> float | None:
 # -- changing ----------------------------------------------------------------------------------------------------------
 
 
-def cancel_launch(launch: Launch) -> int:
-    """Cancel every unfinished harvest of the launch; return how many."""
+def cancel_launch(launch: Launch, by=None) -> int:
+    """Cancel every unfinished harvest of the launch; return how many. Raises NotYours."""
+    check_may_change(by, launch)
     return ledger.cancel_all(Job.objects.filter(harvestjob__launch=launch))
 
 
-def retry_failed(launch: Launch) -> int:
-    """Queue the failed harvests of the launch again; return how many."""
+def retry_failed(launch: Launch, by=None) -> int:
+    """Queue the failed harvests of the launch again; return how many. Raises NotYours."""
+    check_may_change(by, launch)
     return ledger.retry_all(Job.objects.filter(harvestjob__launch=launch, status=Job.Status.FAILED))
 
 
-def retry_cancelled(launch: Launch) -> int:
-    """Queue the cancelled harvests of the launch again; return how many."""
+def retry_cancelled(launch: Launch, by=None) -> int:
+    """Queue the cancelled harvests of the launch again; return how many. Raises NotYours."""
+    check_may_change(by, launch)
     return ledger.retry_all(Job.objects.filter(harvestjob__launch=launch, status=Job.Status.CANCELLED))

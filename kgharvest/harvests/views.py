@@ -110,11 +110,11 @@ def _ranking(request: HttpRequest, job: HarvestJob) -> dict[str, Any]:
 
 @researcher_required
 @require_POST
-def harvest_change(request: HttpRequest, pk: int, change: Callable[[Job], None]) -> HttpResponse:
+def harvest_change(request: HttpRequest, pk: int, change: Callable[[Job, Any], None]) -> HttpResponse:
     """Cancel or retry: `change` is the service's function. Goes back to the job, or to the launch it was asked from."""
     job = get_object_or_404(HarvestJob.objects.select_related("launch"), pk=pk)
     try:
-        change(job)
+        change(job, request.user)
     except DomainError as refusal:
         messages.error(request, str(refusal))
     return redirect(job.launch if job.launch and "from_launch" in request.POST else job)
@@ -194,11 +194,11 @@ def jobs_page(request: HttpRequest, launch: Launch) -> Page:
 
 @researcher_required
 @require_POST
-def launch_change(request: HttpRequest, pk: int, change: Callable[[Launch], int], done: str) -> HttpResponse:
+def launch_change(request: HttpRequest, pk: int, change: Callable[[Launch, Any], int], done: str) -> HttpResponse:
     """Cancel or retry many: `change` is the service's function, `done` says what became of the harvests."""
     launch = get_object_or_404(Launch, pk=pk)
     try:
-        n = change(launch)
+        n = change(launch, request.user)
         messages.success(request, f"{counted(n, 'harvest')} {done}.")
     except DomainError as refusal:
         messages.error(request, str(refusal))

@@ -23,6 +23,7 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 from kombu.exceptions import OperationalError as BrokerError
 
+from kgharvest.access import check_may_change
 from kgharvest.celery import app
 from kgharvest.engine.types import Cancelled, EngineError, OnProgress, Progress, ignore
 from kgharvest.errors import DomainError
@@ -191,8 +192,12 @@ def _ended(status: Job.Status) -> dict[str, Any]:
     return {"status": status, "finished_at": timezone.now(), "owner_token": None, "lease_expires_at": None}
 
 
-def cancel(job: Job) -> None:
-    """Cancel at once. Its worker loses its claim and stops with its next report, within two seconds."""
+def cancel(job: Job, by=None) -> None:
+    """Cancel at once. Its worker loses its claim and stops with its next report, within two seconds.
+
+    Raises JobNotOpen, NotYours.
+    """
+    check_may_change(by, job)
     if not cancel_all(Job.objects.filter(pk=job.pk)):
         raise JobNotOpen(f"Job {job.pk} has already ended; there is nothing to cancel.")
 
@@ -202,8 +207,9 @@ def cancel_all(jobs: QuerySet) -> int:
     return jobs.unfinished().update(**_ended(Job.Status.CANCELLED))
 
 
-def retry(job: Job) -> None:
-    """Queue a failed or cancelled job again, with all its attempts. Raises JobNotOpen."""
+def retry(job: Job, by=None) -> None:
+    """Queue a failed or cancelled job again, with all its attempts. Raises JobNotOpen, NotYours."""
+    check_may_change(by, job)
     if retry_all(Job.objects.filter(pk=job.pk)):
         return
     same = Job.objects.unfinished().filter(unique_key=job.unique_key).exclude(Q(pk=job.pk) | Q(unique_key="")).first()

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from django.db import transaction
 
+from kgharvest.access import check_may_change
 from kgharvest.bulk.file_reading import entities_error
 from kgharvest.errors import DomainError
 from kgharvest.models import Curation, KnowledgeTuple
@@ -31,12 +32,12 @@ STATES = {
 
 
 def hide(knowledge_tuple: KnowledgeTuple, reason: str, by=None) -> Curation:
-    """Keep the tuple out of rounds, and out of exports that do not ask for hidden ones. Raises BadCuration."""
+    """Keep the tuple out of rounds, and of exports that do not ask for it. Raises BadCuration, NotYours."""
     return _decide(knowledge_tuple, Decision.HIDE, reason, by)
 
 
 def correct(knowledge_tuple: KnowledgeTuple, entities: Sequence[str], reason: str, by=None) -> Curation:
-    """Let exports have `entities`, as written, with the original beside them. Raises BadCuration."""
+    """Let exports have `entities`, as written, with the original beside them. Raises BadCuration, NotYours."""
     written = [entity.strip() for entity in entities]
     if error := entities_error(written, len(knowledge_tuple.entities)):
         raise BadCuration(f"The correction {error}; write one entity for each slot.")
@@ -44,7 +45,7 @@ def correct(knowledge_tuple: KnowledgeTuple, entities: Sequence[str], reason: st
 
 
 def restore(knowledge_tuple: KnowledgeTuple, reason: str, by=None) -> Curation:
-    """Let the tuple be again what the LM said. Raises BadCuration."""
+    """Let the tuple be again what the LM said. Raises BadCuration, NotYours."""
     return _decide(knowledge_tuple, Decision.RESTORE, reason, by)
 
 
@@ -52,6 +53,7 @@ def restore(knowledge_tuple: KnowledgeTuple, reason: str, by=None) -> Curation:
 def _decide(
     knowledge_tuple: KnowledgeTuple, decision: Decision, reason: str, by, entities: list[str] | None = None
 ) -> Curation:
+    check_may_change(by, knowledge_tuple)
     if not reason.strip():
         raise BadCuration("Say why: the reason is kept with the decision.")
     if len(reason) > LONGEST_REASON:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from django.db import transaction
 
+from kgharvest.access import NotYours, may_change
 from kgharvest.engine.types import Progress
 from kgharvest.errors import DomainError
 from kgharvest.jobs import ledger
@@ -54,8 +55,10 @@ def sensitivity_test() -> Callable[[str], bool]:
 def replace_words(words: Sequence[str], by=None) -> Job | None:
     """Make `words` the list and queue the job that marks the tuples anew; None if it is the list already.
 
-    Raises BadWordList.
+    Raises BadWordList, NotYours. The job says what became of the list and who changed it.
     """
+    if not may_change(by, SensitiveWord):
+        raise NotYours("Only a superuser may change the list of sensitive words: it is everybody's.")
     if len(words) > MOST_WORDS:
         raise BadWordList(f"The list has {len(words):,} entries; {MOST_WORDS:,} are the most.")
     if too_long := next((word for word in words if len(word) > LONGEST_WORD), None):
@@ -63,11 +66,13 @@ def replace_words(words: Sequence[str], by=None) -> Job | None:
             f"{too_long[:40]!r}... has more than {LONGEST_WORD} characters; list words and short phrases."
         )
     with transaction.atomic():
-        if set(words) == set(SensitiveWord.objects.values_list("word", flat=True)):
+        before = set(SensitiveWord.objects.values_list("word", flat=True))
+        if set(words) == before:
             return None
         SensitiveWord.objects.exclude(word__in=words).delete()
         SensitiveWord.objects.bulk_create((SensitiveWord(word=word) for word in words), ignore_conflicts=True)
-        job = Job.objects.create(kind="mark_sensitive", created_by=by)
+        changed = {"added": sorted(set(words) - before), "removed": sorted(before - set(words))}
+        job = Job.objects.create(kind="mark_sensitive", created_by=by, payload=changed)
         ledger.enqueue(job)
     return job
 

@@ -120,8 +120,8 @@ class RelationForm(forms.Form):
             seed_tuples=parse_seed_tuples(cleaned["seed_tuples"]),
         )
 
-    def save(self) -> Relation:
-        return save_relation(self.entry(), self.cleaned_data["set_name"], self.relation)
+    def save(self, by) -> Relation:
+        return save_relation(self.entry(), self.cleaned_data["set_name"], self.relation, by)
 
 
 def initial_values(relation: Relation) -> dict[str, str]:

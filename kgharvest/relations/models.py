@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.db import models
 from django.db.models import Q
 from django.urls import reverse
 
 
 class RelationSet(models.Model):
-    """A named collection of relations: one that the project ships, or one that somebody imported."""
+    """A named collection of relations: one that the project ships, or one that somebody made.
+
+    created_by: who may change it (kgharvest.access); None for the operator of the installation.
+    """
 
     name = models.SlugField(max_length=100, unique=True)
     description = models.TextField(blank=True)
     is_shipped = models.BooleanField(default=False)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
+    )
 
     class Meta:
         ordering = ["name"]

@@ -80,15 +80,15 @@ def _counts(n_added: int, n_known: int, n_light: int) -> str:
 
 
 def import_prompts(
-    files: Sequence[PromptFile], relation_set: RelationSet, least_weight: float | None = None
+    files: Sequence[PromptFile], relation_set: RelationSet, least_weight: float | None = None, by=None
 ) -> ImportedPrompts:
     """Add the prompts of `files` to the ready prompts of a set's binary relations, each once.
 
     A relation without ready prompts gets its initial ones first. least_weight: of the prompts that are added. Raises
-    ImportRefused with every bad line, NotFound if the set has none of the relations, or SetIsShipped; then nothing
-    is stored.
+    ImportRefused with every bad line, NotFound if the set has none of the relations, SetIsShipped or NotYours; then
+    nothing is stored.
     """
-    check_is_own(relation_set)
+    check_is_own(relation_set, by)
     return _store(relation_set, read_prompts(files), least_weight)
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from django.db import IntegrityError, transaction
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef, ProtectedError, QuerySet
 
+from kgharvest.access import check_may_change
 from kgharvest.bulk.file_reading import read_bytes
 from kgharvest.errors import BadEntry, DomainError, ImportRefused
 from kgharvest.models import HarvestJob, KnowledgeTuple, Relation, RelationSet
@@ -70,17 +71,19 @@ def import_relations(path: Path, set_name: str | None = None) -> RelationSet:
     return import_relation_file(file, set_name, is_shipped=path.resolve().parent == SHIPPED)
 
 
-def import_relation_file(file: RelationFile, set_name: str | None = None, is_shipped: bool = False) -> RelationSet:
+def import_relation_file(
+    file: RelationFile, set_name: str | None = None, is_shipped: bool = False, by=None
+) -> RelationSet:
     """Import relations into the set `set_name`, by default the file's own; update those that exist.
 
-    Relations of the set that the file does not name stay. Raises ImportRefused with all that is wrong, or
-    SetIsShipped; then nothing is stored.
+    Relations of the set that the file does not name stay. Raises ImportRefused with all that is wrong, SetIsShipped
+    or NotYours; then nothing is stored.
     """
     set_name = set_name or file.name
     if bad_entries := list(_bad_entries(file, set_name)):
         raise ImportRefused(file.source, bad_entries)
     with transaction.atomic():
-        relation_set = _shipped_set(set_name) if is_shipped else own_set(set_name)
+        relation_set = _shipped_set(set_name) if is_shipped else own_set(set_name, by)
         RelationSet.objects.select_for_update().get(pk=relation_set.pk)  # two imports of one file come one by one
         relation_set.description = file.description or relation_set.description
         relation_set.save()
@@ -165,15 +168,15 @@ def validate_relation(entry: RelationEntry, set_name: str, relation: Relation | 
 
 
 @transaction.atomic
-def save_relation(entry: RelationEntry, set_name: str, relation: Relation | None = None) -> Relation:
-    """Store what a person wrote, in a set that is made if need be. Raises BadRelation or SetIsShipped."""
+def save_relation(entry: RelationEntry, set_name: str, relation: Relation | None = None, by=None) -> Relation:
+    """Store what a person wrote, in a set that is made if need be. Raises BadRelation, SetIsShipped or NotYours."""
     if relation:
-        check_is_own(relation.relation_set)
+        check_is_own(relation.relation_set, by)
         Relation.objects.select_for_update().get(pk=relation.pk)  # no job or tuple of it comes while this looks for one
     if errors := validate_relation(entry, set_name, relation):
         raise BadRelation(errors)
     relation = relation or Relation()
-    relation.name, relation.relation_set = entry.name, own_set(set_name)
+    relation.name, relation.relation_set = entry.name, own_set(set_name, by)
     _set_columns(relation, entry)
     try:
         with transaction.atomic():
@@ -184,35 +187,44 @@ def save_relation(entry: RelationEntry, set_name: str, relation: Relation | None
 
 
 @transaction.atomic
-def delete_relation(relation: Relation) -> None:
-    """Delete a relation of which nothing was harvested or judged. Raises SetIsShipped or RelationInUse."""
-    check_is_own(relation.relation_set)
+def delete_relation(relation: Relation, by=None) -> None:
+    """Delete a relation of which nothing was harvested or judged. Raises SetIsShipped, NotYours or RelationInUse."""
+    check_is_own(relation.relation_set, by)
     if is_in_use(relation):
         raise RelationInUse(f"{relation.path} has harvests or tuples, which keep it; only unused ones are deleted.")
-    relation.delete()
+    _delete(relation, relation.path)
+
+
+def _delete(unused: Relation | RelationSet, name: str) -> None:
+    """Delete what nothing was harvested of, unless people decided on its known answers."""
+    try:
+        unused.delete()
+    except ProtectedError:
+        raise RelationInUse(f"People decided on known answers of {name}, which keep it.") from None
 
 
 # -- sets --------------------------------------------------------------------------------------------------------------
 
 
-def check_is_own(relation_set: RelationSet) -> None:
-    """Raise SetIsShipped for a set that nobody may change."""
+def check_is_own(relation_set: RelationSet, by=None) -> None:
+    """Raise SetIsShipped for a set that nobody may change, NotYours for one that `by` may not."""
     if relation_set.is_shipped:
         raise SetIsShipped(f"The set {relation_set.name} comes with the project and stays as it is; duplicate it.")
+    check_may_change(by, relation_set)
 
 
-def own_set(name: str) -> RelationSet:
-    """Return the set `name`, made if need be, to add relations to. Raises SetIsShipped."""
-    relation_set, _ = RelationSet.objects.get_or_create(name=name)
-    check_is_own(relation_set)
+def own_set(name: str, by=None) -> RelationSet:
+    """Return the set `name`, made if need be, to add relations to. Raises SetIsShipped or NotYours."""
+    relation_set, _ = RelationSet.objects.get_or_create(name=name, defaults={"created_by": by})
+    check_is_own(relation_set, by)
     return relation_set
 
 
 @transaction.atomic
-def duplicate_set(relation_set: RelationSet, name: str) -> RelationSet:
+def duplicate_set(relation_set: RelationSet, name: str, by=None) -> RelationSet:
     """Return a new set `name` with the same relations. Raises BadSetName."""
     _check_set_name(name)
-    copy = RelationSet.objects.create(name=name, description=relation_set.description)
+    copy = RelationSet.objects.create(name=name, description=relation_set.description, created_by=by)
     relations = relation_set.relations.values("name", *COLUMNS)
     Relation.objects.bulk_create([Relation(relation_set=copy, **columns) for columns in relations])
     return copy
@@ -226,9 +238,9 @@ def _check_set_name(name: str, relation_set: RelationSet | None = None) -> None:
 
 
 @transaction.atomic
-def change_set(relation_set: RelationSet, name: str, description: str) -> None:
-    """Give a set another name and description. Raises SetIsShipped, BadSetName or RelationInUse."""
-    check_is_own(relation_set)
+def change_set(relation_set: RelationSet, name: str, description: str, by=None) -> None:
+    """Give a set another name and description. Raises SetIsShipped, NotYours, BadSetName or RelationInUse."""
+    check_is_own(relation_set, by)
     _check_set_name(name, relation_set)
     if name != relation_set.name and in_use(relation_set.relations).exists():
         raise RelationInUse(f"Relations of {relation_set.name} have harvests or tuples, so the set keeps its name.")
@@ -237,9 +249,9 @@ def change_set(relation_set: RelationSet, name: str, description: str) -> None:
 
 
 @transaction.atomic
-def delete_set(relation_set: RelationSet) -> None:
-    """Delete a set with its relations, none of which may be in use. Raises SetIsShipped or RelationInUse."""
-    check_is_own(relation_set)
+def delete_set(relation_set: RelationSet, by=None) -> None:
+    """Delete a set with its relations, none of which may be in use. Raises SetIsShipped, NotYours or RelationInUse."""
+    check_is_own(relation_set, by)
     if names := list(in_use(relation_set.relations).values_list("name", flat=True)[:3]):
         raise RelationInUse(f"{', '.join(names)} of {relation_set.name} have harvests or tuples, which keep the set.")
-    relation_set.delete()
+    _delete(relation_set, relation_set.name)

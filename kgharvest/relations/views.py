@@ -102,7 +102,7 @@ def _relation_form(request: HttpRequest, form: RelationForm, context: dict) -> H
         context |= {"preview": entry, "examples": entry.seed_tuples[:PREVIEWED], "advice": advice}
     elif form.is_valid():
         try:
-            relation = form.save()
+            relation = form.save(request.user)
         except DomainError as error:
             form.add_error(None, str(error))
         else:
@@ -119,7 +119,7 @@ def relation_delete(request: HttpRequest, pk: int) -> HttpResponse:
         context = {"relation": relation, "is_in_use": is_in_use(relation)}
         return render(request, "kgharvest/relations/relation_delete.html", context)
     try:
-        delete_relation(relation)
+        delete_relation(relation, request.user)
     except DomainError as error:
         messages.error(request, str(error))
         return redirect(relation)
@@ -134,7 +134,7 @@ def relation_import(request: HttpRequest) -> HttpResponse:
     if form.is_valid():
         try:
             file = form.relation_file()
-            relation_set = import_relation_file(file, form.cleaned_data["set_name"].strip() or None)
+            relation_set = import_relation_file(file, form.cleaned_data["set_name"].strip() or None, by=request.user)
         except ImportRefused as error:
             refusal = error
         except DomainError as error:
@@ -154,7 +154,9 @@ def set_prompts(request: HttpRequest, pk: int) -> HttpResponse:
     refusal = None
     if form.is_valid():
         try:
-            imported = import_prompts(form.prompt_files(), relation_set, form.cleaned_data["least_weight"])
+            imported = import_prompts(
+                form.prompt_files(), relation_set, form.cleaned_data["least_weight"], request.user
+            )
         except ImportRefused as error:
             refusal = error
         except DomainError as error:
@@ -182,7 +184,7 @@ def set_duplicate(request: HttpRequest, pk: int) -> HttpResponse:
     form = DuplicateSetForm(request.POST or None, initial={"name": f"{relation_set.name[:90]}-copy"})
     if form.is_valid():
         try:
-            return redirect(duplicate_set(relation_set, form.cleaned_data["name"]))
+            return redirect(duplicate_set(relation_set, form.cleaned_data["name"], request.user))
         except DomainError as error:
             form.add_error("name", str(error))
     return _set_form(request, form, relation_set, f"Duplicate {relation_set.name}", "Duplicate")
@@ -195,7 +197,7 @@ def set_edit(request: HttpRequest, pk: int) -> HttpResponse:
     form = SetForm(request.POST or None, initial=initial)
     if form.is_valid():
         try:
-            change_set(relation_set, **form.cleaned_data)
+            change_set(relation_set, **form.cleaned_data, by=request.user)
             return redirect(relation_set)
         except DomainError as error:
             form.add_error("name", str(error))
@@ -208,7 +210,7 @@ def set_delete(request: HttpRequest, pk: int) -> HttpResponse:
     relation_set = get_object_or_404(RelationSet, pk=pk)
     if request.method == "POST":
         try:
-            delete_set(relation_set)
+            delete_set(relation_set, request.user)
         except DomainError as error:
             messages.error(request, str(error))
             return redirect(relation_set)

@@ -118,11 +118,11 @@ def probed_relation(request: HttpRequest, pk: int, relation_pk: int) -> HttpResp
 
 @researcher_required
 @require_POST
-def probe_change(request: HttpRequest, pk: int, change: Callable[[Job], None]) -> HttpResponse:
+def probe_change(request: HttpRequest, pk: int, change: Callable[[Job, Any], None]) -> HttpResponse:
     """Cancel or retry: `change` is the service's function."""
     probe = get_object_or_404(Probe, pk=pk)
     try:
-        change(probe)
+        change(probe, request.user)
     except DomainError as refusal:
         messages.error(request, str(refusal))
     return redirect(probe)

@@ -1,6 +1,7 @@
 """Gold: mixed in unseen, counted nowhere."""
 
 import pytest
+from django.db.models import ProtectedError
 from django.utils import timezone
 
 from annotation.gold.candidates import decide_on_gold, gold_candidates, withdraw_gold
@@ -19,9 +20,9 @@ pytestmark = pytest.mark.django_db
 SEEDS = [[f"head {n}", f"tail {n}"] for n in range(8)]
 
 
-def confirm(relation, n: int) -> list[GoldDecision]:
+def confirm(relation, n: int, by=None) -> list[GoldDecision]:
     """Let a person say of `n` corrupted seeds that they are false."""
-    decide_on_gold(relation, {candidate.code: True for candidate in gold_candidates(relation)[:n]})
+    decide_on_gold(relation, {candidate.code: True for candidate in gold_candidates(relation)[:n]}, by)
     return list(relation.gold_decisions.order_by("pk"))
 
 
@@ -209,9 +210,24 @@ def test_a_decision_is_made_once_and_can_be_withdrawn():
 
     assert decide_on_gold(relation, {code: True}) == 1
     assert decide_on_gold(relation, {code: False, "no such code": True}) == 0
-    withdraw_gold(relation.gold_decisions.get())
+    withdraw_gold(relation.gold_decisions.get(), "unsure")
 
     assert code in {candidate.code for candidate in gold_candidates(relation)}
+    assert decide_on_gold(relation, {code: False}) == 1
+    assert sorted(relation.gold_decisions.values_list("is_confirmed", "reason")) == [(False, ""), (True, "unsure")]
+
+
+def test_withdrawn_gold_serves_no_round_and_its_relation_stays():
+    round = gold_round(8, 4, gold_share=0.2)
+    relation = GoldDecision.objects.first().relation
+    for decision in GoldDecision.objects.all():
+        withdraw_gold(decision, "all of it is doubtful")
+
+    assert round.tasks.gold().count() == 2
+    with pytest.raises(NotEnoughGold):
+        open_round({"name": "next", "cells": [{"job": relation.jobs.get().pk, "n": None}], "gold_share": 0.2})
+    with pytest.raises(ProtectedError):
+        relation.delete()
 
 
 def test_training_and_gold_and_examples_share_no_statement():

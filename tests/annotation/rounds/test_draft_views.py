@@ -486,12 +486,33 @@ def test_a_person_confirms_and_rejects_candidates(researcher_client, researcher,
     assert not {first, second} & {candidate["code"] for candidate in researcher_client.get(path).context["candidates"]}
 
 
-def test_a_decision_is_withdrawn(researcher_client, harvest):
-    [decision, _] = confirm(harvest.relation, 2)
+def test_a_decision_is_withdrawn_by_whoever_made_it_and_kept_with_the_reason(researcher, researcher_client, harvest):
+    [decision, _] = confirm(harvest.relation, 2, by=researcher)
+    path = f"/rounds/gold/{harvest.relation_id}/withdraw/{decision.pk}/"
 
-    researcher_client.post(f"/rounds/gold/{harvest.relation_id}/withdraw/{decision.pk}/")
+    researcher_client.post(path)
+    assert GoldDecision.objects.in_force().count() == 2
+    page = researcher_client.post(path, {"reason": "it holds in Malta"}, follow=True).text
 
-    assert GoldDecision.objects.count() == 1
+    decision.refresh_from_db()
+    assert GoldDecision.objects.in_force().count() == 1
+    assert (decision.withdrawn_by, decision.reason, decision.withdrawn_at is None) == (
+        researcher,
+        "it holds in Malta",
+        False,
+    )
+    assert "it holds in Malta" in page
+
+
+def test_a_researcher_does_not_withdraw_what_another_one_confirmed(researcher_client, harvest):
+    [decision, _] = confirm(harvest.relation, 2, by=make_researcher())
+    path = f"/rounds/gold/{harvest.relation_id}/withdraw/{decision.pk}/"
+
+    page = researcher_client.post(path, {"reason": "no"}, follow=True).text
+
+    assert "Only who made" in page
+    assert "/withdraw/" not in page
+    assert GoldDecision.objects.in_force().count() == 2
 
 
 def test_the_list_of_known_answers_counts_the_confirmed(researcher_client, harvest, django_assert_max_num_queries):

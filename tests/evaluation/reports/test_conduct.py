@@ -146,14 +146,14 @@ def test_people_and_judgments_are_counted_at_each_step():
     assert step(tables, "statements", "with a verdict") == (0, 3)
 
 
-def test_the_flow_leads_from_the_harvest_to_the_verdicts(researcher):
+def test_the_flow_leads_from_the_harvest_to_the_verdicts(installation_owner):
     """Two harvests of ten with one tuple in common, which both draw; one tuple hidden, cuts that keep eight."""
     jobs = []
     for setting, names in (("human", "abcdefghij"), ("multi", "jklmnopqrs")):
         relation = jobs[0].relation if jobs else make_relation("r")
         model = {"language_model": jobs[0].language_model} if jobs else {}
         jobs.append(make_harvest([(name, "x") for name in names], relation=relation, setting=setting, **model))
-    hide(jobs[0].tuples.get(rank=2).knowledge_tuple, "rubbish", by=researcher)
+    hide(jobs[0].tuples.get(rank=2).knowledge_tuple, "rubbish", by=installation_owner)
     cells = [{"job": jobs[0].pk, "n": 9}, {"job": jobs[1].pk, "n": None, "cut": "top:8"}]
     round = open_round({"name": "two", "cells": cells, "seed": 7})
     judge_all(round, *[[T] * 16] * 3)
@@ -175,11 +175,11 @@ def test_the_flow_leads_from_the_harvest_to_the_verdicts(researcher):
 
 
 @pytest.mark.parametrize("hidden", [1, 5, 6])
-def test_what_curation_left_out_is_counted_wherever_it_ranked(hidden, researcher):
+def test_what_curation_left_out_is_counted_wherever_it_ranked(hidden, installation_owner):
     """Also at the head and at the end of what the cut keeps."""
     job = make_harvest([(f"head {n}", "tail") for n in range(1, 9)])
-    hide(job.tuples.get(rank=hidden).knowledge_tuple, "rubbish", by=researcher)
-    hide(job.tuples.get(rank=8).knowledge_tuple, "rubbish", by=researcher)  # beyond the cut anyway
+    hide(job.tuples.get(rank=hidden).knowledge_tuple, "rubbish", by=installation_owner)
+    hide(job.tuples.get(rank=8).knowledge_tuple, "rubbish", by=installation_owner)  # beyond the cut anyway
     cell = {"job": job.pk, "n": None, "cut": "top:6", "strata": [1, 3]}
     round = open_round({"name": "cut", "cells": [cell]})
 

@@ -15,7 +15,7 @@ from kgharvest.jobs import ledger
 from kgharvest.models import Job
 from tests.factories import make_language_model, make_relation, make_user
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("installation_owner")]
 
 FACTS = [("Berlin", "Germany"), ("Paris", "France"), ("Rome", "Italy"), ("Oslo", "Norway")]
 CAPITAL = ScoredRelation("capital_of", (), (), (), FACTS)

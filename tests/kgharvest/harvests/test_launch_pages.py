@@ -12,7 +12,7 @@ from django.utils import timezone
 from kgharvest.models import HarvestJob, Launch
 from tests import factories
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("installation_owner")]
 
 NEW = "kgharvest:harvest_new"
 

@@ -9,7 +9,7 @@ import pytest
 from kgharvest.harvests.tuple_export import Included, export_tuples
 from kgharvest.harvests.tuple_import import Cell, import_tuples
 from kgharvest.knowledge.curation import BadCuration, correct, hide, restore
-from kgharvest.models import Curation, KnowledgeTuple
+from kgharvest.models import Curation, HarvestJob, KnowledgeTuple
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -30,6 +30,7 @@ def exported(job, **included) -> list[dict]:
 
 def test_decisions_are_kept_and_the_last_one_holds(job):
     researcher = factories.make_researcher()
+    HarvestJob.objects.update(created_by=researcher)
 
     hide(claim("dam"), "private", researcher)
     correct(claim("dam"), ["Dam", " flooding "], "too short", researcher)

@@ -13,7 +13,7 @@ from kgharvest.knowledge.entity_graph import shortened
 from kgharvest.models import Curation, HarvestJob, KnowledgeTuple, SensitiveWord
 from tests import factories
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("installation_owner")]
 
 ODD = ["=1+1", 'say "hi", twice', "שלום עולם", "<script>alert(1)</script>", "é" * 200, "a\nb"]
 LIST = reverse("kgharvest:tuple_list")

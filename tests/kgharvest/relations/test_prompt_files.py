@@ -16,7 +16,7 @@ from kgharvest.relations.names import resolve_set
 from kgharvest.relations.prompt_files import AddedPrompts, import_prompts, prompt_files_at
 from tests.factories import make_language_model, make_relation, make_relation_set
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("installation_owner")]
 
 INITIAL = "<ENT0> is the capital of <ENT1> ."
 

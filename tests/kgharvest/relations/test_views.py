@@ -12,7 +12,7 @@ from kgharvest.models import Relation, RelationSet
 from kgharvest.relations.forms import RelationForm, initial_values, parse_seed_tuples
 from tests import factories
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("installation_owner")]
 
 NEW = "kgharvest:relation_new"
 PREVENT = {
