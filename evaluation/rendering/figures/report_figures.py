@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from evaluation.rendering.figures import curves, flow, forest, heat_map
+from evaluation.rendering.figures import accuracy_curves, flow, forest, heat_map
 from evaluation.rendering.figures.canvas import LIGHT, Draw, Theme, render, side_name
 from evaluation.rendering.tables import Document, Table
 from evaluation.reports.sections.conduct import flow_steps
@@ -107,8 +107,8 @@ FIGURES = (
         "size-curves",
         side_curves,
         curves_in_words,
-        lambda document: curves.SIZE,
-        curves.draw_size_curves,
+        lambda document: accuracy_curves.SIZE,
+        accuracy_curves.draw_size_curves,
         lambda document: size_curve_table({**document, "curves": side_curves(document)}),
     ),
     ReportFigure(
@@ -119,8 +119,8 @@ FIGURES = (
         "calibration",
         calibration_curves,
         calibration_in_words,
-        curves.calibration_size,
-        curves.draw_calibration,
+        accuracy_curves.calibration_size,
+        accuracy_curves.draw_calibration,
         lambda document: calibration_table({**document, "curves": calibration_curves(document)}),
     ),
     ReportFigure(
