@@ -2,8 +2,8 @@
 
 Every annotator walks the round's random order as a cycle from a place of their own; `next_position` remembers how far
 they are. What lies ahead in the first lap they have never touched, so finding the next tasks is a few index entries,
-at any size of the round and after any number of judgments. Gold comes at places of its own, but it comes, expires and
-comes again as other tasks do, by as many statements of SQL.
+at any size of the round and after any number of judgments. Gold comes at positions of its own, but it comes, expires
+and comes again as other tasks do, by as many statements of SQL.
 
 Locks are taken in one order: annotator, assignments, tasks. Tasks and other people's leases are taken with SKIP LOCKED,
 so nobody waits for a batch and no two batches can block each other.
@@ -11,9 +11,11 @@ so nobody waits for a batch and no two batches can block each other.
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from math import ceil
 
 from django.db import transaction
 from django.db.models import Count, Exists, F, OuterRef, Q
@@ -22,7 +24,6 @@ from annotation.judging.models import AssignmentQuerySet
 from annotation.judging.verdict_update import update_verdicts
 from annotation.models import Annotator, Assignment, JudgmentTask, Round
 from annotation.rounds.models import JudgmentTaskQuerySet, RoundNotOpen
-from annotation.rounds.sampling import gold_positions
 from kgharvest.errors import DomainError
 
 LEASE = timedelta(minutes=30)
@@ -105,18 +106,18 @@ def _lease_more(annotator: Annotator, n: int, now: datetime) -> None:
 
 
 def _mix_in_gold(annotator: Annotator, tasks: list[JudgmentTask]) -> list[JudgmentTask]:
-    """Return as many tasks, gold ones at the annotator's own places, as long as there is gold they were never given.
+    """Return as many tasks, gold ones at the annotator's own positions, as long as there is gold they were never given.
 
     Gold has no slots that could run out: nothing is locked, and nobody waits for it. It is looked for even where no
     place is due: how long a reply takes must not tell whether gold is in it.
     """
     round = annotator.round
-    places = gold_positions(round.seed, annotator.code, round.gold_rate, annotator.n_handed_out, len(tasks))
+    positions = gold_positions(round.seed, annotator.code, round.gold_rate, annotator.n_handed_out, len(tasks))
     never_given = round.tasks.gold().filter(~Exists(annotator.assignments.filter(task=OuterRef("pk"))))
-    gold = _next_in_cycle(annotator, never_given, max(1, len(places)))[: len(places)]
+    gold = _next_in_cycle(annotator, never_given, max(1, len(positions)))[: len(positions)]
     mixed = tasks[: len(tasks) - len(gold)]
-    for place, task in zip(places, gold, strict=False):
-        mixed.insert(place, task)
+    for position, task in zip(positions, gold, strict=False):
+        mixed.insert(position, task)
     return mixed
 
 
@@ -139,6 +140,36 @@ def _next_in_cycle(annotator: Annotator, tasks, n: int) -> list[JudgmentTask]:
     if len(ahead) == n:
         return ahead
     return ahead + list(tasks.filter(position__lt=annotator.next_position)[: n - len(ahead)])
+
+
+# -- positions in the cycle --------------------------------------------------------------------------------------------
+
+
+def start_position(seed: int, code: str, n: int) -> int:
+    """Return where in a cycle of `n` tasks the annotator `code` begins: anywhere, but fixed by seed and code."""
+    return _digest(f"{seed}:{code}") % n
+
+
+def gold_positions(seed: int, code: str, gold_share: float, first: int, n: int) -> list[int]:
+    """Return which of the next `n` statements of the annotator `code` are gold: offsets from `first`, ascending.
+
+    first: how many they were handed out before. Their statements fall into stretches of 1/gold_share; each stretch has
+    one gold statement at a position fixed by seed and code, so that gold is spread evenly and nobody can tell where.
+    """
+    if not gold_share:
+        return []
+    stretches = range(max(int(first * gold_share) - 1, 0), int((first + n) * gold_share) + 1)
+    positions = (_gold_position(seed, code, gold_share, stretch) for stretch in stretches)
+    return [position - first for position in positions if first <= position < first + n]
+
+
+def _gold_position(seed: int, code: str, gold_share: float, stretch: int) -> int:
+    begin, end = ceil(stretch / gold_share), ceil((stretch + 1) / gold_share)
+    return begin + _digest(f"{seed}:{code}:gold:{stretch}") % (end - begin)
+
+
+def _digest(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
 # -- taking back -------------------------------------------------------------------------------------------------------

@@ -9,10 +9,9 @@ from uuid import UUID
 from django.db import transaction
 from django.utils import timezone
 
-from annotation.judging.assignment import next_batch
+from annotation.judging.assignment import next_batch, start_position
 from annotation.judging.judgments import Answer, submit_judgment
 from annotation.models import Annotator, Label, Round
-from annotation.rounds.sampling import start_position
 from kgharvest.errors import DomainError
 from kgharvest.models import KnowledgeTuple
 

@@ -63,7 +63,7 @@ def exclude_annotator(annotator: Annotator, reason: str, by=None, effect: dict |
 def reinstate_annotator(annotator: Annotator, by=None) -> Exclusion:
     """Count an excluded annotator's judgments again wherever their slot is still free, then let them go on.
 
-    Where somebody else has filled the slot or has it in hand, the judgment is kept but stays uncounted: exactly k.
+    Where somebody else has filled the slot or is assigned it, the judgment is kept but stays uncounted: exactly k.
     Raises NotExcluded.
     """
     exclusion = _decide_reinstatement(annotator, by)

@@ -18,9 +18,9 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare, salted_hmac
 
+from annotation.judging.assignment import start_position
 from annotation.models import Annotator, Invite, Layout, Round
 from annotation.rounds.models import RoundNotOpen
-from annotation.rounds.sampling import start_position
 from kgharvest.errors import DomainError
 
 RETURN_SALT = "annotation.return_code"

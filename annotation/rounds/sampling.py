@@ -1,13 +1,11 @@
-"""Stratified random samples of harvests, and where gold stands among statements. Seeds come in, nothing is global."""
+"""Stratified random samples of harvests. Generators come in, nothing is global."""
 
 from __future__ import annotations
 
-import hashlib
 from bisect import bisect_left
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
-from math import ceil
 from typing import NamedTuple
 
 import numpy as np
@@ -118,30 +116,3 @@ def allocate(n: int, sizes: Sequence[int], allocation: str) -> list[int]:
         if shares[stratum] < sizes[stratum]:
             heappush(owed, (-weights[stratum] / (2 * shares[stratum] + 1), stratum))
     return shares
-
-
-def start_position(seed: int, code: str, n: int) -> int:
-    """Return where in a cycle of `n` tasks the annotator `code` begins: anywhere, but fixed by seed and code."""
-    return _digest(f"{seed}:{code}") % n
-
-
-def gold_positions(seed: int, code: str, gold_share: float, first: int, n: int) -> list[int]:
-    """Return which of the next `n` statements of the annotator `code` are gold: offsets from `first`, ascending.
-
-    first: how many they were handed out before. Their statements fall into stretches of 1/gold_share; each stretch has
-    one gold statement at a position fixed by seed and code, so that gold is spread evenly and nobody can tell where.
-    """
-    if not gold_share:
-        return []
-    stretches = range(max(int(first * gold_share) - 1, 0), int((first + n) * gold_share) + 1)
-    positions = (_gold_position(seed, code, gold_share, stretch) for stretch in stretches)
-    return [position - first for position in positions if first <= position < first + n]
-
-
-def _gold_position(seed: int, code: str, gold_share: float, stretch: int) -> int:
-    begin, end = ceil(stretch / gold_share), ceil((stretch + 1) / gold_share)
-    return begin + _digest(f"{seed}:{code}:gold:{stretch}") % (end - begin)
-
-
-def _digest(text: str) -> int:
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")

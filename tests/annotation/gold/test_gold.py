@@ -6,10 +6,9 @@ from django.utils import timezone
 
 from annotation.gold.candidates import decide_on_gold, gold_candidates, withdraw_gold
 from annotation.gold.selection import NotEnoughGold
-from annotation.judging.assignment import LEASE, next_batch, release_expired
+from annotation.judging.assignment import LEASE, gold_positions, next_batch, release_expired
 from annotation.judging.judgments import skip_task
 from annotation.models import Annotator, Assignment, Draw, GoldDecision, Judgment
-from annotation.rounds.sampling import gold_positions
 from annotation.rounds.services import open_round
 from kgharvest.models import KnowledgeTuple, tuple_key
 from tests.factories import judge, make_annotators, make_harvest, make_relation
