@@ -37,26 +37,47 @@ class BadEntry(NamedTuple):
 class ImportRefused(DomainError):
     """A file with bad entries, nothing of which was stored.
 
-    entries: all of them, or of a long file at least the first SHOWN; then n_entries says how many there are.
+    entries: the first SHOWN, with reasons of at most LONGEST_REASON characters; n_entries: how many there are.
     """
 
     SHOWN = 50
+    LONGEST_REASON = 500
 
     def __init__(self, source: str, entries: Sequence[BadEntry], n_entries: int | None = None):
         self.source = source
-        self.entries = list(entries)
-        self.n_entries = n_entries or len(self.entries)
+        self.entries = [
+            BadEntry(*(_shortened(text, self.LONGEST_REASON) for text in entry)) for entry in entries[: self.SHOWN]
+        ]
+        self.n_entries = n_entries or len(entries)
         super().__init__(source, self.entries)
 
-    @property
-    def shown(self) -> list[BadEntry]:
-        return self.entries[: self.SHOWN]
-
     def __str__(self) -> str:
-        shown = "; ".join(f"{entry.where}: {entry.reason}" for entry in self.shown)
+        shown = "; ".join(f"{entry.where}: {entry.reason}" for entry in self.entries)
         left = self.n_entries - self.SHOWN
         more = f"; and {left} more ({self.n_entries} in all)" if left > 0 else ""
         return f"{self.source}: nothing of it was used because of {shown}{more}."
+
+
+def _shortened(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[:longest]}…"
+
+
+class Faults:
+    """What is wrong with a file while it is read: `n` entries, of which the first ones that people see are kept."""
+
+    def __init__(self) -> None:
+        self.n = 0
+        self._first: list[BadEntry] = []
+
+    def add(self, entry: BadEntry) -> None:
+        self.n += 1
+        if self.n <= ImportRefused.SHOWN:
+            self._first.append(entry)
+
+    def refuse(self, source: str) -> None:
+        """Raise ImportRefused if there are any."""
+        if self.n:
+            raise ImportRefused(source, self._first, self.n)
 
 
 def fault_of_machine(error: BaseException) -> str | None:

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from annotation.models import LONGEST_COMMENT, Label
-from kgharvest.bulk.file_reading import entities_error, parse_json
+from kgharvest.bulk.file_reading import MOST_ENTITIES, entities_error, parse_json
 from kgharvest.errors import BadEntry
 
 REQUIRED = ("relation", "entities", "annotator", "label")
@@ -22,7 +22,6 @@ LABELS = {label.casefold(): label for label in Label.values} | {
     "u": Label.UNJUDGEABLE,
 }
 LONGEST_NAME = 200  # characters of an annotator's name
-MOST_ENTITIES = 9
 CACHED_VALUES = 10_000  # values of a column that are remembered, as many come again soon
 
 

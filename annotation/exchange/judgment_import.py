@@ -31,6 +31,7 @@ from kgharvest.relations.services import own_set
 
 NAME = re.compile(r"[-\w]{1,100}", re.ASCII)  # of a round or relation that an import may make
 DUPLICATES = ("error", "first", "last")
+MOST_ROWS = 1_000_000  # of a file; they are kept in memory
 
 
 class NotForImports(DomainError):
@@ -90,21 +91,46 @@ def import_judgments(
 
 
 def _read_rows(path: Path) -> list[ImportedRow]:
-    entries = list(read_judgments(read_lines(path)))
-    if faults := [entry for entry in entries if isinstance(entry, BadEntry)]:
-        raise ImportRefused(path.name, _each_reason_once(faults))
-    if not entries:
+    rows: list[ImportedRow] = []
+    faults = _FaultsByReason()
+    for row in read_judgments(read_lines(path)):
+        if isinstance(row, BadEntry):
+            faults.add(row)
+        elif len(rows) < MOST_ROWS:
+            rows.append(row)
+        else:
+            raise ImportRefused(path.name, [BadEntry(f"line {row.line}", "is one too many; split the file")])
+    faults.refuse(path.name)
+    if not rows:
         raise ImportRefused(path.name, [BadEntry("file", "has no judgments")])
-    return entries
+    return rows
 
 
-def _each_reason_once(faults: Sequence[BadEntry]) -> list[BadEntry]:
-    """Return the first fault of each reason with how many more there are, so that all unknown labels are in sight."""
-    firsts = {fault.reason: fault for fault in reversed(faults)}
-    more = {reason: n - 1 for reason, n in Counter(fault.reason for fault in faults).items()}
-    return [
-        BadEntry(firsts[reason].where, f"{reason} (and so in {n} more)" if n else reason) for reason, n in more.items()
-    ]
+class _FaultsByReason:
+    """The first fault of each reason with how many more there are, so that all unknown labels are in sight.
+
+    Of the reasons the first that people see, so that a file of faults takes no memory.
+    """
+
+    def __init__(self) -> None:
+        self._first: dict[str, BadEntry] = {}
+        self._n = Counter[str]()
+
+    def add(self, fault: BadEntry) -> None:
+        reason = fault.reason
+        if reason in self._first or len(self._first) <= ImportRefused.SHOWN:
+            self._first.setdefault(reason, fault)
+            self._n[reason] += 1
+
+    def refuse(self, source: str) -> None:
+        """Raise ImportRefused if there are any."""
+        if self._first:
+            raise ImportRefused(
+                source, [self._said(fault, self._n[reason] - 1) for reason, fault in self._first.items()]
+            )
+
+    def _said(self, fault: BadEntry, n_more: int) -> BadEntry:
+        return fault._replace(reason=f"{fault.reason} (and so in {n_more} more)") if n_more else fault
 
 
 def _lock_or_create_round(name: str, study: str | None, by) -> Round:

@@ -6,13 +6,14 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from evaluation.scores.negative_sampling import Entities, folded
-from kgharvest.bulk.file_reading import CONTROL, Line, decoded_lines, entities_error, read_bytes, read_json_lines
+from kgharvest.bulk.file_reading import CONTROL, Line, entities_error, lines_of, read_bytes, read_json_lines
 from kgharvest.embedded_lm.world import load_world
-from kgharvest.errors import BadEntry, DomainError, ImportRefused
+from kgharvest.errors import BadEntry, DomainError, Faults
 from kgharvest.models import Relation
 from kgharvest.names import shortest_names
 from kgharvest.relations.names import resolve_relation
@@ -75,18 +76,17 @@ def facts_of_file(path: Path) -> list[ScoredRelation]:
 def facts_of_content(content: bytes, source: str) -> list[ScoredRelation]:
     """Return the facts of JSONL, one {"relation", "entities"} a line. Raises ImportRefused with every bad line."""
     facts: dict[Relation, list[Entities]] = {}
-    faults: list[BadEntry] = []
+    faults = Faults()
     find = cache(_relation_or_fault)
-    for line in read_json_lines(decoded_lines(content, source)):
+    for line in read_json_lines(lines_of(BytesIO(content), source)):
         fault = line if isinstance(line, BadEntry) else _taken(line, find, facts)
         if fault:
-            faults.append(fault)
-    if not faults and not facts:
-        faults.append(BadEntry("the file", "holds no fact"))
+            faults.add(fault)
+    if not faults.n and not facts:
+        faults.add(BadEntry("the file", "holds no fact"))
     if sum(map(len, facts.values())) > MOST_FACTS:
-        faults.append(BadEntry("the file", f"holds more than {MOST_FACTS:,} facts; draw a sample of them"))
-    if faults:
-        raise ImportRefused(source, faults)
+        faults.add(BadEntry("the file", f"holds more than {MOST_FACTS:,} facts; draw a sample of them"))
+    faults.refuse(source)
     names = shortest_names(relation.path for relation in facts)
     return [_of_stored(names[relation.path], relation, own) for relation, own in facts.items()]
 

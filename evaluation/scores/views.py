@@ -22,6 +22,7 @@ from evaluation.scores.facts import facts_of_content
 from evaluation.scores.score_jobs import STORED_SETTINGS, ScoreRequest, queue_score_job
 from evaluation.scores.tables import relation_scores_table, replaced_table, scorer_table
 from kgharvest.access import researcher_required
+from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
 from kgharvest.bulk.pagination import page_of
 from kgharvest.engine.settings import SETTINGS, WITHOUT_LEARNING
 from kgharvest.errors import DomainError, ImportRefused
@@ -30,7 +31,6 @@ from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES
 from kgharvest.models import LanguageModel
 from kgharvest.pages.number_format import share
 
-LARGEST_FILE_MB = 10
 SHOWN = 1.4  # times its size in print, where the page is wide enough
 
 
@@ -69,7 +69,7 @@ class ScoreForm(forms.Form):
 
     def clean_facts(self):
         file = self.cleaned_data["facts"]
-        if file and file.size > LARGEST_FILE_MB * 1024 * 1024:
+        if file and file.size > LARGEST_FILE:
             raise forms.ValidationError(
                 f"The file is larger than {LARGEST_FILE_MB} MB; evaluate it on the server with evaluate_scores --facts."
             )

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, BinaryIO, NamedTuple, TextIO
 
 from kgharvest.errors import BadEntry, DomainError, ImportRefused
 
+LARGEST_FILE = 10 << 20  # bytes of a file that is read at once; JSON takes thirty times as much memory
+LARGEST_FILE_MB = LARGEST_FILE >> 20
+MOST_LINES = 200_000  # of a file that is kept in memory
+LONGEST_LINE = 1 << 20  # characters of a line, or of an element of a JSON array
+MOST_ENTITIES = 9  # of a tuple
 LONGEST_ENTITY = 200  # characters; longer ones are not entities but text
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # a line's end is none
 CHUNK_SIZE = 1 << 16  # characters
-LONGEST_VALUE = 1 << 20  # characters of one element of a JSON array
 DECODER = json.JSONDecoder()
 WHITE_SPACE = re.compile(r"[ \t\r\n]*")
 
@@ -46,9 +50,20 @@ def read_text(path: Path) -> str:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Raises NoSuchFile."""
+    """Return the content of a file that is small enough. Raises NoSuchFile or ImportRefused."""
+    with opened(path) as file:
+        content = file.read(LARGEST_FILE + 1)
+    if len(content) > LARGEST_FILE:
+        raise ImportRefused(path.name, [BadEntry("file", f"has more than {LARGEST_FILE_MB} MB; split it")])
+    return content
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that somebody names. Raises NoSuchFile."""
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            yield file
     except OSError as error:
         raise NoSuchFile(f"{path} cannot be read ({error.strerror}); check its name.") from error
 
@@ -58,22 +73,49 @@ def decode_utf8(content: bytes, source: str) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise ImportRefused(source, [BadEntry(f"line {line}", "is not UTF-8; save the file as UTF-8")]) from error
+        raise _not_utf8(source, content.count(b"\n", 0, error.start) + 1) from error
 
 
-def decoded_lines(content: bytes, source: str) -> Iterator[str]:
-    """Return the lines of the file `source` as `read_lines` yields them. Raises ImportRefused."""
-    return io.StringIO(decode_utf8(content, source), newline="")
+def lines_of(file: BinaryIO, source: str) -> Iterator[str]:
+    """Yield the lines of a file in UTF-8, with or without a mark, that is kept in memory: at most MOST_LINES.
+
+    Raises ImportRefused, and never holds more than a line.
+    """
+    for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE + 1), b""), start=1):
+        if number > MOST_LINES:
+            raise ImportRefused(
+                source, [BadEntry(f"line {number}", "is one too many; split the file or draw a sample")]
+            )
+        if len(line) > LONGEST_LINE:
+            raise _too_long(source, number)
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise _not_utf8(source, number) from error
+
+
+def _too_long(source: str, line: int) -> ImportRefused:
+    return ImportRefused(source, [BadEntry(f"line {line}", f"has more than {LONGEST_LINE:,} characters; shorten it")])
+
+
+def _not_utf8(source: str, line: int) -> ImportRefused:
+    return ImportRefused(source, [BadEntry(f"line {line}", "is not UTF-8; save the file as UTF-8")])
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of the file with their ends, as `read_text` reads it but never all at once."""
-    return _read_in_parts(path, iter)
+    """Yield the lines of a file of any size with their ends. Raises NoSuchFile, or ImportRefused for a long line."""
+
+    def lines(file: TextIO) -> Iterator[str]:
+        for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE + 1), ""), start=1):
+            if len(line) > LONGEST_LINE:
+                raise _too_long(path.name, number)
+            yield line
+
+    return _read_in_parts(path, lines)
 
 
 def read_chunks(path: Path) -> Iterator[str]:
-    """Yield the file's text as `read_text` reads it but never all at once."""
+    """Yield the text of a file of any size. Raises NoSuchFile or ImportRefused."""
     return _read_in_parts(path, lambda file: iter(partial(file.read, CHUNK_SIZE), ""))
 
 
@@ -81,9 +123,20 @@ def _read_in_parts(path: Path, parts: Callable[[TextIO], Iterator[str]]) -> Iter
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             yield from parts(file)
-    except (OSError, UnicodeDecodeError):
-        read_text(path)  # says what is wrong, and where
-        raise
+    except OSError as error:
+        raise NoSuchFile(f"{path} cannot be read ({error.strerror}); check its name.") from error
+    except UnicodeDecodeError as error:
+        raise _not_utf8(path.name, _first_line_not_utf8(path)) from error
+
+
+def _first_line_not_utf8(path: Path) -> int:
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                return number
+    return 1
 
 
 def read_json(text: str, source: str) -> Any:
@@ -208,7 +261,7 @@ class _Window:
             try:
                 value, end = _guarded(DECODER.raw_decode, self._text, self._offset)
             except json.JSONDecodeError as error:
-                if len(self._text) - self._offset > LONGEST_VALUE or not self._grow():
+                if len(self._text) - self._offset > LONGEST_LINE or not self._grow():
                     self._advance_to(error.pos)
                     raise
                 continue

@@ -29,6 +29,7 @@ from kgharvest.harvests import language_models
 from kgharvest.jobs import ledger
 from kgharvest.knowledge.tuple_store import TupleRow, store_tuples
 from kgharvest.models import HarvestJob, Job, JobPrompt, LanguageModel, Launch, Prompt, Relation
+from kgharvest.relations.checks import sentence_error
 
 MIN_SEED_TUPLES = 2
 LOADING = "loading the LM"  # the stage before the LM is asked anything
@@ -138,6 +139,9 @@ def _check(spec: HarvestSpec, relation: Relation) -> None:
         raise RelationNotReady(
             f"The relation {relation.path} has {len(spec.seed_tuples)} seed tuples; give it at least two."
         )
+    for prompt in (*spec.initial_prompts, *spec.prompts):
+        if reason := sentence_error(prompt):
+            raise RelationNotReady(f"The prompt {reason}.")
     parse_prompts([*spec.initial_prompts, *spec.prompts], relation.arity)
 
 

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from kgharvest import code_version
 from kgharvest.bulk.file_reading import read_chunks, read_lines
-from kgharvest.errors import BadEntry, ImportRefused
+from kgharvest.errors import BadEntry, Faults, ImportRefused
 from kgharvest.knowledge.tuple_files import FORMATS, ExternalSort, Format, guess_format, read_tuples
 from kgharvest.knowledge.tuple_store import TupleRow, store_tuples
 from kgharvest.models import HarvestJob, Job, LanguageModel, Relation
@@ -64,17 +64,13 @@ def import_tuples(path: Path, cell: Cell, file_format: str = "auto", by=None) ->
 def _valid_rows(path: Path, relation: Relation, tuple_format: Format) -> Iterator[TupleRow]:
     """Yield the rows of a file. Raises ImportRefused at its end if one of them is bad."""
     lines = read_lines(path) if tuple_format.is_by_line else read_chunks(path)
-    bad_entries: list[BadEntry] = []
-    n_bad = 0
+    faults = Faults()
     for row in read_tuples(lines, relation, tuple_format):
-        if not isinstance(row, BadEntry):
+        if isinstance(row, BadEntry):
+            faults.add(row)
+        else:
             yield row
-            continue
-        n_bad += 1
-        if n_bad <= ImportRefused.SHOWN:
-            bad_entries.append(row)
-    if bad_entries:
-        raise ImportRefused(path.name, bad_entries, n_bad)
+    faults.refuse(path.name)
 
 
 def _fingerprint(path: Path, cell: Cell) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from kgharvest.bulk.file_reading import CONTROL, entities_error
+from kgharvest.bulk.file_reading import CONTROL, MOST_ENTITIES, entities_error
 from kgharvest.engine.prompts.template import SLOT, PromptTemplate
 from kgharvest.engine.types import BadPrompt
 from kgharvest.pages.number_format import counted
@@ -19,6 +19,9 @@ QUESTION_MARKS = ("?", "？", "؟")
 FULL_STOPS = (".", "!", "。", "।", "۔")
 LINE_ENDS = re.compile(r"[\t\r\n]")
 BETWEEN_LINES = re.compile(r"\s*[\r\n\u2028\u2029]\s*")
+LONGEST_SENTENCE = 1_000  # characters of a statement or prompt
+LONGEST_EXPLANATION = 2_000
+MOST_SENTENCES = 2_000  # prompts, or seed tuples, of a relation
 LONG_STATEMENT = 200  # characters; people judge what they can take in at a glance
 
 
@@ -70,6 +73,13 @@ def text_error(text: str) -> str | None:
     return f"{text!r:.80} has a control character ({control.group()!r}); leave it out" if control else None
 
 
+def sentence_error(text: str, longest: int = LONGEST_SENTENCE) -> str | None:
+    """Return why `text` is no statement, prompt or explanation, or None."""
+    if len(text) > longest:
+        return f"{text!r:.80} has {len(text):,} characters; shorten it to {longest:,}"
+    return text_error(text)
+
+
 def set_name_error(name: str) -> str | None:
     return None if SET_NAME.fullmatch(name) else f"{name!r} is no set name; use letters, digits, - and _"
 
@@ -82,10 +92,10 @@ def relation_errors(entry: RelationEntry) -> Iterator[FieldError]:
     if not isinstance(entry.name, str) or not RELATION_NAME.fullmatch(entry.name):
         yield FieldError("name", f"{entry.name!r} is no relation name; use up to 100 characters without space and /")
     if not _are_texts(entry.initial_prompts) or not entry.initial_prompts:
-        yield FieldError("initial_prompts", "has no list of initial prompts")
+        yield FieldError("initial_prompts", f"has no list of at most {MOST_SENTENCES:,} initial prompts")
         return
     if not _are_texts(entry.prompts):
-        yield FieldError("prompts", "has prompts that are no list of texts")
+        yield FieldError("prompts", f"has prompts that are no list of at most {MOST_SENTENCES:,} texts")
         return
     if not isinstance(entry.explanation, str) or not isinstance(entry.statement, str | None):
         yield FieldError("statement", "has a statement or explanation that is no text")
@@ -95,14 +105,25 @@ def relation_errors(entry: RelationEntry) -> Iterator[FieldError]:
         "statement": [entry.statement] if entry.statement else [],
         "prompts": entry.prompts,
     }
-    names = [entry.name] if isinstance(entry.name, str) else []
-    for column, texts in {"name": names, **sentences, "explanation": [entry.explanation]}.items():
-        yield from (FieldError(column, reason) for text in texts if (reason := text_error(text)))
-    yield from _slot_errors(entry, sentences)
+    errors = [
+        FieldError(column, reason)
+        for column, texts in sentences.items()
+        for text in texts
+        if (reason := sentence_error(text))
+    ]
+    if isinstance(entry.name, str) and (reason := text_error(entry.name)):
+        errors.append(FieldError("name", reason))
+    if reason := sentence_error(entry.explanation, LONGEST_EXPLANATION):
+        errors.append(FieldError("explanation", reason))
+    yield from errors or _slot_errors(entry, sentences)
 
 
 def _are_texts(texts: Any) -> bool:
-    return isinstance(texts, list) and all(isinstance(text, str) and text.strip() for text in texts)
+    return (
+        isinstance(texts, list)
+        and len(texts) <= MOST_SENTENCES
+        and all(isinstance(text, str) and text.strip() for text in texts)
+    )
 
 
 def _slot_errors(entry: RelationEntry, sentences: dict[str, list[str]]) -> Iterator[FieldError]:
@@ -116,6 +137,10 @@ def _slot_errors(entry: RelationEntry, sentences: dict[str, list[str]]) -> Itera
             yield FieldError(columns[text], str(error).rstrip("."))
     arity = arities.get(entry.initial_prompts[0])
     if arity is None:
+        return
+    if arity > MOST_ENTITIES:
+        reason = f"{entry.initial_prompts[0]!r} has {arity} slots; a relation has at most {MOST_ENTITIES}"
+        yield FieldError("initial_prompts", reason)
         return
     if arity < 2:
         reason = f"{entry.initial_prompts[0]!r} has one slot; a relation has at least two"
@@ -131,6 +156,9 @@ def _slot_errors(entry: RelationEntry, sentences: dict[str, list[str]]) -> Itera
 def _seed_errors(entry: RelationEntry, arity: int) -> Iterator[FieldError]:
     if not isinstance(entry.seed_tuples, list) or (entry.needs_seeds and len(entry.seed_tuples) < 2):
         yield FieldError("seed_tuples", "needs at least two seed tuples")
+        return
+    if len(entry.seed_tuples) > MOST_SENTENCES:
+        yield FieldError("seed_tuples", f"has {len(entry.seed_tuples):,} seed tuples; give at most {MOST_SENTENCES:,}")
         return
     for number, entities in enumerate(entry.seed_tuples, start=1):
         if isinstance(entities, list) and len(entities) != arity:

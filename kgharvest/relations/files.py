@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any
 
-from kgharvest.bulk.file_reading import Member, decode_utf8, members_of, read_json, read_json_lines
-from kgharvest.errors import BadEntry, ImportRefused
+from kgharvest.bulk.file_reading import Member, decode_utf8, lines_of, members_of, read_json, read_json_lines
+from kgharvest.errors import BadEntry, Faults, ImportRefused
 from kgharvest.models import RelationSet
 from kgharvest.relations.checks import RelationEntry
 
@@ -17,6 +18,7 @@ SHAPES = (
     'or JSON lines of {"relation": ..., "template": "[X] ... [Y]"}'
 )
 LAMA_SLOTS = {"[X]": "<ENT0>", "[Y]": "<ENT1>"}
+MOST_RELATIONS = 10_000  # of a file
 EXPORTED_COLUMNS = ("name", "statement", "explanation", "initial_prompts", "prompts", "seed_tuples")
 
 
@@ -35,30 +37,38 @@ class RelationFile:
 
 def read_relation_file(source: str, content: bytes) -> RelationFile:
     """Return the content of the file, whatever its format. Raises ImportRefused if it has none of the known shapes."""
-    text = decode_utf8(content, source)
     stem, _, ending = source.rpartition(".")
     stem = stem or source
     if ending == "jsonl":
-        return RelationFile(source, stem, "", _lama_entries(text, source, stem))
+        return RelationFile(source, stem, "", _lama_entries(content, source, stem))
+    text = decode_utf8(content, source)
     document = read_json(text, source)
     if isinstance(document, dict) and isinstance(document.get("relations"), list):
+        _check_number(len(document["relations"]), source)
         name, description = str(document.get("name") or stem), str(document.get("description") or "")
+        del document  # the members are the same once more
         offsets = {member.name: member.offset for member in members_of(text)}
-        entries = _project_entries(list(members_of(text, offsets["relations"])), source)
+        entries = _project_entries(members_of(text, offsets["relations"]), source)
         return RelationFile(source, name, description, entries)
     if isinstance(document, dict) and all(_is_reference_relation(relation) for relation in document.values()):
+        _check_number(len(document), source)
         return RelationFile(source, stem, "", [_reference_entry(member) for member in members_of(text)])
     raise ImportRefused(source, [BadEntry("file", f"is no file of relations: {SHAPES}")])
 
 
-def _project_entries(members: Sequence[Member], source: str) -> list[RelationEntry]:
+def _check_number(n_relations: int, source: str) -> None:
+    if n_relations > MOST_RELATIONS:
+        raise ImportRefused(source, [BadEntry("file", f"has more than {MOST_RELATIONS:,} relations; split it")])
+
+
+def _project_entries(members: Iterable[Member], source: str) -> list[RelationEntry]:
     """Return the entries of this project's own JSON."""
-    entries, bad_entries = [], []
+    entries, faults = [], Faults()
     for number, member in enumerate(members, start=1):
         where = f"line {member.line}, relation {number}"
         if not isinstance(member.value, dict):
             reason = 'is no relation; write {"name": ..., "initial_prompts": [...], "seed_tuples": [...]}'
-            bad_entries.append(BadEntry(where, reason))
+            faults.add(BadEntry(where, reason))
             continue
         name = member.value.get("name")
         entries.append(
@@ -72,8 +82,7 @@ def _project_entries(members: Sequence[Member], source: str) -> list[RelationEnt
                 explanation=member.value.get("explanation", ""),
             )
         )
-    if bad_entries:
-        raise ImportRefused(source, bad_entries)
+    faults.refuse(source)
     return entries
 
 
@@ -93,15 +102,15 @@ def _reference_entry(member: Member) -> RelationEntry:
     )
 
 
-def _lama_entries(text: str, source: str, default_name: str) -> list[RelationEntry]:
+def _lama_entries(content: bytes, source: str, default_name: str) -> list[RelationEntry]:
     """Return one relation per name; several lines of one name are several initial prompts. LAMA gives no seeds here."""
     entries: dict[str, RelationEntry] = {}
-    bad_entries = []
-    for line in read_json_lines(text.split("\n")):
+    faults = Faults()
+    for line in read_json_lines(lines_of(BytesIO(content), source)):
         if isinstance(line, BadEntry):
-            bad_entries.append(line)
+            faults.add(line)
         elif not isinstance(line.value, dict) or not isinstance(line.value.get("template"), str):
-            bad_entries.append(BadEntry(f"line {line.number}", 'has no "template"'))
+            faults.add(BadEntry(f"line {line.number}", 'has no "template"'))
         else:
             name = line.value.get("relation") or default_name
             entry = entries.get(str(name))
@@ -109,8 +118,8 @@ def _lama_entries(text: str, source: str, default_name: str) -> list[RelationEnt
                 entry = entries[str(name)] = RelationEntry(f"line {line.number}", name, [], [], needs_seeds=False)
                 entry.explanation = line.value.get("description") or ""
             entry.initial_prompts.append(with_slots(line.value["template"]))
-    if bad_entries:
-        raise ImportRefused(source, bad_entries)
+    faults.refuse(source)
+    _check_number(len(entries), source)
     return list(entries.values())
 
 

@@ -7,15 +7,14 @@ from typing import Any
 
 from django import forms
 
-from kgharvest.bulk.file_reading import decode_utf8
+from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
 from kgharvest.engine.settings import SETTINGS
 from kgharvest.models import Relation, RelationSet
-from kgharvest.relations.checks import FieldError, RelationEntry, one_line
+from kgharvest.relations.checks import LONGEST_EXPLANATION, LONGEST_SENTENCE, FieldError, RelationEntry, one_line
 from kgharvest.relations.files import RelationFile, read_relation_file
 from kgharvest.relations.prompt_files import IMPORTED, ORIGINS, PromptFile
 from kgharvest.relations.services import is_in_use, save_relation, validate_relation
 
-LARGEST_FILE_MB = 50
 SEPARATOR = "|"
 FROM_INITIAL_PROMPTS = " and ".join(
     f"<code>{name}</code>" for name, setting in SETTINGS.items() if not setting.takes_ready_prompts
@@ -46,13 +45,13 @@ class RelationForm(forms.Form):
         label="Set", max_length=100, widget=DatalistInput, help_text="One of your sets, or the name of a new one."
     )
     statement = forms.CharField(
-        max_length=1000,
+        max_length=LONGEST_SENTENCE,
         widget=forms.Textarea(attrs={"rows": 2, "class": "short"}),
         help_text="What people judge, with <code>&lt;ENT0&gt;</code>, <code>&lt;ENT1&gt;</code>, ... once each: "
         "<code>&lt;ENT0&gt; prevents &lt;ENT1&gt;.</code>",
     )
     explanation = forms.CharField(
-        max_length=2000,
+        max_length=LONGEST_EXPLANATION,
         required=False,
         widget=forms.Textarea(attrs={"rows": 2, "class": "short"}),
         help_text="What counts and what does not.",
@@ -163,7 +162,7 @@ class ImportForm(forms.Form):
 
     def clean_file(self):
         file = self.cleaned_data["file"]
-        if file.size > LARGEST_FILE_MB * 1024 * 1024:
+        if file.size > LARGEST_FILE:
             raise forms.ValidationError(
                 f"The file is larger than {LARGEST_FILE_MB} MB; import it on the server with import_relations."
             )
@@ -206,7 +205,7 @@ class PromptsForm(forms.Form):
 
     def clean_files(self):
         files = self.cleaned_data["files"]
-        if sum(file.size for file in files) > LARGEST_FILE_MB * 1024 * 1024:
+        if sum(file.size for file in files) > LARGEST_FILE:
             raise forms.ValidationError(
                 f"The files are larger than {LARGEST_FILE_MB} MB; import them on the server with import_prompts."
             )
@@ -215,13 +214,13 @@ class PromptsForm(forms.Form):
     def prompt_files(self) -> list[PromptFile]:
         """Raises ImportRefused."""
         files, origin = self.cleaned_data["files"], self.cleaned_data["origin"]
-        return [PromptFile(file.name, origin, decode_utf8(file.read(), file.name)) for file in files]
+        return [PromptFile(file.name, origin, file.read()) for file in files]
 
 
 class SetForm(forms.Form):
     name = forms.CharField(max_length=100, help_text="Letters, digits, - and _.")
     description = forms.CharField(
-        max_length=2000, required=False, widget=forms.Textarea(attrs={"rows": 3, "class": "short"})
+        max_length=LONGEST_EXPLANATION, required=False, widget=forms.Textarea(attrs={"rows": 3, "class": "short"})
     )
 
 

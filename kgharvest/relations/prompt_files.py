@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from io import BytesIO
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from django.db import transaction
 
-from kgharvest.bulk.file_reading import NoSuchFile, read_json_objects, read_text
+from kgharvest.bulk.file_reading import MOST_LINES, NoSuchFile, lines_of, read_bytes, read_json_objects
 from kgharvest.engine.prompts.template import SPACE_BEFORE_END, PromptTemplate
 from kgharvest.engine.types import BadPrompt
-from kgharvest.errors import BadEntry, ImportRefused, NotFound
+from kgharvest.errors import BadEntry, Faults, ImportRefused, NotFound
 from kgharvest.models import Prompt, Relation, RelationSet
 from kgharvest.pages.number_format import counted
-from kgharvest.relations.checks import one_line, text_error
+from kgharvest.relations.checks import one_line, sentence_error
 from kgharvest.relations.files import LAMA_SLOTS, with_slots
 from kgharvest.relations.services import check_is_own
 
@@ -34,7 +35,7 @@ class PromptFile(NamedTuple):
 
     name: str
     origin: str
-    text: str
+    content: bytes
 
 
 class FilePrompt(NamedTuple):
@@ -107,7 +108,7 @@ def prompt_files_at(path: Path, origin: str | None = None) -> list[PromptFile]:
         PromptFile(
             file.name if file == path else file.relative_to(path).as_posix(),
             origin or ORIGINS.get(file.parent.name, IMPORTED),
-            read_text(file),
+            read_bytes(file),
         )
         for file in paths
     ]
@@ -116,21 +117,22 @@ def prompt_files_at(path: Path, origin: str | None = None) -> list[PromptFile]:
 def read_prompts(files: Sequence[PromptFile]) -> list[FilePrompt]:
     """Return the prompts of all files. Raises ImportRefused with every bad line."""
     prompts: list[FilePrompt] = []
-    bad_entries: list[BadEntry] = []
+    faults = Faults()
     for file in files:
         file_name = f"{file.name}, " if len(files) > 1 else ""
         for prompt in _prompts_in(file):
             if isinstance(prompt, BadEntry):
-                bad_entries.append(BadEntry(f"{file_name}{prompt.where}", prompt.reason))
+                faults.add(BadEntry(f"{file_name}{prompt.where}", prompt.reason))
             else:
                 prompts.append(prompt)
-    if bad_entries:
-        raise ImportRefused("the files" if len(files) > 1 else files[0].name, bad_entries)
+        if len(prompts) > MOST_LINES:
+            raise ImportRefused(file.name, [BadEntry("file", "has too many prompts; leave some out")])
+    faults.refuse("the files" if len(files) > 1 else files[0].name)
     return prompts
 
 
 def _prompts_in(file: PromptFile) -> Iterator[FilePrompt | BadEntry]:
-    for line in read_json_objects(file.text.split("\n")):
+    for line in read_json_objects(lines_of(BytesIO(file.content), file.name)):
         if isinstance(line, BadEntry):
             yield line
             continue
@@ -158,12 +160,14 @@ def template_error(template: Any) -> str | None:
     for slot in LAMA_SLOTS:
         if template.count(slot) != 1:
             times = "twice or more" if slot in template else "nowhere"
-            return f"has {slot} {times} in {template!r}; write it once"
+            return f"has {slot} {times} in {template!r:.200}; write it once"
+    if reason := sentence_error(template):
+        return reason
     try:
         PromptTemplate.parse(one_line(with_slots(template)))
     except BadPrompt as error:
         return str(error).rstrip(".")
-    return text_error(template)
+    return None
 
 
 # -- storing -----------------------------------------------------------------------------------------------------------

@@ -10,15 +10,16 @@ from django.db.models import Exists, OuterRef, ProtectedError, QuerySet
 
 from kgharvest.access import check_may_change
 from kgharvest.bulk.file_reading import read_bytes
-from kgharvest.errors import BadEntry, DomainError, ImportRefused
+from kgharvest.errors import BadEntry, DomainError, Faults
 from kgharvest.models import HarvestJob, KnowledgeTuple, Relation, RelationSet
 from kgharvest.relations.checks import (
+    LONGEST_EXPLANATION,
     FieldError,
     RelationEntry,
     authoring_errors,
     relation_errors,
+    sentence_error,
     set_name_error,
-    text_error,
 )
 from kgharvest.relations.files import RelationFile, read_relation_file
 
@@ -80,17 +81,22 @@ def import_relation_file(
     or NotYours; then nothing is stored.
     """
     set_name = set_name or file.name
-    if bad_entries := list(_bad_entries(file, set_name)):
-        raise ImportRefused(file.source, bad_entries)
+    _refuse(file, _bad_entries(file, set_name))
     with transaction.atomic():
         relation_set = _shipped_set(set_name) if is_shipped else own_set(set_name, by)
         RelationSet.objects.select_for_update().get(pk=relation_set.pk)  # two imports of one file come one by one
         relation_set.description = file.description or relation_set.description
         relation_set.save()
-        if bad_entries := list(_entries_with_new_arity(relation_set, file.entries)):
-            raise ImportRefused(file.source, bad_entries)
+        _refuse(file, _entries_with_new_arity(relation_set, file.entries))
         _store_entries(relation_set, file.entries)
     return relation_set
+
+
+def _refuse(file: RelationFile, bad_entries: Iterator[BadEntry]) -> None:
+    faults = Faults()
+    for entry in bad_entries:
+        faults.add(entry)
+    faults.refuse(file.source)
 
 
 def _bad_entries(file: RelationFile, set_name: str) -> Iterator[BadEntry]:
@@ -106,7 +112,7 @@ def _bad_entries(file: RelationFile, set_name: str) -> Iterator[BadEntry]:
             names.add(entry.name)
     if reason := set_name_error(set_name):
         yield BadEntry("set", f"{reason}, or give another")
-    if reason := text_error(file.description):
+    if reason := sentence_error(file.description, LONGEST_EXPLANATION):
         yield BadEntry("description", reason)
     if not file.entries:
         yield BadEntry("file", "has no relation")

@@ -5,21 +5,25 @@ from __future__ import annotations
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from io import BytesIO
+from functools import partial
+from io import BufferedReader, BytesIO
+from itertools import count
 from pathlib import Path, PurePosixPath
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
-from kgharvest.bulk.file_reading import decode_utf8, entities_error, read_bytes, read_json_objects
+from kgharvest.bulk.file_reading import MOST_LINES, entities_error, lines_of, opened, read_bytes, read_json_objects
 from kgharvest.embedded_lm.world import load_world
-from kgharvest.errors import BadEntry, DomainError, ImportRefused
+from kgharvest.errors import BadEntry, DomainError, Faults, ImportRefused
 from kgharvest.models import Relation
 from kgharvest.relations.checks import one_line
 from kgharvest.relations.files import with_slots
 from kgharvest.relations.prompt_files import template_error
 
 PARTS = ("train", "dev", "test")
+ARCHIVE_START = b"PK"
 LARGEST_ARCHIVE = 200 << 20  # bytes, unpacked
 FACT_KEYS = {"sub": ("sub", "sub_label"), "obj": ("obj", "obj_label")}  # this project's, LAMA's
 RELATION_KEYS = ("relation", "predicate_id")
@@ -49,10 +53,10 @@ class ProbeRelation:
 
 
 class Document(NamedTuple):
-    """JSON lines, and which relation and part they are about where folder and name of the file say it."""
+    """A file of JSON lines, and which relation and part they are about where folder and name of the file say it."""
 
     source: str
-    text: str
+    open_file: Callable[[], AbstractContextManager[BinaryIO]]
     relation: str | None = None
     part: str | None = None
 
@@ -62,22 +66,37 @@ def documents_in(path: Path) -> list[Document]:
 
     Raises NoSuchFile, NotProbed or ImportRefused.
     """
-    if not path.is_dir():
-        return documents_of(path.name, read_bytes(path))
-    files = sorted([*path.glob("*.jsonl"), *path.glob("*/*.jsonl")])
-    return [_document(file.relative_to(path).as_posix(), read_bytes(file)) for file in files]
+    if path.is_dir():
+        files = sorted([*path.glob("*.jsonl"), *path.glob("*/*.jsonl")])
+        return [_document(file.relative_to(path).as_posix(), partial(opened, file)) for file in files]
+    with opened(path) as file:
+        is_archive = file.read(2) == ARCHIVE_START
+    return documents_of(path.name, read_bytes(path)) if is_archive else [Document(path.name, partial(opened, path))]
 
 
 def documents_of(name: str, content: bytes) -> list[Document]:
     """Return the JSON lines of a file that was handed in: a ZIP file, or else one of JSON lines."""
-    if not content.startswith(b"PK"):
-        return [Document(name, decode_utf8(content, name))]
+    if not content.startswith(ARCHIVE_START):
+        return [Document(name, partial(BytesIO, content))]
+    with _unpacking(name):
+        archive = zipfile.ZipFile(BytesIO(content))
+    members = [member for member in archive.infolist() if _is_json_lines(PurePosixPath(member.filename))]
+    if sum(member.file_size for member in members) > LARGEST_ARCHIVE:
+        raise NotProbed(f"{name} unpacks to more than {LARGEST_ARCHIVE >> 20} MB; give fewer facts.")
+    return [_document(member.filename, partial(_unpacked, archive, member, name)) for member in members]
+
+
+@contextmanager
+def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> Iterator[BinaryIO]:
+    """Open a file in a ZIP file for reading; its lines never lie in memory together."""
+    with _unpacking(name), archive.open(member) as file:
+        yield BufferedReader(file)
+
+
+@contextmanager
+def _unpacking(name: str) -> Iterator[None]:
     try:
-        with zipfile.ZipFile(BytesIO(content)) as archive:
-            members = [member for member in archive.infolist() if _is_json_lines(PurePosixPath(member.filename))]
-            if sum(member.file_size for member in members) > LARGEST_ARCHIVE:
-                raise NotProbed(f"{name} unpacks to more than {LARGEST_ARCHIVE >> 20} MB; give fewer facts.")
-            return [_document(member.filename, archive.read(member)) for member in members]
+        yield
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
         raise NotProbed(f"{name} is no ZIP file that can be unpacked ({error}); make it anew.") from error
 
@@ -87,28 +106,43 @@ def _is_json_lines(path: PurePosixPath) -> bool:
     return path.suffix == ".jsonl" and not path.name.startswith(".")
 
 
-def _document(name: str, content: bytes) -> Document:
+def _document(name: str, open_file: Callable[[], AbstractContextManager[BinaryIO]]) -> Document:
     """Say by RELATION/PART.jsonl or RELATION.jsonl what the lines are about."""
     path = PurePosixPath(name)
     if path.stem in PARTS and path.parent.name:
-        return Document(name, decode_utf8(content, name), path.parent.name, path.stem)
-    return Document(name, decode_utf8(content, name), path.stem)
+        return Document(name, open_file, path.parent.name, path.stem)
+    return Document(name, open_file, path.stem)
 
 
 LineReader = Callable[[dict[str, Any], Document], str | None]  # returns what is wrong with the line, if anything is
 
 
 def read_documents(documents: Iterable[Document], read_line: LineReader) -> None:
-    """Let `read_line` have each line. Raises ImportRefused with every line at fault."""
+    """Let `read_line` have each line. Raises NotProbed, or ImportRefused with lines at fault or beyond MOST_LINES."""
     documents = list(documents)
-    faults = [fault for document in documents for fault in _faults(document, read_line, len(documents) > 1)]
-    if faults:
-        raise ImportRefused("the files" if len(documents) > 1 else documents[0].source, faults)
+    source = "the files" if len(documents) > 1 else documents[0].source
+    faults = Faults()
+    numbers = count(1)
+    for document in documents:
+        with document.open_file() as file:
+            lines = _limited(lines_of(file, document.source), numbers, source)
+            for fault in _faults(document, lines, read_line, len(documents) > 1):
+                faults.add(fault)
+    faults.refuse(source)
 
 
-def _faults(document: Document, read_line: LineReader, is_one_of_many: bool) -> Iterator[BadEntry]:
+def _limited(lines: Iterable[str], numbers: Iterator[int], source: str) -> Iterator[str]:
+    for line, number in zip(lines, numbers, strict=False):
+        if number > MOST_LINES:
+            raise ImportRefused(source, [BadEntry("all", f"have more than {MOST_LINES:,} lines; draw a sample")])
+        yield line
+
+
+def _faults(
+    document: Document, lines: Iterable[str], read_line: LineReader, is_one_of_many: bool
+) -> Iterator[BadEntry]:
     source = f"{document.source}, " if is_one_of_many else ""
-    for line in read_json_objects(document.text.split("\n")):
+    for line in read_json_objects(lines):
         if isinstance(line, BadEntry):
             yield BadEntry(f"{source}{line.where}", line.reason)
         elif reason := read_line(line.value, document):
@@ -229,7 +263,7 @@ def read_prompts(documents: Sequence[Document], relations: Collection[str]) -> P
 
 def read_words(name: str, content: bytes) -> list[str]:
     """Return the words of a file with one a line. Raises ImportRefused or NotProbed."""
-    words = [line.strip() for line in decode_utf8(content, name).splitlines() if line.strip()]
+    words = [line.strip() for line in lines_of(BytesIO(content), name) if line.strip()]
     if not words:
         raise NotProbed(f"{name} has no words; give one a line.")
     return words

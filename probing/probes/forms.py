@@ -8,6 +8,7 @@ from typing import Any
 from django import forms
 
 from evaluation.scores.facts import BUILT_IN
+from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
 from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.engine.prompt_learning.registry import BUDGET_FIELDS, DEFAULT_METHODS, METHODS, systems_with
 from kgharvest.errors import ImportRefused
@@ -17,8 +18,6 @@ from kgharvest.relations.forms import non_blank_lines
 from kgharvest.relations.picker import RelationPickerForm
 from probing.probes.facts import NotProbed, documents_of, probe_relations, read_facts, read_prompts, read_words
 from probing.probes.services import ProbeParams, ProbeRequest
-
-LARGEST_FILE = 50 << 20  # bytes
 
 
 def budget_field(name: str) -> forms.IntegerField:
@@ -126,13 +125,13 @@ class ProbeForm(RelationPickerForm):
         if not upload:
             return None
         if upload.size > LARGEST_FILE:
-            self.add_error(name, f"{upload.name} has more than {LARGEST_FILE >> 20} MB; use the command for it.")
+            self.add_error(name, f"{upload.name} has more than {LARGEST_FILE_MB} MB; use the command for it.")
             return None
         try:
             return read(upload.name, upload.read())
         except ImportRefused as refusal:
-            self.add_error(name, [f"{entry.where}: {entry.reason}." for entry in refusal.shown])
-            if refusal.n_entries > len(refusal.shown):
+            self.add_error(name, [f"{entry.where}: {entry.reason}." for entry in refusal.entries])
+            if refusal.n_entries > len(refusal.entries):
                 self.add_error(name, f"{refusal.n_entries:,} lines in all are not as they should be.")
         except NotProbed as refusal:
             self.add_error(name, str(refusal))

@@ -26,7 +26,7 @@ from kgharvest.engine.text_tasks.classification import (
 )
 from kgharvest.engine.text_tasks.text_template import TextTemplate
 from kgharvest.engine.types import OnProgress, ignore
-from kgharvest.errors import BadEntry, DomainError, ImportRefused
+from kgharvest.errors import BadEntry, DomainError, Faults, ImportRefused
 from probing.probes.facts import PARTS
 from probing.probes.measurement import CostMeter
 
@@ -85,16 +85,15 @@ def columns_of(path: Path) -> list[str]:
 
 def read_labelled(path: Path, columns: Sequence[str]) -> list[LabelledRow]:
     """Return the rows with the texts in `columns`. Raises NoSuchFile, or ImportRefused with every line at fault."""
-    rows, faults = [], []
+    rows, faults = [], Faults()
     for line in _lines(path):
         fault = line if isinstance(line, BadEntry) else _fault(line, columns)
         if fault:
-            faults.append(fault)
+            faults.add(fault)
         else:
             texts = {column: line.value[column] for column in columns}
             rows.append(LabelledRow(line.number, texts, str(line.value[LABEL]).strip()))
-    if faults:
-        raise ImportRefused(path.name, faults)
+    faults.refuse(path.name)
     return rows
 
 

@@ -74,10 +74,23 @@ TOO_MANY_FILES = b"--x\r\nContent-Disposition: form-data; name=a; filename=b\r\n
         (f"{FILES}; boundary={'x' * 300}", b"a", "boundary is missing"),
         (f"{FILES}; boundary=x", TOO_MANY_FILES, "more files"),
         (FORM, b"a=b&" * 10_001, "more fields"),
-        (FORM, b"a=" + b"b" * 2_700_000, "larger"),
+        (f"{FILES}; boundary=x", b"--x\r\nContent-Disposition: form-data; name=a\r\n\r\n" + b"b" * 4_000_000, "larger"),
     ],
 )
 def test_a_form_that_cannot_be_parsed_is_refused_with_a_sentence(path, cookie, media_type, body, reason):
     status, page = answer(path, body, CONTENT_TYPE=media_type, HTTP_COOKIE=cookie)
 
     assert (status, reason in page) == (400, True)
+
+
+@pytest.mark.parametrize(
+    ("media_type", "megabytes", "status"),
+    [("application/json", 2, 403), ("application/json", 4, 413), (f"{FILES}; boundary=x", 33, 413), ("", 4, 413)],
+)
+def test_a_body_that_is_too_large_is_refused_unread(media_type, megabytes, status):
+    class Unread(BytesIO):
+        read = readline = None
+
+    length = str(megabytes << 20)
+
+    assert answer("/", CONTENT_TYPE=media_type, CONTENT_LENGTH=length, **{"wsgi.input": Unread()})[0] == status

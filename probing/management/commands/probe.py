@@ -8,6 +8,7 @@ from typing import Any
 
 from evaluation.rendering.formats import terminal_text
 from evaluation.scores.facts import BUILT_IN
+from kgharvest.bulk.file_reading import read_bytes
 from kgharvest.bulk.file_writing import check_writable, write_atomically
 from kgharvest.engine.prompt_learning.registry import BUDGET_FIELDS, DEFAULT_METHODS, METHODS, systems_with
 from kgharvest.harvests.language_models import get_language_model
@@ -122,5 +123,5 @@ def common_vocabulary_of(names: list[str]) -> dict[str, list[str]]:
     if len(files) > 1:
         raise NotProbed(f"{files[0]} and {files[1]} are both files of words; put the words into one.")
     models = [get_language_model(name).name for name in names if not Path(name).is_file()]
-    words = [word for file in files for word in read_words(file.name, file.read_bytes())]
+    words = [word for file in files for word in read_words(file.name, read_bytes(file))]
     return {"common_with": models, "words": words}

@@ -138,6 +138,39 @@ def test_a_description_that_no_database_holds_is_refused(tmp_path):
         import_relations(write(tmp_path, document))
 
 
+@pytest.mark.parametrize(
+    ("column", "value", "reason"),
+    [
+        ("statement", "<ENT0> prevents <ENT1>" + "!" * 1_000, "has 1,022 characters; shorten it to 1,000"),
+        ("initial_prompts", ["<ENT0> prevents <ENT1>" + "!" * 1_000], "shorten it to 1,000"),
+        ("prompts", ["<ENT0> prevents <ENT1>" + "!" * 1_000], "shorten it to 1,000"),
+        ("prompts", ["<ENT0> prevents <ENT1>"] * 2_001, "no list of at most 2,000 texts"),
+        ("explanation", "!" * 2_001, "shorten it to 2,000"),
+        ("seed_tuples", [["a", "b"]] * 2_001, "has 2,001 seed tuples; give at most 2,000"),
+        ("initial_prompts", [" ".join(f"<ENT{slot}>" for slot in range(10))], "has 10 slots; a relation has at most 9"),
+    ],
+)
+def test_every_text_and_list_of_a_relation_has_a_limit(tmp_path, column, value, reason):
+    with pytest.raises(ImportRefused, match=reason):
+        import_relations(own_file(tmp_path, {**PREVENT, column: value}))
+
+
+def test_a_description_has_a_limit(tmp_path):
+    path = tmp_path / "own.json"
+    path.write_text(json.dumps({"description": "!" * 2_001, "relations": [PREVENT]}))
+
+    with pytest.raises(ImportRefused, match=r"description: .* shorten it to 2,000"):
+        import_relations(path)
+
+
+def test_of_many_faults_the_first_are_shown_and_all_counted(tmp_path):
+    with pytest.raises(ImportRefused) as refusal:
+        import_relations(own_file(tmp_path, *[{**PREVENT, "name": f"{n} {'x' * 2_000}"} for n in range(60)]))
+
+    assert (len(refusal.value.entries), refusal.value.n_entries) == (50, 60)
+    assert max(len(entry.reason) for entry in refusal.value.entries) <= 501
+
+
 def test_what_is_no_relation_at_all_is_located(tmp_path):
     with pytest.raises(ImportRefused, match=r"because of line 1, relation 2: is no relation; write"):
         import_relations(own_file(tmp_path, PREVENT, None))
