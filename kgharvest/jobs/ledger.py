@@ -10,14 +10,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import datetime, timedelta
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 from uuid import UUID, uuid4
 
 from django.conf import settings
-from django.db import IntegrityError, OperationalError, connection, transaction
+from django.db import IntegrityError, InterfaceError, OperationalError, connection, transaction
 from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, Sum, When
 from django.utils import timezone
 from django.utils.module_loading import import_string
@@ -34,8 +34,10 @@ logger = logging.getLogger(__name__)
 REPORT_EVERY_S = 0.4  # between two reports of one stage; a cancelled job notices with the next
 ENQUEUED_PER_REAP = 4  # bounds the messages that pile up while all workers are busy
 WORKER_TIMEOUT_S = 60  # a worker without a heartbeat for so long counts as gone
+DATABASE_IS_AWAY = (OperationalError, InterfaceError)  # or was for a moment; InterfaceError: a connection that was cut
+RECONNECT_EVERY_S = 1
 GAVE_UP = (
-    "The worker died during this job as often as it was tried, perhaps for lack of memory; "
+    "The worker died or the database failed during this job as often as it was tried, perhaps for lack of memory; "
     "ask for fewer candidates or a smaller LM, then retry."
 )
 UNEXPECTED = "An unexpected error stopped this job; the worker's log has the details under job {}."
@@ -111,7 +113,7 @@ class Heartbeat:
         self._stage, self._due = progress.stage, monotonic() + REPORT_EVERY_S
         try:
             self._renew(stage=progress.stage[:60], done=progress.done, total=progress.total)
-        except OperationalError as error:  # locked or away for a while; the lease bears some missed reports
+        except DATABASE_IS_AWAY as error:  # the lease bears some missed reports
             logger.warning("Job %s could not report: %s", self._job_id, error)
             connection.close_if_unusable_or_obsolete()
 
@@ -141,8 +143,10 @@ class Heartbeat:
     def _renew_until(self, done: threading.Event) -> None:
         try:
             while not done.wait(settings.JOB_LEASE_S / 3):
-                with suppress(OperationalError):  # a database that is away for a moment
+                try:
                     self._renew()
+                except DATABASE_IS_AWAY:
+                    connection.close_if_unusable_or_obsolete()
         except Cancelled:
             pass  # the job's own thread finds out with its next report
         finally:
@@ -153,13 +157,16 @@ Runner = Callable[[Job, Heartbeat], Store]
 
 
 def run_job(job_id: int, watcher: OnProgress = ignore) -> None:
-    """Claim and do the job; its row then tells how it went. Unexpected errors are recorded and raised."""
+    """Claim and do the job; its row then tells how it went. Unexpected errors are recorded and raised.
+
+    A job whose database was away is lost, and so taken up again, by this or another worker.
+    """
     token = claim(job_id, timezone.now())
     if token is None:
         logger.info("Job %s has ended or another worker has claimed it.", job_id)
         return
-    job = Job.objects.get(pk=job_id)
     try:
+        job = Job.objects.get(pk=job_id)
         heartbeat = Heartbeat(job_id, token, watcher)
         with heartbeat.kept_alive():  # the first job of its kind imports torch, which can outlast the lease
             runner: Runner = import_string(settings.JOB_RUNNERS[job.kind])
@@ -170,6 +177,9 @@ def run_job(job_id: int, watcher: OnProgress = ignore) -> None:
     except (EngineError, DomainError) as error:
         logger.warning("Job %s failed: %s", job_id, error)
         _end(job_id, token, Job.Status.FAILED, error=str(error))
+    except DATABASE_IS_AWAY as error:
+        logger.warning("Job %s lost the database and is taken up again: %s", job_id, error)
+        _lose(job_id, token, is_attempt=not _was_cut(error))
     except Exception:
         logger.exception("Job %s failed unexpectedly.", job_id)
         _end(job_id, token, Job.Status.FAILED, error=UNEXPECTED.format(job_id))
@@ -182,6 +192,28 @@ def _finish(job_id: int, token: UUID, store: Store) -> None:
         if not _end(job_id, token, Job.Status.SUCCEEDED):
             raise Cancelled(f"Job {job_id} was cancelled or taken over before its results were stored.")
         store()
+
+
+def _was_cut(error: Exception) -> bool:
+    """Return whether the connection is to blame: its class of SQLSTATE, a server that ends (57P), or none at all."""
+    state = getattr(error.__cause__, "sqlstate", "")  # of PostgreSQL only
+    return state is None or state.startswith(("08", "57P"))
+
+
+def _lose(job_id: int, token: UUID, is_attempt: bool) -> None:
+    """End the lease, so that the job counts as lost at once and not only when the lease runs out.
+
+    is_attempt: a cut connection is none, as it says nothing about the job.
+    """
+    deadline = monotonic() + settings.JOB_LEASE_S
+    while monotonic() < deadline:
+        try:
+            connection.close_if_unusable_or_obsolete()
+            lost = Job.objects.owned(job_id, token)
+            lost.update(lease_expires_at=timezone.now(), attempts=F("attempts") - int(not is_attempt))
+            return
+        except DATABASE_IS_AWAY:
+            sleep(RECONNECT_EVERY_S)
 
 
 def _end(job_id: int, token: UUID, status: Job.Status, **fields: Any) -> int:
@@ -253,9 +285,14 @@ def reap(now: datetime) -> None:
     """Fail jobs whose workers keep dying; enqueue lost and stale jobs again, urgent ones first."""
     lost_for_good = Job.objects.lost(now).filter(attempts__gte=F("max_attempts"))
     lost_for_good.update(**_ended(Job.Status.FAILED), error=GAVE_UP)
+    enqueue_stale(now, ENQUEUED_PER_REAP)
+
+
+def enqueue_stale(now: datetime, most: int) -> None:
+    """Send messages for at most `most` jobs that none is on its way for, urgent ones first."""
     stale = _stale(now)
     urgent_first = Case(When(kind__in=settings.URGENT_JOBS, then=0), default=1)
-    for job_id, kind in list(stale.order_by(urgent_first, "pk").values_list("pk", "kind")[:ENQUEUED_PER_REAP]):
+    for job_id, kind in list(stale.order_by(urgent_first, "pk").values_list("pk", "kind")[:most]):
         if stale.filter(pk=job_id).update(enqueued_at=now):  # another worker's reaper may have been faster
             _send(job_id, kind)
 

@@ -9,7 +9,7 @@ import logging
 
 from celery import bootsteps
 from django.conf import settings
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, InterfaceError, connection
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
@@ -21,7 +21,14 @@ logger = logging.getLogger(__name__)
 
 @app.task(name="kgharvest.run_job")
 def run_job(job_id: int) -> None:
-    ledger.run_job(job_id)
+    """Do the job; then send one message in the place of its own, so that lost messages starve no worker."""
+    try:
+        ledger.run_job(job_id)
+    finally:
+        try:
+            ledger.enqueue_stale(timezone.now(), 1)
+        except ledger.DATABASE_IS_AWAY:
+            logger.warning("After job %s the database is away; the reaper enqueues what waits.", job_id)
 
 
 def run_periodic_tasks(worker: str, n_processes: int) -> None:
@@ -35,8 +42,8 @@ def run_periodic_tasks(worker: str, n_processes: int) -> None:
         ledger.reap(now)
         for path in settings.PERIODIC_TASKS:
             import_string(path)(now)
-    except DatabaseError:
-        logger.exception("The reaper could not reach the database; it tries again.")
+    except (DatabaseError, InterfaceError) as error:
+        logger.warning("The reaper could not reach the database and tries again: %s", error)
     finally:
         connection.close()  # the pool forks from this process
 

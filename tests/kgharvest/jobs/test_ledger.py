@@ -13,7 +13,7 @@ from django.utils import timezone
 from kombu.exceptions import OperationalError
 
 from kgharvest.engine.types import BadSeed, Progress
-from kgharvest.jobs import ledger
+from kgharvest.jobs import ledger, tasks
 from kgharvest.models import HarvestedTuple, Job, KnowledgeTuple, Worker
 from tests import factories
 from tests.kgharvest.jobs import slow_runner
@@ -284,6 +284,17 @@ def test_a_job_nobody_took_is_enqueued_again_after_a_while(enqueued, settings):
     ledger.reap(NOW + stale_after + timedelta(seconds=1))
     ledger.reap(NOW + stale_after + timedelta(seconds=2))
     assert enqueued == [job.pk]
+
+
+def test_a_task_that_ends_sends_one_message_for_those_that_were_lost(enqueued):
+    long_ago = timezone.now() - timedelta(hours=1)
+    waiting = [factories.make_harvest_job(enqueued_at=long_ago) for _ in range(3)]
+    ended = factories.make_harvest_job("succeeded")
+
+    tasks.run_job(ended.pk)
+    assert enqueued == [waiting[0].pk]
+    tasks.run_job(ended.pk)
+    assert enqueued == [waiting[0].pk, waiting[1].pk]
 
 
 def test_a_job_whose_workers_keep_dying_fails_with_advice(enqueued):
