@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from statistics import fmean
 from typing import NamedTuple
 
-from annotation.models import Draw, Round
+from annotation.models import Round
+from evaluation.evidence.judged_harvests import JudgedHarvest, judged_harvest
 from evaluation.statistics.rankings import Depth, RankCorrelation, jaccard, overlap_by_depth, rank_correlation
-from evaluation.statistics.rates import Rate, rate
+from evaluation.statistics.rates import NOTHING_COUNTED, Rate, unknown_rate
 from kgharvest.models import HarvestedTuple, HarvestJob
 
 MOST_COMPARED = 20_000  # tuples of each harvest, the best
@@ -17,7 +18,7 @@ PARTS = ("only_a", "both", "only_b")
 
 
 class PartAccuracy(NamedTuple):
-    """Of the tuples of one part that were drawn for these harvests and judged to an end."""
+    """Accuracy of the tuples of one part. n_judged: statements that it rests on."""
 
     n_judged: int
     accuracy: Rate
@@ -90,28 +91,26 @@ def overlaps_of(pairs: Sequence[tuple[HarvestJob, HarvestJob]]) -> list[HarvestO
 
 
 def accuracy_of_parts(overlap: HarvestOverlap, user) -> dict[str, PartAccuracy]:
-    """Return the accuracy of each part from the rounds that `user` may see.
+    """Return the accuracy of each part, estimated as reports estimate that of a cell, from rounds `user` may see.
 
-    A part of A alone rests on what was drawn for A, of B alone on what was drawn for B, what both have on either: a
-    part of a simple random sample is one of the part. Of several verdicts on a tuple the last counts.
+    A part of A alone rests on what the newest judged round drew for A, of B alone on what one drew for B; what both
+    have on the side of which more of it is judged.
     """
-    verdicts = _verdicts([overlap.a, overlap.b], user)
-    return {part: _accuracy(known, verdicts) for part, known in overlap.parts.items()}
+    rounds = Round.objects.visible_to(user)
+    of_a, of_b = judged_harvest(overlap.a, rounds), judged_harvest(overlap.b, rounds)
+    sides = {"only_a": ((of_a, overlap.ranks_a),), "only_b": ((of_b, overlap.ranks_b),)}
+    sides["both"] = sides["only_a"] + sides["only_b"]
+    return {part: _accuracy(set(known), sides[part]) for part, known in overlap.parts.items()}
 
 
-def _verdicts(jobs: Iterable[HarvestJob], user) -> dict[int, tuple[str, bool]]:
-    """Return verdict and whether it is simulated, by knowledge tuple, of what was drawn for the jobs."""
-    drawn = Draw.objects.filter(stratum__job__in=jobs, stratum__round__in=Round.objects.visible_to(user))
-    judged = drawn.exclude(task__verdict="").order_by("task")
-    columns = ("task__knowledge_tuple", "task__verdict", "stratum__round__source")
-    simulated = Round.Source.SIMULATED
-    return {known: (verdict, source == simulated) for known, verdict, source in judged.values_list(*columns)}
-
-
-def _accuracy(part: Iterable[int], verdicts: Mapping[int, tuple[str, bool]]) -> PartAccuracy:
-    judged = [verdicts[known] for known in part if known in verdicts]
-    n_accepted = sum(verdict == "accepted" for verdict, _ in judged)
-    return PartAccuracy(len(judged), rate(n_accepted, len(judged)), any(is_simulated for _, is_simulated in judged))
+def _accuracy(part: Set[int], sides: Iterable[tuple[JudgedHarvest | None, Mapping[int, int]]]) -> PartAccuracy:
+    best = PartAccuracy(0, unknown_rate(NOTHING_COUNTED), False)
+    for harvest, ranks in sides:
+        if harvest is not None:
+            n_judged, accuracy = harvest.part({known: rank for known, rank in ranks.items() if known in part})
+            if n_judged > best.n_judged:
+                best = PartAccuracy(n_judged, accuracy, harvest.round.is_simulated)
+    return best
 
 
 # -- all relations of a set --------------------------------------------------------------------------------------------

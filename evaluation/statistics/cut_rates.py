@@ -70,7 +70,8 @@ class RankedStrata:
         """Return (K,) the values of `rate` for cuts of all `strata` after one rank each; NaN where there is none."""
         population, _, sample = self.parts(strata, last_ranks[:, None])  # (K, S)
         with np.errstate(divide="ignore", invalid="ignore"):
-            accepted = np.where(population > 0, population * (sample.n_hits / sample.n), 0).sum(axis=1)
+            share = np.where(sample.n > 0.5, sample.n_hits / sample.n, np.nan)  # as population_rate
+            accepted = np.where(population > 0, population * share, 0).sum(axis=1)
             shares: Floats = accepted / population.sum(axis=1)
         return shares
 

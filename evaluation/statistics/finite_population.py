@@ -80,8 +80,8 @@ def sample_rate(sample: VerdictSample, population: ArrayLike, weights: ArrayLike
 def population_rate(n_hits: ArrayLike, n: ArrayLike, population: ArrayLike, weights: ArrayLike | None = None) -> Rate:
     """Return the share of hits in a population of which `n` of each stratum's `population` were judged; shapes (S,).
 
-    n_hits and n need not be whole where some statements are incomplete; then the limits are those of the next smaller
-    sample, on either side of the share.
+    n_hits and n need not be whole where some statements are incomplete; then the limits are those of the nearest
+    samples that are, on either side of the share.
     population: 0 where nobody knows it; it counts as infinite then, and several strata need weights.
     weights: of the strata in the rate, of sum 1; None for their shares of the population. An average over cells gives
     each cell's strata their part of the cell's weight.
@@ -91,16 +91,16 @@ def population_rate(n_hits: ArrayLike, n: ArrayLike, population: ArrayLike, weig
     if value is None:
         return estimate
     worth, sizes = np.asarray(n, dtype=np.float64), np.asarray(population, dtype=np.int64)
-    judged = np.floor(worth + ROUNDING).astype(np.int64)
+    judged = _whole(worth)
     if len(sizes) > 1:
         sizes = np.where(sizes, sizes, AS_GOOD_AS_INFINITE)
-    shares, parts = np.asarray(n_hits, dtype=np.float64) / worth, _parts(sizes, weights)
+    # Sums of probabilities may leave [0, n] by a rounding error.
+    shares, parts = np.clip(np.asarray(n_hits, dtype=np.float64) / worth, 0, 1), _parts(sizes, weights)
     open_strata = np.flatnonzero(judged != sizes)  # the others are known entirely
     if not len(open_strata):
         return Rate(value, value, value)
     if len(open_strata) > 1:
-        strata = zip(*(column.tolist() for column in (shares * judged, judged, sizes, parts)), strict=True)
-        return Rate(value, *_stratified_interval(tuple(strata)))
+        return Rate(value, *_interval_over_strata(value, shares * judged, judged, sizes, parts))
     [stratum] = open_strata.tolist()
     share, weight = float(shares[stratum]), float(parts[stratum])
     drawn, size = int(judged[stratum]), int(sizes[stratum])
@@ -112,7 +112,7 @@ def population_rate(n_hits: ArrayLike, n: ArrayLike, population: ArrayLike, weig
 def population_share(n_hits: ArrayLike, n: ArrayLike, population: ArrayLike, weights: ArrayLike | None = None) -> Rate:
     """Return what population_rate does but the limits, which take time."""
     worth, sizes = np.asarray(n, dtype=np.float64), np.asarray(population, dtype=np.int64)
-    judged = np.floor(worth + ROUNDING)
+    judged = _whole(worth)
     if not judged.sum():
         return unknown_rate(NOTHING_COUNTED)
     if not judged.all():
@@ -120,6 +120,11 @@ def population_share(n_hits: ArrayLike, n: ArrayLike, population: ArrayLike, wei
     if len(sizes) > 1 and not sizes.all() and weights is None:
         return unknown_rate(UNKNOWN_POPULATION)
     return Rate(float(_parts(sizes, weights) @ (np.asarray(n_hits, dtype=np.float64) / worth)), None, None)
+
+
+def _whole(worth: Floats) -> Counts:
+    """Return how many complete statements tell at most as much; one for more than half of one."""
+    return np.where(worth > 0.5, np.maximum(np.floor(worth + ROUNDING), 1), 0).astype(np.int64)
 
 
 def _parts(sizes: Counts, weights: ArrayLike | None) -> Floats:
@@ -235,13 +240,27 @@ def _acceptability(probabilities: Floats, observed: int) -> Floats:
 # -- several strata ----------------------------------------------------------------------------------------------------
 
 
+def _interval_over_strata(
+    value: float, n_hits: Floats, n: Counts, population: Counts, weights: Floats
+) -> tuple[float, float]:
+    """Return the farther limits of the nearest sample with whole hits and of that sample moved to `value`."""
+    nearest = np.rint(n_hits)
+    # In one order, so that the search ends at the same limits whatever order the strata come in.
+    strata = sorted(zip(*(column.tolist() for column in (nearest, n, population, weights)), strict=True))
+    low, high = _stratified_interval(tuple(strata))
+    moved = value - float(weights @ (nearest / n))
+    if abs(moved) < ROUNDING:
+        return low, high
+    return max(0.0, low + min(moved, 0)), min(1.0, high + max(moved, 0))
+
+
 @lru_cache(maxsize=10_000)
 def _stratified_interval(strata: tuple[tuple[float, int, int, float], ...]) -> tuple[float, float]:
     """strata: hits, n, population and weight of each."""
     columns = [np.array(column) for column in zip(*strata, strict=True)]
     n_hits, n, population, weights = columns[0], columns[1], columns[2], columns[3]
     value = float(weights @ (n_hits / n))
-    of_misses = tuple((n - hits, n, size, weight) for hits, n, size, weight in strata)
+    of_misses = tuple(sorted((n - hits, n, size, weight) for hits, n, size, weight in strata))
     # The same search for both, so that misses mirror hits at one half, too.
     if value < 0.5 - ROUNDING or (value <= 0.5 + ROUNDING and strata < of_misses):
         low, high = _stratified_interval(of_misses)

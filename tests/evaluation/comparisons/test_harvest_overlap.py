@@ -7,6 +7,7 @@ from django.urls import reverse
 
 from annotation.rounds.services import open_round
 from evaluation.comparisons import views
+from evaluation.reports.services import create_report
 from kgharvest.models import HarvestJob
 from tests import factories
 
@@ -76,7 +77,9 @@ def test_comparing_costs_the_same_for_any_number_of_tuples(researcher_client, re
         for start in (0, 30)
     ]
 
-    with django_assert_num_queries(9):  # session, user, group; a, b; ranks of both, verdicts; rows; choices
+    with django_assert_num_queries(
+        10
+    ):  # session, user, group; a, b; ranks of both; judged rounds of each; rows; choices
         researcher_client.get(PAGE, {"a": jobs[0].pk, "b": jobs[1].pk})
 
 
@@ -171,3 +174,21 @@ def test_annotators_may_not_compare(client, a, b):
     client.force_login(factories.make_user())
 
     assert client.get(PAGE, {"a": a.pk, "b": b.pk}).status_code == 403
+
+
+def test_a_part_has_the_accuracy_that_the_report_gives_of_it(researcher_client, researcher, relation, b):
+    """All of A is its own part, as B shares nothing of it; its best four tuples do not count like its other 36."""
+    a = factories.make_harvest([[f"h{n}", "t"] for n in range(40)], relation=relation, setting="human")
+    round = open_round({"name": "strata", "cells": [{"job": a.pk, "n": 8, "strata": [1, 5]}]}, researcher)
+    best = round.strata.order_by("rank_from").first()
+    tasks = round.tasks.order_by("position")
+    labels = ["true" if task.draws.filter(stratum=best).exists() else "false" for task in tasks]
+    factories.judge_all(round, labels, labels, labels)
+    [cell] = create_report(round).document["cells"]
+
+    parts = researcher_client.get(PAGE, {"a": a.pk, "b": b.pk}).context["parts"]
+
+    [judged] = [part["judged"] for part in parts if part["name"] == "only_a"]
+    assert judged.n_judged == cell["n"] == 8
+    assert judged.accuracy[:3] == (cell["accuracy"], cell["accuracy_low"], cell["accuracy_high"])
+    assert cell["accuracy"] == pytest.approx(0.1)

@@ -1,0 +1,85 @@
+"""What the newest judged round of a harvest says of it: of parts of the harvest, and of cuts by score."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from django.db.models import QuerySet
+
+from annotation.models import Draw, Round, Stratum
+from evaluation.evidence.arrays import ACCEPTED, Codes, Flags, Floats, patterns_of
+from evaluation.evidence.cells import DrawnVerdicts
+from evaluation.statistics.cut_rates import Cuts, RankedStrata, score_cuts
+from evaluation.statistics.finite_population import VerdictSample, sample_rate
+from evaluation.statistics.rates import NOTHING_COUNTED, Rate, unknown_rate
+from kgharvest.models import HarvestJob
+
+
+@dataclass(frozen=True)
+class JudgedHarvest:
+    """A harvest as one round drew it. Letters of shapes: as in evaluation.evidence.arrays.
+
+    first, last, population (S,): ranks and tuples of the strata. stratum, rank, score, knowledge_tuple (D,): of the
+    draws. accepted: what each draw says of being accepted.
+    """
+
+    round: Round
+    first: Codes
+    last: Codes
+    population: Codes
+    stratum: Codes
+    rank: Codes
+    score: Floats
+    knowledge_tuple: Codes
+    accepted: VerdictSample
+
+    @property
+    def is_judged(self) -> Flags:
+        return self.accepted.n > 0
+
+    def cuts(self) -> Cuts:
+        """Return the cuts at the scores of the judged tuples."""
+        ranked = RankedStrata(self.first, self.last, self.population, (self.stratum, self.rank, self.accepted))
+        judged = self.is_judged
+        return score_cuts(ranked, np.arange(len(self.first)), self.rank[judged], self.score[judged])
+
+    def part(self, ranks: Mapping[int, int]) -> tuple[int, Rate]:
+        """Return how many draws of a part of the harvest are judged, and the accuracy of the part.
+
+        ranks: of the part's tuples, by knowledge tuple. What was drawn of a stratum is a simple sample of what the part
+        takes of it; a stratum holds fewer tuples than ranks where some are hidden, which count as spread evenly.
+        """
+        is_in = np.isin(self.knowledge_tuple, list(ranks))
+        in_order = np.sort(np.fromiter(ranks.values(), dtype=np.int64, count=len(ranks)))
+        n_ranks = np.searchsorted(in_order, self.last, side="right") - np.searchsorted(in_order, self.first)
+        n_drawn = np.bincount(self.stratum[is_in], minlength=len(self.first))
+        share_shown = self.population / (self.last - self.first + 1)
+        population = np.maximum(np.rint(n_ranks * share_shown).astype(np.int64), n_drawn)
+        sample = self.accepted.at(is_in).summed(self.stratum[is_in], len(self.first))
+        is_taken = population > 0
+        n_judged = int(np.count_nonzero(self.is_judged[is_in]))
+        if not n_judged:
+            return 0, unknown_rate(NOTHING_COUNTED)
+        return n_judged, sample_rate(sample.at(is_taken), population[is_taken])
+
+
+def judged_harvest(job: HarvestJob, rounds: QuerySet[Round]) -> JudgedHarvest | None:
+    """Return the harvest as the newest of `rounds` drew it that has a verdict on it; None if none has."""
+    draws = Draw.objects.filter(stratum__job=job, stratum__round__in=rounds, harvested_tuple__job=job)
+    newest = draws.exclude(task__verdict="").order_by("-stratum__round").values_list("stratum__round", flat=True)[:1]
+    round = Round.objects.filter(pk__in=list(newest)).first()
+    if round is None:
+        return None
+    strata = Stratum.objects.sampled().filter(round=round, job=job).order_by("pk")
+    keys, *ranges = map(np.array, zip(*strata.values_list("pk", "rank_from", "rank_to", "population"), strict=True))
+    labels = (f"task__{name}" for name in ("n_true", "n_false", "n_unjudgeable", "n_wanted"))
+    columns = ("stratum", "harvested_tuple__rank", "harvested_tuple__score", "task__knowledge_tuple", *labels)
+    rows = draws.filter(stratum__round=round).order_by("harvested_tuple__rank").values_list(*columns)
+    stratum, rank, score, knowledge_tuple, *counts, n_wanted = map(np.array, zip(*rows, strict=True))
+    number = np.searchsorted(keys, stratum)
+    patterns = patterns_of(np.column_stack(counts), np.maximum(n_wanted, round.least_k))
+    drawn = DrawnVerdicts(len(keys), (number, np.arange(len(number))), patterns, round.quorum)
+    accepted = drawn.of_draws(ACCEPTED)
+    return JudgedHarvest(round, *ranges, number, rank, score.astype(np.float64), knowledge_tuple, accepted)

@@ -1,0 +1,272 @@
+"""The same quantity is the same number on every page, in every file and every API: a walk over all kinds of rounds."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import random
+import re
+from collections import defaultdict
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.urls import reverse
+from django.utils import timezone
+from openpyxl import load_workbook
+
+from annotation.exchange.judgment_import import import_judgments
+from annotation.judging.assignment import next_batch
+from annotation.models import Round
+from annotation.quality.exclusion import exclude_annotator
+from annotation.quality.exclusion_effect import exclusion_effect
+from annotation.rounds.services import close_round, open_round
+from evaluation.models import Report
+from kgharvest.models import HarvestedTuple, HarvestJob, KnowledgeTuple
+from kgharvest.pages.number_format import share
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+LABELS = ("true", "true", "true", "false", "false", "unjudgeable")
+N_TUPLES = 40
+CELL_KEYS = ("n", "incomplete", "accuracy", "accuracy_low", "accuracy_high", "rejection")
+
+
+def harvests() -> list[HarvestJob]:
+    """Two relations in two settings of an LM; the settings share every other tuple."""
+    language_model = factories.make_language_model("lm")
+    relation_set = factories.make_relation_set()
+    jobs = []
+    for name in ("prevent", "cause"):
+        relation = factories.make_relation(name, relation_set=relation_set)
+        for setting, step in (("human", 1), ("multi", 2)):
+            tuples = [(f"head {step * number}", f"tail {step * number}") for number in range(N_TUPLES)]
+            jobs.append(
+                factories.make_harvest(tuples, relation=relation, setting=setting, language_model=language_model)
+            )
+    return jobs
+
+
+def opened(by, jobs=None, *, strata=None, **options) -> Round:
+    cells = [{"job": job.pk, "n": 12, "strata": strata} for job in jobs or harvests()]
+    return open_round({"name": "walked", "cells": cells, "seed": 3, **options}, by)
+
+
+def judged(round: Round, n_annotators: int = 4, share_answered: float = 1.0) -> Round:
+    """Answers at random; the first annotator always says True."""
+    rng = random.Random(5)
+    annotators = factories.make_annotators(round, n_annotators)
+    for number, annotator in enumerate(annotators * 3):
+        for task in next_batch(annotator, timezone.now()):
+            if rng.random() < share_answered:
+                factories.judge(annotator, task, "true" if number % n_annotators == 0 else rng.choice(LABELS))
+    return round
+
+
+def simple(by, tmp_path) -> Round:
+    return judged(opened(by))
+
+
+def stratified(by, tmp_path) -> Round:
+    return judged(opened(by, strata=[1, 8]))
+
+
+def interim(by, tmp_path) -> Round:
+    return judged(opened(by, strata=[1, 8]), share_answered=0.7)
+
+
+def third_only_if_split(by, tmp_path) -> Round:
+    return judged(opened(by, third_only_if_split=True), share_answered=0.9)
+
+
+def excluded(by, tmp_path) -> Round:
+    round = judged(opened(by, third_only_if_split=True))
+    close_round(round)
+    exclude_annotator(round.annotators.order_by("pk").first(), "always says True")
+    return round
+
+
+def with_hidden_tuples(by, tmp_path) -> Round:
+    jobs = harvests()
+    hidden = HarvestedTuple.objects.filter(job=jobs[0], rank__in=[2, 5, 11])
+    KnowledgeTuple.objects.filter(pk__in=hidden.values("knowledge_tuple")).update(curation="hidden")
+    return judged(opened(by, jobs, strata=2))
+
+
+def imported(by, tmp_path) -> Round:
+    """Three to five people of whom one is excluded later; of a harvest that is known, for one of its cells."""
+    rng = random.Random(7)
+    rows = [
+        [
+            relation,
+            json.dumps([f"{setting} {number}", f"t{number}"]),
+            f"person {person}",
+            rng.choice(LABELS),
+            "lm",
+            setting,
+        ]
+        for relation in ("prevent", "cause")
+        for setting in ("human", "multi")
+        for number in range(12)
+        for person in range(3 + number % 3)
+    ]
+    path = tmp_path / "judgments.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([["relation", "entities", "annotator", "label", "model", "setting"], *rows])
+    round = import_judgments(path, "walked", create=True, by=by).round
+    exclude_annotator(round.annotators.order_by("pk").first(), "guesses")
+    return round
+
+
+KINDS = (simple, stratified, interim, third_only_if_split, excluded, with_hidden_tuples, imported)
+
+
+class Numbers:
+    """Values of each quantity by the place that shows them."""
+
+    def __init__(self) -> None:
+        self.values: defaultdict[tuple, dict[str, Any]] = defaultdict(dict)
+
+    def add(self, place: str, value: Any, *quantity: str | None) -> None:
+        self.values[quantity][place] = value
+
+    def assert_alike(self) -> None:
+        for quantity, by_place in self.values.items():
+            first = next(iter(by_place.values()))
+            for place, value in by_place.items():
+                assert value == (first if first is None else pytest.approx(first, abs=1e-9)), (
+                    quantity,
+                    place,
+                    by_place,
+                )
+
+
+def side_of(entry) -> tuple[str | None, str | None]:
+    return entry["model"], entry["setting"]
+
+
+def cell_of(entry) -> tuple[str, str, str]:
+    return entry["relation"], (entry["model"] or "").rpartition("/")[2], entry["setting"]
+
+
+def add_document(numbers: Numbers, place: str, document) -> None:
+    for key in ("n_tasks", "n_complete", "n_judgments", "percent_agreement"):
+        numbers.add(place, document[key], key)
+    numbers.add(place, document["alpha"]["value"], "alpha")
+    for cell in document["cells"]:
+        for key in CELL_KEYS:
+            numbers.add(place, cell[key], key, *cell_of(cell))
+    for cell in document["sensitivity"]["cells"]:
+        numbers.add(f"{place}, sensitivity", cell["accuracy"][0], "accuracy", *cell_of(cell))
+    add_averages(numbers, place, document)
+    for curve in document["curves"]:
+        if curve["sizes"] and curve["sizes"][-1]["share"] == 1:
+            quantity = ("accuracy", *cell_of(curve)) if curve["relation"] else ("weighted", *side_of(curve))
+            numbers.add(f"{place}, curve", curve["sizes"][-1]["accuracy"], *quantity)
+
+
+def add_averages(numbers: Numbers, place: str, document) -> None:
+    for total in document["totals"]:
+        own = [cell["accuracy"] for cell in document["cells"] if side_of(cell) == side_of(total)]
+        known = [accuracy for accuracy in own if accuracy is not None]
+        numbers.add(f"{place}, totals", total["macro_accuracy"], "macro", *side_of(total))
+        numbers.add(f"{place}, mean of cells", sum(known) / len(known), "macro", *side_of(total))
+        numbers.add(f"{place}, totals", total["weighted_accuracy"], "weighted", *side_of(total))
+        numbers.add(f"{place}, totals", total["weighted_accuracy_low"], "weighted low", *side_of(total))
+    for total in document["sensitivity"]["totals"]:
+        numbers.add(f"{place}, sensitivity", total["macro_accuracy"][0], "macro", *side_of(total))
+    for cut in (cut for cut in document["cuts"] if cut["cut"] == "all"):
+        numbers.add(f"{place}, cuts", cut["accuracy"], "weighted", *side_of(cut))
+        numbers.add(f"{place}, cuts", cut["low"], "weighted low", *side_of(cut))
+    for exclusion in document["conduct"]["exclusions"]:
+        for effect in exclusion["effects"]:
+            numbers.add(f"{place}, exclusions", effect["without"], "macro", *side_of(effect))
+
+
+def add_sheets(numbers: Numbers, content: bytes) -> None:
+    header, *rows = load_workbook(io.BytesIO(content), read_only=True)["cells"].iter_rows(values_only=True)
+    for row in rows:
+        cell = dict(zip(header, row, strict=False))
+        for key in CELL_KEYS:
+            numbers.add("XLSX", cell[key], key, *cell_of(cell))
+
+
+def add_csv(numbers: Numbers, content: str) -> None:
+    for cell in csv.DictReader(io.StringIO(content)):
+        for key in CELL_KEYS:
+            numbers.add("CSV", float(cell[key]) if cell[key] else None, key, *cell_of(cell))
+
+
+def add_progress(numbers: Numbers, place: str, progress) -> None:
+    for key, quantity in (("n_tasks", "n_tasks"), ("complete", "n_complete"), ("n_judgments", "n_judgments")):
+        numbers.add(place, progress[key], quantity)
+    for key in ("percent_agreement", "alpha"):
+        numbers.add(place, progress[key], key)
+
+
+def add_exclusion_previews(numbers: Numbers, round: Round) -> None:
+    """Before anybody more is excluded, the preview shows the round as it is."""
+    annotator = round.annotators.exclude(status="excluded").order_by("pk").last()
+    effect = exclusion_effect(annotator)
+    for cell in effect["cells"]:
+        before = cell["before"]
+        numbers.add("exclusion preview", before["accuracy"], "accuracy", *cell_of(cell))
+        numbers.add("exclusion preview", before["n"], "n", *cell_of(cell))
+        numbers.add("exclusion preview", before["n_incomplete"], "incomplete", *cell_of(cell))
+    for key in ("percent_agreement", "alpha"):
+        numbers.add("exclusion preview", effect["agreement"]["before"][key], key)
+    exclude_annotator(annotator, "as foretold")
+    after = Numbers()
+    for cell in effect["cells"]:
+        after.add("exclusion preview", cell["after"]["accuracy"], "accuracy", *cell_of(cell))
+    for cell in run_report(round)["cells"]:
+        after.add("report after", cell["accuracy"], "accuracy", *cell_of(cell))
+    after.assert_alike()
+
+
+def add_overlaps(numbers: Numbers, client, round: Round) -> None:
+    """Beside a harvest that shares nothing with it, all of a harvest is found by it alone."""
+    for job in HarvestJob.objects.filter(strata__round=round).distinct():
+        other = factories.make_harvest([("x", "y")], relation=job.relation, setting="top1")
+        context = client.get(reverse("evaluation:compare_harvests"), {"a": job.pk, "b": other.pk}).context
+        [part] = [part for part in context["parts"] if part["name"] == "only_a"]
+        cell = job.relation.name, job.language_model.short_name, job.setting
+        for key, value in zip(("accuracy", "accuracy_low", "accuracy_high"), part["judged"].accuracy[:3], strict=True):
+            numbers.add("overlap page", value, key, *cell)
+
+
+def run_report(round: Round) -> Any:
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    call_command("report", "--round", round.name, stdout=out)
+    return json.loads(out.buffer.getvalue())
+
+
+@pytest.mark.parametrize("make", KINDS, ids=lambda make: make.__name__)
+def test_a_quantity_is_one_number_wherever_it_stands(researcher_client, researcher, tmp_path, make):
+    round = make(researcher, tmp_path)
+    numbers = Numbers()
+
+    add_document(numbers, "command", run_report(round))
+    researcher_client.post(reverse("evaluation:report_new", args=[round.name]))
+    report = Report.objects.latest("pk")
+    files = {
+        file_format: researcher_client.get(reverse("evaluation:report_file", args=[report.pk, file_format])).getvalue()
+        for file_format in ("json", "csv", "xlsx", "md", "tex")
+    }
+    add_document(numbers, "JSON", json.loads(files["json"]))
+    add_csv(numbers, files["csv"].decode())
+    add_sheets(numbers, files["xlsx"])
+    page = researcher_client.get(reverse("annotation:round", args=[round.name]))
+    add_progress(numbers, "round page", page.context["progress"])
+    add_overlaps(numbers, researcher_client, round)
+    shown = researcher_client.get(reverse("evaluation:report", args=[report.pk])).content.decode()
+    for text in (shown, files["md"].decode(), files["tex"].decode()):
+        figures = set(re.findall(r"\d?\.\d\d", text))
+        for cell in report.document["cells"]:
+            assert cell["accuracy"] is None or share(cell["accuracy"]) in figures
+    add_exclusion_previews(numbers, round)
+
+    numbers.assert_alike()
+    assert any(len(by_place) > 5 for by_place in numbers.values.values())
