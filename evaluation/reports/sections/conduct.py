@@ -116,6 +116,7 @@ def flow_table(document: Document) -> Table:
     rows = [Row(step[:5]) for step in flow_steps(document)]
     columns = (Column("of"), Column("step"), Column("n", Kind.COUNT), Column("left out", Kind.COUNT), Column("because"))
     notes = (
+        *flow_in_words(document),
         "Tuples are those of each cell: what several harvests found counts for each; such statements are judged once.",
     )
     return Table("flow", "Flow of tuples, people and judgments", columns, tuple(rows), notes)
@@ -124,6 +125,27 @@ def flow_table(document: Document) -> Table:
 def _step(of: str, name: str, n: int, before: int | None = None, because: str | None = None) -> Step:
     is_whole = before is None or before == n
     return Step(of, name, n) if is_whole or before is None else Step(of, name, n, before - n, because)
+
+
+def flow_in_words(document: Document) -> Iterator[str]:
+    """Yield the flow as a paper tells it."""
+    n = {(step.of, step.name): step.n for step in flow_steps(document)}
+    if not n:
+        return
+    sampled = ""
+    if ("tuples", "harvested") in n:
+        drawn, population = n["tuples", "drawn"], n["tuples", "drawn from"]
+        sample = "all were drawn" if drawn == population else f"{drawn:,} were drawn at random"
+        sampled = (
+            f"Of {counted(n['tuples', 'harvested'], 'tuple')} harvested, {n['tuples', 'within the cuts']:,} were "
+            f"within the cuts and {population:,} left after curation, of which {sample} (seed {document['seed']}). "
+        )
+    counts = n["judgments", "counted"]
+    yield (
+        f"{sampled}{counted(n['people', 'joined'], 'person', 'people')} joined, {n['people', 'judged']:,} judged, and "
+        f"{counted(counts, 'judgment')} by {n['people', 'counted']:,} of them count. Of "
+        f"{counted(n['statements', 'to judge'], 'statement')}, {n['statements', 'with a verdict']:,} have a verdict."
+    )
 
 
 def _flow_of_tuples(conduct: Mapping[str, Any]) -> Iterator[Step]:

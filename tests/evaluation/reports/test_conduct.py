@@ -170,6 +170,10 @@ def test_the_flow_leads_from_the_harvest_to_the_verdicts(installation_owner):
     assert step(tables, "tuples", "drawn") == (17, None)
     assert step(tables, "statements", "to judge") == (16, 1)
     assert step(tables, "statements", "with a verdict") == (16, None)
+    assert tables["flow"].notes[0] == (
+        "Of 20 tuples harvested, 18 were within the cuts and 17 left after curation, of which all were drawn (seed 7). "
+        "3 people joined, 3 judged, and 48 judgments by 3 of them count. Of 16 statements, 16 have a verdict."
+    )
     assert [row.values[3:] for row in tables["sampling"].rows] == [(None, 10, 10, 1, 9, 9), ("top:8", 10, 8, 0, 8, 8)]
     assert "seed 7." in tables["sampling"].notes[0]
 
@@ -190,10 +194,10 @@ def test_what_curation_left_out_is_counted_wherever_it_ranked(hidden, installati
 
 @pytest.mark.parametrize(("include_sensitive", "expected"), [(False, [4, 2, 1, 1, 2]), (True, [4, 1, 1, 0, 3])])
 def test_tuples_with_sensitive_words_are_counted_where_the_round_leaves_them_out(
-    include_sensitive, expected, researcher
+    include_sensitive, expected, installation_owner
 ):
     job = make_harvest([(f"head {n}", "tail") for n in range(4)])
-    hide(job.tuples.get(rank=2).knowledge_tuple, "rubbish", by=researcher)
+    hide(job.tuples.get(rank=2).knowledge_tuple, "rubbish", by=installation_owner)
     job.relation.knowledge_tuples.filter(harvested_tuples__rank__in=[2, 3]).update(is_sensitive=True)
     cells = [{"job": job.pk, "n": None}]
     round = open_round({"name": "words", "cells": cells, "include_sensitive": include_sensitive})
