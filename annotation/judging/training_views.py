@@ -56,11 +56,11 @@ def _show(request: HttpRequest, annotator: Annotator) -> HttpResponse:
         if not _may_see_answer(statement.position, unfinished, finished):
             raise Http404("That statement is not answered yet.")
         context |= {"statement": statement, "given": Label(label), "is_right": label == statement.label}
-        return render(request, "annotation/training/training_reason.html", context)
+        return render(request, "annotation/judging/training/reason.html", context)
     if finished and unfinished is None:
-        return render(request, "annotation/training/training_done.html", context | {"training": finished})
+        return render(request, "annotation/judging/training/done.html", context | {"training": finished})
     statement = next_statement(current_training(annotator, timezone.now()))
-    return render(request, "annotation/training/training.html", context | {"statement": statement})
+    return render(request, "annotation/judging/training/statement.html", context | {"statement": statement})
 
 
 def _may_see_answer(position: int, unfinished: Training | None, finished: Training | None) -> bool:
