@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from django.db.models import Count, Exists, OuterRef
 
-from annotation.judging.thirds import LabelCounts, first_two_counts, without_label
+from annotation.judging.third_judgments import LabelCounts, first_two_counts, without_label
 from annotation.judging.verdicts import task_verdict, wanted_if_split
 from annotation.models import Annotator, Draw, Judgment, Round, Stratum
 from annotation.rounds.progress import rows_of, strata_by_cell, stratum_outcomes

@@ -14,7 +14,7 @@ from django.db import connection
 from django.db.models import Count, Q
 from django.utils import timezone
 
-from annotation.judging.thirds import LabelCounts, first_two_counts
+from annotation.judging.third_judgments import LabelCounts, first_two_counts
 from annotation.judging.verdicts import Verdict
 from annotation.models import Draw, Judgment, Label, Round, Snapshot, Stratum
 from annotation.rounds.models import CellId, cell_names

@@ -12,7 +12,7 @@ import numpy as np
 from django.db.models import Count, F, OuterRef, QuerySet, Subquery
 from numpy.typing import NDArray
 
-from annotation.judging.thirds import third_annotators
+from annotation.judging.third_judgments import third_annotators
 from annotation.models import Adjudication, Annotator, Draw, Judgment, Round, Stratum
 from evaluation.evidence.arrays import (
     INCOMPLETE,
