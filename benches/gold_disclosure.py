@@ -92,7 +92,7 @@ def area_under_curve(clues: list[float], is_gold: list[bool]) -> float:
 
 def areas(answered: list[Answered], is_gold: list[bool]) -> str:
     """`is_gold`: of the statement that each answer is held against."""
-    wall, cpu = (area_under_curve([answer[place] for answer in answered], is_gold) for place in (1, 2))
+    wall, cpu = (area_under_curve([answer[clock] for answer in answered], is_gold) for clock in (1, 2))
     return f"{sum(is_gold)} gold of {len(is_gold)}: AUC of wall time {wall:.3f}, of CPU time {cpu:.3f}"
 
 

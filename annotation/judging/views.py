@@ -260,9 +260,9 @@ def judge_report(request: HttpRequest, annotator: Annotator) -> HttpResponse | N
 @for_annotator
 def judge_instructions(request: HttpRequest, annotator: Annotator) -> HttpResponse:
     """Show the instructions, with what they say about the relation of `?task=`."""
-    asked = TaskSerializer(data=request.GET)
+    query = TaskSerializer(data=request.GET)
     tasks = annotator.round.tasks.filter(assignments__annotator=annotator).select_related("knowledge_tuple__relation")
-    task = tasks.filter(pk=annotator.task_of(asked.validated_data["task"])).first() if asked.is_valid() else None
+    task = tasks.filter(pk=annotator.task_of(query.validated_data["task"])).first() if query.is_valid() else None
     html = instructions_html(annotator.round, task and task.knowledge_tuple.relation)
     return render(request, "annotation/judging/instructions.html", {"round": annotator.round, "instructions": html})
 

@@ -59,8 +59,8 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     if plan.compared.comparisons:
         yield "differences that comparisons find in four of five rounds:"
     for comparison in plan.compared.comparisons:
-        found = comparison.points or "none"
-        yield f"  {comparison.name}: {found}, over {comparison.n_relations} relations, by {comparison.unit}"
+        over = f"over {comparison.n_relations} relations, by {comparison.unit}"
+        yield f"  {comparison.name}: {comparison.points or 'none'}, {over}"
     if plan.compared.rule:
         yield plan.compared.rule
 

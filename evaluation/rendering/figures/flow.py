@@ -64,8 +64,8 @@ def draw(figure: Figure, document: Document, theme: Theme) -> None:
 def _box(axes: Axes, left: float, top: float, step: Step, parts: Sequence[Step], theme: Theme) -> None:
     from matplotlib.patches import Rectangle
 
-    place = (left + 0.01, top + (1 - BOX_HEIGHT) / 2)
-    axes.add_patch(Rectangle(place, BOX_WIDTH, BOX_HEIGHT, fill=False, edgecolor=theme.soft, linewidth=0.9))
+    corner = (left + 0.01, top + (1 - BOX_HEIGHT) / 2)
+    axes.add_patch(Rectangle(corner, BOX_WIDTH, BOX_HEIGHT, fill=False, edgecolor=theme.soft, linewidth=0.9))
     lines = [count(step.n), fill(f"{step.of} {step.name}", LINE)]
     centre = (left + 0.01 + BOX_WIDTH / 2, top + 0.5)
     centred: dict[str, Any] = {"ha": "center", "va": "center", "linespacing": 1.3, "color": theme.ink, "fontsize": 8}

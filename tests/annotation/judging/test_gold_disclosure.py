@@ -88,10 +88,10 @@ def clues_of(replies: list[list[dict]]) -> list[tuple[float, ...]]:
     clues, before = [], 0
     for tasks in replies:
         middle = sorted(ranks[statement["task"]] for statement in tasks)[len(tasks) // 2]
-        for place, statement in enumerate(tasks):
+        for position, statement in enumerate(tasks):
             rank = ranks[statement["task"]]
             size = len(str(statement)) - len(text_of(statement))
-            clues.append((rank, abs(rank - middle), abs(rank - before), len(clues), place, size))
+            clues.append((rank, abs(rank - middle), abs(rank - before), len(clues), position, size))
             before = rank
     return clues
 
@@ -117,7 +117,7 @@ def test_what_was_made_up_leads_to_no_task_or_to_one_that_has_this_token(token):
 def test_the_tokens_of_neighbours_share_no_more_bits_than_chance_has_it():
     tokens = [int(task_token("0" * 32, task), 16) for task in range(1, 2001)]
 
-    n_same = [64 - (one ^ other).bit_count() for one, other in pairwise(tokens)]
+    n_same = [64 - (token ^ following).bit_count() for token, following in pairwise(tokens)]
     assert sum(n_same) / len(n_same) == pytest.approx(32, abs=4 * 4 / 1999**0.5)  # each of 64 bits by chance, sigma 4
 
 
@@ -190,11 +190,11 @@ def test_a_statement_keeps_its_name_when_its_lease_ends_and_begins_anew():
 
 
 def test_a_name_that_another_annotator_has_for_a_statement_means_nothing():
-    one, other = fixed_annotators(mixed_round(4, 1, batch_size=4), 2)
+    annotator, other = fixed_annotators(mixed_round(4, 1, batch_size=4), 2)
     foreign = client_of(other).get(JUDGE).json()["tasks"][0]["task"]
-    client_of(one).get(JUDGE)
+    client_of(annotator).get(JUDGE)
 
-    refusal = client_of(one).post(JUDGE, {"task": foreign, "label": "true", "client_uuid": uuid4()})
+    refusal = client_of(annotator).post(JUDGE, {"task": foreign, "label": "true", "client_uuid": uuid4()})
 
     assert refusal.json()["error"]["code"] == "NotAssigned"
     assert not any(character.isdigit() for character in refusal.json()["error"]["message"])

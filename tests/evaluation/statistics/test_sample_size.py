@@ -64,9 +64,9 @@ def test_the_difference_by_statements_is_found_in_four_of_five_rounds():
     rng = np.random.default_rng(0)
     difference = difference_by_statements(0.05, 4)
 
-    found = np.abs(rng.normal(difference, 0.05, 20_000)) > norm.ppf(1 - 0.025 / 4) * 0.05
+    is_detected = np.abs(rng.normal(difference, 0.05, 20_000)) > norm.ppf(1 - 0.025 / 4) * 0.05
 
-    assert np.mean(found) == pytest.approx(0.8, abs=0.01)
+    assert np.mean(is_detected) == pytest.approx(0.8, abs=0.01)
 
 
 @pytest.mark.parametrize(("n_comparisons", "fewest"), [(1, 6), (2, 7), (10, 9)])
