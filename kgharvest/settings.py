@@ -49,6 +49,15 @@ def words(name: str) -> list[str]:
     return [word.strip() for word in os.environ.get(name, "").split(",") if word.strip()]
 
 
+def limit(name: str, n: int, window_s: int) -> tuple[int, int]:
+    """Return attempts and the seconds they are counted in, "30/900" in the environment."""
+    text = os.environ.get(name) or f"{n}/{window_s}"
+    attempts, _, seconds = text.partition("/")
+    if not (attempts.isdecimal() and seconds.isdecimal() and int(seconds)):
+        raise ImproperlyConfigured(f"{name} is {text!r}; give attempts and seconds, as {n}/{window_s}.")
+    return int(attempts), int(seconds)
+
+
 def generated_secret_key(path: Path) -> str:
     """Return the key kept in `path`, made on first use; two processes that start at once agree on it."""
     if not path.exists():
@@ -204,7 +213,12 @@ AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contri
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.Argon2PasswordHasher"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
-    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
+    for name in (
+        "UserAttributeSimilarityValidator",
+        "MinimumLengthValidator",
+        "CommonPasswordValidator",
+        "NumericPasswordValidator",
+    )
 ]
 AXES_FAILURE_LIMIT = 10
 AXES_COOLOFF_TIME = timedelta(minutes=15)
@@ -212,7 +226,14 @@ AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_LOCKOUT_TEMPLATE = "registration/locked_out.html"
 AXES_RESET_ON_SUCCESS = True
 AXES_VERBOSE = False
-AXES_CLIENT_IP_CALLABLE = "kgharvest.access.client_ip"
+AXES_CLIENT_IP_CALLABLE = "kgharvest.accounts.throttle.network_of"
+# How many attempts in how many seconds, by what is tried (kgharvest.accounts.throttle).
+LIMITS = {
+    "wrong_links": limit("KGHARVEST_WRONG_LINKS", 30, 900),  # or codes: a class that mistypes behind one address
+    "guests": limit("KGHARVEST_GUESTS", 30, 600),  # who join one round by name from one address
+    "wrong_passwords": limit("KGHARVEST_WRONG_PASSWORDS", 50, 900),  # from one address, for whatever names
+    "old_passwords": limit("KGHARVEST_OLD_PASSWORDS", 5, 900),  # of one account, when it changes its password
+}
 PROXY_COUNT = int(os.environ.get("PROXY_COUNT") or PRODUCTION)  # proxies of our own between browsers and this server
 
 # Browsers

@@ -5,6 +5,7 @@ from django.contrib.auth import views as auth
 from django.urls import include, path
 from drf_spectacular.views import SpectacularAPIView
 
+from kgharvest.accounts.views import Login, PasswordChange
 from kgharvest.harvests import api as harvests_api
 from kgharvest.harvests import views as harvests_views
 from kgharvest.harvests.launches import cancel_launch, retry_cancelled, retry_failed
@@ -64,9 +65,9 @@ harvesting = [
 ]
 
 accounts = [
-    path("login/", auth.LoginView.as_view(), name="login"),
+    path("login/", Login.as_view(), name="login"),
     path("logout/", auth.LogoutView.as_view(), name="logout"),
-    path("password_change/", auth.PasswordChangeView.as_view(), name="password_change"),
+    path("password_change/", PasswordChange.as_view(), name="password_change"),
     path("password_change/done/", auth.PasswordChangeDoneView.as_view(), name="password_change_done"),
 ]
 

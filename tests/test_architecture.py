@@ -23,7 +23,7 @@ URLS_OF_APPS = re.compile(r"""{%\s*url\s+["'](\w+):""")
 FILES_OF_APPS = re.compile(r"""{%\s*(?:include|extends|static)\s+["'](\w+)/""")
 MOST_MODULES = 12  # in a folder, beside its rooms
 ROOMS = {
-    "kgharvest": "bulk embedded_lm engine harvests jobs knowledge pages relations",
+    "kgharvest": "accounts bulk embedded_lm engine harvests jobs knowledge pages relations",
     "kgharvest/engine": "language_models prompt_learning prompts text_tasks",
     "annotation": "exchange gold judging quality recruiting rounds",
     "evaluation": "comparisons evidence rendering reports scores statistics",

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from functools import wraps
 
-from axes.helpers import get_client_ip_address
-from django.core.cache import cache
+from django.conf import settings
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils import timezone
 
 from annotation.models import Annotator
+from kgharvest.accounts.throttle import count_attempt, network_of
 
 GUESTS = "guests"  # in the session: {id of the round: id of the annotator}
 
@@ -43,23 +43,20 @@ def forget_guest(request: HttpRequest, annotator: Annotator) -> None:
     request.session[GUESTS] = {round: guest for round, guest in guests.items() if guest != annotator.pk}
 
 
-WRONG_LINKS = 30  # as many as a class of mistyping people behind one address may have
-WINDOW_S = 15 * 60
-
-
 def throttled(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Answer 429 to addresses that lately got too many 404s here. Each server process counts by itself."""
+    """Answer 429 in the place of a 404 to addresses that lately got too many of these here.
+
+    What is right is answered all the same: links and codes cannot be guessed, and others may be behind the address.
+    """
 
     @wraps(view)
     def guarded(request: HttpRequest, *args, **kwargs) -> HttpResponse:
-        key = f"wrong-links:{get_client_ip_address(request)}"
-        if cache.get(key, 0) >= WRONG_LINKS:
-            return no_access(request, "Too many wrong links or codes came from here; wait a quarter of an hour.", 429)
         response = view(request, *args, **kwargs)
-        if response.status_code == 404:
-            cache.add(key, 0, WINDOW_S)
-            with suppress(ValueError):  # it ended in this very moment
-                cache.incr(key)
+        if response.status_code != 404:
+            return response
+        most, _ = settings.LIMITS["wrong_links"]
+        if count_attempt("wrong_links", network_of(request), timezone.now()) > most:
+            return no_access(request, "Too many wrong links or codes came from here; wait a quarter of an hour.", 429)
         return response
 
     return guarded

@@ -21,8 +21,10 @@ from django.utils.crypto import constant_time_compare, salted_hmac
 from annotation.judging.assignment import start_position
 from annotation.models import Annotator, Invite, Layout, Round
 from annotation.rounds.models import RoundNotOpen
+from kgharvest.accounts.throttle import check_attempt
 from kgharvest.errors import DomainError
 
+MIXED_UP = {"LATIN", "CYRILLIC", "GREEK"}  # alphabets many of whose letters look alike
 RETURN_SALT = "annotation.return_code"
 RETURN_BYTES = 10  # of the signature: 80 bits, written as four groups of four letters and digits
 RETURN_CODE = re.compile(r"([0-9]{1,18})-([A-Z2-7]{16})")
@@ -44,6 +46,10 @@ class NameMissing(DomainError):
     """A guest without a name or code."""
 
 
+class BadName(DomainError):
+    """A guest under a name that only looks like others."""
+
+
 class NameTaken(DomainError):
     """A guest under somebody else's name."""
 
@@ -53,13 +59,20 @@ class BadReturnCode(DomainError):
 
 
 def join_round(
-    round: Round, user=None, *, name: str = "", agrees: bool = False, invite: Invite | None = None
+    round: Round,
+    user=None,
+    *,
+    name: str = "",
+    agrees: bool = False,
+    invite: Invite | None = None,
+    address: str | None = None,
 ) -> Annotator:
     """Return the annotator that somebody becomes; an account is the same annotator however often it joins.
 
-    user: None for a guest, who needs an `invite` or else a `name` that nobody else has. agrees: to the round's consent.
-    Raises NotForPeople, RoundNotOpen for a newcomer to a closed round, NoGuests, NameMissing, NameTaken,
-    ConsentMissing, InviteNotUsable.
+    user: None for a guest, who needs an `invite` or a `name` that nobody else has. agrees: to the round's consent.
+    address: where a guest by name comes from, of whom it has only so many. Raises NotForPeople, RoundNotOpen for a
+    newcomer to a closed round, NoGuests, NameMissing, BadName, NameTaken, ConsentMissing, InviteNotUsable,
+    TooManyAttempts.
     """
     known = Annotator.objects.filter(round=round, user=user).first() if user else None
     if known is not None:
@@ -69,6 +82,9 @@ def join_round(
         _check_guest(round, name)
     if round.consent and not agrees:
         raise ConsentMissing("Tick that you agree before you start.")
+    if user is None and invite is None and address:
+        sentence = "Many people have just joined from where you are; wait ten minutes, or ask for a link of your own."
+        check_attempt("guests", f"{round.pk}:{address}", timezone.now(), sentence)
     return _create_annotator(round, user, "" if user else _normalized(name), invite)
 
 
@@ -84,6 +100,8 @@ def _check_guest(round: Round, name: str) -> None:
         raise NoGuests(f"The round {round.name} needs an account; log in first.")
     if not _normalized(name):
         raise NameMissing("Give a name or code, so that you are one annotator wherever you continue.")
+    if len({script for letter in name if (script := _script(letter)) in MIXED_UP}) > 1:
+        raise BadName("This name has letters of several alphabets that look alike; write it in one.")
 
 
 def _create_annotator(round: Round, user, name: str, invite: Invite | None) -> Annotator:
@@ -114,7 +132,13 @@ def _create_annotator(round: Round, user, name: str, invite: Invite | None) -> A
 
 
 def _normalized(name: str) -> str:
-    return " ".join(unicodedata.normalize("NFC", name).split())
+    """Return a name as it looks: letters of other widths and styles as usual ones, without what cannot be seen."""
+    visible = (letter for letter in unicodedata.normalize("NFKC", name) if unicodedata.category(letter) != "Cf")
+    return " ".join("".join(visible).split())
+
+
+def _script(letter: str) -> str:
+    return unicodedata.name(letter, "").partition(" ")[0]
 
 
 def choose_layout(annotator: Annotator, layout: str) -> None:

@@ -30,6 +30,7 @@ from annotation.recruiting.services import (
 )
 from annotation.rounds.instructions import instructions_html, markdown_html
 from kgharvest.access import researcher_required
+from kgharvest.accounts.throttle import TooManyAttempts, network_of
 from kgharvest.bulk.file_writing import csv_lines
 from kgharvest.bulk.pagination import page_of
 from kgharvest.errors import DomainError
@@ -143,6 +144,8 @@ def _enter(request: HttpRequest, round: Round, invite: Invite | None = None) -> 
     if form.is_valid():
         try:
             return _join(request, round, form, invite)
+        except TooManyAttempts as refusal:
+            return no_access(request, str(refusal), 429)
         except DomainError as refusal:
             form.add_error(None, str(refusal))
     context = {"round": round, "form": form, "asks_name": asks_name, "known": known}
@@ -157,7 +160,7 @@ def _is_shared_device(known: Annotator, invite: Invite | None) -> bool:
 
 def _join(request: HttpRequest, round: Round, form: JoinForm, invite: Invite | None) -> HttpResponse:
     user = None if request.user.is_anonymous else request.user
-    annotator = join_round(round, user, **form.cleaned_data, invite=invite)
+    annotator = join_round(round, user, **form.cleaned_data, invite=invite, address=network_of(request))
     if annotator.user_id:
         return redirect("annotation:judge", round.name)
     remember_guest(request, annotator)

@@ -12,7 +12,7 @@ from kgharvest.jobs import ledger
 from kgharvest.models import HarvestJob, Job
 from tests import factories
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("installation_owner")]
 
 PAIRS = [["seat belt", "injury"], ["Vaccine", "measles"]]
 

@@ -6,13 +6,12 @@ import io
 from datetime import timedelta
 
 import pytest
-from django.core.cache import cache
 from django.test import Client
 from django.utils import timezone
 
 from annotation.models import Annotator, Invite, Round, StudyMember
-from annotation.recruiting.access import WRONG_LINKS
 from annotation.recruiting.services import (
+    BadName,
     BadReturnCode,
     ConsentMissing,
     InviteNotUsable,
@@ -32,11 +31,6 @@ pytestmark = pytest.mark.django_db
 
 NOW = timezone.now()
 TOMORROW = NOW + timedelta(days=1)
-
-
-@pytest.fixture(autouse=True)
-def _forgotten_failures():
-    cache.clear()
 
 
 def guest_round(**fields) -> Round:
@@ -370,12 +364,79 @@ def test_a_forged_link_leads_nowhere_and_says_so(client, path):
     assert "Nothing is behind this link" in response.text or "not one of ours" in response.text
 
 
-def test_who_tries_out_links_is_slowed_down(client):
-    for _ in range(WRONG_LINKS):
-        client.get("/invite/forged/")
+def test_who_tries_out_links_is_slowed_down(client, settings):
+    settings.LIMITS = settings.LIMITS | {"wrong_links": (3, 900)}
+    for _ in range(3):
+        assert client.get("/invite/forged/").status_code == 404
 
     assert client.get("/join/forged/").status_code == 429
     assert Client(REMOTE_ADDR="10.0.0.9").get("/join/forged/").status_code == 404
+
+
+def test_a_right_link_works_whatever_others_behind_the_address_try(client, settings):
+    settings.LIMITS = settings.LIMITS | {"wrong_links": (0, 900)}
+    round = guest_round()
+    assert client.get("/join/forged/").status_code == 429
+
+    assert client.get(join_url(round)).status_code == 200
+    assert client.get(make_invite(round).get_absolute_url()).status_code == 200
+    guest = join_round(round, name="Ada")
+    assert client.get(f"/return/{return_code(guest)}/").status_code == 200
+
+
+# -- many guests from one address --------------------------------------------------------------------------------------
+
+
+def join_as(round, name: str, address: str = "192.0.2.7") -> int:
+    return Client(REMOTE_ADDR=address).post(join_url(round), {"name": name}).status_code
+
+
+def test_of_sixty_guests_from_one_address_thirty_join():
+    round, other = guest_round(), make_round(2, takes_guests=True)
+
+    joined = [join_as(round, f"Ada {number}") for number in range(60)]
+
+    assert joined == [302] * 30 + [429] * 30
+    assert round.annotators.count() == 30
+    assert join_as(other, "Ada") == 302
+    assert join_as(round, "Bea", "192.0.2.8") == 302
+
+
+def test_all_addresses_of_one_customer_count_as_one(settings):
+    settings.LIMITS = settings.LIMITS | {"guests": (1, 600)}
+    round = guest_round()
+
+    assert join_as(round, "Ada", "2001:db8::1") == 302
+    assert join_as(round, "Bea", "2001:db8::ffff:1") == 429
+    assert join_as(round, "Bea", "2001:db8:0:1::1") == 302
+
+
+def test_an_invite_is_not_limited_by_who_else_is_behind_the_address(settings):
+    settings.LIMITS = settings.LIMITS | {"guests": (0, 600)}
+    round = guest_round()
+
+    assert join_as(round, "Ada") == 429
+    assert Client().post(make_invite(round).get_absolute_url()).status_code == 302
+
+
+@pytest.mark.parametrize("name", ["Ada", "ADA", " Ada ", "A\u200bda", "\uff21da", "\U0001d400da"])
+def test_a_name_that_looks_like_anothers_is_anothers(name):
+    round = guest_round()
+    join_round(round, name="ada")
+
+    with pytest.raises(NameTaken):
+        join_round(round, name=name)
+
+
+@pytest.mark.parametrize("name", ["Ad\u0430", "\u0391da"])  # the Cyrillic and the Greek letter
+def test_a_name_of_letters_that_only_look_alike_is_refused(name):
+    with pytest.raises(BadName, match="several alphabets"):
+        join_round(guest_round(), name=name)
+
+
+@pytest.mark.parametrize("name", ["\u0410\u0434\u0430 12", "\u5f20\u4f1f Wei", "P01"])
+def test_names_of_all_alphabets_are_taken(name):
+    assert join_round(guest_round(), name=name).name == name
 
 
 def test_a_link_to_a_draft_leads_nowhere(client):

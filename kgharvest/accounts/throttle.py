@@ -1,0 +1,63 @@
+"""Limits on what people try: counted in the database, so that all processes and servers count together.
+
+A limit of settings.LIMITS is a number of attempts in a window of seconds, which begins with the first of them. Attempts
+are of an address or an account. Of IPv6 the first 64 bits are the address: a customer of any provider has as many.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from ipaddress import IPv6Address, ip_address, ip_network
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Q
+from django.http import HttpRequest
+
+from kgharvest.access import client_ip
+from kgharvest.errors import DomainError
+from kgharvest.models import Attempts
+
+
+class TooManyAttempts(DomainError):
+    """One more attempt than the limit allows."""
+
+
+def network_of(request: HttpRequest) -> str | None:
+    """Return whom limits count as one: the address, of IPv6 the network of its first 64 bits; None if unknown."""
+    try:
+        address = ip_address(client_ip(request) or "")
+    except ValueError:  # a local socket, without a proxy that says more
+        return None
+    if isinstance(address, IPv6Address) and address.ipv4_mapped:
+        address = address.ipv4_mapped
+    return str(ip_network((address, 64), strict=False).network_address if address.version == 6 else address)
+
+
+def count_attempt(limit: str, who: str | None, now: datetime) -> int:
+    """Count an attempt of `who`; return how many there were in this window, this one included."""
+    _, window_s = settings.LIMITS[limit]
+    key = f"{limit}:{who}"
+    with transaction.atomic():
+        ends_at = now + timedelta(seconds=window_s)
+        attempts, is_new = Attempts.objects.select_for_update().get_or_create(key=key, defaults={"ends_at": ends_at})
+        if is_new:
+            Attempts.objects.filter(Q(ends_at__lte=now), ~Q(key=key)).delete()
+        if attempts.ends_at <= now:
+            attempts.n, attempts.ends_at = 0, ends_at
+        attempts.n += 1
+        attempts.save()
+        return attempts.n
+
+
+def is_exhausted(limit: str, who: str | None, now: datetime) -> bool:
+    """Return whether `who` has had as many attempts as the limit allows."""
+    most, _ = settings.LIMITS[limit]
+    return Attempts.objects.filter(key=f"{limit}:{who}", ends_at__gt=now, n__gte=most).exists()
+
+
+def check_attempt(limit: str, who: str, now: datetime, sentence: str) -> None:
+    """Count an attempt of `who`; raise TooManyAttempts with `sentence` if it is one too many."""
+    most, _ = settings.LIMITS[limit]
+    if count_attempt(limit, who, now) > most:
+        raise TooManyAttempts(sentence)

@@ -1,0 +1,41 @@
+"""Logging in and changing a password, both limited."""
+
+from __future__ import annotations
+
+from django.contrib.auth.views import LoginView, PasswordChangeView
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+
+from kgharvest.accounts.throttle import count_attempt, is_exhausted, network_of
+
+
+def too_many(request: HttpRequest) -> HttpResponse:
+    return render(request, "registration/locked_out.html", status=429)
+
+
+class Login(LoginView):
+    """Wrong passwords are limited by address, whatever the names; django-axes limits them by name and address."""
+
+    def post(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
+        if is_exhausted("wrong_passwords", network_of(request), timezone.now()):
+            return too_many(request)
+        return super().post(request, *args, **kwargs)
+
+    def form_invalid(self, form) -> HttpResponse:
+        count_attempt("wrong_passwords", network_of(self.request), timezone.now())
+        return super().form_invalid(form)
+
+
+class PasswordChange(PasswordChangeView):
+    """Whoever sits down at an open session must not guess the old password."""
+
+    def post(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
+        if is_exhausted("old_passwords", str(request.user.pk), timezone.now()):
+            return too_many(request)
+        return super().post(request, *args, **kwargs)
+
+    def form_invalid(self, form) -> HttpResponse:
+        if "old_password" in form.errors:
+            count_attempt("old_passwords", str(self.request.user.pk), timezone.now())
+        return super().form_invalid(form)

@@ -1,0 +1,98 @@
+"""Limits on what people try, counted by all processes together."""
+
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ImproperlyConfigured, ValidationError
+from django.utils import timezone
+
+from kgharvest.accounts.throttle import count_attempt, is_exhausted, network_of
+from kgharvest.models import Attempts
+from kgharvest.settings import limit
+from tests.factories import make_user
+from tests.postgres import at_once
+
+NOW = timezone.now()
+PASSWORD = "correct horse battery"
+
+
+@pytest.fixture(autouse=True)
+def few(settings):
+    settings.LIMITS = dict.fromkeys(settings.LIMITS, (2, 60))
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("", None),
+        ("unix:", None),
+    ],
+)
+def test_an_ipv6_customer_is_one_address(rf, address, network):
+    assert network_of(rf.get("/", REMOTE_ADDR=address)) == network
+
+
+@pytest.mark.django_db
+def test_a_window_begins_with_the_first_attempt_and_ends():
+    counted = [count_attempt("guests", "x", NOW + timedelta(seconds=s)) for s in (0, 30, 59, 60, 61)]
+
+    assert counted == [1, 2, 3, 1, 2]
+    assert is_exhausted("guests", "x", NOW + timedelta(seconds=62))
+    assert not is_exhausted("guests", "x", NOW + timedelta(seconds=120))
+    assert not is_exhausted("guests", "y", NOW)
+    assert not is_exhausted("wrong_links", "x", NOW)
+
+
+@pytest.mark.django_db
+def test_windows_that_are_over_are_forgotten():
+    count_attempt("guests", "x", NOW)
+    count_attempt("guests", "y", NOW + timedelta(hours=1))
+
+    assert list(Attempts.objects.values_list("key", flat=True)) == ["guests:y"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_attempts_at_the_same_moment_are_all_counted():
+    counted = at_once(*[lambda: count_attempt("guests", "x", NOW)] * 8)
+
+    assert sorted(counted) == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+@pytest.mark.django_db
+def test_wrong_passwords_from_one_address_are_limited_whatever_the_name(client):
+    make_user("ada", password=PASSWORD)
+
+    statuses = [client.post("/accounts/login/", {"username": n, "password": "wrong"}).status_code for n in "xyz"]
+
+    assert statuses == [200, 200, 429]
+    right = {"username": "ada", "password": PASSWORD}
+    assert client.post("/accounts/login/", right).status_code == 429
+    assert client.post("/accounts/login/", right, REMOTE_ADDR="192.0.2.8").status_code == 302
+
+
+@pytest.mark.django_db
+def test_the_old_password_cannot_be_guessed_at_an_open_session(client):
+    client.force_login(make_user("ada", password=PASSWORD))
+    new = {"new_password1": "staple it again", "new_password2": "staple it again"}
+
+    wrong = [client.post("/accounts/password_change/", {"old_password": n, **new}).status_code for n in "abc"]
+
+    assert wrong == [200, 200, 429]
+    assert client.post("/accounts/password_change/", {"old_password": PASSWORD, **new}).status_code == 429
+
+
+def test_a_password_of_digits_alone_is_refused():
+    with pytest.raises(ValidationError, match="entirely numeric"):
+        validate_password("918273645546372819")
+
+
+def test_limits_are_adjusted_in_the_environment(monkeypatch):
+    monkeypatch.setenv("KGHARVEST_GUESTS", "200/3600")
+    assert limit("KGHARVEST_GUESTS", 30, 600) == (200, 3600)
+    monkeypatch.setenv("KGHARVEST_GUESTS", "many")
+    with pytest.raises(ImproperlyConfigured, match="KGHARVEST_GUESTS is 'many'; give attempts and seconds, as 30/600"):
+        limit("KGHARVEST_GUESTS", 30, 600)
