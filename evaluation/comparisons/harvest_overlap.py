@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from annotation.models import Round
 from evaluation.evidence.judged_harvests import JudgedHarvest, judged_harvest
-from evaluation.statistics.rankings import Depth, RankCorrelation, jaccard, overlap_by_depth, rank_correlation
+from evaluation.scores.rankings import Depth, RankCorrelation, jaccard, overlap_by_depth, rank_correlation
 from evaluation.statistics.rates import NOTHING_COUNTED, Rate, unknown_rate
 from kgharvest.models import HarvestedTuple, HarvestJob
 

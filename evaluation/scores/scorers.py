@@ -12,7 +12,7 @@ from evaluation.evidence.arrays import CellKey
 from evaluation.reports.sections.comparisons import compare_sides
 from evaluation.scores.facts import ScoredRelation
 from evaluation.scores.negative_sampling import Entities, Sample, with_negatives
-from evaluation.statistics.rankings import average_precision, precision_recall_curve
+from evaluation.scores.rankings import average_precision, precision_recall_curve
 from evaluation.statistics.rates import macro_average
 from kgharvest.engine.types import HarvestParams, HarvestSpec, ignore
 from kgharvest.errors import DomainError

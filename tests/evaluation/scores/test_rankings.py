@@ -6,7 +6,7 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from evaluation.statistics.rankings import (
+from evaluation.scores.rankings import (
     Depth,
     average_precision,
     jaccard,
