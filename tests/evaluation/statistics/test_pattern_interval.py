@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import beta
+from scipy.stats import beta, norm
 
-from evaluation.statistics.agreement import PRIOR_STATEMENTS, pattern_interval, possible_patterns
+from evaluation.statistics.agreement import PRIOR_STATEMENTS, expanded_tail, pattern_interval, possible_patterns
 
 
 def share_of_true(patterns: np.ndarray, shares: np.ndarray) -> np.ndarray:
@@ -47,7 +47,14 @@ def test_the_limits_are_quantiles_of_the_posterior():
     low, high = pattern_interval(share_of_true, patterns, n_tasks, np.random.default_rng(0), 200_000)
 
     posterior = beta(15 + PRIOR_STATEMENTS / 3, 5 + PRIOR_STATEMENTS * 2 / 3)
-    assert (low, high) == pytest.approx(posterior.ppf([0.025, 0.975]), abs=2e-3)
+    tail = expanded_tail(20)
+    assert (low, high) == pytest.approx(posterior.ppf([tail, 1 - tail]), abs=2e-3)
+
+
+def test_the_quantiles_of_few_statements_lie_as_far_out_as_students():
+    """Student's 97.5 % quantile with 19 degrees of freedom is 2.0930, times sqrt(20 / 19) 2.1474 normal deviations."""
+    assert expanded_tail(20) == pytest.approx(norm.sf(2.1474), abs=1e-5)
+    assert expanded_tail(1_000_000) == pytest.approx(0.025, abs=1e-6)
 
 
 def test_a_coefficient_that_is_mostly_undefined_has_no_interval():
