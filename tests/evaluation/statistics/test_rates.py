@@ -9,6 +9,7 @@ from scipy.stats import binomtest, ttest_1samp
 from evaluation.statistics.rates import (
     accuracy_by_score,
     difference_interval,
+    hajek_share,
     macro_average,
     macro_interval,
     rate,
@@ -65,6 +66,32 @@ def test_the_macro_average_of_nothing_is_not_known():
 )
 def test_the_interval_of_a_difference_is_newcombes(a, b, low, high):
     assert difference_interval(rate(*a), rate(*b)) == pytest.approx((low, high), abs=5e-5)
+
+
+@given(st.integers(0, 40), st.integers(0, 30))
+def test_the_interval_of_a_difference_rests_on_scipys_wilson_intervals(hits_a, hits_b):
+    """Newcombe's method 10: squares of the distances to the limits of either share, added."""
+    share_a, share_b = hits_a / 40, hits_b / 30
+    of_a, of_b = (binomtest(hits, n).proportion_ci(method="wilson") for hits, n in ((hits_a, 40), (hits_b, 30)))
+    below = np.sqrt((share_a - of_a.low) ** 2 + (of_b.high - share_b) ** 2)
+    above = np.sqrt((of_a.high - share_a) ** 2 + (share_b - of_b.low) ** 2)
+
+    low, high = difference_interval(rate(hits_a, 40), rate(hits_b, 30))
+
+    assert low == pytest.approx(max(share_a - share_b - below, -1), abs=1e-9)
+    assert high == pytest.approx(min(share_a - share_b + above, 1), abs=1e-9)
+
+
+def test_draws_of_unequal_weight_count_as_kish_says():
+    """Weights 1, 1, 2, 2: squared sum over sum of squares 36 / 10 draws, of which 4 / 6 by weight are hits."""
+    share, low, high = hajek_share(6.0, 4.0, 10.0)
+
+    n, z = 3.6, 1.959963984540054
+    centre, half_width = share + z**2 / (2 * n), z * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
+    assert share == pytest.approx(2 / 3, abs=1e-12)
+    assert (low, high) == pytest.approx(
+        ((centre - half_width) / (1 + z**2 / n), (centre + half_width) / (1 + z**2 / n)), abs=1e-9
+    )
 
 
 def test_relations_like_these_have_students_interval():
