@@ -22,7 +22,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from evaluation.evidence.arrays import ACCEPTED, patterns_of
 from evaluation.evidence.cells import DrawnVerdicts
 from evaluation.statistics.agreement import alpha_of_shares, annotators_interval, krippendorff_alpha, pattern_interval
+from evaluation.statistics.annotator_models import Judged
 from evaluation.statistics.finite_population import VerdictSample, population_rate, sample_rate
+from evaluation.statistics.judge_errors import Sample as JudgedSample
+from evaluation.statistics.judge_errors import corrected_rate, sample_truths, why_unidentified
+from evaluation.statistics.partial_pooling import SimpleSample, pooled_rates
 from evaluation.statistics.rates import Rate, difference_interval
 from evaluation.statistics.statement_test import SharedStatements, SideSample, StatementDifference, statement_difference
 from evaluation.statistics.verdict_rules import expected_flips
@@ -31,7 +35,7 @@ K = 3  # judgments of a statement
 
 
 class Line(NamedTuple):
-    """simulate: takes a generator and the number of runs; returns (runs, 3) truth, low, high."""
+    """simulate: takes a generator and the number of runs; returns truth, low, high of each, the latter NaN for none."""
 
     name: str
     simulate: Callable[[np.random.Generator, int], np.ndarray]
@@ -197,6 +201,79 @@ def of_incomplete(n: int, population: int, share: float, accuracy: float, exclud
     return Line(f"incomplete: {name}", simulate)
 
 
+class Crowd(NamedTuple):
+    """People who call true tuples True with `sensitivity` and false ones False with `specificity` on average.
+
+    spread: theirs lie evenly up to as much above and below, the more sensitive the less specific.
+    """
+
+    n_annotators: int
+    sensitivity: float
+    specificity: float
+    spread: float = 0
+
+    def __str__(self) -> str:
+        unlike = f" +- {self.spread:g}" if self.spread else ""
+        return f"{self.n_annotators} people right {self.sensitivity:g} and {self.specificity:g}{unlike}"
+
+    def judge(self, is_true: np.ndarray, n_gold: int, rng: np.random.Generator) -> Judged:
+        """is_true: of statements, the last of them gold."""
+        n = len(is_true)
+        annotator = np.argsort(rng.random((n, self.n_annotators)), axis=1)[:, :K].ravel()
+        away = np.linspace(-self.spread, self.spread, self.n_annotators)[annotator]
+        true_called_true, false_called_false = (
+            np.minimum(skill, 0.995) for skill in (self.sensitivity + away, self.specificity - away)
+        )
+        task = np.repeat(np.arange(n), K)
+        says_true = rng.random(n * K) < np.where(is_true[task], true_called_true, 1 - false_called_false)
+        return Judged(task, annotator, np.where(says_true, 0, 1), n, self.n_annotators, 2, n_gold)
+
+
+def of_judges(sample: Sample, crowd: Crowd, n_gold: int = 0) -> Line:
+    """Accuracy corrected for judges' errors. n_gold: statements whose truth is known, half of them true."""
+    population, n = np.array(sample.population), np.array(sample.n)
+    weights = population / population.sum() if sample.weights is None else np.array(sample.weights)
+    stratum = np.repeat(np.arange(len(n)), n)
+    is_true_gold = np.arange(n_gold) % 2 == 0
+
+    def simulate(rng: np.random.Generator, runs: int) -> np.ndarray:
+        results = []
+        for _ in range(runs):
+            drawn = [
+                rng.choice(size, n_drawn, replace=False) < n_true
+                for size, n_drawn, n_true in zip(population, n, sample.n_true, strict=True)
+            ]
+            judged = crowd.judge(np.concatenate([*drawn, is_true_gold]), n_gold, rng)
+            gold_truth = np.where(is_true_gold, 0, 1)
+            if why_unidentified(judged, gold_truth):
+                results.append((sample.truth, np.nan, np.nan))
+                continue
+            truths = sample_truths(judged, gold_truth, JudgedSample(np.arange(n.sum()), stratum, len(n)), rng)
+            rate = corrected_rate(truths, np.arange(len(n)), population, weights)
+            results.append((sample.truth, rate.low, rate.high))
+        return np.array(results)
+
+    gold = f", {n_gold} gold" if n_gold else ""
+    return Line(f"judges' errors: {sample}, {crowd}{gold}", simulate)
+
+
+def of_pooled(n_relations: int, n: int, population: int, mean: float, precision: float) -> Line:
+    """Relations whose tuples are true with Beta(mean * precision, (1 - mean) * precision); each is a row."""
+
+    def simulate(rng: np.random.Generator, runs: int) -> np.ndarray:
+        results = []
+        for _ in range(runs):
+            shares = rng.beta(mean * precision, (1 - mean) * precision, n_relations)
+            n_true = rng.binomial(population, shares)
+            hits = rng.hypergeometric(n_true, population - n_true, n)
+            rates = pooled_rates(hits / n, [SimpleSample(n, population)] * n_relations, rng)
+            results += [(x / population, rate.low, rate.high) for x, rate in zip(n_true, rates, strict=True)]
+        return np.array(results)
+
+    name = f"{n_relations} relations, {n} of {population}, p Beta with mean {mean:g} and precision {precision:g}"
+    return Line(f"partially pooled: {name}", simulate)
+
+
 def of_alpha(n: int, share: float, accuracy: float) -> Line:
     patterns = np.array([[n_true, K - n_true] for n_true in range(K + 1)])
 
@@ -252,6 +329,7 @@ def of_flips(n: int, k: int, propensities: tuple[float, float] | None) -> Line:
 
 def lines() -> Iterator[Line]:
     yield from lines_of_rates()
+    yield from lines_of_models()
     yield from lines_of_differences()
     yield from lines_of_incomplete()
     yield from lines_of_agreement()
@@ -280,6 +358,34 @@ def lines_of_rates() -> Iterator[Line]:
     for n_cells, n, share in ((4, 10, 0.9), (14, 10, 0.9), (14, 10, 0.98), (14, 50, 0.7), (80, 10, 0.95)):
         equal = [1 / n_cells] * n_cells
         yield of_sample("macro", Sample([200] * n_cells, [n] * n_cells, [share] * n_cells, equal))
+
+
+def lines_of_models() -> Iterator[Line]:
+    for population, n, share, crowd, n_gold in (
+        (1000, 50, 0.5, Crowd(10, 0.85, 0.85), 0),
+        (1000, 50, 0.8, Crowd(5, 0.75, 0.75), 0),
+        (1000, 50, 0.8, Crowd(10, 0.85, 0.8, 0.1), 0),
+        (1000, 50, 0.8, Crowd(10, 0.85, 0.8, 0.1), 20),
+        (1000, 50, 0.95, Crowd(10, 0.97, 0.97), 0),
+        (100, 100, 0.8, Crowd(10, 0.85, 0.8), 0),
+        (1000, 200, 0.5, Crowd(5, 0.75, 0.75), 0),
+        (1000, 200, 0.8, Crowd(10, 0.85, 0.75, 0.1), 0),
+        (1000, 200, 0.8, Crowd(20, 0.97, 0.9), 0),
+        (1000, 200, 0.95, Crowd(5, 0.75, 0.75), 0),
+        (1000, 200, 0.95, Crowd(10, 0.85, 0.8, 0.1), 20),
+    ):
+        yield of_judges(Sample((population,), (n,), (share,)), crowd, n_gold)
+    yield of_judges(Sample((100, 900), (30, 30), (0.95, 0.7)), Crowd(8, 0.85, 0.8, 0.1))
+    yield of_judges(Sample([200] * 14, [10] * 14, [0.9] * 14, [1 / 14] * 14), Crowd(8, 0.85, 0.8, 0.1))
+    for n_relations, n, population, mean, precision in (
+        (5, 10, 200, 0.8, 10),
+        (14, 10, 200, 0.9, 20),
+        (14, 30, 200, 0.7, 5),
+        (14, 10, 50, 0.95, 1000),
+        (50, 10, 1000, 0.9, 10),
+        (4, 5, 100, 0.5, 3),
+    ):
+        yield of_pooled(n_relations, n, population, mean, precision)
 
 
 def lines_of_differences() -> Iterator[Line]:
@@ -341,14 +447,17 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=2000)
     parser.add_argument("--only", default="", help="lines whose name has this word")
     options = parser.parse_args()
-    print(f"| design | coverage of {options.runs:,} runs | mean width |\n|---|---|---|")
+    print(f"| design | coverage of {options.runs:,} runs | mean width | no interval |\n|---|---|---|---|")
     covered = []
     for line in lines():
         if options.only in line.name:
             rng = np.random.default_rng(zlib.crc32(line.name.encode()))
-            truth, low, high = line.simulate(rng, options.runs).T
+            results = line.simulate(rng, options.runs)
+            has_interval = ~np.isnan(results[:, 1])
+            truth, low, high = results[has_interval].T
             covered.append(((low - 1e-9 <= truth) & (truth <= high + 1e-9)).mean())
-            print(f"| {line.name} | {covered[-1]:.3f} | {(high - low).mean():.3f} |", flush=True)
+            none = f"{1 - has_interval.mean():.3f}" if not has_interval.all() else ""
+            print(f"| {line.name} | {covered[-1]:.3f} | {(high - low).mean():.3f} | {none} |", flush=True)
     print(f"\n{len(covered)} lines: least {min(covered):.3f}, mean {np.mean(covered):.3f}")
 
 

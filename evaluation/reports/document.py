@@ -21,6 +21,7 @@ from evaluation.reports.sections import (
     conduct,
     curves,
     leave_one_out,
+    modelled_rates,
     rates,
     sample_size,
     sampling,
@@ -34,7 +35,8 @@ METHOD = " ".join([
     "random, shares of the complete patterns of labels by EM); where the labels do not tell a share, its interval goes "
     "from the worst to the best that they can become.",
     *(
-        section.METHOD for section in (rates, curves, agreement, annotators, comparisons, sample_size, conduct)
+        section.METHOD
+        for section in (rates, modelled_rates, curves, agreement, annotators, comparisons, sample_size, conduct)
     ),
 ])  # fmt: skip
 
@@ -43,6 +45,8 @@ TABLES = (
     rates.relation_table,
     rates.setting_table,
     rates.model_table,
+    modelled_rates.corrected_table,
+    modelled_rates.pooled_table,
     curves.size_table,
     comparisons.comparison_table,
     agreement.agreement_table,
@@ -88,6 +92,7 @@ def build_document(
     totals = rates.total_entries(evidence, cells)
     compared = comparisons.comparison_entries(evidence, cells, drawn, equivalence_margin)
     models = annotators.fit_models(evidence)
+    correction = modelled_rates.correct_for_errors(evidence)
     return {
         "round": evidence.round,
         "source": evidence.source,
@@ -101,8 +106,9 @@ def build_document(
         "n_adjudicated": evidence.n_adjudicated,
         **agreement.agreement_entries(evidence),
         "agreement": agreement.agreement_part_entries(evidence),
-        "cells": rates.cell_entries(cells),
-        "totals": totals,
+        "judge_errors": modelled_rates.correction_entry(correction),
+        "cells": modelled_rates.with_modelled_rates(rates.cell_entries(cells), evidence, cells, correction),
+        "totals": modelled_rates.with_corrected_averages(totals, evidence, cells, correction),
         "curves": curves.curve_entries(evidence, drawn),
         "comparisons": compared,
         "sensitivity": sensitivity.sensitivity_entry(evidence, drawn, models),
@@ -197,7 +203,7 @@ def abridged(document: Document) -> dict[str, Any]:
     drawn = [*curves.side_curves(document), *curves.calibration_curves(document)]
     return {
         **document,
-        "cells": [{key: cell[key] for key in CELL_KEYS_ON_PAGES if key in cell} for cell in document["cells"]],
+        "cells": [_on_pages(cell) for cell in document["cells"]],
         "curves": drawn,
         "comparisons": [_without("relations", comparison) for comparison in document["comparisons"]],
         "sensitivity": _without("cells", document.get("sensitivity") or {}),
@@ -205,6 +211,15 @@ def abridged(document: Document) -> dict[str, Any]:
         # Too many for a table are one, so that the page can say that there are some.
         "annotator_pairs": pairs if fits_matrix else pairs[:1],
     }
+
+
+def _on_pages(cell: Document) -> dict[str, Any]:
+    modelled = {name: _without_nulls(cell[name]) for name in ("corrected", "pooled") if name in cell}
+    return {key: cell[key] for key in CELL_KEYS_ON_PAGES if key in cell} | modelled
+
+
+def _without_nulls(entry: Document) -> dict[str, Any]:
+    return {name: value for name, value in entry.items() if value is not None}
 
 
 def _without(key: str, entry: Document) -> dict[str, Any]:

@@ -61,7 +61,7 @@ class FittedModel:
 
 def fit_models(evidence: Evidence) -> list[FittedModel]:
     """Fit each model to all judgments of True and False, those of gold statements among them but not their truth."""
-    judged, has_opinion = _judged(evidence)
+    judged, has_opinion = judged_opinions(evidence)
     reason = _reason_against(judged, has_opinion)
     if reason:
         return [FittedModel(name, None, None, None, has_opinion, reason) for name in FITS]
@@ -75,7 +75,7 @@ def fit_models(evidence: Evidence) -> list[FittedModel]:
     return fitted
 
 
-def _judged(evidence: Evidence) -> tuple[Judged, Flags]:
+def judged_opinions(evidence: Evidence) -> tuple[Judged, Flags]:
     """Return the judgments with an opinion, gold statements behind the others, and which annotators have one (A,)."""
     columns = [np.concatenate(pair) for pair in zip(evidence.judgments[:3], evidence.gold[:3], strict=True)]
     task, annotator, label = (column[columns[2] != UNJUDGEABLE] for column in columns)
