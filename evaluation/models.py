@@ -53,7 +53,7 @@ class Report(models.Model):
         return f"{self.round}, {self.created_at:%Y-%m-%d %H:%M}"
 
     def save(self, *args, **kwargs) -> None:
-        self.headline = headline_of(self.document)
+        self.headline = {name: self.document[name] for name in HEADLINE} | {"alpha": self.document["alpha"]["value"]}
         self.abridged = abridged(self.document)
         super().save(*args, **kwargs)
 
@@ -63,10 +63,6 @@ class Report(models.Model):
 
     def get_absolute_url(self) -> str:
         return reverse("evaluation:report", args=[self.pk])
-
-
-def headline_of(document: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: document[name] for name in HEADLINE} | {"alpha": document["alpha"]["value"]}
 
 
 class ScoreEvaluation(Job):

@@ -155,7 +155,9 @@ def cached_count(round: Round, subject: str, count: CountRound, now: datetime) -
     """Return what `count` says of the round, perhaps as it was a while ago."""
     if round.n_tasks * round.judgments_per_task <= LIVE_JUDGMENTS:
         return CachedCount(count(round), None)
-    last = round.snapshots.filter(subject=subject).first() or _first_count(round, subject, count)
+    last = round.snapshots.filter(subject=subject).first()
+    if last is None:
+        last, _ = round.snapshots.update_or_create(subject=subject, defaults=_count(round, count))
     if _is_stale(last, now) and _claim(last, now):
         Thread(target=_count_aside, args=(last, count), daemon=True).start()
     return CachedCount(last.content, last.counted_at)
@@ -174,10 +176,6 @@ def _claim(last: Snapshot, now: datetime) -> bool:
     """Return whether it is us who count next."""
     free = Q(counting_since=None) | Q(counting_since__lt=now - ABANDONED_AFTER)
     return bool(Snapshot.objects.filter(free, pk=last.pk).update(counting_since=now))
-
-
-def _first_count(round: Round, subject: str, count: CountRound) -> Snapshot:
-    return Snapshot.objects.update_or_create(round=round, subject=subject, defaults=_count(round, count))[0]
 
 
 def _count_aside(last: Snapshot, count: CountRound) -> None:

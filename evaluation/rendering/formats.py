@@ -8,7 +8,7 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.template.loader import render_to_string
 
@@ -51,12 +51,10 @@ def table_csv(table: Table) -> str:
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer, lineterminator="\r\n")
     writer.writerow([escape_formula(": ".join(filter(None, [column.group, column.title]))) for column in flat.columns])
-    writer.writerows([[escape_formula(_unmarked(value)) for value in row.values] for row in flat.rows])
+    for row in flat.rows:
+        values = (value.value if isinstance(value, Marked) else value for value in row.values)
+        writer.writerow([escape_formula(value) for value in values])
     return buffer.getvalue()
-
-
-def _unmarked(value: Any) -> Any:
-    return value.value if isinstance(value, Marked) else value
 
 
 # -- Markdown ----------------------------------------------------------------------------------------------------------
