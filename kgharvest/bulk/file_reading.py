@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TextIO
 
+from kgharvest.engine.filters import LONGEST_ENTITY
 from kgharvest.errors import BadEntry, DomainError, ImportRefused
 
 LARGEST_FILE = 10 << 20  # bytes of a file that is read at once; JSON takes thirty times as much memory
@@ -17,7 +18,6 @@ LARGEST_FILE_MB = LARGEST_FILE >> 20
 MOST_LINES = 200_000  # of a file that is kept in memory
 LONGEST_LINE = 1 << 20  # characters of a line, or of an element of a JSON array
 MOST_ENTITIES = 9  # of a tuple
-LONGEST_ENTITY = 200  # characters; longer ones are not entities but text
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # a line's end is none
 CHUNK_SIZE = 1 << 16  # characters
 DECODER = json.JSONDecoder()

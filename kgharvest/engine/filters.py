@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 Words = tuple[str, ...]
 
+LONGEST_ENTITY = 200  # characters; longer ones are not entities but text
+
 STOP_WORDS = frozenset(
     """
     a about above after again against all also am an and any are aren't as at be because been before being below between
@@ -31,6 +33,15 @@ STOP_WORDS = frozenset(
 
 def words_of(text: str) -> Words:
     return tuple(text.casefold().split())
+
+
+def is_writable(entity: str) -> bool:
+    """Return whether people can read `entity`, and files hold it.
+
+    It is not too long and has no control, bidirectional, zero-width or unassigned character. A zero-width non-joiner,
+    which Persian spelling uses, is one: two entities that look the same would be two.
+    """
+    return len(entity) <= LONGEST_ENTITY and entity.isprintable()
 
 
 def is_stop_word(entity: Words) -> bool:
@@ -96,7 +107,8 @@ FILTERS = {
         Filter(OVERLAP, "overlap with another entity of the tuple", overlaps_another, compared_with="entities"),
     )
 }
-DUPLICATE = "duplicate"  # equal after case-folding to a better tuple; this one cannot be switched off
+# These cannot be switched off: equal after case-folding to a better tuple; see `is_writable`.
+DUPLICATE, UNWRITABLE = "duplicate", "unwritable"
 
 
 def filter_label(name: str) -> str:

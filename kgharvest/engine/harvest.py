@@ -10,7 +10,7 @@ from string import capwords
 
 import numpy as np
 
-from kgharvest.engine.filters import EntityFilter
+from kgharvest.engine.filters import EntityFilter, is_writable
 from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, fits
 from kgharvest.engine.lexicon import Lexicon
 from kgharvest.engine.prompts.paraphrase import Paraphraser
@@ -32,6 +32,7 @@ from kgharvest.engine.types import (
 )
 
 QUESTIONS_AT_ONCE = 20_000  # put together for re-scoring at most; bounds its memory
+SPELLINGS = 3  # of an entity at most
 
 
 def harvest(
@@ -126,7 +127,7 @@ def rescore(
 def rescored_at_once(lm: LanguageModel, prompts: Sequence[EncodedPrompt], params: HarvestParams) -> int:
     """Return how many tuples to re-score together."""
     arity = len(prompts[0].slots)
-    n_variants = 2**arity if lm.is_cased else 1
+    n_variants = SPELLINGS**arity if lm.is_cased else 1
     n_tokens = arity * (params.max_entity_tokens + len(lm.entity_end))
     return max(1, QUESTIONS_AT_ONCE // (len(prompts) * n_variants * n_tokens))
 
@@ -134,14 +135,22 @@ def rescored_at_once(lm: LanguageModel, prompts: Sequence[EncodedPrompt], params
 def casings(
     lm: LanguageModel, prompts: Sequence[EncodedPrompt], candidate: Candidate
 ) -> list[tuple[tuple[str, ...], Encoded]]:
-    """Return the ways that `lm` can write the tuple, each entity in lower or title case; as found if there is none."""
-    if lm.is_cased:
-        options = [dict.fromkeys((entity.lower(), capwords(entity))) for entity in candidate.surface]
-        written = [(surface, try_encode(lm, prompts, surface)) for surface in product(*options)]
-        encoded = [(surface, ids) for surface, ids in written if ids is not None]
-        if encoded:
-            return encoded
-    return [(candidate.surface, tuple(lm.encode_entity(entity) for entity in candidate.surface))]
+    """Return the ways that `lm` can write the tuple: as found, then with entities in lower and in title case."""
+    as_found = (candidate.surface, tuple(lm.encode_entity(entity) for entity in candidate.surface))
+    if not lm.is_cased:
+        return [as_found]
+    others = list(product(*map(spellings, candidate.surface)))[1:]
+    written = [(surface, try_encode(lm, prompts, surface)) for surface in others]
+    return [as_found, *((surface, ids) for surface, ids in written if ids is not None)]
+
+
+def spellings(entity: str) -> list[str]:
+    """Return `entity` as it is, in lower and in title case, without those that are another entity or none.
+
+    "ısı" in title case is "Isı", which is the title case of "isı".
+    """
+    cased = dict.fromkeys((entity, entity.lower(), capwords(entity)))
+    return [spelling for spelling in cased if spelling.casefold() == entity.casefold() and is_writable(spelling)]
 
 
 def try_encode(lm: LanguageModel, prompts: Sequence[EncodedPrompt], surface: Sequence[str]) -> Encoded | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kgharvest.engine.filters import EntityFilter, Words, words_of
+from kgharvest.engine.filters import UNWRITABLE, EntityFilter, Words, is_writable, words_of
 from kgharvest.engine.language_models.base import LanguageModel, TokenIds
 
 CACHE_SIZE = 1_000_000
@@ -52,5 +52,5 @@ class Lexicon:
         if text is None:
             return NoEntity(None)
         words = words_of(text)
-        rule = self._filter.rejection(words)
+        rule = self._filter.rejection(words) if is_writable(text) else UNWRITABLE
         return NoEntity(rule) if rule else Entity(text, " ".join(words), words)

@@ -6,7 +6,7 @@ from typing import Any
 
 from django import forms
 
-from kgharvest.bulk.file_reading import LONGEST_ENTITY
+from kgharvest.engine.filters import LONGEST_ENTITY
 from kgharvest.knowledge import curation
 from kgharvest.models import Curation, KnowledgeTuple
 

@@ -10,8 +10,8 @@ from django.db.models import Exists, F, OuterRef, Q, QuerySet, TextField, Value
 from django.db.models.functions import Concat
 from django.db.models.lookups import Contains
 
-from kgharvest.bulk.file_reading import LONGEST_ENTITY
 from kgharvest.bulk.pagination import Filtered, SearchFilter, apply_filters
+from kgharvest.engine.filters import LONGEST_ENTITY
 from kgharvest.knowledge.models import KEY_SEPARATOR
 from kgharvest.models import EntityOccurrence, HarvestedTuple, HarvestJob, KnowledgeTuple, LanguageModel, Relation
 from kgharvest.pages.panels import hook

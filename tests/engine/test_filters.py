@@ -1,12 +1,23 @@
 import pytest
 
 from kgharvest.engine.filters import FILTERS, EntityFilter, words_of
+from kgharvest.engine.lexicon import Entity, Lexicon, NoEntity
 from kgharvest.engine.prompts.template import PromptTemplate
+from tests.engine.fakes import FakeLM
 
 PROMPTS = [
     PromptTemplate.parse("<ENT0> is the place for <ENT1>, isn't it?"),
     PromptTemplate.parse("at <ENT1> <ENT0> ."),
 ]
+
+
+@pytest.mark.parametrize("character", ["\x00", "\x7f", "\u00ad", "\u200b", "\u200e", "\u202e", "\u2066", "\ufeff"])
+def test_an_entity_with_a_character_that_nobody_sees_is_none_even_without_filters(character):
+    lm = FakeLM(["dog", f"d{character}og"], {})
+    lexicon = Lexicon(lm, EntityFilter([], frozenset(FILTERS)))
+
+    assert isinstance(lexicon.look_up((0,)), Entity)
+    assert lexicon.look_up((1,)) == NoEntity("unwritable")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from kgharvest.engine.harvest import harvest, rank
+from kgharvest.engine.harvest import harvest, rank, spellings
 from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.types import (
     BadPrompt,
@@ -112,6 +112,31 @@ def test_max_tuples_keeps_the_best():
     assert [scored.entities for scored in harvest(replace(SPEC, params=params), FakeLM(WORDS, KNOWN)).tuples] == [
         ("paris", "france")
     ]
+
+
+def test_an_entity_keeps_the_casing_in_which_it_was_found_where_that_is_likeliest():
+    words = ["NASA", "nasa", "Nasa", "rockets", "Rockets", "rome", "italy", *WORDS]
+    lm = FakeLM(words, {(): {"NASA": 0.6}, ("NASA",): {"rockets": 0.9}})
+    lm.is_cased = True
+
+    result = harvest(replace(SPEC, params=replace(SPEC.params, candidates=1)), lm)
+
+    assert [(scored.entities, scored.surface) for scored in result.tuples] == [
+        (("nasa", "rockets"), ("NASA", "rockets"))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("entity", "others"),
+    [
+        ("United States of America", ["united states of america", "United States Of America"]),
+        ("dog", ["Dog"]),
+        ("ısı", []),  # in title case "Isı", the title case of "isı"
+        ("ß" * 200, []),  # in title case a character longer than entities may be
+    ],
+)
+def test_an_entity_is_spelled_as_found_in_lower_and_in_title_case(entity, others):
+    assert spellings(entity) == [entity, *others]
 
 
 def test_surface_casing_is_chosen_by_score(tmp_path):

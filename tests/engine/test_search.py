@@ -220,8 +220,9 @@ def test_scores_equal_brute_force(cases, family, prompts, patterns):
 
     assert {candidate.entities for candidate in scored} == set(candidates)
     for scored_tuple in scored:
-        surfaces = product(*[dict.fromkeys((text.lower(), text.capitalize())) for text in scored_tuple.entities])
-        surfaces = list(surfaces) if case.lm.is_cased else [candidates[scored_tuple.entities].surface]
+        as_found = candidates[scored_tuple.entities].surface
+        surfaces = list(product(*[{text, text.lower(), text.capitalize()} for text in as_found]))
+        surfaces = surfaces if case.lm.is_cased else [as_found]
         best = max(case.brute_force.consistency(surface) for surface in surfaces)
         assert scored_tuple.score == pytest.approx(best, abs=TOLERANCE)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from itertools import product
 from pathlib import Path
 from urllib.parse import quote
@@ -10,13 +11,19 @@ from urllib.parse import quote
 import pytest
 from rdflib import RDF, RDFS, XSD, Graph, Literal, Namespace, URIRef
 
+from kgharvest.engine.filters import FILTERS
+from kgharvest.engine.harvest import harvest
+from kgharvest.engine.types import HarvestParams, HarvestSpec
 from kgharvest.errors import ImportRefused
+from kgharvest.harvests.runner import store_result
 from kgharvest.harvests.tuple_export import EXPORT_FORMATS, Included, export_tuples
 from kgharvest.harvests.tuple_import import Cell, import_tuples
 from kgharvest.knowledge.curation import correct, hide
-from kgharvest.models import HarvestJob, KnowledgeTuple
+from kgharvest.models import HarvestJob, Job, KnowledgeTuple
 from tests import factories
+from tests.engine.fakes import FakeLM
 
+NO_FILTERS = frozenset(FILTERS)
 KGH = Namespace("urn:kgharvest:vocabulary:")
 ODD = [
     "=1+1", "+x", "@sum", "it's", 'say "hi", twice', "a\nb", "back\\slash", "a;b|c", "<b>&amp;</b>", "{}^`", "100 %",
@@ -71,6 +78,32 @@ def test_what_is_exported_imports_as_the_same_tuples(job, tmp_path, file_format)
 
     assert stored(again) == stored(job)
     assert "".join(export_tuples(again, None, file_format)).count(again.fingerprint) == job.n_tuples
+
+
+@pytest.mark.parametrize("file_format", ["jsonl", "csv"])
+def test_what_a_harvest_writes_is_imported_whatever_the_lm_says(db, tmp_path, file_format):
+    # A word around each character that people cannot see, or that files, cases or spaces may stumble over.
+    odd = [chr(code) for code in range(0x3100) if unicodedata.category(chr(code)) in ("Cc", "Cf", "Mn", "Po", "Cn")]
+    odd = [character for character in odd if not character.isspace()][::5]
+    words = ["dog", *(f"ıİß{character}Σ" for character in odd)]
+    n_writable = sum(map(str.isprintable, words))
+    params = HarvestParams(
+        candidates=n_writable, max_entity_tokens=1, max_entity_repeats=None, disabled_filters=NO_FILTERS - {"overlap"}
+    )
+    spec = HarvestSpec("r", ("<ENT0> of <ENT1>",), (("dog", "dog"),) * 2, "human", params=params)
+    only_dogs = {(word,): {"dog": 1.0} for word in words}
+    result = harvest(spec, FakeLM(words, {(): dict.fromkeys(words, 1 / len(words)), **only_dogs}))
+    job = factories.make_harvest_job(Job.Status.SUCCEEDED)
+    store_result(job, result, None)
+    job.refresh_from_db()
+
+    text = "".join(export_tuples(job, None, file_format))
+    again = import_rows(tmp_path, text, Cell(job.relation, job.language_model, "again"))
+
+    written = {scored.surface[0] for scored in result.tuples}
+    assert {word for word in words if word.isprintable()} <= written
+    assert not any(word for word in written if not word.isprintable())
+    assert stored(again) == stored(job)
 
 
 def test_both_rdf_formats_are_the_same_graph_and_hold_every_tuple(job):
