@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django import forms
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -9,7 +10,6 @@ from django.utils import timezone
 from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods
 
-from annotation.judging.forms import TrainingAnswerForm
 from annotation.judging.training import answer_training, current_training, last_training, next_statement
 from annotation.judging.views import for_annotator
 from annotation.models import Annotator, Label, Training
@@ -22,6 +22,11 @@ def training(request: HttpRequest, annotator: Annotator) -> HttpResponse:
     if not annotator.round.training_size:
         raise Http404("This round has no training.")
     return _take_answer(request, annotator) if request.method == "POST" else _show(request, annotator)
+
+
+class TrainingAnswerForm(forms.Form):
+    position = forms.IntegerField(min_value=0, max_value=1000)
+    label = forms.ChoiceField(choices=Label.choices)
 
 
 def _take_answer(request: HttpRequest, annotator: Annotator) -> HttpResponse:

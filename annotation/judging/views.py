@@ -10,6 +10,7 @@ from functools import wraps
 from typing import Any
 from uuid import uuid4
 
+from django import forms
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -23,7 +24,6 @@ from rest_framework.views import APIView
 
 from annotation.judging.api import AnswerSerializer, TaskSerializer, statements_of, wants_json
 from annotation.judging.assignment import TrainingFirst, next_batch
-from annotation.judging.forms import LayoutForm, ReportForm
 from annotation.judging.judgments import (
     BadAnswer,
     n_skipped,
@@ -33,7 +33,7 @@ from annotation.judging.judgments import (
     skip_task,
     submit_judgment,
 )
-from annotation.models import LONGEST_COMMENT, Annotator, Judgment, Label, Layout
+from annotation.models import LONGEST_COMMENT, Annotator, Judgment, Label, Layout, StatementReport
 from annotation.recruiting.access import session_annotator
 from annotation.recruiting.services import choose_layout
 from annotation.rounds.instructions import instructions_html
@@ -236,6 +236,15 @@ def judge_skipped(request: HttpRequest, annotator: Annotator) -> HttpResponse:
     return redirect("annotation:judge", annotator.round.name)
 
 
+class ReportForm(forms.Form):
+    reason = forms.ChoiceField(label="What is wrong?", choices=StatementReport.Reason.choices, widget=forms.RadioSelect)
+    comment = forms.CharField(
+        label="In your words",
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 3, "maxlength": LONGEST_COMMENT}),
+    )
+
+
 @require_POST
 @for_annotator
 def judge_report(request: HttpRequest, annotator: Annotator) -> HttpResponse | None:
@@ -265,6 +274,10 @@ def judge_instructions(request: HttpRequest, annotator: Annotator) -> HttpRespon
     task = tasks.filter(pk=annotator.task_of(query.validated_data["task"])).first() if query.is_valid() else None
     html = instructions_html(annotator.round, task and task.knowledge_tuple.relation)
     return render(request, "annotation/judging/instructions.html", {"round": annotator.round, "instructions": html})
+
+
+class LayoutForm(forms.Form):
+    layout = forms.ChoiceField(choices=Layout.choices)
 
 
 @require_POST

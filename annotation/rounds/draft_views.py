@@ -15,8 +15,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST
 
 from annotation.gold.candidates import confirmed_counts
-from annotation.judging.forms import ReportForm
-from annotation.judging.views import PAGES
+from annotation.judging.views import PAGES, ReportForm
 from annotation.models import LONGEST_COMMENT, Annotator, Label, Layout, Limits, Round, StudyMember
 from annotation.quality.limits import limits_sentence
 from annotation.rounds.builder import freeze_round, instructions_by_relation
