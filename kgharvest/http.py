@@ -63,6 +63,20 @@ def why_malformed(request: HttpRequest) -> str:
     return ""
 
 
+def store_nothing(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+    """Keep pages and files out of browsers' and proxies' caches, but for those that say themselves how to be kept.
+
+    Nearly all have evidence or names; what is static does not come this way.
+    """
+
+    def stored_nowhere(request: HttpRequest) -> HttpResponse:
+        response = get_response(request)
+        response.headers.setdefault("Cache-Control", "no-store")
+        return response
+
+    return stored_nowhere
+
+
 class HashedStaticFiles(CompressedManifestStaticFilesStorage):
     """Names with hashes, in the imports of scripts as well, so that a browser never mixes two versions of them."""
 

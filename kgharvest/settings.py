@@ -6,6 +6,7 @@ ALLOWED_HOSTS is set and DEBUG is not, this is *production*: it does not start w
 proxy in front that speaks TLS and sets X-Forwarded-Proto.
 """
 
+import logging
 import os
 import secrets
 import tempfile
@@ -116,6 +117,10 @@ def database(url: str) -> dict:
     return parsed | {"OPTIONS": prepared | options, "DISABLE_SERVER_SIDE_CURSORS": is_lent}
 
 
+# Below these, pages take models from local folders; commands take any.
+MODEL_ROOTS = [Path(root) for root in os.environ.get("KGHARVEST_MODEL_ROOTS", "").split(os.pathsep) if root]
+MODEL_ROOTS = MODEL_ROOTS or [DATA_DIR / "models"]
+
 DEBUG = flag("DEBUG")
 EMBEDDED = not any(os.environ.get(name) for name in ("DATABASE_URL", "BROKER_URL", "SECRET_KEY", "ALLOWED_HOSTS"))
 PRODUCTION = not EMBEDDED and not DEBUG
@@ -163,6 +168,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "axes.middleware.AxesMiddleware",
+    "kgharvest.http.store_nothing",
 ]
 
 ROOT_URLCONF = "kgharvest.urls"
@@ -367,11 +373,20 @@ CELERY_TASK_QUEUES = [
     for name in (URGENT_QUEUE, CELERY_TASK_DEFAULT_QUEUE)
 ]
 
+
+def without_traceback_of_refusals(record: logging.LogRecord) -> bool:
+    """Let the line of a response that refuses stand alone; only what failed (5xx) has a traceback worth reading."""
+    if getattr(record, "status_code", 500) < 500:
+        record.exc_info = None
+    return True
+
+
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
+    "filters": {"untraced": {"()": "django.utils.log.CallbackFilter", "callback": without_traceback_of_refusals}},
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["untraced"]}},
     "root": {"handlers": ["console"], "level": "INFO"},
     "loggers": {
         "django": {"handlers": ["console"], "level": "INFO", "propagate": False},

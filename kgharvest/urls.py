@@ -79,5 +79,6 @@ urlpatterns = [
     path("", include("probing.urls")),
     path("api/schema/", SpectacularAPIView.as_view(), name="api_schema"),
     path("accounts/", include(accounts)),
+    path("admin/login/", Login.as_view()),  # with the same limits
     path("admin/", admin.site.urls),
 ]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+
 from django.contrib.auth.views import LoginView, PasswordChangeView
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
 
+from kgharvest.access import client_ip
 from kgharvest.accounts.throttle import count_attempt, is_exhausted, network_of
+
+logger = logging.getLogger(__name__)
 
 
 def too_many(request: HttpRequest) -> HttpResponse:
@@ -15,7 +20,10 @@ def too_many(request: HttpRequest) -> HttpResponse:
 
 
 class Login(LoginView):
-    """Wrong passwords are limited by address, whatever the names; django-axes limits them by name and address."""
+    """Wrong passwords are limited by address, whatever the names; django-axes limits them by name and address.
+
+    The log has a line for each, by which fail2ban can close the door; no names, in whose place people type passwords.
+    """
 
     def post(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
         if is_exhausted("wrong_passwords", network_of(request), timezone.now()):
@@ -24,6 +32,7 @@ class Login(LoginView):
 
     def form_invalid(self, form) -> HttpResponse:
         count_attempt("wrong_passwords", network_of(self.request), timezone.now())
+        logger.warning("failed login from %s", client_ip(self.request))
         return super().form_invalid(form)
 
 

@@ -11,7 +11,7 @@ from django import forms
 from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.engine.settings import SETTINGS
 from kgharvest.engine.types import CANDIDATES_PER_KEPT, MIN_CANDIDATES, HarvestParams
-from kgharvest.harvests.language_models import get_language_model
+from kgharvest.harvests.language_models import language_model_for_pages
 from kgharvest.harvests.runner import MIN_SEED_TUPLES, HarvestRequest
 from kgharvest.models import LanguageModel, Relation
 from kgharvest.relations.picker import RelationPickerForm
@@ -80,7 +80,7 @@ class LaunchForm(RelationPickerForm):
         cleaned = self.cleaned_data
         params = HarvestParams(**{name: cleaned[name] for name in PARAMS})
         names = dict.fromkeys([*cleaned["models"], *cleaned["other_models"].split("\n")])
-        language_models = [get_language_model(name.strip()) for name in names if name.strip()]
+        language_models = [language_model_for_pages(name.strip()) for name in names if name.strip()]
         for relation, language_model, setting in product(self.chosen_relations(), language_models, cleaned["settings"]):
             yield HarvestRequest(relation, language_model, setting, params)
 

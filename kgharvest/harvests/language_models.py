@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from django.conf import settings
 
 from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.errors import NotFound
@@ -21,11 +24,33 @@ HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
 def get_language_model(name: str, revision: str = "") -> LanguageModel:
     """Return the LM that `name` means: an embedded one, a local folder, or else a hub id. Raises NotFound or BadName.
 
-    Whether a hub id exists shows when it is loaded.
+    For commands, whose operator may read any folder. Whether a hub id exists shows when it is loaded.
     """
     if name not in EMBEDDED_LMS:
         name = _folder_or_hub_id(name)
     return _named(name, revision)
+
+
+def language_model_for_pages(name: str) -> LanguageModel:
+    """Return the LM that `name` means for people who do not own the server. Raises NotFound or BadName.
+
+    Known LMs, hub ids, and folders below settings.MODEL_ROOTS, relative to these or not. Of other folders nothing is
+    said: neither whether they are there nor what is in them.
+    """
+    known = LanguageModel.objects.filter(name=name, revision="").first()
+    if known or name in EMBEDDED_LMS:
+        return known or _named(name, "")
+    for root in settings.MODEL_ROOTS:
+        with suppress(OSError, RuntimeError, ValueError):
+            folder = (root / name).resolve()
+            if folder.is_relative_to(root.resolve()) and (folder / "config.json").is_file():
+                return _named(str(folder), "")
+    if not HUB_ID.fullmatch(name):
+        raise NotFound(
+            f"There is no model {name!r:.80} here; name one of {', '.join(EMBEDDED_LMS)}, a model in the "
+            "folders that this installation keeps models in, or a hub id."
+        )
+    return _named(name, "")
 
 
 def _named(name: str, revision: str) -> LanguageModel:

@@ -12,7 +12,7 @@ from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
 from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.engine.prompt_learning.registry import BUDGET_FIELDS, DEFAULT_METHODS, METHODS, systems_with
 from kgharvest.errors import ImportRefused
-from kgharvest.harvests.language_models import get_language_model
+from kgharvest.harvests.language_models import language_model_for_pages
 from kgharvest.models import LanguageModel, Relation
 from kgharvest.relations.forms import non_blank_lines
 from kgharvest.relations.picker import RelationPickerForm
@@ -141,7 +141,7 @@ class ProbeForm(RelationPickerForm):
         """Return what was asked for, once the form is valid. Raises NotFound if there is no such LM."""
         cleaned = self.cleaned_data
         return ProbeRequest(
-            language_model=get_language_model(cleaned["other_model"].strip() or cleaned["model"]),
+            language_model=language_model_for_pages(cleaned["other_model"].strip() or cleaned["model"]),
             relations=self.probe_relations,
             methods=cleaned["methods"],
             name=self._name(),
@@ -149,7 +149,7 @@ class ProbeForm(RelationPickerForm):
             params=ProbeParams(
                 **{name: cleaned[name] for name in BUDGET_FIELDS},
                 with_control=cleaned["with_control"],
-                common_with=[get_language_model(name).name for name in non_blank_lines(cleaned["common_with"])],
+                common_with=[language_model_for_pages(name).name for name in non_blank_lines(cleaned["common_with"])],
                 words=self.words,
             ),
         )

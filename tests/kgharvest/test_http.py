@@ -1,10 +1,13 @@
-"""What is refused before any page sees it."""
+"""What is refused before any page sees it; what caches keep and logs say."""
 
+import logging
+import sys
 from io import BytesIO
 from wsgiref.util import setup_testing_defaults
 
 import pytest
 
+from kgharvest import settings
 from kgharvest.wsgi import application
 
 pytestmark = pytest.mark.django_db
@@ -94,3 +97,27 @@ def test_a_body_that_is_too_large_is_refused_unread(media_type, megabytes, statu
     length = str(megabytes << 20)
 
     assert answer("/", CONTENT_TYPE=media_type, CONTENT_LENGTH=length, **{"wsgi.input": Unread()})[0] == status
+
+
+# -- what is kept, and what is logged ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/", "/rounds/", "/knowledge/", "/harvests/", "/accounts/login/", "/no/such/page/"])
+def test_nothing_with_evidence_or_names_is_kept_by_caches(researcher_client, path):
+    assert "no-store" in researcher_client.get(path).headers["Cache-Control"]
+
+
+def logged(status_code: int) -> str:
+    """Return what the log says of a response that an exception led to."""
+    try:
+        raise PermissionError("This page is for researchers.")
+    except PermissionError:
+        record = logging.LogRecord("django.request", 30, "", 0, "Forbidden: /rounds/", (), sys.exc_info())
+    record.status_code = status_code
+    assert settings.without_traceback_of_refusals(record)
+    return logging.Formatter().format(record)
+
+
+def test_only_failures_have_a_traceback_in_the_log():
+    assert logged(403) == "Forbidden: /rounds/"
+    assert "Traceback" in logged(500)

@@ -133,3 +133,43 @@ def test_a_folder_without_a_model_is_refused(tmp_path, monkeypatch, name, why):
 
     with pytest.raises(NotFound, match=why):
         language_models.get_language_model(name)
+
+
+# -- LMs that pages may name -------------------------------------------------------------------------------------------
+
+
+def make_model_folder(folder):
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    return folder
+
+
+@pytest.mark.django_db
+def test_pages_take_models_below_the_configured_folders_and_known_ones(tmp_path, settings):
+    settings.MODEL_ROOTS = [tmp_path / "roots"]
+    inside = make_model_folder(tmp_path / "roots" / "bert")
+    outside = make_model_folder(tmp_path / "elsewhere" / "bert")
+
+    named = [language_models.language_model_for_pages(name).name for name in ("bert", str(inside), "roberta-large")]
+
+    assert named == [str(inside), str(inside), "roberta-large"]
+    language_models.get_language_model(str(outside))  # the operator, at a command
+    assert language_models.language_model_for_pages(str(outside)).name == str(outside)
+
+
+@pytest.mark.django_db
+def test_pages_do_not_tell_which_folders_there_are(tmp_path, settings):
+    settings.MODEL_ROOTS = [tmp_path / "roots"]
+    model = make_model_folder(tmp_path / "elsewhere" / "bert")
+    (tmp_path / "roots").mkdir()
+    (tmp_path / "roots" / "link").symlink_to(tmp_path / "elsewhere")
+    paths = [model, model.parent, model / "config.json", tmp_path / "absent", "/etc", "~root", "../elsewhere/bert"]
+    paths += ["./link/bert", "x" * 5000 + "/", "\x00/"]
+
+    refusals = set()
+    for path in map(str, paths):
+        with pytest.raises(NotFound) as refusal:
+            language_models.language_model_for_pages(path)
+        refusals.add(str(refusal.value).replace(f"{path!r:.80}", "NAME"))
+
+    assert len(refusals) == 1

@@ -202,7 +202,7 @@ def test_what_is_missing_is_asked_for(researcher_client, capitals, fields, field
 def test_a_model_that_is_not_there_is_refused(researcher_client, capitals, enqueued):
     response = researcher_client.post(NEW, filled_in(capitals, other_model="/no/such/folder"))
 
-    assert "There is no model folder /no/such/folder" in response.text
+    assert "There is no model &#x27;/no/such/folder&#x27; here" in response.text
 
 
 def test_objects_of_several_tokens_fail_with_a_sentence_on_the_page(researcher_client, capitals, enqueued):
