@@ -11,6 +11,7 @@ from annotation.quality import views as quality_views
 from annotation.quality.exclusion import reinstate_annotator
 from annotation.quality.limits import pause_annotator, resume_annotator
 from annotation.recruiting import views as recruiting_views
+from annotation.recruiting.erasure import erase_annotator
 from annotation.rounds import draft_views
 from annotation.rounds import views as rounds_views
 from annotation.rounds.services import pause_round, reopen_round
@@ -66,6 +67,7 @@ urlpatterns = [
             ("pause", pause_annotator),
             ("resume", resume_annotator),
             ("reinstate", reinstate_annotator),
+            ("erase", erase_annotator),
         )
     ),
     # judging

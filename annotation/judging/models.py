@@ -92,6 +92,7 @@ class Annotator(models.Model):
     which text. next_position: where in the round's cyclic order of tasks the next ones are looked for. n_handed_out,
     n_judged: how many they were given and judged, gold included. trained_at: when they first finished the training.
     status: paused gets nothing new, excluded counts no more. status_since: None while they were always active.
+    erased_at: when account, name and invite were forgotten (annotation.recruiting.erasure).
     """
 
     class Status(models.TextChoices):
@@ -116,6 +117,7 @@ class Annotator(models.Model):
     joined_at = models.DateTimeField(auto_now_add=True)
     status = models.CharField(max_length=8, choices=Status, default=Status.ACTIVE)
     status_since = models.DateTimeField(null=True, blank=True)
+    erased_at = models.DateTimeField(null=True, blank=True)
 
     objects = AnnotatorQuerySet.as_manager()
 

@@ -55,6 +55,7 @@ class RoundEvent(models.Model):
         "closed": "closed the round with {n_incomplete} statements incomplete",
         "given_back": "released {n} assigned statements",
         "joined": "joined",
+        "erased": "had the annotator forgotten: account, name and invite",
         "imported": "imported {n_judgments} judgments from {file}",
         "limits_set": "set limits: {limits}",
         "limit_crossed": "was paused by a limit: {why}",

@@ -116,7 +116,7 @@ def annotator_detail(request: HttpRequest, name: str, code: str) -> HttpResponse
 @researcher_required
 @require_POST
 def annotator_change(request: HttpRequest, name: str, code: str, change: Callable[..., Any]) -> HttpResponse:
-    """Pause, resume or reinstate: `change` is the service's function."""
+    """Pause, resume, reinstate or erase: `change` is the service's function."""
     annotator = managed_annotator(request, name, code)
     try:
         outcome = change(annotator, by=request.user)

@@ -20,7 +20,7 @@ GUESTS = "guests"  # in the session: {id of the round: id of the annotator}
 def session_annotators(request: HttpRequest) -> QuerySet[Annotator]:
     """Return whom this browser judges as, one per round and account or guest."""
     guests = request.session.get(GUESTS, {}).values()
-    is_here = Q(pk__in=guests, user=None) if guests else Q()
+    is_here = Q(pk__in=guests, user=None, erased_at=None) if guests else Q()
     if request.user.is_authenticated:
         is_here |= Q(user=request.user)
     return Annotator.objects.filter(is_here) if is_here else Annotator.objects.none()

@@ -160,7 +160,7 @@ def find_by_return_code(code: str) -> Annotator:
     number, _, signature = code.strip().upper().partition("-")
     match = RETURN_CODE.fullmatch(number + "-" + re.sub(r"[-\s]", "", signature))
     if match and constant_time_compare(match[2], _signature(int(match[1]))):
-        guest = Annotator.objects.select_related("round").filter(pk=match[1], user=None).first()
+        guest = Annotator.objects.select_related("round").filter(pk=match[1], user=None, erased_at=None).first()
         if guest is not None:
             return guest
     raise BadReturnCode("This return code is not one of ours; check that all of it is there.")

@@ -1,0 +1,120 @@
+"""Who people are is erased; what they judged stays."""
+
+from datetime import timedelta
+
+import pytest
+from axes.models import AccessAttempt
+from django.contrib.auth import get_user_model
+from django.core.management import CommandError, call_command
+from django.test import Client
+from django.utils import timezone
+
+from annotation.judging.assignment import next_batch
+from annotation.models import Annotator, Assignment, Judgment, Round, RoundEvent, Study, StudyMember
+from annotation.recruiting.erasure import SoleOwner, erase_account, erase_annotator
+from annotation.recruiting.services import BadReturnCode, find_by_return_code, join_round, make_invites, return_code
+from tests.factories import judge, make_researcher, make_round, make_user
+
+pytestmark = pytest.mark.django_db
+
+WHO = "ada.lovelace"
+
+
+@pytest.fixture
+def round(researcher):
+    return make_round(4, name="pilot", study="Animals", by=researcher, takes_guests=True, batch_size=4)
+
+
+def with_a_judgment(annotator: Annotator) -> Annotator:
+    judge(annotator, next_batch(annotator, timezone.now())[0], comment="a comment")
+    return annotator
+
+
+def everything_stored() -> str:
+    """Return all rows of the tables that could name somebody."""
+    models = (Annotator, RoundEvent, Judgment, get_user_model(), StudyMember, AccessAttempt)
+    return "\n".join(str(list(model.objects.values())) for model in models)
+
+
+def test_a_guest_is_forgotten_and_the_judgments_stay(round, researcher, researcher_client):
+    guest = with_a_judgment(join_round(round, name=WHO))
+    code, browser = return_code(guest), Client()
+    browser.post(f"/return/{code}/", {"code": code})
+    assert browser.get("/rounds/pilot/judge/").status_code == 200
+
+    page = researcher_client.post(f"/rounds/pilot/annotators/{guest.code}/erase/", follow=True).text
+
+    assert WHO not in page
+    assert WHO not in everything_stored()
+    assert Judgment.objects.counted().get().annotator == guest
+    assert Round.objects.get().tasks.filter(n_leased__gt=0).count() == 0
+    assert set(guest.assignments.values_list("status", flat=True)) == {"done", "expired"}
+    with pytest.raises(BadReturnCode):
+        find_by_return_code(code)
+    assert browser.get("/rounds/pilot/judge/").status_code == 302
+    assert RoundEvent.objects.get(kind="erased").by == researcher
+
+
+def test_an_invite_leads_nobody_back(round):
+    [invite] = make_invites(round, 1, timezone.now() + timedelta(days=1))
+    guest = join_round(round, invite=invite)
+
+    erase_annotator(guest)
+
+    assert not round.invites.exists()
+
+
+def test_erasing_twice_is_erasing_once(round):
+    guest = join_round(round, name=WHO)
+
+    for _ in range(2):
+        erase_annotator(guest)
+
+    assert RoundEvent.objects.filter(kind="erased").count() == 1
+
+
+def test_who_does_not_manage_the_round_erases_nobody(round):
+    guest, stranger = join_round(round, name=WHO), Client()
+    stranger.force_login(make_researcher())
+
+    assert stranger.post(f"/rounds/pilot/annotators/{guest.code}/erase/").status_code == 404
+    guest.refresh_from_db()
+    assert guest.name == WHO
+
+
+def test_an_account_is_deleted_with_all_that_names_it(round):
+    user = make_user(WHO)
+    annotator = with_a_judgment(join_round(round, user))
+    AccessAttempt.objects.create(username=WHO, failures_since_start=1)
+
+    assert erase_account(user) == 1
+
+    assert WHO not in everything_stored()
+    assert Judgment.objects.counted().get().annotator == annotator
+    assert not Assignment.objects.filter(status=Assignment.Status.LEASED).exists()
+    annotator.refresh_from_db()
+    assert (annotator.user, annotator.who) == (None, "")
+
+
+def test_a_study_keeps_an_owner(round, researcher):
+    with pytest.raises(SoleOwner, match="only owner of the study 'Animals'"):
+        erase_account(researcher)
+
+    Study.objects.get().members.create(user=make_researcher(), role=StudyMember.Role.OWNER)
+    erase_account(researcher)
+    assert Round.objects.get().created_by is None
+
+
+def test_the_command_erases_accounts_and_guests(round, capsys):
+    make_user(WHO)
+    guest = join_round(round, name="Bea")
+
+    call_command("erase_person", WHO)
+    call_command("erase_person", round="pilot", annotator=guest.code)
+
+    assert f"The account {WHO} is deleted" in capsys.readouterr().out
+    assert "Bea" not in everything_stored()
+    with pytest.raises(CommandError, match="either an account, or a round"):
+        call_command("erase_person")
+    with pytest.raises(CommandError, match="has no annotator 'nobody'"):
+        call_command("erase_person", round="pilot", annotator="nobody")
