@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ from django.core.exceptions import (
     TooManyFieldsSent,
     TooManyFilesSent,
 )
-from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, UnreadablePostError
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBadRequest, UnreadablePostError
 from django.http.multipartparser import MultiPartParserError
 from django.template.loader import render_to_string
 from rest_framework import exceptions, status
@@ -23,7 +24,7 @@ from whitenoise.storage import CompressedManifestStaticFilesStorage
 from kgharvest.errors import DomainError
 
 NUL = "\x00"
-
+NO_ID = re.compile(r"/\d{19,}(?=[/.]|$)")  # larger than what databases number
 
 MALFORMED = {
     BadRequest: "The form is not in UTF-8.",
@@ -39,14 +40,17 @@ MALFORMED = {
 def refuse_malformed(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
     """Answer 400 to an address with a NUL, which PostgreSQL fails on, and to forms that cannot be parsed.
 
+    404 to numbers that no database gives.
+
     Forms are parsed here, before anything else does: where that fails, the CSRF check and Django's error pages would
     parse them again and fail, too. A NUL in a form is left to the form, which says it in words.
     """
 
     def guarded(request: HttpRequest) -> HttpResponse:
-        reason = why_malformed(request)
-        if reason:
+        if reason := why_malformed(request):
             return HttpResponseBadRequest(render_to_string("400.html", {"reason": reason}))
+        if NO_ID.search(request.path):
+            raise Http404
         return get_response(request)
 
     return guarded

@@ -33,13 +33,15 @@ def refuse_unreadable(served: Application) -> Application:
 
 
 def why_unreadable(environ: dict[str, Any]) -> str:
-    """Return what is wrong with the headers about the body as one sentence, or nothing."""
+    """Return what is wrong with the address or the headers about the body as one sentence, or nothing."""
     try:
         parameters = parse_header_parameters(environ.get("CONTENT_TYPE", ""))[1]
     except ValueError:
         return "The Content-Type of the request cannot be read; send one without encoded parameters."
     if parameters.get("charset", "utf-8").lower() != "utf-8":
         return "The Content-Type of the request names another charset than UTF-8; send it in UTF-8."
+    if environ.get("QUERY_STRING", "").count("&") >= settings.DATA_UPLOAD_MAX_NUMBER_FIELDS:
+        return "The address of the request has more fields than any of ours."
     length = environ.get("CONTENT_LENGTH") or "0"
     if not (length.isascii() and length.isdigit()):
         return "The Content-Length of the request is no number; send the length of the body in bytes."

@@ -35,6 +35,23 @@ def test_an_address_with_a_nul_is_refused(researcher_client, query):
     assert researcher_client.get("/rounds/", query).status_code == 400
 
 
+@pytest.mark.parametrize("path", ["/reports/9223372036854775808/", f"/api/harvests/{10**30}/", f"/rounds/{10**30}/"])
+@pytest.mark.parametrize("media_type", [FORM, f"{FILES}; boundary=\xff"])
+def test_numbers_that_no_database_gives_name_nothing(path, media_type):
+    status, _ = answer(path, CONTENT_TYPE=media_type, HTTP_COOKIE=CSRF_COOKIE)
+
+    assert status == (404 if media_type == FORM else 400)
+
+
+@pytest.mark.parametrize("media_type", ["", FORM, f"{FORM}; charset=utf-8", "text/html; charset=utf-8"])
+def test_an_address_with_too_many_fields_is_refused(media_type):
+    fields = {"QUERY_STRING": "&" * 20_000, "CONTENT_TYPE": media_type}
+
+    status, page = answer("/admin/login/", HTTP_COOKIE=CSRF_COOKIE, **fields)
+
+    assert (status, "more fields" in page) == (400, True)
+
+
 def test_a_filter_with_a_nul_does_not_reach_the_database(researcher_client):
     page = researcher_client.post("/rounds/new/", {"action": "filter", "find": "dog\x00"})
 
