@@ -31,6 +31,11 @@ class MaskedLM(PretrainedLM):
         return weights[: self.vocab_size]
 
     @property
+    def hidden_size(self) -> int:
+        """The width of what the layers give; that of the word embeddings may be another."""
+        return int(self._network.config.hidden_size)
+
+    @property
     def output_embeddings(self) -> torch.Tensor:
         """(V, d'): what the vectors of `vectors` are multiplied with, bias apart, to give a token's logit."""
         projection: Any = self._head.projection

@@ -83,8 +83,8 @@ class Rewriter(nn.Module):
     def __init__(self, lm: MaskedLM, reads_words: bool = True) -> None:
         super().__init__()
         self._encoder = lm.trainable_encoder()
-        width = lm.word_embeddings.shape[1]
-        self.projection = nn.Parameter(torch.zeros(width, width, device=lm.device))
+        shape = (lm.hidden_size, lm.word_embeddings.shape[1])  # ALBERT's differ
+        self.projection = nn.Parameter(torch.zeros(shape, device=lm.device))
         self.log_sharpness = nn.Parameter(torch.zeros((), device=lm.device))  # log beta
         self._n_kept = len(lm.tokens.prefix), len(lm.tokens.suffix)
         self.register_buffer("_words", lm.word_embeddings.float().detach())

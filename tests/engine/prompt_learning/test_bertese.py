@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.probing import probe
 from kgharvest.engine.prompt_learning.bertese import (
     AnsweredQuestion,
@@ -22,7 +23,9 @@ from kgharvest.engine.prompt_learning.bertese import (
     straight_through,
 )
 from kgharvest.engine.prompts.prompt_set import PromptSetAnswerer, uniform
+from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import EngineError
+from tests.engine.tiny_models import tiny_albert
 
 
 def questions(known, facts):
@@ -50,6 +53,23 @@ def test_at_the_start_every_question_is_rewritten_as_itself(known, rewriter, bat
     assert (n_masks(known, rewrites.words) == 1).all()
     plain = cross_entropy(known.lm.logits_at(ids, positions(known, ids)), tails)
     torch.testing.assert_close(losses(known.lm, rewriter, ids, tails).answer, plain, atol=1e-4, rtol=0)
+
+
+def test_an_lm_whose_embeddings_are_narrower_than_its_layers_is_rewritten_for(tmp_path):
+    lm = load(str(tiny_albert(tmp_path)))
+    prompt = lm.encode_prompt(PromptTemplate.parse("the <ENT0> is in <ENT1> ."))
+    asked = [
+        AnsweredQuestion(lm.query(prompt, (1, 1), lm.encode_entity(head)), lm.encode_entity(tail)[0])
+        for head, tail in [("paris", "france"), ("rome", "italy")]
+    ]
+    ids, tails = as_tensors(lm, asked)
+    params = BerteseParams(learning_rate=1e-2, epochs=10)
+
+    learned = learn_rewriter(lm, asked, asked, params)
+
+    assert torch.equal(Rewriter(lm)(ids).words, ids)
+    assert losses(lm, learned.rewriter, ids, tails).answer <= losses(lm, Rewriter(lm), ids, tails).answer
+    assert len(learned.history) == 11
 
 
 def n_masks(known, ids):
