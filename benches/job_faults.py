@@ -60,9 +60,9 @@ class Workers:
         return self._stack.enter_context(self._installation.worker(next(self._names)))
 
     def kill(self, rng: random.Random) -> None:
-        place = rng.randrange(len(self._running))
-        kill_group(self._running[place])
-        self._running[place] = self._start()
+        number = rng.randrange(len(self._running))
+        kill_group(self._running[number])
+        self._running[number] = self._start()
 
 
 def run(server: str, n_jobs: int, n_workers: int, seed: int) -> bool:

@@ -86,10 +86,10 @@ def fault_of_machine(error: BaseException) -> str | None:
     Commands print it; there is nothing in our code to mend.
     """
     if isinstance(error, OSError) and error.errno:
-        place = f" ({error.filename})" if error.filename else ""
+        file = f" ({error.filename})" if error.filename else ""
         if error.errno in DISK_IS_FULL:
-            return f"The disk is full{place}; make room and do it again."
-        return f"{error.strerror}{place}; check that it is there and that you may use it."
+            return f"The disk is full{file}; make room and do it again."
+        return f"{error.strerror}{file}; check that it is there and that you may use it."
     if type(error) in (OperationalError, InternalError, DatabaseError):  # the others are bugs of ours
         reason = str(error).strip().partition("\n")[0]
         return f"The database does not do this ({reason}); python manage.py doctor says what is wrong with it."

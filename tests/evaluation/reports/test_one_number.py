@@ -124,22 +124,22 @@ KINDS = (simple, stratified, interim, third_only_if_split, excluded, with_hidden
 
 
 class Numbers:
-    """Values of each quantity by the place that shows them."""
+    """Values of each quantity by the source that shows them."""
 
     def __init__(self) -> None:
         self.values: defaultdict[tuple, dict[str, Any]] = defaultdict(dict)
 
-    def add(self, place: str, value: Any, *quantity: str | None) -> None:
-        self.values[quantity][place] = value
+    def add(self, source: str, value: Any, *quantity: str | None) -> None:
+        self.values[quantity][source] = value
 
     def assert_alike(self) -> None:
-        for quantity, by_place in self.values.items():
-            first = next(iter(by_place.values()))
-            for place, value in by_place.items():
+        for quantity, by_source in self.values.items():
+            first = next(iter(by_source.values()))
+            for source, value in by_source.items():
                 assert value == (first if first is None else pytest.approx(first, abs=1e-9)), (
                     quantity,
-                    place,
-                    by_place,
+                    source,
+                    by_source,
                 )
 
 
@@ -151,38 +151,38 @@ def cell_of(entry) -> tuple[str, str, str]:
     return entry["relation"], (entry["model"] or "").rpartition("/")[2], entry["setting"]
 
 
-def add_document(numbers: Numbers, place: str, document) -> None:
+def add_document(numbers: Numbers, source: str, document) -> None:
     for key in ("n_tasks", "n_complete", "n_judgments", "percent_agreement"):
-        numbers.add(place, document[key], key)
-    numbers.add(place, document["alpha"]["value"], "alpha")
+        numbers.add(source, document[key], key)
+    numbers.add(source, document["alpha"]["value"], "alpha")
     for cell in document["cells"]:
         for key in CELL_KEYS:
-            numbers.add(place, cell[key], key, *cell_of(cell))
+            numbers.add(source, cell[key], key, *cell_of(cell))
     for cell in document["sensitivity"]["cells"]:
-        numbers.add(f"{place}, sensitivity", cell["accuracy"][0], "accuracy", *cell_of(cell))
-    add_averages(numbers, place, document)
+        numbers.add(f"{source}, sensitivity", cell["accuracy"][0], "accuracy", *cell_of(cell))
+    add_averages(numbers, source, document)
     for curve in document["curves"]:
         if curve["sizes"] and curve["sizes"][-1]["share"] == 1:
             quantity = ("accuracy", *cell_of(curve)) if curve["relation"] else ("weighted", *side_of(curve))
-            numbers.add(f"{place}, curve", curve["sizes"][-1]["accuracy"], *quantity)
+            numbers.add(f"{source}, curve", curve["sizes"][-1]["accuracy"], *quantity)
 
 
-def add_averages(numbers: Numbers, place: str, document) -> None:
+def add_averages(numbers: Numbers, source: str, document) -> None:
     for total in document["totals"]:
         own = [cell["accuracy"] for cell in document["cells"] if side_of(cell) == side_of(total)]
         known = [accuracy for accuracy in own if accuracy is not None]
-        numbers.add(f"{place}, totals", total["macro_accuracy"], "macro", *side_of(total))
-        numbers.add(f"{place}, mean of cells", sum(known) / len(known), "macro", *side_of(total))
-        numbers.add(f"{place}, totals", total["weighted_accuracy"], "weighted", *side_of(total))
-        numbers.add(f"{place}, totals", total["weighted_accuracy_low"], "weighted low", *side_of(total))
+        numbers.add(f"{source}, totals", total["macro_accuracy"], "macro", *side_of(total))
+        numbers.add(f"{source}, mean of cells", sum(known) / len(known), "macro", *side_of(total))
+        numbers.add(f"{source}, totals", total["weighted_accuracy"], "weighted", *side_of(total))
+        numbers.add(f"{source}, totals", total["weighted_accuracy_low"], "weighted low", *side_of(total))
     for total in document["sensitivity"]["totals"]:
-        numbers.add(f"{place}, sensitivity", total["macro_accuracy"][0], "macro", *side_of(total))
+        numbers.add(f"{source}, sensitivity", total["macro_accuracy"][0], "macro", *side_of(total))
     for cut in (cut for cut in document["cuts"] if cut["cut"] == "all"):
-        numbers.add(f"{place}, cuts", cut["accuracy"], "weighted", *side_of(cut))
-        numbers.add(f"{place}, cuts", cut["low"], "weighted low", *side_of(cut))
+        numbers.add(f"{source}, cuts", cut["accuracy"], "weighted", *side_of(cut))
+        numbers.add(f"{source}, cuts", cut["low"], "weighted low", *side_of(cut))
     for exclusion in document["conduct"]["exclusions"]:
         for effect in exclusion["effects"]:
-            numbers.add(f"{place}, exclusions", effect["without"], "macro", *side_of(effect))
+            numbers.add(f"{source}, exclusions", effect["without"], "macro", *side_of(effect))
 
 
 def add_sheets(numbers: Numbers, content: bytes) -> None:
@@ -199,11 +199,11 @@ def add_csv(numbers: Numbers, content: str) -> None:
             numbers.add("CSV", float(cell[key]) if cell[key] else None, key, *cell_of(cell))
 
 
-def add_progress(numbers: Numbers, place: str, progress) -> None:
+def add_progress(numbers: Numbers, source: str, progress) -> None:
     for key, quantity in (("n_tasks", "n_tasks"), ("complete", "n_complete"), ("n_judgments", "n_judgments")):
-        numbers.add(place, progress[key], quantity)
+        numbers.add(source, progress[key], quantity)
     for key in ("percent_agreement", "alpha"):
-        numbers.add(place, progress[key], key)
+        numbers.add(source, progress[key], key)
 
 
 def add_exclusion_previews(numbers: Numbers, round: Round) -> None:
@@ -269,4 +269,4 @@ def test_a_quantity_is_one_number_wherever_it_stands(researcher_client, research
     add_exclusion_previews(numbers, round)
 
     numbers.assert_alike()
-    assert any(len(by_place) > 5 for by_place in numbers.values.values())
+    assert any(len(by_source) > 5 for by_source in numbers.values.values())

@@ -19,8 +19,8 @@ def test_a_failed_login_is_one_line_with_the_address_and_no_name(client, caplog,
     lines = [
         f"2026-01-31 12:00:00,000 {record.levelname} {record.name}: {record.getMessage()}" for record in caplog.records
     ]
-    found = [match["host"] for line in lines if (match := re.match(FAILREGEX, line))]
-    assert found == ["2001:db8::7"]
+    hosts = [match["host"] for line in lines if (match := re.match(FAILREGEX, line))]
+    assert hosts == ["2001:db8::7"]
     assert "hunter2" not in "".join(lines)
 
 
