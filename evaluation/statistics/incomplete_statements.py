@@ -29,6 +29,7 @@ Floats = NDArray[np.float64]
 VerdictRule = Callable[[Counts, int], Counts]  # from labels (F, 3) and a quorum to verdicts (F,)
 
 MOST_STEPS, TOLERANCE = 2000, 1e-9
+BOUNDARY = 1e-10  # a share below it is none; one that EM only drives there still tells how little is known
 SINGULAR, IDENTIFIED = 1e-9, 1e-4  # relative size of a direction without information; misfit that gives one away
 LEAST_INFORMATION = 0.1  # below it a share is not told from the labels, but bounded
 MOST_WANTED = 20  # labels of a statement; one that wants more is decided by those it has
@@ -163,7 +164,7 @@ def _information(likelihood: Floats, n_tasks: Counts, shares: Floats, has_verdic
     Its variance by the observed information of the shares (F,) of the full patterns that occur; where that is singular
     in the direction of the verdict, the labels do not tell the share.
     """
-    occurs = shares > np.sqrt(TOLERANCE)
+    occurs = shares > BOUNDARY
     n, share = int(n_tasks.sum()), float(shares @ has_verdict)
     is_certain = (likelihood @ has_verdict == 0) | (likelihood @ (1 - has_verdict) == 0)
     if is_certain.all():
