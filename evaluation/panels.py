@@ -15,7 +15,7 @@ from evaluation.models import Report
 from evaluation.reports.forms import ReportForm
 from evaluation.statistics.agreement import ALL_ALIKE, NOTHING_PAIRED, alpha_of_counts, pairable, percent_agreement
 from evaluation.statistics.finite_population import population_share
-from evaluation.statistics.incomplete_statements import complete_verdicts
+from evaluation.statistics.incomplete_statements import CompletedVerdicts
 from evaluation.statistics.rates import Rate
 from kgharvest.models import HarvestJob, Relation
 from kgharvest.pages.home import home_step, navigation_item
@@ -57,7 +57,7 @@ def cell_accuracy(strata: Sequence[tuple[int, Mapping[Sequence[int], int]]], quo
     rows = sorted({row for _, n_tasks in strata for row in n_tasks})
     patterns = np.array(rows, dtype=np.int64).reshape(-1, 4)
     n_tasks = np.array([[n_tasks.get(row, 0) for row in rows] for _, n_tasks in strata], dtype=np.int64)
-    accepted = complete_verdicts(patterns[:, :3], patterns[:, 3], n_tasks, quorum).of_groups(ACCEPTED)
+    accepted = CompletedVerdicts(patterns[:, :3], patterns[:, 3], n_tasks, quorum).of_groups(ACCEPTED)
     return population_share(accepted.n_hits, accepted.n, [population for population, _ in strata])
 
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, VERDICTS, CellKey, Codes, Evidence, Floats, Patterns
 from evaluation.statistics.cut_rates import RankedStrata
 from evaluation.statistics.finite_population import VerdictSample, sample_rate
-from evaluation.statistics.incomplete_statements import VerdictRule, complete_verdicts
+from evaluation.statistics.incomplete_statements import CompletedVerdicts, VerdictRule
 from evaluation.statistics.rates import Rate
 from evaluation.statistics.verdict_rules import majority
 
@@ -32,7 +32,11 @@ class DrawnVerdicts:
         self._pattern, n_patterns = patterns.of_task[task], len(patterns.counts)
         place = self._stratum * n_patterns + self._pattern
         n_tasks = np.bincount(place, minlength=n_strata * n_patterns).reshape(n_strata, n_patterns)
-        self._completed = complete_verdicts(patterns.counts, patterns.wanted, n_tasks, quorum, rule)
+        self._completed = CompletedVerdicts(patterns.counts, patterns.wanted, n_tasks, quorum, rule)
+
+    def shares(self, verdict: int) -> Floats:
+        """Return (S,) the share of a verdict in each stratum, NaN where it has none."""
+        return self._completed.shares(verdict)
 
     def of_strata(self, verdict: int) -> VerdictSample:
         """Return what the strata (S,) say of a verdict."""
@@ -115,11 +119,10 @@ def stratum_counts(evidence: Evidence) -> Codes:
     return np.bincount(pair, minlength=n_strata * len(VERDICTS)).reshape(n_strata, len(VERDICTS))
 
 
-def accuracies_of(evidence: Evidence, accepted: VerdictSample) -> Floats:
-    """Return (C,) the accuracies of cells alone, NaN where there is none, from what their strata say (S,)."""
+def accuracies_of(evidence: Evidence, shares: Floats) -> Floats:
+    """Return (C,) the accuracies of cells alone, NaN where there is none. shares: (S,) of accepted in their strata."""
     population = np.maximum(evidence.population_of_stratum, 1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        hits = np.bincount(evidence.cell_of_stratum, population * (accepted.n_hits / accepted.n), len(evidence.cells))
+    hits = np.bincount(evidence.cell_of_stratum, population * shares, len(evidence.cells))
     return hits / np.bincount(evidence.cell_of_stratum, population, len(evidence.cells))
 
 

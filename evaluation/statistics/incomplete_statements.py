@@ -14,6 +14,7 @@ patterns of k labels.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from itertools import combinations_with_replacement
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ from evaluation.statistics.finite_population import VerdictSample
 from evaluation.statistics.verdict_rules import majority
 
 Counts = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 VerdictRule = Callable[[Counts, int], Counts]  # from labels (F, 3) and a quorum to verdicts (F,)
 
@@ -35,73 +37,91 @@ LEAST_INFORMATION = 0.1  # below it a share is not told from the labels, but bou
 MOST_WANTED = 20  # labels of a statement; one that wants more is decided by those it has
 
 
-class CompletedVerdicts(NamedTuple):
+class CompletedVerdicts:
     """Verdicts (accepted, rejected, undecided) of statements by group and pattern, complete or not.
 
-    probability (G, P, 3): of each verdict; 0 for a pattern without a label. least, most (G, P, 3): the same where the
-    labels of the group tell the verdict's share; else 1 where it is certain, and where it is possible.
-    worth (G, 3): for how many complete statements one with labels counts, in [0, 1]: less than 1 where labels that are
-    missing are told from others, 1 where the share is bounded, 0 where no statement of the group has a certain verdict.
-    certain (P, 3): 1 for the verdict that a pattern gets whatever the missing labels say. n_tasks (G, P): statements
-    with labels.
+    counts (P, 3): True, False, Unjudgeable of each pattern. wanted (P,): how many labels decide, at least those there
+    are. n_tasks (G, P): statements of each group; those without a label are taken for none.
+    certain (P, 3): 1 for the verdict that a pattern gets whatever the missing labels say; possible (P, 3): 1 for those
+    that it may get. probability (G, P, 3): of each verdict; 0 for a pattern without a label.
     """
 
-    probability: Floats
-    least: Floats
-    most: Floats
-    worth: Floats
-    certain: Floats
-    n_tasks: Counts
+    def __init__(
+        self, counts: Counts, wanted: Counts, n_tasks: Counts, quorum: int = 1, rule: VerdictRule = majority
+    ) -> None:
+        n_labels = counts.sum(axis=1)
+        wanted = np.where(wanted > MOST_WANTED, n_labels, wanted)
+        self.n_tasks: Counts = np.where(n_labels > 0, n_tasks, 0)
+        self.certain = np.where((n_labels > 0)[:, None], _verdicts(counts, quorum, rule), 0.0)
+        self.possible = self.certain.copy()
+        self._fitted: list[_Fitted] = []
+        for k in np.unique(wanted[(n_labels > 0) & (n_labels < wanted)]).tolist():
+            pattern = np.flatnonzero((n_labels > 0) & (wanted == k))
+            labels = _Labels(counts[pattern], k, quorum, rule)
+            self.certain[pattern], self.possible[pattern] = labels.certain, labels.possible
+            group = np.flatnonzero(self.n_tasks[:, pattern] @ ~labels.is_certain)
+            shares = fit_shares(labels.likelihood, self.n_tasks[np.ix_(group, pattern)])
+            self._fitted.append(_Fitted(group, pattern, labels, shares))
+        self.probability: Floats = np.repeat(self.certain[None], len(n_tasks), axis=0)
+        for group, pattern, labels, shares in self._fitted:
+            self.probability[np.ix_(group, pattern)] = labels.posterior(shares)
+
+    @cached_property
+    def has_verdict(self) -> Flags:
+        """Return (G,) whether a statement of the group has a certain verdict."""
+        has_verdict: Flags = (self.n_tasks @ self.certain).sum(axis=1) > 0
+        return has_verdict
+
+    @cached_property
+    def _told(self) -> Floats:
+        """Return (G, 3) for how many complete statements one with labels counts, in [0, 1]; 0 where that is too few."""
+        lost = np.zeros((len(self.n_tasks), 3))  # statements that the missing labels take away, in complete ones
+        for group, pattern, labels, shares in self._fitted:
+            n_of_k = self.n_tasks[np.ix_(group, pattern)]
+            with np.errstate(divide="ignore"):
+                lost[group] += n_of_k.sum(axis=1)[:, None] * (1 / labels.information(n_of_k, shares) - 1)
+        n_seen = self.n_tasks.sum(axis=1)[:, None]
+        told = n_seen / np.maximum(n_seen + lost, 1)
+        return np.where((told >= LEAST_INFORMATION) & (told * n_seen >= 1), told, 0)
+
+    def shares(self, verdict: int) -> Floats:
+        """Return (G,) the share of a verdict in each group; NaN where none is certain."""
+        with np.errstate(invalid="ignore"):
+            shares = (self.n_tasks * self.probability[:, :, verdict]).sum(axis=1) / self.n_tasks.sum(axis=1)
+        return np.where(self.has_verdict, shares, np.nan)
 
     def of_groups(self, verdict: int) -> VerdictSample:
         """Return what each group (G,) says of a verdict."""
-        worth = self.worth[:, verdict]
-        shares = (share[:, :, verdict] for share in (self.probability, self.least, self.most))
+        worth, *parts = self._sample(verdict)
         return VerdictSample(
-            self.n_tasks.sum(axis=1) * worth, *((self.n_tasks * share).sum(axis=1) * worth for share in shares)
+            self.n_tasks.sum(axis=1) * worth, *((self.n_tasks * part).sum(axis=1) * worth for part in parts)
         )
 
     def of_statements(self, group: Counts, pattern: Counts, verdict: int) -> VerdictSample:
         """Return what statements of `group` (D,) with `pattern` (D,) say; those of a group add up to the group's."""
-        worth = self.worth[group, verdict] * (self.n_tasks[group, pattern] > 0)
-        shares = (self.probability, self.least, self.most)
-        return VerdictSample(worth, *(share[group, pattern, verdict] * worth for share in shares))
+        worth, *parts = self._sample(verdict)
+        weight = worth[group] * (self.n_tasks[group, pattern] > 0)
+        return VerdictSample(weight, *(part[group, pattern] * weight for part in parts))
+
+    def _sample(self, verdict: int) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return (G,) for how many complete statements one counts, and (G, P) its share of hits, least and most.
+
+        Where the labels do not tell the share, it lies between what is certain and what is possible.
+        """
+        told, probability = self._told[:, verdict], self.probability[:, :, verdict]
+        least, most = (
+            np.where((told > 0)[:, None], probability, limits[:, verdict]) for limits in (self.certain, self.possible)
+        )
+        return np.where(told > 0, told, 1.0) * self.has_verdict, probability, least, most
 
 
-def complete_verdicts(
-    counts: Counts, wanted: Counts, n_tasks: Counts, quorum: int = 1, rule: VerdictRule = majority
-) -> CompletedVerdicts:
-    """Complete the verdicts of groups of statements.
+class _Fitted(NamedTuple):
+    """Groups and patterns of which some labels are missing, with the shares (G, F) of the full patterns."""
 
-    counts (P, 3): True, False, Unjudgeable of each pattern. wanted (P,): how many labels decide, at least those there
-    are. n_tasks (G, P): statements of each group.
-    """
-    n_labels = counts.sum(axis=1)
-    wanted = np.where(wanted > MOST_WANTED, n_labels, wanted)
-    n_tasks = np.where(n_labels > 0, n_tasks, 0)
-    certain = np.where((n_labels > 0)[:, None], _verdicts(counts, quorum, rule), 0.0)  # (P, 3)
-    possible = certain.copy()
-    worthless = np.zeros((len(n_tasks), 3))  # (G, 3) statements that the missing labels take away, in complete ones
-    estimates = []
-    for k in np.unique(wanted[(n_labels > 0) & (n_labels < wanted)]).tolist():
-        pattern = np.flatnonzero((n_labels > 0) & (wanted == k))
-        labels = _Labels(counts[pattern], k, quorum, rule)
-        certain[pattern], possible[pattern] = labels.certain, labels.possible
-        group = np.flatnonzero(n_tasks[:, pattern] @ ~labels.is_certain)
-        n_of_k = n_tasks[np.ix_(group, pattern)]
-        shares = fit_shares(labels.likelihood, n_of_k)
-        estimates.append((np.ix_(group, pattern), labels.posterior(shares)))
-        with np.errstate(divide="ignore"):
-            worthless[group] += n_of_k.sum(axis=1)[:, None] * (1 / labels.information(n_of_k, shares) - 1)
-    probability, least, most = (np.repeat(rows[None], len(n_tasks), axis=0) for rows in (certain, certain, possible))
-    for position, posterior in estimates:
-        probability[position] = posterior
-    n_seen = n_tasks.sum(axis=1)[:, None]
-    worth = n_seen / np.maximum(n_seen + worthless, 1)
-    is_told = (worth >= LEAST_INFORMATION) & (worth * n_seen >= 1)
-    least, most = (np.where(is_told[:, None], probability, limits) for limits in (least, most))
-    has_verdict = (n_tasks @ certain).any(axis=1, keepdims=True)
-    return CompletedVerdicts(probability, least, most, np.where(is_told, worth, 1.0) * has_verdict, certain, n_tasks)
+    group: Counts
+    pattern: Counts
+    labels: _Labels
+    shares: Floats
 
 
 class _Labels:

@@ -66,7 +66,7 @@ def _accuracies_with(evidence: Evidence, own: ExcludedJudgments) -> list[float |
 
 def _side_accuracies(evidence: Evidence, drawn: DrawnVerdicts) -> list[float | None]:
     """Return the mean accuracy over relations of each LM and setting, as `macro_accuracy`."""
-    accuracies = accuracies_of(evidence, drawn.of_strata(ACCEPTED))
+    accuracies = accuracies_of(evidence, drawn.shares(ACCEPTED))
     return [
         macro_average(None if np.isnan(value) else float(value) for value in accuracies[evidence.side_of_cell == side])
         for side in range(len(evidence.sides))

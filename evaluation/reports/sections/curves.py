@@ -21,7 +21,7 @@ METHOD = (
     "part without a verdict."
 )
 TARGET = 0.8  # precision
-N_SIZES = 20
+N_SIZES, N_SIZES_OF_SIDES = 20, 10  # those of sides, over all their strata, take long
 
 
 def curve_entries(evidence: Evidence, drawn: DrawnVerdicts) -> list[dict[str, Any]]:
@@ -41,17 +41,17 @@ def curve_entries(evidence: Evidence, drawn: DrawnVerdicts) -> list[dict[str, An
     return entries + list(_side_curves(evidence, ranked, known))
 
 
-def _sizes(evidence: Evidence, ranked: RankedStrata, strata: Codes) -> Iterator[dict[str, Any]]:
-    """Yield the accuracy of the best 5 %, 10 %, ... 100 % of each harvest, where every part has a verdict."""
+def _sizes(evidence: Evidence, ranked: RankedStrata, strata: Codes, n_sizes: int = N_SIZES) -> Iterator[dict[str, Any]]:
+    """Yield the accuracy of the best parts of each harvest, up to all of it, where every stratum's has a verdict."""
     cell = evidence.cell_of_stratum[strata]
     deepest = np.zeros(len(evidence.cells), dtype=np.int64)
     np.maximum.at(deepest, cell, ranked.last[strata])
-    for step in range(1, N_SIZES + 1):
-        rate, parts = ranked.rate(strata, step * deepest[cell] // N_SIZES)
+    for step in range(1, n_sizes + 1):
+        rate, parts = ranked.rate(strata, step * deepest[cell] // n_sizes)
         if rate.value is not None:
             yield {
                 "size": int(parts.population.sum()),
-                "share": step / N_SIZES,
+                "share": step / n_sizes,
                 "n": int(parts.n.sum()),
                 "accuracy": rate.value,
                 "low": rate.low,
@@ -88,7 +88,7 @@ def _side_curves(evidence: Evidence, ranked: RankedStrata, known: Codes) -> Iter
                 "model": model,
                 "setting": setting,
                 "population": int(ranked.population[strata].sum()),
-                "sizes": [{**point, "size": None} for point in _sizes(evidence, ranked, strata)],
+                "sizes": [{**point, "size": None} for point in _sizes(evidence, ranked, strata, N_SIZES_OF_SIDES)],
                 "scores": [],
             }
 

@@ -11,7 +11,7 @@ from evaluation.evidence.arrays import ACCEPTED, LABELS, Codes, Evidence, Floats
 from evaluation.evidence.cells import DrawnVerdicts, accuracies_of, drawn_verdicts
 from evaluation.rendering.tables import Column, Document, Kind, Marked, Row, Table, name_of
 from evaluation.reports.sections.comparisons import common_of
-from evaluation.statistics.incomplete_statements import complete_verdicts
+from evaluation.statistics.incomplete_statements import CompletedVerdicts
 
 FEWEST_ANNOTATORS = 2
 
@@ -46,7 +46,7 @@ def without_labels(evidence: Evidence, annotator: str, counts: Codes) -> Without
     patterns = patterns_of(counts, evidence.wanted)
     drawn = drawn_verdicts(evidence, patterns)
     complete = np.flatnonzero(evidence.is_complete)
-    whole = complete_verdicts(
+    whole = CompletedVerdicts(
         patterns.counts,
         patterns.wanted,
         np.bincount(patterns.of_task[complete], minlength=len(patterns.counts))[None],
@@ -59,7 +59,7 @@ def without_labels(evidence: Evidence, annotator: str, counts: Codes) -> Without
         annotator,
         np.append(certain, evidence.n_tasks - certain.sum()),
         float(len(complete) - kept.sum()),
-        accuracies_of(evidence, drawn.of_strata(ACCEPTED)),
+        accuracies_of(evidence, drawn.shares(ACCEPTED)),
         drawn,
     )
 

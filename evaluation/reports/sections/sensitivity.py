@@ -111,7 +111,9 @@ def _adjudicated_sample(evidence: Evidence, majority: VerdictSample) -> VerdictS
 def _accuracies(evidence: Evidence, rule: AppliedRule) -> Floats:
     if rule.accepted is None:
         return np.full(len(evidence.cells), np.nan)
-    return accuracies_of(evidence, rule.accepted.summed(evidence.draws.stratum, len(evidence.strata)))
+    sample = rule.accepted.summed(evidence.draws.stratum, len(evidence.strata))
+    with np.errstate(invalid="ignore"):
+        return accuracies_of(evidence, sample.n_hits / sample.n)
 
 
 def _rule_entry(rule: AppliedRule) -> dict[str, Any]:

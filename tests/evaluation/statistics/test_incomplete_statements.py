@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from evaluation.evidence.arrays import ACCEPTED
 from evaluation.statistics.finite_population import VerdictSample, sample_rate
-from evaluation.statistics.incomplete_statements import complete_verdicts, fit_shares
+from evaluation.statistics.incomplete_statements import CompletedVerdicts, fit_shares
 from evaluation.statistics.verdict_rules import unanimous
 
 TTT, TT, FF, TF, TTF, TFF, T, NOTHING = (
@@ -17,22 +18,27 @@ TTT, TT, FF, TF, TTF, TFF, T, NOTHING = (
 def completed(*groups: tuple[list[int], int], wanted: int = 3, **options):
     """groups: labels, and how many statements have them."""
     counts, n = (np.array(column) for column in zip(*groups, strict=True))
-    return complete_verdicts(counts, np.full(len(counts), wanted), n[np.newaxis], **options)
+    return CompletedVerdicts(counts, np.full(len(counts), wanted), n[np.newaxis], **options)
+
+
+def accepted(verdicts: CompletedVerdicts) -> tuple[float, ...]:
+    return tuple(float(column[0]) for column in verdicts.of_groups(ACCEPTED))
 
 
 def test_complete_statements_have_their_verdict_and_full_worth():
     verdicts = completed(([3, 0, 0], 1), ([1, 2, 0], 1), ([1, 1, 1], 1), ([0, 0, 3], 1))
 
     assert verdicts.probability[0].tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1]]
-    assert verdicts.worth.tolist() == [[1, 1, 1]]
-    assert np.array_equal(verdicts.least, verdicts.most)
+    for verdict, n_hits in enumerate((1, 1, 2)):
+        sample = verdicts.of_groups(verdict)
+        assert [column.tolist() for column in sample] == [[4], [n_hits], [n_hits], [n_hits]]
 
 
 def test_two_equal_labels_of_three_decide_whatever_the_third_says():
     verdicts = completed((TT, 6), (FF, 3), (TTF, 1))
 
     assert verdicts.probability[0, :, 0].tolist() == [1, 0, 1]
-    assert verdicts.worth[0, 0] == 1
+    assert accepted(verdicts)[:2] == (10, 7)
 
 
 def test_open_disputes_count_as_the_closed_ones_went():
@@ -40,15 +46,18 @@ def test_open_disputes_count_as_the_closed_ones_went():
     verdicts = completed((TT, 10), (FF, 5), (TTF, 3), (TFF, 1), (TF, 2))
 
     assert verdicts.probability[0, -1].tolist() == pytest.approx([0.75, 0.25, 0], abs=1e-6)
-    assert 19 / 21 * 0.9 < verdicts.worth[0, 0] < 19 / 21 + 0.05
+    n, n_hits, least, most = accepted(verdicts)
+    assert n_hits / n == pytest.approx((10 + 3 + 1.5) / 21)
+    assert 0.9 * 19 < n < 21  # less than all, about as much as those that are decided
+    assert least == most == n_hits
 
 
 def test_without_a_closed_dispute_the_share_is_bounded():
     verdicts = completed((TT, 10), (FF, 5), (TF, 5))
 
-    assert verdicts.least[0, :, 0].tolist() == [1, 0, 0]
-    assert verdicts.most[0, :, 0].tolist() == [1, 0, 1]
-    assert verdicts.worth[0, 0] == 1
+    n, n_hits, least, most = accepted(verdicts)
+    assert (n, least, most) == (20, 10, 15)
+    assert least < n_hits < most
 
 
 def test_a_bounded_share_has_the_limits_of_the_worst_and_of_the_best_that_the_open_ones_can_become():
@@ -65,22 +74,37 @@ def test_a_statement_without_judgments_says_nothing():
     verdicts = completed((TTT, 6), ([0, 3, 0], 2), (NOTHING, 4))
 
     assert verdicts.probability[0, -1].tolist() == [0, 0, 0]
-    assert verdicts.worth[0, 0] == 1
+    assert accepted(verdicts)[:2] == (8, 6)
 
 
 def test_a_group_without_a_certain_verdict_is_worth_nothing():
-    assert completed((TF, 5), (T, 9)).worth.tolist() == [[0, 0, 0]]
+    verdicts = completed((TF, 5), (T, 9))
+
+    assert accepted(verdicts) == (0, 0, 0, 0)
+    assert np.isnan(verdicts.shares(ACCEPTED)).all()
 
 
 def test_groups_do_not_borrow_from_each_other():
     counts = np.array([TT, FF, TTF, TFF, TF])
-    alone = [complete_verdicts(counts, np.full(5, 3), np.array([n])) for n in ([9, 2, 3, 1, 2], [4, 8, 1, 5, 3])]
+    alone = [CompletedVerdicts(counts, np.full(5, 3), np.array([n])) for n in ([9, 2, 3, 1, 2], [4, 8, 1, 5, 3])]
 
-    together = complete_verdicts(counts, np.full(5, 3), np.array([[9, 2, 3, 1, 2], [4, 8, 1, 5, 3]]))
+    together = CompletedVerdicts(counts, np.full(5, 3), np.array([[9, 2, 3, 1, 2], [4, 8, 1, 5, 3]]))
 
     for number, verdicts in enumerate(alone):
         assert together.probability[number] == pytest.approx(verdicts.probability[0], abs=1e-9)
-        assert together.worth[number] == pytest.approx(verdicts.worth[0], abs=1e-6)
+        assert [column[number] for column in together.of_groups(ACCEPTED)] == pytest.approx(accepted(verdicts))
+
+
+def test_what_statements_say_adds_up_to_what_their_groups_say():
+    counts = np.array([TT, FF, TTF, TFF, TF, NOTHING])
+    n_tasks = np.array([[9, 2, 3, 1, 2, 1], [4, 8, 0, 0, 3, 0]])
+    group, pattern = (np.repeat(index.ravel(), n_tasks.ravel()) for index in np.indices(n_tasks.shape))
+    verdicts = CompletedVerdicts(counts, np.full(6, 3), n_tasks)
+
+    by_statement = verdicts.of_statements(group, pattern, ACCEPTED).summed(group, 2)
+
+    for summed, column in zip(by_statement, verdicts.of_groups(ACCEPTED), strict=True):
+        assert summed == pytest.approx(column)
 
 
 def test_the_quorum_of_imported_judgments_holds_for_completed_ones():
@@ -122,7 +146,7 @@ def test_excluding_somebody_who_always_says_true_does_not_shift_the_share():
         statement[:2] = sum(labels), len(labels) - sum(labels)
     patterns, n = np.unique(counts, axis=0, return_counts=True)
 
-    verdicts = complete_verdicts(patterns, np.full(len(patterns), 3), n[np.newaxis])
+    verdicts = CompletedVerdicts(patterns, np.full(len(patterns), 3), n[np.newaxis])
 
     is_decided = (counts >= 2).any(axis=1)
     assert (counts[is_decided, 0] >= 2).mean() < truth - 0.2  # leaving them out
