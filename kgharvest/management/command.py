@@ -45,6 +45,9 @@ class DomainCommand(BaseCommand):
             self.stdout.flush()  # a disk that is full shows here and not when Python ends
         except (DomainError, EngineError) as refusal:
             raise Error(str(refusal)) from refusal
+        except UnicodeEncodeError as error:
+            odd = error.object[error.start : error.end]
+            raise Error(f"{odd!r:.40} cannot be written as {error.encoding}; give and print texts in UTF-8.") from error
         except BrokenPipeError:  # whoever reads, such as `head`, has enough
             _discard_unwritable_output()
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -23,6 +24,16 @@ from kgharvest.relations.files import with_slots
 from kgharvest.relations.prompt_files import template_error
 
 PARTS = ("train", "dev", "test")
+# What zipfile raises: ValueError for places before the file, RuntimeError for encrypted files.
+DAMAGED_ARCHIVE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    RuntimeError,
+    NotImplementedError,
+    ValueError,
+    struct.error,
+)
 ARCHIVE_START = b"PK"
 LARGEST_ARCHIVE = 200 << 20  # bytes, unpacked
 FACT_KEYS = {"sub": ("sub", "sub_label"), "obj": ("obj", "obj_label")}  # this project's, LAMA's
@@ -97,7 +108,7 @@ def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> I
 def _unpacking(name: str) -> Iterator[None]:
     try:
         yield
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
+    except DAMAGED_ARCHIVE as error:
         raise NotProbed(f"{name} is no ZIP file that can be unpacked ({error}); make it anew.") from error
 
 
@@ -120,7 +131,7 @@ LineReader = Callable[[dict[str, Any], Document], str | None]  # returns what is
 def read_documents(documents: Iterable[Document], read_line: LineReader) -> None:
     """Let `read_line` have each line. Raises NotProbed, or ImportRefused with lines at fault or beyond MOST_LINES."""
     documents = list(documents)
-    source = "the files" if len(documents) > 1 else documents[0].source
+    source = documents[0].source if len(documents) == 1 else "the files"
     faults = Faults()
     numbers = count(1)
     for document in documents:

@@ -105,6 +105,12 @@ def test_a_name_that_cannot_be_stored_is_said(tmp_path, names, reason):
 
 
 @pytest.mark.django_db
+def test_an_argument_that_is_not_utf_8_is_said():
+    with pytest.raises(CommandError, match="cannot be written as utf-8; give and print texts in UTF-8"):
+        call_command("export_tuples", job="\udcff")
+
+
+@pytest.mark.django_db
 def test_a_revision_that_cannot_be_stored_is_said():
     with pytest.raises(CommandError, match="of the LM's revision has 101 characters; give one of 1 to 100"):
         call_command("harvest", relation=[factories.make_relation().path], revision="r" * 101)
