@@ -24,6 +24,7 @@ Search = Callable[..., Iterable[dict[str, Any]]]  # (lm, control, on_progress=..
 def add_lm_arguments(parser: ArgumentParser) -> None:
     """Add which LM is asked, with which control, and where the records go."""
     parser.add_argument("--model", default="embedded", help="embedded (default), a folder or a hub id; a masked LM")
+    parser.add_argument("--revision", default="", help="revision of the LM")
     parser.add_argument("--no-control", action="store_true", help="leave out the LM that knows nothing")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
     parser.add_argument("--output", type=Path, metavar="F.jsonl", help="write the records to a file")
@@ -76,7 +77,7 @@ def run_search(name: str, search: Search, options: dict[str, Any]) -> Records:
 
     if options["output"]:
         check_writable(options["output"])
-    language_model = get_language_model(options["model"])
+    language_model = get_language_model(options["model"], options["revision"])
     lm, control = load_with_control(language_model, options["device"], not options["no_control"])
     with ProgressBar(name) as bar:
         records = list(search(lm, control, on_progress=bar))

@@ -10,7 +10,14 @@ from django import forms
 from evaluation.scores.facts import BUILT_IN
 from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
 from kgharvest.embedded_lm import EMBEDDED_LMS
-from kgharvest.engine.prompt_learning.registry import BUDGET_FIELDS, DEFAULT_METHODS, METHODS, systems_with
+from kgharvest.engine.prompt_learning.registry import (
+    BUDGET_FIELDS,
+    DEFAULT_METHODS,
+    METHODS,
+    PRESETS,
+    preset_values,
+    systems_with,
+)
 from kgharvest.errors import ImportRefused
 from kgharvest.harvests.language_models import language_model_for_pages
 from kgharvest.models import LanguageModel, Relation
@@ -20,14 +27,17 @@ from probing.probes.facts import NotProbed, documents_of, probe_relations, read_
 from probing.probes.services import ProbeParams, ProbeRequest
 
 
-def budget_field(name: str) -> forms.IntegerField:
+def budget_field(name: str) -> forms.Field:
     """Return a field of the learning budget, whose default and bounds the registry of methods declares."""
     option = BUDGET_FIELDS[name]
-    return forms.IntegerField(
+    kind = forms.IntegerField if isinstance(option.metadata["min"], int) else forms.FloatField
+    values = preset_values(name)
+    return kind(
         min_value=option.metadata["min"],
         max_value=option.metadata["max"],
         initial=option.default,
-        help_text=f"Of {systems_with(name)}.",
+        required=option.default is not None,
+        help_text=f"Of {systems_with(name)}." + (f" If left empty, {values}." if values else ""),
     )
 
 
@@ -84,8 +94,19 @@ class ProbeForm(RelationPickerForm):
         initial=ProbeParams.with_control,
         help_text="Run every method on the same LM with random weights, too; it takes about as long again.",
     )
+    preset = forms.ChoiceField(
+        choices=[(name, name) for name in PRESETS],
+        initial=ProbeParams.preset,
+        required=False,
+        help_text="The values of what is left empty: for small LMs and a hundred facts, or those of the papers.",
+    )
     iterations = budget_field("iterations")
     epochs = budget_field("epochs")
+    triggers = budget_field("triggers")
+    batch_size = budget_field("batch_size")
+    learning_rate = budget_field("learning_rate")
+    distance_weight = budget_field("distance_weight")
+    mask_weight = budget_field("mask_weight")
     seed = budget_field("seed")
 
     def __init__(self, *args: Any, **kwargs: Any):
@@ -148,6 +169,7 @@ class ProbeForm(RelationPickerForm):
             facts=cleaned["facts"].name if cleaned["facts"] else BUILT_IN,
             params=ProbeParams(
                 **{name: cleaned[name] for name in BUDGET_FIELDS},
+                preset=cleaned["preset"] or ProbeParams.preset,
                 with_control=cleaned["with_control"],
                 common_with=[language_model_for_pages(name).name for name in non_blank_lines(cleaned["common_with"])],
                 words=self.words,

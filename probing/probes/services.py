@@ -54,9 +54,10 @@ def create_probe(request: ProbeRequest, by=None) -> Probe:
     if unknown := set(request.methods) - set(METHODS):
         raise NotProbed(f"There is no method {min(unknown)!r}; choose from {', '.join(METHODS)}.")
     for method in map(METHODS.get, request.methods):
-        for parameter, least in method.needs.items():
-            if getattr(request.params, parameter) < least:
-                raise NotProbed(f"{method.label} needs {least} {parameter} or more; allow more.")
+        options = request.params.of(method)
+        for parameter, other in method.needs.items():
+            if options[parameter] < options[other]:
+                raise NotProbed(f"{method.label} needs {options[other]} {parameter} or more; allow more.")
     probe = Probe.objects.create(
         kind=Probe.KIND,
         language_model=request.language_model,
@@ -112,7 +113,7 @@ def document_of(probe: Probe) -> dict[str, Any]:
         "revision": probe.revision,
         "facts": probe.facts,
         "methods": probe.methods,
-        **{name: probe.payload[name] for name in (*BUDGET_FIELDS, "with_control", "device")},
+        **{name: probe.payload.get(name) for name in (*BUDGET_FIELDS, "preset", "with_control", "device")},
         "code_version": probe.code_version,
         "vocabulary": probe.vocabulary,
         **probe_document(records_of(probe), {relation.name: relation.type for relation in relations}),

@@ -23,12 +23,10 @@ from kgharvest.engine.prompt_learning.objectives import Example, Likelihood
 from kgharvest.engine.prompt_learning.registry import METHODS, LearningBudget
 from kgharvest.engine.prompt_learning.soft_prompts import SoftPromptParams
 from kgharvest.engine.prompts.prompt_set import PromptSet, PromptSetAnswerer, uniform
-from kgharvest.engine.types import N_TRIGGERS, Cancelled, EngineError
+from kgharvest.engine.types import Cancelled, EngineError
 
-BERTESE_EPOCHS = 3  # for each of the others: words change only after hundreds of small steps
 N_ENSEMBLE = 10  # prompts of a rank ensemble
 N_REWRITES = 5  # questions whose rewrites are kept for people to read
-SOFT_LEARNING_RATE = 1e-2
 
 
 @dataclass(frozen=True)
@@ -63,14 +61,14 @@ def learn(lm: MaskedLM, method: str, tasks: Sequence[ProbeTask], budget: Learnin
     if method not in METHODS:
         raise EngineError(f"There is no method {method!r}; choose from {', '.join(METHODS)}.")
     entry = METHODS[method]
-    learner = entry.load_learner()
+    learner, options = entry.load_learner(), {**entry.options, **budget.of(entry)}
     if entry.is_joint:
-        learned: list[Learned] = learner(lm, tasks, budget, **entry.options)
+        learned: list[Learned] = learner(lm, tasks, **options)
         return learned
     learned = []
     for task in tasks:
         try:
-            learned.append(learner(lm, task, budget, **entry.options))
+            learned.append(learner(lm, task, **options))
         except Cancelled:
             raise
         except EngineError as error:
@@ -85,12 +83,12 @@ def prompt_set_learned(lm: MaskedLM, prompt_set: PromptSet, n_parameters: int = 
 # -- baselines ---------------------------------------------------------------------------------------------------------
 
 
-def majority(lm: MaskedLM, task: ProbeTask, budget: LearningBudget) -> Learned:
+def majority(lm: MaskedLM, task: ProbeTask) -> Learned:
     """The baseline that knows no subject."""
     return Learned(Majority(task.train, lm.vocab_size))
 
 
-def manual(lm: MaskedLM, task: ProbeTask, budget: LearningBudget) -> Learned:
+def manual(lm: MaskedLM, task: ProbeTask) -> Learned:
     """LAMA: the prompt that people wrote (Petroni et al. 2019)."""
     return prompt_set_learned(lm, uniform([task.manual]))
 
@@ -98,36 +96,35 @@ def manual(lm: MaskedLM, task: ProbeTask, budget: LearningBudget) -> Learned:
 # -- one relation at a time --------------------------------------------------------------------------------------------
 
 
-def lpaqa_top1(lm: MaskedLM, task: ProbeTask, budget: LearningBudget) -> Learned:
+def lpaqa_top1(lm: MaskedLM, task: ProbeTask) -> Learned:
     return prompt_set_learned(lm, lpaqa.top1(lm, task.given, task.train))
 
 
-def lpaqa_rank(lm: MaskedLM, task: ProbeTask, budget: LearningBudget) -> Learned:
+def lpaqa_rank(lm: MaskedLM, task: ProbeTask) -> Learned:
     return prompt_set_learned(lm, lpaqa.rank_ensemble(lm, task.given, task.train, N_ENSEMBLE))
 
 
-def lpaqa_weights(lm: MaskedLM, task: ProbeTask, budget: LearningBudget) -> Learned:
-    return prompt_set_learned(lm, lpaqa.optimised_ensemble(lm, task.given, task.train), len(task.given))
+def lpaqa_weights(lm: MaskedLM, task: ProbeTask, learning_rate: float) -> Learned:
+    prompt_set = lpaqa.optimised_ensemble(lm, task.given, task.train, learning_rate)
+    return prompt_set_learned(lm, prompt_set, len(task.given))
 
 
-def autoprompt_triggers(lm: MaskedLM, task: ProbeTask, budget: LearningBudget) -> Learned:
+def autoprompt_triggers(lm: MaskedLM, task: ProbeTask, triggers: int, **options: Any) -> Learned:
     """AutoPrompt: head, triggers, tail, or the manual prompt if no trigger is better on dev.
 
-    Right answers of any part are no triggers.
+    Right answers of any part are no triggers. options: of AutoPromptParams.
     """
     gold = {fact.tail for facts in (task.train, task.dev, task.test) for fact in facts.facts}
     train, dev = ([Example((fact.head,), (fact.tail,)) for fact in facts.facts] for facts in (task.train, task.dev))
-    template = TriggerTemplate((lm.tokens.prefix, (TRIGGER,) * N_TRIGGERS, task.manual.segments[-1]), (0, 1))
+    template = TriggerTemplate((lm.tokens.prefix, (TRIGGER,) * triggers, task.manual.segments[-1]), (0, 1))
     trigger_task = TriggerTask(Likelihood(), train, dev, autoprompt.allowed_triggers(lm, gold), [task.manual])
-    params = AutoPromptParams(iterations=budget.iterations, seed=budget.seed)
-    learned = autoprompt.search_from_masks(lm, template, trigger_task, params)
+    learned = autoprompt.search_from_masks(lm, template, trigger_task, AutoPromptParams(**options))
     return prompt_set_learned(lm, uniform([learned.prompt]), len(learned.trigger))
 
 
 def soft(
     lm: MaskedLM,
     task: ProbeTask,
-    budget: LearningBudget,
     start: Literal["given", "manual", "random"] = "given",
     **options: Any,
 ) -> Learned:
@@ -137,8 +134,8 @@ def soft(
     """
     softened, vectors = soft_prompts.soften(lm, [task.manual] if start == "manual" else task.given)
     if start == "random":
-        vectors = soft_prompts.random_vectors(lm, len(vectors), budget.seed)
-    params = SoftPromptParams(learning_rate=SOFT_LEARNING_RATE, epochs=budget.epochs, seed=budget.seed, **options)
+        vectors = soft_prompts.random_vectors(lm, len(vectors), options["seed"])
+    params = SoftPromptParams(**options)
     learned = soft_prompts.learn_soft_prompts(lm, softened, vectors, task.train, task.dev, params)
     return prompt_set_learned(lm, learned.prompt_set, learned.n_parameters)
 
@@ -146,11 +143,10 @@ def soft(
 # -- all relations at once ---------------------------------------------------------------------------------------------
 
 
-def bertese(lm: MaskedLM, tasks: Sequence[ProbeTask], budget: LearningBudget, **options: Any) -> list[Learned]:
+def bertese(lm: MaskedLM, tasks: Sequence[ProbeTask], **options: Any) -> list[Learned]:
     """Return what the rewriter of all relations makes of each task. options: of BerteseParams."""
     train, dev = ([question for task in tasks for question in questions(lm, task, part)] for part in ("train", "dev"))
-    params = BerteseParams(epochs=BERTESE_EPOCHS * budget.epochs, seed=budget.seed, **options)
-    learned = learn_rewriter(lm, train, dev, params)
+    learned = learn_rewriter(lm, train, dev, BerteseParams(**options))
     return [
         Learned(
             BerteseAnswerer(lm, learned.rewriter, task.manual),

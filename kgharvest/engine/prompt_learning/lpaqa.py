@@ -41,15 +41,22 @@ def rank_ensemble(lm: MaskedLM, prompts: Sequence[EncodedPrompt], train: UsableF
     return uniform(best, "mean_score")
 
 
-def optimised_ensemble(lm: MaskedLM, prompts: Sequence[EncodedPrompt], train: UsableFacts) -> PromptSet:
+def optimised_ensemble(
+    lm: MaskedLM, prompts: Sequence[EncodedPrompt], train: UsableFacts, learning_rate: float = LEARNING_RATE
+) -> PromptSet:
     """Return all prompts with the weights under which their product of experts gives the training facts most."""
     check_trainable(train)
     vectors = prompt_vectors(lm, prompts, train.heads, BATCH_SIZE, lambda: None)
-    return PromptSet(tuple(prompts), optimised_weights(lm, vectors, train.tails), "product")
+    weights = optimised_weights(lm, vectors, train.tails, learning_rate=learning_rate)
+    return PromptSet(tuple(prompts), weights, "product")
 
 
 def optimised_weights(
-    lm: MaskedLM, vectors: torch.Tensor, targets: torch.Tensor, tick: Tick = lambda: None
+    lm: MaskedLM,
+    vectors: torch.Tensor,
+    targets: torch.Tensor,
+    tick: Tick = lambda: None,
+    learning_rate: float = LEARNING_RATE,
 ) -> tuple[float, ...]:
     """Return the weights (K,) of the prompts whose answers `vectors` (N, K, d) make `targets` (N,) likeliest.
 
@@ -58,7 +65,7 @@ def optimised_weights(
     """
     vectors = vectors.clone()  # out of inference mode
     theta = torch.zeros(vectors.shape[1], device=vectors.device, requires_grad=True)
-    optimiser = torch.optim.Adam([theta], lr=LEARNING_RATE)
+    optimiser = torch.optim.Adam([theta], lr=learning_rate)
     least, best, waited = float("inf"), theta.detach().softmax(0), 0
     for _ in range(MAX_EPOCHS):
         loss = product_nll(lm, vectors, theta.softmax(0), targets)

@@ -7,21 +7,77 @@ from dataclasses import dataclass, field, fields
 from importlib import import_module
 from typing import Any
 
-from kgharvest.engine.types import N_TRIGGERS
+from kgharvest.engine.types import N_TRIGGERS, EngineError
 
 LEARNERS = "kgharvest.engine.prompt_learning.learners"
 
 
+# What a method learns with unless it is told otherwise, by system or, where methods of one differ, by method.
+# "small" is for the embedded LMs and a hundred facts, "paper" what the papers say of BERT-base and a thousand facts or,
+# for BERTese, forty thousand.
+PRESETS: dict[str, dict[str, dict[str, float]]] = {
+    "small": {
+        "LPAQA": {"learning_rate": 0.1},
+        "AutoPrompt": {"triggers": N_TRIGGERS, "iterations": 150, "batch_size": 56},
+        "soft prompts": {"learning_rate": 1e-2, "batch_size": 64, "epochs": 16},
+        # Words change only after hundreds of small steps; a large rate or a small distance weight lets many of them
+        # change at once, most for the worse. Vectors need not jump to be better.
+        "BERTese": {
+            "learning_rate": 3e-5,
+            "batch_size": 16,
+            "epochs": 48,
+            "distance_weight": 3.0,
+            "mask_weight": 0.5,
+        },
+        "bertese-continuous": {"learning_rate": 3e-4, "distance_weight": 0.3},
+    },
+    "paper": {
+        "LPAQA": {"learning_rate": 0.1},
+        "AutoPrompt": {"triggers": 5, "iterations": 1000, "batch_size": 56},
+        "soft prompts": {"learning_rate": 1e-3, "batch_size": 64, "epochs": 16},
+        "BERTese": {
+            "learning_rate": 1e-5,
+            "batch_size": 64,
+            "epochs": 5,
+            "distance_weight": 0.3,
+            "mask_weight": 0.5,
+        },
+    },
+}
+
+
+def _option(least: float, most: float) -> Any:
+    """Declare an option: the bounds are those of the pages; a command takes any number from the least one on."""
+    return field(default=None, metadata={"min": least, "max": most})
+
+
 @dataclass(frozen=True)
 class LearningBudget:
-    """How long the methods that learn may take, and the seed of their random draws.
+    """How the methods that learn go about it: the values of `preset`, but for those that are given.
 
-    The bounds in the fields' metadata are those of the pages; a command takes any number from the least one on.
+    triggers: tokens of AutoPrompt's trigger. distance_weight, mask_weight: lambda 1 and 2 of BERTese's losses.
     """
 
-    iterations: int = field(default=150, metadata={"min": 1, "max": 10_000})
-    epochs: int = field(default=16, metadata={"min": 1, "max": 1000})
+    iterations: int | None = _option(1, 10_000)
+    epochs: int | None = _option(1, 1000)
     seed: int = field(default=0, metadata={"min": 0, "max": 2**31 - 1})
+    triggers: int | None = _option(1, 50)
+    batch_size: int | None = _option(1, 10_000)
+    learning_rate: float | None = _option(0.0, 10.0)
+    distance_weight: float | None = _option(0.0, 1000.0)
+    mask_weight: float | None = _option(0.0, 1000.0)
+    preset: str = "small"
+
+    def __post_init__(self) -> None:
+        if self.preset not in PRESETS:
+            raise EngineError(f"There is no preset {self.preset!r}; choose from {', '.join(PRESETS)}.")
+
+    def of(self, method: PromptMethod) -> dict[str, Any]:
+        """Return what `method` learns with, by the name of the option."""
+        preset = PRESETS[self.preset]
+        values: dict[str, Any] = {"seed": self.seed, **preset.get(method.label, {}), **preset.get(method.name, {})}
+        given = {name: getattr(self, name) for name in method.parameters if getattr(self, name) is not None}
+        return {name: value for name, value in (values | given).items() if name in method.parameters}
 
 
 @dataclass(frozen=True)
@@ -29,9 +85,9 @@ class PromptMethod:
     """A way to obtain the prompts that an LM is asked with; all of them work on masked LMs.
 
     label: the system that it belongs to. help: what the LM is asked, in a phrase. learner: dotted path to the function
-    of (lm, task, budget, **options), or of all tasks where one thing is learned for all relations (`is_joint`).
-    parameters: what of the budget it obeys; needs: and how much it needs at least. is_default: in a probe that names
-    no methods.
+    of (lm, task, **options), or of all tasks where one thing is learned for all relations (`is_joint`); its options
+    are `options` and the `parameters`, which the budget sets. needs: parameters that may not be less than another one.
+    is_default: in a probe that names no methods.
     """
 
     name: str
@@ -40,7 +96,7 @@ class PromptMethod:
     learner: str
     options: Mapping[str, Any] = field(default_factory=dict)
     parameters: tuple[str, ...] = ()
-    needs: Mapping[str, int] = field(default_factory=dict)
+    needs: Mapping[str, str] = field(default_factory=dict)
     is_joint: bool = False
     is_default: bool = False
 
@@ -52,11 +108,13 @@ class PromptMethod:
 
 
 def _soft(name: str, question: str, **options: Any) -> PromptMethod:
-    return PromptMethod(name, "soft prompts", question, f"{LEARNERS}.soft", options, ("epochs", "seed"))
+    parameters = ("learning_rate", "batch_size", "epochs", "seed")
+    return PromptMethod(name, "soft prompts", question, f"{LEARNERS}.soft", options, parameters)
 
 
 def _bertese(name: str, question: str, **options: Any) -> PromptMethod:
-    return PromptMethod(name, "BERTese", question, f"{LEARNERS}.bertese", options, ("epochs", "seed"), is_joint=True)
+    parameters = ("learning_rate", "batch_size", "epochs", "distance_weight", "mask_weight", "seed")
+    return PromptMethod(name, "BERTese", question, f"{LEARNERS}.bertese", options, parameters, is_joint=True)
 
 
 METHODS: dict[str, PromptMethod] = {
@@ -79,15 +137,20 @@ METHODS: dict[str, PromptMethod] = {
         PromptMethod("lpaqa-top1", "LPAQA", "the best of the given prompts", f"{LEARNERS}.lpaqa_top1"),
         PromptMethod("lpaqa-rank", "LPAQA", "the average of the best given prompts", f"{LEARNERS}.lpaqa_rank"),
         PromptMethod(
-            "lpaqa", "LPAQA", "the given prompts, with learned weights", f"{LEARNERS}.lpaqa_weights", is_default=True
+            "lpaqa",
+            "LPAQA",
+            "the given prompts, with learned weights",
+            f"{LEARNERS}.lpaqa_weights",
+            parameters=("learning_rate",),
+            is_default=True,
         ),
         PromptMethod(
             "autoprompt",
             "AutoPrompt",
             "trigger tokens, found by gradients",
             f"{LEARNERS}.autoprompt_triggers",
-            parameters=("iterations", "seed"),
-            needs={"iterations": N_TRIGGERS},  # each starts as a mask and takes one to be filled
+            parameters=("triggers", "batch_size", "iterations", "seed"),
+            needs={"iterations": "triggers"},  # each starts as a mask and takes one to be filled
         ),
         _soft("soft", "the given prompts, their words learned as vectors"),
         _soft("soft-manual", "as soft, from the manual prompt alone", start="manual"),
@@ -99,21 +162,24 @@ METHODS: dict[str, PromptMethod] = {
         ),
         _soft("soft-deep", "as soft, and a change in every layer", site="deep"),
         _bertese("bertese", "one rewriter of all questions, into words"),
-        # Vectors, unlike words, need not jump to be better, so that distance may count less and the rate be higher.
-        _bertese(
-            "bertese-continuous",
-            "one rewriter of all questions, into vectors",
-            reads_words=False,
-            distance_weight=0.3,
-            learning_rate=3e-4,
-        ),
+        _bertese("bertese-continuous", "one rewriter of all questions, into vectors", reads_words=False),
     )
 }
 DEFAULT_METHODS = tuple(method.name for method in METHODS.values() if method.is_default)
-BUDGET_FIELDS = {field.name: field for field in fields(LearningBudget)}
+# Numbers; `preset` is none.
+BUDGET_FIELDS = {field.name: field for field in fields(LearningBudget) if field.metadata}
 
 
 def systems_with(parameter: str) -> str:
     """Return the systems that obey `parameter`, as a phrase: "soft prompts and BERTese"."""
     *others, last = dict.fromkeys(method.label for method in METHODS.values() if parameter in method.parameters)
     return f"{', '.join(others)} and {last}" if others else last
+
+
+def preset_values(parameter: str) -> str:
+    """Return the values of `parameter` in each preset, as in "small: 150; paper: 1000"; "" if none sets it."""
+    phrases = []
+    for preset, systems in PRESETS.items():
+        values = dict.fromkeys(f"{options[parameter]:g}" for options in systems.values() if parameter in options)
+        phrases += [f"{preset}: {' or '.join(values)}"] if values else []
+    return "; ".join(phrases)

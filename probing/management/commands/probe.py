@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Sequence
+from dataclasses import Field
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,14 @@ from evaluation.rendering.formats import terminal_text
 from evaluation.scores.facts import BUILT_IN
 from kgharvest.bulk.file_reading import read_bytes
 from kgharvest.bulk.file_writing import check_writable, write_atomically
-from kgharvest.engine.prompt_learning.registry import BUDGET_FIELDS, DEFAULT_METHODS, METHODS, systems_with
+from kgharvest.engine.prompt_learning.registry import (
+    BUDGET_FIELDS,
+    DEFAULT_METHODS,
+    METHODS,
+    PRESETS,
+    preset_values,
+    systems_with,
+)
 from kgharvest.harvests.language_models import get_language_model
 from kgharvest.management.command import (
     DomainCommand,
@@ -28,7 +37,23 @@ from probing.probes.facts import NotProbed, documents_in, probe_relations, read_
 from probing.probes.services import ProbeParams, ProbeRequest, create_probe, find_probe, methods_with_prompts
 from probing.probes.tables import difference_table, summary_table
 
-AT_LEAST = {0: natural, 1: positive}
+
+def rate(text: str) -> float:
+    """Raises ArgumentTypeError unless `text` is a finite number that is not negative."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < float("inf"):
+        raise ArgumentTypeError(f"{text!r} is no number from 0 on")
+    return number
+
+
+def number_from(field: Field) -> Callable[[str], float]:
+    """Return what reads an option of the learning budget."""
+    if isinstance(field.metadata["min"], float):
+        return rate
+    return positive if field.metadata["min"] else natural
 
 
 class Command(DomainCommand):
@@ -59,10 +84,15 @@ class Command(DomainCommand):
             metavar="FILE|MODEL",
             help="count ranks among the words of a file, one a line, that these LMs, too, write as one token",
         )
+        parser.add_argument(
+            "--preset", choices=PRESETS, default=ProbeParams.preset, help="values of the options below (small)"
+        )
         for name, field in BUDGET_FIELDS.items():
-            of_systems = f"of {systems_with(name)} ({field.default})"
             parser.add_argument(
-                f"--{name}", type=AT_LEAST[field.metadata["min"]], default=field.default, help=of_systems
+                f"--{name.replace('_', '-')}",
+                type=number_from(field),
+                default=field.default,
+                help=f"of {systems_with(name)} ({preset_values(name) or field.default})",
             )
 
     def handle(self, **options):
@@ -94,7 +124,7 @@ def request_of(options: dict[str, Any]) -> ProbeRequest:
     relations = chosen_relations(options)
     names = [relation.name for relation in relations]
     return ProbeRequest(
-        language_model=get_language_model(options["model"]),
+        language_model=get_language_model(options["model"], options["revision"]),
         relations=probe_relations(
             relations,
             read_facts(documents_in(facts), names) if facts else None,
@@ -104,7 +134,7 @@ def request_of(options: dict[str, Any]) -> ProbeRequest:
         name=options["set_name"],
         facts=facts.name if facts else BUILT_IN,
         params=ProbeParams(
-            **{name: options[name] for name in BUDGET_FIELDS},
+            **{name: options[name] for name in (*BUDGET_FIELDS, "preset")},
             with_control=not options["no_control"] and earlier is None,
             prompts_of=earlier,
             device=options["device"],

@@ -141,6 +141,17 @@ def test_a_search_that_cannot_fill_its_triggers_is_refused_before_others_are_mea
     assert not Probe.objects.exists()
 
 
+def test_options_take_the_place_of_those_of_a_preset(capitals, tmp_path):
+    probed(tmp_path, "soft", preset="paper", learning_rate=0.5, batch_size=16)
+
+    document = Probe.objects.get().document
+    assert (document["preset"], document["learning_rate"], document["batch_size"]) == ("paper", 0.5, 16)
+    with pytest.raises(CommandError, match="AutoPrompt needs 7 iterations or more"):
+        probed(tmp_path, "autoprompt", triggers=7)
+    with pytest.raises(CommandError, match="'-1' is no number from 0 on"):
+        call_command("probe", "--set", "known", "--learning-rate", "-1")
+
+
 def test_a_probe_that_is_not_there_is_refused_in_a_sentence(capitals, tmp_path):
     with pytest.raises(CommandError, match="There is no probe 404"):
         probed(tmp_path, "manual", prompts_of=404)

@@ -158,10 +158,10 @@ def test_a_relation_that_cannot_be_asked_is_left_out_with_a_reason():
 def test_a_method_that_cannot_learn_a_relation_leaves_the_others_alone(monkeypatch):
     learn_soft = learners.soft
 
-    def fail_on_one(lm, task, budget):
+    def fail_on_one(lm, task, **options):
         if task.relation == "bare":
             raise EngineError("no word to soften.")
-        return learn_soft(lm, task, budget)
+        return learn_soft(lm, task, **options)
 
     monkeypatch.setattr(learners, "soft", fail_on_one)
     capitals = split_world()["capital_of"]
