@@ -48,7 +48,7 @@ def test_who_kept_a_statement_too_long_is_told_and_goes_on(visit):
 
     visitor.page.keyboard.press("t")
 
-    expect(visitor.page.get_by_text("One answer came too late").first).to_be_visible()
+    expect(visitor.page.get_by_text("One answer came late").first).to_be_visible()
     assert visitor.axe_violations() == []
     visitor.page.get_by_role("link", name="Go on").click()
     expect(visitor.page.get_by_role("heading", name="Nothing is left for you")).to_be_visible()

@@ -371,7 +371,7 @@ def test_an_answer_that_comes_too_late_is_kept_and_the_page_says_so(visit):
     factories.judge(quick, factories.next_batch(quick, factories.timezone.now())[0])
     page.context.set_offline(False)
 
-    expect(page.get_by_text("One answer came too late").last).to_be_visible()
+    expect(page.get_by_text("One answer came late").last).to_be_visible()
     page.get_by_role("link", name="Go on", exact=True).click()
     expect_the_end(page)
     assert Judgment.objects.filter(annotator__user=user, is_counted=False).count() == 1
