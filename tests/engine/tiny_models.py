@@ -28,6 +28,8 @@ from transformers import (
     DistilBertConfig,
     DistilBertForMaskedLM,
     DistilBertTokenizer,
+    GemmaConfig,
+    GemmaForCausalLM,
     GPT2Config,
     GPT2LMHeadModel,
     GPT2Tokenizer,
@@ -39,6 +41,8 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
+    Qwen3MoeConfig,
+    Qwen3MoeForCausalLM,
     RobertaConfig,
     RobertaForMaskedLM,
     RobertaTokenizer,
@@ -150,6 +154,35 @@ def tiny_llama(folder: Path, seed: int = 0, words: Sequence[str] = CASED_WORDS) 
         vocab_size=len(tokenizer), max_position_embeddings=MAX_CAUSAL_TOKENS, num_key_value_heads=1, **SIZE
     )
     return save(LlamaForCausalLM(config), tokenizer, folder, seed)
+
+
+def tiny_gemma(folder: Path, seed: int = 0, words: Sequence[str] = CASED_WORDS) -> Path:
+    tokenizer = LlamaTokenizer(*byte_fallback_bpe(words), add_bos_token=True)
+    config = GemmaConfig(
+        vocab_size=len(tokenizer),
+        max_position_embeddings=MAX_CAUSAL_TOKENS,
+        num_key_value_heads=1,
+        head_dim=HIDDEN // 2,
+        pad_token_id=tokenizer.unk_token_id,
+        **SIZE,
+    )
+    return save(GemmaForCausalLM(config), tokenizer, folder, seed)
+
+
+def tiny_qwen3_moe(folder: Path, seed: int = 0, words: Sequence[str] = CASED_WORDS) -> Path:
+    """Save a mixture of experts."""
+    tokenizer = LlamaTokenizer(*byte_fallback_bpe(words), add_bos_token=True)
+    config = Qwen3MoeConfig(
+        vocab_size=len(tokenizer),
+        max_position_embeddings=MAX_CAUSAL_TOKENS,
+        num_key_value_heads=1,
+        head_dim=HIDDEN // 2,
+        moe_intermediate_size=24,
+        num_experts=4,
+        num_experts_per_tok=2,
+        **SIZE,
+    )
+    return save(Qwen3MoeForCausalLM(config), tokenizer, folder, seed)
 
 
 def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, seed: int) -> Path:

@@ -18,8 +18,7 @@ from kgharvest.engine.language_models.pretrained import Head, PretrainedLM
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import UnsupportedModel
 
-# Those whose logits are the output embeddings applied to the last hidden state, and nothing else.
-MODEL_TYPES = ("gpt2", "gpt_neo", "gpt_neox", "gptj", "llama", "mistral", "qwen2", "qwen3", "olmo2", "phi3")
+LARGE = 1000.0  # times usual logits: where caps on them bend, however small a model's are
 
 
 def instruction(prompt: PromptTemplate) -> str:
@@ -40,6 +39,7 @@ class CausalLM(PretrainedLM):
     """
 
     def __init__(self, model: Any, tokenizer: Any, name: str, revision: str | None) -> None:
+        check_goes_on(model, name)
         super().__init__(model, tokenizer, name, revision, Head(torch.nn.Identity(), model.get_output_embeddings()))
         self.entity_end = self.tokens.continuing("\n")
         line_breaks = self.tokens.containing("\n")
@@ -82,6 +82,34 @@ class CausalLM(PretrainedLM):
         cache.batch_repeat_interleave(len(ids))
         hidden: torch.Tensor = self._network(input_ids=ids[:, n_shared:], past_key_values=cache).last_hidden_state
         return hidden[:, -1]
+
+
+@torch.inference_mode()
+def check_goes_on(model: Any, name: str) -> None:
+    """Raise UnsupportedModel unless `model` can do, whatever its type, what is asked of causal LMs here.
+
+    Its logits are the output embeddings of the last hidden state, neither scaled nor capped, and what it has read of a
+    text can be kept for several continuations.
+    """
+    ids = torch.arange(3, device=model.device)[None]
+    projection = model.get_output_embeddings()
+    enlarge = projection.register_forward_hook(lambda module, inputs, logits: LARGE * logits)
+    try:
+        read = model.base_model(input_ids=ids, use_cache=True)
+        hidden = getattr(read, "last_hidden_state", None)
+        if hidden is None or not hasattr(getattr(read, "past_key_values", None), "batch_repeat_interleave"):
+            raise UnsupportedModel(
+                f"The model {name!r} keeps nothing of what it has read that continuations could share; "
+                "use a causal LM with attention."
+            )
+        expected, logits = projection(hidden), model(input_ids=ids, use_cache=False).logits
+    finally:
+        enlarge.remove()
+    if (logits - expected).abs().max() > 0.01 * expected.abs().max():
+        raise UnsupportedModel(
+            f"The model {name!r} scales or caps its logits, so that prompts cannot be averaged before its vocabulary; "
+            "use a causal LM that does not."
+        )
 
 
 def written_so_far(prompt: EncodedPrompt, lines: list[int], filled: TokenIds) -> TokenIds:

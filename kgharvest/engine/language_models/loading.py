@@ -17,6 +17,11 @@ from transformers import (
     AutoTokenizer,
     PreTrainedConfig,
 )
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+)
 from transformers.utils import CONFIG_NAME
 from transformers.utils import logging as transformers_logging
 from transformers.utils.hub import cached_file, extract_commit_hash
@@ -37,7 +42,14 @@ from kgharvest.engine.types import BrokenModel, EngineError, ModelNotFound, Unsu
 FAMILIES: list[tuple[Collection[str], Any, Callable[..., LanguageModel]]] = [
     (ARCHITECTURES, AutoModelForMaskedLM, masked.MaskedLM),
     (encoder_decoder.MODEL_TYPES, AutoModelForSeq2SeqLM, encoder_decoder.InfillingLM),
-    (causal.MODEL_TYPES, AutoModelForCausalLM, causal.CausalLM),
+    # By what they can do, not by a list: CausalLM looks whether it is so.
+    (
+        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.keys()
+        - MODEL_FOR_MASKED_LM_MAPPING_NAMES.keys()
+        - MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES.keys(),
+        AutoModelForCausalLM,
+        causal.CausalLM,
+    ),
 ]
 
 
@@ -161,9 +173,10 @@ def family_of(config: Any, name: str) -> tuple[Any, Callable[..., LanguageModel]
     for model_types, auto_class, family in FAMILIES:
         if config.model_type in model_types:
             return auto_class, family
-    supported = ", ".join(model_type for model_types, _, _ in FAMILIES for model_type in model_types)
+    listed = ", ".join(model_type for model_types, _, _ in FAMILIES[:-1] for model_type in model_types)
     raise UnsupportedModel(
-        f"The model {name!r} is of type {config.model_type}, which cannot fill in blanks here; use one of {supported}."
+        f"The model {name!r} is of type {config.model_type}, which cannot fill in blanks here; "
+        f"use one of {listed}, or a causal LM."
     )
 
 

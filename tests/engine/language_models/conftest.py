@@ -14,7 +14,7 @@ from tests.engine import tiny_models
 
 MASKED = ("bert", "distilbert", "albert", "roberta", "xlm_roberta", "modernbert")
 FILLING = (*MASKED, "bart")
-CAUSAL = ("gpt2", "llama")
+CAUSAL = ("gpt2", "llama", "gemma", "qwen3_moe")
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from kgharvest.engine.language_models.causal import MODEL_TYPES, CausalLM, instruction, runs_that_share
+from kgharvest.engine.language_models.causal import CausalLM, check_goes_on, instruction, runs_that_share
 from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import UnsupportedModel
@@ -23,6 +23,12 @@ Sentence: (2)s capital is (1) .
 CHAT = (
     "{{ bos_token }}{% for message in messages %}({{ message.role }}) {{ message.content }}{% endfor %}"
     "{% if add_generation_prompt %}(assistant) {% endif %}"
+)
+
+
+MODEL_TYPES = (
+    *("gpt2", "gpt_neo", "gpt_neox", "gptj", "llama", "mistral", "qwen2", "qwen3", "olmo2", "phi3"),
+    *("gemma", "gemma3_text", "qwen3_moe", "mixtral", "gpt_oss"),
 )
 
 
@@ -172,7 +178,7 @@ def test_reading_a_shared_beginning_once_changes_no_answer(model_type):
 
 
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
-def test_logits_of_every_listed_type_are_its_output_embeddings_of_the_last_hidden_state(model_type):
+def test_logits_of_many_types_are_its_output_embeddings_of_the_last_hidden_state(model_type):
     model = AutoModelForCausalLM.from_config(tiny_config(model_type)).eval()
     ids = torch.arange(12)[None]
 
@@ -181,6 +187,22 @@ def test_logits_of_every_listed_type_are_its_output_embeddings_of_the_last_hidde
         logits = model.get_output_embeddings()(hidden)
 
     torch.testing.assert_close(logits, model(ids).logits, atol=1e-5, rtol=1e-5)
+    check_goes_on(model, "tiny")
+
+
+@pytest.mark.parametrize(
+    ("model_type", "sentence"),
+    [
+        ("gemma2", "scales or caps its logits"),  # soft cap
+        ("cohere", "scales or caps its logits"),
+        ("mamba", "keeps nothing of what it has read"),
+    ],
+)
+def test_a_causal_lm_that_cannot_be_asked_is_told_by_trying(model_type, sentence):
+    model = AutoModelForCausalLM.from_config(tiny_config(model_type)).eval()
+
+    with pytest.raises(UnsupportedModel, match=sentence):
+        check_goes_on(model, "tiny")
 
 
 def tiny_config(model_type):
@@ -190,4 +212,7 @@ def tiny_config(model_type):
     if model_type == "gpt_neo":
         return make(hidden_size=32, num_layers=2, num_heads=2, attention_types=[[["global", "local"], 1]])
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
-    return make(**sizes, num_key_value_heads=2, head_dim=16, pad_token_id=0)
+    if model_type in {"qwen3_moe", "mixtral", "gpt_oss"}:
+        experts = "num_experts" if model_type == "qwen3_moe" else "num_local_experts"
+        sizes |= {experts: 4, "num_experts_per_tok": 2, "eos_token_id": 1}
+    return make(**sizes, num_key_value_heads=2, head_dim=16, pad_token_id=0, bos_token_id=1)
