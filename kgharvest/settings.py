@@ -316,7 +316,7 @@ HOOKS = {
     "planned_comparisons": "evaluation.reports.sections.sample_size.planned_comparisons",
     # n, population, how many times as wide -> statements of a stratum for an interval that is narrower
     "statements_to_shrink": "evaluation.statistics.sample_size.statements_to_shrink",
-    # n_hits, n, population of each stratum of a cell -> a share as in reports, or the reason why there is none
+    # population and labels of the statements of each stratum, quorum -> an accuracy as in reports, or why there is none
     "cell_accuracy": "evaluation.panels.cell_accuracy",
 }
 
