@@ -35,9 +35,9 @@ from benches.search import RELATION_SETS, set_up
 from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.engine import harvest as pipeline
+from kgharvest.engine.entities import Entity, EntityVocabulary
 from kgharvest.engine.filters import EntityFilter
 from kgharvest.engine.language_models.loading import load
-from kgharvest.engine.lexicon import Entity, Lexicon
 from kgharvest.engine.search import Candidate, search_tuples
 from kgharvest.engine.types import HarvestParams, ignore
 
@@ -51,7 +51,7 @@ class ReferenceSearch:
 
     def __init__(self, setup, n_tuples, max_entity_tokens):
         self.setup, self.n_tuples, self.max_entity_tokens = setup, n_tuples, max_entity_tokens
-        self.lexicon = Lexicon(setup.lm, EntityFilter(setup.templates))
+        self.vocabulary = EntityVocabulary(setup.lm, EntityFilter(setup.templates))
         self.starts, self.continues = (
             torch.from_numpy(tokens) for tokens in (setup.lm.starts_entity, setup.lm.continues_entity)
         )
@@ -100,8 +100,8 @@ class ReferenceSearch:
         return [found for _, _, found in sorted(best, reverse=True)]
 
     def entity(self, ids, others):
-        entity = self.lexicon.look_up(ids)
-        return entity if isinstance(entity, Entity) and not self.lexicon.rejects_beside(entity, others) else None
+        entity = self.vocabulary.look_up(ids)
+        return entity if isinstance(entity, Entity) and not self.vocabulary.rejects_beside(entity, others) else None
 
     @torch.no_grad()
     def logprobs(self, pattern, filled):
@@ -139,8 +139,8 @@ def reference(setup, n_tuples, max_entity_tokens):
 def engine(setup, n_tuples, max_entity_tokens):
     params = HarvestParams(candidates=n_tuples, max_entity_tokens=max_entity_tokens, pattern_budget="shared")
     ranker = pipeline.make_ranker(setup.lm, setup.prompt_set, params)
-    lexicon = Lexicon(setup.lm, EntityFilter(setup.templates))
-    found = search_tuples(ranker, lexicon, params, lambda n_found: None)
+    vocabulary = EntityVocabulary(setup.lm, EntityFilter(setup.templates))
+    found = search_tuples(ranker, vocabulary, params, lambda n_found: None)
     return found.candidates, lambda: ranker.n_states * len(setup.prompts)
 
 

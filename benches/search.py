@@ -27,10 +27,10 @@ from benches.depth_first import DepthFirstSearch
 from benches.depth_first import compatibility as plain_consistency
 from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.engine import harvest as pipeline
+from kgharvest.engine.entities import Entity, EntityVocabulary
 from kgharvest.engine.filters import EntityFilter
 from kgharvest.engine.language_models.batching import same_length_batches
 from kgharvest.engine.language_models.loading import load
-from kgharvest.engine.lexicon import Entity, Lexicon
 from kgharvest.engine.prompts.prompt_set import PromptSet
 from kgharvest.engine.prompts.strategies import weigh_prompts
 from kgharvest.engine.prompts.template import PromptTemplate
@@ -63,8 +63,8 @@ class Setup:
     def start(self, params):
         """Return a search, and what counts its states."""
         ranker = pipeline.make_ranker(self.lm, self.prompt_set, params)
-        lexicon = Lexicon(self.lm, EntityFilter(self.templates))
-        return BestFirstSearch(ranker, lexicon, params, lambda n_found: None), ranker
+        vocabulary = EntityVocabulary(self.lm, EntityFilter(self.templates))
+        return BestFirstSearch(ranker, vocabulary, params, lambda n_found: None), ranker
 
 
 def cpu_seconds(work):
@@ -83,12 +83,12 @@ def compare_search(setup, n_candidates, cap):
     search, ranker = setup.start(HarvestParams(candidates=n_candidates, max_entity_repeats=cap))
     ours, _ = cpu_seconds(lambda: search.run([(1,) * setup.arity]))
 
-    lexicon = Lexicon(setup.lm, EntityFilter(setup.templates))
+    vocabulary = EntityVocabulary(setup.lm, EntityFilter(setup.templates))
 
     def is_entity(filled, token):
-        entity = lexicon.look_up((token,))
-        others = [lexicon.look_up((other,)) for other in filled]
-        return isinstance(entity, Entity) and not lexicon.rejects_beside(entity, others)
+        entity = vocabulary.look_up((token,))
+        others = [vocabulary.look_up((other,)) for other in filled]
+        return isinstance(entity, Entity) and not vocabulary.rejects_beside(entity, others)
 
     found_tokens = {candidate.tokens for candidate in search.tuples}
     rows = []

@@ -10,9 +10,9 @@ from string import capwords
 
 import numpy as np
 
+from kgharvest.engine.entities import EntityVocabulary
 from kgharvest.engine.filters import EntityFilter, is_writable
 from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, fits
-from kgharvest.engine.lexicon import Lexicon
 from kgharvest.engine.prompts.paraphrase import Paraphraser
 from kgharvest.engine.prompts.prompt_set import PromptSet
 from kgharvest.engine.prompts.strategies import PromptSource, choose_prompts
@@ -94,8 +94,8 @@ def search(
     """Return the candidate tuples, best by MTL."""
     n_patterns = 1 if params.pattern_budget == "shared" else params.max_entity_tokens**ranker.arity
     report = Reporter(on_progress, "search", params.n_candidates * n_patterns)
-    lexicon = Lexicon(ranker.lm, EntityFilter(templates, params.disabled_filters))
-    return search_tuples(ranker, lexicon, params, report)
+    vocabulary = EntityVocabulary(ranker.lm, EntityFilter(templates, params.disabled_filters))
+    return search_tuples(ranker, vocabulary, params, report)
 
 
 def rescore(

@@ -18,9 +18,9 @@ from functools import partial
 from itertools import count, product
 from typing import NamedTuple
 
+from kgharvest.engine.entities import Entity, EntityVocabulary
 from kgharvest.engine.filters import DUPLICATE, OVERLAP
 from kgharvest.engine.language_models.base import Pattern, TokenIds
-from kgharvest.engine.lexicon import Entity, Lexicon
 from kgharvest.engine.ranking import RankedToken, State, Step, TokenRanker, layout
 from kgharvest.engine.types import HarvestParams
 
@@ -103,7 +103,9 @@ class SearchResult(NamedTuple):
     notice: str | None = None
 
 
-def search_tuples(ranker: TokenRanker, lexicon: Lexicon, params: HarvestParams, report: Report) -> SearchResult:
+def search_tuples(
+    ranker: TokenRanker, vocabulary: EntityVocabulary, params: HarvestParams, report: Report
+) -> SearchResult:
     """Return the `params.n_candidates` best tuples of each token-count pattern, or of all patterns together.
 
     Each pattern has its own entity cap, too, unless the budget is shared. Of a tuple that several patterns have, since
@@ -115,7 +117,7 @@ def search_tuples(ranker: TokenRanker, lexicon: Lexicon, params: HarvestParams, 
     rejected: Counter[str] = Counter()
     notice = None
     for number, group in enumerate(groups, start=1):
-        search = BestFirstSearch(ranker, lexicon, params, partial(report_after, report, len(candidates)))
+        search = BestFirstSearch(ranker, vocabulary, params, partial(report_after, report, len(candidates)))
         search.run(group)
         candidates += search.tuples
         rejected += search.rejected
@@ -146,8 +148,10 @@ class BestFirstSearch:
     tuples: the best ones so far, final and in order.
     """
 
-    def __init__(self, ranker: TokenRanker, lexicon: Lexicon, params: HarvestParams, report: Report) -> None:
-        self._ranker, self._lexicon, self._params, self._report = ranker, lexicon, params, report
+    def __init__(
+        self, ranker: TokenRanker, vocabulary: EntityVocabulary, params: HarvestParams, report: Report
+    ) -> None:
+        self._ranker, self._vocabulary, self._params, self._report = ranker, vocabulary, params, report
         self._layouts: dict[Pattern, list[Step]] = {}
         self._queue: list[Entry] = []
         self._serials = count()
@@ -266,9 +270,9 @@ class BestFirstSearch:
 
     def _end_entity(self, candidate: Candidate, step: Step, token: int, cost: float) -> None:
         """Queue the candidate with a complete entity, or the rule that rejects it."""
-        entity = self._lexicon.look_up((*candidate.tokens[len(candidate.tokens) - step.n_before :], token))
+        entity = self._vocabulary.look_up((*candidate.tokens[len(candidate.tokens) - step.n_before :], token))
         if isinstance(entity, Entity):
-            if not self._lexicon.rejects_beside(entity, candidate.entities):
+            if not self._vocabulary.rejects_beside(entity, candidate.entities):
                 self._extend(candidate, token, cost, (*candidate.entities, entity))
                 return
             rule: str | None = OVERLAP
@@ -296,7 +300,7 @@ class BestFirstSearch:
             self._n_expansions * (EXPANSION_BYTES + self._ranker.vector_bytes)
             + (len(self._queue) - self._n_expansions) * CANDIDATE_BYTES
             + len(self.tuples) * TUPLE_BYTES
-            + len(self._lexicon) * ENTITY_BYTES
+            + len(self._vocabulary) * ENTITY_BYTES
         )
 
     def _stopped(self, at: str, budget: str) -> str:

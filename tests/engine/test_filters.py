@@ -1,7 +1,7 @@
 import pytest
 
+from kgharvest.engine.entities import Entity, EntityVocabulary, NoEntity
 from kgharvest.engine.filters import FILTERS, EntityFilter, words_of
-from kgharvest.engine.lexicon import Entity, Lexicon, NoEntity
 from kgharvest.engine.prompts.template import PromptTemplate
 from tests.engine.fakes import FakeLM
 
@@ -14,10 +14,10 @@ PROMPTS = [
 @pytest.mark.parametrize("character", ["\x00", "\x7f", "\u00ad", "\u200b", "\u200e", "\u202e", "\u2066", "\ufeff"])
 def test_an_entity_with_a_character_that_nobody_sees_is_none_even_without_filters(character):
     lm = FakeLM(["dog", f"d{character}og"], {})
-    lexicon = Lexicon(lm, EntityFilter([], frozenset(FILTERS)))
+    vocabulary = EntityVocabulary(lm, EntityFilter([], frozenset(FILTERS)))
 
-    assert isinstance(lexicon.look_up((0,)), Entity)
-    assert lexicon.look_up((1,)) == NoEntity("unwritable")
+    assert isinstance(vocabulary.look_up((0,)), Entity)
+    assert vocabulary.look_up((1,)) == NoEntity("unwritable")
 
 
 @pytest.mark.parametrize(

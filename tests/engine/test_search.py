@@ -11,9 +11,9 @@ import torch
 
 from kgharvest.engine import harvest as pipeline
 from kgharvest.engine import ranking
+from kgharvest.engine.entities import Entity, EntityVocabulary
 from kgharvest.engine.filters import FILTERS, EntityFilter
 from kgharvest.engine.language_models.loading import load
-from kgharvest.engine.lexicon import Entity, Lexicon
 from kgharvest.engine.prompts.prompt_set import PromptSet
 from kgharvest.engine.prompts.strategies import weigh_prompts
 from kgharvest.engine.prompts.template import PromptTemplate
@@ -47,8 +47,8 @@ class Case:
         templates = [PromptTemplate.parse(self.prompts[index]) for index in order]
         weights = [self.weights[index] for index in order]
         encoded = [self.lm.encode_prompt(template) for template in templates]
-        lexicon = Lexicon(self.lm, EntityFilter(templates, params.disabled_filters))
-        return TokenRanker(self.lm, encoded, weights, params.batch_size), lexicon
+        vocabulary = EntityVocabulary(self.lm, EntityFilter(templates, params.disabled_filters))
+        return TokenRanker(self.lm, encoded, weights, params.batch_size), vocabulary
 
     def search(self, params, patterns, order=None, report=lambda n_found: None):
         search = BestFirstSearch(*self.parts(params, order), params, report)
@@ -163,8 +163,8 @@ def test_only_states_that_can_matter_are_evaluated(cases, batch_size):
     case = cases("wordpiece", BINARY)
     params = HarvestParams(candidates=5, disabled_filters=LETTERS_ALLOWED, batch_size=batch_size)
 
-    ranker, lexicon = case.parts(params)
-    search = BestFirstSearch(ranker, lexicon, params, lambda n_found: None)
+    ranker, vocabulary = case.parts(params)
+    search = BestFirstSearch(ranker, vocabulary, params, lambda n_found: None)
     search.run([(1, 1)])
 
     # The root, the heads whose own log-probability reaches the worst tuple kept, and the rest of a batch.
@@ -249,7 +249,7 @@ def search_fake(words, probabilities, n_candidates, **params):
     lm = FakeLM(words, probabilities)
     template = PromptTemplate.parse("<ENT0> of <ENT1>")
     ranker = TokenRanker(lm, [lm.encode_prompt(template)], [1.0], params.batch_size)
-    search = BestFirstSearch(ranker, Lexicon(lm, EntityFilter([], NO_FILTERS)), params, lambda n_found: None)
+    search = BestFirstSearch(ranker, EntityVocabulary(lm, EntityFilter([], NO_FILTERS)), params, lambda n_found: None)
     search.run([(1, 1)])
     return [candidate.folded for candidate in search.tuples]
 
@@ -290,11 +290,11 @@ def test_a_tuple_waits_for_an_equal_one_that_the_lm_has_yet_to_be_asked_about():
 def test_reports_go_on_while_the_lm_is_not_asked(cases):
     case = cases("wordpiece", BINARY)
     n_reports_before, reports = [], []
-    ranker, lexicon = case.parts(HarvestParams(disabled_filters=NO_FILTERS))
+    ranker, vocabulary = case.parts(HarvestParams(disabled_filters=NO_FILTERS))
     rank = ranker.rank
     ranker.rank = lambda states, tick: n_reports_before.append(len(reports)) or rank(states, tick)
     params = HarvestParams(candidates=10**6, max_entity_repeats=None)
 
-    BestFirstSearch(ranker, lexicon, params, reports.append).run([(1, 1)])
+    BestFirstSearch(ranker, vocabulary, params, reports.append).run([(1, 1)])
 
     assert len(reports) > n_reports_before[-1] + 10  # the last forward is not the last report

@@ -6,8 +6,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
+from kgharvest.engine.entities import EntityVocabulary
 from kgharvest.engine.filters import FILTERS, EntityFilter
-from kgharvest.engine.lexicon import Lexicon
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.ranking import TokenRanker
 from kgharvest.engine.search import BestFirstSearch
@@ -96,8 +96,8 @@ def test_the_search_finds_the_best_pairs_of_one_token_words(family, lm, folder_o
     every = {pair: sorted(logprobs) for pair, logprobs in plain(family, folder_of(family)).tuples()}
     templates = {PromptTemplate.parse(text): weight for text, weight in PROMPTS.items()}
     ranker = TokenRanker(lm, list(map(lm.encode_prompt, templates)), list(templates.values()), PARAMS.batch_size)
-    lexicon = Lexicon(lm, EntityFilter(list(templates), PARAMS.disabled_filters))
-    search = BestFirstSearch(ranker, lexicon, PARAMS, lambda n: None)
+    vocabulary = EntityVocabulary(lm, EntityFilter(list(templates), PARAMS.disabled_filters))
+    search = BestFirstSearch(ranker, vocabulary, PARAMS, lambda n: None)
 
     search.run([(1, 1)])
 

@@ -1,4 +1,4 @@
-"""The lexicon: which token sequences are entities, canonical for the tokenizer and rejected by no filter."""
+"""Entities: which token sequences are some, canonical for the tokenizer and rejected by no filter."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class NoEntity(NamedTuple):
     rule: str | None
 
 
-class Lexicon:
+class EntityVocabulary:
     """Looks token sequences up and caches the answers: the same entity comes up in many tuples."""
 
     def __init__(self, lm: LanguageModel, entity_filter: EntityFilter) -> None:
