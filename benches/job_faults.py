@@ -1,10 +1,11 @@
 """Jobs under faults: what is left of 300 jobs while connections are cut, workers killed and the broker is emptied.
 
-    python benches/job_faults.py postgres://user@host/postgres [--jobs 300] [--workers 3] [--seed 0]
+    python benches/job_faults.py postgres://user@host/postgres [--jobs 300] [--workers 3] [--seed 0] [--restart COMMAND]
 
 On a database of its own, which is made and dropped; the user must be a superuser. Every job takes half a second. Ten
 times all connections of the database are cut, five times a worker is killed with its children, three times the broker
-loses all messages. Holds: every job succeeds and is stored once, none fails.
+loses all messages. With a command that does it, such as `pg_ctl restart -m immediate -D ...`, the server is restarted
+twice. Holds: every job succeeds and is stored once, none fails.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import itertools
 import random
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -27,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.kgharvest.jobs.installation import Installation, kill_group
 
 DATABASE = "kgharvest_job_faults"
-N_CUTS, N_KILLS, N_EMPTIED = 10, 5, 3
+N_CUTS, N_KILLS, N_EMPTIED, N_RESTARTS = 10, 5, 3, 2
 CUT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
 COUNTS = "SELECT status, count(*) FROM kgharvest_job GROUP BY status"
 PATIENCE_S = 900
@@ -36,16 +38,22 @@ PATIENCE_S = 900
 @contextmanager
 def database(server: str) -> Iterator[str]:
     """Make a database and yield its URL."""
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)")
-        connection.execute(f"CREATE DATABASE {DATABASE}")
-        yield f"{server.rsplit('/', 1)[0]}/{DATABASE}"
-        connection.execute(f"DROP DATABASE {DATABASE} WITH (FORCE)")
+    drop = f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)"
+    execute(server, drop)
+    execute(server, f"CREATE DATABASE {DATABASE}")
+    yield f"{server.rsplit('/', 1)[0]}/{DATABASE}"
+    execute(server, drop)
 
 
-def counts(server: str) -> dict[str, int]:
-    with psycopg.connect(f"{server.rsplit('/', 1)[0]}/{DATABASE}") as connection:
-        return dict(connection.execute(COUNTS).fetchall())
+def execute(url: str, statement: str, *values: str) -> list:
+    """Return the rows of a statement, which is tried again while the server restarts."""
+    while True:
+        try:
+            with psycopg.connect(url, autocommit=True) as connection:
+                cursor = connection.execute(statement, values or None)
+                return cursor.fetchall() if cursor.description else []
+        except psycopg.OperationalError:
+            time.sleep(0.5)
 
 
 class Workers:
@@ -65,10 +73,11 @@ class Workers:
         self._running[number] = self._start()
 
 
-def run(server: str, n_jobs: int, n_workers: int, seed: int) -> bool:
+def run(server: str, n_jobs: int, n_workers: int, seed: int, restart: str) -> bool:
     rng = random.Random(seed)
-    faults = ["cut"] * N_CUTS + ["kill"] * N_KILLS + ["empty"] * N_EMPTIED
+    faults = ["cut"] * N_CUTS + ["kill"] * N_KILLS + ["empty"] * N_EMPTIED + ["restart"] * N_RESTARTS * bool(restart)
     rng.shuffle(faults)
+    n_faults = len(faults)
     with database(server) as url, tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         installation = Installation(Path(folder), DATABASE_URL=url, DEBUG="1", SLOW_RUNNER_STEPS="5")
         models = [option for number in range(-(-n_jobs // 3)) for option in ("--model", f"lm-{number}")]
@@ -76,30 +85,30 @@ def run(server: str, n_jobs: int, n_workers: int, seed: int) -> bool:
         installation.manage("harvest", "--relation", "can", *models, *settings)
         started = time.monotonic()
         workers = Workers(installation, n_workers, stack)
-        n_all = sum(counts(server).values())
-        while (now := counts(server)).get("succeeded", 0) + now.get("failed", 0) < n_all:
+        n_all = sum(dict(execute(url, COUNTS)).values())
+        while (now := dict(execute(url, COUNTS))).get("succeeded", 0) + now.get("failed", 0) < n_all:
             if time.monotonic() - started > PATIENCE_S:
                 break
             # Faults come evenly over the course of the jobs.
-            if faults and now.get("succeeded", 0) >= n_all * (1 - len(faults) / (N_CUTS + N_KILLS + N_EMPTIED)) * 0.95:
-                inflict(faults.pop(), server, installation, workers, rng)
+            if faults and now.get("succeeded", 0) >= n_all * (1 - len(faults) / n_faults) * 0.95:
+                inflict(faults.pop(), server, installation, workers, rng, restart)
             time.sleep(0.2)
         print(f"{time.monotonic() - started:.0f} s, seed {seed}: {now}, {len(faults)} faults left")
-        with psycopg.connect(url) as connection:
-            attempts = connection.execute(
-                "SELECT attempts, count(*) FROM kgharvest_job GROUP BY 1 ORDER BY 1"
-            ).fetchall()
-            [n_tuples] = connection.execute("SELECT count(*) FROM kgharvest_harvestedtuple").fetchone()
+        attempts = execute(url, "SELECT attempts, count(*) FROM kgharvest_job GROUP BY 1 ORDER BY 1")
+        [[n_tuples]] = execute(url, "SELECT count(*) FROM kgharvest_harvestedtuple")
         print(f"attempts: {dict(attempts)}; {installation.starts()} starts; {n_tuples} tuples, 3 a job")
         log = installation.worker_log()
         print(f"unexpected errors in the log: {log.count('failed unexpectedly')}, tracebacks: {log.count('Traceback')}")
         return now == {"succeeded": n_all} and n_tuples == 3 * n_all and not faults
 
 
-def inflict(fault: str, server: str, installation: Installation, workers: Workers, rng: random.Random) -> None:
+def inflict(
+    fault: str, server: str, installation: Installation, workers: Workers, rng: random.Random, restart: str
+) -> None:
     if fault == "cut":
-        with psycopg.connect(server, autocommit=True) as connection:
-            connection.execute(CUT, [DATABASE])
+        execute(server, CUT, DATABASE)
+    elif fault == "restart":
+        subprocess.run(restart, shell=True, check=True, stdout=subprocess.DEVNULL)
     elif fault == "kill":
         workers.kill(rng)
     else:
@@ -114,5 +123,6 @@ if __name__ == "__main__":
     parser.add_argument("--jobs", type=int, default=300)
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--restart", default="")
     options = parser.parse_args()
-    sys.exit(not run(options.server, options.jobs, options.workers, options.seed))
+    sys.exit(not run(options.server, options.jobs, options.workers, options.seed, options.restart))

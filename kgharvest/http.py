@@ -37,23 +37,31 @@ MALFORMED = {
 }
 
 
-def refuse_malformed(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+class RefuseMalformed:
     """Answer 400 to an address with a NUL, which PostgreSQL fails on, and to forms that cannot be parsed.
 
-    404 to numbers that no database gives.
-
     Forms are parsed here, before anything else does: where that fails, the CSRF check and Django's error pages would
-    parse them again and fail, too. A NUL in a form is left to the form, which says it in words.
+    parse them again and fail, too. A NUL in a form is left to the form, which says it in words. Numbers that no
+    database gives name nothing: 404 in an address, 400 anywhere else where SQLite fails on them.
     """
 
-    def guarded(request: HttpRequest) -> HttpResponse:
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]):
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
         if reason := why_malformed(request):
-            return HttpResponseBadRequest(render_to_string("400.html", {"reason": reason}))
+            return _malformed(reason)
         if NO_ID.search(request.path):
             raise Http404
-        return get_response(request)
+        return self.get_response(request)
 
-    return guarded
+    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
+        is_too_large = isinstance(error, OverflowError) and "SQLite" in str(error)
+        return _malformed("There is a number larger than what the database holds.") if is_too_large else None
+
+
+def _malformed(reason: str) -> HttpResponse:
+    return HttpResponseBadRequest(render_to_string("400.html", {"reason": reason}))
 
 
 def why_malformed(request: HttpRequest) -> str:

@@ -96,7 +96,7 @@ def save_round(request: HttpRequest, document: dict[str, Any], draft: Round | No
 def choice_context(request: HttpRequest, form: RoundForm) -> dict[str, Any]:
     # PostgreSQL fails when asked for a NUL.
     filters = {name: request.POST.get(name, "").replace("\x00", "").strip() for name in FILTERS}
-    chosen = {str(pk) for pk in form["jobs"].value() or () if str(pk).isdecimal()}
+    chosen = {str(pk) for pk in form["jobs"].value() or () if str(pk).isdecimal() and len(str(pk)) < 19}
     jobs, n_jobs = job_choices(filters, chosen)
     all_jobs = HarvestJob.objects.succeeded().filter(n_tuples__gt=0).order_by()
     return {

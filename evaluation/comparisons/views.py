@@ -65,7 +65,7 @@ def compare(request: HttpRequest) -> HttpResponse:
 def find_report_side(reports: QuerySet[Report], choice: str) -> ReportSide:
     if choice == PAPER:
         return report_side(PAPER_NAME, published_document(load_table5()))
-    report = reports.defer(None).filter(pk=choice).first() if choice.isdecimal() else None
+    report = reports.defer(None).filter(pk=choice).first() if choice.isdecimal() and len(choice) < 19 else None
     if report is None:
         raise Http404("There is no such report.")
     return report_side(report.round.name, report.document)

@@ -20,7 +20,7 @@ def find_harvest_job(name: str) -> HarvestJob:
     """Return the finished job with this number, or the latest with this fingerprint. Raises NotFound."""
     jobs = HarvestJob.objects.with_cell()
     job = jobs.filter(fingerprint=name).order_by("-pk").first()
-    if job is None and name.isdecimal():
+    if job is None and name.isdecimal() and len(name) < 19:  # larger than what databases number
         job = jobs.filter(pk=int(name)).first()
     if job is None:
         raise NotFound(f"There is no harvest job {name}; the page Harvests and the command harvest name them.")

@@ -24,6 +24,8 @@ def run_job(job_id: int) -> None:
     """Do the job; then send one message in the place of its own, so that lost messages starve no worker."""
     try:
         ledger.run_job(job_id)
+    except ledger.DATABASE_IS_AWAY as error:
+        logger.warning("Job %s was not taken up, as the database is away: %s", job_id, error)
     finally:
         try:
             ledger.enqueue_stale(timezone.now(), 1)

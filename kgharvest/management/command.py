@@ -45,6 +45,8 @@ class DomainCommand(BaseCommand):
             self.stdout.flush()  # a disk that is full shows here and not when Python ends
         except (DomainError, EngineError) as refusal:
             raise Error(str(refusal)) from refusal
+        except OverflowError as error:
+            raise Error("A number is larger than what the database holds; look its number up again.") from error
         except UnicodeEncodeError as error:
             odd = error.object[error.start : error.end]
             raise Error(f"{odd!r:.40} cannot be written as {error.encoding}; give and print texts in UTF-8.") from error

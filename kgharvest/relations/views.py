@@ -74,7 +74,7 @@ def relation_new(request: HttpRequest) -> HttpResponse:
     """Write a relation: an empty one, one for the set `set`, or a copy of the relation `copy`."""
     relations = Relation.objects.select_related("relation_set")
     copied = request.GET.get("copy", "")
-    original = get_object_or_404(relations, pk=copied) if copied.isdecimal() else None
+    original = get_object_or_404(relations, pk=copied) if copied.isdecimal() and len(copied) < 19 else None
     initial = _copy_of(original) if original else {"set_name": request.GET.get("set", "")}
     return _relation_form(request, RelationForm(request.POST or None, initial=initial), {"original": original})
 

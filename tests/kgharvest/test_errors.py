@@ -105,6 +105,13 @@ def test_a_name_that_cannot_be_stored_is_said(tmp_path, names, reason):
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize("number", ["9" * 20, "9" * 5_000])
+def test_a_job_with_a_number_that_no_database_gives_is_not_found(number):
+    with pytest.raises(CommandError, match="There is no harvest job 999"):
+        call_command("export_tuples", job=number)
+
+
+@pytest.mark.django_db
 def test_an_argument_that_is_not_utf_8_is_said():
     with pytest.raises(CommandError, match="cannot be written as utf-8; give and print texts in UTF-8"):
         call_command("export_tuples", job="\udcff")

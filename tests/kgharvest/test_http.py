@@ -43,6 +43,15 @@ def test_numbers_that_no_database_gives_name_nothing(path, media_type):
     assert status == (404 if media_type == FORM else 400)
 
 
+@pytest.mark.parametrize("number", ["9" * 20, "9" * 5_000])
+def test_a_form_with_a_number_that_no_database_gives_is_no_bug(researcher_client, number):
+    chosen = {"name": "pilot", "jobs": number}
+
+    assert researcher_client.post("/rounds/new/", chosen).status_code in (200, 400)
+    assert researcher_client.get("/relations/new/", {"copy": number}).status_code == 200
+    assert researcher_client.get("/reports/compare/", {"a": number, "b": "paper"}).status_code in (200, 404)
+
+
 @pytest.mark.parametrize("media_type", ["", FORM, f"{FORM}; charset=utf-8", "text/html; charset=utf-8"])
 def test_an_address_with_too_many_fields_is_refused(media_type):
     fields = {"QUERY_STRING": "&" * 20_000, "CONTENT_TYPE": media_type}

@@ -297,6 +297,21 @@ def test_a_task_that_ends_sends_one_message_for_those_that_were_lost(enqueued):
     assert enqueued == [waiting[0].pk, waiting[1].pk]
 
 
+def test_a_task_that_does_not_reach_the_database_leaves_its_job_waiting(monkeypatch, caplog):
+    def refuse(*args):
+        raise DatabaseIsLocked("the server is starting up")
+
+    job = factories.make_harvest_job()
+    monkeypatch.setattr(ledger, "claim", refuse)
+    monkeypatch.setattr(ledger, "enqueue_stale", refuse)
+
+    tasks.run_job(job.pk)
+
+    job.refresh_from_db()
+    assert job.status == Job.Status.QUEUED
+    assert "the database is away" in caplog.text
+
+
 def test_a_job_whose_workers_keep_dying_fails_with_advice(enqueued):
     job = make_running_job(NOW, attempts=3)
 
