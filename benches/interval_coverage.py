@@ -189,15 +189,41 @@ def of_incomplete(n: int, population: int, share: float, accuracy: float, exclud
             asked = differ & (rng.random(n) >= waiting)
             n_judgments = 2 - lost.astype(int) + asked
             n_true = first.astype(int) + (~lost & second) + (asked & third)
-            counts = np.stack([n_true, n_judgments - n_true, np.zeros(n, dtype=int)], axis=1)
-            patterns = patterns_of(counts, np.full(n, K))
-            drawn = DrawnVerdicts(1, (np.zeros(n, dtype=int), np.arange(n)), patterns, quorum=1)
-            rate = sample_rate(drawn.of_strata(ACCEPTED), [population])
             truth = (says_true.sum(axis=1) >= 2).mean()
-            results.append((truth, *((rate.low, rate.high) if rate.value is not None else (0, 1))))
+            results.append((truth, *limits_of_labels(n_true, n_judgments, population)))
         return np.array(results)
 
     name = f"{n} of {population}, p {share:g}, people right {accuracy:g}, {excluded:.0%} lost one, {waiting:.0%} wait"
+    return Line(f"incomplete: {name}", simulate)
+
+
+def limits_of_labels(n_true: np.ndarray, n_judgments: np.ndarray, population: int) -> tuple[float, float]:
+    """Return the interval of a cell of statements with so many judgments of True among those so far."""
+    n = len(n_true)
+    counts = np.stack([n_true, n_judgments - n_true, np.zeros(n, dtype=int)], axis=1)
+    draws = np.zeros(n, dtype=int), np.arange(n)
+    drawn = DrawnVerdicts(1, draws, patterns_of(counts, np.full(n, K)), quorum=1)
+    rate = sample_rate(drawn.of_strata(ACCEPTED), [population])
+    return (rate.low, rate.high) if rate.low is not None and rate.high is not None else (0, 1)
+
+
+def of_interim(n: int, population: int, share: float, accuracy: float, judged: Sequence[float]) -> Line:
+    """judged: the shares of statements with 0, 1, 2 and 3 judgments so far."""
+
+    def simulate(rng: np.random.Generator, runs: int) -> np.ndarray:
+        results = []
+        for _ in range(runs):
+            is_true = rng.random(population) < share
+            says_true = rng.random((population, K)) < np.where(is_true, accuracy, 1 - accuracy)[:, None]
+            n_judgments = rng.choice(K + 1, n, p=judged)
+            sample = says_true[rng.choice(population, n, replace=False)]
+            n_true = (sample & (np.arange(K) < n_judgments[:, None])).sum(axis=1)
+            truth = (says_true.sum(axis=1) >= 2).mean()
+            results.append((truth, *limits_of_labels(n_true, n_judgments, population)))
+        return np.array(results)
+
+    so_far = "/".join(f"{part:.0%}" for part in judged)
+    name = f"{n} of {population}, p {share:g}, people right {accuracy:g}, {so_far} have 0/1/2/3 judgments"
     return Line(f"incomplete: {name}", simulate)
 
 
@@ -419,6 +445,9 @@ def lines_of_incomplete() -> Iterator[Line]:
         (100, 1000, 0.9, 0.9, 0.4, 0),
     ):
         yield of_incomplete(n, population, share, accuracy, excluded, waiting)
+    for share, accuracy in ((0.7, 0.85), (0.7, 0.97), (0.95, 0.9)):
+        for judged in ((0.1, 0.5, 0.3, 0.1), (0.2, 0.2, 0.2, 0.4)):
+            yield of_interim(50, 1000, share, accuracy, judged)
 
 
 def lines_of_agreement() -> Iterator[Line]:

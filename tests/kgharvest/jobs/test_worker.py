@@ -61,7 +61,8 @@ def test_of_sixty_jobs_every_one_ends_once_though_a_worker_is_killed_twice(tmp_p
     assert sixty.n_succeeded() == 60
     assert sixty.values("SELECT rank FROM kgharvest_harvestedtuple ORDER BY job_id, rank") == [1, 2, 3] * 60
     attempts = sixty.values("SELECT attempts FROM kgharvest_job")
-    assert sum(attempts) == sixty.starts() <= 62  # only what a killed worker had in hand was begun again
+    # Only what a killed worker had in hand was begun again; it may be killed between the claim and the start.
+    assert sixty.starts() <= sum(attempts) <= 62
 
 
 @pytest.mark.slow
