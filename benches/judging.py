@@ -71,9 +71,9 @@ def give_a_past(annotator: Annotator, n: int) -> None:
     insert_rows(Assignment, ("task", "annotator", "status", "expires_at"), leases)
     judgments = ((uuid4(), task, annotator.pk, "true", now) for task in tasks)
     insert_rows(Judgment, ("client_uuid", "task", "annotator", "label", "judged_at"), judgments)
-    JudgmentTask.objects.filter(
-        round=annotator.round, position__lt=annotator.next_position, position__gte=annotator.next_position - n
-    ).update(n_judgments=1, n_true=1)
+    first = annotator.next_position - n
+    open_tasks = annotator.round.tasks.filter(position__range=(first, annotator.next_position - 1), verdict="")
+    open_tasks.update(n_judgments=1, n_true=1)
 
 
 def cost_of_judging(annotator: Annotator) -> tuple[float, float]:
