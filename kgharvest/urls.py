@@ -79,6 +79,7 @@ urlpatterns = [
     path("", include("probing.urls")),
     path("api/schema/", SpectacularAPIView.as_view(), name="api_schema"),
     path("accounts/", include(accounts)),
-    path("admin/login/", Login.as_view()),  # with the same limits
+    path("admin/login/", Login.as_view()),  # with the same limits, and so the next
+    path("admin/password_change/", PasswordChange.as_view()),
     path("admin/", admin.site.urls),
 ]

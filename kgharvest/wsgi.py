@@ -38,7 +38,7 @@ def why_unreadable(environ: dict[str, Any]) -> str:
         parameters = parse_header_parameters(environ.get("CONTENT_TYPE", ""))[1]
     except ValueError:
         return "The Content-Type of the request cannot be read; send one without encoded parameters."
-    if parameters.get("charset", "utf-8").lower() != "utf-8":
+    if parameters.get("charset", "utf-8").lower() not in {"utf-8", "utf8"}:
         return "The Content-Type of the request names another charset than UTF-8; send it in UTF-8."
     if environ.get("QUERY_STRING", "").count("&") >= settings.DATA_UPLOAD_MAX_NUMBER_FIELDS:
         return "The address of the request has more fields than any of ours."

@@ -24,6 +24,7 @@ from annotation.rounds.models import RoundNotOpen
 from kgharvest.accounts.throttle import check_attempt
 from kgharvest.errors import DomainError
 
+LONGEST_NAME = Annotator._meta.get_field("name").max_length  # letters, once they are in one form of Unicode
 MIXED_UP = {"LATIN", "CYRILLIC", "GREEK"}  # alphabets many of whose letters look alike
 RETURN_SALT = "annotation.return_code"
 RETURN_BYTES = 10  # of the signature: 80 bits, written as four groups of four letters and digits
@@ -82,10 +83,14 @@ def join_round(
         _check_guest(round, name)
     if round.consent and not agrees:
         raise ConsentMissing("Tick that you agree before you start.")
-    if user is None and invite is None and address:
-        sentence = "Many people have just joined from where you are; wait ten minutes, or ask for a link of your own."
-        check_attempt("guests", f"{round.pk}:{address}", timezone.now(), sentence)
-    return _create_annotator(round, user, "" if user else _normalized(name), invite)
+    with transaction.atomic():
+        annotator = _create_annotator(round, user, "" if user else _normalized(name), invite)
+        if user is None and invite is None and address:  # a name that is taken is no attempt
+            sentence = (
+                "Many people have just joined from where you are; wait ten minutes, or ask for a link of your own."
+            )
+            check_attempt("guests", f"{round.pk}:{address}", timezone.now(), sentence)
+    return annotator
 
 
 def check_can_join(round: Round) -> None:
@@ -100,6 +105,8 @@ def _check_guest(round: Round, name: str) -> None:
         raise NoGuests(f"The round {round.name} needs an account; log in first.")
     if not _normalized(name):
         raise NameMissing("Give a name or code, so that you are one annotator wherever you continue.")
+    if len(_normalized(name)) > LONGEST_NAME:
+        raise BadName(f"This name is longer than {LONGEST_NAME} letters; give a shorter one.")
     if len({script for letter in name if (script := _script(letter)) in MIXED_UP}) > 1:
         raise BadName("This name has letters of several alphabets that look alike; write it in one.")
 
@@ -219,7 +226,9 @@ def capacity_warning(round: Round, n_left: int) -> str | None:
     quota = round.quota
     if quota is None or not round.is_open:
         return None
-    judged = list(round.annotators.filter(status=Annotator.Status.ACTIVE).values_list("n_judged", flat=True))
+    judged = list(
+        round.annotators.filter(status=Annotator.Status.ACTIVE, erased_at=None).values_list("n_judged", flat=True)
+    )
     n_possible = sum(max(0, quota - n) for n in judged)
     if n_left <= n_possible:
         return None

@@ -22,6 +22,7 @@ LABELS = ("true", "false", "unjudgeable")
 TRUE, FALSE, UNJUDGEABLE = range(3)
 VERDICTS = ("accepted", "rejected", "undecided", "incomplete")
 ACCEPTED, REJECTED, UNDECIDED, INCOMPLETE = range(4)
+BASES = (10, 100)  # k of the cuts base:k in Table 2
 
 
 class Side(NamedTuple):

@@ -32,11 +32,17 @@ class DrawnVerdicts:
         self._pattern, n_patterns = patterns.of_task[task], len(patterns.counts)
         place = self._stratum * n_patterns + self._pattern
         n_tasks = np.bincount(place, minlength=n_strata * n_patterns).reshape(n_strata, n_patterns)
+        self.n_drawn = n_tasks.sum(axis=1)  # (S,)
         self._completed = CompletedVerdicts(patterns.counts, patterns.wanted, n_tasks, quorum, rule)
 
     def shares(self, verdict: int) -> Floats:
         """Return (S,) the share of a verdict in each stratum, NaN where it has none."""
         return self._completed.shares(verdict)
+
+    def extremes(self, verdict: int) -> tuple[Floats, Floats]:
+        """Return (S,) how many draws get a verdict at least, and at most; one without a label may get any."""
+        least, most = self._completed.extremes(verdict)
+        return least, most + self.n_drawn - self._completed.n_tasks.sum(axis=1)
 
     def of_strata(self, verdict: int) -> VerdictSample:
         """Return what the strata (S,) say of a verdict."""
@@ -58,12 +64,15 @@ class Cell:
     """One cell with what its strata show.
 
     counts (s, 4): statements drawn, by verdict in the order of VERDICTS. samples: what they say of accepted, rejected,
-    undecided. population (s,): 0 if not known.
+    undecided. accepted_at_least, accepted_at_most (s,): statements, whatever those that are incomplete become.
+    population (s,): 0 if not known.
     """
 
     key: CellKey
     counts: Codes
     samples: Sequence[VerdictSample]
+    accepted_at_least: Floats
+    accepted_at_most: Floats
     population: Codes
     ranks: Sequence[tuple[int | None, int | None]]
 
@@ -97,6 +106,7 @@ def joint_rate(cells: Sequence[Cell], verdict: int, *, weights: ArrayLike | None
 def cells_of(evidence: Evidence, drawn: DrawnVerdicts) -> list[Cell]:
     counts = stratum_counts(evidence)
     samples = [drawn.of_strata(verdict) for verdict in range(INCOMPLETE)]
+    at_least, at_most = drawn.extremes(ACCEPTED)
     strata_of: list[list[int]] = [[] for _ in evidence.cells]
     for number, stratum in enumerate(evidence.strata):
         strata_of[stratum.cell].append(number)
@@ -105,6 +115,8 @@ def cells_of(evidence: Evidence, drawn: DrawnVerdicts) -> list[Cell]:
             key=key,
             counts=counts[numbers],
             samples=[sample.at(numbers) for sample in samples],
+            accepted_at_least=at_least[numbers],
+            accepted_at_most=at_most[numbers],
             population=np.array([evidence.strata[number].population or 0 for number in numbers]),
             ranks=[evidence.strata[number][1:3] for number in numbers],
         )
@@ -135,5 +147,5 @@ def ranked_strata(evidence: Evidence, drawn: DrawnVerdicts) -> RankedStrata:
         np.array([stratum.rank_from or 0 for stratum in strata], dtype=np.int64),
         np.array([stratum.rank_to or 0 for stratum in strata], dtype=np.int64),
         evidence.population_of_stratum.astype(np.int64),
-        (draws.stratum[has_rank], draws.rank[has_rank], accepted),
+        (draws.stratum[has_rank], draws.rank[has_rank], accepted, evidence.is_complete[draws.task[has_rank]]),
     )

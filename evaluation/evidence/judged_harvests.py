@@ -22,7 +22,7 @@ class JudgedHarvest:
     """A harvest as one round drew it. Letters of shapes: as in evaluation.evidence.arrays.
 
     first, last, population (S,): ranks and tuples of the strata. stratum, rank, score, knowledge_tuple (D,): of the
-    draws. accepted: what each draw says of being accepted.
+    draws. accepted: what each draw says of being accepted. has_verdict (D,).
     """
 
     round: Round
@@ -34,6 +34,7 @@ class JudgedHarvest:
     score: Floats
     knowledge_tuple: Codes
     accepted: VerdictSample
+    has_verdict: Flags
 
     @property
     def is_judged(self) -> Flags:
@@ -41,7 +42,9 @@ class JudgedHarvest:
 
     def cuts(self) -> Cuts:
         """Return the cuts at the scores of the judged tuples."""
-        ranked = RankedStrata(self.first, self.last, self.population, (self.stratum, self.rank, self.accepted))
+        ranked = RankedStrata(
+            self.first, self.last, self.population, (self.stratum, self.rank, self.accepted, self.has_verdict)
+        )
         judged = self.is_judged
         return score_cuts(ranked, np.arange(len(self.first)), self.rank[judged], self.score[judged])
 
@@ -54,32 +57,35 @@ class JudgedHarvest:
         is_in = np.isin(self.knowledge_tuple, list(ranks))
         in_order = np.sort(np.fromiter(ranks.values(), dtype=np.int64, count=len(ranks)))
         n_ranks = np.searchsorted(in_order, self.last, side="right") - np.searchsorted(in_order, self.first)
-        n_drawn = np.bincount(self.stratum[is_in], minlength=len(self.first))
-        share_shown = self.population / (self.last - self.first + 1)
-        population = np.maximum(np.rint(n_ranks * share_shown).astype(np.int64), n_drawn)
+        n_inside, n_outside = (np.bincount(self.stratum[side], minlength=len(self.first)) for side in (is_in, ~is_in))
+        expected = np.rint(n_ranks * (self.population / (self.last - self.first + 1))).astype(np.int64)
+        population = np.clip(expected, n_inside, np.maximum(self.population - n_outside, n_inside))
         sample = self.accepted.at(is_in).summed(self.stratum[is_in], len(self.first))
         is_taken = population > 0
-        n_judged = int(np.count_nonzero(self.is_judged[is_in]))
-        if not n_judged:
+        if not sample.n.any():
             return 0, unknown_rate(NOTHING_COUNTED)
-        return n_judged, sample_rate(sample.at(is_taken), population[is_taken])
+        return int(np.count_nonzero(self.has_verdict[is_in])), sample_rate(sample.at(is_taken), population[is_taken])
 
 
 def judged_harvest(job: HarvestJob, rounds: QuerySet[Round]) -> JudgedHarvest | None:
-    """Return the harvest as the newest of `rounds` drew it that has a verdict on it; None if none has."""
+    """Return the harvest as the newest of `rounds` drew it in which somebody judged it; None if nobody did."""
     draws = Draw.objects.filter(stratum__job=job, stratum__round__in=rounds, harvested_tuple__job=job)
-    newest = draws.exclude(task__verdict="").order_by("-stratum__round").values_list("stratum__round", flat=True)[:1]
+    newest = (
+        draws.filter(task__n_judgments__gt=0).order_by("-stratum__round").values_list("stratum__round", flat=True)[:1]
+    )
     round = Round.objects.filter(pk__in=list(newest)).first()
     if round is None:
         return None
     strata = Stratum.objects.sampled().filter(round=round, job=job).order_by("pk")
     keys, *ranges = map(np.array, zip(*strata.values_list("pk", "rank_from", "rank_to", "population"), strict=True))
-    labels = (f"task__{name}" for name in ("n_true", "n_false", "n_unjudgeable", "n_wanted"))
+    labels = (f"task__{name}" for name in ("n_true", "n_false", "n_unjudgeable", "n_wanted", "verdict"))
     columns = ("stratum", "harvested_tuple__rank", "harvested_tuple__score", "task__knowledge_tuple", *labels)
     rows = draws.filter(stratum__round=round).order_by("harvested_tuple__rank").values_list(*columns)
-    stratum, rank, score, knowledge_tuple, *counts, n_wanted = map(np.array, zip(*rows, strict=True))
+    stratum, rank, score, knowledge_tuple, *counts, n_wanted, verdict = map(np.array, zip(*rows, strict=True))
     number = np.searchsorted(keys, stratum)
     patterns = patterns_of(np.column_stack(counts), np.maximum(n_wanted, round.least_k))
     drawn = DrawnVerdicts(len(keys), (number, np.arange(len(number))), patterns, round.quorum)
     accepted = drawn.of_draws(ACCEPTED)
-    return JudgedHarvest(round, *ranges, number, rank, score.astype(np.float64), knowledge_tuple, accepted)
+    return JudgedHarvest(
+        round, *ranges, number, rank, score.astype(np.float64), knowledge_tuple, accepted, verdict != ""
+    )

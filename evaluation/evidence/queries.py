@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from annotation.judging.third_judgments import third_annotators
 from annotation.models import Adjudication, Annotator, Draw, Judgment, Round, Stratum
 from evaluation.evidence.arrays import (
+    BASES,
     INCOMPLETE,
     LABELS,
     VERDICTS,
@@ -33,7 +34,6 @@ from kgharvest.names import shortest_names
 
 PAPER_ORDER = ["human", "autoprompt", "top1", "multi"]  # of the settings in Table 5
 ROWS_AT_ONCE = 50_000
-BASES = (10, 100)  # k of the cuts base:k in Table 2
 
 LABEL_CODES = {label: code for code, label in enumerate(LABELS)}
 VERDICT_CODES = {verdict: code for code, verdict in enumerate(VERDICTS)} | {"": INCOMPLETE}

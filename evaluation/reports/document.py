@@ -27,6 +27,7 @@ from evaluation.reports.sections import (
     sampling,
     sensitivity,
 )
+from evaluation.statistics.incomplete_statements import MOST_WANTED
 from evaluation.statistics.paired_tests import MARGIN
 
 METHOD = " ".join([
@@ -143,7 +144,12 @@ def _notes(evidence: Evidence) -> Iterable[str]:
             f"{open_tasks} of {evidence.n_tasks} statements are incomplete. Which they are may depend on the answers, "
             "so they are not left out: each counts with the verdicts that its labels make likely, and the intervals "
             "are wider for it; those without a judgment say nothing. Each cell with such statements tells its accuracy "
-            "if all of them were rejected, or accepted."
+            "if all that is still open were rejected, or accepted."
+        )
+    is_open = ~evidence.is_complete & evidence.counts.any(axis=1)
+    if n_many := int(np.count_nonzero(is_open & (evidence.wanted > MOST_WANTED))):
+        yield (
+            f"{n_many} of these want more than {MOST_WANTED} judgments; they count with the verdict of those they have."
         )
     if evidence.has_thirds:
         yield (

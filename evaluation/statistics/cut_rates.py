@@ -15,13 +15,14 @@ from evaluation.statistics.finite_population import VerdictSample, sample_rate
 from evaluation.statistics.rates import NOTHING_COUNTED, Rate, unknown_rate
 
 Codes = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
 MOST_BOUNDS = 200  # parts whose interval is looked at for one cut
 
 
 class Parts(NamedTuple):
-    """What a cut takes of each stratum (..., S): tuples, draws among them with labels, and what these say."""
+    """What a cut takes of each stratum (..., S): tuples, draws among them with a verdict, and what all draws say."""
 
     population: Codes
     n: Codes
@@ -34,17 +35,19 @@ class RankedStrata:
     A stratum holds fewer tuples than ranks where some are hidden; these count as spread evenly over its ranks.
     """
 
-    def __init__(self, first: Codes, last: Codes, population: Codes, draws: tuple[Codes, Codes, VerdictSample]) -> None:
-        """draws: stratum, rank from 1 on, and what each says of being accepted."""
+    def __init__(
+        self, first: Codes, last: Codes, population: Codes, draws: tuple[Codes, Codes, VerdictSample, Flags]
+    ) -> None:
+        """draws: stratum, rank from 1 on, what each says of being accepted, whether it has a verdict."""
         self.first, self.last, self.population = first, last, population
-        stratum, rank, accepted = draws
+        stratum, rank, accepted, has_verdict = draws
         self._most = int(max(rank.max(initial=0), last.max(initial=0))) + 1
         place = stratum * self._most + rank
         order = np.argsort(place, kind="stable")
         self._place = place[order]
-        # Before each draw: how many are drawn, have labels, and what these say.
+        # Before each draw: how many are drawn, have a verdict, and what they say.
         self._sums = np.zeros((2 + len(accepted), len(order) + 1))
-        columns = [np.ones(len(order)), accepted.n[order] > 0, *accepted.at(order)]
+        columns = [np.ones(len(order)), has_verdict[order], *accepted.at(order)]
         self._sums[:, 1:] = np.cumsum(columns, axis=1)
 
     def parts(self, strata: Codes, last_rank: Codes) -> Parts:

@@ -106,7 +106,7 @@ def population_rate(n_hits: ArrayLike, n: ArrayLike, population: ArrayLike, weig
     drawn, size = int(judged[stratum]), int(sizes[stratum])
     low, _ = simple_interval(int(np.floor(share * drawn + ROUNDING)), drawn, size)
     _, high = simple_interval(int(np.ceil(share * drawn - ROUNDING)), drawn, size)
-    return Rate(value, value - weight * (share - low), value + weight * (high - share))
+    return Rate(value, _inside(value - weight * (share - low)), _inside(value + weight * (high - share)))
 
 
 def population_share(n_hits: ArrayLike, n: ArrayLike, population: ArrayLike, weights: ArrayLike | None = None) -> Rate:
@@ -119,7 +119,13 @@ def population_share(n_hits: ArrayLike, n: ArrayLike, population: ArrayLike, wei
         return unknown_rate(EMPTY_STRATUM)
     if len(sizes) > 1 and not sizes.all() and weights is None:
         return unknown_rate(UNKNOWN_POPULATION)
-    return Rate(float(_parts(sizes, weights) @ (np.asarray(n_hits, dtype=np.float64) / worth)), None, None)
+    shares = np.asarray(n_hits, dtype=np.float64) / worth
+    return Rate(_inside(float(_parts(sizes, weights) @ shares)), None, None)
+
+
+def _inside(share: float) -> float:
+    """Return the share without what rounding adds beyond 0 and 1."""
+    return min(max(share, 0.0), 1.0)
 
 
 def _whole(worth: Floats) -> Counts:
@@ -250,8 +256,8 @@ def _interval_over_strata(
     low, high = _stratified_interval(tuple(strata))
     moved = value - float(weights @ (nearest / n))
     if abs(moved) < ROUNDING:
-        return low, high
-    return max(0.0, low + min(moved, 0)), min(1.0, high + max(moved, 0))
+        return _inside(low), _inside(high)
+    return _inside(low + min(moved, 0)), _inside(high + max(moved, 0))
 
 
 @lru_cache(maxsize=10_000)

@@ -90,6 +90,11 @@ class CompletedVerdicts:
             shares = (self.n_tasks * self.probability[:, :, verdict]).sum(axis=1) / self.n_tasks.sum(axis=1)
         return np.where(self.has_verdict, shares, np.nan)
 
+    def extremes(self, verdict: int) -> tuple[Floats, Floats]:
+        """Return (G,) how many statements with labels get a verdict at least, and at most, whatever is missing."""
+        n_tasks = self.n_tasks.astype(np.float64)
+        return n_tasks @ self.certain[:, verdict], n_tasks @ self.possible[:, verdict]
+
     def of_groups(self, verdict: int) -> VerdictSample:
         """Return what each group (G,) says of a verdict."""
         worth, *parts = self._sample(verdict)

@@ -95,6 +95,6 @@ def pooled_rates(shares: Sequence[float], samples: Sequence[SimpleSample], rng: 
     of_population = (hits + rng.binomial(rest, rates)) / (n + rest)
     draws = np.where(population > 0, of_population, rates)
     low, high = np.quantile(draws, 0.025, axis=0, method="lower"), np.quantile(draws, 0.975, axis=0, method="higher")
-    return [
-        Rate(*numbers) for numbers in zip(*(part.tolist() for part in (draws.mean(axis=0), low, high)), strict=True)
-    ]
+    mean = np.clip(draws.mean(axis=0), 0, 1)  # where nearly all draws are alike, it may lie beyond the quantiles
+    columns = (mean, np.minimum(low, mean), np.maximum(high, mean))
+    return [Rate(*numbers) for numbers in zip(*(column.tolist() for column in columns), strict=True)]

@@ -95,7 +95,8 @@ def expected_flips(n_tasks: Codes, k: int, rng: np.random.Generator, n_draws: in
     flips = 2 * accepting * (1 - accepting)
     weights = np.full(len(propensity), 1 / len(propensity))
     for _ in range(N_STEPS):
-        weights = weights * ((n_tasks / n_tasks.sum() / (likelihood @ weights)) @ likelihood)
+        ratio = np.divide(n_tasks / n_tasks.sum(), likelihood @ weights, out=np.zeros(m + 1), where=n_tasks > 0)
+        weights = weights * (ratio @ likelihood)
     patterns = np.stack([np.arange(m + 1), m - np.arange(m + 1)], axis=1)
     ends = [flips @ weights]
     for sign in (-1, 1):  # a polynomial below, then one above: its values for statements with 0, 1, ... m of True

@@ -26,12 +26,15 @@ class Login(LoginView):
     """
 
     def post(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
-        if is_exhausted("wrong_passwords", network_of(request), timezone.now()):
+        network = network_of(request)
+        if network and is_exhausted("wrong_passwords", network, timezone.now()):
             return too_many(request)
         return super().post(request, *args, **kwargs)
 
     def form_invalid(self, form) -> HttpResponse:
-        count_attempt("wrong_passwords", network_of(self.request), timezone.now())
+        network = network_of(self.request)
+        if network and form.non_field_errors():  # not for a field that was left empty
+            count_attempt("wrong_passwords", network, timezone.now())
         logger.warning("failed login from %s", client_ip(self.request))
         return super().form_invalid(form)
 

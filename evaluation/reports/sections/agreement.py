@@ -80,7 +80,11 @@ def _tasks_by(evidence: Evidence, group_of_cell: Codes, n_groups: int) -> list[C
     group = group_of_cell[evidence.cell_of_draw]  # (D,)
     pairs = np.unique(group * evidence.n_tasks + evidence.draws.task)
     edges = np.searchsorted(pairs, np.arange(1, n_groups) * evidence.n_tasks)
-    return [part % evidence.n_tasks for part in np.split(pairs, edges)] if evidence.n_tasks else [pairs] * n_groups
+    return (
+        [part % evidence.n_tasks for part in np.split(pairs, edges)][:n_groups]
+        if evidence.n_tasks
+        else [pairs] * n_groups
+    )
 
 
 def _part(evidence: Evidence, tasks: Codes) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.evidence.arrays import ACCEPTED, Codes, Evidence, Side
+from evaluation.evidence.arrays import ACCEPTED, BASES, Codes, Evidence, Side
 from evaluation.evidence.cells import DrawnVerdicts, ranked_strata
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, name_of
 from evaluation.reports.sections.rates import demonstrator_mark
@@ -95,8 +95,6 @@ def _side_curves(evidence: Evidence, ranked: RankedStrata, known: Codes) -> Iter
 
 # -- cuts of the paper's Table 2 ---------------------------------------------------------------------------------------
 
-BASES = (10, 100)
-
 
 def cut_entries(evidence: Evidence, drawn: DrawnVerdicts) -> list[dict[str, Any]]:
     """Return an entry per LM, setting and cut, for docs/report-json.md: a part of what was sampled, so estimable."""
@@ -128,7 +126,7 @@ def _cut_entry(n_kept: Mapping[int, int], ranked: RankedStrata, job_of_stratum: 
     strata = np.flatnonzero(np.isin(job_of_stratum, list(n_kept)))
     rate, parts = ranked.rate(strata, np.array([n_kept[job] for job in job_of_stratum[strata].tolist()], np.int64))
     return {
-        "size": sum(n_kept.values()),
+        "size": int(parts.population.sum()),
         "n_relations": len(n_kept),
         "n": int(parts.n.sum()),
         "accuracy": rate.value,

@@ -47,17 +47,12 @@ def _cell_entry(cell: Cell) -> dict[str, Any]:
 
 
 def _bounds(cell: Cell) -> dict[str, float | None]:
-    """Return the accuracy if all incomplete statements were rejected, or accepted; nothing where all are complete."""
-    incomplete = cell.counts[:, INCOMPLETE]
-    if not incomplete.any():
+    """Return the accuracy if all that is still open were rejected, or accepted; nothing where all are complete."""
+    if not cell.counts[:, INCOMPLETE].any():
         return {}
-    bounds = {}
-    for name, verdict in (("accuracy_if_rejected", REJECTED), ("accuracy_if_accepted", ACCEPTED)):
-        counts = cell.counts.copy()
-        counts[:, verdict] += incomplete
-        sample = VerdictSample.of_complete(counts[:, :INCOMPLETE].sum(axis=1), counts[:, ACCEPTED])
-        bounds[name] = replace(cell, samples=[sample]).rate_of(ACCEPTED).value
-    return bounds
+    limits = {"accuracy_if_rejected": cell.accepted_at_least, "accuracy_if_accepted": cell.accepted_at_most}
+    samples = {name: VerdictSample.of_complete(cell.counts.sum(axis=1), n_hits) for name, n_hits in limits.items()}
+    return {name: replace(cell, samples=[sample]).rate_of(ACCEPTED).value for name, sample in samples.items()}
 
 
 def _counts(counts: Codes) -> dict[str, int]:
@@ -227,7 +222,8 @@ def _rates(cell: Mapping[str, Any] | None) -> Rates | None:
 
 def _notes(document: Document) -> Iterable[str]:
     yield (
-        "Accepted / rejected: shares of the statements with a verdict; the rest to 1 is undecided. "
+        "Accepted / rejected: estimated shares of the tuples that the statements were drawn from; the rest to 1 is "
+        "undecided. "
         "Averages are over relations."
     )
     if any(cell["incomplete"] for cell in document["cells"]):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import sqrt
+from math import ceil, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from evaluation.evidence.arrays import INCOMPLETE, CellKey, Side
+from evaluation.evidence.arrays import ACCEPTED, CellKey, Side
 from evaluation.evidence.cells import Cell
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, lm_and_setting
 from evaluation.reports.sections.comparisons import Pair, compared_cells
@@ -102,9 +102,9 @@ def _plan_total(total: Mapping[str, Any], cells: Sequence[Cell], judgments_each:
         return {**side, **nothing, "reason": NO_INTERVAL if low is None else ALL_JUDGED, "sentence": None}
     half_width = (high - low) / 2
     statements = sum(
-        statements_to_shrink(int(n), int(population), SHRINK)
+        statements_to_shrink(ceil(n - 1e-9), int(population), SHRINK)
         for cell in cells
-        for n, population in zip(cell.counts[:, :INCOMPLETE].sum(axis=1), cell.population, strict=True)
+        for n, population in zip(cell.samples[ACCEPTED].n, cell.population, strict=True)
     )
     judgments = round(statements * judgments_each)
     relations = relations_for_interval(total["n_relations"], SHRINK) if total["n_relations"] > 1 else None

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, VERDICTS, Codes, Evidence, Floats
+from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, VERDICTS, Codes, Evidence, Floats, patterns_of
 from evaluation.evidence.cells import DrawnVerdicts, accuracies_of, drawn_verdicts
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, lm_and_setting, name_of
 from evaluation.reports.sections.annotators import FittedModel
@@ -84,9 +84,12 @@ def _rules(evidence: Evidence, drawn: DrawnVerdicts, models: Sequence[FittedMode
     """Yield the report's own rule first."""
     majority = drawn.of_draws(ACCEPTED)
     yield AppliedRule("majority", "Majority", evidence.verdict, majority)
+    # Two that agree are all that a statement is asked for where a third decides: these rules judge what there is.
+    asked_for = np.where(evidence.is_complete, evidence.counts.sum(axis=1), evidence.wanted)
+    patterns = patterns_of(evidence.counts, asked_for)
     for name, title, rule in COUNTING_RULES:
         verdict = where_complete(rule(evidence.counts, evidence.quorum), evidence.is_complete)
-        yield AppliedRule(name, title, verdict, drawn_verdicts(evidence, rule=rule).of_draws(ACCEPTED))
+        yield AppliedRule(name, title, verdict, drawn_verdicts(evidence, patterns, rule).of_draws(ACCEPTED))
     [dawid_skene] = [model for model in models if model.name == "dawid_skene"]
     if dawid_skene.verdict is None:
         yield AppliedRule("dawid_skene", "Dawid-Skene", None, None, dawid_skene.reason)
@@ -102,7 +105,7 @@ def _rules(evidence: Evidence, drawn: DrawnVerdicts, models: Sequence[FittedMode
 
 def _adjudicated_sample(evidence: Evidence, majority: VerdictSample) -> VerdictSample:
     """Return what draws say of being accepted where an expert's verdict replaces that of the labels."""
-    by_expert = evidence.adjudicated[evidence.draws.task]
+    by_expert = where_complete(evidence.adjudicated, evidence.is_complete)[evidence.draws.task]
     is_decided, is_accepted = by_expert != INCOMPLETE, (by_expert == ACCEPTED).astype(np.float64)
     n = np.where(is_decided, 1, majority.n)
     return VerdictSample(n, *(np.where(is_decided, is_accepted, column) for column in majority[1:]))

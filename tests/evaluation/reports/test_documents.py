@@ -644,3 +644,67 @@ def test_a_round_without_statements_has_a_document():
     document = build_document(evidence)
 
     assert (document["n_tasks"], document["cells"], document["totals"]) == (0, [], [])
+
+
+# -- what odd rounds showed --------------------------------------------------------------------------------------------
+
+
+def test_shares_of_strata_that_are_all_accepted_stay_within_one():
+    """90 / 1090 + 1000 / 1090 is more than 1 in floating point, and a root of less than 0 was taken of it."""
+    cells = [CellKey(relation, "lm", setting) for relation in "rst" for setting in ("human", "multi")]
+    verdict = [
+        verdict
+        for key in cells
+        for verdict in ([ACCEPTED] * 20 if key.setting == "human" else ([ACCEPTED] * 8 + [REJECTED] * 2) * 2)
+    ]
+    strata = [
+        StratumKey(number, *ranks) for number in range(6) for ranks in ((1, 90, 90), (91, 1090, 1000))
+    ]  # fmt: skip
+    evidence = make_evidence(dict.fromkeys(cells, (20,)), verdict=verdict, strata=strata)
+    evidence = replace(evidence, draws=evidence.draws._replace(stratum=np.repeat(np.arange(12), 10)))
+
+    document = build_document(evidence)
+
+    assert {cell["accuracy"] for cell in document["cells"] if cell["setting"] == "human"} == {1.0}
+    assert all(cell["accuracy_high"] <= 1 for cell in document["cells"])
+
+
+def test_a_kg_is_as_large_as_what_is_shown_of_it():
+    strata = [StratumKey(0, 1, 100, 60, 1)]
+    evidence = make_evidence({CellKey("r", "lm", "multi"): (6, 4)}, strata=strata)
+    evidence = replace(evidence, harvests=[SampledHarvest(1, Side("lm", "multi"), 100, {})])
+
+    sizes = {cut["cut"]: cut["size"] for cut in build_document(evidence)["cuts"]}
+
+    assert sizes == {"share:0.5": 30, "all": 60}
+
+
+def test_the_planner_counts_on_statements_that_their_labels_decide():
+    evidence = evidence_of(*["TTT", "FFF"] * 4, *["TT."] * 32)
+    verdict = np.where(evidence.counts.sum(axis=1) == 3, evidence.verdict, INCOMPLETE)
+    evidence = replace(
+        evidence, wanted=np.full(40, 3), verdict=verdict, strata=[StratumKey(0, 1, 4000, 4000)]
+    )  # fmt: skip
+
+    [plan] = build_document(evidence)["planner"]["totals"]
+
+    assert plan["statements"] == 156  # 1 / (1/4 (1/40 - 1/4000) + 1/4000), of forty draws and not of eight
+
+
+def test_what_is_certain_is_neither_rejected_nor_accepted_by_what_is_missing():
+    evidence = evidence_of("TT.", "TT.", "FF.", "TF.")
+    evidence = replace(evidence, wanted=np.full(4, 3), verdict=np.full(4, INCOMPLETE))
+
+    [cell] = build_document(evidence)["cells"]
+
+    assert (cell["accuracy_if_rejected"], cell["accuracy_if_accepted"]) == (0.5, 0.75)
+
+
+def test_rules_of_two_then_third_judge_what_was_asked_for():
+    evidence = replace(evidence_of("TT.", "TT.", "TFT", "FF."), has_thirds=True, wanted=np.full(4, 3))
+
+    sensitivity = build_document(evidence)["sensitivity"]
+
+    unanimous = entry_of(sensitivity["rules"], rule="unanimous")
+    position = [rule["rule"] for rule in sensitivity["rules"]].index("unanimous")
+    assert sensitivity["cells"][0]["accuracy"][position] == unanimous["accepted"] / unanimous["n"] == 0.5

@@ -16,7 +16,9 @@ TTFT_FF = [True, True, False, True, False, False]
 def ranked_strata(ranges, draws):
     """ranges: first rank, last rank and population of each stratum; draws: stratum, rank, and T, F or . for open."""
     stratum, rank, said = (np.array(column) for column in zip(*draws, strict=True))
-    return RankedStrata(*np.array(ranges).T, (stratum, rank, VerdictSample.of_complete(said != ".", said == "T")))
+    return RankedStrata(
+        *np.array(ranges).T, (stratum, rank, VerdictSample.of_complete(said != ".", said == "T"), said != ".")
+    )
 
 
 def cuts_of(is_accepted, scores=None, apart=1):
@@ -27,6 +29,7 @@ def cuts_of(is_accepted, scores=None, apart=1):
         np.zeros(len(number), dtype=np.int64),
         apart * number,
         VerdictSample.of_complete(number > 0, np.array(is_accepted)),
+        number > 0,
     )
     ranked = RankedStrata(np.array([1]), np.array([size]), np.array([size]), draws)
     return score_cuts(
@@ -98,7 +101,12 @@ def test_precision_is_the_rate_that_reports_give_of_the_same_cut():
     rank = np.sort(rng.choice(np.arange(1, 1001), 200, replace=False))
     is_accepted = rng.random(200) < np.where(rank < 400, 0.95, 0.4)
     is_judged = rng.random(200) < np.where(rank < 400, 0.9, 0.2)
-    draws = np.zeros(200, dtype=np.int64), rank, VerdictSample.of_complete(is_judged, is_accepted & is_judged)
+    draws = (
+        np.zeros(200, dtype=np.int64),
+        rank,
+        VerdictSample.of_complete(is_judged, is_accepted & is_judged),
+        is_judged,
+    )
     ranked = RankedStrata(np.array([1]), np.array([1000]), np.array([1000]), draws)
 
     part = largest_part(score_cuts(ranked, np.array([0]), rank[is_judged], -rank[is_judged].astype(float)), 0.8)
