@@ -53,7 +53,7 @@ def why_too_large(environ: dict[str, Any]) -> str:
     has_files = environ.get("CONTENT_TYPE", "").lower().startswith("multipart/")
     largest = settings.LARGEST_UPLOAD if has_files else settings.DATA_UPLOAD_MAX_MEMORY_SIZE
     if int(environ.get("CONTENT_LENGTH") or 0) > largest:
-        return f"The request has more than {largest >> 20} MB; send less, or files by the commands of the server."
+        return f"The request has more than {largest >> 20} MB; send less at a time."
     return ""
 
 

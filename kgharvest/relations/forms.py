@@ -164,7 +164,7 @@ class ImportForm(forms.Form):
         file = self.cleaned_data["file"]
         if file.size > LARGEST_FILE:
             raise forms.ValidationError(
-                f"The file is larger than {LARGEST_FILE_MB} MB; import it on the server with import_relations."
+                f"The file is larger than {LARGEST_FILE_MB} MB; split it and import the parts."
             )
         return file
 
@@ -207,7 +207,7 @@ class PromptsForm(forms.Form):
         files = self.cleaned_data["files"]
         if sum(file.size for file in files) > LARGEST_FILE:
             raise forms.ValidationError(
-                f"The files are larger than {LARGEST_FILE_MB} MB; import them on the server with import_prompts."
+                f"The files are larger than {LARGEST_FILE_MB} MB; import fewer at a time."
             )
         return files
 

@@ -146,7 +146,7 @@ class ProbeForm(RelationPickerForm):
         if not upload:
             return None
         if upload.size > LARGEST_FILE:
-            self.add_error(name, f"{upload.name} has more than {LARGEST_FILE_MB} MB; use the command for it.")
+            self.add_error(name, f"{upload.name} has more than {LARGEST_FILE_MB} MB; give a part of it.")
             return None
         try:
             return read(upload.name, upload.read())
