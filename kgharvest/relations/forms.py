@@ -163,9 +163,7 @@ class ImportForm(forms.Form):
     def clean_file(self):
         file = self.cleaned_data["file"]
         if file.size > LARGEST_FILE:
-            raise forms.ValidationError(
-                f"The file is larger than {LARGEST_FILE_MB} MB; split it and import the parts."
-            )
+            raise forms.ValidationError(f"The file is larger than {LARGEST_FILE_MB} MB; split it and import the parts.")
         return file
 
     def relation_file(self) -> RelationFile:
@@ -206,9 +204,7 @@ class PromptsForm(forms.Form):
     def clean_files(self):
         files = self.cleaned_data["files"]
         if sum(file.size for file in files) > LARGEST_FILE:
-            raise forms.ValidationError(
-                f"The files are larger than {LARGEST_FILE_MB} MB; import fewer at a time."
-            )
+            raise forms.ValidationError(f"The files are larger than {LARGEST_FILE_MB} MB; import fewer at a time.")
         return files
 
     def prompt_files(self) -> list[PromptFile]:
