@@ -13,6 +13,7 @@ import numpy as np
 from kgharvest.engine.entities import EntityVocabulary
 from kgharvest.engine.filters import EntityFilter, is_writable
 from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, fits
+from kgharvest.engine.prompts.comprehension import warning_about
 from kgharvest.engine.prompts.paraphrase import Paraphraser
 from kgharvest.engine.prompts.prompt_set import PromptSet
 from kgharvest.engine.prompts.strategies import PromptSource, choose_prompts
@@ -45,6 +46,8 @@ def harvest(
     """
     seeds = encode_seeds(spec.seed_tuples, lm)
     prompts = choose_prompts(PromptSource(spec, lm, seeds, paraphraser, on_progress))
+    asked = Reporter(on_progress, "weights", len(prompts.weighted))
+    warning = warning_about(lm, spec.initial_prompts, prompts.weighted, seeds, spec.params, partial(asked, 0))
     reader = prompts.prompt_set.reader(lm)
     ranker = make_ranker(reader, prompts.prompt_set, spec.params)
     candidates, rejected, search_notice = search(ranker, prompts.templates, spec.params, on_progress)
@@ -56,6 +59,7 @@ def harvest(
         rejected=dict(sorted(rejected.items())),
         stats={"states": ranker.n_states, "candidates": len(candidates), "tuples": len(tuples)},
         notice=" ".join(filter(None, [prompts.notice, notice])) or None,
+        warning=warning,
     )
 
 

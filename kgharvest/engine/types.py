@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ ParaphraserKind = Literal["offline", "chat", "seq2seq"]
 # A strict cap in the search would let early weak tuples use an entity up, which re-scoring could not undo.
 REPEATS_PROPOSED_PER_KEPT = 4
 MIN_CANDIDATES, CANDIDATES_PER_KEPT = 900, 3
+
+HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)  # of a model; a folder is written as a path, ./name
 
 N_TRIGGERS = 5  # of AutoPrompt, between two entities; as in the paper's baseline
 
@@ -193,10 +196,14 @@ class ScoredTuple:
 
 @dataclass(frozen=True)
 class HarvestResult:
-    """`tuples` best first. `rejected` counts by filter name. `notice` says in a sentence why the search ended early."""
+    """`tuples` best first. `rejected` counts by filter name. `notice` says in a sentence why the search ended early.
+
+    warning: why few of the tuples may be true, before anybody has judged them.
+    """
 
     prompts: tuple[WeightedPrompt, ...]
     tuples: tuple[ScoredTuple, ...]
     rejected: Mapping[str, int]
     stats: Mapping[str, float]
     notice: str | None = None
+    warning: str | None = None

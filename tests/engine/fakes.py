@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from kgharvest.engine.language_models.base import EncodedPrompt, Query
+from kgharvest.engine.types import BadSeed
 
 MASK = -1
 
@@ -34,6 +35,8 @@ class FakeLM:
         return EncodedPrompt(((len(self._texts) - 1,), *((),) * prompt.arity), prompt.slots)
 
     def encode_entity(self, entity):
+        if unknown := [word for word in entity.split() if word not in self.words]:
+            raise BadSeed(f"The fake LM does not know {unknown[0]!r}.")
         return tuple(self.words.index(word) for word in entity.split())
 
     def canonical_texts(self, sequences):

@@ -37,7 +37,7 @@ from kgharvest.engine.language_models.devices import (
     weights_fingerprint,
 )
 from kgharvest.engine.prompts.template import PromptTemplate
-from kgharvest.engine.types import BrokenModel, EngineError, ModelNotFound, UnsupportedModel
+from kgharvest.engine.types import HUB_ID, BrokenModel, EngineError, ModelNotFound, UnsupportedModel
 
 FAMILIES: list[tuple[Collection[str], Any, Callable[..., LanguageModel]]] = [
     (ARCHITECTURES, AutoModelForMaskedLM, masked.MaskedLM),
@@ -146,6 +146,7 @@ def damage_said(name: str) -> Iterator[None]:
 
     Tokenizers raises Exception itself, and odd values in a config or an index any of Python's.
     """
+    check_not_hidden(name)
     try:
         yield
     except EngineError:
@@ -154,6 +155,15 @@ def damage_said(name: str) -> Iterator[None]:
         raise BrokenModel(f"The model {name!r} does not fit into memory; use a smaller one.") from error
     except Exception as error:
         raise not_found(name) from error
+
+
+def check_not_hidden(name: str) -> None:
+    """Raise if transformers would take a folder here for the model of the hub that `name` is."""
+    if HUB_ID.fullmatch(str(name)) and Path(name).is_dir():
+        raise ModelNotFound(
+            f"{name!r} is a model of the hub and a folder in {Path.cwd()}; write ./{name} for the folder, or start in "
+            "another one for the model of the hub."
+        )
 
 
 def not_found(name: str) -> ModelNotFound:

@@ -18,8 +18,11 @@ from kgharvest.engine.types import OnProgress, Progress, ignore
 
 STAGE = "prompts"
 MAX_SIMILARITY = 0.75
+FRAMED_SHARE = 5  # at most one prompt of so many is an initial one in a frame ("it is well known that ...")
 TRIES_PER_PROMPT = 3  # seed tuples that a prompt is filled with before it is given up
 TICK_S = 0.5
+
+Reword = Callable[[str, Sequence[str]], list[str]]
 
 
 def create_prompts(
@@ -33,7 +36,8 @@ def create_prompts(
     """Return `initial` followed by paraphrases of them, `n_prompts` in all, or fewer when nothing new comes any more.
 
     Each prompt is filled with a random seed tuple and paraphrased; what differs enough from all those kept is kept and
-    paraphrased in its turn. The same `rng` state gives the same prompts if the paraphraser is deterministic.
+    paraphrased in its turn. Where that gives too few, a fifth may be initial prompts in a frame. The same `rng` state
+    gives the same prompts if the paraphraser is deterministic.
     `on_progress` is told how many are kept every half second; what it raises ends the work.
     """
     kept = list(dict.fromkeys(initial))
@@ -42,13 +46,19 @@ def create_prompts(
     def report() -> None:
         on_progress(Progress(STAGE, min(len(kept), n_prompts), n_prompts))
 
-    def paraphrase(sentence: str, entities: Sequence[str]) -> list[str]:
-        return result_with_ticks(in_background(paraphraser, sentence, entities), report)
+    def in_other_words(prompt: PromptTemplate, reword: Reword, n_missing: int) -> list[PromptTemplate]:
+        def reword_with_ticks(sentence: str, entities: Sequence[str]) -> list[str]:
+            return result_with_ticks(in_background(reword, sentence, entities), report)
+
+        return new_prompts(prompt, seed_tuples, kept, reword_with_ticks, rng)[:n_missing]
 
     while pending and len(kept) < n_prompts:
-        new = new_prompts(pending.popleft(), seed_tuples, kept, paraphrase, rng)[: n_prompts - len(kept)]
+        new = in_other_words(pending.popleft(), paraphraser.paraphrase, n_prompts - len(kept))
         kept += new
         pending += new
+    n_most = min(n_prompts, len(kept) + len(kept) // (FRAMED_SHARE - 1))
+    for prompt in initial if n_most > len(kept) else ():
+        kept += in_other_words(prompt, paraphraser.frame, n_most - len(kept))
     report()
     return kept
 
@@ -57,13 +67,13 @@ def new_prompts(
     prompt: PromptTemplate,
     seed_tuples: Sequence[Sequence[str]],
     kept: Sequence[PromptTemplate],
-    paraphrase: Callable[[str, Sequence[str]], list[str]],
+    reword: Reword,
     rng: random.Random,
 ) -> list[PromptTemplate]:
     """Return the paraphrases of `prompt` that differ enough from `kept` and each other, for the first seed with any."""
     for entities in rng.sample(list(seed_tuples), min(TRIES_PER_PROMPT, len(seed_tuples))):
         new: list[PromptTemplate] = []
-        for sentence in paraphrase(as_sentence(prompt, entities), entities):
+        for sentence in reword(as_sentence(prompt, entities), entities):
             template = as_prompt(sentence, entities)
             if template is not None and is_new(template, [*kept, *new]):
                 new.append(template)
@@ -81,13 +91,13 @@ def similarity(prompt: PromptTemplate, other: PromptTemplate) -> float:
     return Levenshtein.normalized_similarity(prompt.text, other.text)
 
 
-def in_background(paraphraser: Paraphraser, sentence: str, entities: Sequence[str]) -> Future[list[str]]:
-    """Paraphrase in a daemon thread: an endpoint that does not answer holds up neither cancellation nor exit."""
+def in_background(reword: Reword, sentence: str, entities: Sequence[str]) -> Future[list[str]]:
+    """Reword a sentence in a daemon thread: an endpoint that does not answer holds up neither cancellation nor exit."""
     future: Future[list[str]] = Future()
 
     def run() -> None:
         try:
-            future.set_result(paraphraser.paraphrase(sentence, entities))
+            future.set_result(reword(sentence, entities))
         except BaseException as error:  # raised again where the result is awaited
             future.set_exception(error)
 

@@ -29,6 +29,9 @@ class Paraphraser(Protocol):
         What breaks that promise is dropped by the caller. Raises EngineError when the paraphraser cannot work at all.
         """
 
+    def frame(self, sentence: str, entities: Sequence[str]) -> list[str]:
+        """Return sentences that hold this one as it is, best first, to be asked for where paraphrases are too few."""
+
 
 class Seq2SeqParaphraser:
     """Rewrites with a model named by hub id or folder, loaded at the first call.
@@ -56,6 +59,9 @@ class Seq2SeqParaphraser:
         else:
             outputs = self._model.sample(text, PARAPHRASES_PER_CALL, zlib.crc32(text.encode()) ^ self._seed)
         return [output for output in dict.fromkeys(outputs) if output and output != sentence]
+
+    def frame(self, sentence: str, entities: Sequence[str]) -> list[str]:
+        return []
 
     @cached_property
     def _model(self) -> Seq2SeqModel:

@@ -58,6 +58,14 @@ def test_the_family_follows_from_the_config(family, kind, tiny):
     assert isinstance(tiny(family), kind)
 
 
+def test_a_folder_here_is_not_taken_for_a_model_of_the_hub(hub, tmp_path, monkeypatch):
+    tiny_bert(tmp_path / "lab" / "tiny")
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(ModelNotFound, match=r"write \./lab/tiny for the folder"):
+        load("lab/tiny")
+
+
 def test_name_and_revision_are_recorded(folder):
     lm = load(str(folder), revision="v1")
 

@@ -39,10 +39,25 @@ class ScriptedParaphraser:
     def __init__(self, answer: Callable[[int, Sequence[str]], list[str]]) -> None:
         self._answer = answer
         self.sentences: list[str] = []
+        self.frames: list[str] = []
 
     def paraphrase(self, sentence: str, entities: Sequence[str]) -> list[str]:
         self.sentences.append(sentence)
         return self._answer(len(self.sentences) - 1, entities)
+
+    def frame(self, sentence: str, entities: Sequence[str]) -> list[str]:
+        return [f"{start}, {sentence}" for start in self.frames]
+
+
+def test_where_paraphrases_are_too_few_a_fifth_may_be_framed() -> None:
+    paraphraser = ScriptedParaphraser(lambda call, entities: [])
+    paraphraser.frames = [word * 9 for word in ("so", "truly", "indeed")]
+
+    initial = parse_prompts([f"<ENT0> {verb} <ENT1>" for verb in ("eats", "causes", "takes off", "dislikes")], arity=2)
+
+    prompts = create_prompts(initial, SEEDS, paraphraser, random.Random(0))
+
+    assert len(prompts) == 4 + 1
 
 
 def one_a_call() -> ScriptedParaphraser:

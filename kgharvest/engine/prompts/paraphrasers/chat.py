@@ -74,6 +74,9 @@ class ChatParaphraser:
         self.n_tokens += n_tokens or len(question + answer) // CHARACTERS_PER_TOKEN
         return sentences_of(answer)
 
+    def frame(self, sentence: str, entities: Sequence[str]) -> list[str]:
+        return []
+
     def _post(self, question: str) -> httpx.Response:
         """Return the first response that is worth no retry."""
         trouble, wait_s = "", 0.0

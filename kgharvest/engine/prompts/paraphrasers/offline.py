@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 from kgharvest.engine.language_models.base import LanguageModel, fits
+from kgharvest.engine.prompts.paraphrasers.general_rules import GENERAL_REWRITES
 from kgharvest.engine.prompts.paraphrasers.infilling import refill
 from kgharvest.engine.prompts.paraphrasers.rewrite_rules import REWRITES
 from kgharvest.engine.prompts.paraphrasers.rewriting import clause_of, prompt_of
@@ -43,16 +44,21 @@ class OfflineParaphraser:
         self._lm = lm
 
     def paraphrase(self, sentence: str, entities: Sequence[str]) -> list[str]:
-        """Return rewrites and fillings in turn, two of the former to one of the latter, then frames."""
-        prompt = as_prompt(sentence, entities)
-        if prompt is None or prompt.text.endswith(("?", "!")):
+        """Return rewrites and fillings in turn, two of the former to one of the latter."""
+        prompt = statement_prompt(sentence, entities)
+        if prompt is None:
             return []
         rewrites = self._best_first(rewritten(prompt), entities)
         fillings = refill(self._lm, prompt, entities)
         pairs = zip_longest(rewrites[0::2], rewrites[1::2], fillings)
         ordered = [template for triple in pairs for template in triple if template is not None]
-        frames = self._best_first(framed(prompt), entities)
-        return [as_sentence(template, entities) for template in ordered + frames]
+        return [as_sentence(template, entities) for template in ordered]
+
+    def frame(self, sentence: str, entities: Sequence[str]) -> list[str]:
+        """Return the clause of the sentence in the frames of FRAMES."""
+        prompt = statement_prompt(sentence, entities)
+        frames = [] if prompt is None else self._best_first(framed(prompt), entities)
+        return [as_sentence(template, entities) for template in frames]
 
     def _best_first(self, templates: Sequence[PromptTemplate], entities: Sequence[str]) -> list[PromptTemplate]:
         """Return the templates that the LM can take, those first in which it finds `entities` likeliest."""
@@ -68,10 +74,16 @@ class OfflineParaphraser:
         return [fitting[index][0] for _, index in ranked]
 
 
+def statement_prompt(sentence: str, entities: Sequence[str]) -> PromptTemplate | None:
+    """Return the prompt that `sentence` is with these entities; None if it is a question, or lacks one of them."""
+    prompt = as_prompt(sentence, entities)
+    return None if prompt is None or prompt.text.endswith(("?", "!")) else prompt
+
+
 def rewritten(prompt: PromptTemplate) -> list[PromptTemplate]:
     """Return what the rules make of `prompt`, of a framed one without its frame; each wording once."""
     clause = bare_clause(prompt)
-    texts = [text for rule in REWRITES for text in rule.apply(clause)]
+    texts = [text for rule in (*REWRITES, *GENERAL_REWRITES) for text in rule.apply(clause)]
     return [prompt_of(text) for text in dict.fromkeys(texts) if text != clause]
 
 

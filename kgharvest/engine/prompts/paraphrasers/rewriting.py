@@ -19,7 +19,7 @@ _SLOT = r"(?:(?:an?|the|some) )?<ENT\d+>(?:e?s\b)?"
 _WORD = r"(?!ENT)[A-Za-z][\w'’-]*"
 _NO_VERB = (
     r"(?!(?:is|are|was|were|be|has|had|have|can|could|may|might|will|would|should|must|does|do|did|and|or|as|to|than|its|"
-    r"also|not|includes?|means?|used|seems?|becomes?|needs?|of|in|on|at|by|for|from|with|belongs?|cannot|but|usually)\b)"
+    r"also|not|looks?|sounds?|tastes?|smells?|feels?|remains?|includes?|means?|used|seems?|becomes?|needs?|of|in|on|at|by|for|from|with|belongs?|cannot|but|usually)\b)"
 )
 
 _PASTS = "|".join(sorted({past for past, _ in IRREGULAR.values() if past not in ("was", "had", "did", "read", "put")}))

@@ -8,13 +8,16 @@ from pathlib import Path
 
 import pytest
 
+import kgharvest
 from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.prompts.creation import create_prompts
-from kgharvest.engine.prompts.paraphrasers.offline import OfflineParaphraser
+from kgharvest.engine.prompts.paraphrasers.offline import FRAME_PATTERNS, FRAMES, OfflineParaphraser
+from kgharvest.engine.prompts.paraphrasers.rewriting import clause_of
 from kgharvest.engine.prompts.template import PromptTemplate
 from tests.engine.prompts.fake_lm import FakeLM
 from tests.engine.tiny_models import tiny_bert
 
+RELATION_SETS = Path(kgharvest.__file__).parent / "relation_sets"
 ENTITIES = ("mask", "virus", "paper", "queen", "silk")
 
 
@@ -27,13 +30,19 @@ def test_rewrites_come_first_in_the_order_of_the_lms_liking() -> None:
     assert sentences[:2] == ["Because of mask, there is less virus.", "What mask prevents is virus."]
 
 
-def test_every_third_wording_is_the_lms_own_and_frames_come_last() -> None:
+def test_every_third_wording_is_the_lms_own() -> None:
     lm = FakeLM(["mask", "virus", "stops", "prevents"], {"mask _ virus .": {"stops": 9}})
 
     sentences = OfflineParaphraser(lm).paraphrase("mask prevents virus.", ["mask", "virus"])
 
     assert sentences[2] == "mask stops virus."
-    assert all("mask prevents virus" in sentence for sentence in sentences[-10:])
+
+
+def test_frames_hold_the_sentence_as_it_is() -> None:
+    sentences = OfflineParaphraser(FakeLM(["mask", "virus"])).frame("mask prevents virus.", ["mask", "virus"])
+
+    assert len(sentences) == len(FRAMES)
+    assert all("mask prevents virus" in sentence for sentence in sentences)
 
 
 def test_wordings_that_the_lm_cannot_take_are_left_out() -> None:
@@ -58,13 +67,11 @@ def test_questions_and_sentences_without_the_entities_are_left_alone(sentence: s
         "<ENT0> is the capital of <ENT1> .",
         "The capital of <ENT0> is <ENT1> .",
         "<ENT0> is a <ENT1> .",
-        "<ENT0> and <ENT1> are twin cities .",
         "<ENT0> was born in <ENT1> .",
         "<ENT0> gives <ENT1> to <ENT2> because of <ENT3> .",
-        "<ENT0> <ENT1> .",
     ],
 )
-def test_rules_and_frames_alone_give_ten_prompts(text: str) -> None:
+def test_rules_alone_give_ten_prompts(text: str) -> None:
     prompt = PromptTemplate.parse(text)
     lm = FakeLM(ENTITIES)  # likes nothing better than anything else
 
@@ -74,15 +81,44 @@ def test_rules_and_frames_alone_give_ten_prompts(text: str) -> None:
     assert prompts[0] == prompt
 
 
-def test_the_published_initial_prompts_get_ten_prompts_each(public_data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["<ENT0> <ENT1> .", "Tourists in <ENT1> go and see the <ENT0> ."])
+def test_what_no_rule_rewrites_is_not_filled_up_with_frames(text: str) -> None:
+    prompts = create_prompts(
+        [PromptTemplate.parse(text)], [ENTITIES[:2]], OfflineParaphraser(FakeLM(ENTITIES)), random.Random(0)
+    )
+
+    assert n_framed(prompts) <= len(prompts) / 5
+
+
+@pytest.mark.parametrize("name", ["human", "commonsense", "lama"])
+def test_at_most_a_fifth_of_the_prompts_of_shipped_relations_are_framed(name: str) -> None:
+    relations = json.loads((RELATION_SETS / f"{name}.json").read_text())["relations"]
+    not_rewritten = []
+
+    for relation in relations:
+        initial = [PromptTemplate.parse(text) for text in relation["initial_prompts"]]
+        seeds = [ENTITIES[: initial[0].arity]]
+        prompts = create_prompts(initial, seeds, OfflineParaphraser(FakeLM(ENTITIES)), random.Random(0))
+        assert n_framed(prompts) <= len(prompts) / 5
+        not_rewritten += [relation["name"]] if len(prompts) == len(initial) else []
+
+    assert len(not_rewritten) <= len(relations) / 10
+
+
+def test_the_published_initial_prompts_get_seven_prompts_or_more(public_data: Path) -> None:
     relations = json.loads((public_data / "bertnet" / "relation_info" / "human.json").read_text())
-    lm = load(str(tiny_bert(tmp_path, words=ENTITIES, max_tokens=120)))
 
     for relation in relations.values():
         initial = [PromptTemplate.parse(text) for text in relation["init_prompts"]]
-        seeds = [ENTITIES[:arity] for arity in {prompt.arity for prompt in initial}]
-        prompts = create_prompts(initial, seeds, OfflineParaphraser(lm), random.Random(0))
-        assert len(prompts) == 10
+        seeds = [ENTITIES[: initial[0].arity]]
+        prompts = create_prompts(initial, seeds, OfflineParaphraser(FakeLM(ENTITIES)), random.Random(0))
+        assert len(prompts) >= 7
+        assert n_framed(prompts) <= len(prompts) / 5
+
+
+def n_framed(prompts: list[PromptTemplate]) -> int:
+    clauses = [clause_of(prompt) for prompt in prompts]
+    return sum(any(pattern.fullmatch(clause) for pattern in FRAME_PATTERNS) for clause in clauses)
 
 
 def test_the_same_lm_and_random_state_give_the_same_prompts(tmp_path: Path) -> None:

@@ -9,13 +9,15 @@ from string import Formatter
 
 import pytest
 
+from kgharvest.engine.prompts.paraphrasers.general_rules import GENERAL_REWRITES
 from kgharvest.engine.prompts.paraphrasers.offline import FRAMES, bare_clause, framed, rewritten
 from kgharvest.engine.prompts.paraphrasers.rewrite_rules import REWRITES
 from kgharvest.engine.prompts.paraphrasers.rewriting import PARTS, Rewrite
 from kgharvest.engine.prompts.template import SLOT, PromptTemplate
 
 # Parts that may hold a slot, so that a rewrite has to say them exactly once.
-HOLDS_SLOTS = {"A", "B", "C", "agent", "rest", "first", "event", "effect", "whole"}
+HOLDS_SLOTS = {"A", "B", "C", "agent", "rest", "first", "event", "effect", "whole", "main", "after", "what", "where"}
+HOLDS_NONE = {"be", "prep", "how"}
 
 
 def rewrites_of(text: str) -> set[str]:
@@ -48,6 +50,20 @@ def rewrites_of(text: str) -> set[str]:
         ("<ENT1> and <ENT0> are separated by the ocean .", "The ocean separates <ENT1> from <ENT0> ."),
         ("It’s worth celebrating for a <ENT0> to <ENT1> .", "For a <ENT0> to <ENT1> is worth celebrating ."),
         ("A <ENT0> is taught by a <ENT1> .", "A <ENT1> teaches a <ENT0> ."),
+        ("People buy <ENT1> from <ENT0> .", "<ENT1> is bought from <ENT0> ."),
+        ("You can find a <ENT0> in the <ENT1> .", "A <ENT0> can be found in the <ENT1> ."),
+        ("People in <ENT1> speak <ENT0> .", "In <ENT1>, <ENT0> is spoken ."),
+        ("From <ENT2>, the <ENT0> produces <ENT1> .", "The <ENT0> produces <ENT1> from <ENT2> ."),
+        ("The <ENT0> produces <ENT1> from <ENT2> .", "<ENT1> is produced from <ENT2> by the <ENT0> ."),
+        ("You need <ENT0> to make <ENT1> .", "To make <ENT1>, you need <ENT0> ."),
+        ("You cross the sea to get from <ENT0> to <ENT1> .", "To get from <ENT0> to <ENT1>, you cross the sea ."),
+        ("Without <ENT1>, a <ENT0> cannot <ENT2> .", "A <ENT0> needs <ENT1> to <ENT2> ."),
+        ("There is an ocean between <ENT0> and <ENT1> .", "An ocean lies between <ENT0> and <ENT1> ."),
+        ("Every <ENT1> has a <ENT0> .", "There is a <ENT0> in every <ENT1> ."),
+        ("It is the job of a <ENT0> to help the <ENT1> .", "To help the <ENT1> is the job of a <ENT0> ."),
+        ("The money used in <ENT1> is called the <ENT0> .", "The <ENT0> is the money used in <ENT1> ."),
+        ("<ENT0> is the main language in <ENT1> .", "The main language in <ENT1> is <ENT0> ."),
+        ("The government of <ENT1> sits in <ENT0> .", "What the government of <ENT1> sits in is <ENT0> ."),
         ("<ENT0> is the raw material of <ENT1>s .", "<ENT1>s have <ENT0> as its raw material ."),
     ],
 )
@@ -55,7 +71,22 @@ def test_a_rule_says_it_otherwise(prompt: str, said: str) -> None:
     assert said in rewrites_of(prompt)
 
 
-@pytest.mark.parametrize("rule", REWRITES, ids=lambda rule: rule.name)
+@pytest.mark.parametrize(
+    ("prompt", "never"),
+    [
+        ("You visit the <ENT0> when you are in <ENT1> .", "In <ENT1>, you visit"),  # out of a subordinate clause
+        ("A <ENT0> will soon be able to <ENT1> .", "It is <ENT1> that"),  # a verb in the place of an entity
+        ("A <ENT0> is able to <ENT1> .", "To <ENT1>, a"),  # no purpose, but what "able" asks for
+        ("A <ENT0> is a <ENT1> .", "is a is"),
+        ("<ENT0> looks <ENT1> .", "is looked by"),  # no object
+        ("You often see a <ENT0> <ENT1> in a <ENT2> .", "A <ENT0> is seen"),
+    ],
+)
+def test_what_english_does_not_allow_is_not_said(prompt: str, never: str) -> None:
+    assert not [text for text in rewrites_of(prompt) if never in text]
+
+
+@pytest.mark.parametrize("rule", [*REWRITES, *GENERAL_REWRITES], ids=lambda rule: rule.name)
 def test_every_wording_says_every_slot_once(rule: Rewrite) -> None:
     parts = set(rule.regex.groupindex)
 
@@ -66,7 +97,7 @@ def test_every_wording_says_every_slot_once(rule: Rewrite) -> None:
 
 
 def test_the_parts_that_hold_slots_are_known() -> None:
-    own = {name for rule in REWRITES for name in rule.regex.groupindex} - set(PARTS)
+    own = {name for rule in (*REWRITES, *GENERAL_REWRITES) for name in rule.regex.groupindex} - set(PARTS) - HOLDS_NONE
     holding = {name for name, pattern in PARTS.items() if re.fullmatch(pattern, "<ENT0>")}
 
     assert own | holding == HOLDS_SLOTS

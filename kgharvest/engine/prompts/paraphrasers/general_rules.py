@@ -1,0 +1,139 @@
+"""Rewrites of clauses of any make, as data; rewriting.py says how to read them.
+
+Alternations of English syntax that keep the meaning: clefts, fronting, passives, inversion (Huddleston and Pullum 2002,
+"The Cambridge Grammar of the English Language", chapter 16). They come after the rules for known makes
+(rewrite_rules.py), which read better.
+"""
+
+from __future__ import annotations
+
+from kgharvest.engine.prompts.paraphrasers.rewriting import Rewrite
+
+# Nothing can be taken out of a clause that begins with one of these, or out of a list.
+NO_ISLAND = (
+    r"(?!to )"
+    r"(?:(?!\b(?:when|if|because|while|although|though|that|which|who|where|what|than|as|and|or|but|it|there)\b|,).)+?"
+)
+# What the last entity of a clause may follow, for a cleft to take it away: a verb or a preposition of its own.
+BEFORE_OBJECT = (
+    r"(?<!\bthe)(?<!\ba)(?<!\ban)(?<!\bsome)(?<!\bis)(?<!\bare)(?<!\bwas)(?<!\bbe)(?<!\bcalled)(?<!\bnamed)(?<!\bvery)(?<!\bcan)(?<!\bcannot)(?<!\bwill)"
+    r"(?<!\bmay)(?<!\bmust)(?<!\bevery)(?<!\bmost)(?<!\bmany)(?<!\bits)(?<!\btheir)(?<!\bnot)"
+)
+NO_CONJUNCTION = r"(?:(?!\b(?:when|if|because|while|although|though|where)\b).)+"
+LEADS_TO = r"(?:lead|leads|go|goes|belong|belongs|travel|travels|come|comes|move|moves|refer|refers|flee|return)"
+PLACE_OR_MEANS = r"(?P<prep>in|at|on|from|with|for|among|without|during|near|inside|through)"
+PEOPLE = r"(?:people|you|we|many people|most people|tourists|customers|families|children|doctors|workers)"
+
+GENERAL_REWRITES = (
+    Rewrite(
+        "passive without an agent",
+        rf"{PEOPLE} (?:(?:often|usually) )?{{plain}} {{A}}(?P<after>(?! <ENT)(?: .*)?)",
+        ("{A} is {plain:participle}{after}", "it is {A} that is {plain:participle}{after}"),
+    ),
+    Rewrite(
+        "passive without an agent, with a modal",
+        rf"{PEOPLE} {{modal}} {{plain}} {{A}}(?P<after>(?! <ENT)(?: .*)?)",
+        ("{A} {modal} be {plain:participle}{after}", "it is {A} that {modal} be {plain:participle}{after}"),
+    ),
+    Rewrite(
+        "passive with a complement",
+        "{A} {verbs} {B} {preposition} {rest}",
+        (
+            "{B} is {verbs:participle} {preposition} {rest} by {A}",
+            "it is {A} that {verbs} {B} {preposition} {rest}",
+        ),
+    ),
+    Rewrite(
+        "people somewhere",
+        rf"{PEOPLE} {{place}} {{B}} {{plain}} {{A}}",
+        (
+            "{A} is {plain:participle} {place} {B}",
+            "{place} {B}, {A} is {plain:participle}",
+            "{place} {B}, people {plain} {A}",
+            "{A} is what people {plain} {place} {B}",
+        ),
+    ),
+    Rewrite(
+        "purpose fronted",
+        rf"(?P<main>(?!it |there ){NO_CONJUNCTION}?(?:<ENT\d+>s?|\b(?:the|an?) [a-z]+)) (?:in order )?to {{rest}}",
+        ("to {rest}, {main}", "in order to {rest}, {main}"),
+    ),
+    Rewrite(
+        "condition",
+        "without {A}, {B} cannot {rest}",
+        (
+            "{B} needs {A} to {rest}",
+            "{B} can only {rest} with {A}",
+            "if there is no {A}, {B} cannot {rest}",
+            "{A} is what {B} needs to {rest}",
+        ),
+    ),
+    Rewrite(
+        "adjunct moved to the end", rf"{PLACE_OR_MEANS} {{A}},? (?P<main>.*<ENT.*)", ("{main} {prep} {A}",)
+    ),
+    Rewrite(
+        "adjunct moved to the front",
+        rf"(?P<main>\S+ {NO_CONJUNCTION}) {PLACE_OR_MEANS} {{B}}",
+        ("{prep} {B}, {main}",),
+    ),
+    Rewrite(
+        "something between",
+        "there is (?P<what>[^,<]+?) between {A} and {B}",
+        (
+            "{A} and {B} have {what} between them",
+            "{what} lies between {A} and {B}",
+            "what lies between {A} and {B} is {what}",
+        ),
+    ),
+    Rewrite(
+        "existence",
+        "there is (?P<what>[^,<]+?) (?P<where>(?:between|in|at|on) .+)",
+        ("{where} there is {what}",),
+    ),
+    Rewrite(
+        "universal possession",
+        "(?:every|each) {A} ha(?:s|ve) {B}",
+        (
+            "there is {B} in every {A}",
+            "{B} is something that every {A} has",
+            "no {A} is without {B}",
+            "what every {A} has is {B}",
+        ),
+    ),
+    Rewrite(
+        "extraposition",
+        "it is (?P<what>the [a-z]+) of {A} to {rest}",
+        ("to {rest} is {what} of {A}", "{A} has {what} to {rest}", "{what} of {A} is to {rest}"),
+    ),
+    Rewrite(
+        "naming",
+        "(?P<what>the .*<ENT.*) (?:is|are) (?:called|named) {B}",
+        ("{B} is {what}", "{B} is what {what} is called", "{B} is the name of {what}", "{what} is {B}"),
+    ),
+    Rewrite(
+        "inversion",
+        "{A} (?P<be>is|was|are|were) (?P<what>the .*<ENT.*)",
+        ("{what} {be} {A}", "it {be} {A} that {be} {what}"),
+    ),
+    Rewrite(
+        "inversion of what is first",
+        "(?P<what>(?:an?|one) .*<ENT.*) (?P<be>is|was|are|were) {A}",
+        ("{A} {be} {what}", "it {be} {A} that {be} {what}"),
+    ),
+    Rewrite("infinitives exchanged", "(?P<what>an? .*<ENT.*) is to {rest}", ("to {rest} is {what}",)),
+    Rewrite(
+        "condition in a relative clause",
+        "people who (?P<main>.*<ENT.*?) (?P<how>{modal}|usually|often|also) {rest}",
+        ("when people {main}, they {how} {rest}",),
+    ),
+    Rewrite(
+        "cleft of the last entity",
+        rf"(?P<main>{NO_ISLAND}){BEFORE_OBJECT}(?<! to) {{B}}",
+        ("it is {B} that {main}", "{B} is what {main}", "what {main} is {B}", "{B} is something that {main}"),
+    ),
+    Rewrite(
+        "cleft of a goal",
+        rf"(?P<main>{NO_ISLAND} {LEADS_TO} to) {{B}}",
+        ("it is {B} that {main}", "{B} is what {main}", "what {main} is {B}"),
+    ),
+)  # fmt: skip
