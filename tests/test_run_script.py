@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 RUN = Path(__file__).parents[1] / "run"
-TOOLS = ["sh", "awk", "cat", "cksum", "date", "df", "dirname", "grep", "mkdir", "tail"]
+TOOLS = ["sh", "awk", "cat", "chmod", "cksum", "cp", "date", "df", "dirname", "grep", "mkdir", "sed", "tail", "uname"]
 
-# Stands for the environment's Python: pip prints $PIP_SAYS and fails if there is any, torch is there if $HAS_TORCH
-# says so, the application does nothing, and the rest is real.
+# Stands for the environment's Python: pip finds what it is asked for, prints $PIP_SAYS and fails if there is any, torch
+# is there if $HAS_TORCH says so, the application does nothing, and the rest is real.
 FAKE_PYTHON = f"""#!/bin/sh
 if [ "$1 $2" = "-m pip" ]; then
+    case "$*" in *--dry-run*) exit ;; esac
     echo "$@" >>"$PIP_CALLS"
     printf '%s' "$PIP_SAYS"
     [ -z "$PIP_SAYS" ]
@@ -86,14 +87,120 @@ def test_an_unknown_command_is_named(run):
     assert "There is no command 'serve'." in result.stderr
 
 
+def add_python(path: Path, version: str, *, cpu_build: bool = False, lacks: str = "") -> None:
+    """Add a Python that can say its version, import everything but `lacks`, and make environments that do nothing.
+
+    cpu_build: pip finds a build of torch for CPUs for it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    add_script(
+        path,
+        f"""#!/bin/sh
+case "$*" in
+    *version_info*) echo {version} ;;
+    *sqlite3*) [ -z "{lacks}" ] || {{ echo "ModuleNotFoundError: No module named '{lacks}'" >&2; exit 1; }} ;;
+    *--dry-run*) exit {0 if cpu_build else 1} ;;
+    "-m venv "*) mkdir -p "$3/bin"; cp "$0" "$3/bin/python" ;;
+    "-m pip install"*) echo "$@" >>"$PIP_CALLS" ;;
+    *importlib.metadata*) exit 1 ;;
+esac
+""",
+    )
+
+
 def test_another_python_is_refused_with_the_version_found(run, bin_dir):
     add_script(bin_dir / "python3", "#!/bin/sh\necho 3.9\n")
 
-    assert "needs Python 3.11; found: python3 is 3.9," in sentence(run("demo"))
+    assert "needs Python 3.11, 3.12 or 3.13; found: python3 is 3.9," in sentence(run("demo"))
 
 
 def test_no_python_at_all_is_said(run):
     assert "found: no Python," in sentence(run("demo"))
+
+
+def test_the_newest_python_is_taken_and_said(run, bin_dir):
+    for version in ("3.10", "3.11", "3.12", "3.14"):
+        add_python(bin_dir / f"python{version}", version)
+
+    assert "with python3.12 (Python 3.12)" in run("demo").stdout
+
+
+def test_a_version_on_which_no_test_ran_is_taken_where_there_is_no_other(run, bin_dir):
+    add_python(bin_dir / "python3", "3.14")
+
+    assert "with python3 (Python 3.14)" in run("demo").stdout
+
+
+def test_versions_of_pyenv_are_found_behind_shims_that_refuse_them(run, bin_dir, tmp_path):
+    add_script(bin_dir / "pyenv", f"#!/bin/sh\necho '{tmp_path}/py env'\n")
+    add_script(bin_dir / "python3.13", "#!/bin/sh\necho 'pyenv: python3.13: command not found' >&2\nexit 127\n")
+    add_python(bin_dir / "python3.11", "3.11")
+    add_python(tmp_path / "py env" / "versions" / "3.13.0" / "bin" / "python", "3.13")
+
+    assert f"with {tmp_path}/py env/versions/3.13.0/bin/python (Python 3.13)" in run("demo").stdout
+
+
+def test_a_python_that_lacks_a_module_is_passed_over_or_named(run, bin_dir):
+    add_python(bin_dir / "python3.13", "3.13", lacks="_sqlite3")
+    assert "python3.13 cannot be used (No module named '_sqlite3')" in sentence(run("demo"))
+
+    add_python(bin_dir / "python3.12", "3.12")
+    assert "with python3.12 (Python 3.12)" in run("demo").stdout
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere torch has one build")
+def test_without_a_gpu_a_python_with_a_small_torch_goes_first(run, bin_dir, tmp_path):
+    add_python(bin_dir / "python3.12", "3.12")
+    add_python(bin_dir / "python3.11", "3.11", cpu_build=True)
+
+    assert "with python3.11 (Python 3.11)" in run("demo").stdout
+    assert (tmp_path / "pip-calls").read_text().splitlines()[0].endswith(" torch==2.13.0+cpu")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere torch has one build")
+def test_what_cuda_costs_is_said_where_there_is_no_gpu_and_no_small_torch(run, bin_dir, tmp_path):
+    add_python(bin_dir / "python3.12", "3.12")
+
+    assert "torch==2.13.0 (5 GB: pip finds no build for CPUs alone for Python 3.12)" in run("demo").stdout
+    assert (tmp_path / "pip-calls").read_text().splitlines()[0].endswith(" torch==2.13.0")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere torch has one build")
+def test_quick_tests_do_without_a_large_torch_if_asked_to(run, bin_dir, tmp_path):
+    add_python(bin_dir / "python3.12", "3.12")
+
+    result = run("quick-test", KGHARVEST_SMALL_TORCH="1")
+
+    assert "Leaving torch out: pip finds no build for CPUs alone for Python 3.12" in result.stdout
+    assert "torch==" not in (tmp_path / "pip-calls").read_text()
+    assert not list((tmp_path / "venv").glob(".installed*"))  # what needs torch installs it later
+
+
+def test_the_pythons_that_can_be_used_are_listed(run, bin_dir):
+    for name in ("3.10", "3.11", "3.13"):
+        add_python(bin_dir / f"python{name}", name)
+
+    assert run("pythons").stdout.split() == ["python3.13", "python3.11"]
+
+
+def test_with_a_gpu_the_newest_python_is_taken(run, bin_dir, tmp_path):
+    add_script(bin_dir / "nvidia-smi", "#!/bin/sh\n")
+    add_python(bin_dir / "python3.12", "3.12")
+    add_python(bin_dir / "python3.11", "3.11", cpu_build=True)
+
+    assert "with python3.12 (Python 3.12)" in run("demo").stdout
+    assert (tmp_path / "pip-calls").read_text().splitlines()[0].endswith(" torch==2.13.0")
+
+
+def test_a_python_may_be_named(run, bin_dir):
+    add_python(bin_dir / "python3.13", "3.13")
+    add_python(bin_dir / "mine", "3.11")
+    add_python(bin_dir / "old", "3.10")
+
+    assert "with mine (Python 3.11)" in run("demo", KGHARVEST_PYTHON="mine").stdout
+    assert "KGHARVEST_PYTHON names old, which is no Python 3.11" in sentence(
+        run("demo", KGHARVEST_PYTHON="old", KGHARVEST_VENV="another")
+    )
 
 
 def test_a_python_without_venv_names_the_package_to_install(run, bin_dir):
@@ -103,9 +210,16 @@ def test_a_python_without_venv_names_the_package_to_install(run, bin_dir):
 
 
 def test_an_environment_of_another_python_is_refused(run, venv):
-    add_script(venv / "bin" / "python", "#!/bin/sh\necho 3.12\n")
+    add_script(venv / "bin" / "python", "#!/bin/sh\necho 3.10\n")
 
-    assert f"{venv} holds Python 3.12, not 3.11" in sentence(run("worker"))
+    assert f"{venv} holds Python 3.10, not 3.11, 3.12 or 3.13" in sentence(run("worker"))
+
+
+def test_an_environment_of_any_suitable_python_is_kept(run, venv, bin_dir):
+    add_python(bin_dir / "python3.13", "3.13")
+    add_python(venv / "bin" / "python", "3.12")
+
+    assert "Making" not in run("demo").stdout
 
 
 @pytest.mark.parametrize(
@@ -135,7 +249,7 @@ def test_torch_is_installed_alone_and_the_lock_with_hashes(run, venv, tmp_path):
     assert run("web", PORT="0").returncode == 0
 
     torch, lock = (tmp_path / "pip-calls").read_text().splitlines()
-    assert torch.endswith(" torch==2.13.0")
+    assert torch.endswith((" torch==2.13.0", " torch==2.13.0+cpu"))
     assert lock.endswith(" --require-hashes -r requirements.lock")
     assert "index" not in torch + lock
 
