@@ -2,10 +2,11 @@
 
 import gc
 
+worker_class = "kgharvest.web_worker.WaitressWorker"
 threads = 8
 control_socket_disable = True
 preload_app = True  # workers share what is loaded once
-keepalive = 75  # seconds: longer than a judge looks at a statement, and than proxies keep a connection
+keepalive = 75  # seconds without a byte: longer than a judge looks at a statement, and than proxies keep a connection
 
 
 def when_ready(server):

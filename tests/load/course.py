@@ -54,7 +54,7 @@ def run_course(round: Round, server: WebServer, n_annotators: int, n_processes: 
 
 
 def _people(round: Round, port: int, n: int) -> list[Person]:
-    path = reverse("annotation:judge", args=[round.name])
+    path = reverse("annotation:judge", args=[round.pk])
     annotators = make_annotators(round, n)
     return [Person(port, path, logged_in(annotator.user), seed) for seed, annotator in enumerate(annotators)]
 

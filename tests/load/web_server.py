@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import http.client
 import json
 import os
@@ -15,22 +16,42 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from django.conf import settings
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 STARTS_WITHIN_S = 60
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
-class WebServer:
-    """gunicorn as `./run web` starts it, on a port of its own, which it keeps when it is started again."""
+def collect_static_files() -> None:
+    """As `./run web` does in production; once for the processes of a run of tests, as servers read what is written."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", os.getpid())
+    with (Path(settings.DATA_DIR) / "static_files_collected").open("a+") as stamp:
+        fcntl.flock(stamp, fcntl.LOCK_EX)
+        stamp.seek(0)
+        if stamp.read() == str(run):
+            return
+        production = {"SECRET_KEY": settings.SECRET_KEY, "ALLOWED_HOSTS": "127.0.0.1", "DEBUG": ""}
+        command = [sys.executable, "manage.py", "collectstatic", "--noinput", "--verbosity", "0"]
+        subprocess.run(command, cwd=ROOT, env={**os.environ, **production}, check=True)
+        stamp.truncate(0)
+        stamp.write(str(run))
 
-    def __init__(self, database_url: str, secret_key: str, *arguments: str):
+
+class WebServer:
+    """gunicorn as `./run web` starts it, on a port of its own, which it keeps when it is started again.
+
+    variables: of its environment, besides those of production.
+    """
+
+    def __init__(self, database_url: str, secret_key: str, *arguments: str, **variables: str):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         command = [sys.executable, "-m", "gunicorn", "kgharvest.wsgi", "--bind", f"127.0.0.1:{self.port}"]
         self._command = [*command, "--log-level", "error", *arguments]
         production = {"DATABASE_URL": database_url, "SECRET_KEY": secret_key, "ALLOWED_HOSTS": "127.0.0.1", "DEBUG": ""}
-        self._environment = {**os.environ, **production}
+        self._environment = {**os.environ, **production, **variables}
         self._process: subprocess.Popen | None = None
 
     def start(self) -> None:
@@ -44,6 +65,14 @@ class WebServer:
             except OSError:
                 time.sleep(0.05)
         raise RuntimeError("the web server did not start")
+
+    def stop(self) -> None:
+        """Ask it to stop, as a service manager does, and do not wait for it."""
+        self._process.terminate()
+
+    def ended_with(self) -> int | None:
+        """Return its exit status, None while it runs."""
+        return self._process.poll()
 
     def kill(self) -> None:
         """Kill all its processes at once, as the system does when memory runs out."""
