@@ -79,6 +79,10 @@ def _is_not_set_up(error: Exception) -> str | None:
     return None
 
 
+def add_project_argument(parser: CommandParser) -> None:
+    parser.add_argument("--project", metavar="SLUG", help="in which this is made; needed where there are several")
+
+
 def positive(text: str) -> int:
     """The type of an argument that is 1 or more."""
     number = int(text)

@@ -4,28 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from shutil import disk_usage
-from typing import NamedTuple
 
 from django.conf import settings
-from django.db import DatabaseError, connection
+from django.db import DatabaseError
 from django.utils import timezone
-from kombu.exceptions import OperationalError as BrokerError
 
-from kgharvest.celery import app
 from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.jobs import ledger
-from kgharvest.management.command import DomainCommand, Error, has_pending_migrations
+from kgharvest.management.command import DomainCommand, Error
 from kgharvest.models import Job
+from kgharvest.operations.health import READINESS, Finding
 
 FREE_GB = 1
-
-
-BROKER = f"files in {settings.BROKER_DIR}" if hasattr(settings, "BROKER_DIR") else app.connection().as_uri()
-
-
-class Finding(NamedTuple):
-    is_well: bool
-    says: str
 
 
 class Command(DomainCommand):
@@ -38,28 +28,6 @@ class Command(DomainCommand):
         ill = [name for name, finding in findings if not finding.is_well]
         if ill:
             raise Error(f"Not everything is well: see {', '.join(ill)} above.")
-
-
-def first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
-
-
-def check_database() -> Finding:
-    try:
-        if has_pending_migrations():
-            return Finding(False, "it lacks tables; run python manage.py migrate")
-    except DatabaseError as error:
-        return Finding(False, f"it does not answer ({first_line(error)}); check DATABASE_URL and that the server runs")
-    return Finding(True, f"{connection.vendor} {connection.settings_dict['NAME']}")
-
-
-def check_broker() -> Finding:
-    try:
-        with app.connection_for_write(connect_timeout=3) as broker:
-            broker.ensure_connection(max_retries=1, timeout=3)
-            return Finding(True, BROKER)
-    except (BrokerError, OSError) as error:
-        return Finding(False, f"it does not answer ({first_line(error)}); check BROKER_URL and that the broker runs")
 
 
 def check_worker() -> Finding:
@@ -89,8 +57,7 @@ def check_disk() -> Finding:
 
 
 CHECKS: dict[str, Callable[[], Finding]] = {
-    "database": check_database,
-    "broker": check_broker,
+    **READINESS,
     "worker": check_worker,
     "model folder": check_model_folder,
     "disk": check_disk,

@@ -10,6 +10,7 @@ from typing import Any, get_args
 from django.conf import settings
 from django.utils import timezone
 
+from kgharvest.accounts.projects import project_for
 from kgharvest.bulk.file_writing import check_writable, write_atomically
 from kgharvest.engine.filters import FILTERS
 from kgharvest.engine.settings import SETTINGS
@@ -25,8 +26,15 @@ from kgharvest.harvests.language_models import get_language_model
 from kgharvest.harvests.launches import Plan, plan_launch, start_launch
 from kgharvest.harvests.runner import CellUnderWay, HarvestFailed, HarvestRequest, check_harvest, create_harvest_job
 from kgharvest.harvests.tuple_export import export_tuples
-from kgharvest.management.command import DomainCommand, ProgressBar, positive, run_to_the_end, warnings_unlogged
-from kgharvest.models import HarvestJob, Job, Relation
+from kgharvest.management.command import (
+    DomainCommand,
+    ProgressBar,
+    add_project_argument,
+    positive,
+    run_to_the_end,
+    warnings_unlogged,
+)
+from kgharvest.models import HarvestJob, Job, Project, Relation
 from kgharvest.pages.number_format import duration, seconds
 from kgharvest.relations.names import relations_of_set, resolve_relation
 
@@ -68,6 +76,7 @@ class Command(DomainCommand):
             "--paraphraser-url", default="", help="of the chat endpoint, such as http://127.0.0.1:8080/v1"
         )
         where = parser.add_argument_group("where")
+        add_project_argument(where)
         where.add_argument("--wait", action="store_true", help="do it in this process, with a progress bar")
         where.add_argument(
             "--again",
@@ -85,7 +94,7 @@ class Command(DomainCommand):
         requests = list(requests_of(options))
         for request in requests:
             check_harvest(request)
-        plan = plan_launch(requests, timezone.now(), options["again"])
+        plan = plan_launch(requests, timezone.now(), options["again"], project=project_for(None, options["project"]))
         if options["dry_run"]:
             self.show(plan)
         elif options["wait"]:
@@ -107,7 +116,7 @@ class Command(DomainCommand):
         if launch:
             for job in launch.jobs.with_cell().order_by("pk"):
                 self.stdout.write(f"{job.pk}\t{job}")
-            self.stderr.write(f"{launch}: {settings.BASE_URL}{launch.get_absolute_url()}")
+            self.stderr.write(f"{launch}: {settings.ORIGIN}{launch.get_absolute_url()}")
         self.stderr.write(summary_of(plan))
 
     def list_skipped(self, plan: Plan) -> None:
@@ -119,11 +128,11 @@ class Command(DomainCommand):
         if output:
             check_writable(output)
         earlier = dict(plan.skipped)
-        done = [self.harvest_here(request, earlier.get(request)) for request in dict.fromkeys(requests)]
+        done = [self.harvest_here(request, earlier.get(request), plan.project) for request in dict.fromkeys(requests)]
         if output:
             write_atomically(output, (line for job in done for line in export_tuples(job)))
 
-    def harvest_here(self, request: HarvestRequest, earlier: HarvestJob | None) -> HarvestJob:
+    def harvest_here(self, request: HarvestRequest, earlier: HarvestJob | None, project: Project) -> HarvestJob:
         """Return the earlier harvest of the cell, or do the job in this process; one that is queued is taken over.
 
         Raises HarvestFailed unless it succeeds, and CellUnderWay if a worker is harvesting it.
@@ -135,7 +144,7 @@ class Command(DomainCommand):
             return earlier
         if earlier and earlier.status == Job.Status.RUNNING:
             raise CellUnderWay(earlier)
-        job = earlier or create_harvest_job(request)
+        job = earlier or create_harvest_job(request, project=project)
         with ProgressBar(str(job)) as bar, warnings_unlogged():
             run_to_the_end(job, bar)
         job = HarvestJob.objects.with_cell().get(pk=job.pk)
@@ -143,8 +152,8 @@ class Command(DomainCommand):
             raise HarvestFailed(f"Job {job.pk}, {job}, {job.status}: {job.error or 'somebody cancelled it.'}")
         took_s = (job.finished_at - job.started_at).total_seconds()
         self.stdout.write(f"Job {job.pk}: {job.n_tuples} tuples of {job} in {seconds(took_s)}.")
-        if notice := job.summary["notice"]:
-            self.stderr.write(notice)
+        for sentence in filter(None, (job.summary["notice"], job.summary["warning"])):
+            self.stderr.write(sentence)
         return job
 
 

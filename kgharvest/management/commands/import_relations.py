@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from kgharvest.management.command import DomainCommand
+from kgharvest.accounts.projects import find_project
+from kgharvest.management.command import DomainCommand, add_project_argument
 from kgharvest.pages.number_format import counted
 from kgharvest.relations.services import import_relations
 
@@ -18,8 +19,9 @@ class Command(DomainCommand):
         parser.add_argument(
             "--set", dest="set_name", metavar="NAME", help="set to import into (default: the file's own)"
         )
+        add_project_argument(parser)
 
-    def handle(self, *, file, set_name, **options):
-        relation_set = import_relations(file, set_name)
+    def handle(self, *, file, set_name, project, **options):
+        relation_set = import_relations(file, set_name, project and find_project(project))
         n = relation_set.relations.count()
         self.stdout.write(f"The set {relation_set.name} has {counted(n, 'relation')}.")

@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+from kgharvest.accounts.projects import project_for
 from kgharvest.harvests.language_models import name_language_model
 from kgharvest.harvests.tuple_import import Cell, import_tuples
 from kgharvest.knowledge.tuple_files import FORMATS
-from kgharvest.management.command import DomainCommand
+from kgharvest.management.command import DomainCommand, add_project_argument
 from kgharvest.relations.names import resolve_relation
 
 
@@ -19,10 +20,11 @@ class Command(DomainCommand):
         parser.add_argument("--model", required=True, help="the LM that the tuples came from; any name")
         parser.add_argument("--setting", required=True, help="how the prompts were obtained, e.g. human, top1, multi")
         parser.add_argument("--format", dest="file_format", choices=["auto", *FORMATS], default="auto")
+        add_project_argument(parser)
 
-    def handle(self, *, file, relation, set_name, model, setting, file_format, **options):
+    def handle(self, *, file, relation, set_name, model, setting, file_format, project, **options):
         cell = Cell(resolve_relation(relation, set_name), name_language_model(model), setting)
-        job = import_tuples(file, cell, file_format)
+        job = import_tuples(file, cell, file_format, project=project_for(None, project))
         left_out = job.summary["rows"] - job.n_tuples
         repeats = f" ({left_out} repeated ones left out)" if left_out else ""
         self.stdout.write(f"Job {job.pk}: {job.n_tuples} tuples of {job}{repeats}.")

@@ -1,0 +1,125 @@
+"""Audited tables: of their rows the trail keeps a hash, by which `audit verify` finds what was altered afterwards.
+
+settings.AUDITED names them. A hash covers the columns that nothing may change after the row was made; what may change,
+such as who a person was until they are erased, is not in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from itertools import islice
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db.models import Model, Q, QuerySet
+from django.utils.module_loading import import_string
+
+ROWS_AT_ONCE = 1000
+EVERY = Q()
+
+
+def canonical_json(value: Any) -> str:
+    """Return `value` as JSON that is the same text whichever database kept it.
+
+    Keys are sorted, times are in UTC with microseconds, and a number without a fraction is a whole number.
+    """
+    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"))
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(timespec="microseconds")
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, dict):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    return [_plain(entry) for entry in value]
+
+
+def sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class AuditedTable:
+    """Rows of `model`, and `columns`: lookups of what nothing may change in them, by which each has a hash.
+
+    condition: which rows; what happens to a row later, such as a withdrawal, is a table of its own with the rows that
+    it has happened to. is_sealed_later: whether entries speak for rows some time after they were made, not with them.
+    """
+
+    is_sealed_later = False
+
+    def __init__(self, model: type[Model], *columns: str, condition: Q = EVERY):
+        self.model = model
+        self.columns = columns
+        self.condition = condition
+
+    def row_hashes(self, ids: Collection[Any]) -> dict[str, str]:
+        """Return the hash of each row as it is now, by its id; rows that are gone are not there."""
+        columns = self._all_rows().values_list("pk", *self.columns)
+        rows = (row for some in batched(ids, ROWS_AT_ONCE) for row in columns.filter(pk__in=some).iterator(100))
+        return {str(row[0]): sha256(canonical_json(row)) for row in rows}
+
+    def are_as_recorded(self, recorded: dict[str, str], number: int) -> dict[str, bool]:
+        """Return, for those of the rows that are still there, whether each is as entry `number` recorded it.
+
+        recorded: hashes by id.
+        """
+        return {pk: recorded[pk] == row_hash for pk, row_hash in self.row_hashes(list(recorded)).items()}
+
+    def ids(self) -> Iterable[str]:
+        """Return the ids of all rows that some entry must speak for."""
+        return [str(pk) for pk in self._all_rows().values_list("pk", flat=True)]
+
+    def _all_rows(self) -> QuerySet:
+        return self.model._default_manager.filter(self.condition).order_by()
+
+
+@cache
+def audited_tables() -> dict[str, AuditedTable]:
+    """Return the audited tables by the names that entries have for them."""
+    return {name: import_string(path) for name, path in settings.AUDITED.items()}
+
+
+def lines_of(rows: Collection[Model]) -> list[str]:
+    """Return the lines of an entry's `row_hashes` for `rows`, read anew: a database may round what it was given."""
+    return [
+        line
+        for name, table in audited_tables().items()
+        if (ids := [row.pk for row in rows if isinstance(row, table.model)])
+        for line in table_lines(name, table.row_hashes(ids))
+    ]
+
+
+def table_lines(name: str, hashes: dict[str, str]) -> list[str]:
+    return [f"{name} {pk} {row_hash}" for pk, row_hash in hashes.items()]
+
+
+def recorded_rows(row_hashes: str) -> dict[str, dict[str, str]]:
+    """Return what an entry's `row_hashes` says: by table, by id the hash."""
+    tables: dict[str, dict[str, str]] = {}
+    for name, pk, row_hash in _fields(row_hashes):
+        tables.setdefault(name, {})[pk] = row_hash
+    return tables
+
+
+def batched(values: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    remaining = iter(values)
+    while batch := list(islice(remaining, size)):
+        yield batch
+
+
+def _fields(row_hashes: str) -> Iterator[Sequence[str]]:
+    """Yield the three parts of each line; what is no such line was altered, and the entry's own hash tells that."""
+    for line in row_hashes.splitlines():
+        if len(parts := line.split(" ")) == 3:
+            yield parts

@@ -1,0 +1,124 @@
+"""Verify the audit trail: recompute the chain, and compare the rows that its entries speak for with what they are now.
+
+Entries are read a few at a time and of their rows only 64 bits are kept, so that three million judgments take 50 MB.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from django.conf import settings
+from django.db.models import QuerySet
+from django.utils.module_loading import import_string
+
+from kgharvest.audit.models import BEFORE_ALL, AuditEntry, AuditHead
+from kgharvest.audit.tables import AuditedTable, audited_tables, recorded_rows
+from kgharvest.audit.trail import Head, entry_hash, head
+
+ENTRIES_AT_ONCE = 20
+
+
+class Verified(NamedTuple):
+    """head: up to which entry was verified. n_rows: rows that its entries speak for, by table."""
+
+    head: Head
+    n_rows: Mapping[str, int]
+
+
+class Verification:
+    """Iterate over it for what is wrong, one sentence each; `verified` then says what was looked at.
+
+    expected: heads that were written down elsewhere, by where they were, besides those that reports name.
+    """
+
+    def __init__(self, expected: Iterable[tuple[str, Head]] = ()):
+        # In this order: what the tables hold now has its entry up to the head that is read next.
+        self._ids = {name: table.ids() for name, table in audited_tables().items() if not table.is_sealed_later}
+        self._expected = [*expected, *import_string(settings.HOOKS["audit_heads"])()]
+        self._seen: dict[str, array[int]] = defaultdict(lambda: array("q"))
+        self._named: set[tuple[str, str]] = set()  # wrong rows, of which several entries may speak
+        self.head = head()
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._wrong_entries()
+        yield from self._wrong_heads()
+        for name, table in audited_tables().items():
+            yield from self._added_rows(name, table)
+
+    @property
+    def verified(self) -> Verified:
+        return Verified(self.head, {name: len(np.unique(seen)) for name, seen in self._seen.items() if seen})
+
+    # -- the chain
+
+    def _wrong_entries(self) -> Iterator[str]:
+        last = Head(0, BEFORE_ALL)
+        for entry in stream(AuditEntry.objects.filter(number__lte=self.head.number)):
+            if entry.number != last.number + 1:
+                yield f"{entries(last.number + 1, entry.number - 1)} missing."
+            elif entry.previous_hash != last.hash:
+                yield f"Entry {entry.number} does not follow entry {last.number} as that is now."
+            if entry.hash != entry_hash(entry):
+                yield f"Entry {entry.number} ({entry.action}) was altered."
+            yield from self._wrong_rows(entry)
+            last = Head(entry.number, entry.hash)
+        if last.number < self.head.number:
+            yield f"{entries(last.number + 1, self.head.number)} missing at the end."
+        elif last.hash != self.head.hash:
+            yield f"The head of the chain does not have the hash of entry {last.number}."
+
+    def _wrong_heads(self) -> Iterator[str]:
+        if not AuditHead.objects.exists() and AuditEntry.objects.exists():
+            yield "The head of the chain is missing; entries at the end may be, too."
+        elif beyond := AuditEntry.objects.filter(number__gt=head().number).count():
+            yield f"The chain has {beyond} entries behind its head."
+        by_number = defaultdict(list)
+        for source, expected in self._expected:
+            by_number[expected.number].append((source, expected.hash))
+        known = dict(AuditEntry.objects.filter(number__in=by_number).values_list("number", "hash")) | {0: BEFORE_ALL}
+        for number, sources in by_number.items():
+            for source, expected_hash in sources:
+                if known.get(number) != expected_hash:
+                    yield f"Entry {number} is not the one that {source} names as head of the chain."
+
+    # -- the rows
+
+    def _wrong_rows(self, entry: AuditEntry) -> Iterator[str]:
+        for name, recorded in recorded_rows(entry.row_hashes).items():
+            table = audited_tables().get(name)
+            if table is None:
+                continue  # the entry was altered, which its hash tells
+            are_right = table.are_as_recorded(recorded, entry.number)
+            self._seen[name].extend(map(hash, are_right))
+            for pk in recorded:
+                if are_right.get(pk) or (name, pk) in self._named:
+                    continue
+                self._named.add((name, pk))
+                yield f"The {name} {pk} was {'altered' if pk in are_right else 'deleted'} after entry {entry.number}."
+
+    def _added_rows(self, name: str, table: AuditedTable) -> Iterator[str]:
+        """Yield rows that no entry speaks for."""
+        seen = np.unique(self._seen[name])
+        if table.is_sealed_later and table.n_sealed(self.head.number) == len(seen):
+            return
+        ids = table.ids_sealed() if table.is_sealed_later else self._ids[name]
+        known = set(seen.tolist())
+        for pk in ids:
+            if hash(pk) not in known:
+                yield f"The {name} {pk} was added behind the trail: no entry speaks for it."
+
+
+def entries(first: int, last: int) -> str:
+    return f"Entry {first} is" if first == last else f"Entries {first} to {last} are"
+
+
+def stream(entries: QuerySet[AuditEntry]) -> Iterator[AuditEntry]:
+    """Yield the entries in their order, a few in memory at a time, on databases without cursors, too."""
+    after = 0
+    while some := list(entries.filter(number__gt=after).order_by("number")[:ENTRIES_AT_ONCE]):
+        yield from some
+        after = some[-1].number

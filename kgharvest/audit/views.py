@@ -1,0 +1,96 @@
+"""The audit trail of a project, for its owners, and of the whole installation, for superusers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, time
+
+from django import forms
+from django.core.exceptions import PermissionDenied
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from kgharvest.access import Action, researcher_required
+from kgharvest.accounts.models import Project
+from kgharvest.accounts.project_views import find_visible
+from kgharvest.audit.models import SENTENCES, Actor, AuditEntry
+from kgharvest.audit.trail import head
+from kgharvest.bulk.pagination import ROWS_PER_PAGE, Filtered, keyset_page
+
+SYSTEM = "system"
+
+
+class TrailFilters(forms.Form):
+    action = forms.ChoiceField(
+        required=False, choices=[("", "all"), *((name, name.replace("_", " ")) for name in SENTENCES)]
+    )
+    who = forms.CharField(
+        required=False, max_length=150, strip=True, help_text="An account's name, its code, or system."
+    )
+    since = forms.DateField(required=False, widget=forms.DateInput({"type": "date"}))
+    until = forms.DateField(required=False, widget=forms.DateInput({"type": "date"}))
+
+    def applied_to(self, entries: QuerySet[AuditEntry]) -> QuerySet[AuditEntry]:
+        """Return the entries that pass what is valid of the filters; days are those of UTC."""
+        wanted = self.cleaned_data
+        if action := wanted.get("action"):
+            entries = entries.filter(action=action)
+        if who := wanted.get("who"):
+            named = Actor.objects.filter(Q(code=who) | Q(user__username=who)).values_list("code", flat=True)
+            entries = entries.filter(actor="") if who == SYSTEM else entries.filter(actor__in=list(named))
+        if since := wanted.get("since"):
+            entries = entries.filter(at__gte=datetime.combine(since, time(), UTC))
+        if until := wanted.get("until"):
+            entries = entries.filter(at__lte=datetime.combine(until, time.max, UTC))
+        return entries
+
+
+@researcher_required
+def project_trail(request: HttpRequest, slug: str) -> HttpResponse:
+    project = find_visible(request, slug, Action.MANAGE)
+    return _show(request, AuditEntry.objects.filter(project_id=project.pk), project)
+
+
+@researcher_required
+def whole_trail(request: HttpRequest) -> HttpResponse:
+    if not request.user.is_superuser:
+        raise PermissionDenied("The audit trail of the installation is for superusers; projects have pages of theirs.")
+    return _show(request, AuditEntry.objects.all(), None)
+
+
+def _show(request: HttpRequest, entries: QuerySet[AuditEntry], project: Project | None) -> HttpResponse:
+    filters = TrailFilters(request.GET)
+    filters.is_valid()
+    rows = filters.applied_to(entries).for_list()
+    page = keyset_page(Filtered(rows), "-number", request.GET, ROWS_PER_PAGE)
+    facts = {entry.number: entry.known_facts for entry in page.rows}
+    people = [person for known in facts.values() if (person := known.get("person"))]
+    names = _names([*people, *(entry.actor for entry in page.rows)])
+    context = {
+        "project": project,
+        "filters": filters,
+        "is_filtered": any(filters.cleaned_data.values()),
+        "page": page,
+        "rows": [
+            {
+                "entry": entry,
+                "who": names.get(entry.actor, entry.actor or SYSTEM),
+                "sentence": _with_name(entry.sentence, facts[entry.number].get("person", ""), names),
+            }
+            for entry in page.rows
+        ],
+        "head": head(),
+    }
+    return render(request, "kgharvest/audit/trail.html", context)
+
+
+def _with_name(sentence: str, person: str, names: dict[str, str]) -> str:
+    """Return the sentence with the name of the person whom it is about, while the account is there."""
+    return sentence.replace(person, names[person]) if person in names else sentence
+
+
+def _names(codes: Iterable[str]) -> dict[str, str]:
+    """Return the names of those accounts that are still there, by their codes."""
+    known = Actor.objects.filter(code__in=set(codes), user__isnull=False)
+    return dict(known.values_list("code", "user__username"))

@@ -1,0 +1,186 @@
+"""What the environment says, read by settings.py: each function refuses what it cannot use in one sentence.
+
+`name` is that of a variable. Nothing here knows a default of the product.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from pathlib import Path
+from urllib.parse import SplitResult, unquote, urlsplit
+
+import dj_database_url
+from django.core.exceptions import ImproperlyConfigured
+
+ROLES = ("owner", "researcher", "adjudicator", "viewer")
+
+
+@contextmanager
+def data_folder_needed() -> Iterator[None]:
+    """Say in one sentence what is wrong with the data folder."""
+    try:
+        yield
+    except OSError as error:
+        raise ImproperlyConfigured(
+            f"The data folder cannot be used ({error.filename}: {error.strerror}); "
+            "let KGHARVEST_DATA_DIR name one that can be written."
+        ) from error
+
+
+def flag(name: str) -> bool:
+    return os.environ.get(name, "").strip().lower() in {"1", "true", "yes", "on"}
+
+
+def words(name: str) -> list[str]:
+    return [word.strip() for word in os.environ.get(name, "").split(",") if word.strip()]
+
+
+def limit(name: str, n: int, window_s: int) -> tuple[int, int]:
+    """Return attempts and the seconds they are counted in, "30/900" in the environment."""
+    text = os.environ.get(name) or f"{n}/{window_s}"
+    attempts, _, seconds = text.partition("/")
+    if not (attempts.isdecimal() and seconds.isdecimal() and int(seconds)):
+        raise ImproperlyConfigured(f"{name} is {text!r}; give attempts and seconds, as {n}/{window_s}.")
+    return int(attempts), int(seconds)
+
+
+def base_url(text: str) -> SplitResult:
+    """Return KGHARVEST_BASE_URL taken apart, its path without a slash at the end; all parts empty if it is not set."""
+    parts = urlsplit(text.strip().rstrip("/"))
+    try:
+        is_address = parts.scheme in {"http", "https"} and parts.hostname and (parts.port or True)
+    except ValueError:  # a port that is no number
+        is_address = False
+    if text and (not is_address or parts.username or parts.query or parts.fragment):
+        raise ImproperlyConfigured(
+            f"KGHARVEST_BASE_URL is {text!r}; give the address of the start page, as https://host.example.org:8443/kg."
+        )
+    return parts
+
+
+def mail(address: str) -> dict:
+    """Return Django's settings for `smtp://user:password@host:587` (STARTTLS), `smtps://` (TLS) or `console:`.
+
+    `smtp://host:25?tls=0` sends in plain text, as to a relay on the same machine.
+    """
+    parts = urlsplit(address)
+    if parts.scheme == "console":
+        return {"EMAIL_BACKEND": "django.core.mail.backends.console.EmailBackend"}
+    if parts.scheme not in {"smtp", "smtps"} or not parts.hostname:
+        raise ImproperlyConfigured(
+            f"EMAIL_URL starts with {parts.scheme!r}; use smtp://user:password@host:587 or smtps://user:password@host."
+        )
+    return {
+        "EMAIL_HOST": parts.hostname,
+        "EMAIL_PORT": parts.port or (465 if parts.scheme == "smtps" else 587),
+        "EMAIL_HOST_USER": unquote(parts.username or ""),
+        "EMAIL_HOST_PASSWORD": unquote(parts.password or ""),
+        "EMAIL_USE_SSL": parts.scheme == "smtps",
+        "EMAIL_USE_TLS": parts.scheme == "smtp" and parts.query != "tls=0",
+        "EMAIL_TIMEOUT": 20,
+    }
+
+
+def group_roles(name: str) -> list[tuple[str, str, str]]:
+    """Return (group, project's slug, role) of each entry, "lab-a=birds:researcher,lab-b=birds:viewer"."""
+    entries = [re.fullmatch(r"(.+)=([-\w]+):(\w+)", entry) for entry in words(name)]
+    wrong = [entry for entry, match in zip(words(name), entries, strict=True) if not match or match[3] not in ROLES]
+    if wrong:
+        raise ImproperlyConfigured(
+            f"{name} has {wrong[0]!r}; write group=project:role, the role one of {', '.join(ROLES)}."
+        )
+    return [(match[1], match[2], match[3]) for match in entries if match]
+
+
+def openid() -> dict | None:
+    """Return what is known of the OpenID provider, or None if none is named."""
+    issuer, client_id = (os.environ.get(f"KGHARVEST_OIDC_{name}", "").strip() for name in ("ISSUER", "CLIENT_ID"))
+    if not issuer:
+        return None
+    host = urlsplit(issuer)
+    if not client_id or (host.scheme != "https" and host.hostname not in {"localhost", "127.0.0.1", "::1"}):
+        raise ImproperlyConfigured(
+            f"KGHARVEST_OIDC_ISSUER is {issuer!r}; name the provider by its https address, and this server there "
+            "by KGHARVEST_OIDC_CLIENT_ID."
+        )
+    return {
+        "issuer": issuer,
+        "client_id": client_id,
+        "client_secret": os.environ.get("KGHARVEST_OIDC_CLIENT_SECRET", ""),
+        "name": os.environ.get("KGHARVEST_OIDC_NAME") or host.hostname,  # on the button
+        "scope": os.environ.get("KGHARVEST_OIDC_SCOPE") or "openid profile email",
+        "groups_claim": os.environ.get("KGHARVEST_OIDC_GROUPS_CLAIM") or "groups",
+        "groups": group_roles("KGHARVEST_OIDC_GROUPS"),
+    }
+
+
+def networks(name: str) -> list[IPv4Network | IPv6Network]:
+    try:
+        return [ip_network(text) for text in words(name)]
+    except ValueError as error:
+        raise ImproperlyConfigured(f"{name}: {error}; give networks as 10.0.0.0/8,127.0.0.1/32.") from None
+
+
+def generated_secret_key(path: Path) -> str:
+    """Return the key kept in `path`, made on first use; two processes that start at once agree on it."""
+    if not path.exists():
+        handle, draft = tempfile.mkstemp(dir=path.parent)  # mkstemp makes it readable by its owner only
+        with os.fdopen(handle, "w") as file:
+            file.write(secrets.token_urlsafe(64))
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            pass
+        finally:
+            os.unlink(draft)
+    return path.read_text()
+
+
+def sqlite(path: Path | str) -> dict:
+    return {
+        "ENGINE": "kgharvest.sqlite",  # Django's, with a queue of writers
+        "NAME": path,
+        "CONN_MAX_AGE": 600,  # seconds: to open the file anew costs as much as an answer
+        "OPTIONS": {
+            # A transaction takes the write lock when it begins: taken at the first write, it deadlocks two readers.
+            "transaction_mode": "IMMEDIATE",
+            "timeout": 30,
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA foreign_keys=ON;",
+        },
+    }
+
+
+POOL_MODES = ("session", "transaction")  # PgBouncer's words
+
+
+def database(url: str) -> dict:
+    """Return Django's settings for `sqlite:///path` or `postgres://user:password@host:port/name?option=value`.
+
+    The options are libpq's, and `pool_mode` of our own: a pooler that lends a connection for one transaction keeps
+    neither prepared statements nor cursors between them.
+    """
+    scheme = url.partition(":")[0]
+    if scheme not in {"sqlite", "postgres", "postgresql"}:
+        raise ImproperlyConfigured(
+            f"DATABASE_URL starts with {scheme!r}; use sqlite:///path or postgres://user:password@host/name."
+        )
+    try:
+        parsed = dj_database_url.parse(url, conn_max_age=600, conn_health_checks=True)
+    except ValueError as error:
+        raise ImproperlyConfigured(f"DATABASE_URL cannot be read ({error}).") from None
+    if scheme == "sqlite":
+        return sqlite(parsed["NAME"])
+    options = parsed.get("OPTIONS", {})
+    pool_mode = options.pop("pool_mode", "session")
+    if pool_mode not in POOL_MODES:
+        raise ImproperlyConfigured(f"pool_mode in DATABASE_URL is {pool_mode!r}; use {' or '.join(POOL_MODES)}.")
+    is_lent = pool_mode == "transaction"
+    # Parsed and planned anew each time, the statements of an answer cost PostgreSQL half as much again.
+    prepared = {"server_side_binding": True, "prepare_threshold": None if is_lent else 5}
+    return parsed | {"OPTIONS": prepared | options, "DISABLE_SERVER_SIDE_CURSORS": is_lent}

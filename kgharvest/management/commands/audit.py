@@ -1,0 +1,94 @@
+"""`audit verify [--head NUMBER:HASH]`, `audit head`, `audit export [--output F]`"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from django.conf import settings
+from django.core.management.base import CommandError
+from django.db import transaction
+from django.utils.module_loading import import_string
+
+from kgharvest.audit.models import AuditEntry
+from kgharvest.audit.tables import sha256
+from kgharvest.audit.trail import Head, head, lock_head
+from kgharvest.audit.verification import Verification, stream
+from kgharvest.bulk.file_writing import write_atomically
+from kgharvest.errors import DomainError
+from kgharvest.management.command import DomainCommand
+
+FIELDS = ("number", "at", "project_id", "actor", "action", "subject_type", "subject_id", "facts", "row_hashes")
+MOST_SHOWN = 1000  # of what is wrong
+
+
+class TrailBroken(DomainError):
+    """What was recorded is not what is there now."""
+
+
+class Command(DomainCommand):
+    help = "The audit trail: verify it and all that it speaks for, print its head, write it to a file."
+
+    def add_arguments(self, parser):
+        verbs = parser.add_subparsers(dest="verb", required=True)
+        verify = verbs.add_parser("verify", help="recompute the chain and compare every row that it speaks for")
+        verify.add_argument(
+            "--head", metavar="NUMBER:HASH", action="append", default=[], help="a head that was written down elsewhere"
+        )
+        verbs.add_parser("head", help="print number and hash of the last entry, to be kept elsewhere")
+        export = verbs.add_parser("export", help="write all entries as JSON lines, oldest first")
+        export.add_argument("--output", type=Path, metavar="F", help="file to write (default: standard output)")
+
+    def handle(self, *, verb, **options):
+        getattr(self, verb)(**options)
+
+    def verify(self, head, **options):
+        expected = [("--head", parse_head(text)) for text in head]
+        with transaction.atomic():
+            lock_head()  # begins the trail where there is none
+        import_string(settings.HOOKS["seal"])()
+        verification = Verification(expected)
+        n_wrong = 0
+        for n_wrong, sentence in enumerate(verification, start=1):
+            if n_wrong <= MOST_SHOWN:
+                self.stdout.write(sentence)
+        if n_wrong:
+            more = f", of which the first {MOST_SHOWN} are shown" if n_wrong > MOST_SHOWN else ""
+            raise TrailBroken(f"The audit trail does not hold: {n_wrong} things are wrong{more}; see docs/audit.md.")
+        verified = verification.verified
+        rows = ", ".join(f"{n:,} of {name}" for name, n in sorted(verified.n_rows.items())) or "none"
+        self.stdout.write(f"{verified.head.number:,} entries verified. Rows: {rows}.")
+        self.stdout.write(f"head: {verified.head.number}:{verified.head.hash}")
+
+    def head(self, **options):
+        last = head()
+        self.stdout.write(f"{last.number}:{last.hash}")
+
+    def export(self, output, **options):
+        if output:
+            write_atomically(output, (line.encode() for line in json_lines()))
+            return
+        for line in json_lines():
+            self.stdout.write(line, ending="")
+
+
+def parse_head(text: str) -> Head:
+    number, _, entry_hash = text.partition(":")
+    if not (number.isascii() and number.isdecimal() and len(number) < 19 and len(entry_hash) == 64):
+        raise CommandError(f"{text!r:.100} is no head; give NUMBER:HASH as `audit head` and reports have it.")
+    return Head(int(number), entry_hash.lower())
+
+
+def json_lines() -> Iterator[str]:
+    """Yield all entries; row_hashes as a list of lines, and its SHA-256, which is what an entry's hash covers."""
+    for entry in stream(AuditEntry.objects.all()):
+        line = {name: getattr(entry, name) for name in FIELDS}
+        line |= {
+            "at": entry.at.isoformat(timespec="microseconds"),
+            "row_hashes": entry.row_hashes.splitlines(),
+            "row_hashes_sha256": sha256(entry.row_hashes),
+            "previous_hash": entry.previous_hash,
+            "hash": entry.hash,
+        }
+        yield json.dumps(line) + "\n"

@@ -1,0 +1,21 @@
+"""`backup`: everything of value in one file, also while people judge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kgharvest.management.command import DomainCommand
+from kgharvest.operations.backup import SECRET_KEY, back_up
+
+
+class Command(DomainCommand):
+    help = "Write the database and the generated secret key to FILE. The server goes on meanwhile."
+
+    def add_arguments(self, parser):
+        parser.add_argument("file", metavar="FILE", type=Path, help="a new file, as backup-2026-01-31.zip")
+
+    def handle(self, *, file: Path, **options):
+        manifest = back_up(file)
+        self.stdout.write(f"{file}: {manifest.n_rows} rows of {len(manifest.rows)} tables ({manifest.database}).")
+        if SECRET_KEY not in manifest.files:
+            self.stdout.write("SECRET_KEY comes from the environment; keep it as well, join links are signed with it.")

@@ -1,0 +1,22 @@
+"""`copy_database SRC DST`: all data from one database to another, SQLite or PostgreSQL."""
+
+from kgharvest.management.command import DomainCommand
+from kgharvest.operations.database_transfer import CopiedTable, copy_database
+
+ADDRESS = "as in DATABASE_URL: sqlite:////absolute/path or postgres://user:password@host/name"
+
+
+class Command(DomainCommand):
+    help = "Copy all data from one database to another that is migrated and empty; all of it, or nothing."
+
+    def add_arguments(self, parser):
+        parser.add_argument("source", metavar="SRC", help=f"the database to read, {ADDRESS}")
+        parser.add_argument("destination", metavar="DST", help="the database to fill, likewise")
+
+    def handle(self, *, source, destination, **options):
+        copied = copy_database(source, destination, self._show)
+        n_rows = sum(table.n_rows for table in copied)
+        self.stdout.write(f"Copied {n_rows} rows of {len(copied)} tables; counts and checksums agree.")
+
+    def _show(self, table: CopiedTable) -> None:
+        self.stdout.write(f"{table.checksum}  {table.n_rows:>9}  {table.name}")

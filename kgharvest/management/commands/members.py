@@ -1,0 +1,69 @@
+"""`members PROJECT [--add NAME --role R] [--remove NAME] [--invite ROLE] [--first-owner]`"""
+
+from datetime import timedelta
+
+from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.core.management.base import CommandError
+from django.urls import reverse
+from django.utils import timezone
+
+from kgharvest.accounts.projects import create_invite, default_project, find_project, remove_member, set_role
+from kgharvest.errors import NotFound
+from kgharvest.management.command import DomainCommand
+from kgharvest.models import Project, Role
+
+INVITE_DAYS = 7
+
+
+class Command(DomainCommand):
+    help = "List the members of a project; add one or change a role, remove one, or make a link that invites one."
+
+    def add_arguments(self, parser):
+        parser.add_argument("project", nargs="?", metavar="PROJECT", help="its slug or name (default: the only one)")
+        what = parser.add_mutually_exclusive_group()
+        what.add_argument("--add", metavar="NAME", help="an account, which gets --role")
+        what.add_argument("--remove", metavar="NAME", help="an account, which is a member no more")
+        what.add_argument("--invite", choices=Role.values, metavar="ROLE", help=f"one of {', '.join(Role.values)}")
+        what.add_argument(
+            "--first-owner", action="store_true", help="on an installation without accounts, print a link to make one"
+        )
+        parser.add_argument("--role", choices=Role.values, help="of --add")
+
+    def handle(self, *, project, add, remove, invite, first_owner, role, **options):
+        if bool(add) != bool(role):
+            raise CommandError("--add and --role go together; give both.")
+        if first_owner:
+            if not get_user_model().objects.exists():
+                self.stderr.write("Nobody has an account yet. Make the first one, the owner's, once, at this address:")
+                self.print_link(default_project(), Role.OWNER)
+            return
+        project = find_project(project) if project else only_project()
+        if invite:
+            self.print_link(project, invite)
+            return
+        if add:
+            set_role(project, find_account(add), role)
+        if remove:
+            remove_member(project, find_account(remove))
+        for member in project.members.select_related("user"):
+            self.stdout.write(f"{member.user}\t{member.role}")
+
+    def print_link(self, project: Project, role: str) -> None:
+        _, secret = create_invite(project, role, timezone.now() + timedelta(days=INVITE_DAYS))
+        self.stdout.write(f"{settings.ORIGIN}{reverse('kgharvest:project_join', args=[secret])}")
+
+
+def only_project() -> Project:
+    projects = Project.objects.all()[:2]
+    if len(projects) != 1:
+        names = ", ".join(Project.objects.values_list("slug", flat=True)[:10]) or "none yet"
+        raise NotFound(f"Name a project; the projects are: {names}.")
+    return projects[0]
+
+
+def find_account(username: str):
+    user = get_user_model().objects.filter(username=username).first()
+    if user is None:
+        raise NotFound(f"There is no user {username!r:.80}; invite them with --invite ROLE.")
+    return user

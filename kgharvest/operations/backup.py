@@ -1,0 +1,169 @@
+"""A backup of the installation in one file: the database, the secret key, and a manifest of what is in it.
+
+The file is a ZIP archive. manifest.json says which version made it of what, the migrations that its database has, the
+rows of each table, and the SHA-256 of each file. LMs, logs and the broker's files are not in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from django.conf import settings
+from django.db import connection
+from django.db.migrations.loader import MigrationLoader
+from django.utils import timezone
+from django.utils.module_loading import import_string
+
+from kgharvest import VERSION
+from kgharvest.errors import DomainError
+from kgharvest.operations import database_copies
+
+FORMAT = 1
+MANIFEST, DATABASE, SECRET_KEY = "manifest.json", "database", "secret_key"
+PIECE = 1 << 20  # bytes read at a time
+
+
+class BackupRefused(DomainError):
+    """A backup that cannot be made or used."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """rows: by table. files: SHA-256 of each, in hexadecimal digits. migrations: [app, name] of those applied."""
+
+    format: int
+    version: str
+    made_at: str
+    database: str
+    migrations: list[list[str]]
+    rows: dict[str, int]
+    files: dict[str, str]
+
+    @property
+    def n_rows(self) -> int:
+        return sum(self.rows.values())
+
+
+def back_up(path: Path) -> Manifest:
+    """Write a backup to `path`, readable by its owner alone. People may go on judging meanwhile.
+
+    Whatever was acknowledged before this is called is in it. Raises BackupRefused if there is a file already.
+    """
+    if path.exists():
+        raise BackupRefused(f"{path} is there already; name a new file.")
+    import_string(settings.HOOKS["seal"])()  # into the audit trail
+    with _workplace(path.parent) as folder:
+        rows = database_copies.copy_to(folder / DATABASE)
+        files = {DATABASE: folder / DATABASE}
+        if (key := settings.DATA_DIR / "secret_key").exists():
+            files[SECRET_KEY] = key
+        manifest = Manifest(
+            format=FORMAT,
+            version=VERSION,
+            made_at=timezone.now().isoformat(timespec="seconds"),
+            database=connection.vendor,
+            migrations=sorted(list(applied) for applied in MigrationLoader(connection).applied_migrations),
+            rows=rows,
+            files={name: _sha256(file) for name, file in files.items()},
+        )
+        draft = folder / "backup"
+        with zipfile.ZipFile(draft, "x", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+            archive.writestr(MANIFEST, json.dumps(asdict(manifest), indent=1))
+            for name, file in files.items():
+                archive.write(file, name)
+        draft.chmod(0o600)
+        _flush(draft)
+        try:
+            os.link(draft, path)  # unlike a rename it replaces nothing that somebody made meanwhile
+        except FileExistsError:
+            raise BackupRefused(f"{path} is there already; name a new file.") from None
+    return manifest
+
+
+def restore(path: Path, replace: bool = False) -> Manifest:
+    """Put what the backup at `path` has in the place of what this installation has; all of it or nothing.
+
+    replace: also where there is something already. Raises BackupRefused, CopyFailed.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive, _workplace(settings.DATA_DIR) as folder:
+            manifest = _manifest(archive, path)
+            _check_fits(manifest, path)
+            if not replace and not database_copies.is_empty():
+                raise BackupRefused(
+                    "This installation is not empty, and all it has would be lost; back it up, then add --replace."
+                )
+            for name, sha256 in manifest.files.items():
+                _extract(archive, name, folder / name)
+                if _sha256(folder / name) != sha256:
+                    raise _damaged(path, f"{name} is not what was written")
+            database_copies.restore_from(folder / DATABASE, manifest.rows)
+            if SECRET_KEY in manifest.files:
+                (folder / SECRET_KEY).chmod(0o600)
+                os.replace(folder / SECRET_KEY, settings.DATA_DIR / "secret_key")
+    except (zipfile.BadZipFile, EOFError, zlib.error, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise _damaged(path, str(error) or type(error).__name__) from error
+    return manifest
+
+
+def _manifest(archive: zipfile.ZipFile, path: Path) -> Manifest:
+    content = json.loads(archive.read(MANIFEST))
+    if content["format"] != FORMAT:
+        raise BackupRefused(f"{path} was made by a newer kgharvest ({content.get('version')}); update this one first.")
+    if not {DATABASE} <= set(content["files"]) <= {DATABASE, SECRET_KEY}:
+        raise _damaged(path, "its files are not those of a backup")
+    if not all(re.fullmatch(r"\w+", table) and isinstance(n, int) for table, n in content["rows"].items()):
+        raise _damaged(path, "its numbers of rows are none")
+    return Manifest(**content)
+
+
+def _check_fits(manifest: Manifest, path: Path) -> None:
+    known = set(MigrationLoader(None, ignore_no_migrations=True).disk_migrations)
+    newer = [".".join(migration) for migration in manifest.migrations if tuple(migration) not in known]
+    if newer:
+        raise BackupRefused(
+            f"{path} was made by a newer kgharvest ({manifest.version}, with {newer[-1]}); update this one first."
+        )
+    if manifest.database != connection.vendor:
+        raise BackupRefused(
+            f"{path} is of {manifest.database} and this installation uses {connection.vendor}; set DATABASE_URL "
+            "to a database of the same kind."
+        )
+
+
+def _damaged(path: Path, how: str) -> BackupRefused:
+    return BackupRefused(f"{path} is damaged or no backup ({how}); nothing was changed. Use another backup.")
+
+
+@contextmanager
+def _workplace(parent: Path) -> Iterator[Path]:
+    """A folder on the disk of `parent`, readable by its owner alone, which is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix=".kgharvest-", dir=parent) as folder:
+        yield Path(folder)
+
+
+def _extract(archive: zipfile.ZipFile, name: str, target: Path) -> None:
+    with archive.open(name) as source, target.open("xb") as file:
+        shutil.copyfileobj(source, file, PIECE)
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _flush(file: Path) -> None:
+    """Have the disk hold the file before anybody relies on it."""
+    with file.open("rb") as content:
+        os.fsync(content.fileno())

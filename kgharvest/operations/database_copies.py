@@ -1,0 +1,172 @@
+"""Copies of a whole database at one moment, while others write; and putting one in a database's place, or not at all.
+
+SQLite's own backup interface and PostgreSQL's `pg_dump` and `psql` do the work.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from django.db import connection, transaction
+
+from kgharvest.errors import DomainError
+
+BUSY_S = 30  # that a restore waits for others who use the database
+# What a database holds that was only set up, and what may be lost.
+NOTHING_OF_VALUE = {
+    "auth_permission", "django_content_type", "django_migrations", "django_session", "kgharvest_attempts",
+    "kgharvest_sensitiveword", "kgharvest_worker",
+}  # fmt: skip
+
+DROP_ALL = """
+SET lock_timeout = '{busy_s}s';
+DO $$ DECLARE name text; BEGIN
+    FOR name IN SELECT c.oid::regclass FROM pg_class c WHERE c.relnamespace = current_schema()::regnamespace
+        AND c.relkind IN ('r', 'p') AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = c.oid AND d.deptype = 'e')
+    LOOP EXECUTE 'DROP TABLE IF EXISTS ' || name || ' CASCADE'; END LOOP;
+    FOR name IN SELECT p.oid::regprocedure FROM pg_proc p WHERE p.pronamespace = current_schema()::regnamespace
+        AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = p.oid AND d.deptype = 'e')
+    LOOP EXECUTE 'DROP ROUTINE IF EXISTS ' || name || ' CASCADE'; END LOOP;
+END $$;
+"""
+CHECK_ROWS = """
+DO $$ BEGIN
+    IF (SELECT count(*) FROM public."{table}") <> {n} THEN RAISE 'table {table} has not its {n} rows'; END IF;
+END $$;
+"""
+
+
+class CopyFailed(DomainError):
+    """The database cannot be copied, or a copy cannot take its place."""
+
+
+def copy_to(path: Path) -> dict[str, int]:
+    """Write the database as it is at one moment to `path`; return the number of rows of each table then."""
+    return _copy_sqlite(path) if connection.vendor == "sqlite" else _dump_postgresql(path)
+
+
+def restore_from(path: Path, rows: dict[str, int]) -> None:
+    """Put the copy at `path` in the place of all that the database has, in one transaction.
+
+    rows: what the copy has to have. Raises CopyFailed; then the database is as it was.
+    """
+    if connection.vendor == "sqlite":
+        _restore_sqlite(path, rows)
+    else:
+        _restore_postgresql(path, rows)
+
+
+def is_empty() -> bool:
+    """Return whether nothing would be lost with the database."""
+    tables = set(connection.introspection.table_names()) - NOTHING_OF_VALUE
+    with connection.cursor() as cursor:
+        return not any(_has_rows(cursor, table) for table in tables)
+
+
+def _has_rows(cursor, table: str) -> bool:
+    cursor.execute(f"SELECT EXISTS (SELECT 1 FROM {connection.ops.quote_name(table)})")  # noqa: S608 - names of tables
+    return bool(cursor.fetchone()[0])
+
+
+def _count_rows(cursor, tables: list[str]) -> dict[str, int]:
+    counts = {}
+    for table in sorted(tables):
+        cursor.execute(f'SELECT count(*) FROM "{table}"')  # noqa: S608 - names of tables
+        counts[table] = cursor.fetchone()[0]
+    return counts
+
+
+# -- SQLite ------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _opened(path: Path | str) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(path, timeout=BUSY_S)) as database:
+        yield database
+
+
+def _sqlite_tables(database: sqlite3.Connection) -> list[str]:
+    rows = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
+    return [name for (name,) in rows]
+
+
+def _copy_sqlite(path: Path) -> dict[str, int]:
+    """All pages are read in one transaction, beside which others write on (WAL)."""
+    with _opened(connection.settings_dict["NAME"]) as database, _opened(path) as copy:
+        database.backup(copy)
+        copy.execute("PRAGMA journal_mode = DELETE")  # one file, without a log beside it
+        return _count_rows(copy.cursor(), _sqlite_tables(copy))
+
+
+def _restore_sqlite(path: Path, rows: dict[str, int]) -> None:
+    with _opened(path) as copy:
+        [(verdict,)] = copy.execute("PRAGMA quick_check(1)").fetchall()
+        if verdict != "ok" or _count_rows(copy.cursor(), _sqlite_tables(copy)) != rows:
+            raise CopyFailed(f"The database in the backup is damaged ({verdict}); use another backup.")
+        connection.close()
+        with _opened(connection.settings_dict["NAME"]) as database:
+            try:
+                copy.backup(database)
+            except sqlite3.OperationalError as error:
+                raise CopyFailed(
+                    f"The database is in use ({error}); stop the web server and the workers, then restore again."
+                ) from error
+            database.execute("PRAGMA journal_mode = WAL")
+
+
+# -- PostgreSQL --------------------------------------------------------------------------------------------------------
+
+
+def _dump_postgresql(path: Path) -> dict[str, int]:
+    """`pg_dump` sees what a transaction of ours sees, in which the rows are counted."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        cursor.execute("SELECT pg_export_snapshot()")
+        [snapshot] = cursor.fetchone()
+        options = ["--format=plain", "--no-owner", "--no-privileges", f"--snapshot={snapshot}", f"--file={path}"]
+        _run("pg_dump", *options)
+        return _count_rows(cursor, connection.introspection.table_names(cursor))
+
+
+def _restore_postgresql(path: Path, rows: dict[str, int]) -> None:
+    before, after = path.with_suffix(".before"), path.with_suffix(".after")
+    before.write_text(DROP_ALL.format(busy_s=BUSY_S))
+    after.write_text("".join(CHECK_ROWS.format(table=table, n=n) for table, n in rows.items()))
+    connection.close()
+    files = [f"--file={file}" for file in (before, path, after)]
+    _run("psql", "--no-psqlrc", "--quiet", "--single-transaction", "--set=ON_ERROR_STOP=1", *files)
+
+
+def _run(program: str, *options: str) -> None:
+    """Run one of PostgreSQL's programs on the database. Raises CopyFailed."""
+    if not shutil.which(program):
+        raise CopyFailed(f"{program} is not installed; install PostgreSQL's client (postgresql-client on Debian).")
+    command, variables = _connection_options()
+    done = subprocess.run(  # noqa: S603
+        [program, *command, *options],
+        env={**os.environ, **variables},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    if done.returncode:
+        said = [line for line in done.stderr.splitlines() if "ERROR" in line or "error" in line] or ["it said nothing"]
+        raise CopyFailed(f"{program} failed, and the database is as it was: {said[0].strip()}")
+
+
+def _connection_options() -> tuple[list[str], dict[str, str]]:
+    """Return the options of PostgreSQL's programs that name the database, and the variable with the password."""
+    database = connection.settings_dict
+    named = {"--host": database["HOST"], "--port": database["PORT"], "--username": database["USER"]}
+    options = [f"{option}={value}" for option, value in named.items() if value]
+    ssl = {f"PG{name.upper()}": str(value) for name, value in database["OPTIONS"].items() if name.startswith("ssl")}
+    return [*options, "--no-password", f"--dbname={database['NAME']}"], {
+        **ssl,
+        "PGPASSWORD": database["PASSWORD"],
+    }

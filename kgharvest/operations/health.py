@@ -1,0 +1,75 @@
+"""Whether what this process needs is there: asked by `/readyz` and by the command `doctor`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from django.conf import settings
+from django.core.cache import cache
+from django.db import DatabaseError, InterfaceError, connection
+from kombu.exceptions import OperationalError as BrokerError
+
+from kgharvest.celery import app
+from kgharvest.management.command import has_pending_migrations
+
+BROKER = f"files in {settings.BROKER_DIR}" if hasattr(settings, "BROKER_DIR") else app.connection().as_uri()
+BROKER_TIMEOUT_S = 3
+DATABASE_ERRORS = (DatabaseError, InterfaceError)  # the latter for a connection that was cut
+ASKED_EVERY_S = 2  # so that probes, which anybody may send, do not wear out database and broker
+MIGRATED = "operations:migrated"
+
+
+class Finding(NamedTuple):
+    is_well: bool
+    says: str  # for the operator: names hosts and folders
+
+
+def first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
+
+
+def check_database() -> Finding:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+    except DATABASE_ERRORS as error:
+        return Finding(False, f"it does not answer ({first_line(error)}); check DATABASE_URL and that the server runs")
+    return Finding(True, f"{connection.vendor} {connection.settings_dict['NAME']}")
+
+
+def check_migrations() -> Finding:
+    """Look at the migrations until all are done; then this code has its tables for as long as it runs."""
+    if cache.get(MIGRATED):
+        return Finding(True, "done")
+    try:
+        is_behind = has_pending_migrations()
+    except DATABASE_ERRORS:
+        return Finding(False, "not known without a database")
+    if is_behind:
+        return Finding(False, "the database lacks tables; run python manage.py migrate")
+    cache.set(MIGRATED, True, None)
+    return Finding(True, "done")
+
+
+def check_broker() -> Finding:
+    try:
+        with app.connection_for_write(connect_timeout=BROKER_TIMEOUT_S) as broker:
+            broker.ensure_connection(max_retries=1, timeout=BROKER_TIMEOUT_S)
+            return Finding(True, BROKER)
+    except (BrokerError, OSError) as error:
+        return Finding(False, f"it does not answer ({first_line(error)}); check BROKER_URL and that the broker runs")
+
+
+READINESS: dict[str, Callable[[], Finding]] = {
+    "database": check_database,
+    "migrations": check_migrations,
+    "broker": check_broker,
+}
+
+
+def readiness() -> dict[str, Finding]:
+    """Return what was found, at most ASKED_EVERY_S ago."""
+    return cache.get_or_set(
+        "operations:readiness", lambda: {name: check() for name, check in READINESS.items()}, ASKED_EVERY_S
+    )

@@ -1,0 +1,127 @@
+"""What Prometheus reads: requests as this machine's web processes served them, and what the database says.
+
+Each process counts in a file of its own below settings.METRICS_DIR, from which whichever is asked adds all up
+(prometheus_client's multiprocess mode). What the database knows is asked with each scrape; apps to the left add
+theirs in settings.METRICS.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError
+from django.db.models import Count
+from django.utils import timezone
+from django.utils.module_loading import import_string
+
+settings.METRICS_DIR.mkdir(parents=True, exist_ok=True)
+os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(settings.METRICS_DIR)  # prometheus_client reads it when it is imported
+
+import prometheus_client  # noqa: E402
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric  # noqa: E402
+from prometheus_client.multiprocess import MultiProcessCollector  # noqa: E402
+
+from kgharvest.jobs import ledger  # noqa: E402
+from kgharvest.models import Job  # noqa: E402
+from kgharvest.webhooks.models import Delivery  # noqa: E402
+
+CONTENT_TYPE = prometheus_client.CONTENT_TYPE_LATEST
+METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}  # others, which anybody may invent, are one
+MOST_READINGS = 5
+LATENCIES_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+REQUESTS = prometheus_client.Counter(
+    "kgharvest_requests", "Requests answered.", ["view", "method", "status"], registry=None
+)
+REQUEST_SECONDS = prometheus_client.Histogram(
+    "kgharvest_request_seconds",
+    "Seconds until a request was answered.",
+    ["view", "method"],
+    buckets=LATENCIES_S,
+    registry=None,
+)
+
+
+class Reading(NamedTuple):
+    """One metric as the database has it now. values: by the values of `labels`. is_total: it never falls."""
+
+    name: str
+    help: str
+    labels: tuple[str, ...]
+    values: Mapping[tuple[str, ...], float]
+    is_total: bool = False
+
+
+def observe(view: str, method: str, status: int, seconds: float) -> None:
+    """Count one request."""
+    method = method if method in METHODS else "other"
+    REQUESTS.labels(view, method, str(status)).inc()
+    REQUEST_SECONDS.labels(view, method).observe(seconds)
+
+
+def exposition() -> bytes:
+    """Return all metrics in Prometheus's text format."""
+    for _ in range(MOST_READINGS):
+        registry = prometheus_client.CollectorRegistry()
+        MultiProcessCollector(registry)
+        registry.register(DatabaseCollector())
+        with suppress(FileNotFoundError):  # of a process that ended: forgotten after the files were listed
+            return prometheus_client.generate_latest(registry)
+    raise RuntimeError("The files of the metrics disappear again and again while they are read.")
+
+
+class DatabaseCollector:
+    def collect(self) -> Iterator[Metric]:
+        """Yield what the database says; that it is down where it does not answer, beside what processes counted."""
+        try:
+            now = timezone.now()
+            readings = [reading for path in settings.METRICS for reading in import_string(path)(now)]
+        except (DatabaseError, InterfaceError):
+            readings = []
+        is_up = Reading("kgharvest_database_up", "1 if the database answers.", (), {(): bool(readings)})
+        return map(_metric, [is_up, *readings])
+
+
+def _metric(reading: Reading) -> Metric:
+    family = CounterMetricFamily if reading.is_total else GaugeMetricFamily
+    metric = family(reading.name, reading.help, labels=reading.labels)
+    for labels, value in reading.values.items():
+        metric.add_metric(labels, value)
+    return metric
+
+
+def job_metrics(now: datetime) -> Iterable[Reading]:
+    jobs = Job.objects.order_by().values_list("kind", "status").annotate(n=Count("pk"))
+    yield Reading("kgharvest_jobs", "Jobs by kind and state.", ("kind", "state"), {row[:2]: row[2] for row in jobs})
+    yield Reading("kgharvest_workers_alive", "Workers heard of lately.", (), {(): ledger.n_alive_workers(now)})
+    yield Reading("kgharvest_worker_processes", "Jobs they do at once.", (), {(): ledger.n_worker_processes(now)})
+
+
+def webhook_metrics(now: datetime) -> Iterable[Reading]:
+    n_waiting = Delivery.objects.filter(state=Delivery.State.WAITING).count()
+    yield Reading("kgharvest_webhook_deliveries_waiting", "Events not delivered yet.", (), {(): n_waiting})
+
+
+def forget_dead_processes() -> None:
+    """Delete what processes of this machine counted that have ended; called when a web server starts."""
+    for file in Path(settings.METRICS_DIR).glob("*_*.db"):
+        pid = file.stem.rpartition("_")[2]
+        if pid.isdecimal() and not _is_alive(int(pid)):
+            with suppress(OSError):
+                file.unlink()
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,143 @@
+"""Webhooks of projects, and the outbox of what is sent to them."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from datetime import timedelta
+from uuid import uuid4
+
+from django.conf import settings
+from django.db import models
+from django.db.models import F, Q
+from django.db.models.lookups import IsNull
+from django.utils.crypto import salted_hmac
+
+EVENTS = {
+    "job.finished": "A harvest or another job of the project has succeeded or failed",
+    "launch.finished": "The last harvest of a launch has ended",
+    "round.complete": "Every statement of a round has its judgments",
+    "annotator.paused": "An annotator is paused, by a limit or by somebody",
+    "report.made": "A report is made",
+}
+TEST = "test"  # of the button
+GIVE_UP_AFTER = timedelta(hours=48)
+OLD_SECRET_LASTS = timedelta(hours=24)
+SECRET_SALT = "kgharvest.webhooks.secret"  # noqa: S105 (names what is derived, and is none)
+
+
+def new_secret_key() -> str:
+    return secrets.token_hex(16)
+
+
+class WebhookQuerySet(models.QuerySet):
+    def enabled(self):
+        return self.filter(disabled_at=None)
+
+
+class Webhook(models.Model):
+    """An address of a project's own that events are sent to.
+
+    secret_key: from it and the installation's SECRET_KEY the secret follows, so that the database alone forges no
+    signature. old_secret_key, rotated_at: the one before, which signs as well for OLD_SECRET_LASTS. failing_since: the
+    first failure since anything was delivered; disabled_at: when that was GIVE_UP_AFTER ago, or somebody disabled it.
+    """
+
+    project_id = models.BigIntegerField(db_index=True)
+    url = models.URLField(max_length=500)
+    events = models.JSONField()
+    secret_key = models.CharField(max_length=32, default=new_secret_key, editable=False)
+    old_secret_key = models.CharField(max_length=32, blank=True, editable=False)
+    rotated_at = models.DateTimeField(null=True, blank=True)
+    failing_since = models.DateTimeField(null=True, blank=True)
+    disabled_at = models.DateTimeField(null=True, blank=True)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = WebhookQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["pk"]
+        constraints = [models.UniqueConstraint(fields=["project_id", "url"], name="webhook_project_url_unique")]
+
+    def __str__(self) -> str:
+        return self.url
+
+    @property
+    def is_disabled_by_failures(self) -> bool:
+        return self.disabled_at is not None and self.failing_since is not None
+
+    def secrets_at(self, now) -> list[str]:
+        """Return the secrets that sign now, the present one first."""
+        keys = [self.secret_key]
+        if self.old_secret_key and self.rotated_at and now < self.rotated_at + OLD_SECRET_LASTS:
+            keys.append(self.old_secret_key)
+        return [secret_of(key) for key in keys]
+
+
+def secret_of(secret_key: str) -> str:
+    digest = salted_hmac(SECRET_SALT, secret_key, algorithm="sha256").digest()
+    return f"whsec_{base64.urlsafe_b64encode(digest).decode().rstrip('=')}"
+
+
+class DeliveryQuerySet(models.QuerySet):
+    def waiting(self):
+        return self.filter(state=Delivery.State.WAITING)
+
+    def due(self, now):
+        """Return what is to be sent now, of webhooks that are enabled, what waits longest first.
+
+        What goes to receivers that failed last comes after all else, as each may take ten seconds to fail again.
+        """
+        is_failing = IsNull(F("webhook__failing_since"), False)
+        due = self.waiting().filter(next_try_at__lte=now, webhook__disabled_at=None)
+        return due.order_by(is_failing, "next_try_at", "pk")
+
+
+class Delivery(models.Model):
+    """One event on its way to one webhook: a row of the outbox, written in the transaction of what happened.
+
+    event_id: the same in every try, so that receivers know what they have. body: what is sent, byte for byte.
+    next_try_at: while it waits. give_up_at: a try that fails then or later is the last one. status: HTTP's, of the last
+    try; None where nobody answered. error: why the last try failed, one sentence.
+    """
+
+    class State(models.TextChoices):
+        WAITING = "waiting"
+        DELIVERED = "delivered"
+        FAILED = "failed", "given up"
+
+    event_id = models.UUIDField(unique=True, default=uuid4, editable=False)
+    webhook = models.ForeignKey(Webhook, on_delete=models.CASCADE, related_name="deliveries")
+    event = models.CharField(max_length=30)
+    body = models.TextField()
+    state = models.CharField(max_length=9, choices=State, default=State.WAITING)
+    n_tries = models.PositiveSmallIntegerField(default=0)
+    created_at = models.DateTimeField()
+    next_try_at = models.DateTimeField()
+    give_up_at = models.DateTimeField()
+    delivered_at = models.DateTimeField(null=True, blank=True)
+    status = models.PositiveSmallIntegerField(null=True, blank=True)
+    error = models.CharField(max_length=300, blank=True)
+
+    objects = DeliveryQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-pk"]
+        verbose_name_plural = "deliveries"
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(state__in=["waiting", "delivered", "failed"]), name="delivery_state_known"
+            ),
+            models.CheckConstraint(
+                condition=Q(state="delivered", delivered_at__isnull=False)
+                | ~Q(state="delivered") & Q(delivered_at__isnull=True),
+                name="delivery_delivered_at_a_time",
+            ),
+        ]
+        indexes = [models.Index(fields=["next_try_at"], condition=Q(state="waiting"), name="delivery_waiting")]
+
+    def __str__(self) -> str:
+        return f"{self.event} {self.event_id}"

@@ -1,0 +1,180 @@
+"""The outbox, and the webhooks of a project: events are written in the transaction of what happened.
+
+kgharvest.webhooks.delivery sends them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from kgharvest.audit.tables import canonical_json
+from kgharvest.audit.trail import record
+from kgharvest.errors import DomainError
+from kgharvest.webhooks.addresses import BadAddress, resolve
+from kgharvest.webhooks.models import EVENTS, GIVE_UP_AFTER, TEST, Delivery, Webhook, new_secret_key, secret_of
+
+MOST_WEBHOOKS = 20  # of a project
+
+
+class BadWebhook(DomainError):
+    """A webhook without events, for unknown ones, twice for one address, or one too many."""
+
+
+class WebhookDisabled(DomainError):
+    """Sending something to a webhook that is disabled."""
+
+
+class NewSecret(NamedTuple):
+    """A webhook, and its secret, which is shown this once."""
+
+    webhook: Webhook
+    secret: str
+
+
+# -- events ------------------------------------------------------------------------------------------------------------
+
+
+def emit(project_id: int | None, event: str, path: str, facts: dict[str, Any]) -> None:
+    """Put an event into the outbox of a project's webhooks, within the caller's transaction.
+
+    event: a key of EVENTS. path: of the page that shows more. facts: what JSON can hold; they name people by their
+    codes only. Costs one query where nobody listens.
+    """
+    assert event in EVENTS
+    if project_id is None:
+        return
+    facts = {**facts, "url": f"{settings.ORIGIN}{path}"}
+    webhooks = [hook for hook in Webhook.objects.enabled().filter(project_id=project_id) if event in hook.events]
+    now = timezone.now()
+    Delivery.objects.bulk_create([_delivery(webhook, event, facts, now) for webhook in webhooks])
+
+
+def send_test(webhook: Webhook) -> Delivery:
+    """Put a test event into the outbox of one webhook. Raises WebhookDisabled."""
+    if webhook.disabled_at is not None:
+        raise WebhookDisabled(f"{webhook.url} is disabled; enable it first.")
+    facts = {"message": "This is a test of the webhook; nothing has happened."}
+    delivery = _delivery(webhook, TEST, facts, timezone.now())
+    delivery.save()
+    return delivery
+
+
+def _delivery(webhook: Webhook, event: str, facts: dict[str, Any], now: datetime) -> Delivery:
+    event_id = uuid4()
+    body = canonical_json({"id": event_id, "event": event, "at": now, "project": webhook.project_id, "facts": facts})
+    times = {"created_at": now, "next_try_at": now, "give_up_at": now + GIVE_UP_AFTER}
+    return Delivery(event_id=event_id, webhook=webhook, event=event, body=body, **times)
+
+
+def send_again(delivery: Delivery) -> None:
+    """Try an event at once that waits or was given up, and for another 48 hours. Raises WebhookDisabled."""
+    if delivery.webhook.disabled_at is not None:
+        raise WebhookDisabled(f"{delivery.webhook.url} is disabled; enable it first.")
+    now = timezone.now()
+    again = {"state": Delivery.State.WAITING, "next_try_at": now, "give_up_at": now + GIVE_UP_AFTER}
+    Delivery.objects.filter(pk=delivery.pk).exclude(state=Delivery.State.DELIVERED).update(**again)
+
+
+# -- webhooks ----------------------------------------------------------------------------------------------------------
+
+
+def create_webhook(project_id: int, url: str, events: Sequence[str], by=None) -> NewSecret:
+    """Make a webhook. Raises BadAddress, BadWebhook."""
+    _check(url, events)
+    if Webhook.objects.filter(project_id=project_id).count() >= MOST_WEBHOOKS:
+        raise BadWebhook(f"A project has at most {MOST_WEBHOOKS} webhooks; delete one that nobody needs.")
+    with transaction.atomic():
+        webhook = _save(Webhook(project_id=project_id, url=url, events=sorted(events), created_by=by))
+        _record("made", webhook, by, events=webhook.events)
+    return NewSecret(webhook, secret_of(webhook.secret_key))
+
+
+def edit_webhook(webhook: Webhook, url: str, events: Sequence[str], by=None) -> None:
+    """Give a webhook another address or other events. What waits goes to the new address. Raises as create_webhook."""
+    _check(url, events)
+    with transaction.atomic():
+        locked = _lock(webhook)
+        locked.url, locked.events = url, sorted(events)
+        _save(locked)
+        _record("changed", locked, by, events=locked.events)
+
+
+def rotate_secret(webhook: Webhook, by=None) -> NewSecret:
+    """Give a webhook a new secret. The old one signs as well for a day, so that receivers can change theirs."""
+    with transaction.atomic():
+        locked = _lock(webhook)
+        locked.old_secret_key, locked.secret_key, locked.rotated_at = (
+            locked.secret_key,
+            new_secret_key(),
+            timezone.now(),
+        )
+        locked.save()
+        _record("secret_rotated", locked, by)
+    return NewSecret(locked, secret_of(locked.secret_key))
+
+
+def disable_webhook(webhook: Webhook, by=None) -> None:
+    """Send nothing more to it. Doing it twice is doing it once."""
+    with transaction.atomic():
+        locked = _lock(webhook)
+        if Webhook.objects.enabled().filter(pk=locked.pk).update(disabled_at=timezone.now(), failing_since=None):
+            _record("disabled", locked, by)
+
+
+def enable_webhook(webhook: Webhook, by=None) -> None:
+    """Send to it again, what waits at once. Raises BadAddress."""
+    _resolve(webhook.url)
+    with transaction.atomic():
+        locked = _lock(webhook)
+        disabled = Webhook.objects.filter(pk=locked.pk, disabled_at__isnull=False)
+        if disabled.update(disabled_at=None, failing_since=None):
+            locked.deliveries.waiting().update(next_try_at=timezone.now())
+            _record("enabled", locked, by)
+
+
+def delete_webhook(webhook: Webhook, by=None) -> None:
+    """Delete it with its log; what waits is not sent."""
+    with transaction.atomic():
+        locked = _lock(webhook)
+        pk = locked.pk
+        locked.delete()
+        locked.pk = pk
+        _record("deleted", locked, by)
+
+
+def _check(url: str, events: Sequence[str]) -> None:
+    if not events or not set(events) <= EVENTS.keys():
+        raise BadWebhook(f"Choose at least one of these events: {', '.join(EVENTS)}.")
+    _resolve(url)
+
+
+def _resolve(url: str) -> None:
+    try:
+        resolve(url)
+    except OSError:
+        raise BadAddress(f"The host of {url:.80} is not known; look at its name again.") from None
+
+
+def _save(webhook: Webhook) -> Webhook:
+    try:
+        with transaction.atomic():
+            webhook.save()
+    except IntegrityError:
+        raise BadWebhook(f"The project has a webhook for {webhook.url} already; change that one.") from None
+    return webhook
+
+
+def _lock(webhook: Webhook) -> Webhook:
+    return Webhook.objects.select_for_update(of=("self",), no_key=True).get(pk=webhook.pk)
+
+
+def _record(verb: str, webhook: Webhook, by, **facts: Any) -> None:
+    """The address is no fact: it may hold a key of the receiver's."""
+    record(f"webhook.{verb}", webhook, by, webhook.project_id, webhook=webhook.pk, **facts)

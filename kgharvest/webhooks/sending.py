@@ -1,0 +1,108 @@
+"""One POST of one event: signed, to the address that was resolved, without redirects, in bounded time and memory."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import http.client
+import socket
+import ssl
+from collections.abc import Sequence
+from datetime import datetime
+from threading import Timer
+from typing import NamedTuple
+
+from kgharvest import VERSION
+from kgharvest.webhooks.addresses import BadAddress, Target, resolve
+
+CONNECT_TIMEOUT_S = 5
+ANSWER_TIMEOUT_S = 10  # for the whole exchange, however slowly an answer dribbles in
+
+
+class Answer(NamedTuple):
+    """status: HTTP's; None where nobody answered. error: empty for a success, else a sentence."""
+
+    status: int | None
+    error: str
+
+    @property
+    def is_success(self) -> bool:
+        return not self.error
+
+
+def signature(secret: str, timestamp: str, body: bytes) -> str:
+    """Return the HMAC-SHA256 of "timestamp.body", in hexadecimal."""
+    return hmac.new(secret.encode(), timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
+
+
+def headers_of(event: str, event_id: str, body: bytes, secrets: Sequence[str], now: datetime) -> dict[str, str]:
+    """Return the headers of a request. While a secret is being replaced there are two signatures, with a comma."""
+    timestamp = str(int(now.timestamp()))
+    return {
+        "Content-Type": "application/json",
+        "User-Agent": f"kgharvest/{VERSION}",
+        "X-Kgharvest-Event": event,
+        "X-Kgharvest-Event-Id": event_id,
+        "X-Kgharvest-Timestamp": timestamp,
+        "X-Kgharvest-Signature": ",".join(f"sha256={signature(secret, timestamp, body)}" for secret in secrets),
+    }
+
+
+def post(url: str, body: bytes, headers: dict[str, str]) -> Answer:
+    """Send `body` once; any 2xx is a success. Whatever the other side does, this returns."""
+    try:
+        return _exchange(resolve(url), body, headers)
+    except BadAddress as refusal:
+        return Answer(None, str(refusal))
+    except TimeoutError:
+        return Answer(None, f"There was no answer within {ANSWER_TIMEOUT_S} seconds.")
+    except ssl.SSLError as error:
+        return Answer(None, f"TLS failed: {error.reason or error}.")
+    except socket.gaierror as error:
+        return Answer(None, f"The host's name is not known: {error.strerror}.")
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return Answer(None, f"There was no answer: {reason}.")
+
+
+def _exchange(target: Target, body: bytes, headers: dict[str, str]) -> Answer:
+    connection = _Connection(target)
+    connection.connect()
+    cut = Timer(ANSWER_TIMEOUT_S, connection.cut)
+    cut.start()
+    try:
+        connection.request("POST", target.path, body, headers)
+        status = connection.getresponse().status  # its body is nobody's concern and stays unread
+    except (OSError, http.client.HTTPException):
+        if connection.was_cut:
+            raise TimeoutError from None
+        raise
+    finally:
+        cut.cancel()
+        connection.close()
+    if 200 <= status < 300:
+        return Answer(status, "")
+    if 300 <= status < 400:
+        return Answer(status, f"It answered {status}, a redirect, and those are not followed; give the right address.")
+    return Answer(status, f"It answered {status}.")
+
+
+class _Connection(http.client.HTTPConnection):
+    """A connection to the address that the host's name was resolved to, with TLS for that name."""
+
+    def __init__(self, target: Target):
+        super().__init__(target.host, target.port, timeout=ANSWER_TIMEOUT_S)
+        self._target = target
+        self.default_port = 443 if target.scheme == "https" else 80  # which the Host header leaves out
+        self.was_cut = False
+
+    def connect(self) -> None:
+        self.sock = socket.create_connection((str(self._target.address), self.port), CONNECT_TIMEOUT_S)
+        if self._target.scheme == "https":
+            self.sock = ssl.create_default_context().wrap_socket(self.sock, server_hostname=self.host)
+        self.sock.settimeout(ANSWER_TIMEOUT_S)
+
+    def cut(self) -> None:
+        self.was_cut = True
+        if self.sock is not None:
+            self.sock.shutdown(socket.SHUT_RDWR)

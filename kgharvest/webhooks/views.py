@@ -1,0 +1,135 @@
+"""The pages of a project's webhooks, for its owners."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_variables
+from django.views.decorators.http import require_POST
+
+from kgharvest.access import Action, researcher_required
+from kgharvest.accounts.models import Project
+from kgharvest.accounts.project_views import find_visible
+from kgharvest.bulk.pagination import ROWS_PER_PAGE, Filtered, keyset_page
+from kgharvest.errors import DomainError
+from kgharvest.models import Delivery, Webhook
+from kgharvest.webhooks.addresses import LONGEST_URL
+from kgharvest.webhooks.models import EVENTS
+from kgharvest.webhooks.outbox import NewSecret, create_webhook, delete_webhook, edit_webhook, rotate_secret, send_again
+
+CHOICES = [(name, f"{name}: {says[0].lower()}{says[1:]}") for name, says in EVENTS.items()]
+
+
+class WebhookForm(forms.Form):
+    url = forms.CharField(
+        label="Address",
+        max_length=LONGEST_URL,
+        widget=forms.URLInput({"placeholder": "https://lab.example.org/hooks/kgharvest"}),
+        help_text="Where events are sent by POST; https, of the internet.",
+    )
+    events = forms.MultipleChoiceField(choices=CHOICES, widget=forms.CheckboxSelectMultiple)
+
+
+@never_cache
+@researcher_required
+@sensitive_variables()
+def webhook_list(request: HttpRequest, slug: str) -> HttpResponse:
+    """The webhooks of a project, and the form that makes one, whose secret the answer shows."""
+    project = find_visible(request, slug, Action.MANAGE)
+    form = WebhookForm(request.POST or None, initial={"events": list(EVENTS)})
+    new: NewSecret | None = None
+    if form.is_valid():
+        try:
+            new = create_webhook(project.pk, by=request.user, **form.cleaned_data)
+        except DomainError as refusal:
+            form.add_error(None, str(refusal))
+        else:
+            form = WebhookForm(initial={"events": list(EVENTS)})
+    webhooks = Webhook.objects.filter(project_id=project.pk)
+    context = {"project": project, "form": form, "new": new, "webhooks": webhooks}
+    return render(request, "kgharvest/webhooks/webhook_list.html", context)
+
+
+@never_cache
+@researcher_required
+def webhook_detail(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
+    """A webhook with its log, and the form that changes it."""
+    project, webhook = _find(request, slug, pk)
+    form = WebhookForm(request.POST or None, initial={"url": webhook.url, "events": webhook.events})
+    if form.is_valid():
+        try:
+            edit_webhook(webhook, by=request.user, **form.cleaned_data)
+        except DomainError as refusal:
+            form.add_error(None, str(refusal))
+        else:
+            messages.success(request, "Saved.")
+            return redirect("kgharvest:webhook", slug, pk)
+    return _show(request, project, webhook, form)
+
+
+def _show(request: HttpRequest, project: Project, webhook: Webhook, form: WebhookForm, **context: Any) -> HttpResponse:
+    page = keyset_page(Filtered(webhook.deliveries.defer("body")), "-id", request.GET, ROWS_PER_PAGE)
+    context |= {"project": project, "webhook": webhook, "form": form, "page": page}
+    return render(request, "kgharvest/webhooks/webhook.html", context)
+
+
+@researcher_required
+@require_POST
+def webhook_change(
+    request: HttpRequest, slug: str, pk: int, change: Callable[..., Any], done: str, takes_by: bool = True
+) -> HttpResponse:
+    """Do `change` to a webhook and say what was done."""
+    _, webhook = _find(request, slug, pk)
+    try:
+        change(webhook, **({"by": request.user} if takes_by else {}))
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+    else:
+        messages.success(request, done)
+    return redirect("kgharvest:webhook", slug, pk)
+
+
+@never_cache
+@researcher_required
+@require_POST
+@sensitive_variables()
+def webhook_rotate(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
+    """Give the webhook a new secret, which the answer shows."""
+    project, webhook = _find(request, slug, pk)
+    new = rotate_secret(webhook, request.user)
+    form = WebhookForm(initial={"url": webhook.url, "events": webhook.events})
+    return _show(request, project, new.webhook, form, new=new)
+
+
+@researcher_required
+@require_POST
+def webhook_delete(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
+    _, webhook = _find(request, slug, pk)
+    delete_webhook(webhook, request.user)
+    messages.success(request, f"The webhook for {webhook.url} is deleted, and its log.")
+    return redirect("kgharvest:webhook_list", slug)
+
+
+@researcher_required
+@require_POST
+def delivery_send_again(request: HttpRequest, slug: str, pk: int, delivery: int) -> HttpResponse:
+    _, webhook = _find(request, slug, pk)
+    waiting: Delivery = get_object_or_404(webhook.deliveries.select_related("webhook"), pk=delivery)
+    try:
+        send_again(waiting)
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+    else:
+        messages.success(request, "It is sent again within seconds.")
+    return redirect("kgharvest:webhook", slug, pk)
+
+
+def _find(request: HttpRequest, slug: str, pk: int) -> tuple[Project, Webhook]:
+    project = find_visible(request, slug, Action.MANAGE)
+    return project, get_object_or_404(Webhook, project_id=project.pk, pk=pk)

@@ -1,0 +1,104 @@
+"""Owners see the entries of their project, filtered and in pages; superusers those of the installation."""
+
+from __future__ import annotations
+
+import pytest
+from django.utils import timezone
+
+from annotation.recruiting.erasure import erase_account
+from annotation.rounds.services import pause_round, reopen_round
+from kgharvest.accounts.models import Role
+from kgharvest.accounts.projects import create_project, set_role
+from kgharvest.audit import views
+from kgharvest.audit.models import AuditEntry
+from kgharvest.audit.trail import actor_code, head
+from kgharvest.models import Project
+from tests.factories import make_round, make_user
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def owner(client):
+    owner = make_user("ada")
+    create_project("Animals", owner)
+    client.force_login(owner)
+    return owner
+
+
+def trail(client, query: str = "") -> str:
+    return client.get(f"/projects/animals/audit/{query}").text
+
+
+def test_entries_of_the_project_are_shown_with_who_did_it(client, owner):
+    create_project("Plants", make_user())
+    project = Project.objects.get(slug="animals")
+    helper = make_user("grace")
+    set_role(project, helper, Role.RESEARCHER, owner)
+
+    page = trail(client)
+
+    assert "made the project animals" in page
+    assert "made grace researcher of the project animals" in page
+    assert "ada" in page
+    assert "plants" not in page
+    assert head().hash in page
+
+
+def test_filters_by_action_person_and_day(client, owner):
+    round = make_round(1, name="pilot", by=owner, project=Project.objects.get(slug="animals"))
+    pause_round(round, owner)
+    reopen_round(round)
+
+    assert "paused the round" not in trail(client, "?action=round.reopened").split("<tbody>")[1]
+    by_system = trail(client, "?who=system").split("<tbody>")[1]
+    assert "reopened the round" in by_system
+    assert "paused the round" not in by_system
+    assert "paused the round" in trail(client, f"?who={actor_code(owner)}&action=round.paused")
+    assert "No entry like this" in trail(client, "?until=2020-01-01")
+    assert "paused the round" in trail(client, f"?since={timezone.now():%Y-%m-%d}&who=ada")
+    assert "paused the round" in trail(client, f"?until={timezone.now():%Y-%m-%d}")
+    assert "paused the round" in trail(client, "?since=0001-01-01&until=9999-12-31")
+    assert "Enter a valid date" in trail(client, "?since=rubbish")
+
+
+def test_pages_go_on_where_the_last_one_ended(client, owner, monkeypatch):
+    monkeypatch.setattr(views, "ROWS_PER_PAGE", 3)
+    round = make_round(1, by=owner, project=Project.objects.get(slug="animals"))
+    for _ in range(3):
+        pause_round(round, owner)
+        reopen_round(round, owner)
+
+    first = client.get("/projects/animals/audit/").context
+    second = client.get(f"/projects/animals/audit/?after={first['page'].after}").context
+
+    numbers = [row["entry"].number for row in [*first["rows"], *second["rows"]]]
+    own = AuditEntry.objects.filter(project_id=round.project_id).order_by("-number")
+    assert numbers == list(own.values_list("number", flat=True)[:6])
+
+
+def test_only_owners_and_superusers_see_it(client, owner):
+    project = Project.objects.get()
+    researcher, superuser = make_user(), make_user(is_superuser=True)
+    set_role(project, researcher, Role.RESEARCHER, owner)
+    client.force_login(researcher)
+    assert client.get("/projects/animals/audit/").status_code == 403
+    assert client.get("/audit/").status_code == 403
+    client.force_login(superuser)
+    assert client.get("/projects/animals/audit/").status_code == 200
+    assert "began the audit trail" in client.get("/audit/").text
+
+
+def test_an_erased_account_is_a_code(client, owner):
+    project = Project.objects.get()
+    helper = make_user("grace.hopper")
+    set_role(project, helper, Role.OWNER, owner)
+    round = make_round(1, by=helper, project=Project.objects.get(slug="animals"))
+    pause_round(round, helper)
+    code = actor_code(helper)
+    assert "grace.hopper" in trail(client)
+
+    erase_account(helper)
+
+    assert "grace.hopper" not in trail(client)
+    assert code in trail(client)

@@ -1,0 +1,267 @@
+"""Backups made while people judge, and restored into another installation: all of it or nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+import zipfile
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.db import connection
+from django.utils import timezone
+
+from annotation.judging.assignment import next_batch
+from annotation.judging.judgments import Answer, submit_judgment
+from kgharvest.errors import DomainError
+from kgharvest.operations.backup import BackupRefused, back_up, restore
+from tests import factories
+from tests.kgharvest.test_settings import ROOT, run_python
+from tests.postgres import on_postgresql, run_on_postgresql
+
+pytestmark = pytest.mark.django_db(transaction=True)
+N_PEOPLE = 4
+
+
+@dataclass(frozen=True)
+class Installation:
+    """Another installation of the same kind of database, at first without tables."""
+
+    folder: Path
+    url: str
+
+    def manage(self, *arguments: str) -> subprocess.CompletedProcess:
+        return run_python(self.folder, "manage.py", *arguments, DATABASE_URL=self.url, DEBUG="1")
+
+    def read(self, sql: str) -> list[tuple]:
+        with closing(self._connect()) as database:
+            return list(database.execute(sql))
+
+    def _connect(self):
+        if self.url.startswith("sqlite"):
+            return sqlite3.connect(self.folder / "kgharvest.sqlite3")
+        import psycopg
+
+        return psycopg.connect(self.url)
+
+
+@pytest.fixture
+def elsewhere(tmp_path):
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    if connection.vendor == "sqlite":
+        yield Installation(folder, f"sqlite:///{folder}/kgharvest.sqlite3")
+        return
+    name, here = f"restored_{uuid4().hex}", connection.settings_dict
+    with connection.cursor() as cursor:
+        cursor.execute(f"CREATE DATABASE {name}")
+    yield Installation(folder, f"postgres://{here['USER']}:{here['PASSWORD']}@{here['HOST']}:{here['PORT']}/{name}")
+    with connection.cursor() as cursor:
+        cursor.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+class People:
+    """Threads that judge until the context ends. acknowledged: the answers that were stored, in their order."""
+
+    def __init__(self, round) -> None:
+        self.acknowledged: list[UUID] = []
+        self._is_over = threading.Event()
+        annotators = factories.make_annotators(round, N_PEOPLE)
+        self._threads = [threading.Thread(target=self._judge, args=[annotator]) for annotator in annotators]
+
+    def _judge(self, annotator) -> None:
+        while not self._is_over.is_set() and (batch := next_batch(annotator, timezone.now())):
+            for task in batch:
+                answer = Answer(task.pk, "true", uuid4())
+                try:
+                    submit_judgment(annotator, answer, timezone.now())
+                except DomainError:
+                    continue
+                self.acknowledged.append(answer.client_uuid)
+        connection.close()
+
+    def wait_for(self, n: int) -> None:
+        deadline = time.monotonic() + 60
+        while len(self.acknowledged) < n and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert len(self.acknowledged) >= n
+
+    def __enter__(self) -> People:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *reasons) -> None:
+        self._is_over.set()
+        for thread in self._threads:
+            thread.join()
+
+
+def test_what_was_acknowledged_before_a_backup_under_load_is_restored(tmp_path, elsewhere):
+    file = tmp_path / "backup.zip"
+    with People(factories.make_round(400, judgments_per_task=3)) as people:
+        people.wait_for(40)
+        before = set(people.acknowledged)
+        manifest = back_up(file)
+        n_after = len(people.acknowledged)
+        people.wait_for(n_after + 5)  # they judge on
+
+    done = elsewhere.manage("restore", str(file))
+
+    assert done.returncode == 0, done.stderr
+    restored = {UUID(str(uuid)) for (uuid,) in elsewhere.read("SELECT client_uuid FROM annotation_judgment")}
+    assert before <= restored
+    assert restored <= set(people.acknowledged)
+    assert manifest.rows["annotation_judgment"] == len(restored)
+    # One moment: the counter of each task agrees with its judgments.
+    counted = "SELECT count(*) FROM annotation_judgment j WHERE j.task_id = t.id AND j.is_counted"
+    assert elsewhere.read(f"SELECT t.id FROM annotation_judgmenttask t WHERE t.n_judgments <> ({counted})") == []
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def rewritten(file: Path, **changes) -> Path:
+    """Return a copy of a backup with another manifest."""
+    changed = file.with_name("changed.zip")
+    with zipfile.ZipFile(file) as archive, zipfile.ZipFile(changed, "w") as copy:
+        for name in archive.namelist():
+            content = archive.read(name)
+            if name == "manifest.json":
+                content = json.dumps({**json.loads(content), **changes})
+            copy.writestr(name, content)
+    return changed
+
+
+def truncated(file: Path) -> Path:
+    file.write_bytes(file.read_bytes()[:-1000])
+    return file
+
+
+def with_a_flipped_bit(file: Path) -> Path:
+    """In the middle of what is packed: what a header says of itself may not matter."""
+    with zipfile.ZipFile(file) as archive:
+        database = archive.getinfo("database")
+    content = bytearray(file.read_bytes())
+    name_and_extra = sum(content[database.header_offset + 26 + n] << 8 * (n % 2) for n in range(4))
+    content[database.header_offset + 30 + name_and_extra + database.compress_size // 2] ^= 1
+    file.write_bytes(content)
+    return file
+
+
+DAMAGES = {
+    "truncated": (truncated, "is damaged or no backup"),
+    "a flipped bit": (with_a_flipped_bit, "is damaged or no backup"),
+    "no archive": (lambda file: Path(__file__), "is damaged or no backup"),
+    "another database": (lambda file: rewritten(file, files={"database": "0" * 64}), "is not what was written"),
+    "a newer format": (lambda file: rewritten(file, format=2, version="9.0"), "was made by a newer kgharvest (9.0)"),
+    "newer tables": (lambda file: rewritten(file, migrations=[["kgharvest", "9999_x"]]), "kgharvest.9999_x"),
+    "another kind": (lambda file: rewritten(file, database="oracle"), "is of oracle"),
+    "rows that lack": (lambda file: rewritten(file, rows={"auth_user": 7}), ""),
+    "no manifest": (lambda file: rewritten(file, rows=None), ""),
+}
+
+
+def test_a_backup_that_cannot_be_trusted_changes_nothing(tmp_path):
+    factories.make_user("ada")
+    back_up(tmp_path / "backup.zip")
+    factories.make_user("grace")
+    said = {}
+    for damage, (spoil, _) in DAMAGES.items():
+        folder = tmp_path / damage
+        folder.mkdir()
+        spoilt = spoil(Path(shutil.copy(tmp_path / "backup.zip", folder)))
+        with pytest.raises(DomainError) as refusal:
+            restore(spoilt, replace=True)
+        said[damage] = str(refusal.value)
+
+    assert {damage: said[damage] for damage, (_, sentence) in DAMAGES.items() if sentence not in said[damage]} == {}
+    assert get_user_model().objects.count() == 2
+
+
+# Dies within the transaction that puts everything in its place.
+DYING_RESTORE = """
+import os, pathlib, signal, sqlite3, sys, threading
+import django
+django.setup()
+from kgharvest.operations import backup, database_copies
+
+def die(*progress):
+    os.kill(0, signal.SIGKILL)
+
+class Dying(sqlite3.Connection):
+    def backup(self, target):
+        super().backup(target, pages=1, progress=lambda status, remaining, total: remaining < total / 2 and die())
+
+connect = sqlite3.connect
+if database_copies.connection.vendor == "sqlite":
+    sqlite3.connect = lambda *names, **options: connect(*names, factory=Dying, **options)
+else:
+    database_copies.CHECK_ROWS = "SELECT pg_sleep(60); -- {table} {n}\\n"
+    threading.Timer(4, die).start()
+backup.restore(pathlib.Path(sys.argv[1]), replace=True)
+"""
+
+
+def test_a_restore_goes_into_what_is_empty_or_to_be_replaced_and_when_killed_leaves_what_was_there(tmp_path, elsewhere):
+    empty, ada, both = (tmp_path / f"{name}.zip" for name in ("empty", "ada", "both"))
+    back_up(empty)
+    factories.make_user("ada")
+    back_up(ada)
+    factories.make_user("grace")
+    back_up(both)
+    names = "SELECT username FROM auth_user ORDER BY username"
+    variables = {"DATABASE_URL": elsewhere.url, "KGHARVEST_DATA_DIR": str(elsewhere.folder), "DEBUG": "1"}
+
+    assert elsewhere.manage("restore", str(empty)).returncode == 0
+    killed = subprocess.run(
+        [sys.executable, "-c", DYING_RESTORE, str(ada)],
+        cwd=ROOT,
+        env={**os.environ, **variables},
+        start_new_session=True,
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert elsewhere.read(names) == []
+    assert elsewhere.manage("restore", str(ada)).returncode == 0
+    refused = elsewhere.manage("restore", str(both))
+    assert refused.returncode == 1
+    assert "This installation is not empty" in refused.stderr
+    assert elsewhere.read(names) == [("ada",)]
+    assert elsewhere.manage("restore", "--replace", str(both)).returncode == 0
+    assert elsewhere.read(names) == [("ada",), ("grace",)]
+
+
+def test_a_backup_overwrites_nothing_and_leaves_no_draft(tmp_path):
+    file = tmp_path / "backup.zip"
+    file.write_text("mine")
+
+    with pytest.raises(BackupRefused, match="is there already"):
+        back_up(file)
+
+    assert file.read_text() == "mine"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_postgresqls_programs_are_asked_for(tmp_path, monkeypatch):
+    if connection.vendor == "sqlite":
+        pytest.skip("SQLite needs none")
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(DomainError, match="pg_dump is not installed"):
+        back_up(tmp_path / "backup.zip")
+
+
+@on_postgresql
+def test_the_same_on_postgresql():
+    run = run_on_postgresql(__file__)
+
+    assert run.returncode == 0, run.stdout

@@ -1,0 +1,169 @@
+"""All data from one database to another, and nothing where something is wrong."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+
+from annotation.models import Judgment, Label
+from evaluation.reports.services import create_report
+from kgharvest.models import KnowledgeTuple
+from kgharvest.operations.database_transfer import TransferRefused, copy_database
+from probing.models import LearnedPrompt, Probe, ProbedRelation, ProbeRecord
+from tests.factories import judge_all, make_language_model, make_researcher, make_round
+from tests.load.web_server import url_of
+from tests.postgres import on_postgresql, run_on_postgresql
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def destination(tmp_path, migrated_database) -> Path:
+    """A SQLite database that nobody has used."""
+    path = tmp_path / "destination.sqlite3"
+    shutil.copyfile(migrated_database, path)
+    return path
+
+
+@pytest.fixture
+def study():
+    """A judged round with a report, a judgment that another replaces, and a learned prompt with bytes and floats."""
+    round = make_round([("Zürich", "größer 😀"), ('say "hi"', "a\\b"), ("head", "tail")])
+    annotators = judge_all(round, *[[Label.TRUE, Label.FALSE, Label.UNJUDGEABLE]] * 3)
+    first, second = Judgment.objects.filter(annotator=annotators[0])[:2]
+    Judgment.objects.filter(pk=first.pk).update(superseded_by=second, seconds=0.1 + 0.2)
+    create_report(round, make_researcher())
+    probe = Probe.objects.create(kind="probe", language_model=make_language_model(), name="a", methods=["soft"])
+    relation = ProbedRelation.objects.create(probe=probe, name="r", type="1-1", prompts=["<ENT0> <ENT1>"], facts={})
+    counts = dict.fromkeys(("n_train", "n_dev", "n_test", "n_prompts", "forwards"), 1) | {"n_parameters": 2**40}
+    numbers = counts | dict.fromkeys(("p1", "p10", "mrr", "nll", "dev_nll", "seconds"), 1 / 3)
+    numbers["left_out"] = {"b": 1e16, "a": [1.0, None, "é"]}
+    record = ProbeRecord.objects.create(relation=relation, method="soft", is_control=False, **numbers)
+    LearnedPrompt.objects.create(
+        record=record, text="t", weight=5e-324, segments=[[1]], slots=[0], vectors=bytes(range(256)), nearest=[]
+    )
+
+
+def rows_of(path: Path, table: str) -> list[tuple]:
+    with closing(sqlite3.connect(path)) as database:
+        return sorted(database.execute(f"SELECT * FROM {table}").fetchall(), key=repr)
+
+
+def test_everything_goes_there_and_comes_back_the_same(study, destination, researcher):
+    url = url_of(connection)
+
+    there = copy_database(url, f"sqlite:///{destination}")
+    judgments, tuples = Judgment.objects.count(), list(KnowledgeTuple.objects.order_by("pk").values())
+    call_command("flush", interactive=False, verbosity=0)
+    back = copy_database(f"sqlite:///{destination}", url)
+
+    assert back == there
+    assert {table.name: table.n_rows for table in there}["annotation_judgment"] == judgments == 9
+    assert list(KnowledgeTuple.objects.order_by("pk").values()) == tuples
+    assert bytes(LearnedPrompt.objects.get().vectors) == bytes(range(256))
+    assert ProbeRecord.objects.get().left_out == {"b": 1e16, "a": [1.0, None, "é"]}
+    assert Judgment.objects.filter(seconds=0.1 + 0.2, superseded_by__isnull=False).count() == 1
+    assert make_language_model().pk > max(table.n_rows for table in back if table.name == "kgharvest_languagemodel")
+    call_command("audit", "verify")
+
+
+def test_the_command_names_each_table_with_its_rows_and_checksum(study, destination, capsys):
+    call_command("copy_database", url_of(connection), f"sqlite:///{destination}")
+
+    *tables, last = capsys.readouterr().out.splitlines()
+    assert any(line.split()[1:] == ["9", "annotation_judgment"] for line in tables)
+    assert last.endswith(f"rows of {len(tables)} tables; counts and checksums agree.")
+
+
+def test_a_destination_that_is_used_keeps_what_it_has(study, destination):
+    copy_database(url_of(connection), f"sqlite:///{destination}")
+    before = rows_of(destination, "annotation_judgment")
+
+    with pytest.raises(TransferRefused, match=r"The destination is not empty: .* has rows"):
+        copy_database(url_of(connection), f"sqlite:///{destination}")
+
+    assert rows_of(destination, "annotation_judgment") == before
+
+
+def test_of_a_source_with_a_row_that_nothing_may_hold_nothing_is_copied(study, destination, tmp_path):
+    broken = tmp_path / "broken.sqlite3"
+    shutil.copyfile(destination, broken)
+    copy_database(url_of(connection), f"sqlite:///{broken}")
+    with closing(sqlite3.connect(broken, isolation_level=None)) as database:
+        database.execute("DELETE FROM annotation_judgmenttask WHERE id = (SELECT min(id) FROM annotation_judgmenttask)")
+    before = rows_of(destination, "kgharvest_sensitiveword")
+
+    with pytest.raises(TransferRefused, match=r"A row cannot be copied .*; nothing was copied"):
+        copy_database(f"sqlite:///{broken}", f"sqlite:///{destination}")
+
+    assert rows_of(destination, "annotation_judgment") == rows_of(destination, "auth_user") == []
+    assert rows_of(destination, "kgharvest_sensitiveword") == before
+
+
+def test_what_does_not_arrive_as_it_was_is_not_kept(study, destination):
+    with closing(sqlite3.connect(destination, isolation_level=None)) as database:
+        database.execute(
+            "CREATE TRIGGER rounds AFTER INSERT ON annotation_judgment "
+            "BEGIN UPDATE annotation_judgment SET seconds = round(seconds, 1); END"
+        )
+
+    with pytest.raises(TransferRefused, match="annotation_judgment did not arrive as it was"):
+        copy_database(url_of(connection), f"sqlite:///{destination}")
+
+    assert rows_of(destination, "annotation_judgment") == []
+
+
+def spoil(path: Path, statement: str) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute(statement)
+
+
+@pytest.mark.parametrize(
+    ("statement", "says"),
+    [
+        ("DELETE FROM django_migrations WHERE app = 'probing'", "The destination is not migrated; "),
+        (
+            "INSERT INTO django_migrations (app, name, applied) VALUES ('kgharvest', '9999_future', '2030-01-01')",
+            "belongs to another version of kgharvest, which knows the migration kgharvest.9999_future",
+        ),
+        ("CREATE TABLE strange (a)", "has tables that are not kgharvest's: strange; "),
+    ],
+)
+def test_a_destination_of_another_shape_is_refused(destination, statement, says):
+    spoil(destination, statement)
+
+    with pytest.raises(CommandError, match=says):
+        call_command("copy_database", url_of(connection), f"sqlite:///{destination}")
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("mysql://a@b/c", "The address of the source starts with 'mysql'; use sqlite"),
+        ("sqlite:////nowhere/at.all", "The source /nowhere/at.all is not there; "),
+        ("postgres://nobody@127.0.0.1:1/none", "The source cannot be opened .*; check its address"),
+        ("sqlite:///{text}", "The source .*file is not a database"),
+        ("sqlite:///{destination}", "Source and destination are the same database; name two."),
+    ],
+)
+def test_an_address_that_is_no_source_is_refused_in_a_sentence(destination, tmp_path, source, says):
+    (tmp_path / "text").write_text("No database. " * 1000)
+    url = source.format(text=tmp_path / "text", destination=destination)
+
+    with pytest.raises(CommandError, match=says) as refusal:
+        call_command("copy_database", url, f"sqlite:///{destination}")
+
+    assert str(refusal.value).count("\n") == 0
+
+
+@on_postgresql
+def test_the_same_between_postgresql_and_sqlite():
+    run = run_on_postgresql(__file__)
+
+    assert run.returncode == 0, run.stdout

@@ -1,0 +1,106 @@
+"""The log: one id from the request to its jobs, and nothing about who made it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from time import process_time
+
+import pytest
+from django.db import IntegrityError
+
+from kgharvest.jobs import ledger, tasks
+from kgharvest.operations.logs import (
+    JsonFormatter,
+    LineFormatter,
+    blacked_out,
+    logged_under,
+    request_id,
+    without_addresses,
+)
+from tests import factories
+from tests.kgharvest.test_settings import run_python
+
+LINE = LineFormatter("%(levelname)s %(name)s: %(message)s")
+
+
+@pytest.fixture
+def lines(caplog):
+    """Return a function that formats what was logged, as the console handler does."""
+
+    caplog.set_level(logging.INFO, logger="kgharvest.requests")
+    caplog.handler.addFilter(without_addresses)
+    yield lambda formatter: [formatter.format(record) for record in caplog.records]
+    caplog.handler.removeFilter(without_addresses)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("path", ["/join/secret-token/", "/return/secret-token/?name=ada", "/secret-token/"])
+def test_addresses_are_logged_without_what_is_in_them(client, lines, path):
+    response = client.get(path)
+
+    for formatter in (LINE, JsonFormatter()):
+        text = "\n".join(lines(formatter))
+        assert "secret-token" not in text
+        assert "ada" not in text
+    about = [json.loads(line) for line in lines(JsonFormatter())]
+    [line] = [line for line in about if line["logger"] == "kgharvest.requests"]
+    assert line["request_id"] == response.headers["X-Request-ID"]
+    assert line["status"] == response.status_code
+    assert {"time", "level", "view", "ms"} < set(line)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("given", "is_taken"), [("abc-123_4.5", True), ("short", False), ("x" * 65, False), ("a b c d e f g", False)]
+)
+def test_an_id_that_is_one_is_taken_from_the_proxy(client, given, is_taken):
+    answered = client.get("/accounts/login/", headers={"x-request-id": given}).headers["X-Request-ID"]
+
+    assert (answered == given) == is_taken
+    assert len(answered) >= 8
+    assert request_id.get() == ""
+
+
+def test_mail_addresses_and_tokens_are_blacked_out(lines):
+    logging.getLogger("kgharvest").warning("sent to %s with %s", "ada@example.org", "kgh_abcDEF123")
+
+    for formatter in (LINE, JsonFormatter()):
+        assert "sent to [mail] with [token]" in lines(formatter)[0]
+
+
+def test_long_words_from_clients_take_no_time():
+    for word in ("a" * 60_000, "a@" * 30_000, "a@" + "b." * 30_000, "kgh" * 20_000):
+        started = process_time()
+        blacked_out(f"Invalid HTTP_HOST header: '{word}'.")
+        assert process_time() - started < 1
+
+
+def test_an_error_is_logged_with_its_place_and_without_the_databases_rows(lines):
+    try:
+        raise IntegrityError("duplicate key\nDETAIL: Key (username)=(ada) already exists.")
+    except IntegrityError:
+        logging.getLogger("kgharvest").exception("failed")
+
+    line = json.loads(lines(JsonFormatter())[0])
+    assert line["error"] == "IntegrityError: duplicate key"
+    assert "test_logs.py" in line["traceback"][-1]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_job_carries_the_id_of_the_request_that_asked_for_it(monkeypatch):
+    sent = []
+    monkeypatch.setattr(ledger.app, "send_task", lambda name, **options: sent.append(options))
+    seen = []
+    monkeypatch.setattr(ledger, "run_job", lambda job_id: seen.append(request_id.get()))
+
+    with logged_under("request-1"):
+        ledger.enqueue(factories.make_harvest_job())
+    tasks.run_job.apply(args=[1], headers=sent[0]["headers"])
+
+    assert seen == ["request-1"]
+    assert request_id.get() == ""
+
+
+def test_the_setting_is_lines_or_json(tmp_path):
+    assert "KGHARVEST_LOG is 'xml'" in run_python(tmp_path, "manage.py", "check", KGHARVEST_LOG="xml").stderr

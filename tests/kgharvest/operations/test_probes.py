@@ -1,0 +1,187 @@
+"""Health, readiness and metrics: what they say, to whom, and that they count over several processes."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from uuid import uuid4
+
+import pytest
+from django.core.cache import cache
+from django.db import InterfaceError, OperationalError, connection
+from django.utils import timezone
+
+from kgharvest.celery import app
+from kgharvest.jobs.ledger import record_heartbeat
+from kgharvest.operations import health, metrics
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+FOREIGN = {"REMOTE_ADDR": "192.0.2.7"}
+
+
+@pytest.fixture(autouse=True)
+def nothing_known():
+    cache.clear()
+
+
+def scraped(client, **extra) -> dict[str, float]:
+    """Return the value of each sample, by its name and labels."""
+    lines = client.get("/metrics", **extra).content.decode().splitlines()
+    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}
+
+
+def test_a_process_that_answers_is_healthy_whatever_its_host_is_called(client, settings):
+    settings.SECURE_SSL_REDIRECT = True
+
+    response = client.get("/healthz", headers={"host": "10.0.0.7:8000"})
+
+    assert (response.status_code, response.content) == (200, b"ok\n")
+    assert client.post("/healthz").status_code == 405
+
+
+def test_it_is_ready_where_database_and_broker_answer(client, django_assert_max_num_queries):
+    assert client.get("/readyz").json() == {
+        "ready": True,
+        "checks": {"database": "ok", "migrations": "ok", "broker": "ok"},
+    }
+    with django_assert_max_num_queries(0):  # probes do not wear the database out
+        client.get("/readyz")
+
+
+def test_a_connection_that_was_cut_is_told_and_no_fault_of_ours(client, monkeypatch):
+    def fail():
+        raise InterfaceError("the connection is closed")
+
+    monkeypatch.setattr(connection, "cursor", fail)
+
+    assert (
+        client.get("/readyz").json()["checks"]["database"].startswith("it does not answer (the connection is closed)")
+    )
+
+
+def test_what_is_down_is_named_and_why_is_for_the_operator(client, monkeypatch):
+    monkeypatch.setattr(app.conf, "broker_url", "amqp://kgharvest:password@127.0.0.1:9//")
+
+    def fail():
+        raise OperationalError("connection to server at db.internal failed")
+
+    monkeypatch.setattr(connection, "cursor", fail)
+    here = client.get("/readyz")
+    elsewhere = client.get("/readyz", **FOREIGN)
+
+    assert (here.status_code, elsewhere.status_code) == (503, 503)
+    assert elsewhere.json()["checks"]["database"] == "down"
+    assert "db.internal" in here.json()["checks"]["database"]
+    assert "password" not in here.content.decode()
+
+
+def test_migrations_that_are_missing_keep_it_from_being_ready(monkeypatch):
+    monkeypatch.setattr(health, "has_pending_migrations", lambda: True)
+
+    assert not health.readiness()["migrations"].is_well
+
+
+@pytest.mark.parametrize(
+    ("token", "sent", "address", "status"),
+    [
+        ("", "", "127.0.0.1", 200),
+        ("", "", "::1", 200),
+        ("", "", "192.0.2.7", 403),
+        ("secret", "", "127.0.0.1", 403),
+        ("secret", "Bearer secret", "192.0.2.7", 200),
+        ("secret", "Bearer other", "192.0.2.7", 403),
+    ],
+)
+def test_metrics_are_for_this_machine_or_who_has_the_token(client, settings, token, sent, address, status):
+    settings.METRICS_TOKEN = token
+
+    response = client.get("/metrics", headers={"authorization": sent}, REMOTE_ADDR=address)
+
+    assert response.status_code == status
+
+
+def test_through_a_proxy_the_clients_address_counts(client, settings):
+    settings.PROXY_COUNT = 1
+
+    assert client.get("/metrics", headers={"x-forwarded-for": "192.0.2.7"}).status_code == 403
+
+
+def test_jobs_judgments_workers_and_requests_are_measured(client):
+    factories.make_harvest_job("queued")
+    factories.make_harvest_job("failed", error="gone")
+    factories.judge_all(factories.make_round(2), ["true", "false"])
+    record_heartbeat("worker@here", timezone.now(), n_processes=2)
+    before = scraped(client)
+    client.get("/accounts/login/?name=ada")
+    client.get("/no/such/page/")
+
+    after = scraped(client)
+
+    assert after['kgharvest_jobs{kind="harvest",state="queued"}'] == 1
+    assert after['kgharvest_jobs{kind="harvest",state="failed"}'] == 1
+    assert after["kgharvest_judgments_total"] == after["kgharvest_judgments_last_minute"] == 2
+    assert (after["kgharvest_workers_alive"], after["kgharvest_worker_processes"]) == (1, 2)
+    assert after["kgharvest_webhook_deliveries_waiting"] == 0
+    assert after["kgharvest_database_up"] == 1
+    for sample in (
+        'kgharvest_requests_total{method="GET",status="200",view="login"}',
+        'kgharvest_requests_total{method="GET",status="404",view="none"}',
+        'kgharvest_request_seconds_count{method="GET",view="login"}',
+        'kgharvest_request_seconds_bucket{le="+Inf",method="GET",view="login"}',
+    ):
+        assert after[sample] - before.get(sample, 0) == 1
+    assert "ada" not in str(after)
+
+
+def test_methods_that_clients_invent_are_counted_as_one(client):
+    client.generic(invented := uuid4().hex.upper(), "/nowhere/")
+
+    labels = str(scraped(client).keys())
+    assert 'method="other"' in labels
+    assert invented not in labels
+
+
+def test_metrics_answer_when_the_database_does_not(client, monkeypatch):
+    def fail(now):
+        raise OperationalError
+
+    monkeypatch.setattr(metrics, "import_string", lambda path: fail)
+
+    assert scraped(client)["kgharvest_database_up"] == 0
+
+
+def test_requests_of_all_processes_are_added_up_and_the_dead_forgotten(client):
+    sample = 'kgharvest_requests_total{method="GET",status="200",view="of another process"}'
+    code = (
+        "import django; django.setup(); from kgharvest.operations.metrics import observe; "
+        "observe('of another process', 'GET', 200, 0.1)"
+    )
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", code], check=True)
+
+    assert scraped(client)[sample] >= 2
+    metrics.forget_dead_processes()
+    assert sample not in scraped(client)
+
+
+def test_the_text_is_prometheuss(client):
+    text = client.get("/metrics").content.decode()
+
+    assert re.search(r"^# TYPE kgharvest_judgments_total counter$", text, re.MULTILINE)
+    assert re.search(r"^# TYPE kgharvest_database_up gauge$", text, re.MULTILINE)
+
+
+def test_files_of_processes_that_end_while_they_are_read_are_passed_over(monkeypatch, db):
+    readings = []
+
+    def generate(registry):
+        readings.append(registry)
+        if len(readings) == 1:
+            raise FileNotFoundError
+        return b"metrics"
+
+    monkeypatch.setattr(metrics.prometheus_client, "generate_latest", generate)
+
+    assert metrics.exposition() == b"metrics"

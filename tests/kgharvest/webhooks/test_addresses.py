@@ -1,0 +1,169 @@
+"""Webhooks lead to the internet, and to no machine behind this server's door."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from contextlib import suppress
+from ipaddress import ip_address, ip_network
+
+import pytest
+
+from kgharvest.webhooks import addresses, sending
+from kgharvest.webhooks.addresses import BadAddress, is_allowed, resolve
+from kgharvest.webhooks.sending import post
+from tests.kgharvest.webhooks.receiver import receiving
+
+
+def resolving_to(monkeypatch, *texts: str) -> None:
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda host, port, **kwargs: [(0, 0, 0, "", (text, port)) for text in texts]
+    )
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1", "127.8.8.8", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0",
+        "224.0.0.1", "255.255.255.255", "::1", "::", "fe80::1", "fc00::1", "ff02::1", "::ffff:127.0.0.1",
+        "64:ff9b::7f00:1", "2002:7f00:1::", "2002:c0a8:101::1", "fec0::1",
+    ],
+)  # fmt: skip
+def test_addresses_that_are_not_of_the_internet_are_refused(address):
+    assert not is_allowed(ip_address(address))
+
+
+@pytest.mark.parametrize("address", ["93.184.216.34", "2606:4700::6810:84e5", "64:ff9b::5db8:d822", "::ffff:8.8.8.8"])
+def test_addresses_of_the_internet_are_allowed(address):
+    assert is_allowed(ip_address(address))
+
+
+def test_one_bad_address_of_a_name_is_enough(monkeypatch):
+    resolving_to(monkeypatch, "93.184.216.34", "10.0.0.1")
+
+    with pytest.raises(BadAddress, match=r"10\.0\.0\.1, which is no address of the internet"):
+        resolve("https://example.org/")
+
+
+def test_an_allowed_network_is_allowed_by_plain_http_too(settings):
+    settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
+
+    assert str(resolve("http://127.0.0.1:8080/hook").address) == "127.0.0.1"
+    with pytest.raises(BadAddress, match="by https only"):
+        resolve("http://93.184.216.34/")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "", "example.org", "ftp://example.org/", "https://", "https:///path", "https://user:key@example.org/",
+        "https://example.org:99999/", "https://[::1", "https://exa mple.org/", "https://example.org/\r\nX: y",
+        "https://exämple.org/", "javascript:alert(1)", "https://example.org/" + 500 * "a", "file:///etc/passwd",
+    ],
+)  # fmt: skip
+def test_what_is_no_address_is_refused(url):
+    with pytest.raises(BadAddress):
+        resolve(url)
+
+
+def test_a_name_that_comes_to_mean_another_address_leads_nowhere_else(monkeypatch, settings):
+    """The connection goes to what was checked; the name is not asked for a second time."""
+    with receiving() as (url, receiver):
+        asked = []
+        port = int(url.split(":")[2].split("/")[0])
+
+        def getaddrinfo(host, *args, **kwargs):
+            asked.append(host)
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+        monkeypatch.setattr(addresses.socket, "getaddrinfo", getaddrinfo)
+        settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
+        answer = post(f"http://rebound.example:{port}/hook", b"{}", {})
+
+    assert answer.is_success
+    assert asked.count("rebound.example") == 1
+    assert receiver.requests[0][0]["Host"] == f"rebound.example:{port}"
+
+
+def test_an_address_that_became_a_private_one_is_refused_when_sending(monkeypatch):
+    resolving_to(monkeypatch, "192.168.0.7")
+
+    answer = post("https://example.org/", b"{}", {})
+
+    assert (answer.status, answer.is_success) == (None, False)
+    assert "192.168.0.7, which is no address of the internet" in answer.error
+
+
+def served_by(script) -> int:
+    """Let `script` talk to whoever connects, in a thread; return the port."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        connection, _ = listener.accept()
+        with connection, listener:
+            connection.recv(65536)
+            script(connection)
+
+    threading.Thread(target=serve, daemon=True).start()
+    return listener.getsockname()[1]
+
+
+def dribble(connection) -> None:
+    try:
+        while True:
+            connection.sendall(b"HTTP/1.1 200 OK\r\nX: "[:1])
+            time.sleep(0.02)
+    except OSError:
+        pass
+
+
+def flood(connection) -> None:
+    try:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while True:
+            connection.sendall(b"1000\r\n" + 4096 * b"a" + b"\r\n")
+    except OSError:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("script", "error"),
+    [
+        (dribble, "no answer"),
+        (lambda connection: connection.sendall(b"rubbish\r\n\r\n"), "no answer"),
+        (lambda connection: None, "no answer"),
+        (lambda connection: connection.sendall(b"HTTP/1.1 200 OK\r\nX: " + 70_000 * b"a"), "no answer"),
+        (flood, ""),  # the body of an answer stays unread
+    ],
+)
+def test_whatever_the_other_side_does_a_try_ends(settings, monkeypatch, script, error):
+    settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
+    monkeypatch.setattr(sending, "ANSWER_TIMEOUT_S", 0.4)
+
+    answer = post(f"http://127.0.0.1:{served_by(script)}/", b"{}", {})
+
+    assert answer.is_success == (not error)
+    assert error in answer.error
+
+
+def test_a_certificate_for_another_name_is_refused(settings, tmp_path):
+    settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    named = ["-subj", "/CN=other.example", "-keyout", str(key), "-out", str(certificate), "-days", "1"]
+    subprocess.run([*made, *named], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    listener = context.wrap_socket(socket.create_server(("127.0.0.1", 0)), server_side=True)
+
+    def serve():
+        with suppress(OSError):
+            listener.accept()
+
+    threading.Thread(target=serve, daemon=True).start()
+    answer = post(f"https://127.0.0.1:{listener.getsockname()[1]}/", b"{}", {})
+
+    assert answer.error.startswith("TLS failed")

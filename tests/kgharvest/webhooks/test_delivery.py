@@ -1,0 +1,329 @@
+"""Events reach their receivers at least once, signed, whatever fails, and whoever is killed."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import multiprocessing
+import os
+import random
+import re
+import signal
+import time
+from collections import Counter
+from datetime import timedelta
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+from django.db import connection, connections, transaction
+from django.utils import timezone
+
+from kgharvest.audit.models import AuditEntry
+from kgharvest.jobs import ledger
+from kgharvest.jobs.tasks import run_periodic_tasks
+from kgharvest.models import Delivery, Job, Webhook
+from kgharvest.webhooks import delivery
+from kgharvest.webhooks.delivery import enqueue_due_deliveries, send, start_tries, wait_after
+from kgharvest.webhooks.models import secret_of
+from kgharvest.webhooks.outbox import (
+    BadWebhook,
+    WebhookDisabled,
+    create_webhook,
+    delete_webhook,
+    edit_webhook,
+    emit,
+    enable_webhook,
+    rotate_secret,
+    send_again,
+    send_test,
+)
+from tests.kgharvest.webhooks.receiver import receiving
+from tests.postgres import on_postgresql, run_on_postgresql
+
+pytestmark = pytest.mark.django_db
+
+PROJECT = 1
+EVENT = "report.made"
+
+
+@pytest.fixture(autouse=True)
+def own_machine(settings):
+    settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
+
+
+def make_webhook(url: str = "http://127.0.0.1:9/hook", events=(EVENT,)) -> Webhook:
+    return create_webhook(PROJECT, url, events).webhook
+
+
+def deliver(now=None) -> None:
+    while deliveries := start_tries(now or timezone.now()):
+        send(deliveries)
+
+
+def is_signed(headers: dict[str, str], body: bytes, secret: str) -> bool:
+    """Check as docs/webhooks.md says."""
+    signed = headers["X-Kgharvest-Timestamp"].encode() + b"." + body
+    expected = "sha256=" + hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
+    return any(hmac.compare_digest(expected, one) for one in headers["X-Kgharvest-Signature"].split(","))
+
+
+# -- the outbox --------------------------------------------------------------------------------------------------------
+
+
+def test_an_event_goes_to_the_webhooks_of_its_project_that_asked_for_it(settings):
+    hook = make_webhook("http://127.0.0.1:9/a")
+    make_webhook("http://127.0.0.1:9/b", ["job.finished"])
+    create_webhook(PROJECT + 1, "http://127.0.0.1:9/a", [EVENT])
+
+    emit(PROJECT, EVENT, "/reports/3/", {"report": 3})
+    emit(None, EVENT, "/reports/3/", {})
+
+    assert [(row.webhook, row.state) for row in Delivery.objects.all()] == [(hook, "waiting")]
+    body = json.loads(Delivery.objects.get().body)
+    assert (body["event"], body["project"], body["facts"]) == (
+        EVENT,
+        PROJECT,
+        {"report": 3, "url": f"{settings.ORIGIN}/reports/3/"},
+    )
+
+
+def test_what_did_not_happen_is_not_told():
+    make_webhook()
+    with transaction.atomic():
+        emit(PROJECT, EVENT, "/reports/3/", {})
+        transaction.set_rollback(True)
+
+    assert not Delivery.objects.exists()
+
+
+def test_a_webhook_needs_known_events_and_an_address_of_its_own():
+    hook = make_webhook()
+    for events in ([], ["no.event"]):
+        with pytest.raises(BadWebhook, match="Choose at least one"):
+            create_webhook(PROJECT, "http://127.0.0.1:9/other", events)
+    with pytest.raises(BadWebhook, match="already"):
+        make_webhook(hook.url)
+    other = make_webhook("http://127.0.0.1:9/other")
+    with pytest.raises(BadWebhook, match="already"):
+        edit_webhook(other, hook.url, [EVENT])
+
+
+# -- tries -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_delivery_is_signed_and_logged():
+    with receiving() as (url, receiver):
+        created = create_webhook(PROJECT, url, [EVENT])
+        emit(PROJECT, EVENT, "/reports/3/", {"report": 3})
+        deliver()
+
+    [(headers, body)] = receiver.requests
+    row = Delivery.objects.get()
+    assert is_signed(headers, body, created.secret)
+    assert not is_signed(headers, body + b" ", created.secret)
+    assert abs(int(headers["X-Kgharvest-Timestamp"]) - time.time()) < 60
+    assert headers["X-Kgharvest-Event-Id"] == str(row.event_id) == json.loads(body)["id"]
+    assert (row.state, row.status, row.n_tries, row.error) == ("delivered", 204, 1, "")
+    assert created.secret not in str(list(Webhook.objects.values()))
+
+
+def test_a_failure_waits_longer_each_time_and_says_why():
+    with receiving(lambda number: [500, 302, 200][number - 1]) as (url, _):
+        make_webhook(url)
+        emit(PROJECT, EVENT, "/reports/3/", {})
+        now = timezone.now()
+        waits = []
+        for error in ("It answered 500.", "It answered 302, a redirect", ""):
+            send(start_tries(now))
+            row = Delivery.objects.get()
+            assert row.error.startswith(error)
+            waits.append(row.next_try_at - now)
+            assert start_tries(now) == []
+            now = row.next_try_at
+    assert (row.state, row.n_tries) == ("delivered", 3)
+    assert timedelta(seconds=5) <= waits[0] <= timedelta(seconds=10) <= waits[1] <= timedelta(seconds=20)
+    assert timedelta(minutes=30) <= wait_after(40) <= timedelta(hours=1)
+
+
+def test_what_failed_for_two_days_is_given_up_and_its_webhook_disabled():
+    hook = make_webhook("http://127.0.0.1:1/nobody")
+    emit(PROJECT, EVENT, "/reports/3/", {})
+    deliver()
+    emit(PROJECT, EVENT, "/reports/3/", {})
+    two_days = timedelta(hours=48, seconds=1)
+    Delivery.objects.update(give_up_at=timezone.now() - timedelta(seconds=1), next_try_at=timezone.now())
+    Webhook.objects.update(failing_since=timezone.now() - two_days)
+    deliver()
+
+    hook.refresh_from_db()
+    assert set(Delivery.objects.values_list("state", flat=True)) == {"failed"}
+    assert "There was no answer: " in Delivery.objects.first().error
+    assert hook.is_disabled_by_failures
+    assert AuditEntry.objects.last().sentence == f"disabled the webhook {hook.pk}"
+    emit(PROJECT, EVENT, "/reports/3/", {})
+    assert Delivery.objects.count() == 2
+    for refused in (lambda: send_test(hook), lambda: send_again(Delivery.objects.select_related("webhook").first())):
+        with pytest.raises(WebhookDisabled):
+            refused()
+
+    enable_webhook(hook)
+    send_again(Delivery.objects.select_related("webhook").first())
+    hook.refresh_from_db()
+    assert (hook.failing_since, Delivery.objects.waiting().count()) == (None, 1)
+
+
+def test_a_success_ends_a_series_of_failures():
+    with receiving(lambda number: 500 if number == 1 else 200) as (url, _):
+        make_webhook(url)
+        emit(PROJECT, EVENT, "/reports/3/", {})
+        deliver()
+        assert Webhook.objects.get().failing_since is not None
+        Delivery.objects.update(next_try_at=timezone.now())
+        deliver()
+
+    assert Webhook.objects.get().failing_since is None
+
+
+def test_both_secrets_sign_for_a_day_after_a_rotation():
+    with receiving() as (url, receiver):
+        old = create_webhook(PROJECT, url, [EVENT])
+        new = rotate_secret(old.webhook)
+        send_test(old.webhook)
+        deliver()
+        Webhook.objects.update(rotated_at=timezone.now() - timedelta(hours=24))
+        send_test(old.webhook)
+        deliver()
+
+    (first, second) = receiver.requests
+    assert [is_signed(*first, secret) for secret in (old.secret, new.secret)] == [True, True]
+    assert [is_signed(*second, secret) for secret in (old.secret, new.secret)] == [False, True]
+
+
+def test_one_job_sends_what_is_due_and_forgets_what_is_old(enqueued):
+    with receiving() as (url, receiver):
+        make_webhook(url)
+        for _ in range(20):
+            emit(PROJECT, EVENT, "/reports/3/", {})
+        old = Delivery.objects.first()
+        Delivery.objects.filter(pk=old.pk).update(
+            state="delivered", delivered_at=timezone.now(), created_at=timezone.now() - timedelta(days=31)
+        )
+        for _ in range(2):
+            enqueue_due_deliveries(timezone.now())
+        [job_id] = enqueued
+        ledger.run_job(job_id)
+
+    assert Job.objects.get().status == "succeeded"
+    assert len(receiver.requests) == Delivery.objects.filter(state="delivered").count() == 19
+    enqueue_due_deliveries(timezone.now())
+    assert len(enqueued) == 1
+
+
+def test_deleting_a_webhook_ends_what_waits():
+    hook = make_webhook()
+    emit(PROJECT, EVENT, "/reports/3/", {})
+    delete_webhook(hook)
+
+    assert not Delivery.objects.exists()
+    assert AuditEntry.objects.last().subject_id == str(hook.pk)
+
+
+def test_deleting_a_webhook_while_it_is_sent_to_troubles_no_other():
+    with receiving() as (url, _):
+        deleted, kept = make_webhook(f"{url}&deleted"), make_webhook(f"{url}&kept")
+        emit(PROJECT, EVENT, "/reports/3/", {})
+        deliveries = start_tries(timezone.now())
+        delete_webhook(deleted)
+        send(deliveries)
+
+    assert [(row.webhook, row.state) for row in Delivery.objects.all()] == [(kept, "delivered")]
+
+
+def test_webhooks_that_take_what_is_sent_do_not_wait_for_those_that_do_not():
+    failing, well = make_webhook(), create_webhook(PROJECT + 1, "http://127.0.0.1:9/well", [EVENT]).webhook
+    for _ in range(delivery.SENT_AT_ONCE):
+        emit(PROJECT, EVENT, "/reports/3/", {})
+    Webhook.objects.filter(pk=failing.pk).update(failing_since=timezone.now())
+    emit(PROJECT + 1, EVENT, "/reports/3/", {})
+
+    due = start_tries(timezone.now())
+
+    assert [row.webhook for row in due] == [well] + [failing] * (delivery.SENT_AT_ONCE - 1)
+
+
+# -- killed ------------------------------------------------------------------------------------------------------------
+
+
+def be_a_sender(seed: int) -> None:
+    """Do what a worker does every few seconds, and whatever job there is, until nothing waits."""
+    random.seed(seed)
+    connections.close_all()
+    delivery.FIRST_WAIT_S = 0.05
+    ledger._send = lambda job_id, kind: None
+    while Delivery.objects.waiting().exists():
+        run_periodic_tasks("sender", 1)
+        for job in Job.objects.claimable(timezone.now()):
+            ledger.run_job(job.pk)
+        time.sleep(0.02)
+    connection.close()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.timeout(120)
+def test_a_hundred_events_arrive_though_half_of_the_tries_fail_and_the_sender_is_killed_five_times(settings):
+    settings.JOB_LEASE_S = 0.5
+    settings.PERIODIC_TASKS = ["kgharvest.webhooks.delivery.enqueue_due_deliveries"]
+    settings.LOGGING_CONFIG = None
+    with receiving(lambda number: 200 if number % 2 else 503) as (url, receiver):
+        created = create_webhook(PROJECT, url, [EVENT])
+        for number in range(100):
+            emit(PROJECT, EVENT, "/reports/3/", {"number": number})
+        for n_killed in range(6):
+            connections.close_all()
+            sender = multiprocessing.get_context("fork").Process(target=be_a_sender, args=[n_killed])
+            sender.start()
+            if n_killed < 5:
+                enough = len(receiver.requests) + 12
+                while len(receiver.requests) < enough and sender.is_alive():
+                    time.sleep(0.002)
+                os.kill(sender.pid, signal.SIGKILL)
+            sender.join(60)
+        assert sender.exitcode == 0
+
+    arrived = Counter(receiver.event_ids())
+    rows = {str(row.event_id): row for row in Delivery.objects.all()}
+    assert len(rows) == 100
+    assert arrived.keys() == rows.keys()
+    assert all(is_signed(headers, body, created.secret) for headers, body in receiver.requests)
+    assert {row.state for row in rows.values()} == {"delivered"}
+    # A try is counted before it is made: a kill may have come between the two, and never the other way round.
+    assert all(row.n_tries >= arrived[event_id] for event_id, row in rows.items())
+    assert all((row.status, row.error) == (200, "") for row in rows.values())
+
+
+# -- the documentation -------------------------------------------------------------------------------------------------
+
+
+def test_the_receiver_of_the_documentation_knows_whom_to_believe():
+    page = Path("docs/webhooks.md").read_text()
+    code = re.search(r"```python\n(.*?)```", page, re.DOTALL)[1]
+    names: dict = {}
+    exec(code.replace('"whsec_..."', repr(secret_of("key"))), names)
+    body, timestamp = b'{"id": "x"}', str(int(time.time()))
+    from kgharvest.webhooks.sending import headers_of
+
+    headers = headers_of(EVENT, "x", body, [secret_of("other"), secret_of("key")], timezone.now())
+    assert names["is_genuine"](headers, body)
+    assert not names["is_genuine"](headers, body + b" ")
+    assert not names["is_genuine"](headers | {"X-Kgharvest-Timestamp": str(int(timestamp) + 5)}, body)
+    late = headers_of(EVENT, "x", body, [secret_of("key")], timezone.now() - timedelta(minutes=6))
+    assert not names["is_genuine"](late, body)
+
+
+@on_postgresql
+def test_all_of_this_holds_on_postgresql():
+    done = run_on_postgresql(__file__)
+
+    assert done.returncode == 0, done.stdout[-3000:]

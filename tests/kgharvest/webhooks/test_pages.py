@@ -1,0 +1,87 @@
+"""Owners make webhooks, read their log and change them; a secret is shown once."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import ip_network
+
+import pytest
+from django.utils import timezone
+
+from kgharvest.accounts.projects import create_project
+from kgharvest.models import Delivery, Webhook
+from kgharvest.webhooks.delivery import send, start_tries
+from kgharvest.webhooks.models import secret_of
+from tests.factories import make_user
+from tests.kgharvest.webhooks.receiver import receiving
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def owner(client, settings):
+    settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
+    owner = make_user("owner")
+    create_project("Animals", owner)
+    client.force_login(owner)
+    return owner
+
+
+def test_a_webhook_from_the_form_to_its_log(client, owner):
+    assert "No webhooks" in client.get("/projects/animals/webhooks/").text
+    with receiving() as (url, receiver):
+        page = client.post("/projects/animals/webhooks/", {"url": url, "events": ["report.made"]}).text
+        secret = re.search(r"whsec_[\w-]+", page)[0]
+        hook = Webhook.objects.get()
+        assert secret == secret_of(hook.secret_key)
+        assert secret not in client.get("/projects/animals/webhooks/").text
+
+        own = f"/projects/animals/webhooks/{hook.pk}/"
+        assert "Nothing was sent yet" in client.get(own).text
+        client.post(f"{own}test/")
+        send(start_tries(timezone.now()))
+    assert len(receiver.requests) == 1
+    assert "delivered" in client.get(own).text
+
+    rotated = client.post(f"{own}rotate/").text
+    assert re.search(r"whsec_[\w-]+", rotated)[0] != secret
+    assert client.post(own, {"url": url, "events": ["job.finished"]}).status_code == 302
+    client.post(f"{own}disable/")
+    assert "is disabled; enable it first" in client.post(f"{own}test/", follow=True).text
+    client.post(f"{own}enable/")
+    client.post(f"{own}test/")
+    waiting = Delivery.objects.waiting().get()
+    assert "within seconds" in client.post(f"{own}deliveries/{waiting.pk}/send-again/", follow=True).text
+    assert "is deleted" in client.post(f"{own}delete/", follow=True).text
+    trail = client.get("/projects/animals/audit/").text
+    for sentence in ("made the webhook", "gave the webhook", "disabled the webhook", "deleted the webhook"):
+        assert sentence in trail
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("http://169.254.169.254/latest/meta-data", "which is no address of the internet"),
+        ("https://user:key@example.org/", "Leave user and password out"),
+        ("gopher://127.0.0.1/", "is no address"),
+    ],
+)
+def test_an_address_that_leads_inside_is_refused_beside_the_form(client, owner, url, reason):
+    page = client.post("/projects/animals/webhooks/", {"url": url, "events": ["report.made"]}).text
+
+    assert reason in page
+    assert not Webhook.objects.exists()
+
+
+def test_webhooks_of_another_project_are_not_found(client, owner):
+    create_project("Plants", make_user())
+    client.post("/projects/animals/webhooks/", {"url": "http://127.0.0.1:9/", "events": ["report.made"]})
+    hook = Webhook.objects.get()
+    other = make_user()
+    create_project("Stones", other)
+    client.force_login(other)
+
+    for path in ("", "test/", "rotate/", "delete/", "disable/"):
+        assert client.post(f"/projects/animals/webhooks/{hook.pk}/{path}").status_code == 404
+        assert client.post(f"/projects/stones/webhooks/{hook.pk}/{path}").status_code == 404
+    assert Webhook.objects.get() == hook
