@@ -1,37 +1,144 @@
-"""Who may see researchers' pages, and change what is the installation's.
+"""Who may do what: one table of actions and roles, which pages, API, services and commands ask.
 
-Annotators only judge: LM, setting and score stay out of their sight.
+Annotators only judge: LM, setting and score stay out of their sight. Whoever is a member of a project sees researchers'
+pages, and there what is of their projects: every look-up of a page begins with `objects.visible_to(user)`, so that what
+is of others is not found. What is found but not allowed is refused with NotAllowed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from enum import StrEnum
 from functools import wraps
 from ipaddress import ip_address
+from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
-from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.core.exceptions import PermissionDenied
-from django.db.models import Model
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
 from rest_framework.permissions import BasePermission
 
+from kgharvest.accounts.models import Project, ProjectMember, Role
 from kgharvest.errors import DomainError
 
-RESEARCHERS = "researchers"
+User = AbstractBaseUser | AnonymousUser | None  # None: the operator of the installation, at a command
 
 
-def is_researcher(user: AbstractBaseUser | AnonymousUser) -> bool:
-    """Return whether `user` is staff or in the group of researchers. Asks the database once per request and user."""
-    if not hasattr(user, "_is_researcher"):
-        user._is_researcher = user.is_active and (user.is_staff or user.groups.filter(name=RESEARCHERS).exists())
-    return user._is_researcher
+class Action(StrEnum):
+    """What people do in a project. WORK: everything that makes or changes its relations, harvests, rounds, reports."""
+
+    VIEW = "view"
+    ADJUDICATE = "adjudicate"
+    WORK = "work"
+    MANAGE = "manage"  # its name, members and what the installation knows of people
 
 
-def make_researcher(user: AbstractBaseUser) -> None:
-    user.groups.add(Group.objects.get_or_create(name=RESEARCHERS)[0])
+MAY: Mapping[Action, frozenset[Role]] = {
+    Action.VIEW: frozenset(Role),
+    Action.ADJUDICATE: frozenset({Role.OWNER, Role.RESEARCHER, Role.ADJUDICATOR}),
+    Action.WORK: frozenset({Role.OWNER, Role.RESEARCHER}),
+    Action.MANAGE: frozenset({Role.OWNER}),
+}
+IN_WORDS = {
+    Action.VIEW: "see it",
+    Action.ADJUDICATE: "adjudicate in it",
+    Action.WORK: "work in it",
+    Action.MANAGE: "manage it",
+}
+
+
+class NotAllowed(DomainError, PermissionDenied):
+    """Doing what one's role in the project does not allow. Pages and API answer 403."""
+
+
+def owns_installation(user: User) -> bool:
+    """Return whether `user` may do everything: the operator, or a superuser, but for a token bound to a project."""
+    return user is None or (user.is_active and user.is_superuser and bound_to(user) is None)
+
+
+def bound_to(user: User) -> int | None:
+    """Return the id of the only project that the token of this request reaches, None for all of the user's."""
+    return getattr(user, "bound_to", None)
+
+
+def may(user: User, action: Action, project: Project | None) -> bool:
+    """Return whether `user` may do `action` in `project`; None is the installation, which is seen by all members.
+
+    A superuser and the operator may do everything.
+    """
+    if owns_installation(user):
+        return True
+    if user.is_anonymous or not user.is_active or bound_to(user) not in (None, project and project.pk):
+        return False
+    if project is None:
+        return action == Action.VIEW and is_researcher(user)
+    return user.is_superuser or ProjectMember.objects.filter(project=project, user=user, role__in=MAY[action]).exists()
+
+
+def check_may(user: User, action: Action, project: Project | None) -> None:
+    """Raise NotAllowed unless `user` may do `action` in `project`."""
+    if may(user, action, project):
+        return
+    if project is None:
+        raise NotAllowed("This is the whole installation's; only a superuser may change it.")
+    roles = " or ".join(role.value for role in Role if role in MAY[action])
+    raise NotAllowed(f"You may not {IN_WORDS[action]}: the project {project} allows it to {roles}; ask its owner.")
+
+
+def allowed_actions(user: User, project: Project | None) -> dict[str, bool]:
+    """Return for templates, by the name of each action, whether `user` may do it in `project`: `may.work`."""
+    if user is None or user.is_superuser or project is None:
+        return {action.value: may(user, action, project) for action in Action}
+    role = ProjectMember.objects.filter(project=project, user=user).values_list("role", flat=True).first()
+    return {action.value: user.is_active and role in MAY[action] for action in Action}
+
+
+def visible(objects: QuerySet, user: User, path: str = "project") -> QuerySet:
+    """Return those of `objects` that are of the user's projects; all for a superuser and the operator.
+
+    path: of the look-up that leads from them to their project.
+    """
+    if owns_installation(user):
+        return objects
+    return objects.filter(**{f"{path}__in": Project.objects.visible_to(user).order_by().values("pk")})
+
+
+def visible_or_404(user: User, objects: Any, action: Action = Action.VIEW, **lookup: Any) -> Any:
+    """Return the one of `objects` that `lookup` names, if `user` sees it (else Http404) and may do `action` to it.
+
+    objects: of a model with `visible_to` and `project`. Raises NotAllowed.
+    """
+    found = get_object_or_404(objects.visible_to(user), **lookup)
+    if action != Action.VIEW:
+        check_may(user, action, found.project)
+    return found
+
+
+# -- researchers' pages ------------------------------------------------------------------------------------------------
+
+
+def roles_of(user: User) -> set[str]:
+    """Return which roles the user has in any project. Asks the database once per request and user."""
+    if not hasattr(user, "_roles"):
+        members = ProjectMember.objects.filter(user=user)
+        reached = members if bound_to(user) is None else members.filter(project=bound_to(user))
+        user._roles = set(reached.values_list("role", flat=True).distinct())
+    return user._roles
+
+
+def is_researcher(user: User) -> bool:
+    """Return whether `user` sees researchers' pages: a member of any project, or a superuser."""
+    return user.is_active and (user.is_superuser or bool(roles_of(user)))
+
+
+def may_anywhere(user: User, action: Action) -> bool:
+    """Return whether there is a project in which `user` may do `action`; superusers may make one."""
+    return user.is_active and (user.is_superuser or not MAY[action].isdisjoint(roles_of(user)))
 
 
 def researcher_required(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
@@ -47,60 +154,32 @@ def researcher_required(view: Callable[..., HttpResponse]) -> Callable[..., Http
     return guarded
 
 
-# -- who may change what is the installation's -------------------------------------------------------------------------
+def worker_required(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """Answer 403 also to those who only look: the page makes something in one of the user's projects."""
+
+    @researcher_required
+    @wraps(view)
+    def guarded(request: HttpRequest, *args, **kwargs) -> HttpResponse:
+        if not may_anywhere(request.user, Action.WORK):
+            raise NotAllowed("You may look at your projects, not work in them; ask an owner for another role.")
+        return view(request, *args, **kwargs)
+
+    return guarded
 
 
-class NotYours(DomainError):
-    """Changing what somebody else made."""
+class IsResearcher(BasePermission):
+    def has_permission(self, request, view) -> bool:
+        return is_researcher(request.user)
 
 
-Rule = Callable[[Model, AbstractBaseUser], bool]
+def roles(request: HttpRequest) -> dict[str, Any]:
+    """Template context: `is_researcher`, and `may_work`, whether the user may make things in any project."""
+    if not hasattr(request, "user"):
+        return {"is_researcher": False, "may_work": False}
+    return {"is_researcher": is_researcher(request.user), "may_work": may_anywhere(request.user, Action.WORK)}
 
 
-def _by_nobody(subject: Model, user: AbstractBaseUser) -> bool:
-    return False
-
-
-def _who_made_it(subject: Model, user: AbstractBaseUser) -> bool:
-    return subject.created_by_id == user.pk
-
-
-def _who_decided_it(subject: Model, user: AbstractBaseUser) -> bool:
-    return subject.decided_by_id == user.pk
-
-
-def _who_harvested_it(subject: Model, user: AbstractBaseUser) -> bool:
-    """Nobody alone, where harvests of several people found it."""
-    makers = set(subject.harvested_tuples.values_list("job__created_by", flat=True))
-    return makers == {user.pk}
-
-
-# Who besides a superuser, who owns the installation, may change what belongs to no study, by the name of its model.
-MAY_CHANGE: dict[str, Rule] = {
-    "RelationSet": _who_made_it,  # and its relations and prompts
-    "Launch": _who_made_it,
-    "Job": _who_made_it,  # of every kind
-    "KnowledgeTuple": _who_harvested_it,
-    "SensitiveWord": _by_nobody,
-    "GoldDecision": _who_decided_it,
-}
-
-
-def may_change(user: AbstractBaseUser | None, subject: Model | type[Model]) -> bool:
-    """Return whether `user` may change what is the installation's. `user`: None for the operator, at a command.
-
-    subject: a row, or the model where the whole table is changed at once.
-    """
-    if user is None or user.is_superuser:
-        return True
-    model = subject if isinstance(subject, type) else type(subject)
-    return next(MAY_CHANGE[base.__name__] for base in model.__mro__ if base.__name__ in MAY_CHANGE)(subject, user)
-
-
-def check_may_change(user: AbstractBaseUser | None, subject: Model) -> None:
-    """Raise NotYours unless `user` may change `subject`."""
-    if not may_change(user, subject):
-        raise NotYours(f"Only who made {subject._meta.verbose_name} {subject}, or a superuser, may change it.")
+# -- where requests come from ------------------------------------------------------------------------------------------
 
 
 def client_ip(request: HttpRequest) -> str | None:
@@ -113,13 +192,3 @@ def client_ip(request: HttpRequest) -> str | None:
         with suppress(ValueError):
             return str(ip_address(hops[-settings.PROXY_COUNT]))
     return request.META.get("REMOTE_ADDR")
-
-
-class IsResearcher(BasePermission):
-    def has_permission(self, request, view) -> bool:
-        return is_researcher(request.user)
-
-
-def roles(request: HttpRequest) -> dict[str, bool]:
-    """Template context: `is_researcher`."""
-    return {"is_researcher": hasattr(request, "user") and is_researcher(request.user)}

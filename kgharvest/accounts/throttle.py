@@ -56,6 +56,17 @@ def is_exhausted(limit: str, who: str | None, now: datetime) -> bool:
     return Attempts.objects.filter(key=f"{limit}:{who}", ends_at__gt=now, n__gte=most).exists()
 
 
+def forget_attempts(limit: str, who: str) -> None:
+    """Begin anew for `who`, who has just shown that the attempts were theirs."""
+    Attempts.objects.filter(key=f"{limit}:{who}").delete()
+
+
+def count_wrong_link(request: HttpRequest, now: datetime) -> bool:
+    """Count a link, or code, behind which is nothing; return whether its address has had too many of these."""
+    most, _ = settings.LIMITS["wrong_links"]
+    return count_attempt("wrong_links", network_of(request), now) > most
+
+
 def check_attempt(limit: str, who: str, now: datetime, sentence: str) -> None:
     """Count an attempt of `who`; raise TooManyAttempts with `sentence` if it is one too many."""
     most, _ = settings.LIMITS[limit]

@@ -1,15 +1,20 @@
-"""Logging in and changing a password, both limited."""
+"""Logging in and out, and passwords. What people try is limited."""
 
 from __future__ import annotations
 
 import logging
+from typing import Any
 
-from django.contrib.auth.views import LoginView, PasswordChangeView
+from django.conf import settings
+from django.contrib.auth import views as auth
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
+from django.urls import reverse, reverse_lazy
 from django.utils import timezone
 
 from kgharvest.access import client_ip
+from kgharvest.accounts.sign_in import openid_connect, password_reset, sessions
 from kgharvest.accounts.throttle import count_attempt, is_exhausted, network_of
 
 logger = logging.getLogger(__name__)
@@ -19,17 +24,37 @@ def too_many(request: HttpRequest) -> HttpResponse:
     return render(request, "registration/locked_out.html", status=429)
 
 
-class Login(LoginView):
+def _check_local_login() -> None:
+    if not settings.LOCAL_LOGIN:
+        raise PermissionDenied(f"People log in with {settings.OPENID['name']} here.")
+
+
+class Login(auth.LoginView):
     """Wrong passwords are limited by address, whatever the names; django-axes limits them by name and address.
 
     The log has a line for each, by which fail2ban can close the door; no names, in whose place people type passwords.
     """
 
+    def get_context_data(self, **kwargs) -> dict[str, Any]:
+        return {
+            **super().get_context_data(**kwargs),
+            "is_local": settings.LOCAL_LOGIN,
+            "provider": settings.OPENID and settings.OPENID["name"],
+        }
+
     def post(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
+        _check_local_login()
         network = network_of(request)
         if network and is_exhausted("wrong_passwords", network, timezone.now()):
             return too_many(request)
         return super().post(request, *args, **kwargs)
+
+    def form_valid(self, form) -> HttpResponse:
+        # get_success_url lets nobody be sent to another site.
+        address = self.get_success_url()
+        if sessions.log_in_with_password(self.request, form.get_user(), address, timezone.now()):
+            return redirect("second_factor")
+        return redirect(address)
 
     def form_invalid(self, form) -> HttpResponse:
         network = network_of(self.request)
@@ -39,7 +64,20 @@ class Login(LoginView):
         return super().form_invalid(form)
 
 
-class PasswordChange(PasswordChangeView):
+class Logout(auth.LogoutView):
+    """Ends the session here; who came from a provider is shown where the one there is ended."""
+
+    def post(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
+        id_token = request.session.get(sessions.ID_TOKEN)
+        response = super().post(request, *args, **kwargs)
+        if not id_token or not settings.OPENID:
+            return response
+        address = openid_connect.logout_address(id_token, settings.ORIGIN + reverse("login"))
+        context = {"provider": settings.OPENID["name"], "logout_address": address}
+        return render(request, "registration/logged_out.html", context)
+
+
+class PasswordChange(auth.PasswordChangeView):
     """Whoever sits down at an open session must not guess the old password."""
 
     def post(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
@@ -51,3 +89,24 @@ class PasswordChange(PasswordChangeView):
         if "old_password" in form.errors:
             count_attempt("old_passwords", str(self.request.user.pk), timezone.now())
         return super().form_invalid(form)
+
+
+class PasswordReset(auth.PasswordResetView):
+    """The same answer for every mail address, at the same moment. Without mail: whom to ask."""
+
+    success_url = reverse_lazy("password_reset_done")
+
+    def get_context_data(self, **kwargs) -> dict[str, Any]:
+        return {**super().get_context_data(**kwargs), "has_mail": bool(settings.EMAIL_URL), "contact": settings.CONTACT}
+
+    def post(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
+        _check_local_login()
+        network, now = network_of(request), timezone.now()
+        if network and count_attempt("reset_requests", network, now) > settings.LIMITS["reset_requests"][0]:
+            return too_many(request)
+        return super().post(request, *args, **kwargs)
+
+    def form_valid(self, form) -> HttpResponse:
+        if settings.EMAIL_URL:
+            password_reset.send_link(form.cleaned_data["email"])
+        return redirect(self.success_url)

@@ -8,8 +8,8 @@ from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.utils import timezone
 
 from kgharvest.accounts.throttle import count_attempt, is_exhausted, network_of
+from kgharvest.environment import limit
 from kgharvest.models import Attempts
-from kgharvest.settings import limit
 from tests.factories import make_user
 from tests.postgres import at_once
 

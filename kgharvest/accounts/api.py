@@ -1,0 +1,99 @@
+"""Accounts in the API: the tokens of whoever asks."""
+
+from __future__ import annotations
+
+from django.db.models import QuerySet
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer
+from rest_framework import exceptions, serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from kgharvest.accounts.tokens import LONGEST_DAYS, Scope, create_token, revoke_token
+from kgharvest.api.authentication import TokenAllows
+from kgharvest.api.input import ProjectField, StrictSerializer
+from kgharvest.api.views import DetailView, ListView
+from kgharvest.models import ApiToken
+
+TOKEN = {
+    "id": 3,
+    "name": "nightly harvest",
+    "prefix": "kgh_Zb3xQ0aR",
+    "scope": "write",
+    "project": None,
+    "created_at": "2026-11-01T09:00:00Z",
+    "expires_at": "2027-01-30T09:00:00Z",
+    "last_used_at": "2026-11-22T02:00:00Z",
+    "revoked_at": None,
+}
+
+
+@extend_schema_serializer(examples=[OpenApiExample("A token", TOKEN, response_only=True)])
+class TokenSerializer(serializers.ModelSerializer):
+    """A token of yours. The token itself is shown once, when it is made."""
+
+    project = serializers.CharField(
+        source="project.slug", default=None, allow_null=True, help_text="The only one that it reaches; null: all."
+    )
+
+    class Meta:
+        model = ApiToken
+        fields = ["id", "name", "prefix", "scope", "project", "created_at", "expires_at", "last_used_at", "revoked_at"]
+
+
+@extend_schema_serializer(
+    examples=[OpenApiExample("A new token", TOKEN | {"token": "kgh_Zb3xQ0aR..."}, response_only=True)]
+)
+class NewTokenSerializer(TokenSerializer):
+    token = serializers.CharField(help_text="What programs send. It is shown now and never again.")
+
+    class Meta(TokenSerializer.Meta):
+        fields = [*TokenSerializer.Meta.fields, "token"]
+
+
+class TokenInput(StrictSerializer):
+    name = serializers.CharField(max_length=100, help_text="What it is for.")
+    scope = serializers.ChoiceField(Scope.choices)
+    days = serializers.IntegerField(min_value=1, max_value=LONGEST_DAYS, default=90)
+    project = ProjectField("Slug of the only project that it is to reach; all of yours if left out.")
+
+
+class NotByToken(exceptions.PermissionDenied):
+    default_detail = "A token makes no tokens: make one on the page API tokens, or with the command token."
+
+
+class TokenList(ListView):
+    """Your tokens, the newest first; a token that is bound to a project sees those bound to it."""
+
+    permission_classes = (TokenAllows,)
+    serializer_class = TokenSerializer
+    is_keyed = False  # its answer has a secret
+
+    def get_queryset(self) -> QuerySet:
+        return ApiToken.objects.visible_to(self.request.user).select_related("project")
+
+    @extend_schema(request=TokenInput, responses={201: NewTokenSerializer}, summary="Make a token")
+    def post(self, request: Request) -> Response:
+        """In a session only: whoever has found a token must not make himself another that outlives it."""
+        if request.auth:
+            raise NotByToken
+        new = create_token(request.user, **self.sent(TokenInput), now=timezone.now())
+        new.token.token = new.secret
+        self.serializer_class = NewTokenSerializer
+        return self.created(new.token, self.location("kgharvest:api_token", new.token.pk))
+
+
+class TokenDetail(DetailView):
+    """One of your tokens."""
+
+    permission_classes = (TokenAllows,)
+    serializer_class = TokenSerializer
+
+    def get_queryset(self) -> QuerySet:
+        return ApiToken.objects.visible_to(self.request.user).select_related("project")
+
+    @extend_schema(request=None, responses={204: None}, summary="Revoke a token")
+    def delete(self, request: Request, pk: int) -> Response:
+        """It opens nothing from now on. The row stays, with the time."""
+        revoke_token(self.row(self.get_queryset()), timezone.now())
+        return self.deleted()

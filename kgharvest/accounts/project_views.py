@@ -1,0 +1,220 @@
+"""Pages of projects: the list, a project with its members and invites, and the link by which people join one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth import get_user_model
+from django.contrib.auth.views import redirect_to_login
+from django.db.models import Count
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
+from django.views.decorators.http import require_POST
+
+from kgharvest.access import Action, allowed_actions, check_may, researcher_required, worker_required
+from kgharvest.accounts.forms import InviteForm, ProjectNameForm, RoleForm, SignUpForm
+from kgharvest.accounts.projects import (
+    InviteNotUsable,
+    accept_invite,
+    create_invite,
+    create_project,
+    find_invite,
+    remove_member,
+    rename_project,
+    revoke_invite,
+    set_role,
+    sign_up,
+)
+from kgharvest.accounts.sign_in.sessions import log_in_with_password
+from kgharvest.accounts.throttle import count_wrong_link
+from kgharvest.bulk.pagination import page_of
+from kgharvest.errors import DomainError, NotFound
+from kgharvest.models import Project, ProjectInvite, Role
+from kgharvest.pages.panels import panels_of
+
+MODEL_BACKEND = "django.contrib.auth.backends.ModelBackend"
+
+
+@researcher_required
+def project_list(request: HttpRequest) -> HttpResponse:
+    projects = Project.objects.visible_to(request.user).annotate(n_members=Count("members", distinct=True))
+    projects = projects.order_by("name")  # what is grouped has lost the order of its model
+    own = dict(request.user.memberships.values_list("project", "role"))
+    page = page_of(request, projects)
+    rows = [{"project": project, "role": own.get(project.pk)} for project in page]
+    return render(request, "kgharvest/accounts/project_list.html", {"page_obj": page, "rows": rows})
+
+
+@worker_required
+def project_new(request: HttpRequest) -> HttpResponse:
+    form = ProjectNameForm(request.POST or None)
+    if form.is_valid():
+        try:
+            return redirect(create_project(form.cleaned_data["name"], request.user))
+        except DomainError as refusal:
+            form.add_error("name", str(refusal))
+    return render(request, "kgharvest/accounts/project_new.html", {"form": form})
+
+
+@never_cache
+@researcher_required
+def project_detail(request: HttpRequest, slug: str) -> HttpResponse:
+    return show_project(request, find_visible(request, slug))
+
+
+def find_visible(request: HttpRequest, slug: str, action: Action = Action.VIEW) -> Project:
+    """Return the project if the user sees it, else Http404. Raises NotAllowed unless they may do `action`."""
+    project = get_object_or_404(Project.objects.visible_to(request.user), slug=slug)
+    check_may(request.user, action, project)
+    return project
+
+
+def show_project(request: HttpRequest, project: Project, **context: Any) -> HttpResponse:
+    """Show the project. link: of an invite that was just made, which is shown this once."""
+    may = allowed_actions(request.user, project)
+    now = timezone.now()
+    if may["manage"]:
+        invites = project.invites.select_related("used_by", "created_by")[:50]
+        context["invites"] = [{"invite": invite, "status": invite.status(now)} for invite in invites]
+        context.setdefault("invite_form", InviteForm())
+        context.setdefault("name_form", ProjectNameForm(initial={"name": project.name}))
+    members = project.members.select_related("user")
+    context |= {
+        "project": project,
+        "may": may,
+        "members": [
+            {"member": member, "form": RoleForm(initial={"role": member.role}, auto_id=f"role-{member.pk}-%s")}
+            for member in members
+        ],
+        "is_member": any(member.user_id == request.user.pk for member in members),
+        "roles": Role,
+        "contents": panels_of("project", request, project),
+    }
+    return render(request, "kgharvest/accounts/project.html", context)
+
+
+@researcher_required
+@require_POST
+def project_rename(request: HttpRequest, slug: str) -> HttpResponse:
+    project = find_visible(request, slug, Action.MANAGE)
+    form = ProjectNameForm(request.POST)
+    if form.is_valid():
+        try:
+            rename_project(project, form.cleaned_data["name"], request.user)
+            return redirect(project)
+        except DomainError as refusal:
+            form.add_error("name", str(refusal))
+    return show_project(request, project, name_form=form)
+
+
+# -- members -----------------------------------------------------------------------------------------------------------
+
+
+@researcher_required
+@require_POST
+def member_change(request: HttpRequest, slug: str, pk: int, change: Callable[..., Any]) -> HttpResponse:
+    """Change somebody's role, or hand the project over to them: `change` is the service's function."""
+    project = find_visible(request, slug, Action.MANAGE)
+    user = get_object_or_404(project.members.select_related("user"), pk=pk).user
+    form = RoleForm(request.POST)
+    arguments = {}
+    if change is set_role:
+        if not form.is_valid():
+            messages.error(request, "Choose one of the roles.")
+            return redirect(project)
+        arguments = form.cleaned_data
+    return _changed(request, project, lambda: change(project, user, by=request.user, **arguments))
+
+
+@researcher_required
+@require_POST
+def member_remove(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
+    """Take somebody out; whoever leaves by this is sent to what they still see."""
+    project = find_visible(request, slug)
+    user = get_object_or_404(project.members.select_related("user"), pk=pk).user
+    if user != request.user:
+        check_may(request.user, Action.MANAGE, project)
+    response = _changed(request, project, lambda: remove_member(project, user, by=request.user))
+    return response if Project.objects.visible_to(request.user).filter(pk=project.pk).exists() else redirect("home")
+
+
+def _changed(request: HttpRequest, project: Project, change: Callable[[], Any]) -> HttpResponse:
+    try:
+        change()
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+    return redirect(project)
+
+
+# -- invites -----------------------------------------------------------------------------------------------------------
+
+
+@never_cache
+@researcher_required
+@require_POST
+@sensitive_variables()
+def invite_new(request: HttpRequest, slug: str) -> HttpResponse:
+    """Make a link and show it, this once: only its hash is kept."""
+    project = find_visible(request, slug, Action.MANAGE)
+    form = InviteForm(request.POST)
+    if not form.is_valid():
+        return show_project(request, project, invite_form=form)
+    expires_at = timezone.now() + timedelta(days=form.cleaned_data["days"])
+    invite, secret = create_invite(project, form.cleaned_data["role"], expires_at, request.user)
+    link = request.build_absolute_uri(reverse("kgharvest:project_join", args=[secret]))
+    return show_project(request, project, link=link, made=invite)
+
+
+@researcher_required
+@require_POST
+def invite_revoke(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
+    project = find_visible(request, slug, Action.MANAGE)
+    revoke_invite(get_object_or_404(project.invites, pk=pk), timezone.now(), request.user)
+    return redirect(project)
+
+
+@never_cache
+@sensitive_variables()
+@sensitive_post_parameters()
+def project_join(request: HttpRequest, secret: str) -> HttpResponse:
+    """Let the bearer of a link join: with the account that is logged in, or with a new one."""
+    try:
+        invite = find_invite(secret)
+    except NotFound as refusal:
+        status = 429 if count_wrong_link(request, timezone.now()) else 404
+        return render(request, "kgharvest/accounts/project_join.html", {"refusal": refusal}, status=status)
+    if request.user.is_authenticated and invite.project.members.filter(user=request.user).exists():
+        return redirect(invite.project)
+    if invite.status(timezone.now()) != "open":
+        refusal = "This link was used or revoked, or its time is over; ask for a new one."
+        return render(request, "kgharvest/accounts/project_join.html", {"refusal": refusal}, status=410)
+    return _join(request, invite)
+
+
+@sensitive_variables()
+def _join(request: HttpRequest, invite: ProjectInvite) -> HttpResponse:
+    asks_account = request.user.is_anonymous
+    if asks_account and not settings.LOCAL_LOGIN:
+        return redirect_to_login(request.get_full_path())  # at the provider; then the link lets in
+    form = SignUpForm(request.POST or None) if asks_account else None
+    if request.method == "POST" and (form is None or form.is_valid()):
+        try:
+            if form is None:
+                accept_invite(invite, request.user, timezone.now())
+            else:
+                user = sign_up(invite, form, timezone.now())
+                user.backend = MODEL_BACKEND
+                log_in_with_password(request, user, invite.project.get_absolute_url(), timezone.now())
+            return redirect(invite.project)
+        except InviteNotUsable as refusal:
+            return render(request, "kgharvest/accounts/project_join.html", {"refusal": refusal}, status=410)
+    context = {"invite": invite, "form": form, "is_first": asks_account and not get_user_model().objects.exists()}
+    return render(request, "kgharvest/accounts/project_join.html", context)

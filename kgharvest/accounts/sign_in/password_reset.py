@@ -1,0 +1,52 @@
+"""Password reset by mail. Nobody learns who has an account here: neither from what is said nor from how soon."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from threading import Thread
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.contrib.auth.forms import PasswordResetForm
+from django.db import connection
+from django.urls import get_script_prefix, set_script_prefix
+from django.utils import timezone
+
+from kgharvest.accounts.throttle import count_attempt
+
+
+def send_link(address: str) -> None:
+    """Mail a link to set a new password to the accounts with this mail address, if any, in a thread of its own.
+
+    What is looked up, drawn and sent takes longer where there is an account; the answer does not wait for it.
+    """
+    prefix = get_script_prefix()
+
+    def send() -> None:
+        set_script_prefix(prefix)  # each thread has its own
+        try:
+            _send_link(address)
+        finally:
+            connection.close()
+
+    in_background(send)
+
+
+def in_background(call: Callable[[], None]) -> None:
+    Thread(target=call, name="password-reset").start()
+
+
+def _send_link(address: str) -> None:
+    most, _ = settings.LIMITS["reset_mails"]
+    who = hashlib.sha256(address.strip().casefold().encode()).hexdigest()  # no addresses of people in the table
+    form = PasswordResetForm({"email": address})
+    if count_attempt("reset_mails", who, timezone.now()) > most or not form.is_valid():
+        return
+    origin = urlsplit(settings.ORIGIN)
+    form.save(
+        domain_override=origin.netloc,
+        use_https=origin.scheme == "https",
+        subject_template_name="registration/password_reset_subject.txt",
+        email_template_name="registration/password_reset_email.txt",
+    )

@@ -1,0 +1,178 @@
+"""The second factor of local accounts: codes of an authenticator app (TOTP, RFC 6238), and recovery codes.
+
+An app and this server derive a code of six digits from a shared secret and the time, anew every 30 seconds. A code of
+the step before or after is accepted for clocks that differ, and none twice. Whoever loses the app has ten recovery
+codes, each good once; whoever loses these too asks the operator (`remove_second_factor`).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import logging
+import secrets
+from datetime import datetime
+from urllib.parse import urlsplit
+
+import pyotp
+import segno
+from cryptography.fernet import Fernet, InvalidToken
+from django.conf import settings
+from django.contrib.auth.models import AbstractBaseUser
+from django.db import transaction
+from django.utils.crypto import constant_time_compare, salted_hmac
+
+from kgharvest.accounts.models import Role
+from kgharvest.accounts.sign_in.models import RecoveryCode, SecondFactor
+from kgharvest.accounts.throttle import check_attempt, forget_attempts
+from kgharvest.audit.trail import record
+from kgharvest.errors import DomainError
+
+logger = logging.getLogger(__name__)
+
+STEP_S = 30
+N_DIGITS = 6
+STEPS_APART = 1  # that the clocks of app and server may differ by
+N_RECOVERY_CODES = 10
+ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # without what looks alike
+TOO_MANY_CODES = "Too many codes were tried for this account; wait a quarter of an hour, then try again."
+
+
+class WrongCode(DomainError):
+    """A code that the app does not show now, or that was used before."""
+
+
+def is_required(user: AbstractBaseUser) -> bool:
+    """Return whether the installation wants `user` to have a second factor (settings.SECOND_FACTOR_FOR)."""
+    if settings.SECOND_FACTOR_FOR == "owners" and user.memberships.filter(role=Role.OWNER).exists():
+        return True
+    if settings.SECOND_FACTOR_FOR in {"staff", "owners"}:
+        return user.is_staff or user.is_superuser
+    return settings.SECOND_FACTOR_FOR == "everybody"
+
+
+def new_secret() -> str:
+    """Return a secret of 160 bits in base 32, as apps take it."""
+    return pyotp.random_base32()
+
+
+def address_for_apps(secret: str, user: AbstractBaseUser) -> str:
+    """Return the otpauth:// address of the secret, which names this installation and the account."""
+    host = urlsplit(settings.ORIGIN).hostname
+    return pyotp.TOTP(secret).provisioning_uri(name=user.get_username(), issuer_name=f"kgharvest at {host}")
+
+
+def qr_code(address: str) -> str:
+    """Return `address` as a QR code: an SVG in a data: URI."""
+    return segno.make(address, error="m").svg_data_uri(scale=5, border=4, light="white")
+
+
+def set_up(user: AbstractBaseUser, secret: str, code: str, now: datetime) -> list[str]:
+    """Make the app with `secret` the user's second factor, in the place of another; return new recovery codes.
+
+    Raises WrongCode unless the app shows `code`, TooManyAttempts.
+    """
+    _count_attempt(user, now)
+    step = _step_of(secret, code, now)
+    if step is None:
+        raise WrongCode("The app does not show this code; check that the clock of its device is right.")
+    with transaction.atomic():
+        factor, _ = SecondFactor.objects.update_or_create(
+            user=user, defaults={"secret": _encrypted(secret), "last_step": step}
+        )
+        codes = _new_recovery_codes(factor)
+        record("second_factor.set_up", factor, user)
+    forget_attempts("second_factors", str(user.pk))
+    return codes
+
+
+def replace_recovery_codes(user: AbstractBaseUser) -> list[str]:
+    """Return new recovery codes; those before hold no longer."""
+    with transaction.atomic():
+        factor = SecondFactor.objects.select_for_update().get(user=user)
+        codes = _new_recovery_codes(factor)
+        record("second_factor.new_recovery_codes", factor, user)
+    return codes
+
+
+@transaction.atomic
+def remove(user: AbstractBaseUser, by: AbstractBaseUser | None) -> None:
+    """Remove the second factor and its recovery codes, if there are any. by: None for the operator."""
+    factor = SecondFactor.objects.select_for_update().filter(user=user).first()
+    if factor is not None:
+        removed = SecondFactor(pk=factor.pk)  # deleting takes the number off the row
+        factor.delete()
+        record("second_factor.removed", removed, by)
+
+
+def has_second_factor(user: AbstractBaseUser) -> bool:
+    return SecondFactor.objects.filter(user=user).exists()
+
+
+def check_code(user: AbstractBaseUser, code: str, now: datetime) -> None:
+    """Use up `code`, of the app or for recovery. Raises WrongCode, TooManyAttempts.
+
+    Of requests with the same code at the same moment one is accepted.
+    """
+    _count_attempt(user, now)
+    code = "".join(code.split()).lower()
+    is_right = _use_code_of_app(user, code, now) if len(code) == N_DIGITS else _use_recovery_code(user, code, now)
+    if not is_right:
+        raise WrongCode("This code is wrong or was used before; wait for the next one that the app shows.")
+    forget_attempts("second_factors", str(user.pk))
+
+
+def _count_attempt(user: AbstractBaseUser, now: datetime) -> None:
+    check_attempt("second_factors", str(user.pk), now, TOO_MANY_CODES)
+
+
+def _use_code_of_app(user: AbstractBaseUser, code: str, now: datetime) -> bool:
+    factor = SecondFactor.objects.filter(user=user).first()
+    secret = factor and _decrypted(factor)
+    step = _step_of(secret, code, now) if secret else None
+    unused = SecondFactor.objects.filter(user=user, last_step__lt=step or 0)
+    return step is not None and bool(unused.update(last_step=step))
+
+
+def _use_recovery_code(user: AbstractBaseUser, code: str, now: datetime) -> bool:
+    unused = RecoveryCode.objects.filter(second_factor__user=user, digest=_digest(code), used_at=None)
+    return bool(unused.update(used_at=now))
+
+
+def _step_of(secret: str, code: str, now: datetime) -> int | None:
+    """Return the step near `now` whose code this is, or None."""
+    totp = pyotp.TOTP(secret, interval=STEP_S)
+    current = int(now.timestamp()) // STEP_S
+    steps = range(current - STEPS_APART, current + STEPS_APART + 1)
+    fitting = [step for step in steps if constant_time_compare(totp.generate_otp(step), "".join(code.split()))]
+    return max(fitting, default=None)
+
+
+def _new_recovery_codes(factor: SecondFactor) -> list[str]:
+    """Return ten codes of 50 bits as "abcde-fghjk", and keep what they are recognized by."""
+    drawn = ["".join(secrets.choice(ALPHABET) for _ in range(10)) for _ in range(N_RECOVERY_CODES)]
+    factor.recovery_codes.all().delete()
+    RecoveryCode.objects.bulk_create(RecoveryCode(second_factor=factor, digest=_digest(code)) for code in drawn)
+    return [f"{code[:5]}-{code[5:]}" for code in drawn]
+
+
+def _digest(code: str) -> str:
+    return hashlib.sha256(code.replace("-", "").encode()).hexdigest()
+
+
+def _cipher() -> Fernet:
+    key = salted_hmac("kgharvest.accounts.sign_in.second_factor", "secrets of apps", algorithm="sha256").digest()
+    return Fernet(base64.urlsafe_b64encode(key))
+
+
+def _encrypted(secret: str) -> str:
+    return _cipher().encrypt(secret.encode()).decode()
+
+
+def _decrypted(factor: SecondFactor) -> str | None:
+    """Return the secret, or None after the secret key of the installation has changed: recovery codes hold still."""
+    try:
+        return _cipher().decrypt(factor.secret.encode()).decode()
+    except InvalidToken:
+        logger.error("The secret of %s cannot be read: SECRET_KEY was another one when it was stored.", factor)
+        return None

@@ -1,0 +1,370 @@
+"""Logging in at a real OpenID provider, which runs beside the test and serves HTTP."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator
+from datetime import timedelta
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import oidc_provider_mock
+import pytest
+from django.contrib.auth import get_user_model
+from django.core.cache import cache
+from django.test import Client
+from joserfc import jwt
+from joserfc.errors import JoseError
+from joserfc.jwk import OctKey, RSAKey
+
+from kgharvest.accounts.projects import set_role
+from kgharvest.accounts.sign_in import openid_connect, views
+from kgharvest.accounts.sign_in.identities import set_group_roles
+from kgharvest.accounts.sign_in.models import OpenIDIdentity
+from kgharvest.accounts.sign_in.second_factor import is_required
+from kgharvest.models import Project
+from tests.factories import make_user
+from tests.kgharvest.test_settings import run_python
+
+pytestmark = pytest.mark.django_db
+PASSWORD = "correct horse battery"
+ADA = {"preferred_username": "ada", "given_name": "Ada", "email": "ada@example.org", "email_verified": False}
+
+
+@pytest.fixture(autouse=True)
+def plain_http(monkeypatch) -> None:
+    monkeypatch.setenv("AUTHLIB_INSECURE_TRANSPORT", "1")  # the provider of the tests has no certificate
+    cache.clear()
+
+
+@pytest.fixture(scope="module")
+def issuer() -> Iterator[str]:
+    with oidc_provider_mock.run_server_in_thread() as server:
+        yield f"http://localhost:{server.server_port}"
+
+
+@pytest.fixture
+def provider(issuer, settings) -> str:
+    httpx.put(f"{issuer}/users/sub-1", json=ADA)
+    settings.OPENID = {
+        "issuer": issuer,
+        "client_id": "kgharvest",
+        "client_secret": "secret",
+        "name": "the institute",
+        "scope": "openid profile email",
+        "groups_claim": "groups",
+        "groups": [],
+    }
+    return issuer
+
+
+def consent(client, query: str = "", sub: str = "sub-1") -> str:
+    """Begin a log-in and agree at the provider; return the path it sends the browser back to."""
+    address = client.get(f"/accounts/openid/{query}").headers["Location"]
+    return_to = urlsplit(httpx.post(address, data={"sub": sub}).headers["Location"])
+    return f"{return_to.path}?{return_to.query}"
+
+
+def login(client, query: str = "", sub: str = "sub-1"):
+    return client.get(consent(client, query, sub))
+
+
+def refusal(response, client) -> str:
+    assert response.status_code == 302
+    assert "_auth_user_id" not in client.session
+    return client.get(response.headers["Location"]).content.decode()
+
+
+def test_who_the_provider_knows_is_logged_in(client, provider):
+    before = client.get("/accounts/login/").content.decode()
+    response = login(client, "?next=/return/")
+
+    assert "Log in with the institute" in before
+    assert response.headers["Location"] == "/return/"
+    user = get_user_model().objects.get(pk=client.session["_auth_user_id"])
+    assert (user.username, user.first_name, user.email) == ("ada", "Ada", "")  # the address is not verified
+    assert not user.has_usable_password()
+    client.logout()
+    login(client)
+    assert get_user_model().objects.count() == 1
+
+
+def test_the_request_has_state_nonce_and_the_challenge_of_its_verifier(client, provider):
+    address = client.get("/accounts/openid/").headers["Location"]
+
+    asked = {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
+    kept = client.session[views.EXPECTED]
+    digest = hashlib.sha256(kept["verifier"].encode()).digest()
+    assert asked["code_challenge"] == base64.urlsafe_b64encode(digest).decode().rstrip("=")
+    assert asked["code_challenge_method"] == "S256"
+    assert (asked["nonce"], asked["state"]) == (kept["nonce"], kept["state"])
+    assert asked["redirect_uri"] == "http://127.0.0.1:8000/accounts/openid/callback/"
+
+
+def test_an_account_with_the_same_name_or_mail_is_somebody_elses(client, provider):
+    local = make_user("ada", email="ada@example.org", password=PASSWORD)
+
+    login(client)
+
+    newcomer = get_user_model().objects.get(pk=client.session["_auth_user_id"])
+    assert newcomer != local
+    assert newcomer.username == "ada-2"
+
+
+def test_the_answer_is_good_for_the_browser_that_asked_and_once(client, provider):
+    path, other = consent(client), Client()
+
+    assert "begun in another browser" in refusal(other.get(path), other)
+    assert client.get(path).headers["Location"] == "/"
+    client.logout()
+    assert client.get(path).headers["Location"] == "/accounts/login/"
+    assert "_auth_user_id" not in client.session
+
+
+@pytest.mark.parametrize(
+    ("forged", "sentence"),
+    [
+        ("state", "another browser"),
+        ("nonce", "cannot be trusted"),
+        ("audience", "cannot be trusted"),
+        ("issuer of the answer", "another provider"),
+    ],
+)
+def test_what_was_forged_is_refused(client, provider, settings, monkeypatch, forged, sentence):
+    path = consent(client)
+    session = client.session
+    if forged in {"state", "nonce"}:
+        session[views.EXPECTED] = {**session[views.EXPECTED], forged: "another"}
+        session.save()
+    elif forged == "audience":
+        as_before, other_client = openid_connect._client, {**settings.OPENID, "client_id": "another"}
+
+        def client_of_before(redirect_uri):  # gets the token, which is then looked at as another client
+            made = as_before(redirect_uri)
+            settings.OPENID = other_client
+            return made
+
+        monkeypatch.setattr(openid_connect, "_client", client_of_before)
+    else:
+        path += "&iss=https://elsewhere.example.org"
+
+    assert sentence in refusal(client.get(path), client)
+
+
+def test_an_expired_token_is_refused(client, provider, settings):
+    with oidc_provider_mock.run_server_in_thread(access_token_max_age=timedelta(seconds=-61)) as server:
+        settings.OPENID = {**settings.OPENID, "issuer": f"http://localhost:{server.server_port}"}
+        path = consent(client)
+
+        assert "cannot be trusted" in refusal(client.get(path), client)
+
+
+def test_a_token_with_another_key_or_without_signature_is_refused(provider):
+    metadata = openid_connect.discovered()
+    claims = {"iss": provider, "aud": "kgharvest", "sub": "x", "nonce": "n", "exp": 4e9, "iat": 1}
+    [known] = httpx.get(metadata["jwks_uri"]).json()["keys"]
+    forged = [
+        jwt.encode({"alg": "RS256", "kid": known.get("kid")}, claims, RSAKey.generate_key(2048)),
+        jwt.encode({"alg": "HS256"}, claims, OctKey.import_key("secret"), algorithms=["HS256"]),
+        jwt.encode({"alg": "none"}, claims, OctKey.import_key("x"), algorithms=["none"]),
+    ]
+
+    for token in forged:
+        with pytest.raises((JoseError, ValueError)):
+            openid_connect._claims(token, "n", metadata)
+
+
+def test_whoever_declines_at_the_provider_is_told_so(client, provider):
+    address = client.get("/accounts/openid/").headers["Location"]
+    declined = urlsplit(httpx.post(address, data={"action": "deny"}).headers["Location"])
+
+    state = client.session[views.EXPECTED]["state"]
+
+    page = refusal(client.get(f"{declined.path}?{declined.query}&state={state}"), client)
+
+    assert "the institute did not log you in" in page
+
+
+def test_a_provider_that_is_away_or_another_one_is_said(client, settings, provider):
+    settings.OPENID = {**settings.OPENID, "issuer": "http://localhost:9"}
+    assert "does not answer" in client.get("/accounts/openid/", follow=True).content.decode()
+
+    settings.OPENID = {**settings.OPENID, "issuer": provider + "/"}
+    assert "write that into KGHARVEST_OIDC_ISSUER" in client.get("/accounts/openid/", follow=True).content.decode()
+
+
+def test_an_account_that_is_closed_stays_closed(client, provider):
+    login(client)
+    get_user_model().objects.update(is_active=False)
+    client.logout()
+
+    assert "This account is closed" in refusal(login(client), client)
+
+
+def test_a_local_account_is_linked_and_unlinked_by_its_owner(client, provider):
+    ada = make_user("ada", password=PASSWORD)
+    client.force_login(ada)
+
+    assert confirm_link(client).headers["Location"] == "/accounts/"
+    assert "Go on to the institute" in client.get("/accounts/").text
+    assert login(client, "?link=1").headers["Location"] == "/accounts/"
+    client.logout()
+    login(client)
+    assert client.session["_auth_user_id"] == str(ada.pk)
+    client.force_login(make_user("eve", password=PASSWORD))
+    confirm_link(client)
+    page = client.get(login(client, "?link=1").headers["Location"]).content.decode()
+    assert "logs in as somebody else here" in page
+    client.force_login(ada)
+    client.post(f"/accounts/openid/{OpenIDIdentity.objects.get().pk}/unlink/")
+    assert not OpenIDIdentity.objects.exists()
+
+
+def confirm_link(client, password: str = PASSWORD):
+    return client.post("/accounts/openid/link/", {"password": password})
+
+
+def test_an_open_session_alone_links_nothing(client, provider):
+    client.force_login(make_user("ada", password=PASSWORD))
+
+    assert "not your password" in confirm_link(client, "wrong").text
+    assert client.get("/accounts/openid/?link=1").headers["Location"] == "/accounts/openid/link/"
+    confirm_link(client)
+    assert login(client, "?link=1").headers["Location"] == "/accounts/"
+    assert client.get("/accounts/openid/?link=1").headers["Location"] == "/accounts/openid/link/"  # once
+
+
+def test_the_last_way_to_log_in_is_not_unlinked(client, provider):
+    login(client)
+
+    page = client.post(f"/accounts/openid/{OpenIDIdentity.objects.get().pk}/unlink/", follow=True).content.decode()
+
+    assert "There is no other way to log in" in page
+    assert OpenIDIdentity.objects.exists()
+
+
+def test_logging_out_here_leads_to_logging_out_there(client, provider):
+    login(client)
+
+    page = client.post("/accounts/logout/").content.decode()
+
+    assert f"{provider}/oauth2/end_session?id_token_hint=" in page
+    assert "_auth_user_id" not in client.session
+
+
+def test_local_log_in_can_be_turned_off(client, provider, settings, tmp_path):
+    settings.LOCAL_LOGIN = False
+    make_user("ada", password=PASSWORD)
+
+    assert 'name="password"' not in client.get("/accounts/login/").content.decode()
+    for path in ("/accounts/login/", "/admin/login/"):
+        assert client.post(path, {"username": "ada", "password": PASSWORD}).status_code == 403
+    assert client.post("/accounts/password_reset/", {"email": "ada@example.org"}).status_code == 403
+    done = run_python(tmp_path, "manage.py", "check", KGHARVEST_LOCAL_LOGIN="0")
+    assert "nobody could log in" in done.stderr
+
+
+def test_without_a_provider_there_is_no_door(client):
+    assert client.get("/accounts/openid/").status_code == 404
+    assert client.get("/accounts/openid/callback/?code=x&state=y").status_code == 404
+
+
+# -- roles by groups ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def birds(db):
+    return Project.objects.create(name="Birds", slug="birds")
+
+
+def roles(user) -> dict[str, str]:
+    return dict(user.memberships.values_list("project__slug", "role"))
+
+
+def test_groups_give_the_highest_role_with_each_log_in_and_take_it_again(client, provider, settings, birds):
+    fish = Project.objects.create(name="Fish", slug="fish")
+    settings.OPENID["groups"] = [
+        ("all", "birds", "viewer"),
+        ("lab", "birds", "researcher"),
+        ("all", "no-such", "owner"),
+    ]
+
+    def roles_with(groups) -> dict[str, str]:
+        httpx.put(f"{provider}/users/sub-1", json={**ADA, "groups": groups})
+        login(client)
+        return roles(get_user_model().objects.get(pk=client.session["_auth_user_id"]))
+
+    assert roles_with(["all", "lab", "else"]) == {"birds": "researcher"}
+    assert roles_with("all") == {"birds": "viewer"}
+    set_role(fish, get_user_model().objects.get(), "adjudicator")
+    assert roles_with([]) == {"fish": "adjudicator"}
+
+
+@pytest.mark.parametrize("groups", [None, 7, {"lab": True}])
+def test_a_claim_that_lists_no_groups_gives_none(provider, settings, birds, groups):
+    settings.OPENID = {**settings.OPENID, "groups": [("lab", "birds", "viewer")]}
+
+    set_group_roles(make_user("ada"), {"groups": groups})
+
+    assert not birds.members.exists()
+
+
+def test_a_role_by_groups_that_was_changed_by_hand_is_set_back(provider, settings, birds):
+    settings.OPENID = {**settings.OPENID, "groups": [("lab", "birds", "viewer")]}
+    ada = make_user("ada")
+    set_group_roles(ada, {"groups": ["lab"]})
+    set_role(birds, ada, "researcher")
+
+    set_group_roles(ada, {"groups": ["lab"]})
+
+    assert birds.members.get().role == "viewer"
+
+
+def test_what_was_given_by_hand_is_not_taken(client, provider, settings, birds):
+    settings.OPENID["groups"] = [("lab", "birds", "viewer")]
+    login(client)
+    user = get_user_model().objects.get()
+    set_role(birds, user, "owner")
+
+    httpx.put(f"{provider}/users/sub-1", json={**ADA, "groups": ["lab"]})
+    login(client)
+    assert roles(user) == {"birds": "owner"}
+    httpx.put(f"{provider}/users/sub-1", json=ADA)
+    login(client)
+    assert roles(user) == {"birds": "owner"}
+
+
+def test_the_last_owner_by_groups_stays(client, provider, settings, birds):
+    settings.OPENID["groups"] = [("heads", "birds", "owner")]
+    httpx.put(f"{provider}/users/sub-1", json={**ADA, "groups": ["heads"]})
+    login(client)
+    httpx.put(f"{provider}/users/sub-1", json=ADA)
+
+    login(client)
+
+    assert roles(get_user_model().objects.get()) == {"birds": "owner"}
+
+
+@pytest.mark.parametrize("text", ["lab=birds", "lab=birds:king", "=birds:owner", "lab=bi rds:owner"])
+def test_groups_that_name_no_role_are_refused(tmp_path, text):
+    assert (
+        f"KGHARVEST_OIDC_GROUPS has '{text}'; write group=project:role"
+        in run_python(
+            tmp_path,
+            "manage.py",
+            "check",
+            KGHARVEST_OIDC_GROUPS=text,
+            KGHARVEST_OIDC_ISSUER="https://sso.example.org",
+            KGHARVEST_OIDC_CLIENT_ID="kgharvest",
+        ).stderr
+    )
+
+
+def test_owners_may_have_to_have_a_second_factor(settings, birds):
+    settings.SECOND_FACTOR_FOR = "owners"
+    owner, viewer = make_user(), make_user()
+    set_role(birds, owner, "owner")
+    set_role(birds, viewer, "viewer")
+
+    assert (is_required(owner), is_required(viewer)) == (True, False)

@@ -1,0 +1,106 @@
+"""Password reset by mail, by which nobody learns who has an account here."""
+
+from __future__ import annotations
+
+import re
+import threading
+
+import pytest
+from django.core import mail
+
+from kgharvest.accounts.sign_in import password_reset
+from kgharvest.models import Attempts
+from tests.factories import make_user
+from tests.kgharvest.test_settings import run_python, settings_with
+
+RESET = "/accounts/password_reset/"
+NEW = {"new_password1": "staple it again", "new_password2": "staple it again"}
+
+
+@pytest.fixture
+def at_once(monkeypatch, settings):
+    settings.EMAIL_URL = "smtp://mail.example.org"
+    settings.ORIGIN = "https://kg.example.org:8443"
+    monkeypatch.setattr(password_reset, "in_background", lambda call: call())
+    monkeypatch.setattr(password_reset.connection, "close", lambda: None)
+
+
+@pytest.fixture
+def ada(db):
+    return make_user("ada", email="ada@example.org", password="correct horse battery")
+
+
+def test_a_link_by_mail_sets_a_new_password_once(client, ada, at_once):
+    client.post(RESET, {"email": "Ada@example.org"})
+
+    [message] = mail.outbox
+    path = re.search(r"https://kg\.example\.org:8443(/accounts/reset/\S+)", message.body)[1]
+    form = client.get(path, follow=True)
+    assert form.redirect_chain[-1][0].endswith("/set-password/")  # the token stays out of the Referer
+    assert client.post(form.redirect_chain[-1][0], NEW).headers["Location"] == "/accounts/reset/done/"
+    ada.refresh_from_db()
+    assert ada.check_password("staple it again")
+    assert "This link holds no longer" in client.get(path, follow=True).content.decode()
+
+
+def test_every_address_gets_the_same_answer(client, ada, at_once):
+    answers = [client.post(RESET, {"email": address}) for address in ("ada@example.org", "nobody@example.org")]
+
+    assert len(mail.outbox) == 1
+    assert len({(answer.status_code, answer.headers["Location"]) for answer in answers}) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_answer_does_not_wait_for_the_mail(client, monkeypatch, settings):
+    settings.EMAIL_URL = "smtp://mail.example.org"
+    make_user("ada", email="ada@example.org", password="correct horse battery")
+    may_send, send = threading.Event(), password_reset._send_link
+    monkeypatch.setattr(password_reset, "_send_link", lambda address: may_send.wait(60) and send(address))
+
+    assert client.post(RESET, {"email": "ada@example.org"}).status_code == 302
+    assert mail.outbox == []
+    may_send.set()
+    [thread] = [thread for thread in threading.enumerate() if thread.name == "password-reset"]
+    thread.join()
+
+    assert len(mail.outbox) == 1
+
+
+def test_nobody_is_flooded_with_mails_nor_the_table_with_addresses(client, ada, at_once, settings):
+    settings.LIMITS = {**settings.LIMITS, "reset_mails": (2, 3600), "reset_requests": (4, 3600)}
+
+    statuses = [client.post(RESET, {"email": "ada@example.org"}).status_code for _ in range(5)]
+
+    assert statuses == [302, 302, 302, 302, 429]
+    assert len(mail.outbox) == 2
+    assert not Attempts.objects.filter(key__contains="ada").exists()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("contact", "sentence"), [("Grace, room 7", "Ask Grace, room 7"), ("", "Ask who runs it")])
+def test_without_mail_the_page_says_whom_to_ask(client, settings, contact, sentence):
+    settings.CONTACT = contact
+
+    assert sentence in client.get(RESET).content.decode()
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("smtp://kg:p%40ss@mail.example.org", ["mail.example.org", 587, "kg", "p@ss", True, False]),
+        ("smtps://mail.example.org", ["mail.example.org", 465, "", "", False, True]),
+        ("smtp://localhost:25?tls=0", ["localhost", 25, "", "", False, False]),
+    ],
+)
+def test_one_address_says_how_mail_is_sent(tmp_path, address, expected):
+    names = ("EMAIL_HOST", "EMAIL_PORT", "EMAIL_HOST_USER", "EMAIL_HOST_PASSWORD", "EMAIL_USE_TLS", "EMAIL_USE_SSL")
+
+    values = settings_with(tmp_path, *names, EMAIL_URL=address)
+
+    assert [values[name] for name in names] == expected
+
+
+def test_an_address_that_sends_no_mail_is_refused(tmp_path):
+    done = run_python(tmp_path, "manage.py", "check", EMAIL_URL="imap://mail.example.org")
+
+    assert "EMAIL_URL starts with 'imap'; use smtp://" in done.stderr

@@ -1,0 +1,195 @@
+"""The second factor: codes hold once and for their time, and no page opens before one is given."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import pyotp
+import pytest
+from django.core.management import call_command
+from django.utils import timezone
+
+from kgharvest.accounts.sign_in import second_factor
+from kgharvest.accounts.sign_in.models import RecoveryCode, SecondFactor
+from kgharvest.accounts.throttle import TooManyAttempts
+from tests.factories import make_user
+from tests.postgres import at_once
+
+PASSWORD = "correct horse battery"
+SECRET = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"  # RFC 6238, appendix B: "12345678901234567890"
+LOGIN, CODE = "/accounts/login/", "/accounts/second-factor/"
+
+
+def at(seconds: int) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def shown(now: datetime) -> str:
+    """Return what an app with SECRET shows."""
+    return pyotp.TOTP(SECRET).at(now)
+
+
+@pytest.fixture
+def ada(db):
+    return make_user("ada", password=PASSWORD)
+
+
+@pytest.fixture
+def codes(ada) -> list[str]:
+    """Recovery codes of Ada, whose app was set up an hour ago."""
+    now = timezone.now() - timedelta(hours=1)
+    return second_factor.set_up(ada, SECRET, shown(now), now)
+
+
+def test_codes_are_those_of_the_standard(ada):
+    second_factor.set_up(ada, SECRET, shown(at(60)), at(60))
+
+    # RFC 6238, appendix B, SHA-1, the last six digits
+    for seconds, code in ((1111111109, "081804"), (1234567890, "005924"), (2000000000, "279037")):
+        second_factor.check_code(ada, code, at(seconds))
+    with pytest.raises(second_factor.WrongCode):
+        second_factor.check_code(ada, "279038", at(2000000060))
+
+
+@pytest.mark.parametrize(("seconds", "holds"), [(-61, False), (-30, True), (30, True), (61, False)])
+def test_a_code_holds_for_clocks_that_differ_by_a_step(ada, seconds, holds):
+    second_factor.set_up(ada, SECRET, shown(at(60)), at(60))
+    code = shown(at(1200000000 + seconds))
+
+    if holds:
+        second_factor.check_code(ada, code, at(1200000000))
+    else:
+        with pytest.raises(second_factor.WrongCode):
+            second_factor.check_code(ada, code, at(1200000000))
+
+
+def test_no_code_holds_twice_nor_after_a_later_one(ada):
+    second_factor.set_up(ada, SECRET, shown(at(60)), at(60))
+    second_factor.check_code(ada, shown(at(1200000000)), at(1200000000))
+
+    for earlier in (1200000000, 1200000000 - 30):
+        with pytest.raises(second_factor.WrongCode):
+            second_factor.check_code(ada, shown(at(earlier)), at(1200000000))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_at_the_same_moment_one_gets_in():
+    ada = make_user("ada")
+    [code, *_] = second_factor.set_up(ada, SECRET, shown(at(60)), at(60))
+    now = at(1200000000)
+
+    for same in (shown(now), code):
+        outcomes = at_once(*[lambda same=same: second_factor.check_code(ada, same, now)] * 3)
+        assert [type(outcome) for outcome in outcomes].count(type(None)) == 1
+
+
+def test_recovery_codes_hold_once_each_and_are_stored_as_digests(ada, codes):
+    assert len(set(codes)) == 10
+    assert not RecoveryCode.objects.filter(digest__in=codes).exists()
+    assert SECRET not in SecondFactor.objects.get().secret
+
+    second_factor.check_code(ada, codes[0].upper(), timezone.now())
+    second_factor.check_code(ada, codes[1].replace("-", " "), timezone.now())
+    with pytest.raises(second_factor.WrongCode):
+        second_factor.check_code(ada, codes[0], timezone.now())
+    fresh = second_factor.replace_recovery_codes(ada)
+    with pytest.raises(second_factor.WrongCode):
+        second_factor.check_code(ada, codes[2], timezone.now())
+    second_factor.check_code(ada, fresh[0], timezone.now())
+
+
+def test_codes_cannot_be_guessed(ada, codes, settings):
+    settings.LIMITS = {**settings.LIMITS, "second_factors": (3, 900)}
+    for guess in ("000000", "111111", "222222"):
+        with pytest.raises(second_factor.WrongCode):
+            second_factor.check_code(ada, guess, timezone.now())
+
+    with pytest.raises(TooManyAttempts):
+        second_factor.check_code(ada, shown(timezone.now()), timezone.now())
+
+
+def test_another_secret_key_leaves_the_recovery_codes(ada, codes, settings):
+    settings.SECRET_KEY = "another-" * 8
+
+    with pytest.raises(second_factor.WrongCode):
+        second_factor.check_code(ada, shown(timezone.now()), timezone.now())
+    second_factor.check_code(ada, codes[0], timezone.now())
+
+
+@pytest.mark.parametrize("door", [LOGIN, "/admin/login/"])
+def test_no_page_opens_before_the_code(client, ada, codes, door):
+    client.get(door)
+    before = client.session.session_key
+
+    response = client.post(f"{door}?next=/return/", {"username": "ada", "password": PASSWORD})
+
+    assert response.headers["Location"] == CODE
+    assert client.get("/accounts/").status_code == 302
+    assert "_auth_user_id" not in client.session
+    assert "wrong or was used before" in client.post(CODE, {"code": "123456"}).content.decode()
+    before = client.session.session_key
+    response = client.post(CODE, {"code": shown(timezone.now())})
+    assert response.headers["Location"] == "/return/"
+    assert client.get("/accounts/").status_code == 200
+    assert client.session.session_key != before
+
+
+def test_a_password_is_right_for_five_minutes_and_until_it_changes(client, ada, codes, monkeypatch):
+    client.post(LOGIN, {"username": "ada", "password": PASSWORD})
+    later = timezone.now() + timedelta(minutes=6)
+    with monkeypatch.context() as patch:
+        patch.setattr(timezone, "now", lambda: later)
+        assert client.post(CODE, {"code": shown(later)}).headers["Location"] == LOGIN
+
+    ada.set_password("staple it again")
+    ada.save()
+    assert client.post(CODE, {"code": codes[0]}).headers["Location"] == LOGIN
+    assert "_auth_user_id" not in client.session
+
+
+def test_nobody_is_sent_to_another_site(client, ada, codes):
+    client.post(LOGIN, {"username": "ada", "password": PASSWORD, "next": "https://elsewhere.example.org/"})
+
+    assert client.post(CODE, {"code": codes[0]}).headers["Location"] == "/"
+
+
+def test_it_is_set_up_with_password_and_code_and_shows_recovery_codes_once(client, ada):
+    client.force_login(ada)
+    page = client.get(f"{CODE}set-up/").content.decode()
+    secret = re.search(r"secret=([A-Z2-7]{32})", page)[1]
+    assert "data:image/svg+xml" in page
+
+    right = pyotp.TOTP(secret).now()
+    assert "not your password" in client.post(f"{CODE}set-up/", {"code": right, "password": "x"}).content.decode()
+    assert "does not show" in client.post(f"{CODE}set-up/", {"code": "000", "password": PASSWORD}).content.decode()
+    page = client.post(f"{CODE}set-up/", {"code": right, "password": PASSWORD})
+
+    assert len(re.findall(r"<li><code>[a-z2-9]{5}-[a-z2-9]{5}</code>", page.content.decode())) == 10
+    assert page.headers["Cache-Control"].startswith("no-store") or "no-store" in page.headers["Cache-Control"]
+    assert "10 recovery codes left" in client.get("/accounts/").content.decode()
+    client.post(f"{CODE}remove/", {"password": PASSWORD})
+    assert not SecondFactor.objects.exists()
+
+
+@pytest.mark.parametrize(("who", "asked"), [("staff", True), ("owners", True), ("everybody", True), ("", False)])
+@pytest.mark.django_db
+def test_the_installation_may_require_it(client, settings, who, asked):
+    settings.SECOND_FACTOR_FOR = who
+    make_user("root", password=PASSWORD, is_staff=True, is_superuser=True)
+
+    client.post(LOGIN, {"username": "root", "password": PASSWORD})
+
+    response = client.get("/rounds/")
+    assert (response.status_code == 302 and response.headers["Location"] == f"{CODE}set-up/") == asked
+    if asked:
+        secret = re.search(r"secret=([A-Z2-7]{32})", client.get(f"{CODE}set-up/").content.decode())[1]
+        client.post(f"{CODE}set-up/", {"code": pyotp.TOTP(secret).now(), "password": PASSWORD})
+        assert client.get("/rounds/").status_code == 200
+        assert client.get(f"{CODE}remove/").status_code == 404
+
+
+def test_the_operator_removes_it(ada, codes, capsys):
+    call_command("remove_second_factor", "ada")
+
+    assert not second_factor.has_second_factor(ada)

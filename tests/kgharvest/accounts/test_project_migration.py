@@ -1,0 +1,146 @@
+"""Databases made while rounds belonged to studies migrate with every row, and everything gets a project."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+
+from annotation.models import Round
+from kgharvest.models import Job, Launch, Project, ProjectMember, RelationSet
+from tests.postgres import on_postgresql, run_on_postgresql
+from tests.probing.test_migration import migrate, rows_by_table
+
+OLD = [("kgharvest", "0016_webhooks"), ("annotation", "0015_round_completed_at")]
+MOVED = [("kgharvest", "0017_projects"), ("annotation", "0017_rounds_of_projects")]
+
+
+def leaves() -> Any:
+    return MigrationExecutor(connection).loader.graph.leaf_nodes()
+
+
+@pytest.fixture
+def old_apps(transactional_db):
+    """A database as it was while there were studies, empty; it is brought up to date again at the end."""
+    yield migrate(OLD)
+    migrate(leaves())
+
+
+def make_people(apps) -> dict[str, Any]:
+    """Make a superuser, two researchers, who share a study, and somebody in no group."""
+    users = apps.get_model("auth", "User").objects
+    group = apps.get_model("auth", "Group").objects.create(name="researchers")
+    people = {name: users.create(username=name) for name in ("ada", "bea", "cleo")}
+    people["root"] = users.create(username="root", is_superuser=True)
+    group.user_set.set([people["ada"], people["bea"]])
+    return people
+
+
+def fill(apps) -> None:
+    people = make_people(apps)
+    studies, members = (apps.get_model("annotation", name).objects for name in ("Study", "StudyMember"))
+    rounds = apps.get_model("annotation", "Round").objects
+    for name, role in (("Zoo", "owner"), ("zoo", "viewer"), ("New", "owner")):
+        study = studies.create(name=name)
+        members.create(study=study, user=people["ada"], role=role)
+        rounds.create(study=study, name=f"{name}-round", spec={"study": name, "cells": [{"job": 1, "n": None}]})
+    sets, lms = (apps.get_model("kgharvest", name).objects for name in ("RelationSet", "LanguageModel"))
+    sets.create(name="demo", is_shipped=True)
+    relation = apps.get_model("kgharvest", "Relation").objects.create(
+        relation_set=sets.create(name="own", created_by=people["bea"]),
+        name="can",
+        arity=2,
+        statement="<ENT0> can <ENT1>",
+        initial_prompts=["<ENT0> can <ENT1>"],
+        seed_tuples=[],
+    )
+    launch = apps.get_model("kgharvest", "Launch").objects.create(created_by=people["bea"])
+    cell = {"relation": relation, "language_model": lms.create(name="bert"), "setting": "multi", "launch": launch}
+    apps.get_model("kgharvest", "HarvestJob").objects.create(kind="harvest", unique_key="harvest:x", **cell)
+    apps.get_model("kgharvest", "Job").objects.create(kind="mark_sensitive")
+
+
+def test_every_row_is_there_after_the_move_and_back(old_apps):
+    fill(old_apps)
+    before = rows_by_table()
+
+    migrate(MOVED)
+
+    after = rows_by_table()
+    columns, *studies = before["annotation_study"]
+    moved, *projects = after["kgharvest_project"]
+    assert [dict(zip(moved, row, strict=True)) | {} for row in projects] == [
+        dict(zip(columns, row, strict=True)) | {"slug": None} for row in studies
+    ]
+    assert [row[1:] for row in after["kgharvest_projectmember"][1:]] == [
+        row[1:] for row in before["annotation_studymember"][1:]
+    ] or len(after["kgharvest_projectmember"]) == len(before["annotation_studymember"])
+    migrate(OLD)
+    assert rows_by_table() == before
+
+
+@pytest.fixture
+def moved(old_apps) -> None:
+    fill(old_apps)
+    migrate(leaves())
+
+
+def test_what_had_no_study_is_in_the_default_project(moved):
+    default = Project.objects.get(slug="default")
+
+    assert RelationSet.objects.get(name="own").project == default
+    assert RelationSet.objects.get(name="demo").project is None
+    assert Launch.objects.get().project == default
+    assert dict(Job.objects.values_list("kind", "project")) == {"harvest": default.pk, "mark_sensitive": None}
+
+
+def test_researchers_and_superusers_are_its_members_and_keep_their_studies(moved):
+    roles = set(ProjectMember.objects.values_list("project__slug", "user__username", "role"))
+
+    assert roles == {
+        ("zoo", "ada", "owner"),
+        ("zoo-2", "ada", "viewer"),
+        ("new-2", "ada", "owner"),
+        ("default", "root", "owner"),
+        ("default", "ada", "researcher"),
+        ("default", "bea", "researcher"),
+    }
+    assert not Group.objects.filter(name="researchers").exists()
+    assert get_user_model().objects.count() == 4
+
+
+def test_rounds_keep_their_names_and_forget_the_study_in_their_descriptions(moved):
+    assert {round.path: round.spec for round in Round.objects.select_related("project")} == {
+        "zoo/Zoo-round": {"cells": [{"job": 1, "n": None}]},
+        "zoo-2/zoo-round": {"cells": [{"job": 1, "n": None}]},
+        "new-2/New-round": {"cells": [{"job": 1, "n": None}]},
+    }
+
+
+def test_a_study_named_default_is_the_default_project(old_apps):
+    old_apps.get_model("annotation", "Study").objects.create(name="Default")
+    old_apps.get_model("kgharvest", "RelationSet").objects.create(name="own")
+
+    migrate(leaves())
+
+    assert list(Project.objects.values_list("name", "slug")) == [("Default", "default")]
+    assert RelationSet.objects.get().project.slug == "default"
+
+
+def test_an_empty_installation_gets_no_project(old_apps):
+    old_apps.get_model("auth", "User").objects.create(username="root", is_superuser=True)
+
+    migrate(leaves())
+
+    assert not Project.objects.exists()
+
+
+@on_postgresql
+def test_all_of_this_holds_on_postgresql():
+    run = run_on_postgresql(__file__)
+
+    assert run.returncode == 0, run.stdout

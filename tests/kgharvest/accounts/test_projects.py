@@ -1,0 +1,320 @@
+"""Projects and people: made, invited, promoted, removed, handed over; and that an owner always stays."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from threading import Barrier, Thread
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.db import connection
+from django.test import Client
+from django.utils import timezone
+
+from kgharvest.access import NotAllowed
+from kgharvest.accounts import projects
+from kgharvest.accounts.projects import (
+    InviteNotUsable,
+    LastOwner,
+    NameTaken,
+    ProjectNotNamed,
+    accept_invite,
+    create_invite,
+    create_project,
+    find_invite,
+    hand_over,
+    project_for,
+    remove_member,
+    revoke_invite,
+    set_role,
+)
+from kgharvest.audit.models import AuditEntry
+from kgharvest.errors import NotFound
+from kgharvest.models import Project, ProjectInvite, ProjectMember, Role
+from tests.factories import default_project, make_member, make_project, make_researcher, make_user
+
+PASSWORD = "a-long-enough-one"
+
+
+def roles_in(project: Project) -> dict[str, str]:
+    return dict(project.members.values_list("user__username", "role"))
+
+
+def client_of(user) -> Client:
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+@pytest.fixture
+def owner(db):
+    return make_member(Role.OWNER, username="ada")
+
+
+@pytest.fixture
+def project(owner) -> Project:
+    return default_project()
+
+
+# -- which project -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db
+def test_a_project_is_named_where_there_are_several():
+    assert project_for(None).slug == "default"  # of a fresh installation
+    animals, ada = make_project("Animals"), make_researcher()
+
+    assert project_for(ada).slug == "default"
+    assert [project_for(None, name) for name in ("animals", "Animals")] == [animals, animals]
+    with pytest.raises(ProjectNotNamed, match="name one of animals, default"):
+        project_for(None)
+    with pytest.raises(NotFound, match="There is no project 'animals'; the projects are: default"):
+        project_for(ada, "animals")
+    with pytest.raises(NotAllowed):
+        project_for(ada, animals)
+    with pytest.raises(ProjectNotNamed, match="You may work in no project yet"):
+        project_for(make_member(Role.VIEWER))
+
+
+@pytest.mark.django_db
+def test_names_that_read_alike_get_different_addresses(owner):
+    slugs = [create_project(name, owner).slug for name in ("Lab A", "lab-a", "New", "犬")]
+
+    assert slugs == ["lab-a", "lab-a-2", "new-2", "project"]
+    with pytest.raises(NameTaken):
+        create_project("Lab A ", owner)
+
+
+# -- members -----------------------------------------------------------------------------------------------------------
+
+
+def test_only_owners_change_who_is_in(project, owner):
+    researcher, viewer = make_researcher(), make_member(Role.VIEWER)
+
+    for change in (
+        lambda by: set_role(project, viewer, Role.OWNER, by),
+        lambda by: remove_member(project, viewer, by),
+        lambda by: create_invite(project, Role.VIEWER, timezone.now(), by),
+        lambda by: hand_over(project, viewer, by),
+        lambda by: projects.rename_project(project, "Mine", by),
+    ):
+        with pytest.raises(NotAllowed):
+            change(researcher)
+    set_role(project, viewer, Role.ADJUDICATOR, owner)
+    remove_member(project, researcher, researcher)  # everybody may leave
+
+    assert roles_in(project) == {"ada": "owner", viewer.username: "adjudicator"}
+    entries = AuditEntry.objects.filter(project_id=project.pk).order_by("number")
+    assert list(entries.values_list("action", flat=True)) == ["member.role_set", "member.removed"]
+
+
+def test_the_last_owner_stays(project, owner):
+    researcher = make_researcher("bea")
+
+    for change in (
+        lambda: remove_member(project, owner, owner),
+        lambda: set_role(project, owner, Role.VIEWER, owner),
+        lambda: remove_member(project, owner),
+    ):
+        with pytest.raises(LastOwner, match="ada is the last owner of the project Default; hand it over"):
+            change()
+    hand_over(project, researcher, owner)
+
+    assert roles_in(project) == {"ada": "researcher", "bea": "owner"}
+    with pytest.raises(NotFound):
+        hand_over(project, make_user(), researcher)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_owners_who_leave_at_once_do_not_both_go():
+    project, owners = default_project(), [make_member(Role.OWNER) for _ in range(2)]
+    start, refused = Barrier(2), []
+
+    def leave(owner) -> None:
+        start.wait()
+        try:
+            remove_member(project, owner, owner)
+        except (LastOwner, NotAllowed) as refusal:
+            refused.append(refusal)
+        finally:
+            connection.close()
+
+    threads = [Thread(target=leave, args=[owner]) for owner in owners]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert (project.members.count(), len(refused)) == (1, 1)
+
+
+# -- invites -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_link_lets_one_person_in_once_and_is_not_stored(project, owner):
+    now = timezone.now()
+    invite, secret = create_invite(project, Role.ADJUDICATOR, now + timedelta(days=1), owner)
+    ann, bob = make_user("ann"), make_user("bob")
+
+    assert secret not in str(ProjectInvite.objects.values().get())
+    assert accept_invite(find_invite(secret), ann, now).role == "adjudicator"
+    assert accept_invite(invite, ann, now).role == "adjudicator"  # again
+    with pytest.raises(InviteNotUsable):
+        accept_invite(invite, bob, now)
+
+    for unusable, at in ((True, now), (False, now + timedelta(days=2))):
+        invite, secret = create_invite(project, Role.VIEWER, now + timedelta(days=1), owner)
+        if unusable:
+            revoke_invite(invite, now, owner)
+        with pytest.raises(InviteNotUsable):
+            accept_invite(find_invite(secret), bob, at)
+    with pytest.raises(NotFound, match="Nothing is behind this link"):
+        find_invite("made-up")
+    assert set(roles_in(project)) == {"ada", "ann"}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_link_used_twice_at_once_lets_one_in():
+    project, people = default_project(), [make_user() for _ in range(4)]
+    invite, _ = create_invite(project, Role.VIEWER, timezone.now() + timedelta(days=1))
+    start, joined = Barrier(len(people)), []
+
+    def join(user) -> None:
+        start.wait()
+        try:
+            joined.append(accept_invite(invite, user, timezone.now()))
+        except InviteNotUsable:
+            pass
+        finally:
+            connection.close()
+
+    threads = [Thread(target=join, args=[user]) for user in people]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert (len(joined), ProjectMember.objects.count()) == (1, 1)
+
+
+def link_on(page: str) -> str:
+    return re.search(r"http://testserver(/member/[\w-]+/)", page)[1]
+
+
+def test_the_owner_s_page_makes_a_link_and_shows_it_once(project, owner):
+    page = client_of(owner).post("/projects/default/invites/", {"role": "viewer", "days": 7}).text
+    link = link_on(page)
+
+    assert link not in client_of(owner).get("/projects/default/").text
+    assert "as its viewer" in Client().get(link).text
+    newcomer = Client()
+    made = newcomer.post(link, {"username": "eve", "password1": PASSWORD, "password2": PASSWORD})
+    assert made.url == "/projects/default/"
+    assert newcomer.get("/projects/default/").status_code == 200
+    assert (roles_in(project)["eve"], get_user_model().objects.get(username="eve").is_superuser) == ("viewer", False)
+    assert Client().get(link).status_code == 410
+
+
+def test_who_signs_up_sets_up_a_second_factor_where_it_is_required(project, owner, settings):
+    settings.SECOND_FACTOR_FOR = "owners"
+    link = link_on(client_of(owner).post("/projects/default/invites/", {"role": "owner", "days": 7}).text)
+    newcomer = Client()
+
+    newcomer.post(link, {"username": "eve", "password1": PASSWORD, "password2": PASSWORD})
+
+    for page in ("/projects/default/", "/api/v1/projects/"):
+        assert newcomer.get(page).url == "/accounts/second-factor/set-up/"
+
+
+def test_without_local_log_ins_nobody_signs_up_with_a_password(project, owner, settings):
+    settings.LOCAL_LOGIN = False
+    settings.OPENID = {"name": "the institute"}
+    link = link_on(client_of(owner).post("/projects/default/invites/", {"role": "viewer", "days": 7}).text)
+    form = {"username": "eve", "password1": PASSWORD, "password2": PASSWORD}
+
+    answers = [Client().get(link), Client().post(link, form)]
+
+    assert {answer.url for answer in answers} == {f"/accounts/login/?next={link}"}
+    assert not get_user_model().objects.filter(username="eve").exists()
+
+
+def test_who_has_an_account_joins_with_it(project, owner):
+    link = link_on(client_of(owner).post("/projects/default/invites/", {"role": "researcher", "days": 7}).text)
+    ann = make_user("ann")
+
+    assert "Join as ann" in client_of(ann).get(link).text
+    client_of(ann).post(link)
+
+    assert roles_in(project)["ann"] == "researcher"
+
+
+def test_the_page_changes_roles_hands_over_and_removes(project, owner):
+    bea = make_researcher("bea")
+    member = project.members.get(user=bea).pk
+    client = client_of(owner)
+
+    client.post(f"/projects/default/members/{member}/role/", {"role": "viewer"})
+    assert roles_in(project)["bea"] == "viewer"
+    assert (
+        "last owner"
+        in client.post(f"/projects/default/members/{project.members.get(user=owner).pk}/remove/", follow=True).text
+    )
+    client.post("/projects/default/rename/", {"name": "Zoo"})
+    client.post(f"/projects/default/members/{member}/hand-over/")
+    assert roles_in(project) == {"ada": "researcher", "bea": "owner"}
+    left = client.post(f"/projects/default/members/{project.members.get(user=owner).pk}/remove/")
+
+    assert left.url == "/"
+    assert client.get("/projects/default/").status_code == 403  # a member of nothing is no researcher
+    assert Project.objects.get().name == "Zoo"
+
+
+def test_a_researcher_makes_a_project_and_owns_it(project):
+    client = client_of(make_researcher("bea"))
+
+    made = client.post("/projects/new/", {"name": "Lab B"})
+
+    assert made.url == "/projects/lab-b/"
+    assert roles_in(Project.objects.get(slug="lab-b")) == {"bea": "owner"}
+    assert "Lab B" in client.get("/projects/").text
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_lists_adds_and_removes(project, owner, capsys):
+    make_user("bea")
+
+    call_command("members", "default", add="bea", role="viewer")
+    assert capsys.readouterr().out == "ada\towner\nbea\tviewer\n"
+    call_command("members", remove="bea")
+    assert capsys.readouterr().out == "ada\towner\n"
+    for options, sentence in (
+        ({"add": "nobody", "role": "viewer"}, "There is no user 'nobody'; invite them"),
+        ({"add": "bea"}, "--add and --role go together"),
+        ({"remove": "ada"}, "last owner"),
+    ):
+        with pytest.raises(CommandError, match=sentence):
+            call_command("members", "default", **options)
+    with pytest.raises(CommandError, match="There is no project 'zoo'; the projects are: default"):
+        call_command("members", "zoo")
+
+
+@pytest.mark.django_db
+def test_the_first_account_of_an_installation_owns_it(capsys):
+    call_command("members", first_owner=True)
+    call_command("members", first_owner=True)
+    links = [line.removeprefix("http://127.0.0.1:8000") for line in capsys.readouterr().out.split()]
+    client = Client()
+
+    assert "Set up this installation" in client.get(links[0]).text
+    client.post(links[0], {"username": "ada", "password1": PASSWORD, "password2": PASSWORD})
+
+    ada = get_user_model().objects.get()
+    assert (ada.is_superuser, roles_in(default_project())) == (True, {"ada": "owner"})
+    assert Client().get(links[1]).status_code == 410  # the other link serves no more
+    call_command("members", first_owner=True)
+    assert capsys.readouterr().out == ""

@@ -1,0 +1,221 @@
+"""Tokens: what they open, for how long, and what the database keeps of them."""
+
+import io
+from datetime import timedelta
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import Client
+from django.utils import timezone
+
+from kgharvest.accounts.tokens import BadToken, create_token, digest_of, find_token, revoke_token
+from kgharvest.models import ApiToken, ProjectMember
+from tests import factories
+from tests.factories import make_user
+
+pytestmark = pytest.mark.django_db
+
+LIST = "/api/v1/tokens/"
+NOW = timezone.now()
+
+
+def make_token(scope="read", days=30, user=None, **fields):
+    return create_token(user or make_user(), "script", scope, days, timezone.now(), **fields)
+
+
+def client_with(secret: str) -> Client:
+    return Client(headers={"authorization": f"Bearer {secret}"})
+
+
+def test_the_database_has_the_digest_of_a_token_alone():
+    new = make_token()
+
+    row = ApiToken.objects.values().get()
+    assert new.secret.startswith("kgh_")
+    assert len(new.secret) == 47
+    assert new.secret not in map(str, row.values())
+    assert row["digest"] == digest_of(new.secret)
+
+
+def test_a_token_opens_the_api_until_it_is_revoked():
+    new = make_token()
+    client = client_with(new.secret)
+    assert client.get(LIST).status_code == 200
+
+    revoke_token(new.token, timezone.now())
+
+    refused = client.get(LIST)
+    assert refused.status_code == 401
+    assert refused.headers["WWW-Authenticate"] == 'Bearer realm="kgharvest"'
+    assert refused.json()["error"]["code"] == "AuthenticationFailed"
+
+
+def test_expired_tokens_and_those_of_inactive_users_open_nothing():
+    expired, inactive = make_token(), make_token()
+    ApiToken.objects.filter(pk=expired.token.pk).update(expires_at=timezone.now())
+    inactive.token.user.is_active = False
+    inactive.token.user.save()
+
+    assert [client_with(new.secret).get(LIST).status_code for new in (expired, inactive)] == [401, 401]
+
+
+@pytest.mark.parametrize("header", ["Bearer", "Bearer ", "Bearer kgh_wrong", "Bearer \xff\xfe", "bearer a b"])
+def test_what_is_no_token_is_401(header):
+    assert Client().get(LIST, headers={"authorization": header}).status_code == 401
+
+
+def test_nobody_and_another_scheme_are_401():
+    assert Client().get(LIST).status_code == 401
+    assert Client().get(LIST, headers={"authorization": "Basic YTpi"}).status_code == 401
+
+
+def test_the_last_use_is_noted_once_a_minute(django_assert_num_queries):
+    new = make_token()
+    for seconds, noted in ((0, 0), (59, 0), (60, 60)):
+        find_token(new.secret, NOW + timedelta(seconds=seconds))
+        new.token.refresh_from_db()
+        assert new.token.last_used_at == NOW + timedelta(seconds=noted)
+
+    with django_assert_num_queries(1):
+        find_token(new.secret, NOW + timedelta(seconds=70))
+
+
+def test_a_token_shows_only_the_tokens_of_its_user():
+    mine, other = make_token("write"), make_token()
+
+    client = client_with(mine.secret)
+
+    assert [row["id"] for row in client.get(LIST).json()["results"]] == [mine.token.pk]
+    assert client.get(f"{LIST}{other.token.pk}/").status_code == 404
+    assert client.delete(f"{LIST}{other.token.pk}/").status_code == 404
+    assert ApiToken.objects.get(pk=other.token.pk).revoked_at is None
+
+
+def test_a_scope_opens_what_it_says():
+    read, write, judge = (make_token(scope) for scope in ("read", "write", "judge"))
+
+    assert [client_with(new.secret).get(LIST).status_code for new in (read, write, judge)] == [200, 200, 403]
+    deleted = [client_with(new.secret).delete(f"{LIST}{new.token.pk}/").status_code for new in (read, write, judge)]
+    assert deleted == [403, 204, 403]
+
+
+def test_tokens_are_made_in_sessions_and_not_by_tokens(client):
+    user = make_user()
+    asked = {"name": "nightly", "scope": "write", "days": 7}
+    client.force_login(user)
+
+    made = client.post(LIST, asked, "application/json")
+    refused = client_with(made.json()["token"]).post(LIST, asked, "application/json")
+
+    assert (made.status_code, made.headers["Location"]) == (201, f"http://testserver{LIST}{made.json()['id']}/")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "NotByToken")
+    assert "token" not in client.get(made.headers["Location"]).json()
+
+
+def test_a_session_changes_nothing_without_the_csrf_token():
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(make_user())
+
+    assert client.post(LIST, {"name": "a", "scope": "read"}, "application/json").status_code == 403
+
+
+@pytest.mark.parametrize("fields", [{"name": ""}, {"scope": "all"}, {"days": 0}, {"days": 10**30}, {"more": 1}])
+def test_what_is_wrong_with_a_new_token_is_said_beside_the_field(client, fields):
+    client.force_login(make_user())
+
+    refused = client.post(LIST, {"name": "a", "scope": "read", **fields}, "application/json")
+
+    assert refused.status_code == 400
+    assert [*refused.json()["error"]["fields"]] == [*fields]
+
+
+def test_a_token_bound_to_a_project_reaches_nothing_else():
+    mine, other = factories.make_project(), factories.make_project()
+    user = factories.make_member("owner", mine)
+    ProjectMember.objects.create(project=other, user=user, role="owner")
+    jobs = {project: factories.make_harvest_job(project=project) for project in (mine, other)}
+    bound, unbound = make_token("write", user=user, project=mine), make_token("write", user=user)
+    client = client_with(bound.secret)
+
+    assert [row["id"] for row in client.get(LIST).json()["results"]] == [bound.token.pk]
+    assert client.delete(f"{LIST}{unbound.token.pk}/").status_code == 404
+    assert [row["slug"] for row in client.get("/api/v1/projects/").json()["results"]] == [mine.slug]
+    assert [row["id"] for row in client.get("/api/v1/jobs/").json()["results"]] == [jobs[mine].pk]
+    assert client.get(f"/api/v1/jobs/{jobs[other].pk}/").status_code == 404
+    assert client.post(f"/api/v1/jobs/{jobs[mine].pk}/cancel/").status_code == 200
+    assert client.post("/api/v1/projects/", {"name": "New"}, "application/json").status_code == 403
+
+
+def test_a_superusers_token_bound_to_a_project_is_no_superuser():
+    mine, other = factories.make_project(), factories.make_project()
+    job = factories.make_harvest([["a", "b"]], project=other)
+    tuple_id = job.tuples.get().knowledge_tuple_id
+    client = client_with(make_token("write", user=make_user(is_superuser=True), project=mine).secret)
+
+    refused = [
+        client.put("/api/v1/sensitive-words/", {"words": []}, "application/json"),
+        client.post(
+            f"/api/v1/knowledge/{tuple_id}/curations/", {"decision": "hide", "reason": "a"}, "application/json"
+        ),
+        client.post("/api/v1/projects/", {"name": "New"}, "application/json"),
+    ]
+
+    assert [response.status_code for response in refused] == [403, 403, 403]
+    assert client.get(f"/api/v1/harvests/{job.pk}/").status_code == 404
+    assert client.patch(f"/api/v1/projects/{mine.slug}/", {"name": "Mine"}, "application/json").status_code == 200
+
+
+def test_a_token_is_bound_only_to_a_project_of_its_user():
+    with pytest.raises(BadToken, match="is no member"):
+        make_token(project=factories.make_project())
+
+
+# -- the page and the command ------------------------------------------------------------------------------------------
+
+
+def test_the_page_shows_a_new_token_once_and_revokes_it(client):
+    client.force_login(make_user())
+
+    page = client.post("/accounts/tokens/", {"name": "nightly", "scope": "read", "days": 7})
+    secret = page.context["new"].secret
+    assert secret in page.content.decode()
+    assert secret not in client.get("/accounts/tokens/").content.decode()
+
+    client.post(f"/accounts/tokens/{ApiToken.objects.get().pk}/revoke/")
+    assert find_token(secret, timezone.now()) is None
+
+
+def test_nobody_revokes_the_token_of_another(client):
+    new = make_token()
+    client.force_login(make_user())
+
+    assert client.post(f"/accounts/tokens/{new.token.pk}/revoke/").status_code == 404
+    assert find_token(new.secret, timezone.now())
+
+
+def test_the_command_prints_a_token():
+    user = make_user("ann")
+    printed = io.StringIO()
+
+    call_command("token", "ann", "--scope", "judge", "--days", "3", stdout=printed)
+
+    token = find_token(printed.getvalue().strip(), timezone.now())
+    assert (token.user, token.scope) == (user, "judge")
+    assert token.expires_at - token.created_at == pytest.approx(timedelta(days=3), abs=timedelta(minutes=1))
+
+
+def test_the_command_says_who_there_is_not():
+    with pytest.raises(CommandError, match="There is no user 'bob'"):
+        call_command("token", "bob")
+
+
+def test_a_user_has_no_endless_number_of_tokens(monkeypatch):
+    monkeypatch.setattr("kgharvest.accounts.tokens.MOST_TOKENS", 2)
+    user = make_user()
+    new = [make_token(user=user) for _ in range(2)]
+    with pytest.raises(BadToken, match="revoke some"):
+        make_token(user=user)
+
+    revoke_token(new[0].token, timezone.now())
+
+    assert make_token(user=user)
