@@ -1,4 +1,4 @@
-"""Studies, rounds with their samples, and what people said."""
+"""Rounds with their samples, and what people said."""
 
 from annotation.gold.models import GoldDecision
 from annotation.judging.models import (
@@ -13,7 +13,8 @@ from annotation.judging.models import (
 )
 from annotation.quality.models import Adjudication, Exclusion, Limits, RoundEvent
 from annotation.recruiting.models import Invite
-from annotation.rounds.models import Draw, JudgmentTask, Layout, Round, Snapshot, Stratum, Study, StudyMember
+from annotation.rounds.models import Layout, Round, Snapshot
+from annotation.rounds.sample_models import Draw, JudgmentTask, Stratum
 
 __all__ = [
     "LONGEST_COMMENT",
@@ -34,8 +35,6 @@ __all__ = [
     "Snapshot",
     "StatementReport",
     "Stratum",
-    "Study",
-    "StudyMember",
     "Training",
     "TrainingStatement",
 ]

@@ -1,22 +1,48 @@
-"""URLs of rounds and judging. Gold comes first: its pages stand where the name of a round could."""
+"""URLs of rounds and judging: `/projects/PROJECT/rounds/NAME/`, and for those who judge `/judge/NUMBER/`.
 
-from django.urls import path
+Annotators learn no project. Until rounds had projects their pages were at `/rounds/NAME/`, which leads there now.
+"""
 
+from django.urls import path, register_converter
+
+from annotation.exchange import api as exchange_api
+from annotation.gold import api as gold_api
 from annotation.gold import views as gold_views
 from annotation.judging import api as judging_api
 from annotation.judging import training_views
 from annotation.judging import views as judging_views
 from annotation.judging.views import in_json_or_as_page
+from annotation.quality import api as quality_api
+from annotation.quality import task_api
 from annotation.quality import views as quality_views
 from annotation.quality.exclusion import reinstate_annotator
 from annotation.quality.limits import pause_annotator, resume_annotator
+from annotation.recruiting import api as recruiting_api
 from annotation.recruiting import views as recruiting_views
 from annotation.recruiting.erasure import erase_annotator
+from annotation.rounds import api as rounds_api
 from annotation.rounds import draft_views
 from annotation.rounds import views as rounds_views
 from annotation.rounds.services import pause_round, reopen_round
 
 app_name = "annotation"
+
+SEPARATOR = "/rounds/"
+
+
+class RoundPathConverter:
+    """Reads and writes Round.path, project/name, in addresses."""
+
+    regex = f"[-a-zA-Z0-9_]+{SEPARATOR}[-a-zA-Z0-9_]+"
+
+    def to_python(self, value: str) -> str:
+        return value.replace(SEPARATOR, "/", 1)
+
+    def to_url(self, path: str) -> str:
+        return path.replace("/", SEPARATOR, 1)
+
+
+register_converter(RoundPathConverter, "round")
 
 
 urlpatterns = [
@@ -28,37 +54,39 @@ urlpatterns = [
     path("rounds/", rounds_views.round_list, name="round_list"),
     path("rounds/new/", draft_views.round_new, name="round_new"),
     path("rounds/plan/", draft_views.round_plan, name="round_plan"),
-    path("rounds/<slug:name>/", rounds_views.round_detail, name="round"),
-    path("rounds/<slug:name>/edit/", draft_views.round_edit, name="round_edit"),
-    path("rounds/<slug:name>/preview/", draft_views.round_preview, name="round_preview"),
+    path("projects/<round:path>/", rounds_views.round_detail, name="round"),
+    path("projects/<round:path>/edit/", draft_views.round_edit, name="round_edit"),
+    path("projects/<round:path>/preview/", draft_views.round_preview, name="round_preview"),
     path(
-        "rounds/<slug:name>/instructions/<int:pk>/",
+        "projects/<round:path>/instructions/<int:pk>/",
         draft_views.relation_instructions,
         name="relation_instructions",
     ),
-    path("rounds/<slug:name>/open/", draft_views.round_open, name="round_open"),
-    path("rounds/<slug:name>/delete/", draft_views.round_delete, name="round_delete"),
-    path("rounds/<slug:name>/clone/", draft_views.round_clone, name="round_clone"),
-    path("rounds/<slug:name>/pause/", rounds_views.round_change, {"change": pause_round}, name="round_pause"),
-    path("rounds/<slug:name>/reopen/", rounds_views.round_change, {"change": reopen_round}, name="round_reopen"),
-    path("rounds/<slug:name>/close/", rounds_views.round_close, name="round_close"),
-    path("rounds/<slug:name>/judgments.<slug:file_format>", rounds_views.round_export, name="round_export"),
-    path("rounds/<slug:name>/progress.json", rounds_views.round_progress, name="round_progress"),
-    path("rounds/<slug:name>/events/", rounds_views.round_events, name="round_events"),
-    path("rounds/<slug:name>/events.jsonl", rounds_views.round_events_file, name="round_events_file"),
+    path("projects/<round:path>/open/", draft_views.round_open, name="round_open"),
+    path("projects/<round:path>/delete/", draft_views.round_delete, name="round_delete"),
+    path("projects/<round:path>/clone/", draft_views.round_clone, name="round_clone"),
+    path("projects/<round:path>/pause/", rounds_views.round_change, {"change": pause_round}, name="round_pause"),
+    path("projects/<round:path>/reopen/", rounds_views.round_change, {"change": reopen_round}, name="round_reopen"),
+    path("projects/<round:path>/close/", rounds_views.round_close, name="round_close"),
+    path("projects/<round:path>/judgments.<slug:file_format>", rounds_views.round_export, name="round_export"),
+    path("projects/<round:path>/progress.json", rounds_views.round_progress, name="round_progress"),
+    path("projects/<round:path>/events/", rounds_views.round_events, name="round_events"),
+    path("projects/<round:path>/events.jsonl", rounds_views.round_events_file, name="round_events_file"),
     # quality
-    path("rounds/<slug:name>/statements/", quality_views.statement_list, name="statement_list"),
-    path("rounds/<slug:name>/statements/<int:pk>/", quality_views.statement_detail, name="statement"),
-    path("rounds/<slug:name>/adjudicate/", quality_views.adjudication, name="adjudication"),
-    path("rounds/<slug:name>/limits/", quality_views.round_limits, name="round_limits"),
-    path("rounds/<slug:name>/annotators/", quality_views.annotator_list, name="annotator_list"),
-    path("rounds/<slug:name>/annotators/<slug:code>/", quality_views.annotator_detail, name="annotator"),
+    path("projects/<round:path>/statements/", quality_views.statement_list, name="statement_list"),
+    path("projects/<round:path>/statements/<int:pk>/", quality_views.statement_detail, name="statement"),
+    path("projects/<round:path>/adjudicate/", quality_views.adjudication, name="adjudication"),
+    path("projects/<round:path>/limits/", quality_views.round_limits, name="round_limits"),
+    path("projects/<round:path>/annotators/", quality_views.annotator_list, name="annotator_list"),
+    path("projects/<round:path>/annotators/<slug:code>/", quality_views.annotator_detail, name="annotator"),
     path(
-        "rounds/<slug:name>/annotators/<slug:code>/exclude/", quality_views.annotator_exclude, name="annotator_exclude"
+        "projects/<round:path>/annotators/<slug:code>/exclude/",
+        quality_views.annotator_exclude,
+        name="annotator_exclude",
     ),
     *(
         path(
-            f"rounds/<slug:name>/annotators/<slug:code>/{verb}/",
+            f"projects/<round:path>/annotators/<slug:code>/{verb}/",
             quality_views.annotator_change,
             {"change": change},
             name=f"annotator_{verb}",
@@ -70,30 +98,107 @@ urlpatterns = [
             ("erase", erase_annotator),
         )
     ),
+    path("projects/<slug:slug>/erase/", recruiting_views.person_erase, name="person_erase"),
     # judging
-    path("rounds/<slug:name>/judge/", in_json_or_as_page(judging_api.Judge, judging_views.judge), name="judge"),
-    path("rounds/<slug:name>/judge/page/", judging_views.judge_page, name="judge_page"),
+    path("judge/<int:round_id>/", in_json_or_as_page(judging_api.Judge, judging_views.judge), name="judge"),
+    path("judge/<int:round_id>/page/", judging_views.judge_page, name="judge_page"),
     path(
-        "rounds/<slug:name>/judge/skip/",
+        "judge/<int:round_id>/skip/",
         in_json_or_as_page(judging_api.Skip, judging_views.judge_skip),
         name="judge_skip",
     ),
-    path("rounds/<slug:name>/judge/skipped/", judging_views.judge_skipped, name="judge_skipped"),
+    path("judge/<int:round_id>/skipped/", judging_views.judge_skipped, name="judge_skipped"),
     path(
-        "rounds/<slug:name>/judge/report/",
+        "judge/<int:round_id>/report/",
         in_json_or_as_page(judging_api.Report, judging_views.judge_report),
         name="judge_report",
     ),
-    path("rounds/<slug:name>/judge/instructions/", judging_views.judge_instructions, name="judge_instructions"),
-    path("rounds/<slug:name>/judge/layout/", judging_views.judge_layout, name="judge_layout"),
-    path("rounds/<slug:name>/training/", training_views.training, name="training"),
+    path("judge/<int:round_id>/instructions/", judging_views.judge_instructions, name="judge_instructions"),
+    path("judge/<int:round_id>/layout/", judging_views.judge_layout, name="judge_layout"),
+    path("judge/<int:round_id>/training/", training_views.training, name="training"),
     # recruiting
-    path("rounds/<slug:name>/invites/", recruiting_views.round_invites, name="round_invites"),
-    path("rounds/<slug:name>/invites/revoke/", recruiting_views.invites_revoke, name="invites_revoke"),
-    path("rounds/<slug:name>/invites.csv", recruiting_views.invites_csv, name="invites_csv"),
-    path("rounds/<slug:name>/device/", recruiting_views.device, name="device"),
+    path("projects/<round:path>/invites/", recruiting_views.round_invites, name="round_invites"),
+    path("projects/<round:path>/invites/revoke/", recruiting_views.invites_revoke, name="invites_revoke"),
+    path("projects/<round:path>/invites.csv", recruiting_views.invites_csv, name="invites_csv"),
+    path("judge/<int:round_id>/device/", recruiting_views.device, name="device"),
     path("join/<slug:token>/", recruiting_views.join, name="join"),
     path("invite/<slug:token>/", recruiting_views.invite, name="invite"),
     path("return/", recruiting_views.return_by_code, name="return_by_code"),
     path("return/<str:code>/", recruiting_views.return_by_code, name="return_by_code"),
+    # the API
+    path("api/v1/rounds/", rounds_api.RoundList.as_view(), name="api_rounds"),
+    path("api/v1/rounds/plan/", rounds_api.DescriptionPlan.as_view(), name="api_plan"),
+    path("api/v1/rounds/import/", exchange_api.JudgmentImport.as_view(), name="api_import"),
+    path("api/v1/rounds/<int:round_id>/", rounds_api.RoundDetail.as_view(), name="api_round"),
+    path("api/v1/rounds/<int:round_id>/open/", rounds_api.RoundOpen.as_view(), name="api_round_open"),
+    path("api/v1/rounds/<int:round_id>/pause/", rounds_api.RoundPause.as_view(), name="api_round_pause"),
+    path("api/v1/rounds/<int:round_id>/reopen/", rounds_api.RoundReopen.as_view(), name="api_round_reopen"),
+    path("api/v1/rounds/<int:round_id>/close/", rounds_api.RoundClose.as_view(), name="api_round_close"),
+    path("api/v1/rounds/<int:round_id>/clone/", rounds_api.RoundClone.as_view(), name="api_round_clone"),
+    path("api/v1/rounds/<int:round_id>/plan/", rounds_api.RoundPlan.as_view(), name="api_round_plan"),
+    path("api/v1/rounds/<int:round_id>/preview/", rounds_api.RoundPreview.as_view(), name="api_round_preview"),
+    path("api/v1/rounds/<int:round_id>/progress/", quality_api.RoundProgress.as_view(), name="api_round_progress"),
+    path(
+        "api/v1/rounds/<int:round_id>/instructions/",
+        rounds_api.RoundInstructions.as_view(),
+        name="api_round_instructions",
+    ),
+    path(
+        "api/v1/rounds/<int:round_id>/instructions/<int:pk>/",
+        rounds_api.RelationInstructions.as_view(),
+        name="api_relation_instructions",
+    ),
+    path("api/v1/rounds/<int:round_id>/invites/", recruiting_api.InviteList.as_view(), name="api_invites"),
+    path("api/v1/rounds/<int:round_id>/invites/<int:pk>/", recruiting_api.InviteDetail.as_view(), name="api_invite"),
+    path("api/v1/rounds/<int:round_id>/tasks/", task_api.TaskList.as_view(), name="api_tasks"),
+    path("api/v1/rounds/<int:round_id>/tasks/<int:pk>/", task_api.TaskDetail.as_view(), name="api_task"),
+    path(
+        "api/v1/rounds/<int:round_id>/tasks/<int:pk>/adjudications/",
+        task_api.TaskAdjudications.as_view(),
+        name="api_adjudications",
+    ),
+    path(
+        "api/v1/rounds/<int:round_id>/adjudication/",
+        task_api.AdjudicationQueue.as_view(),
+        name="api_adjudication_queue",
+    ),
+    path("api/v1/rounds/<int:round_id>/judgments/", exchange_api.JudgmentList.as_view(), name="api_judgments"),
+    path(
+        "api/v1/rounds/<int:round_id>/judgments.<slug:file_format>",
+        exchange_api.JudgmentFile.as_view(),
+        name="api_judgments_file",
+    ),
+    path("api/v1/rounds/<int:round_id>/limits/", quality_api.RoundLimits.as_view(), name="api_round_limits"),
+    path("api/v1/rounds/<int:round_id>/events/", quality_api.EventList.as_view(), name="api_round_events"),
+    path("api/v1/rounds/<int:round_id>/annotators/", quality_api.AnnotatorList.as_view(), name="api_annotators"),
+    *(
+        path(f"api/v1/rounds/<int:round_id>/annotators/<slug:code>/{rest}", view.as_view(), name=f"api_annotator{name}")
+        for rest, view, name in (
+            ("", quality_api.AnnotatorDetail, ""),
+            ("pause/", quality_api.AnnotatorPause, "_pause"),
+            ("resume/", quality_api.AnnotatorResume, "_resume"),
+            ("erase/", quality_api.AnnotatorErase, "_erase"),
+            ("exclusion/", quality_api.AnnotatorExclusion, "_exclusion"),
+        )
+    ),
+    path("api/v1/gold/candidates/<int:pk>/", gold_api.GoldCandidates.as_view(), name="api_gold_candidates"),
+    path("api/v1/gold/decisions/", gold_api.GoldDecisions.as_view(), name="api_gold_decisions"),
+    path("api/v1/gold/decisions/<int:pk>/withdraw/", gold_api.GoldWithdrawal.as_view(), name="api_gold_withdraw"),
+    path("api/v1/judging/", recruiting_api.JoinedRounds.as_view(), name="api_joined"),
+    *(
+        path(f"api/v1/judging/<int:round_id>/{rest}", view.as_view(), name=f"api_{name}")
+        for rest, view, name in (
+            ("", judging_api.Judge, "judge"),
+            ("skip/", judging_api.Skip, "judge_skip"),
+            ("skipped/", judging_api.Reassign, "judge_skipped"),
+            ("release/", judging_api.Release, "judge_release"),
+            ("report/", judging_api.Report, "judge_report"),
+            ("recent/", judging_api.Recent, "judge_recent"),
+            ("instructions/", judging_api.Instructions, "judge_instructions"),
+            ("training/", judging_api.TrainingStatements, "judge_training"),
+        )
+    ),
+    # as addresses were before rounds had projects
+    path("rounds/<slug:name>/", rounds_views.old_address, name="old_round"),
+    path("rounds/<slug:name>/<path:rest>", rounds_views.old_address, name="old_round"),
 ]

@@ -105,7 +105,7 @@ DOCUMENTS: dict[str, Any] = {
     ]
     * 3,
     "ent_tuples.json": [[["a", "b"], 0.5], [["c", "d"], 0.25]],
-    "round.json": {"name": "pilot", "study": "Zoo", "cells": [CELL], "judgments_per_task": 3},
+    "round.json": {"name": "pilot", "cells": [CELL], "judgments_per_task": 3},
     "home.jsonl": [{"template": "[X] lives in [Y] .", "weight": 0.3}] * 2,
     "facts.jsonl": FACTS,
     "scored.jsonl": [{"relation": "home", "entities": [f"a{n}", f"b{n}"]} for n in range(5)],

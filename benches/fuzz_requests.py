@@ -386,15 +386,14 @@ def cookies_of_roles() -> dict[str, str]:
     from django.contrib.auth import get_user_model
 
     from annotation.models import Annotator
-    from kgharvest.access import make_researcher
-    from tests.factories import make_user
+    from tests.factories import make_researcher, make_user
     from tests.load.web_server import logged_in
 
     users = get_user_model().objects
     roles = {"anonymous": f"csrftoken={COOKIE}"}
-    for name, fields in {"researcher": {}, "administrator": {"is_staff": True, "is_superuser": True}}.items():
-        user = users.filter(username=f"fuzz-{name}").first() or make_user(f"fuzz-{name}", **fields)
-        make_researcher(user)
+    for name, is_superuser in {"researcher": False, "administrator": True}.items():
+        user = users.filter(username=f"fuzz-{name}").first() or make_researcher(f"fuzz-{name}")
+        users.filter(pk=user.pk).update(is_staff=is_superuser, is_superuser=is_superuser)
         roles[name] = header(logged_in(user))
     annotator = Annotator.objects.order_by("pk").first()
     judge = annotator.user if annotator else make_user()

@@ -41,7 +41,7 @@ from scipy.stats import mannwhitneyu  # noqa: E402
 
 from annotation.models import Round  # noqa: E402
 from benches.judging import make_round  # noqa: E402
-from tests.factories import make_annotators, make_gold  # noqa: E402
+from tests.factories import judging_page, make_annotators, make_gold  # noqa: E402
 
 GOLD_SHARE = 0.1
 
@@ -68,7 +68,7 @@ def walk(round: Round, more: str) -> Iterator[Answered]:
     [annotator] = make_annotators(round, 1)
     client = Client(headers={"accept": "application/json"})
     client.force_login(annotator.user)
-    url, gold = f"/rounds/{round.name}/judge/", set(round.tasks.gold().values_list("pk", flat=True))
+    url, gold = judging_page(round.name), set(round.tasks.gold().values_list("pk", flat=True))
     while ahead := client.get(url).json()["tasks"]:
         known = {statement["task"] for statement in ahead}
         while ahead:

@@ -79,7 +79,7 @@ def run(server: str, n_jobs: int, n_workers: int, seed: int, restart: str) -> bo
     rng.shuffle(faults)
     n_faults = len(faults)
     with database(server) as url, tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        installation = Installation(Path(folder), DATABASE_URL=url, DEBUG="1", SLOW_RUNNER_STEPS="5")
+        installation = Installation(Path(folder), None, DATABASE_URL=url, DEBUG="1", SLOW_RUNNER_STEPS="5")
         models = [option for number in range(-(-n_jobs // 3)) for option in ("--model", f"lm-{number}")]
         settings = [option for setting in ("human", "top1", "multi") for option in ("--setting", setting)]
         installation.manage("harvest", "--relation", "can", *models, *settings)

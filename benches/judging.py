@@ -35,22 +35,22 @@ from django.utils import timezone  # noqa: E402
 
 from annotation.judging.assignment import next_batch  # noqa: E402
 from annotation.judging.judgments import Answer, submit_judgment  # noqa: E402
-from annotation.models import Annotator, Assignment, Judgment, JudgmentTask, Label, Round, Study  # noqa: E402
+from annotation.models import Annotator, Assignment, Judgment, JudgmentTask, Label, Round  # noqa: E402
 from evaluation.reports.services import create_report  # noqa: E402
 from kgharvest.bulk.insert import insert_rows  # noqa: E402
-from kgharvest.models import KnowledgeTuple, Relation, RelationSet  # noqa: E402
+from kgharvest.models import KnowledgeTuple, Project, Relation, RelationSet  # noqa: E402
 
 
 @transaction.atomic
 def make_round(n_tasks: int) -> Round:
     """Make a round without harvest: what is measured does not look at where tasks come from."""
-    relation_set = RelationSet.objects.create(name=f"set-{n_tasks}")
+    relation_set = RelationSet.objects.create(name=f"set-{n_tasks}", is_shipped=True)
     relation = Relation.objects.create(
         relation_set=relation_set, name="r", statement="<ENT0> <ENT1>", arity=2, initial_prompts=[], seed_tuples=[]
     )
-    study, _ = Study.objects.get_or_create(name="bench")
+    project, _ = Project.objects.get_or_create(slug="bench", defaults={"name": "bench"})
     round = Round.objects.create(
-        study=study, name=f"bench-{n_tasks}", status=Round.Status.OPEN, batch_size=BATCH, n_tasks=n_tasks
+        project=project, name=f"bench-{n_tasks}", status=Round.Status.OPEN, batch_size=BATCH, n_tasks=n_tasks
     )
     insert_rows(
         KnowledgeTuple, ("relation", "entities", "key"), ((relation.pk, [str(n)], str(n)) for n in range(n_tasks))

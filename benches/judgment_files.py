@@ -1,9 +1,10 @@
-"""Import and export of 300,000 judgments: seconds, and the memory of a process that does nothing else.
+"""Import, export and the audit trail of 300,000 judgments: seconds, and the memory of a process that does no more.
 
     python benches/judgment_files.py      on a SQLite file in a temporary folder
     DATABASE_URL=postgres://... DEBUG=1 python benches/judgment_files.py    on an empty PostgreSQL database
 
-Must hold: the import in under 30 s, each export in under 10 s with no more memory than that of 3,000 judgments.
+Must hold: the import in under 30 s, each export in under 10 s with no more memory than that of 3,000 judgments,
+sealing and verifying in under 120 s.
 """
 
 from __future__ import annotations
@@ -74,6 +75,8 @@ def main() -> None:
             command = ("import_judgments", path, "--round", name, "--create")
             show(n, "import", lambda command=command: measured(*command))
             show(n, "import, again", lambda command=command: measured(*command, "--duplicates", "first"))
+            show(n, "seal, verify", lambda: measured("audit", "verify"))
+            show(n, "verify", lambda: measured("audit", "verify"))
             for file_format in ("csv", "jsonl", "parquet"):
                 export = ("export_judgments", "--round", name, "--format", file_format)
                 output = Path(folder) / f"{n}.{file_format}"

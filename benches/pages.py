@@ -60,10 +60,10 @@ from django.test.utils import CaptureQueriesContext  # noqa: E402
 from django.urls import reverse  # noqa: E402
 from django.utils import timezone  # noqa: E402
 
-from annotation.models import Draw, JudgmentTask, Round, Stratum, Study, StudyMember  # noqa: E402
-from kgharvest.access import make_researcher  # noqa: E402
+from annotation.models import Draw, JudgmentTask, Round, Stratum  # noqa: E402
+from kgharvest.accounts.projects import create_project  # noqa: E402
 from kgharvest.knowledge.tuple_store import TupleRow, store_tuples  # noqa: E402
-from kgharvest.models import HarvestJob, KnowledgeTuple, LanguageModel, Relation, RelationSet  # noqa: E402
+from kgharvest.models import HarvestJob, KnowledgeTuple, LanguageModel, Project, Relation, RelationSet  # noqa: E402
 
 AT_ONCE = {"batch_size": 5000}
 
@@ -73,7 +73,8 @@ AT_ONCE = {"batch_size": 5000}
 
 def fill(n_tuples: int) -> None:
     rng = random.Random(0)
-    relation_set = RelationSet.objects.create(name="bench")
+    project = create_project("bench", get_user_model().objects.create_user("bench"))
+    relation_set = RelationSet.objects.create(name="bench", is_shipped=True)
     sentence = "<ENT0> goes with <ENT1> ."
     relations = Relation.objects.bulk_create(
         Relation(relation_set=relation_set, name=f"r{n}", statement=sentence, arity=2, initial_prompts=[sentence],
@@ -89,9 +90,7 @@ def fill(n_tuples: int) -> None:
     print(f"stored {n_stored:,} harvested tuples in {seconds:.0f} s ({cpu_s:.0f} s of CPU), {rate}", flush=True)
     for _ in range(N_IDLE_JOBS):
         make_job(rng.choice(relations), rng.choice(models), rng.choice(SETTINGS))
-    user = get_user_model().objects.create_user("bench")
-    make_researcher(user)
-    judge(relations[0], user, rng)
+    judge(relations[0], project, rng)
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute("ANALYZE")
@@ -129,15 +128,13 @@ def word(rng: random.Random) -> str:
 def make_job(relation: Relation, model: LanguageModel, setting: str, n_tuples: int = 0) -> HarvestJob:
     now = timezone.now()
     return HarvestJob.objects.create(
-        kind="import", status="succeeded", relation=relation, language_model=model, setting=setting,
-        n_tuples=n_tuples, started_at=now, finished_at=now,
+        project=Project.objects.get(slug="bench"), kind="import", status="succeeded",
+        relation=relation, language_model=model, setting=setting, n_tuples=n_tuples, started_at=now, finished_at=now,
     )  # fmt: skip
 
 
-def judge(relation: Relation, user, rng: random.Random) -> None:
-    study = Study.objects.create(name="bench")
-    StudyMember.objects.create(study=study, user=user, role="owner")
-    round = Round.objects.create(study=study, name="bench", n_tasks=N_JUDGED, source="simulated", status="closed")
+def judge(relation: Relation, project: Project, rng: random.Random) -> None:
+    round = Round.objects.create(project=project, name="bench", n_tasks=N_JUDGED, source="simulated", status="closed")
     job = relation.jobs.filter(n_tuples__gt=0).first()
     stratum = Stratum.objects.create(
         round=round, relation=relation, language_model=job.language_model, setting=job.setting, job=job,

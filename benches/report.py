@@ -46,7 +46,7 @@ from django.core.management import call_command  # noqa: E402
 from django.utils import timezone  # noqa: E402
 
 from annotation.judging.verdicts import majority  # noqa: E402
-from annotation.models import Annotator, Draw, Judgment, JudgmentTask, Round, Stratum, Study  # noqa: E402
+from annotation.models import Annotator, Draw, Judgment, JudgmentTask, Round, Stratum  # noqa: E402
 from evaluation.reports.services import create_report  # noqa: E402
 from kgharvest.models import (  # noqa: E402
     HarvestedTuple,
@@ -54,6 +54,7 @@ from kgharvest.models import (  # noqa: E402
     Job,
     KnowledgeTuple,
     LanguageModel,
+    Project,
     Relation,
     RelationSet,
 )
@@ -63,8 +64,8 @@ AT_ONCE = {"batch_size": 5000}
 
 def make_round(n_tasks: int, rng: random.Random) -> Round:
     """Make a judged round on harvests."""
-    study, _ = Study.objects.get_or_create(name="bench")
-    round = Round.objects.create(study=study, name=f"bench-{n_tasks}", n_tasks=n_tasks, source="simulated")
+    project, _ = Project.objects.get_or_create(slug="bench", defaults={"name": "bench"})
+    round = Round.objects.create(project=project, name=f"bench-{n_tasks}", n_tasks=n_tasks, source="simulated")
     relations = make_relations(round)
     annotators = Annotator.objects.bulk_create(Annotator(round=round, code=f"a{n:02}") for n in range(N_ANNOTATORS))
     known = KnowledgeTuple.objects.bulk_create(
@@ -93,7 +94,7 @@ def is_true(number: int) -> bool:
 
 
 def make_relations(round: Round) -> list[Relation]:
-    relation_set = RelationSet.objects.create(name=round.name)
+    relation_set = RelationSet.objects.create(name=round.name, is_shipped=True)
     sentence = "<ENT0> goes with <ENT1> ."
     return [
         Relation.objects.create(

@@ -66,14 +66,13 @@ from annotation.models import (  # noqa: E402
     Round,
     StatementReport,
     Stratum,
-    Study,
 )
 from annotation.quality.annotator_statistics import count_annotators  # noqa: E402
 from annotation.quality.exclusion import exclude_annotator, reinstate_annotator  # noqa: E402
 from annotation.quality.exclusion_effect import exclusion_effect  # noqa: E402
 from annotation.rounds.progress import count_progress  # noqa: E402
 from kgharvest.bulk.insert import insert_rows  # noqa: E402
-from kgharvest.models import KnowledgeTuple, Relation, RelationSet  # noqa: E402
+from kgharvest.models import KnowledgeTuple, Project, Relation, RelationSet  # noqa: E402
 
 T, F, U = "true", "false", "unjudgeable"
 SAID = ((T, T, T), (F, F, F), (T, T, T), (F, F, F), (T, T, F), (T, T, T), (F, F, F), (T, F, F), (T, F, U))
@@ -84,12 +83,12 @@ SAID = ((T, T, T), (F, F, F), (T, T, T), (F, F, F), (T, T, F), (T, T, T), (F, F,
 
 @transaction.atomic
 def make_round() -> Round:
-    relation_set = RelationSet.objects.create(name="bench")
+    relation_set = RelationSet.objects.create(name="bench", is_shipped=True)
     relation = Relation.objects.create(
         relation_set=relation_set, name="r", statement="<ENT0> <ENT1>", arity=2, initial_prompts=[], seed_tuples=[]
     )
     round = Round.objects.create(
-        study=Study.objects.create(name="bench"),
+        project=Project.objects.create(name="bench", slug="bench"),
         name="bench",
         status=Round.Status.OPEN,
         n_tasks=N_TASKS,
@@ -152,19 +151,35 @@ def _annotator(annotators: list[int], n: int, position: int) -> int:
 
 def pages(round: Round) -> Iterator[str]:
     relation, middle = round.strata.get().relation_id, round.tasks.get(position=N_TASKS // 2).pk
-    yield from ("/rounds/", "/rounds/bench/", "/rounds/bench/progress.json", "/rounds/bench/close/")
-    yield from ("/rounds/bench/annotators/", "/rounds/bench/annotators/a-0/", "/rounds/bench/annotators/a-1/")
-    yield from ("/rounds/bench/limits/", "/rounds/bench/invites/", "/rounds/bench/events/")
+    yield from (
+        "/rounds/",
+        "/projects/bench/rounds/bench/",
+        "/projects/bench/rounds/bench/progress.json",
+        "/projects/bench/rounds/bench/close/",
+    )
+    yield from (
+        "/projects/bench/rounds/bench/annotators/",
+        "/projects/bench/rounds/bench/annotators/a-0/",
+        "/projects/bench/rounds/bench/annotators/a-1/",
+    )
+    yield from (
+        "/projects/bench/rounds/bench/limits/",
+        "/projects/bench/rounds/bench/invites/",
+        "/projects/bench/rounds/bench/events/",
+    )
     for query in ("", "page=400", "pattern=1-1-1", "verdict=undecided", f"relation={relation}"):
-        yield f"/rounds/bench/statements/?{query}"
+        yield f"/projects/bench/rounds/bench/statements/?{query}"
     for show in ("all", "reported", "commented", "adjudicated", "gold"):
-        yield f"/rounds/bench/statements/?show={show}"
+        yield f"/projects/bench/rounds/bench/statements/?show={show}"
     for query in (f"page={N_TASKS // 30}", "verdict=incomplete", "verdict=undecided", f"relation={relation}",
                   "pattern=3-0-0", f"relation={relation}&verdict=rejected"):  # fmt: skip
-        yield f"/rounds/bench/statements/?show=all&{query}"
-    yield f"/rounds/bench/statements/{middle}/"
-    yield from ("/rounds/bench/adjudicate/", "/rounds/bench/adjudicate/?queue=disagreements")
-    yield f"/rounds/bench/adjudicate/?queue=disagreements&after={N_JUDGED // 2}"
+        yield f"/projects/bench/rounds/bench/statements/?show=all&{query}"
+    yield f"/projects/bench/rounds/bench/statements/{middle}/"
+    yield from (
+        "/projects/bench/rounds/bench/adjudicate/",
+        "/projects/bench/rounds/bench/adjudicate/?queue=disagreements",
+    )
+    yield f"/projects/bench/rounds/bench/adjudicate/?queue=disagreements&after={N_JUDGED // 2}"
 
 
 def measure(client: Client, path: str) -> tuple[float, float, int]:

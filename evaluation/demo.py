@@ -19,12 +19,12 @@ from annotation.recruiting.services import join_round
 from annotation.rounds.services import open_round
 from evaluation.models import Report
 from evaluation.reports.services import create_report
-from kgharvest.access import make_researcher
+from kgharvest.accounts.projects import create_project, set_role
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.engine.types import HarvestParams
 from kgharvest.harvests.language_models import get_language_model
 from kgharvest.harvests.runner import HarvestRequest, queue_harvest, unique_key_of
-from kgharvest.models import HarvestJob, Job, KnowledgeTuple
+from kgharvest.models import HarvestJob, Job, KnowledgeTuple, Project, Role
 from kgharvest.relations.names import resolve_relation
 from kgharvest.relations.services import SHIPPED, import_relations
 
@@ -38,7 +38,7 @@ ANNOTATORS = ("annotator-1", "annotator-2", "annotator-3")
 PASSWORD_LENGTH = 12
 LEGIBLE = "abcdefghijkmnpqrstuvwxyz23456789"  # without l, o, 0 and 1
 
-STUDY = "Demo"
+PROJECT = "Demo"
 PEOPLE_ROUND = "demo"
 PEOPLE_N = 3  # statements per cell: a quarter of an hour for three people
 SIMULATED_ROUND = "demo-simulated"
@@ -62,7 +62,8 @@ def load_shipped_relations() -> None:
 def create_logins() -> list[Login]:
     """Return the demo's logins, the researcher first; new ones with the only record of their passwords."""
     logins = [_create_login(username) for username in (RESEARCHER, *ANNOTATORS)]
-    make_researcher(researcher())
+    if not project().members.filter(user=researcher()).exists():
+        set_role(project(), researcher(), Role.OWNER)
     return logins
 
 
@@ -75,13 +76,17 @@ def _create_login(username: str) -> Login:
     return Login(username, password)
 
 
+def project() -> Project:
+    return Project.objects.filter(name=PROJECT).first() or create_project(PROJECT)
+
+
 def researcher() -> AbstractBaseUser:
     return get_user_model().objects.get(username=RESEARCHER)
 
 
 def queue_missing_harvests() -> list[HarvestJob]:
     """Return one job per cell of the demo: the newest that is done or under way, or else a new one in the queue."""
-    return [_job_of_cell(request) or queue_harvest(request, by=researcher()) for request in _requests()]
+    return [_job_of_cell(request) or queue_harvest(request, researcher(), project=project()) for request in _requests()]
 
 
 def _requests() -> Iterator[HarvestRequest]:
@@ -95,7 +100,7 @@ def _requests() -> Iterator[HarvestRequest]:
 def _job_of_cell(request: HarvestRequest) -> HarvestJob | None:
     """Return the newest job that asks the same; whoever runs the demo may have harvested its cells in another way."""
     useful = [Job.Status.QUEUED, Job.Status.RUNNING, Job.Status.SUCCEEDED]
-    jobs = HarvestJob.objects.filter(relation=request.relation, status__in=useful, unique_key=unique_key_of(request))
+    jobs = HarvestJob.objects.filter(project=project(), status__in=useful, unique_key=unique_key_of(request))
     return jobs.order_by("-pk").first()
 
 
@@ -117,11 +122,11 @@ def open_simulated_round(jobs: Sequence[HarvestJob]) -> Round:
 
 
 def _find_or_open(name: str, jobs: Sequence[HarvestJob], n: int, source: str) -> Round:
-    known = Round.objects.filter(name=name).first()
+    known = project().rounds.filter(name=name).first()
     if known is not None:
         return known
     cells = [{"job": job.pk, "n": min(n, job.n_tuples)} for job in jobs]
-    return open_round({"name": name, "study": STUDY, "source": source, "cells": cells}, by=researcher())
+    return open_round({"name": name, "source": source, "cells": cells}, researcher(), project())
 
 
 def truth_of_the_world() -> Truth:

@@ -11,19 +11,21 @@ from django.urls import reverse
 
 from annotation.models import Round
 from evaluation.reports.document import abridged
-from kgharvest.models import Job, LanguageModel
+from kgharvest.access import visible
+from kgharvest.jobs.models import JobQuerySet
+from kgharvest.models import Job, LanguageModel, Project
 
 HEADLINE = ("n_tasks", "n_complete", "n_judgments")
 
 
 class ReportQuerySet(models.QuerySet):
     def visible_to(self, user):
-        """Return the reports on rounds of the user's studies; all of them for a superuser."""
-        return self.filter(round__in=Round.objects.visible_to(user))
+        """Return the reports on rounds of the user's projects; all of them for a superuser and for the operator."""
+        return visible(self, user, "round__project")
 
     def for_list(self):
         """Leave the documents, which may hold megabytes, in the database."""
-        return self.defer("document", "abridged", "method").select_related("round__study", "created_by")
+        return self.defer("document", "abridged", "method").select_related("round__project", "created_by")
 
 
 class Report(models.Model):
@@ -58,6 +60,10 @@ class Report(models.Model):
         super().save(*args, **kwargs)
 
     @property
+    def project(self) -> Project:
+        return self.round.project
+
+    @property
     def document_for_pages(self) -> Mapping[str, Any]:
         return self.abridged or self.document
 
@@ -75,6 +81,8 @@ class ScoreEvaluation(Job):
 
     language_model = models.ForeignKey(LanguageModel, on_delete=models.PROTECT, related_name="score_evaluations")
     document = models.JSONField(default=dict)
+
+    objects = JobQuerySet.as_manager()
 
     def __str__(self) -> str:
         return f"Scores of {self.language_model.short_name}"

@@ -17,8 +17,8 @@ from evaluation.statistics.agreement import ALL_ALIKE, NOTHING_PAIRED, alpha_of_
 from evaluation.statistics.finite_population import population_share
 from evaluation.statistics.incomplete_statements import CompletedVerdicts
 from evaluation.statistics.rates import Rate
-from kgharvest.models import HarvestJob, Relation
-from kgharvest.pages.home import home_step, navigation_item
+from kgharvest.models import HarvestJob, Project, Relation
+from kgharvest.pages.home import home_step, navigation_item, project_step
 from kgharvest.pages.panels import Panel, button
 
 
@@ -33,6 +33,11 @@ def home_steps(request: HttpRequest, subject: None) -> Iterator[Panel]:
         "How much is true: accuracy, intervals, agreement, comparisons.",
         n=Report.objects.visible_to(request.user).count(),
     )
+
+
+def project_contents(request: HttpRequest, project: Project) -> Iterator[Panel]:
+    n_reports = Report.objects.filter(round__project=project).count()
+    yield project_step("Reports", reverse("evaluation:report_list"), project, n_reports, "report")
 
 
 def compare_relation(request: HttpRequest, relation: Relation) -> Iterator[Panel]:

@@ -2,8 +2,12 @@
 
 from django.urls import path
 
+import annotation.urls  # noqa: F401 - registers the converter of rounds
+from evaluation.comparisons import api as comparisons_api
 from evaluation.comparisons import views as comparisons_views
+from evaluation.reports import api as reports_api
 from evaluation.reports import views as reports_views
+from evaluation.scores import api as scores_api
 from evaluation.scores import views as scores_views
 
 app_name = "evaluation"
@@ -11,7 +15,7 @@ app_name = "evaluation"
 
 urlpatterns = [
     # reports
-    path("rounds/<slug:name>/report/", reports_views.report_new, name="report_new"),
+    path("projects/<round:path>/report/", reports_views.report_new, name="report_new"),
     path("reports/", reports_views.report_list, name="report_list"),
     path("reports/<int:pk>/", reports_views.report_detail, name="report"),
     path("reports/<int:pk>/report.<slug:file_format>", reports_views.report_file, name="report_file"),
@@ -30,5 +34,28 @@ urlpatterns = [
     path("reports/scores/<int:pk>/", scores_views.scores, name="scores"),
     path("reports/scores/<int:pk>/cancel/", scores_views.score_cancel, name="score_cancel"),
     path("reports/scores/<int:pk>/scores.<slug:file_format>", scores_views.score_file, name="score_file"),
-    path("api/scores/<int:pk>/", scores_views.ScoreEvaluationDetail.as_view(), name="score_api"),
+    # the API
+    path("api/v1/reports/", reports_api.ReportList.as_view(), name="api_reports"),
+    path("api/v1/reports/<int:pk>/", reports_api.ReportDetail.as_view(), name="api_report"),
+    path("api/v1/reports/<int:pk>/report.<slug:file_format>", reports_api.ReportFile.as_view(), name="api_report_file"),
+    path("api/v1/reports/<int:pk>/tables/<slug:name>.csv", reports_api.ReportTable.as_view(), name="api_report_table"),
+    path(
+        "api/v1/reports/<int:pk>/figures/<slug:name>.<slug:file_format>",
+        reports_api.ReportFigure.as_view(),
+        name="api_report_figure",
+    ),
+    path("api/v1/reports/<int:pk>/tuples/", reports_api.ReportTuples.as_view(), name="api_report_tuples"),
+    path("api/v1/comparisons/reports/", comparisons_api.ReportComparison.as_view(), name="api_compare_reports"),
+    path("api/v1/comparisons/harvests/", comparisons_api.HarvestComparison.as_view(), name="api_compare_harvests"),
+    path("api/v1/comparisons/sets/", comparisons_api.SetComparison.as_view(), name="api_compare_sets"),
+    path("api/v1/score-evaluations/", scores_api.ScoreEvaluationList.as_view(), name="api_scores"),
+    path("api/v1/score-evaluations/<int:pk>/", scores_api.ScoreEvaluationDetail.as_view(), name="api_score"),
+    path(
+        "api/v1/score-evaluations/<int:pk>/cancel/", scores_api.ScoreEvaluationCancel.as_view(), name="api_score_cancel"
+    ),
+    path(
+        "api/v1/score-evaluations/<int:pk>/scores.<slug:file_format>",
+        scores_api.ScoreEvaluationFile.as_view(),
+        name="api_score_file",
+    ),
 ]

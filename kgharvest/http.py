@@ -13,17 +13,29 @@ from django.core.exceptions import (
     TooManyFieldsSent,
     TooManyFilesSent,
 )
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBadRequest, UnreadablePostError
+from django.db import DataError
+from django.http import (
+    Http404,
+    HttpRequest,
+    HttpResponse,
+    HttpResponseBadRequest,
+    JsonResponse,
+    UnreadablePostError,
+)
 from django.http.multipartparser import MultiPartParserError
 from django.template.loader import render_to_string
+from django.views.defaults import page_not_found, server_error
 from rest_framework import exceptions, status
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 from whitenoise.storage import CompressedManifestStaticFilesStorage
 
-from kgharvest.errors import DomainError
+from kgharvest.access import NotAllowed
+from kgharvest.engine.types import EngineError
+from kgharvest.errors import DomainError, ImportRefused
 
 NUL = "\x00"
+TOO_LARGE_A_NUMBER = "There is a number larger than what the database holds."
 NO_ID = re.compile(r"/\d{19,}(?=[/.]|$)")  # larger than what databases number
 
 MALFORMED = {
@@ -50,17 +62,25 @@ class RefuseMalformed:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         if reason := why_malformed(request):
-            return _malformed(reason)
+            return _malformed(request, reason)
         if NO_ID.search(request.path):
             raise Http404
         return self.get_response(request)
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
-        is_too_large = isinstance(error, OverflowError) and "SQLite" in str(error)
-        return _malformed("There is a number larger than what the database holds.") if is_too_large else None
+        return _malformed(request, TOO_LARGE_A_NUMBER) if is_too_large_a_number(error) else None
 
 
-def _malformed(reason: str) -> HttpResponse:
+def is_too_large_a_number(error: Exception) -> bool:
+    """Return whether the database refused a number that it cannot hold."""
+    if isinstance(error, DataError):
+        return getattr(error.__cause__, "sqlstate", "") == "22003"
+    return isinstance(error, OverflowError) and "SQLite" in str(error)
+
+
+def _malformed(request: HttpRequest, reason: str) -> HttpResponse:
+    if is_api(request):
+        return JsonResponse(refusal("Malformed", reason), status=400)
     return HttpResponseBadRequest(render_to_string("400.html", {"reason": reason}))
 
 
@@ -95,15 +115,55 @@ class HashedStaticFiles(CompressedManifestStaticFilesStorage):
     support_js_module_import_aggregation = True
 
 
+# -- the API's errors --------------------------------------------------------------------------------------------------
+
+
+def is_api(request: HttpRequest) -> bool:
+    """Return whether a program asks, which wants errors in JSON."""
+    return request.path_info.startswith("/api/")
+
+
+def refusal(code: str, message: str, **more: Any) -> dict[str, Any]:
+    """Return the one shape that errors of the API have."""
+    return {"error": {"code": code, "message": message, **more}}
+
+
 def error_response(error: Exception, context: dict[str, Any]) -> Response | None:
     """Return {"error": {"code", "message"}}, with "fields" for invalid input; None leaves a bug to Django's 500."""
+    if isinstance(error, ImportRefused):
+        fields = {"file": [f"{entry.where}: {entry.reason}" for entry in error.entries]}
+        return Response(refusal(error.code, str(error), fields=fields), status.HTTP_400_BAD_REQUEST)
+    if isinstance(error, NotAllowed):
+        return Response(refusal(error.code, str(error)), status.HTTP_403_FORBIDDEN)
+    if isinstance(error, EngineError):
+        return Response(refusal(type(error).__name__, str(error)), status.HTTP_409_CONFLICT)
     if isinstance(error, DomainError):
-        return Response({"error": {"code": error.code, "message": str(error)}}, status.HTTP_409_CONFLICT)
+        return Response(refusal(error.code, str(error)), status.HTTP_409_CONFLICT)
+    if is_too_large_a_number(error):
+        return Response(refusal("Malformed", TOO_LARGE_A_NUMBER), status.HTTP_400_BAD_REQUEST)
+    if isinstance(error, UnreadablePostError):
+        return Response(refusal("Malformed", "The body ends too early."), status.HTTP_400_BAD_REQUEST)
     response = exception_handler(error, context)
     if response is None:
         return None
     if isinstance(error, exceptions.ValidationError):
-        response.data = {"error": {"code": "Invalid", "message": "The input is not valid.", "fields": response.data}}
+        fields = response.data if isinstance(response.data, dict) else {"non_field_errors": response.data}
+        response.data = refusal("Invalid", "The input is not valid.", fields=fields)
     else:
-        response.data = {"error": {"code": type(error).__name__, "message": str(response.data.get("detail", error))}}
+        code = "NotFound" if isinstance(error, Http404) else type(error).__name__
+        response.data = refusal(code, str(response.data.get("detail", error)))
     return response
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Answer what no URL or row is there for."""
+    if is_api(request):
+        return JsonResponse(refusal("NotFound", "There is nothing at this address."), status=404)
+    return page_not_found(request, exception)
+
+
+def failed(request: HttpRequest) -> HttpResponse:
+    """Answer after a bug, of which the log tells more."""
+    if is_api(request):
+        return JsonResponse(refusal("Failed", "The server failed; its log says why."), status=500)
+    return server_error(request)

@@ -1,26 +1,45 @@
-"""Relations, LMs, jobs and the tuples they found; attempts that are limited."""
+"""Projects and people, relations, LMs, jobs and the tuples they found; attempts that are limited."""
 
-from kgharvest.accounts.models import Attempts
+from kgharvest.accounts.models import ApiToken, Attempts, Project, ProjectInvite, ProjectMember, Role
+from kgharvest.accounts.sign_in.models import GroupMembership, OpenIDIdentity, RecoveryCode, SecondFactor
+from kgharvest.api.models import KeyedAnswer
+from kgharvest.audit.models import Actor, AuditEntry, AuditHead
 from kgharvest.harvests.models import HarvestedTuple, HarvestJob, JobPrompt, LanguageModel, Launch, Prompt
 from kgharvest.jobs.models import Job, Worker
 from kgharvest.knowledge.models import Curation, EntityOccurrence, KnowledgeTuple, SensitiveWord, tuple_key
 from kgharvest.relations.models import Relation, RelationSet
+from kgharvest.webhooks.models import Delivery, Webhook
 
 __all__ = [
+    "Actor",
+    "ApiToken",
     "Attempts",
+    "AuditEntry",
+    "AuditHead",
     "Curation",
+    "Delivery",
     "EntityOccurrence",
+    "GroupMembership",
     "HarvestJob",
     "HarvestedTuple",
     "Job",
     "JobPrompt",
+    "KeyedAnswer",
     "KnowledgeTuple",
     "LanguageModel",
     "Launch",
+    "OpenIDIdentity",
+    "Project",
+    "ProjectInvite",
+    "ProjectMember",
     "Prompt",
+    "RecoveryCode",
     "Relation",
     "RelationSet",
+    "Role",
+    "SecondFactor",
     "SensitiveWord",
+    "Webhook",
     "Worker",
     "tuple_key",
 ]

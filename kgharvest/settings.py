@@ -1,132 +1,62 @@
 """Settings of the whole product, taken from the environment.
 
 With nothing set the *embedded default* runs on this machine alone: SQLite and Celery's filesystem broker under
-`KGHARVEST_DATA_DIR`, a generated secret key, localhost only. As soon as one of DATABASE_URL, BROKER_URL, SECRET_KEY or
-ALLOWED_HOSTS is set and DEBUG is not, this is *production*: it does not start without a secret and hosts, and expects a
-proxy in front that speaks TLS and sets X-Forwarded-Proto.
+`KGHARVEST_DATA_DIR`, a generated secret key, localhost only. As soon as one of DATABASE_URL, BROKER_URL, SECRET_KEY,
+ALLOWED_HOSTS or an https KGHARVEST_BASE_URL is set and DEBUG is not, this is *production*: it does not start without a
+secret and hosts, and expects a proxy in front that speaks TLS and sets X-Forwarded-Proto.
 """
 
 import logging
 import os
-import secrets
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+import socket
 from datetime import timedelta
 from pathlib import Path
 
-import dj_database_url
 from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 from kombu import Exchange, Queue
 
 from kgharvest import VERSION
+from kgharvest.environment import (
+    base_url,
+    data_folder_needed,
+    database,
+    flag,
+    generated_secret_key,
+    limit,
+    mail,
+    networks,
+    openid,
+    sqlite,
+    words,
+)
+from kgharvest.operations.logs import without_addresses
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(os.environ.get("KGHARVEST_DATA_DIR") or BASE_DIR / "var").resolve()
 
 
-@contextmanager
-def data_folder_needed() -> Iterator[None]:
-    """Say in one sentence what is wrong with the data folder."""
-    try:
-        yield
-    except OSError as error:
-        raise ImproperlyConfigured(
-            f"The data folder cannot be used ({error.filename}: {error.strerror}); "
-            "let KGHARVEST_DATA_DIR name one that can be written."
-        ) from error
-
-
 with data_folder_needed():
     DATA_DIR.mkdir(parents=True, exist_ok=True)
-
-
-def flag(name: str) -> bool:
-    return os.environ.get(name, "").strip().lower() in {"1", "true", "yes", "on"}
-
-
-def words(name: str) -> list[str]:
-    return [word.strip() for word in os.environ.get(name, "").split(",") if word.strip()]
-
-
-def limit(name: str, n: int, window_s: int) -> tuple[int, int]:
-    """Return attempts and the seconds they are counted in, "30/900" in the environment."""
-    text = os.environ.get(name) or f"{n}/{window_s}"
-    attempts, _, seconds = text.partition("/")
-    if not (attempts.isdecimal() and seconds.isdecimal() and int(seconds)):
-        raise ImproperlyConfigured(f"{name} is {text!r}; give attempts and seconds, as {n}/{window_s}.")
-    return int(attempts), int(seconds)
-
-
-def generated_secret_key(path: Path) -> str:
-    """Return the key kept in `path`, made on first use; two processes that start at once agree on it."""
-    if not path.exists():
-        handle, draft = tempfile.mkstemp(dir=path.parent)  # mkstemp makes it readable by its owner only
-        with os.fdopen(handle, "w") as file:
-            file.write(secrets.token_urlsafe(64))
-        try:
-            os.link(draft, path)
-        except FileExistsError:
-            pass
-        finally:
-            os.unlink(draft)
-    return path.read_text()
-
-
-def sqlite(path: Path | str) -> dict:
-    return {
-        "ENGINE": "django.db.backends.sqlite3",
-        "NAME": path,
-        "OPTIONS": {
-            # A transaction takes the write lock when it begins: taken at the first write, it deadlocks two readers.
-            "transaction_mode": "IMMEDIATE",
-            "timeout": 30,
-            "init_command": "PRAGMA journal_mode=WAL; PRAGMA foreign_keys=ON;",
-        },
-    }
-
-
-POOL_MODES = ("session", "transaction")  # PgBouncer's words
-
-
-def database(url: str) -> dict:
-    """Return Django's settings for `sqlite:///path` or `postgres://user:password@host:port/name?option=value`.
-
-    The options are libpq's, and `pool_mode` of our own: a pooler that lends a connection for one transaction keeps
-    neither prepared statements nor cursors between them.
-    """
-    scheme = url.partition(":")[0]
-    if scheme not in {"sqlite", "postgres", "postgresql"}:
-        raise ImproperlyConfigured(
-            f"DATABASE_URL starts with {scheme!r}; use sqlite:///path or postgres://user:password@host/name."
-        )
-    try:
-        parsed = dj_database_url.parse(url, conn_max_age=600, conn_health_checks=True)
-    except ValueError as error:
-        raise ImproperlyConfigured(f"DATABASE_URL cannot be read ({error}).") from None
-    if scheme == "sqlite":
-        return sqlite(parsed["NAME"])
-    options = parsed.get("OPTIONS", {})
-    pool_mode = options.pop("pool_mode", "session")
-    if pool_mode not in POOL_MODES:
-        raise ImproperlyConfigured(f"pool_mode in DATABASE_URL is {pool_mode!r}; use {' or '.join(POOL_MODES)}.")
-    is_lent = pool_mode == "transaction"
-    # Parsed and planned anew each time, the statements of an answer cost PostgreSQL half as much again.
-    prepared = {"server_side_binding": True, "prepare_threshold": None if is_lent else 5}
-    return parsed | {"OPTIONS": prepared | options, "DISABLE_SERVER_SIDE_CURSORS": is_lent}
-
 
 # Below these, pages take models from local folders; commands take any.
 MODEL_ROOTS = [Path(root) for root in os.environ.get("KGHARVEST_MODEL_ROOTS", "").split(os.pathsep) if root]
 MODEL_ROOTS = MODEL_ROOTS or [DATA_DIR / "models"]
 
+PUBLIC = base_url(os.environ.get("KGHARVEST_BASE_URL", ""))  # where people reach this server, if it is said
 DEBUG = flag("DEBUG")
-EMBEDDED = not any(os.environ.get(name) for name in ("DATABASE_URL", "BROKER_URL", "SECRET_KEY", "ALLOWED_HOSTS"))
+EMBEDDED = PUBLIC.scheme != "https" and not any(
+    os.environ.get(name) for name in ("DATABASE_URL", "BROKER_URL", "SECRET_KEY", "ALLOWED_HOSTS")
+)
 PRODUCTION = not EMBEDDED and not DEBUG
+if PRODUCTION and PUBLIC.scheme == "http":
+    raise ImproperlyConfigured("KGHARVEST_BASE_URL is not an https address; in production people come over TLS.")
 
 SECRET_KEY = os.environ.get("SECRET_KEY", "")
 ALLOWED_HOSTS = words("ALLOWED_HOSTS")
+PUBLIC_HOSTS = [f"[{PUBLIC.hostname}]" if ":" in PUBLIC.hostname else PUBLIC.hostname] if PUBLIC.hostname else []
+if PRODUCTION:
+    ALLOWED_HOSTS = ALLOWED_HOSTS or PUBLIC_HOSTS
 if PRODUCTION and not SECRET_KEY:
     raise ImproperlyConfigured("SECRET_KEY is not set; in production set it to 50 or more random characters.")
 if PRODUCTION and not ALLOWED_HOSTS:
@@ -134,7 +64,7 @@ if PRODUCTION and not ALLOWED_HOSTS:
 if not SECRET_KEY:
     with data_folder_needed():
         SECRET_KEY = generated_secret_key(DATA_DIR / "secret_key")
-ALLOWED_HOSTS = ALLOWED_HOSTS or ["localhost", "127.0.0.1", "[::1]"]
+ALLOWED_HOSTS = ALLOWED_HOSTS or ["localhost", "127.0.0.1", "[::1]", *PUBLIC_HOSTS]
 
 INSTALLED_APPS = [
     "kgharvest",
@@ -152,11 +82,14 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "rest_framework",
     "drf_spectacular",
+    "drf_spectacular_sidecar",
     "axes",
     "csp",
 ]
 
 MIDDLEWARE = [
+    "kgharvest.operations.views.answer_probes",
+    "kgharvest.operations.views.observe_requests",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -168,6 +101,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "axes.middleware.AxesMiddleware",
+    "kgharvest.accounts.sign_in.sessions.require_second_factor",
     "kgharvest.http.store_nothing",
 ]
 
@@ -199,7 +133,7 @@ TIME_ZONE = "UTC"
 USE_TZ = True
 
 # Static files: hashed names need `collectstatic`, as a production deployment does; else they come from the apps.
-STATIC_URL = "static/"
+STATIC_URL = f"{PUBLIC.path}/static/"
 STATIC_ROOT = BASE_DIR / "staticfiles" if PRODUCTION else None
 WHITENOISE_USE_FINDERS = not PRODUCTION
 STORAGES = {
@@ -239,8 +173,35 @@ LIMITS = {
     "guests": limit("KGHARVEST_GUESTS", 30, 600),  # who join one round by name from one address
     "wrong_passwords": limit("KGHARVEST_WRONG_PASSWORDS", 50, 900),  # from one address, for whatever names
     "old_passwords": limit("KGHARVEST_OLD_PASSWORDS", 5, 900),  # of one account, when it changes its password
+    "second_factors": limit("KGHARVEST_SECOND_FACTORS", 5, 900),  # codes for one account
+    "reset_requests": limit("KGHARVEST_RESET_REQUESTS", 20, 3600),  # from one address, for whatever accounts
+    "reset_mails": limit("KGHARVEST_RESET_MAILS", 3, 3600),  # to one mail address
+}
+# How many requests to the API in how many seconds, in each web process (kgharvest.api.throttles).
+API_LIMITS = {
+    "token": limit("KGHARVEST_API_REQUESTS", 1200, 60),  # of one token
+    "anonymous": limit("KGHARVEST_API_ANONYMOUS_REQUESTS", 60, 60),  # from one address without a valid token
 }
 PROXY_COUNT = int(os.environ.get("PROXY_COUNT") or PRODUCTION)  # proxies of our own between browsers and this server
+
+# Signing in: docs/sign-in.md
+OPENID = openid()
+LOCAL_LOGIN = os.environ.get("KGHARVEST_LOCAL_LOGIN", "1") != "0"  # with a password of this installation
+if not LOCAL_LOGIN and not OPENID:
+    raise ImproperlyConfigured("KGHARVEST_LOCAL_LOGIN is 0 and KGHARVEST_OIDC_ISSUER is not set: nobody could log in.")
+SECOND_FACTOR_FOR = os.environ.get("KGHARVEST_SECOND_FACTOR", "")
+if SECOND_FACTOR_FOR not in {"", "staff", "owners", "everybody"}:
+    raise ImproperlyConfigured(
+        f"KGHARVEST_SECOND_FACTOR is {SECOND_FACTOR_FOR!r}; use staff, owners (staff as well) or everybody."
+    )
+PASSWORD_RESET_TIMEOUT = 3600  # seconds that a link in a mail holds
+CONTACT = os.environ.get("KGHARVEST_CONTACT", "")  # whom people ask, as "Ada, room 7, ada@example.org"
+
+# Mail
+EMAIL_URL = os.environ.get("EMAIL_URL", "")
+if EMAIL_URL:
+    globals().update(mail(EMAIL_URL))
+DEFAULT_FROM_EMAIL = os.environ.get("KGHARVEST_MAIL_FROM") or f"kgharvest@{(PUBLIC_HOSTS or ['localhost'])[0]}"
 
 # Browsers
 CONTENT_SECURITY_POLICY = {
@@ -268,27 +229,42 @@ SECURE_HSTS_SECONDS = 365 * 24 * 3600 if PRODUCTION else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = PRODUCTION
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if PRODUCTION else None
 PORT = os.environ.get("PORT") or "8000"
-# Where people reach this server, for links that a command prints.
-BASE_URL = f"http://127.0.0.1:{PORT}"
+# Scheme, host and port for links that go out in mails or are printed; what `reverse` returns goes after it.
+ORIGIN = f"http://127.0.0.1:{PORT}"
 if PRODUCTION:
-    BASE_URL = f"https://{ALLOWED_HOSTS[0].lstrip('.')}"
+    ORIGIN = f"https://{ALLOWED_HOSTS[0].lstrip('.')}"
 CSRF_TRUSTED_ORIGINS = [f"https://{'*' * host.startswith('.')}{host}" for host in ALLOWED_HOSTS]
+if PUBLIC.netloc:
+    ORIGIN = f"{PUBLIC.scheme}://{PUBLIC.netloc}"
+    CSRF_TRUSTED_ORIGINS.append(ORIGIN)
+FORCE_SCRIPT_NAME = PUBLIC.path or None  # all links, static files and cookies are below it
+SESSION_COOKIE_PATH = CSRF_COOKIE_PATH = f"{PUBLIC.path}/"
 
 
 REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["rest_framework.authentication.SessionAuthentication"],
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "kgharvest.api.authentication.TokenAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
     "DEFAULT_PERMISSION_CLASSES": ["kgharvest.access.IsResearcher"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PAGINATION_CLASS": "rest_framework.pagination.LimitOffsetPagination",
-    "PAGE_SIZE": 100,
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "kgharvest.api.schema.ApiSchema",
     "EXCEPTION_HANDLER": "kgharvest.http.error_response",
+    "DEFAULT_METADATA_CLASS": None,  # what OPTIONS would tell is in the schema
+    "URL_FORMAT_OVERRIDE": None,  # "format" in an address is a parameter of ours
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "kgharvest",
+    "DESCRIPTION": "Relations, harvests, knowledge, rounds, judgments and reports for programs.",
     "VERSION": VERSION,
+    "OAS_VERSION": "3.1.0",
+    "SCHEMA_PATH_PREFIX": "/api/v1",
     "SERVE_INCLUDE_SCHEMA": False,
-    "SERVE_PERMISSIONS": ["kgharvest.access.IsResearcher"],
+    "POSTPROCESSING_HOOKS": [],  # values of a field stand at the field: fields of one name have different ones
+    "SERVE_PERMISSIONS": ["rest_framework.permissions.IsAuthenticated"],
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "SWAGGER_UI_SETTINGS": {"deepLinking": True, "persistAuthorization": False, "validatorUrl": None},
 }
 
 # What apps add to pages of apps to their right: functions of (request, subject), in the page's order (pages.panels)
@@ -299,6 +275,12 @@ PANELS = {
     "relation_harvests": ["evaluation.panels.compare_relation"],  # subject: a relation with several harvests
     "harvest_actions": ["evaluation.panels.compare_harvest"],  # subject: a harvest
     "tuple": ["annotation.panels.tuple_judgments"],  # subject: a knowledge tuple
+    "project": [
+        "kgharvest.pages.home.project_contents",
+        "annotation.panels.project_contents",
+        "evaluation.panels.project_contents",
+    ],
+    "project_people": ["annotation.panels.erase_people"],  # subject: a project, for those who manage it
     "round_actions": ["evaluation.panels.make_report"],  # subject: a round, for those who manage it
     "report_list_actions": ["probing.panels.probes"],
 }
@@ -316,9 +298,30 @@ HOOKS = {
     "planned_comparisons": "evaluation.reports.sections.sample_size.planned_comparisons",
     # n, population, how many times as wide -> statements of a stratum for an interval that is narrower
     "statements_to_shrink": "evaluation.statistics.sample_size.statements_to_shrink",
+    # -> heads of the audit trail that reports name, each with the report's name
+    "audit_heads": "evaluation.reports.services.reported_heads",
+    # ids of jobs that have ended, however; called in the transaction that ends them
+    "jobs_ended": "kgharvest.harvests.launches.tell_webhooks",
+    # seal what the audit trail does not speak for yet -> how many rows that were
+    "seal": "annotation.judging.sealing.seal_judgments",
     # population and labels of the statements of each stratum, quorum -> an accuracy as in reports, or why there is none
     "cell_accuracy": "evaluation.panels.cell_accuracy",
 }
+# Tables whose rows `audit verify` compares with what the audit trail recorded, by the names that its entries have for
+# them, which stay (kgharvest.audit.tables).
+AUDITED = {
+    "judgment": "annotation.judging.sealing.JUDGMENTS",
+    "adjudication": "annotation.quality.adjudication.ADJUDICATIONS",
+    "exclusion": "annotation.quality.exclusion.EXCLUSIONS",
+    "reinstatement": "annotation.quality.exclusion.REINSTATEMENTS",
+    "gold-decision": "annotation.gold.candidates.GOLD_DECISIONS",
+    "gold-withdrawal": "annotation.gold.candidates.GOLD_WITHDRAWALS",
+    "curation": "kgharvest.knowledge.curation.CURATIONS",
+    "report": "evaluation.reports.services.REPORTS",
+}
+
+# Networks besides the internet that webhooks may lead to, by plain http, too
+WEBHOOK_NETWORKS = networks("KGHARVEST_WEBHOOK_NETWORKS")
 
 # Jobs. The broker only wakes workers: what a job is and who works on it is in the database (kgharvest.jobs.ledger).
 JOB_RUNNERS = {
@@ -326,15 +329,21 @@ JOB_RUNNERS = {
     "mark_sensitive": "kgharvest.knowledge.sensitive_words.mark_sensitive",
     "evaluate_scores": "evaluation.scores.score_jobs.run_score_job",
     "probe": "probing.probes.runner.run_probe",
+    "deliver_webhooks": "kgharvest.webhooks.delivery.run_delivery_job",
 }
 
 # Short jobs with a queue of their own: until the tuples are marked, exports and rounds go by the old list of words.
 # Every worker consumes both queues, in turns; one with `--queues urgent` has urgent jobs wait for no harvest.
-URGENT_JOBS = ["mark_sensitive"]
+URGENT_JOBS = ["mark_sensitive", "deliver_webhooks"]
 URGENT_QUEUE = "urgent"
 
 # What every worker does every few seconds, besides reaping: functions of the time.
-PERIODIC_TASKS = ["annotation.rounds.services.close_due_rounds"]
+PERIODIC_TASKS = [
+    "annotation.rounds.services.note_complete_rounds",
+    "annotation.rounds.services.close_due_rounds",
+    "annotation.judging.sealing.seal_due_judgments",
+    "kgharvest.webhooks.delivery.enqueue_due_deliveries",
+]
 JOB_LEASE_S = 30  # a running job whose worker is silent for so long counts as lost
 JOB_STALE_AFTER_S = 30  # a message that no worker has taken for so long is sent again
 JOB_REAP_EVERY_S = 5
@@ -381,16 +390,47 @@ def without_traceback_of_refusals(record: logging.LogRecord) -> bool:
     return True
 
 
+# How this server is watched: docs/operations.md
+METRICS_DIR = DATA_DIR / "metrics" / socket.gethostname()  # a folder a machine, as process ids are of one
+METRICS_TOKEN = os.environ.get("KGHARVEST_METRICS_TOKEN", "")
+# What is measured at each scrape: functions of the time that return operations.metrics.Readings.
+METRICS = [
+    "kgharvest.operations.metrics.job_metrics",
+    "kgharvest.operations.metrics.webhook_metrics",
+    "annotation.panels.judgment_metrics",
+]
+
+LOG_FORMAT = os.environ.get("KGHARVEST_LOG") or "lines"
+if LOG_FORMAT not in {"lines", "json"}:
+    raise ImproperlyConfigured(f"KGHARVEST_LOG is {LOG_FORMAT!r}; use lines or json.")
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "filters": {"untraced": {"()": "django.utils.log.CallbackFilter", "callback": without_traceback_of_refusals}},
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["untraced"]}},
+    "filters": {
+        "untraced": {"()": "django.utils.log.CallbackFilter", "callback": without_traceback_of_refusals},
+        "without_addresses": {"()": "django.utils.log.CallbackFilter", "callback": without_addresses},
+    },
+    "formatters": {
+        "lines": {
+            "()": "kgharvest.operations.logs.LineFormatter",
+            "format": "%(asctime)s %(levelname)s %(name)s: %(message)s",
+        },
+        "json": {"()": "kgharvest.operations.logs.JsonFormatter"},
+    },
+    "handlers": {
+        "console": {
+            "class": "logging.StreamHandler",
+            "formatter": LOG_FORMAT,
+            "filters": ["untraced", "without_addresses"],
+        }
+    },
     "root": {"handlers": ["console"], "level": "INFO"},
     "loggers": {
         "django": {"handlers": ["console"], "level": "INFO", "propagate": False},
         "axes": {"level": "WARNING"},
+        "kgharvest.requests": {"level": "INFO" if LOG_FORMAT == "json" else "WARNING"},  # a line a request
+        "waitress": {"level": "WARNING"},
+        "waitress.queue": {"level": "ERROR"},  # it warns whenever a request waits for a thread
         "kombu.connection": {"level": "ERROR"},  # it warns that the filesystem broker has no host name
     },
 }

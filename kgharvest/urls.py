@@ -3,23 +3,82 @@
 from django.contrib import admin
 from django.contrib.auth import views as auth
 from django.urls import include, path
-from drf_spectacular.views import SpectacularAPIView
+from django.views.generic import RedirectView
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
-from kgharvest.accounts.views import Login, PasswordChange
+from kgharvest.accounts import api as accounts_api
+from kgharvest.accounts import project_api, project_views, token_views
+from kgharvest.accounts.projects import hand_over, set_role
+from kgharvest.accounts.sign_in import views as sign_in_views
+from kgharvest.accounts.views import Login, Logout, PasswordChange, PasswordReset
+from kgharvest.audit import views as audit_views
 from kgharvest.harvests import api as harvests_api
+from kgharvest.harvests import launch_api
 from kgharvest.harvests import views as harvests_views
 from kgharvest.harvests.launches import cancel_launch, retry_cancelled, retry_failed
+from kgharvest.jobs import api as jobs_api
 from kgharvest.jobs import ledger
+from kgharvest.knowledge import api as knowledge_api
 from kgharvest.knowledge import views as knowledge_views
 from kgharvest.knowledge.views import sensitive_words
+from kgharvest.operations.views import PROBES
 from kgharvest.pages.home import home
+from kgharvest.relations import api as relations_api
 from kgharvest.relations import views as relations_views
+from kgharvest.webhooks import views as webhook_views
+from kgharvest.webhooks.outbox import disable_webhook, enable_webhook, send_test
 
+WEBHOOK_CHANGES = {
+    "test": {"change": send_test, "done": "A test is sent within seconds; the log shows it.", "takes_by": False},
+    "enable": {"change": enable_webhook, "done": "Enabled; what waits is sent now."},
+    "disable": {"change": disable_webhook, "done": "Disabled; nothing more is sent."},
+}
 CANCEL_LAUNCH = {"change": cancel_launch, "done": "cancelled"}
 RETRY_FAILED = {"change": retry_failed, "done": "queued again"}
 RETRY_CANCELLED = {"change": retry_cancelled, "done": "queued again"}
 
 harvesting = [
+    # projects
+    path("projects/", project_views.project_list, name="project_list"),
+    path("projects/new/", project_views.project_new, name="project_new"),
+    path("projects/<slug:slug>/", project_views.project_detail, name="project"),
+    path("projects/<slug:slug>/rename/", project_views.project_rename, name="project_rename"),
+    path(
+        "projects/<slug:slug>/members/<int:pk>/role/",
+        project_views.member_change,
+        {"change": set_role},
+        name="member_role",
+    ),
+    path(
+        "projects/<slug:slug>/members/<int:pk>/hand-over/",
+        project_views.member_change,
+        {"change": hand_over},
+        name="member_hand_over",
+    ),
+    path("projects/<slug:slug>/members/<int:pk>/remove/", project_views.member_remove, name="member_remove"),
+    path("projects/<slug:slug>/invites/", project_views.invite_new, name="project_invites"),
+    path("projects/<slug:slug>/invites/<int:pk>/revoke/", project_views.invite_revoke, name="project_invite_revoke"),
+    path("projects/<slug:slug>/audit/", audit_views.project_trail, name="project_trail"),
+    path("audit/", audit_views.whole_trail, name="whole_trail"),
+    path("projects/<slug:slug>/webhooks/", webhook_views.webhook_list, name="webhook_list"),
+    path("projects/<slug:slug>/webhooks/<int:pk>/", webhook_views.webhook_detail, name="webhook"),
+    *(
+        path(
+            f"projects/<slug:slug>/webhooks/<int:pk>/{verb}/",
+            webhook_views.webhook_change,
+            options,
+            name=f"webhook_{verb}",
+        )
+        for verb, options in WEBHOOK_CHANGES.items()
+    ),
+    path("projects/<slug:slug>/webhooks/<int:pk>/rotate/", webhook_views.webhook_rotate, name="webhook_rotate"),
+    path("projects/<slug:slug>/webhooks/<int:pk>/delete/", webhook_views.webhook_delete, name="webhook_delete"),
+    path(
+        "projects/<slug:slug>/webhooks/<int:pk>/deliveries/<int:delivery>/send-again/",
+        webhook_views.delivery_send_again,
+        name="delivery_send_again",
+    ),
+    path("member/<slug:secret>/", project_views.project_join, name="project_join"),
     # relations
     path("relations/", relations_views.relation_list, name="relation_list"),
     path("relations/new/", relations_views.relation_new, name="relation_new"),
@@ -54,22 +113,82 @@ harvesting = [
     path("harvests/<int:pk>/cancel/", harvests_views.harvest_change, {"change": ledger.cancel}, name="harvest_cancel"),
     path("harvests/<int:pk>/retry/", harvests_views.harvest_change, {"change": ledger.retry}, name="harvest_retry"),
     path("harvests/<int:pk>/tuples.<str:file_format>", harvests_views.harvest_export, name="harvest_export"),
-    path("api/launches/<int:pk>/", harvests_api.LaunchDetail.as_view(), name="launch_api"),
-    path("api/harvests/<int:pk>/", harvests_api.HarvestDetail.as_view(), name="harvest_api"),
+    path("harvests/launches/<int:pk>/progress.json", harvests_views.launch_progress, name="launch_progress"),
     # knowledge
     path("knowledge/", knowledge_views.tuple_list, name="tuple_list"),
     path("knowledge/tuples/<int:pk>/", knowledge_views.tuple_detail, name="tuple_detail"),
     path("knowledge/entity/", knowledge_views.entity_detail, name="entity"),
     path("knowledge/entity.svg", knowledge_views.entity_graph, name="entity_graph"),
     path("knowledge/sensitive-words/", sensitive_words, name="sensitive_words"),
+    # tokens
+    path("accounts/tokens/", token_views.token_list, name="token_list"),
+    path("accounts/tokens/<int:pk>/revoke/", token_views.token_revoke, name="token_revoke"),
+    # the API
+    path("api/v1/tokens/", accounts_api.TokenList.as_view(), name="api_tokens"),
+    path("api/v1/tokens/<int:pk>/", accounts_api.TokenDetail.as_view(), name="api_token"),
+    path("api/v1/projects/", project_api.ProjectList.as_view(), name="api_projects"),
+    path("api/v1/projects/<slug:slug>/", project_api.ProjectDetail.as_view(), name="api_project"),
+    path("api/v1/projects/<slug:slug>/members/", project_api.MemberList.as_view(), name="api_members"),
+    path("api/v1/projects/<slug:slug>/members/<str:username>/", project_api.MemberDetail.as_view(), name="api_member"),
+    path("api/v1/projects/<slug:slug>/invites/", project_api.InviteList.as_view(), name="api_project_invites"),
+    path(
+        "api/v1/projects/<slug:slug>/invites/<int:pk>/",
+        project_api.InviteDetail.as_view(),
+        name="api_project_invite",
+    ),
+    path("api/v1/relation-sets/", relations_api.SetList.as_view(), name="api_sets"),
+    path("api/v1/relation-sets/import/", relations_api.SetImport.as_view(), name="api_set_import"),
+    path("api/v1/relation-sets/<int:pk>/", relations_api.SetDetail.as_view(), name="api_set"),
+    path("api/v1/relation-sets/<int:pk>/export/", relations_api.SetExport.as_view(), name="api_set_export"),
+    path("api/v1/relation-sets/<int:pk>/prompts/", relations_api.SetPrompts.as_view(), name="api_set_prompts"),
+    path("api/v1/relations/", relations_api.RelationList.as_view(), name="api_relations"),
+    path("api/v1/relations/<int:pk>/", relations_api.RelationDetail.as_view(), name="api_relation"),
+    path("api/v1/jobs/", jobs_api.JobList.as_view(), name="api_jobs"),
+    path("api/v1/jobs/<int:pk>/", jobs_api.JobDetail.as_view(), name="api_job"),
+    path("api/v1/jobs/<int:pk>/cancel/", jobs_api.JobCancel.as_view(), name="api_job_cancel"),
+    path("api/v1/jobs/<int:pk>/retry/", jobs_api.JobRetry.as_view(), name="api_job_retry"),
+    path("api/v1/language-models/", harvests_api.LanguageModelList.as_view(), name="api_language_models"),
+    path("api/v1/launches/", launch_api.LaunchList.as_view(), name="api_launches"),
+    path("api/v1/launches/plan/", launch_api.LaunchPlan.as_view(), name="api_launch_plan"),
+    path("api/v1/launches/<int:pk>/", launch_api.LaunchDetail.as_view(), name="api_launch"),
+    path("api/v1/launches/<int:pk>/cancel/", launch_api.LaunchCancel.as_view(), name="api_launch_cancel"),
+    path("api/v1/launches/<int:pk>/retry/", launch_api.LaunchRetry.as_view(), name="api_launch_retry"),
+    path("api/v1/harvests/", harvests_api.HarvestList.as_view(), name="api_harvests"),
+    path("api/v1/harvests/import/", harvests_api.HarvestImport.as_view(), name="api_harvest_import"),
+    path("api/v1/harvests/<int:pk>/", harvests_api.HarvestDetail.as_view(), name="api_harvest"),
+    path("api/v1/harvests/<int:pk>/tuples/", harvests_api.TupleList.as_view(), name="api_harvest_tuples"),
+    path("api/v1/harvests/<int:pk>/export/", harvests_api.TupleExport.as_view(), name="api_harvest_export"),
+    path("api/v1/knowledge/", knowledge_api.KnowledgeList.as_view(), name="api_knowledge"),
+    path("api/v1/knowledge/<int:pk>/", knowledge_api.KnowledgeDetail.as_view(), name="api_knowledge_tuple"),
+    path("api/v1/knowledge/<int:pk>/curations/", knowledge_api.CurationList.as_view(), name="api_curations"),
+    path("api/v1/entity/", knowledge_api.EntityDetail.as_view(), name="api_entity"),
+    path("api/v1/sensitive-words/", knowledge_api.WordList.as_view(), name="api_sensitive_words"),
 ]
 
 accounts = [
     path("login/", Login.as_view(), name="login"),
-    path("logout/", auth.LogoutView.as_view(), name="logout"),
+    path("logout/", Logout.as_view(), name="logout"),
     path("password_change/", PasswordChange.as_view(), name="password_change"),
     path("password_change/done/", auth.PasswordChangeDoneView.as_view(), name="password_change_done"),
+    path("password_reset/", PasswordReset.as_view(), name="password_reset"),
+    path("password_reset/done/", auth.PasswordResetDoneView.as_view(), name="password_reset_done"),
+    path("reset/<uidb64>/<token>/", auth.PasswordResetConfirmView.as_view(), name="password_reset_confirm"),
+    path("reset/done/", auth.PasswordResetCompleteView.as_view(), name="password_reset_complete"),
+    path("", sign_in_views.account, name="account"),
+    path("second-factor/", sign_in_views.second_factor_code, name="second_factor"),
+    path("second-factor/set-up/", sign_in_views.second_factor_set_up, name="second_factor_set_up"),
+    path("second-factor/recovery-codes/", sign_in_views.recovery_codes, name="recovery_codes"),
+    path("second-factor/remove/", sign_in_views.second_factor_remove, name="second_factor_remove"),
+    path("openid/", sign_in_views.openid_begin, name="openid"),
+    path("openid/link/", sign_in_views.openid_link, name="openid_link"),
+    path("openid/callback/", sign_in_views.openid_callback, name="openid_callback"),
+    path("openid/<int:pk>/unlink/", sign_in_views.openid_unlink, name="openid_unlink"),
 ]
+
+probes = [path(name, view, name=name) for name, view in PROBES.items()]
+
+handler404 = "kgharvest.http.not_found"
+handler500 = "kgharvest.http.failed"
 
 urlpatterns = [
     path("", home, name="home"),
@@ -77,9 +196,13 @@ urlpatterns = [
     path("", include("annotation.urls")),
     path("", include("evaluation.urls")),
     path("", include("probing.urls")),
-    path("api/schema/", SpectacularAPIView.as_view(), name="api_schema"),
+    path("api/v1/schema/", SpectacularAPIView.as_view(), name="api_schema"),
+    path("api/v1/docs/", SpectacularSwaggerSplitView.as_view(url_name="api_schema"), name="api_docs"),
+    path("api/schema/", RedirectView.as_view(pattern_name="api_schema", permanent=True)),
     path("accounts/", include(accounts)),
-    path("admin/login/", Login.as_view()),  # with the same limits, and so the next
+    path("", include(probes)),
+    path("admin/login/", Login.as_view()),  # with the same limits and the second factor, and so the next two
+    path("admin/logout/", Logout.as_view()),
     path("admin/password_change/", PasswordChange.as_view()),
     path("admin/", admin.site.urls),
 ]

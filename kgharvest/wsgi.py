@@ -1,5 +1,6 @@
 """What gunicorn serves: `gunicorn kgharvest.wsgi`."""
 
+import json
 import os
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.core.wsgi import get_wsgi_application
 from django.utils.http import parse_header_parameters
+from django.utils.module_loading import import_string
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kgharvest.settings")
 
@@ -26,8 +28,14 @@ def refuse_unreadable(served: Application) -> Application:
             status, reason = "413 Content Too Large", why_too_large(environ)
         if not reason:
             return served(environ, start_response)
-        start_response(status, [("Content-Type", "text/plain"), ("Content-Length", str(len(reason)))])
-        return [reason.encode()]
+        media_type, body = "text/plain", reason.encode()
+        if environ.get("PATH_INFO", "").startswith("/api/"):
+            media_type, body = (
+                "application/json",
+                json.dumps({"error": {"code": "Unreadable", "message": reason}}).encode(),
+            )
+        start_response(status, [("Content-Type", media_type), ("Content-Length", str(len(body)))])
+        return [body]
 
     return guarded
 
@@ -57,4 +65,23 @@ def why_too_large(environ: dict[str, Any]) -> str:
     return ""
 
 
-application = refuse_unreadable(get_wsgi_application())
+def below(prefix: str, served: Application) -> Application:
+    """Take `prefix` off paths, so that a proxy may hand them on as they are; paths without it are served as well.
+
+    Its own bare path is sent to the start page with a slash, below which the cookies are.
+    """
+
+    def stripped(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        path = environ.get("PATH_INFO", "")
+        if path == prefix:
+            start_response("308 Permanent Redirect", [("Location", f"{prefix}/"), ("Content-Length", "0")])
+            return []
+        if path.startswith(f"{prefix}/"):
+            environ = {**environ, "PATH_INFO": path.removeprefix(prefix)}
+        return served(environ, start_response)
+
+    return stripped if prefix else served
+
+
+application = below(settings.FORCE_SCRIPT_NAME or "", refuse_unreadable(get_wsgi_application()))
+import_string("kgharvest.operations.metrics.forget_dead_processes")()  # which needs Django to be set up

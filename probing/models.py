@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.urls import reverse
 
+from kgharvest.jobs.models import JobQuerySet
 from kgharvest.models import Job, LanguageModel
 
 
@@ -26,6 +27,8 @@ class Probe(Job):
     code_version = models.CharField(max_length=100, blank=True)
     vocabulary = models.CharField(max_length=300, default="full")
     document = models.JSONField(default=dict)
+
+    objects = JobQuerySet.as_manager()
 
     def __str__(self) -> str:
         return f"{self.name} × {self.language_model.short_name}"

@@ -3,6 +3,7 @@
 from django.urls import path
 
 from kgharvest.jobs import ledger
+from probing.probes import api as probes_api
 from probing.probes import views as probes_views
 
 app_name = "probing"
@@ -23,5 +24,8 @@ urlpatterns = [
     path(
         "reports/probes/<int:pk>/figures/<slug:name>.<slug:file_format>", probes_views.probe_figure, name="probe_figure"
     ),
-    path("api/probes/<int:pk>/", probes_views.ProbeDetail.as_view(), name="probe_api"),
+    path("api/v1/probes/", probes_api.ProbeList.as_view(), name="api_probes"),
+    path("api/v1/probes/<int:pk>/", probes_api.ProbeDetail.as_view(), name="api_probe"),
+    path("api/v1/probes/<int:pk>/records/", probes_api.ProbeLines.as_view(), {"kind": "records"}, name="api_records"),
+    path("api/v1/probes/<int:pk>/prompts/", probes_api.ProbeLines.as_view(), {"kind": "prompts"}, name="api_prompts"),
 ]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import hypothesis
@@ -21,13 +23,64 @@ def django_db_modify_db_settings(django_db_modify_db_settings, tmp_path_factory)
     from django.conf import settings
 
     database = settings.DATABASES["default"]
-    if database["ENGINE"].endswith("sqlite3"):
+    if database["ENGINE"] == "kgharvest.sqlite":
         database["TEST"] = {
             **database.get("TEST", {}),
             "NAME": str(tmp_path_factory.mktemp("database") / "test.sqlite3"),
         }
         # No fsync: a power cut during a test run may cost the test database.
         database["OPTIONS"]["init_command"] += " PRAGMA synchronous=OFF;"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def emptied_audit_trail() -> None:
+    """Let tests alter the audit trail, and empty it after transactions of their own; one is of what refuses that."""
+    from django.apps import apps
+    from django.db.models.signals import post_migrate
+
+    post_migrate.connect(_drop_audit_triggers, sender=apps.get_app_config("kgharvest"), weak=False)
+
+
+def _drop_audit_triggers(**of_signal) -> None:
+    from django.db import connection
+
+    triggers = {
+        "sqlite": ["audit_entry_refuses_update", "audit_entry_refuses_delete"],
+        "postgresql": ["audit_entry_is_append_only ON kgharvest_auditentry"],
+    }
+    if "kgharvest_auditentry" in connection.introspection.table_names():  # not while tests go back in migrations
+        with connection.cursor() as cursor:
+            for trigger in triggers[connection.vendor]:
+                cursor.execute(f"DROP TRIGGER IF EXISTS {trigger}")
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup, django_db_blocker, tmp_path_factory) -> Path | None:
+    """Copy the test database as the migrations made it, before any test."""
+    from django.db import connection
+
+    database = connection.settings_dict
+    if connection.vendor != "sqlite" or database["NAME"] != database["TEST"]["NAME"]:  # no test asks for a database
+        return None
+    path = tmp_path_factory.mktemp("migrated") / "migrated.sqlite3"
+    with django_db_blocker.unblock(), closing(sqlite3.connect(path)) as copy:
+        connection.ensure_connection()
+        connection.connection.backup(copy)
+    return path
+
+
+@pytest.fixture(scope="session")
+def migrated_database(django_db_setup, tmp_path_factory) -> Path:
+    """A SQLite file with all tables and what migrations put there, to copy."""
+    if django_db_setup:
+        return django_db_setup
+    from tests.kgharvest.test_settings import run_python
+
+    path = tmp_path_factory.mktemp("migrated") / "migrated.sqlite3"
+    # In a process of its own: migrations that change rows do so in the default database.
+    done = run_python(path.parent, "manage.py", "migrate", DATABASE_URL=f"sqlite:///{path}", DEBUG="1")
+    assert done.returncode == 0, done.stderr
+    return path
 
 
 @pytest.fixture(scope="session")
@@ -37,6 +90,14 @@ def public_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no public test data at {folder}; KGHARVEST_TEST_DATA names its folder")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def nothing_counted() -> None:
+    """Begin with no requests counted by the API's limits."""
+    from django.core.cache import cache
+
+    cache.clear()
 
 
 @pytest.fixture

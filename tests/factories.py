@@ -15,14 +15,18 @@ from annotation.judging.judgments import Answer, submit_judgment
 from annotation.models import Annotator, Judgment, JudgmentTask, Label, Round
 from annotation.recruiting.services import join_round
 from annotation.rounds.services import open_round
-from kgharvest import access
+from kgharvest.accounts.projects import create_project, default_project
 from kgharvest.knowledge.tuple_store import TupleRow, store_tuples
 from kgharvest.models import (
     HarvestJob,
     Job,
     LanguageModel,
+    Launch,
+    Project,
+    ProjectMember,
     Relation,
     RelationSet,
+    Role,
 )
 
 _numbers = count(1)
@@ -36,17 +40,32 @@ def make_user(username: str | None = None, **fields):
     return get_user_model().objects.create_user(username or f"person-{next(_numbers)}", **fields)
 
 
-def make_researcher(username: str | None = None):
+def make_project(name: str | None = None) -> Project:
+    return create_project(name or f"Project {next(_numbers)}")
+
+
+def make_member(role: str = Role.RESEARCHER, project: Project | None = None, username: str | None = None):
+    """Make a user with a role in the project, by default the one that everything belongs to here."""
     user = make_user(username)
-    access.make_researcher(user)
+    ProjectMember.objects.create(project=project or default_project(), user=user, role=role)
     return user
+
+
+def make_researcher(username: str | None = None, project: Project | None = None):
+    return make_member(Role.RESEARCHER, project, username)
 
 
 # -- kgharvest ---------------------------------------------------------------------------------------------------------
 
 
 def make_relation_set(name: str | None = None, **fields) -> RelationSet:
-    return RelationSet.objects.create(name=name or f"set-{next(_numbers)}", **fields)
+    """Make a set of the default project, or one that is shipped."""
+    project = None if fields.get("is_shipped") else fields.pop("project", None) or default_project()
+    return RelationSet.objects.create(name=name or f"set-{next(_numbers)}", project=project, **fields)
+
+
+def make_launch(**fields) -> Launch:
+    return Launch.objects.create(project=fields.pop("project", None) or default_project(), **fields)
 
 
 def make_relation(name: str | None = None, *, arity: int = 2, **fields) -> Relation:
@@ -70,6 +89,7 @@ def make_harvest_job(status: str = Job.Status.QUEUED, **fields) -> HarvestJob:
     """Make a job without tuples. A running one needs `owner_token` and `lease_expires_at`."""
     values = {
         "kind": "harvest",
+        "project": fields.pop("project", None) or default_project(),
         "relation": fields.pop("relation", None) or make_relation(),
         "language_model": fields.pop("language_model", None) or make_language_model(),
         "setting": "multi",
@@ -93,12 +113,26 @@ def make_harvest(tuples: Sequence[Sequence[str]], **fields) -> HarvestJob:
 # -- annotation --------------------------------------------------------------------------------------------------------
 
 
-def make_round(tuples: int | Sequence[Sequence[str]] = 3, *, name: str | None = None, by=None, **spec) -> Round:
-    """Open a round on all of one harvest: on `tuples`, or on so many made-up ones."""
+def make_round(
+    tuples: int | Sequence[Sequence[str]] = 3,
+    *,
+    name: str | None = None,
+    by=None,
+    project: Project | None = None,
+    **spec,
+) -> Round:
+    """Open a round on all of one harvest: on `tuples`, or on so many made-up ones. project: the default one if None."""
+    project = project or default_project()
     if isinstance(tuples, int):
         tuples = [(f"head {number}", f"tail {number}") for number in range(tuples)]
-    job = make_harvest(tuples)
-    return open_round({"name": name or f"round-{next(_numbers)}", "cells": [{"job": job.pk, "n": None}], **spec}, by)
+    job = make_harvest(tuples, project=project)
+    document = {"name": name or f"round-{next(_numbers)}", "cells": [{"job": job.pk, "n": None}], **spec}
+    return open_round(document, by, project)
+
+
+def judging_page(name: str = "pilot", page: str = "") -> str:
+    """Return the address at which the round of this name is judged, or of a page below it."""
+    return f"/judge/{Round.objects.get(name=name).pk}/{page}"
 
 
 def make_annotators(round: Round, n: int) -> list[Annotator]:

@@ -11,27 +11,30 @@ from typing import NamedTuple
 from uuid import UUID, uuid4
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from annotation.exchange.judgment_files import ImportedRow, read_judgments
 from annotation.judging.verdict_update import count_draws, recount
-from annotation.models import Annotator, Draw, Judgment, JudgmentTask, Round, Stratum, Study
+from annotation.models import Annotator, Draw, Judgment, JudgmentTask, Round, Stratum
 from annotation.rounds.instructions import freeze_statement
 from annotation.rounds.progress import delete_snapshots
-from annotation.rounds.services import find_round, find_study
+from annotation.rounds.services import find_round
+from kgharvest.access import Action, check_may
+from kgharvest.accounts.projects import project_for
+from kgharvest.audit.trail import record
 from kgharvest.bulk.file_reading import read_lines
 from kgharvest.bulk.insert import ROWS_AT_ONCE, insert_rows
 from kgharvest.errors import BadEntry, DomainError, ImportRefused, NotFound
 from kgharvest.harvests.language_models import name_language_model
-from kgharvest.models import KnowledgeTuple, LanguageModel, Relation, tuple_key
+from kgharvest.models import KnowledgeTuple, LanguageModel, Project, Relation, RelationSet, tuple_key
 from kgharvest.names import UnresolvedName
 from kgharvest.relations.names import Scope, relations_of_set, resolve_relation
 from kgharvest.relations.services import own_set
 
 NAME = re.compile(r"[-\w]{1,100}", re.ASCII)  # of a round or relation that an import may make
 DUPLICATES = ("error", "first", "last")
-MOST_ROWS = 1_000_000  # of a file; they are kept in memory
+MOST_ROWS = 1_000_000  # of a file, bad ones too; they are kept in memory
 
 
 class NotForImports(DomainError):
@@ -61,24 +64,26 @@ def import_judgments(
     round_name: str,
     *,
     create: bool = False,
-    study: str = "Default",
+    project: Project | str | None = None,
     set_name: str | None = None,
     duplicates: str = "error",
     by=None,
 ) -> ImportSummary:
     """Add the judgments of a CSV file (judgment_files) to a round for imports.
 
-    create: make the round, relations, tuples and tasks that are missing; otherwise they are faults. study: of a round
-    that is made; its members see it. set_name: the set that is meant where several have a relation. duplicates: what a
-    second judgment of one annotator on one tuple means: an "error", or that the "first" or the "last" counts; the same
-    label for another cell is no duplicate but one judgment that counts for both. A task's k becomes the number of
-    judgments it has. Raises ImportRefused with all faults, NotFound, NotForImports; then nothing is stored.
+    create: make the round, relations, tuples and tasks that are missing; otherwise they are faults. project: of what is
+    made, where `by` may work in several; the round may be named project/name. set_name: the set that is meant where
+    several have a relation. duplicates: what a second judgment of one annotator on one tuple means: an "error", or that
+    the "first" or the "last" counts; the same label for another cell is no duplicate but one judgment that counts for
+    both. A task's k becomes the number of judgments it has. Raises ImportRefused with all faults, NotFound,
+    NotForImports, NotAllowed, ProjectNotNamed; then nothing is stored.
     """
     rows = _read_rows(path)
     if set_name is not None:
         relations_of_set(set_name)  # raises if there is none
     with transaction.atomic():
-        work = _Import(_lock_or_create_round(round_name, study if create else None, by), create, set_name, duplicates)
+        round = _create_round(round_name, project, by) if create else find_round(round_name, by)
+        work = _Import(_locked(round, by), create, set_name, duplicates, by)
         n_judgments = work.store(rows)
         if work.faults:
             raise ImportRefused(path.name, work.faults)
@@ -87,19 +92,22 @@ def import_judgments(
             delete_snapshots(work.round)
             policy = {"n_rows": len(rows), "duplicates": duplicates, "n_duplicates": work.n_duplicates}
             work.round.events.record("imported", by=by, n_judgments=n_judgments, file=path.name, **policy)
+            facts = {"round": work.round.name, "n_judgments": n_judgments, **policy}
+            record("round.imported", work.round, by, work.round.project_id, **facts)
         return ImportSummary(work.round, n_judgments, work.n_duplicates)
 
 
 def _read_rows(path: Path) -> list[ImportedRow]:
     rows: list[ImportedRow] = []
     faults = _FaultsByReason()
-    for row in read_judgments(read_lines(path)):
+    for n_rows, row in enumerate(read_judgments(read_lines(path)), start=1):
+        if n_rows > MOST_ROWS:
+            where = row.where.partition(",")[0] if isinstance(row, BadEntry) else f"line {row.line}"
+            raise ImportRefused(path.name, [BadEntry(where, "is one too many; split the file")])
         if isinstance(row, BadEntry):
             faults.add(row)
-        elif len(rows) < MOST_ROWS:
-            rows.append(row)
         else:
-            raise ImportRefused(path.name, [BadEntry(f"line {row.line}", "is one too many; split the file")])
+            rows.append(row)
     faults.refuse(path.name)
     if not rows:
         raise ImportRefused(path.name, [BadEntry("file", "has no judgments")])
@@ -133,44 +141,45 @@ class _FaultsByReason:
         return fault._replace(reason=f"{fault.reason} (and so in {n_more} more)") if n_more else fault
 
 
-def _lock_or_create_round(name: str, study: str | None, by) -> Round:
-    """Return the round of this name; make it in `study` if there is none, unless that is None."""
-    if study is not None and not Round.objects.filter(name=name).exists():
-        return _create_round(name, study, by)
-    # Locked, so that two imports count one after the other.
-    round = Round.objects.select_for_update(of=("self",)).get(pk=find_round(name).pk)
+def _locked(round: Round, by) -> Round:
+    """Let two imports count one after the other. Raises NotAllowed, NotForImports."""
+    check_may(by, Action.WORK, round.project)
+    round = Round.objects.select_for_update(of=("self",)).select_related("project").get(pk=round.pk)
     if round.source != Round.Source.IMPORTED:
-        raise NotForImports(f"The judgments of the round {name} are those of {round.source}; import into another one.")
+        raise NotForImports(
+            f"The judgments of the round {round.name} are those of {round.source}; import into another one."
+        )
     return round
 
 
-def _create_round(name: str, study: str, by) -> Round:
+def _create_round(name: str, project: Project | str | None, by) -> Round:
+    """Return the round of this name in the project, made if need be."""
+    slug, _, name = name.rpartition("/")
     if not NAME.fullmatch(name):
         raise NotFound(f"{name!r} is no name for a round; use up to 100 letters, digits, - and _.")
-    if not 0 < len(study) <= Study._meta.get_field("name").max_length:
-        raise NotFound(f"{study!r:.40} is no name for a study; use 1 to 100 characters.")
-    return Round.objects.create(
-        study=find_study(study, by),
-        name=name,
-        status=Round.Status.CLOSED,
-        source=Round.Source.IMPORTED,
-        created_by=by,
-        closed_at=timezone.now(),
-    )
+    new = {
+        "status": Round.Status.CLOSED,
+        "source": Round.Source.IMPORTED,
+        "created_by": by,
+        "closed_at": timezone.now(),
+    }
+    return project_for(by, slug or project).rounds.get_or_create(name=name, defaults=new)[0]
 
 
 class _Import:
     """One file on its way into a round. Each step looks at all rows and notes all faults before the next begins."""
 
-    def __init__(self, round: Round, create: bool, set_name: str | None, duplicates: str):
+    def __init__(self, round: Round, create: bool, set_name: str | None, duplicates: str, by):
         self.round = round
         self.create = create
         of_round = set(round.strata.values_list("relation", flat=True))
+        visible = Relation.objects.visible_to(by).values("pk")
+        self._relations = Relation.objects.filter(Q(pk__in=visible) | Q(pk__in=of_round))
         # Where several sets have a relation, the one of --set is meant, else the one that the round is about.
         self._scopes: tuple[Scope, ...] = (
             lambda relation: relation.relation_set.name == set_name,
             lambda relation: relation.pk in of_round,
-            lambda relation: True,
+            lambda relation: relation.relation_set.project_id in (None, round.project_id),
         )
         self.duplicates = duplicates
         self.faults: list[BadEntry] = []
@@ -205,16 +214,22 @@ class _Import:
 
     def _resolve_relation(self, row: ImportedRow) -> Relation | None:
         try:
-            return resolve_relation(row.relation, scopes=self._scopes)
+            return resolve_relation(row.relation, scopes=self._scopes, among=self._relations)
         except UnresolvedName as refusal:
             if self.create and not refusal.is_ambiguous and NAME.fullmatch(row.relation):
                 return self._create_relation(row)
             self._fault(row, f"{refusal} Or import with {'--set' if refusal.is_ambiguous else '--create'}.")
         return None
 
+    def _name_of_set(self) -> str:
+        """Return the round's name, with its project's before it where that is a set of another project."""
+        name = self.round.name
+        others = RelationSet.objects.exclude(project=self.round.project).filter(name=name)
+        return f"{self.round.project.slug}-{name}"[:100] if others.exists() else name
+
     def _create_relation(self, row: ImportedRow) -> Relation:
         """Make a relation of which only the name is known; its statement just lists the entities."""
-        relation_set = own_set(self.round.name)
+        relation_set = own_set(self._name_of_set(), project=self.round.project)
         slots = ", ".join(f"<ENT{slot}>" for slot in range(len(row.entities)))
         return Relation.objects.create(
             relation_set=relation_set,

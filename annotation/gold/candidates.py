@@ -7,17 +7,22 @@ from collections.abc import Iterable, Iterator, Mapping
 from random import Random
 from typing import NamedTuple
 
-from django.db.models import Count
+from django.db import transaction
+from django.db.models import Count, Q
 from django.utils import timezone
 
 from annotation.models import GoldDecision
-from kgharvest.access import check_may_change
+from kgharvest.access import Action, NotAllowed, check_may, may, may_anywhere
+from kgharvest.audit.tables import AuditedTable
+from kgharvest.audit.trail import record
 from kgharvest.errors import DomainError
 from kgharvest.models import HarvestedTuple, Relation, tuple_key
 
 CANDIDATES_AT_ONCE = 400
 LONGEST_REASON = 1000  # characters
 HARVESTED_AT_ONCE = 50  # tuples of the harvests that lend their entities
+GOLD_DECISIONS = AuditedTable(GoldDecision, "relation_id", "entities", "seed", "slot", "is_confirmed", "decided_at")
+GOLD_WITHDRAWALS = AuditedTable(GoldDecision, "withdrawn_at", "reason", condition=~Q(withdrawn_at=None))
 
 
 class ReasonMissing(DomainError):
@@ -70,11 +75,28 @@ def _entities_by_slot(relation: Relation) -> list[list[str]]:
     return [list(dict.fromkeys(entities)) for entities in zip(*relation.seed_tuples, *harvested, strict=True)]
 
 
+def may_decide(relation: Relation, by) -> bool:
+    """Return whether `by` works in the relation's project; on one that is shipped, in any."""
+    if relation.project is None and by is not None:
+        return may_anywhere(by, Action.WORK)
+    return may(by, Action.WORK, relation.project)
+
+
+def check_may_decide(relation: Relation, by) -> None:
+    """Raise NotAllowed unless `by` may decide which statements of the relation are false for certain."""
+    if not may_decide(relation, by):
+        check_may(by, Action.WORK, relation.project)
+
+
+@transaction.atomic
 def decide_on_gold(relation: Relation, decisions: Mapping[str, bool], by=None) -> int:
     """Store which candidates, by code, are false for certain and which are not; return how many were stored.
 
-    What is no candidate any more, because somebody decided it meanwhile, is passed over.
+    What is no candidate any more, because somebody decided it meanwhile, is passed over. Raises NotAllowed.
     """
+    check_may_decide(relation, by)
+    # Locked, so that who decides at the same time finds what is decided here to be no candidate any more.
+    relation = Relation.objects.select_for_update(of=("self",), no_key=True).get(pk=relation.pk)
     candidates = {candidate.code: candidate for candidate in gold_candidates(relation)}
     new = [
         GoldDecision(
@@ -89,8 +111,10 @@ def decide_on_gold(relation: Relation, decisions: Mapping[str, bool], by=None) -
         for code, is_confirmed in decisions.items()
         if code in candidates
     ]
-    GoldDecision.objects.bulk_create(new, ignore_conflicts=True)
-    return len(new)
+    stored = GoldDecision.objects.bulk_create(new)
+    if stored:
+        record("gold.decided", relation, by, rows=stored, relation=relation.name, n_decisions=len(stored))
+    return len(stored)
 
 
 def confirmed_counts(relations: Iterable[Relation]) -> dict[int, int]:
@@ -99,13 +123,27 @@ def confirmed_counts(relations: Iterable[Relation]) -> dict[int, int]:
     return dict(confirmed.values_list("relation").annotate(n=Count("pk")))
 
 
+def may_withdraw(decision: GoldDecision, by) -> bool:
+    """Return whether `by` may: gold of a shipped relation serves all projects, so there only who decided it."""
+    is_own = by is not None and decision.decided_by_id == by.pk and may_decide(decision.relation, by)
+    return is_own or may(by, Action.WORK, decision.relation.project)
+
+
+def check_may_withdraw(decision: GoldDecision, by) -> None:
+    """Raise NotAllowed unless `by` may withdraw the decision."""
+    if not may_withdraw(decision, by):
+        raise NotAllowed("Only who decided this, who works in the relation's project, or a superuser may withdraw it.")
+
+
+@transaction.atomic
 def withdraw_gold(decision: GoldDecision, reason: str, by=None) -> None:
     """Let a decision serve no more, and keep it with the reason; rounds that were opened keep their gold.
 
-    Withdrawing it twice is withdrawing it once. Raises NotYours, ReasonMissing.
+    Withdrawing it twice is withdrawing it once. Raises NotAllowed, ReasonMissing.
     """
-    check_may_change(by, decision)
+    check_may_withdraw(decision, by)
     if not reason.strip():
         raise ReasonMissing("Say why: the reason is kept with the decision.")
     decisions = GoldDecision.objects.in_force().filter(pk=decision.pk)
-    decisions.update(withdrawn_at=timezone.now(), withdrawn_by=by, reason=reason.strip()[:LONGEST_REASON])
+    if decisions.update(withdrawn_at=timezone.now(), withdrawn_by=by, reason=reason.strip()[:LONGEST_REASON]):
+        record("gold.withdrawn", decision, by, relation=decision.relation.name)

@@ -11,10 +11,19 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST
 
-from annotation.gold.candidates import GoldCandidate, decide_on_gold, gold_candidates, withdraw_gold
+from annotation.gold.candidates import (
+    GoldCandidate,
+    check_may_decide,
+    check_may_withdraw,
+    decide_on_gold,
+    gold_candidates,
+    may_decide,
+    may_withdraw,
+    withdraw_gold,
+)
 from annotation.models import GoldDecision
 from annotation.rounds.instructions import freeze_statement, statement_parts
-from kgharvest.access import may_change, researcher_required
+from kgharvest.access import researcher_required, visible_or_404
 from kgharvest.bulk.pagination import page_of
 from kgharvest.errors import DomainError
 from kgharvest.models import Relation
@@ -28,7 +37,9 @@ DECISIONS = {"false": True, "unsure": False}
 def gold_list(request: HttpRequest) -> HttpResponse:
     """List the relations that have harvests, with how many known answers they have."""
     q = request.GET.get("q", "").strip()
-    relations = Relation.objects.filter(jobs__n_tuples__gt=0).select_related("relation_set").distinct()
+    relations = (
+        Relation.objects.visible_to(request.user).filter(jobs__n_tuples__gt=0).select_related("relation_set").distinct()
+    )
     if q:
         relations = relations.filter(Q(name__icontains=q) | Q(relation_set__name__icontains=q))
     confirmed = Count(
@@ -41,22 +52,26 @@ def gold_list(request: HttpRequest) -> HttpResponse:
 @researcher_required
 def gold_of_relation(request: HttpRequest, pk: int) -> HttpResponse:
     """Take decisions on candidates, a page of them at a time; `?page=` passes over some."""
-    relation = get_object_or_404(Relation.objects.select_related("relation_set"), pk=pk)
+    relation = find_relation(request, pk)
     if request.method == "POST":
+        check_may_decide(relation, request.user)
         n = decide_on_gold(relation, decisions_in(request), request.user)
         messages.success(request, f"{counted(n, 'decision')} stored.")
         return redirect("annotation:gold", pk)
     page = Paginator(gold_candidates(relation), CANDIDATES_PER_PAGE).get_page(request.GET.get("page"))
-    decided = relation.gold_decisions.select_related("decided_by", "withdrawn_by").order_by("-pk")
+    decided = relation.gold_decisions.select_related(
+        "decided_by", "withdrawn_by", "relation__relation_set__project"
+    ).order_by("-pk")
     context = {
         "relation": relation,
         "page_obj": page,
+        "may_decide": may_decide(relation, request.user),
         "candidates": [shown(relation, candidate) for candidate in page],
         "decided": [
             {
                 "decision": decision,
                 "parts": parts(relation, decision.entities),
-                "can_withdraw": decision.withdrawn_at is None and may_change(request.user, decision),
+                "can_withdraw": decision.withdrawn_at is None and may_withdraw(decision, request.user),
             }
             for decision in decided
         ],
@@ -64,6 +79,10 @@ def gold_of_relation(request: HttpRequest, pk: int) -> HttpResponse:
         "seeds": [parts(relation, seed) for seed in relation.seed_tuples],
     }
     return render(request, "annotation/gold/gold.html", context)
+
+
+def find_relation(request: HttpRequest, pk: int) -> Relation:
+    return visible_or_404(request.user, Relation.objects.select_related("relation_set__project"), pk=pk)
 
 
 def decisions_in(request: HttpRequest) -> dict[str, bool]:
@@ -87,10 +106,12 @@ def parts(relation: Relation, entities: list[str]) -> list[tuple[str, bool]]:
 @researcher_required
 @require_POST
 def gold_withdraw(request: HttpRequest, pk: int, decision: int) -> HttpResponse:
+    relation = find_relation(request, pk)
+    decisions = GoldDecision.objects.select_related("relation__relation_set__project")
+    withdrawn = get_object_or_404(decisions, relation=relation, pk=decision)
+    check_may_withdraw(withdrawn, request.user)
     try:
-        withdraw_gold(
-            get_object_or_404(GoldDecision, relation=pk, pk=decision), request.POST.get("reason", ""), request.user
-        )
+        withdraw_gold(withdrawn, request.POST.get("reason", ""), request.user)
     except DomainError as refusal:
         messages.error(request, str(refusal))
     return redirect("annotation:gold", pk)

@@ -1,4 +1,4 @@
-"""Judging in JSON, at the addresses of the pages (annotation.judging.views) for whoever asks for JSON.
+"""Judging in JSON: in the API, and at the addresses of the pages (annotation.judging.views) for whoever asks for JSON.
 
 The serializers check what pages send as well. What is sent here must tell nothing about LM, setting, score, gold or
 what others said.
@@ -11,25 +11,40 @@ from math import isfinite
 from typing import Any
 
 from django.http import HttpRequest
+from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema, extend_schema_field, inline_serializer
 from rest_framework import exceptions, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
-from annotation.judging.assignment import next_batch
+from annotation.judging.assignment import next_batch, release_batch
 from annotation.judging.judgments import (
     Answer,
+    reassign_skipped,
+    recent_judgments,
     report_statement,
     skip_task,
     submit_and_fill_batch,
     submit_judgment,
 )
 from annotation.judging.models import SIXTEEN_HEX_DIGITS
+from annotation.judging.training import (
+    answer_training,
+    answered_statement,
+    current_training,
+    last_training,
+    next_statement,
+)
 from annotation.models import LONGEST_COMMENT, Annotator, JudgmentTask, Label, StatementReport
-from annotation.recruiting.access import session_annotator
-from annotation.rounds.instructions import statement_parts
+from annotation.recruiting.access import own_annotators, session_annotator
+from annotation.rounds.instructions import instructions_markdown, statement_parts
+from kgharvest.accounts.tokens import Scope
+from kgharvest.api.authentication import TokenAllows
+from kgharvest.api.input import Filters
+from kgharvest.api.schema import RefusalSerializer
+from kgharvest.api.views import ApiView
+from kgharvest.http import refusal
 
 NOT_JOINED = "Nobody who judges this round is known here; come back with your link or log in, and reload the page."
 
@@ -76,7 +91,7 @@ class AnswerSerializer(TaskSerializer):
         return Answer(task, fields["label"], fields["client_uuid"], fields.get("seconds"), comment)
 
 
-class ReportSerializer(TaskSerializer):
+class StatementReportInput(TaskSerializer):
     """Fields are named as in the form of the page."""
 
     def get_fields(self) -> dict[str, serializers.Field]:
@@ -95,9 +110,21 @@ PART = {"type": "array", "minItems": 2, "maxItems": 2, "items": {"oneOf": [{"typ
 class PartsField(serializers.Field):
     """Stretches of text, each with whether it is an entity."""
 
+    def to_representation(self, parts: Sequence[tuple[str, bool]]) -> list[list[Any]]:
+        return [[text, is_entity] for text, is_entity in parts]
+
 
 class StatementSerializer(TaskSerializer):
     parts = PartsField()
+
+
+class TaskQuery(Filters):
+    task = TaskField(required=False, help_text="A statement that you have.")
+
+
+class TrainingAnswerSerializer(serializers.Serializer):
+    position = serializers.IntegerField(min_value=0, max_value=1000)
+    label = serializers.ChoiceField(Label.choices)
 
 
 class BatchSerializer(serializers.Serializer):
@@ -114,14 +141,49 @@ class StoredSerializer(serializers.Serializer):
     tasks = StatementSerializer(many=True, required=False)
 
 
-class ErrorSerializer(serializers.Serializer):
-    code = serializers.CharField()
-    message = serializers.CharField()
-    fields = serializers.DictField(required=False)
+class AnsweredSerializer(StatementSerializer):
+    label = serializers.ChoiceField(Label.choices)
+    comment = serializers.CharField(allow_blank=True)
+    judged_at = serializers.DateTimeField()
 
 
-class RefusalSerializer(serializers.Serializer):
-    error = ErrorSerializer()
+class RecentSerializer(serializers.Serializer):
+    """answers: your last ones, the newest first."""
+
+    answers = AnsweredSerializer(many=True)
+
+
+class CountSerializer(serializers.Serializer):
+    n = serializers.IntegerField(help_text="Statements.")
+
+
+class InstructionsTextSerializer(serializers.Serializer):
+    markdown = serializers.CharField()
+
+
+class TrainingStatementSerializer(serializers.Serializer):
+    position = serializers.IntegerField()
+    parts = PartsField()
+
+
+class TrainedSerializer(serializers.Serializer):
+    n_right = serializers.IntegerField()
+    n_answered = serializers.IntegerField()
+
+
+class TrainingSerializer(serializers.Serializer):
+    """statement: to answer next, null after the last one; then `finished` says how it went."""
+
+    n_statements = serializers.IntegerField()
+    statement = TrainingStatementSerializer(allow_null=True)
+    finished = TrainedSerializer(allow_null=True)
+
+
+class TrainingReasonSerializer(serializers.Serializer):
+    position = serializers.IntegerField()
+    is_right = serializers.BooleanField()
+    label = serializers.ChoiceField(["true", "false"], help_text="The right answer.")
+    reason = serializers.CharField()
 
 
 def statements_of(annotator: Annotator, tasks: Sequence[JudgmentTask]) -> list[dict[str, Any]]:
@@ -135,32 +197,22 @@ def statements_of(annotator: Annotator, tasks: Sequence[JudgmentTask]) -> list[d
 
 TASK = "9f86d081884c7d65"
 UUID = "7f3c1a52-6d0e-4a9b-9c55-0d6f2d1f8e21"
-TASKS = {"tasks": [{"task": TASK, "parts": [["A dog", True], [" can ", False], ["swim", True], [".", False]]}]}
+PARTS = [["A dog", True], [" can ", False], ["swim", True], [".", False]]
+TASKS = {"tasks": [{"task": TASK, "parts": PARTS}]}
+REFUSED = OpenApiResponse(
+    RefusalSerializer,
+    "RoundNotOpen, AnnotatorNotActive, TrainingFirst, NotAssigned, BadAnswer, UuidReused: the round, the part that you "
+    "have in it, or the statement does not allow it.",
+    [
+        OpenApiExample(
+            "RoundNotOpen",
+            refusal("RoundNotOpen", "The round pilot is closed; judgments are taken only while it is open."),
+        )
+    ],
+)
 
 
-def _refusal(description: str, code: str, message: str, **more: Any) -> OpenApiResponse:
-    example = OpenApiExample(code, {"error": {"code": code, "message": message, **more}})
-    return OpenApiResponse(RefusalSerializer, description, [example])
-
-
-REFUSALS = {
-    400: _refusal(
-        "Invalid: the fields are not valid.",
-        "Invalid",
-        "The input is not valid.",
-        fields={"label": ['"maybe" is not a valid choice.']},
-    ),
-    403: _refusal("NotJoined: nobody who judges this round is known here.", "NotJoined", NOT_JOINED),
-    409: _refusal(
-        "RoundNotOpen, AnnotatorNotActive, TrainingFirst, NotAssigned, BadAnswer, UuidReused: the round, the part that "
-        "the annotator has in it, or the statement does not allow it.",
-        "RoundNotOpen",
-        "The round pilot is closed; judgments are taken only while it is open.",
-    ),
-}
-
-
-def _described(summary: str, reply: Any, *examples: Mapping[str, Any], sent: Any = None):
+def described(summary: str, reply: Any, *examples: Mapping[str, Any], sent: Any = None, **more: Any):
     """Describe an operation of judging; `examples`: of its reply."""
     shown = [OpenApiExample(f"example {number}", value) for number, value in enumerate(examples, start=1)]
     return extend_schema(
@@ -168,46 +220,73 @@ def _described(summary: str, reply: Any, *examples: Mapping[str, Any], sent: Any
         operation_id=summary.lower().replace(" ", "_"),
         tags=["judging"],
         request=sent,
-        responses={200: OpenApiResponse(reply, examples=shown), **REFUSALS},
+        responses={200: OpenApiResponse(reply, examples=shown), 409: REFUSED},
+        **more,
     )
 
 
 # -- views -------------------------------------------------------------------------------------------------------------
+
+MOST_RECENT = 50
 
 
 class NotJoined(exceptions.PermissionDenied):
     default_detail = NOT_JOINED
 
 
-class JudgingView(APIView):
-    """Knows who judges in the round of that name here: `self.annotator`, an account or a guest of the session."""
+KNOWN = ("user", "round", "token_key")  # of the annotator, before they are locked; what is judged reads the rest
 
-    permission_classes = ()
+
+class JudgingView(ApiView):
+    """Knows who judges in the round of the address: `self.annotator`.
+
+    by_browser: at the addresses of pages, where it is an account or a guest of the session; in the API it is the
+    account of a token, or of a session.
+    """
+
+    permission_classes = (TokenAllows,)
+    scope = Scope.JUDGE
+    by_browser = False
+    refuses = True
+    is_keyed = False
 
     def perform_authentication(self, request: Request) -> None:
-        """Leave it to session_annotator; the session's cookie and the CSRF token are looked at before."""
-        self.annotator = session_annotator(request._request, self.kwargs["name"])
+        """For pages, leave it to session_annotator; cookie and CSRF token are looked at before."""
+        if not self.by_browser:
+            super().perform_authentication(request)
+            return
+        self.annotator = session_annotator(request._request, self.kwargs["round_id"], Annotator.objects.only(*KNOWN))
         if self.annotator is None and request._request.user.is_authenticated:
             raise exceptions.NotFound("No round that you have joined.")
         if self.annotator is None:
             raise NotJoined
 
+    def check_permissions(self, request: Request) -> None:
+        if self.by_browser:
+            return
+        super().check_permissions(request)
+        self.annotator = own_annotators(request.user).filter(round=self.kwargs["round_id"]).first()
+        if self.annotator is None:
+            raise exceptions.NotFound("No round that you have joined.")
+
 
 class Judge(JudgingView):
     """Statements for one annotator, and their answers."""
 
-    @_described("The next statements", BatchSerializer, TASKS)
-    def get(self, request: Request, name: str) -> Response:
+    @described("The next statements", BatchSerializer, TASKS)
+    def get(self, request: Request, round_id: int) -> Response:
+        """Those that are assigned to you, filled up to a batch. They are yours for half an hour."""
         return Response({"tasks": statements_of(self.annotator, next_batch(self.annotator, timezone.now()))})
 
-    @_described(
+    @described(
         "Answer a statement",
         StoredSerializer,
         {"stored": UUID, "late": False},
         {"stored": UUID, "late": False, **TASKS},
         sent=AnswerSerializer,
     )
-    def post(self, request: Request, name: str) -> Response:
+    def post(self, request: Request, round_id: int) -> Response:
+        """It is stored once, however often it is sent. To change your mind, answer again with another UUID."""
         serializer = AnswerSerializer(data=request.data)
         serializer.is_valid(raise_exception=True)
         answer, tasks = serializer.answer_of(self.annotator), None
@@ -222,32 +301,126 @@ class Judge(JudgingView):
 class Skip(JudgingView):
     """A statement is released at once; it comes back on request."""
 
-    @_described(
+    @described(
         "Leave a statement to others",
         inline_serializer("Skipped", {"skipped": TaskField()}),
         {"skipped": TASK},
         sent=TaskSerializer,
     )
-    def post(self, request: Request, name: str) -> Response:
-        serializer = TaskSerializer(data=request.data)
-        serializer.is_valid(raise_exception=True)
-        skip_task(self.annotator, self.annotator.task_of(serializer.validated_data["task"]))
-        return Response({"skipped": serializer.validated_data["task"]})
+    def post(self, request: Request, round_id: int) -> Response:
+        task = self.sent(TaskSerializer)["task"]
+        skip_task(self.annotator, self.annotator.task_of(task))
+        return Response({"skipped": task})
 
 
 class Report(JudgingView):
     """A report is no judgment; a second one replaces the first."""
 
-    @_described(
+    @described(
         "Report a broken statement",
         inline_serializer("Reported", {"reported": TaskField()}),
         {"reported": TASK},
-        sent=ReportSerializer,
+        sent=StatementReportInput,
     )
-    def post(self, request: Request, name: str) -> Response:
-        serializer = ReportSerializer(data=request.data)
-        serializer.is_valid(raise_exception=True)
-        fields = serializer.validated_data
-        task, comment = self.annotator.task_of(fields["task"]), fields.get("comment", "")
-        report_statement(self.annotator, task, fields["reason"], comment, timezone.now())
-        return Response({"reported": fields["task"]})
+    def post(self, request: Request, round_id: int) -> Response:
+        sent = self.sent(StatementReportInput)
+        task, comment = self.annotator.task_of(sent["task"]), sent.get("comment", "")
+        report_statement(self.annotator, task, sent["reason"], comment, timezone.now())
+        return Response({"reported": sent["task"]})
+
+
+class Reassign(JudgingView):
+    @described("Take what was skipped once more", CountSerializer, {"n": 2})
+    def post(self, request: Request, round_id: int) -> Response:
+        """The next statements will have it, as far as it is still wanted."""
+        return Response({"n": reassign_skipped(self.annotator)})
+
+
+class Release(JudgingView):
+    @described("Give back what is assigned", CountSerializer, {"n": 7})
+    def post(self, request: Request, round_id: int) -> Response:
+        """All that is assigned to you and unanswered goes to others at once, not only in half an hour."""
+        return Response({"n": release_batch(self.annotator)})
+
+
+class Recent(JudgingView):
+    refuses = False
+
+    @described(
+        "Your last answers",
+        RecentSerializer,
+        {
+            "answers": [
+                {"task": TASK, "parts": PARTS, "label": "true", "comment": "", "judged_at": "2026-11-22T10:00:00Z"}
+            ]
+        },
+    )
+    def get(self, request: Request, round_id: int) -> Response:
+        judgments = recent_judgments(self.annotator, MOST_RECENT)
+        statements = statements_of(self.annotator, [judgment.task for judgment in judgments])
+        given = [
+            statement | {"label": judgment.label, "comment": judgment.comment, "judged_at": judgment.judged_at}
+            for statement, judgment in zip(statements, judgments, strict=True)
+        ]
+        return Response(RecentSerializer({"answers": given}).data)
+
+
+class Instructions(JudgingView):
+    refuses = False
+
+    @described(
+        "What to go by",
+        InstructionsTextSerializer,
+        {"markdown": "Read the statement and say whether it is true in general."},
+        parameters=[TaskQuery],
+    )
+    def get(self, request: Request, round_id: int) -> Response:
+        """The instructions in Markdown, with what they say about the relation of `task`, a statement that you have."""
+        relation = None
+        if token := self.filtered_by(TaskQuery).get("task"):
+            tasks = self.annotator.round.tasks.filter(assignments__annotator=self.annotator)
+            task = get_object_or_404(
+                tasks.select_related("knowledge_tuple__relation"), pk=self.annotator.task_of(token)
+            )
+            relation = task.knowledge_tuple.relation
+        return Response({"markdown": instructions_markdown(self.annotator.round, relation)})
+
+
+class TrainingStatements(JudgingView):
+    """The training that comes before the first batch of some rounds."""
+
+    def check_training(self) -> None:
+        if not self.annotator.round.training_size:
+            raise exceptions.NotFound("This round has no training.")
+
+    @described(
+        "The next statement of the training",
+        TrainingSerializer,
+        {"n_statements": 5, "statement": {"position": 0, "parts": PARTS}, "finished": None},
+        {"n_statements": 5, "statement": None, "finished": {"n_right": 4, "n_answered": 5}},
+    )
+    def get(self, request: Request, round_id: int) -> Response:
+        self.check_training()
+        statements, finished = self.annotator.round.training_statements, last_training(self.annotator)
+        is_over = finished and not self.annotator.trainings.filter(finished_at=None).exists()
+        statement = None if is_over else next_statement(current_training(self.annotator, timezone.now()))
+        answer = {"n_statements": statements.count(), "statement": statement, "finished": finished if is_over else None}
+        return Response(TrainingSerializer(answer).data)
+
+    @described(
+        "Answer a statement of the training",
+        TrainingReasonSerializer,
+        {"position": 0, "is_right": True, "label": "true", "reason": "It is one of the examples."},
+        sent=TrainingAnswerSerializer,
+    )
+    def post(self, request: Request, round_id: int) -> Response:
+        """The reply says what is right, and why. The same answer sent again counts once."""
+        self.check_training()
+        sent = self.sent(TrainingAnswerSerializer)
+        statement = answer_training(self.annotator, **sent, now=timezone.now())
+        if statement is None:
+            statement = answered_statement(self.annotator, sent["position"])
+        if statement is None:
+            raise exceptions.NotFound("This statement is not the one to answer next.")
+        reason = {"is_right": sent["label"] == statement.label, "label": statement.label, "reason": statement.reason}
+        return Response({"position": statement.position, **reason})

@@ -23,7 +23,8 @@ from django.db.models import Count, Exists, F, OuterRef, Q
 from annotation.judging.models import AssignmentQuerySet
 from annotation.judging.verdict_update import update_verdicts
 from annotation.models import Annotator, Assignment, JudgmentTask, Round
-from annotation.rounds.models import JudgmentTaskQuerySet, RoundNotOpen
+from annotation.rounds.models import RoundNotOpen
+from annotation.rounds.sample_models import JudgmentTaskQuerySet
 from kgharvest.errors import DomainError
 
 LEASE = timedelta(minutes=30)
@@ -47,17 +48,17 @@ class AnnotatorNotActive(RoundNotOpen):
 # -- handing out -------------------------------------------------------------------------------------------------------
 
 
-def next_batch(annotator: Annotator, now: datetime) -> list[JudgmentTask]:
+def next_batch(annotator: Annotator, now: datetime, few: int | None = None) -> list[JudgmentTask]:
     """Return the annotator's assigned tasks, oldest first, filled up to the round's batch size.
 
-    Each is leased to them until LEASE from now. Empty when nothing is left for them. Raises RoundNotOpen,
-    AnnotatorNotActive and TrainingFirst.
+    Each is leased to them until LEASE from now. Empty when nothing is left for them. few: fill up only when fewer tasks
+    than these are left. Raises RoundNotOpen, AnnotatorNotActive and TrainingFirst.
     """
     with transaction.atomic():
-        return fill_batch(Annotator.objects.lock(annotator.pk), now)
+        return fill_batch(Annotator.objects.lock(annotator.pk), now, few)
 
 
-def fill_batch(annotator: Annotator, now: datetime) -> list[JudgmentTask]:
+def fill_batch(annotator: Annotator, now: datetime, few: int | None = None) -> list[JudgmentTask]:
     """Do what next_batch does for an annotator who is locked, within the caller's transaction; it refuses first."""
     round = annotator.round
     round.check_open()
@@ -67,10 +68,10 @@ def fill_batch(annotator: Annotator, now: datetime) -> list[JudgmentTask]:
         raise TrainingFirst(f"Judging in the round {round.name} begins with a short training; finish it first.")
     leased = Assignment.objects.filter(annotator=annotator, status=Assignment.Status.LEASED)
     n_leased = leased.update(expires_at=now + LEASE)
-    release_expired(now)
     share = round.quota
     n_most = round.batch_size if share is None else min(round.batch_size, share - annotator.n_judged)
-    if n_leased < n_most:
+    if n_leased < (n_most if few is None else min(n_most, few)):
+        release_expired(now)
         _lease_more(annotator, n_most - n_leased, now)
     tasks = JudgmentTask.objects.filter(assignments__annotator=annotator, assignments__status=Assignment.Status.LEASED)
     return list(tasks.only("statement", "spans").order_by("assignments__pk"))
@@ -193,6 +194,12 @@ def release_leases(assignments: AssignmentQuerySet) -> int:
         _expire(leases)
         n += len(leases)
     return n
+
+
+def release_batch(annotator: Annotator) -> int:
+    """Release all that is leased to the annotator, who may be handed it again; return how many tasks that is."""
+    with transaction.atomic():
+        return release_leases(Assignment.objects.filter(annotator=Annotator.objects.lock(annotator.pk)))
 
 
 def _expire(leases: Sequence[Assignment]) -> None:

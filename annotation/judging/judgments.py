@@ -270,4 +270,5 @@ def _not_assigned() -> NotAssigned:
 def recent_judgments(annotator: Annotator, n: int) -> list[Judgment]:
     """Return the annotator's current judgments of the tasks judged last, newest first."""
     current = Judgment.objects.current().filter(annotator=annotator).select_related("task")
-    return list(current.order_by("-judged_at")[:n])
+    columns = ("label", "comment", "annotator", "task__statement", "task__spans")
+    return list(current.only(*columns).order_by("-judged_at")[:n])

@@ -15,7 +15,8 @@ from django.db.models import F, Q
 from django.db.models.functions import Lower
 
 from annotation.rounds.instructions import statement_parts
-from annotation.rounds.models import JudgmentTask, Layout, Round
+from annotation.rounds.models import Layout, Round
+from annotation.rounds.sample_models import JudgmentTask
 
 # What judging reads of an annotator and their round. Reading every column each time would cost half as much again.
 JUDGING_COLUMNS = (
@@ -216,6 +217,13 @@ class JudgmentQuerySet(models.QuerySet):
         """Return the judgments that verdicts and agreement rest on: exactly k of a complete task."""
         return self.current().filter(is_counted=True)
 
+    def unsealed(self):
+        """Return the judgments that no entry of the audit trail speaks for yet."""
+        return self.filter(sealed_in=None)
+
+    def of_round(self, round: Round):
+        return self.filter(task__in=round.tasks.order_by().values("pk"))
+
 
 class Judgment(models.Model):
     """What one annotator said about one task. Append-only: changing one's mind adds a judgment that supersedes.
@@ -224,7 +232,8 @@ class Judgment(models.Model):
     is_counted: False for an answer that came after its lease had gone to somebody else or when its annotator's share
     was full, or of an annotator who is excluded; kept, but not of the k. is_excluded: it counted until its annotator
     was excluded. is_late: the lease was over when the first answer came; told to annotators, and so of gold as well.
-    seconds: active time spent, None where nobody measured.
+    seconds: active time spent, None where nobody measured. sealed_in: the number of the entry of the audit trail that
+    speaks for it, None until it is sealed (annotation.judging.sealing).
     """
 
     client_uuid = models.UUIDField(primary_key=True)
@@ -241,6 +250,7 @@ class Judgment(models.Model):
     superseded_by = models.ForeignKey(
         "self", on_delete=models.PROTECT, null=True, blank=True, related_name="superseded", db_index=False
     )
+    sealed_in = models.PositiveBigIntegerField(null=True, blank=True, editable=False)
 
     objects = JudgmentQuerySet.as_manager()
 
@@ -262,6 +272,7 @@ class Judgment(models.Model):
         ]
         indexes = [
             models.Index(fields=["annotator", "judged_at"], name="judgment_annotator_judged_at"),
+            models.Index(fields=["task"], condition=Q(sealed_in=None), name="judgment_unsealed"),
             models.Index(
                 fields=["annotator", "task"],
                 condition=Q(superseded_by=None) & ~Q(comment=""),

@@ -45,6 +45,13 @@ def answer_training(annotator: Annotator, position: int, label: str, now: dateti
         return statement
 
 
+def answered_statement(annotator: Annotator, position: int) -> TrainingStatement | None:
+    """Return the statement at `position` if the annotator has answered it: whose right answer they may see."""
+    unfinished = annotator.trainings.filter(finished_at=None).first()
+    has_answered = position < unfinished.n_answered if unfinished else last_training(annotator) is not None
+    return annotator.round.training_statements.filter(position=position).first() if has_answered else None
+
+
 def last_training(annotator: Annotator) -> Training | None:
     """Return the training that the annotator finished last."""
     return annotator.trainings.filter(finished_at__isnull=False).order_by("-pk").first()

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from django import forms
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods
 
-from annotation.judging.training import answer_training, current_training, last_training, next_statement
+from annotation.judging.training import (
+    answer_training,
+    answered_statement,
+    current_training,
+    last_training,
+    next_statement,
+)
 from annotation.judging.views import for_annotator
-from annotation.models import Annotator, Label, Training
+from annotation.models import Annotator, Label
 from annotation.rounds.instructions import instructions_html
 
 
@@ -31,7 +37,7 @@ class TrainingAnswerForm(forms.Form):
 
 def _take_answer(request: HttpRequest, annotator: Annotator) -> HttpResponse:
     """Take the answer to a statement and go on to the reason; without one, begin once more."""
-    url = reverse("annotation:training", args=[annotator.round.name])
+    url = reverse("annotation:training", args=[annotator.round_id])
     form = TrainingAnswerForm(request.POST)
     if not form.is_valid():
         current_training(annotator, timezone.now())
@@ -57,8 +63,8 @@ def _show(request: HttpRequest, annotator: Annotator) -> HttpResponse:
         if not form.is_valid():
             raise Http404("That is no answer.")
         label = form.cleaned_data["label"]
-        statement = get_object_or_404(statements, position=form.cleaned_data["position"])
-        if not _may_see_answer(statement.position, unfinished, finished):
+        statement = answered_statement(annotator, form.cleaned_data["position"])
+        if statement is None:
             raise Http404("That statement is not answered yet.")
         context |= {"statement": statement, "given": Label(label), "is_right": label == statement.label}
         return render(request, "annotation/judging/training/reason.html", context)
@@ -66,8 +72,3 @@ def _show(request: HttpRequest, annotator: Annotator) -> HttpResponse:
         return render(request, "annotation/judging/training/done.html", context | {"training": finished})
     statement = next_statement(current_training(annotator, timezone.now()))
     return render(request, "annotation/judging/training/statement.html", context | {"statement": statement})
-
-
-def _may_see_answer(position: int, unfinished: Training | None, finished: Training | None) -> bool:
-    """Whether a statement comes before the one to answer next."""
-    return position < unfinished.n_answered if unfinished else finished is not None

@@ -19,6 +19,7 @@ from django.utils import timezone
 from django.utils.http import urlencode
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
+from rest_framework.parsers import FormParser, JSONParser, MultiPartParser
 from rest_framework.serializers import Serializer
 from rest_framework.views import APIView
 
@@ -42,6 +43,7 @@ from kgharvest.errors import DomainError
 
 LARGEST_PAGE = 100  # statements, as batch_size has it
 N_RECENT = 5
+FEW_AHEAD = 4  # statements: with fewer, a page that shows one at a time gets more, as its script does
 PAGES = {Layout.ONE: "annotation/judging/judge.html", Layout.PAGE: "annotation/judging/judge_page.html"}
 ROW_FIELDS = ("task", "label", "client_uuid", "seconds", "comment")
 NOTHING_TO_JUDGE = (RoundNotOpen, TrainingFirst)  # refusals after which there are no statements to show either
@@ -54,33 +56,32 @@ Drafts = Mapping[str, Mapping[str, str]]  # what was sent of a statement and ref
 
 def in_json_or_as_page(api: type[APIView], page: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     """Answer at one address: in JSON where that is asked for, for people else."""
-    in_json = api.as_view()
+    in_json = api.as_view(by_browser=True, parser_classes=(FormParser, MultiPartParser, JSONParser))
 
     @never_cache
-    def view(request: HttpRequest, name: str) -> HttpResponse:
-        return (in_json if wants_json(request) else page)(request, name=name)
+    def view(request: HttpRequest, round_id: int) -> HttpResponse:
+        return (in_json if wants_json(request) else page)(request, round_id=round_id)
 
-    view.cls, view.initkwargs = api, {}  # by these drf-spectacular finds what to describe
     return view
 
 
 def for_annotator(view: Callable[[HttpRequest, Annotator], HttpResponse | None]) -> Callable[..., HttpResponse]:
-    """Call `view(request, annotator)` for whoever judges in the round of that name here; tell refusals in words.
+    """Call `view(request, annotator)` for whoever judges in the round of that number here; tell refusals in words.
 
     None that the view returns leads to the judging page once more.
     """
 
     @never_cache
     @wraps(view)
-    def view_for_annotator(request: HttpRequest, name: str) -> HttpResponse:
-        annotator = session_annotator(request, name)
+    def view_for_annotator(request: HttpRequest, round_id: int) -> HttpResponse:
+        annotator = session_annotator(request, round_id, Annotator.objects.select_related("round"))
         if annotator is None and request.user.is_authenticated:
             raise Http404("No round that you have joined.")
         if annotator is None:
             return redirect(reverse("annotation:return_by_code") + "?" + urlencode({"next": request.path}))
         try:
             try:
-                return view(request, annotator) or redirect("annotation:judge", name)
+                return view(request, annotator) or redirect("annotation:judge", round_id)
             except NOTHING_TO_JUDGE:
                 raise
             except DomainError as refusal:
@@ -94,7 +95,7 @@ def for_annotator(view: Callable[[HttpRequest, Annotator], HttpResponse | None])
 
 def _nothing_to_judge(request: HttpRequest, annotator: Annotator, refusal: DomainError) -> HttpResponse:
     if isinstance(refusal, TrainingFirst):
-        return redirect("annotation:training", annotator.round.name)
+        return redirect("annotation:training", annotator.round_id)
     context = {"round": annotator.round, "annotator": annotator, "refusal": refusal}
     return render(request, "annotation/judging/not_open.html", context, status=409)
 
@@ -124,10 +125,11 @@ def show_statements(
     status: int = 200,
 ) -> HttpResponse:
     """Show the assigned tasks in the annotator's layout; one that was judged before, `given`, comes alone or first."""
-    tasks = next_batch(annotator, timezone.now())
+    layout = annotator.layout or annotator.round.layout
+    tasks = next_batch(annotator, timezone.now(), few=FEW_AHEAD if layout == Layout.ONE else None)
     annotator.refresh_from_db(fields=["n_judged"])
-    layout = Layout.ONE if given else annotator.layout or annotator.round.layout
-    statements = [*([_answered_statement(given)] if given else []), *statements_of(annotator, tasks)]
+    layout = Layout.ONE if given else layout
+    statements = [*([_answered_statement(given, annotator)] if given else []), *statements_of(annotator, tasks)]
     recent = [judgment for judgment in recent_judgments(annotator, N_RECENT) if judgment != given]
     context = {
         "round": annotator.round,
@@ -143,7 +145,7 @@ def show_statements(
         ],
         "given": given,
         "recent": [(judgment, annotator.token_of(judgment.task_id)) for judgment in recent],
-        "earlier": [_answered_statement(judgment) for judgment in reversed(recent)],
+        "earlier": [_answered_statement(judgment, annotator) for judgment in reversed(recent)],
         "n_left": max(annotator.round.most_by_one - annotator.n_judged, len(tasks)),
         "n_skipped": 0 if tasks else n_skipped(annotator),
     }
@@ -151,8 +153,8 @@ def show_statements(
     return render(request, template, context, status=status)
 
 
-def _answered_statement(judgment: Judgment) -> dict[str, Any]:
-    [statement] = statements_of(judgment.annotator, [judgment.task])
+def _answered_statement(judgment: Judgment, annotator: Annotator) -> dict[str, Any]:
+    [statement] = statements_of(annotator, [judgment.task])
     return statement | {"label": judgment.label, "comment": judgment.comment}
 
 
@@ -190,7 +192,7 @@ def judge_page(request: HttpRequest, annotator: Annotator) -> HttpResponse:
         messages.warning(request, f"{n_unanswered} {are} unanswered; everything else is stored.")
     if refused:
         return show_statements(request, annotator, drafts=refused, status=409)
-    return redirect("annotation:judge", annotator.round.name)
+    return redirect("annotation:judge", annotator.round_id)
 
 
 def _rows(request: HttpRequest) -> list[str]:
@@ -233,7 +235,7 @@ def judge_skip(request: HttpRequest, annotator: Annotator) -> HttpResponse | Non
 def judge_skipped(request: HttpRequest, annotator: Annotator) -> HttpResponse:
     """Hand out what was skipped, once more."""
     reassign_skipped(annotator)
-    return redirect("annotation:judge", annotator.round.name)
+    return redirect("annotation:judge", annotator.round_id)
 
 
 class ReportForm(forms.Form):
@@ -286,4 +288,4 @@ def judge_layout(request: HttpRequest, annotator: Annotator) -> HttpResponse:
     form = LayoutForm(request.POST)
     if form.is_valid():
         choose_layout(annotator, form.cleaned_data["layout"])
-    return redirect("annotation:judge", annotator.round.name)
+    return redirect("annotation:judge", annotator.round_id)

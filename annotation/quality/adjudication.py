@@ -8,11 +8,17 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
+from annotation.judging.judgments import UuidReused
 from annotation.judging.verdicts import Verdict
 from annotation.models import Adjudication, JudgmentTask, Label, Round
+from kgharvest.audit.tables import AuditedTable
+from kgharvest.audit.trail import record
+
+LONGEST_REMARK = 2000  # characters
 
 # What waits for an expert, by name, with the phrase for it.
 QUEUES = {"undecided": "without a majority", "disagreements": "with disagreement"}
+ADJUDICATIONS = AuditedTable(Adjudication, "task_id", "label", "comment", "is_blind", "at", "supersedes__pk")
 
 
 def adjudication_queue(round: Round, queue: str) -> QuerySet[JudgmentTask]:
@@ -31,17 +37,20 @@ def adjudicate(
 ) -> Adjudication:
     """Store what `by` says about a task; a later adjudication supersedes an earlier one, whoever gave it.
 
-    The same `client_uuid` again changes nothing. The crowd's counters and verdict stay as they are.
+    The same `client_uuid` again changes nothing; that of another task raises UuidReused. The crowd's counters and
+    verdict stay as they are.
     """
     with transaction.atomic():
         task = JudgmentTask.objects.select_for_update(of=("self",), no_key=True).select_related("round").get(pk=task.pk)
-        stored = task.adjudications.filter(pk=client_uuid).first()
+        stored = Adjudication.objects.filter(pk=client_uuid).first()
+        if stored is not None and stored.task_id != task.pk:
+            raise UuidReused(f"The UUID {client_uuid} belongs to another adjudication; make a new one for each.")
         if stored is not None:
             return stored
         # The foreign key is checked at commit, when the new adjudication is there.
         task.adjudications.current().update(superseded_by=client_uuid)
         task.round.events.record("adjudicated", by=by, task=task.pk, label=Label(label).label)
-        return Adjudication.objects.create(
+        adjudication = Adjudication.objects.create(
             client_uuid=client_uuid,
             task=task,
             label=label,
@@ -50,3 +59,6 @@ def adjudicate(
             by=by,
             at=timezone.now(),
         )
+        facts = {"round": task.round.name, "task": task.pk, "label": label}
+        record("adjudication.given", adjudication, by, task.round.project_id, **facts)
+        return adjudication

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Q
 from django.utils import timezone
 
 from annotation.judging.assignment import release_leases
@@ -21,9 +21,13 @@ from annotation.judging.verdict_update import add_counts, update_verdicts
 from annotation.models import Annotator, Assignment, Exclusion, Judgment, JudgmentTask, Round
 from annotation.quality.limits import set_status
 from annotation.rounds.progress import delete_snapshots
+from kgharvest.audit.tables import AuditedTable
+from kgharvest.audit.trail import record
 from kgharvest.errors import DomainError
 
 JUDGMENTS_AT_ONCE = 2000
+EXCLUSIONS = AuditedTable(Exclusion, "annotator__code", "reason", "excluded_at", "effect", "n_judgments")
+REINSTATEMENTS = AuditedTable(Exclusion, "reinstated_at", condition=~Q(reinstated_at=None))
 
 
 class NotExcluded(DomainError):
@@ -88,7 +92,8 @@ def _decide_exclusion(annotator: Annotator, reason: str, by, effect: dict) -> Ex
     release_leases(Assignment.objects.filter(annotator=annotator))
     n_judgments = Judgment.objects.counted().filter(annotator=annotator).count()
     annotator.round.events.record("excluded", by=by, annotator=annotator, reason=reason, n_judgments=n_judgments)
-    return Exclusion.objects.create(
+    Round.objects.filter(pk=annotator.round_id).update(completed_at=None)  # their statements want judgments again
+    exclusion = Exclusion.objects.create(
         annotator=annotator,
         reason=reason,
         excluded_by=by,
@@ -96,6 +101,8 @@ def _decide_exclusion(annotator: Annotator, reason: str, by, effect: dict) -> Ex
         effect=effect,
         n_judgments=n_judgments,
     )
+    _record("annotator.excluded", exclusion, annotator, by, n_judgments=n_judgments)
+    return exclusion
 
 
 @transaction.atomic
@@ -103,8 +110,16 @@ def _decide_reinstatement(annotator: Annotator, by) -> Exclusion:
     annotator = _lock(annotator)
     if annotator.status != Annotator.Status.EXCLUDED:
         raise NotExcluded(f"{annotator.code} is not excluded.")
-    annotator.exclusions.filter(reinstated_at=None).update(reinstated_at=timezone.now(), reinstated_by=by)
-    return annotator.exclusions.first()
+    is_new = annotator.exclusions.filter(reinstated_at=None).update(reinstated_at=timezone.now(), reinstated_by=by)
+    exclusion = annotator.exclusions.first()
+    if is_new:
+        _record("annotator.reinstated", exclusion, annotator, by)
+    return exclusion
+
+
+def _record(action: str, exclusion: Exclusion, annotator: Annotator, by, **facts: int) -> None:
+    round = annotator.round
+    record(action, exclusion, by, round.project_id, annotator=annotator.code, round=round.name, **facts)
 
 
 @transaction.atomic
@@ -152,7 +167,7 @@ def _put_back(exclusion: Exclusion, ids: Sequence[UUID]) -> None:
     free = _tasks_with_free_slot(annotator.round, [moved.task for moved in excluded_now])
     again = [moved for moved in excluded_now if moved.task in free]
     excluded.filter(pk__in=[moved.judgment for moved in again]).update(is_counted=True, is_excluded=False)
-    excluded.update(is_excluded=False)
+    excluded.update(is_excluded=False, sealed_in=None)  # these count no more, which the audit trail seals anew
     _change_counts(annotator.round, again, 1)
     Exclusion.objects.filter(pk=exclusion.pk).update(
         n_counted_again=F("n_counted_again") + len(again), n_left_out=F("n_left_out") + len(excluded_now) - len(again)

@@ -11,7 +11,9 @@ from django.utils import timezone
 from annotation.models import Annotator, Judgment, Limits, Round
 from annotation.quality.annotator_statistics import judgment_rows
 from annotation.quality.profiles import JudgmentRow, exceeded_limits, profile_of
+from kgharvest.audit.trail import record
 from kgharvest.errors import DomainError
+from kgharvest.webhooks.outbox import emit
 
 LAST_JUDGMENTS = 500  # time and runs are looked at over so many of an annotator's last, which bounds the cost
 CHECK_LIMITS_EVERY = 10  # judgments of an annotator
@@ -45,6 +47,8 @@ def enforce_limits(annotator: Annotator) -> None:
     if exceeded := exceeded_limits(profile, limits):
         set_status(annotator, Annotator.Status.PAUSED)
         annotator.round.events.record("limit_crossed", annotator=annotator, why="; ".join(exceeded))
+        # Its entry in the trail would lock the chain's head in the middle of an answer; the round's log has it.
+        _tell_paused(Round.objects.get(pk=annotator.round_id), annotator, "; ".join(exceeded))
 
 
 def set_limits(round: Round, by=None, **values: Any) -> Limits:
@@ -89,6 +93,15 @@ def _change_status(annotator: Annotator, source: str, target: str, event: str, b
         raise CannotPause(f"{annotator.code} is {annotator.status}, not {source}.")
     set_status(annotator, target)
     annotator.round.events.record(event, by=by, annotator=annotator)
+    round = Round.objects.get(pk=annotator.round_id)  # the annotator's own is read only as far as judging needs it
+    if target == Annotator.Status.PAUSED:
+        _tell_paused(round, annotator, "by hand")
+    record(event.replace("_", "."), annotator, by, round.project_id, annotator=annotator.code, round=round.name)
+
+
+def _tell_paused(round: Round, annotator: Annotator, why: str) -> None:
+    facts = {"round": round.name, "annotator": annotator.code, "why": why}
+    emit(round.project_id, "annotator.paused", round.get_absolute_url(), facts)
 
 
 def set_status(annotator: Annotator, status: str) -> None:

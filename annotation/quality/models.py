@@ -14,7 +14,8 @@ from django.utils import timezone
 
 from annotation.judging.models import Annotator, Label
 from annotation.judging.verdicts import Verdict
-from annotation.rounds.models import JudgmentTask, Round
+from annotation.rounds.models import Round
+from annotation.rounds.sample_models import JudgmentTask
 
 
 class RoundEventManager(models.Manager):

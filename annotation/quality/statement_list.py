@@ -6,7 +6,7 @@ A page of a list costs hardly more in a round of a million statements than in on
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from annotation.models import Adjudication, Judgment, JudgmentTask, Round, StatementReport
 from annotation.rounds.progress import OUTCOMES, cached_count, count_statements
-from kgharvest.bulk.pagination import Filtered, KeysetPage, keyset_page
+from kgharvest.bulk.pagination import Filtered, KeysetPage, keyset_page, number_in
 
 STATEMENTS_PER_PAGE = 25
 COUNTERS = ("n_true", "n_false", "n_unjudgeable")
@@ -49,7 +49,7 @@ class StatementFilters(NamedTuple):
     @classmethod
     def from_address(cls, address: Mapping[str, str]) -> StatementFilters:
         """Read `relation`, `pattern` (2-1-0) and `verdict`; what cannot be meant is left out, as in every list."""
-        relation = int(address["relation"][:18]) if address["relation"].isdecimal() else None
+        relation = number_in(address["relation"])
         counts = address["pattern"].split("-")
         is_pattern = len(counts) == len(COUNTERS) and all(count.isdecimal() and len(count) < 5 for count in counts)
         outcome = address["verdict"]
@@ -152,13 +152,17 @@ def page_of_gold(round: Round, filters: StatementFilters, address: QueryDict) ->
     return StatementPage(_keyset_page(tasks, None, address), tasks.count())
 
 
+# What was done to tasks of a round: by the name of the mark, the rows that name them by `task`.
+MARKS: dict[str, Callable[[Round], QuerySet]] = {
+    "reported": lambda round: StatementReport.objects.filter(annotator__round=round),
+    "commented": lambda round: Judgment.objects.current().filter(annotator__round=round).exclude(comment=""),
+    "adjudicated": lambda round: Adjudication.objects.filter(task__round=round),
+}
+
+
 def page_of_marked(round: Round, filters: StatementFilters, mark: str, address: QueryDict) -> StatementPage:
-    """Return the page of the tasks that were "reported", "commented" on or "adjudicated"."""
-    marks = {
-        "reported": StatementReport.objects.filter(annotator__round=round),
-        "commented": Judgment.objects.current().filter(annotator__round=round).exclude(comment=""),
-        "adjudicated": Adjudication.objects.filter(task__round=round),
-    }[mark]
+    """Return the page of the tasks that have a mark of MARKS."""
+    marks = MARKS[mark](round)
     tasks = round.tasks.without_gold()
     marked = list(marks.order_by().values_list("task", flat=True).distinct()[: FEW + 1])
     if len(marked) <= FEW:
@@ -177,7 +181,7 @@ def with_evidence(tasks: QuerySet[JudgmentTask]) -> QuerySet[JudgmentTask]:
     judgments = Judgment.objects.current().select_related("annotator")
     reports = StatementReport.objects.select_related("annotator")
     adjudications = Adjudication.objects.current().select_related("by")
-    return tasks.select_related("knowledge_tuple__relation").prefetch_related(
+    return tasks.select_related("knowledge_tuple__relation__relation_set").prefetch_related(
         Prefetch("judgments", judgments, to_attr="current_judgments"),
         Prefetch("reports", reports, to_attr="reported"),
         Prefetch("adjudications", adjudications, to_attr="current_adjudications"),

@@ -19,7 +19,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
 from annotation.models import Annotator, Exclusion, Judgment, JudgmentTask, Label, Limits, Round
-from annotation.quality.adjudication import QUEUES, adjudicate, adjudication_queue
+from annotation.quality.adjudication import LONGEST_REMARK, QUEUES, adjudicate, adjudication_queue
 from annotation.quality.annotator_statistics import annotator_statistics, statistics_of
 from annotation.quality.exclusion import exclude_annotator
 from annotation.quality.exclusion_effect import exclusion_effect
@@ -37,8 +37,8 @@ from annotation.quality.statement_list import (
 )
 from annotation.rounds.progress import OUTCOMES
 from annotation.rounds.views import visible_round
-from kgharvest.access import researcher_required
-from kgharvest.bulk.pagination import page_of, sort_key
+from kgharvest.access import Action, allowed_actions, researcher_required
+from kgharvest.bulk.pagination import number_in, page_of, sort_key
 from kgharvest.errors import DomainError
 from kgharvest.models import Relation
 
@@ -60,8 +60,8 @@ N_COMMENTS = 20
 
 
 @researcher_required
-def annotator_list(request: HttpRequest, name: str) -> HttpResponse:
-    round = visible_round(request, name)
+def annotator_list(request: HttpRequest, path: str) -> HttpResponse:
+    round = visible_round(request, path)
     statistics = annotator_statistics(round, timezone.now())
     filters = {"q": request.GET.get("q", "").strip(), "flagged": request.GET.get("flagged", "")}
     sort = sort_key(request, ANNOTATOR_COLUMNS, "-judged")
@@ -74,7 +74,7 @@ def annotator_list(request: HttpRequest, name: str) -> HttpResponse:
         "filters": filters,
         "sort": sort,
         "limits": limits_sentence(Limits.objects.filter(round=round).first() or Limits()),
-        "can_manage": may_manage(request, round),
+        "may": allowed_actions(request.user, round.project),
     }
     return render(request, "annotation/quality/annotator_list.html", context)
 
@@ -96,8 +96,8 @@ def sorted_annotators(rows: Sequence[AnnotatorRow], sort: str) -> list[Annotator
 
 
 @researcher_required
-def annotator_detail(request: HttpRequest, name: str, code: str) -> HttpResponse:
-    round = visible_round(request, name)
+def annotator_detail(request: HttpRequest, path: str, code: str) -> HttpResponse:
+    round = visible_round(request, path)
     annotator = get_object_or_404(round.annotators.select_related("user", "invite"), code=code)
     judgments = Judgment.objects.current().filter(annotator=annotator)
     context = {
@@ -108,16 +108,16 @@ def annotator_detail(request: HttpRequest, name: str, code: str) -> HttpResponse
         "reports": annotator.reports.select_related("task")[:N_COMMENTS],
         "exclusions": annotator.exclusions.select_related("excluded_by", "reinstated_by"),
         "events": round.events.filter(annotator=annotator).select_related("by")[:N_COMMENTS],
-        "can_manage": may_manage(request, round),
+        "may": allowed_actions(request.user, round.project),
     }
     return render(request, "annotation/quality/annotator_detail.html", context)
 
 
 @researcher_required
 @require_POST
-def annotator_change(request: HttpRequest, name: str, code: str, change: Callable[..., Any]) -> HttpResponse:
+def annotator_change(request: HttpRequest, path: str, code: str, change: Callable[..., Any]) -> HttpResponse:
     """Pause, resume, reinstate or erase: `change` is the service's function."""
-    annotator = managed_annotator(request, name, code)
+    annotator = managed_annotator(request, path, code)
     try:
         outcome = change(annotator, by=request.user)
     except DomainError as refusal:
@@ -125,7 +125,7 @@ def annotator_change(request: HttpRequest, name: str, code: str, change: Callabl
     else:
         if isinstance(outcome, Exclusion):
             messages.success(request, reinstatement_message(outcome))
-    return redirect("annotation:annotator", name, code)
+    return redirect("annotation:annotator", path, code)
 
 
 def reinstatement_message(exclusion: Exclusion) -> str:
@@ -144,9 +144,9 @@ class ExclusionForm(forms.Form):
 
 
 @researcher_required
-def annotator_exclude(request: HttpRequest, name: str, code: str) -> HttpResponse:
+def annotator_exclude(request: HttpRequest, path: str, code: str) -> HttpResponse:
     """Show what excluding would do; do it once a reason is given."""
-    annotator = managed_annotator(request, name, code)
+    annotator = managed_annotator(request, path, code)
     form = ExclusionForm(request.POST or None)
     effect = exclusion_effect(annotator)
     if form.is_valid():
@@ -156,7 +156,7 @@ def annotator_exclude(request: HttpRequest, name: str, code: str) -> HttpRespons
             messages.error(request, str(refusal))
         else:
             messages.success(request, f"{annotator} is excluded: {exclusion.n_judgments} judgments count no more.")
-        return redirect("annotation:annotator", name, code)
+        return redirect("annotation:annotator", path, code)
     context = {"round": annotator.round, "annotator": annotator, "effect": effect, "form": form}
     return render(request, "annotation/quality/annotator_exclude.html", context)
 
@@ -170,23 +170,19 @@ class LimitsForm(forms.ModelForm):
 
 
 @researcher_required
-def round_limits(request: HttpRequest, name: str) -> HttpResponse:
-    round = get_object_or_404(Round.objects.managed_by(request.user), name=name)
+def round_limits(request: HttpRequest, path: str) -> HttpResponse:
+    round = visible_round(request, path, Action.WORK)
     form = LimitsForm(request.POST or None, instance=Limits.objects.filter(round=round).first() or Limits(round=round))
     if form.is_valid():
         limits = set_limits(round, by=request.user, **form.cleaned_data)
         messages.success(request, f"Limits of {round.name}: {limits_sentence(limits)}.")
-        return redirect("annotation:annotator_list", name)
+        return redirect("annotation:annotator_list", path)
     return render(request, "annotation/quality/round_limits.html", {"round": round, "form": form})
 
 
-def managed_annotator(request: HttpRequest, name: str, code: str) -> Annotator:
-    round = get_object_or_404(Round.objects.managed_by(request.user), name=name)
-    return get_object_or_404(round.annotators.select_related("round", "user"), code=code)
-
-
-def may_manage(request: HttpRequest, round: Round) -> bool:
-    return Round.objects.managed_by(request.user).filter(pk=round.pk).exists()
+def managed_annotator(request: HttpRequest, path: str, code: str) -> Annotator:
+    round = visible_round(request, path, Action.WORK)
+    return get_object_or_404(round.annotators.select_related("round__project", "user"), code=code)
 
 
 class AdjudicationForm(forms.Form):
@@ -195,14 +191,14 @@ class AdjudicationForm(forms.Form):
     task = forms.IntegerField(min_value=1, max_value=2**63 - 1)
     client_uuid = forms.UUIDField()
     label = forms.ChoiceField(choices=Label.choices)
-    comment = forms.CharField(max_length=2000, required=False)
+    comment = forms.CharField(max_length=LONGEST_REMARK, required=False)
 
 
 @never_cache
 @researcher_required
-def adjudication(request: HttpRequest, name: str) -> HttpResponse:
+def adjudication(request: HttpRequest, path: str) -> HttpResponse:
     """One statement at a time; `?task=` returns to one, `?after=` goes on behind a position, `?votes=1` shows votes."""
-    round = get_object_or_404(Round.objects.adjudicated_by(request.user).select_related("study"), name=name)
+    round = visible_round(request, path, Action.ADJUDICATE)
     queue = request.GET.get("queue", "")
     queue = "disagreements" if queue == "contested" else queue  # as addresses named it once
     queue = queue if queue in QUEUES else "undecided"
@@ -226,16 +222,11 @@ def adjudication(request: HttpRequest, name: str) -> HttpResponse:
 
 def _task_to_adjudicate(request: HttpRequest, round: Round, queue: QuerySet[JudgmentTask]) -> JudgmentTask | None:
     """Return the task that the address names, else the next one of the queue behind a position, else its first."""
-    if pk := _number(request, "task"):
+    if pk := number_in(request.GET.get("task")):
         return get_object_or_404(with_evidence(round.tasks.without_gold()), pk=pk)
-    after = _number(request, "after")
+    after = number_in(request.GET.get("after"))
     behind = queue.filter(position__gt=after).first() if after is not None else None
     return behind or queue.first()
-
-
-def _number(request: HttpRequest, name: str) -> int | None:
-    text = request.GET.get(name, "")
-    return int(text) if text.isdecimal() and len(text) < 10 else None
 
 
 def _store_adjudication(request: HttpRequest, round: Round, queue: str, shows_votes: bool) -> HttpResponse:
@@ -247,7 +238,7 @@ def _store_adjudication(request: HttpRequest, round: Round, queue: str, shows_vo
     stored = adjudicate(task, by=request.user, is_blind=not shows_votes, **answer)
     messages.success(request, f"Adjudicated as {stored.get_label_display()}: {task.statement}")
     query = urlencode({"queue": queue, "votes": "1" if shows_votes else "", "after": task.position})
-    return redirect(f"{reverse('annotation:adjudication', args=[round.name])}?{query}")
+    return redirect(f"{reverse('annotation:adjudication', args=[round.path])}?{query}")
 
 
 STATEMENT_LISTS = {
@@ -261,8 +252,8 @@ STATEMENT_LISTS = {
 
 
 @researcher_required
-def statement_list(request: HttpRequest, name: str) -> HttpResponse:
-    round = visible_round(request, name)
+def statement_list(request: HttpRequest, path: str) -> HttpResponse:
+    round = visible_round(request, path)
     filters = {key: request.GET.get(key, "") for key in ("show", "relation", "pattern", "verdict")}
     filters["show"] = filters["show"] if filters["show"] in STATEMENT_LISTS else "disagreements"
     groups, counted_at = statement_groups(round)
@@ -275,7 +266,7 @@ def statement_list(request: HttpRequest, name: str) -> HttpResponse:
         "patterns": disagreement_patterns(groups),
         "counted_at": counted_at,
         "outcomes": OUTCOMES,
-        "can_adjudicate": Round.objects.adjudicated_by(request.user).filter(pk=round.pk).exists(),
+        "may": allowed_actions(request.user, round.project),
     }
     context |= _statement_page(request, round, filters, groups)
     return render(request, "annotation/quality/statement_list.html", context)
@@ -300,8 +291,8 @@ def _statement_page(
 
 
 @researcher_required
-def statement_detail(request: HttpRequest, name: str, pk: int) -> HttpResponse:
-    round = visible_round(request, name)
+def statement_detail(request: HttpRequest, path: str, pk: int) -> HttpResponse:
+    round = visible_round(request, path)
     task: JudgmentTask = get_object_or_404(with_evidence(round.tasks), pk=pk)
     draws = task.draws.select_related("stratum__language_model", "stratum__relation", "harvested_tuple")
     context = {
@@ -310,6 +301,6 @@ def statement_detail(request: HttpRequest, name: str, pk: int) -> HttpResponse:
         "draws": draws.order_by("stratum"),
         "superseded_judgments": task.judgments.exclude(superseded_by=None).select_related("annotator"),
         "adjudications": task.adjudications.select_related("by"),
-        "can_adjudicate": Round.objects.adjudicated_by(request.user).filter(pk=round.pk).exists(),
+        "may": allowed_actions(request.user, round.project),
     }
     return render(request, "annotation/quality/statement_detail.html", context)

@@ -5,30 +5,39 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 
-from django.conf import settings
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
 
 from annotation.models import Annotator
-from kgharvest.accounts.throttle import count_attempt, network_of
+from kgharvest.accounts.throttle import count_wrong_link
 
 GUESTS = "guests"  # in the session: {id of the round: id of the annotator}
 
 
-def session_annotators(request: HttpRequest) -> QuerySet[Annotator]:
-    """Return whom this browser judges as, one per round and account or guest."""
+def session_annotators(request: HttpRequest, annotators: QuerySet[Annotator] | None = None) -> QuerySet[Annotator]:
+    """Return whom this browser judges as, one per round and account or guest; of `annotators`, as these are read."""
+    annotators = Annotator.objects.all() if annotators is None else annotators
     guests = request.session.get(GUESTS, {}).values()
     is_here = Q(pk__in=guests, user=None, erased_at=None) if guests else Q()
     if request.user.is_authenticated:
         is_here |= Q(user=request.user)
-    return Annotator.objects.filter(is_here) if is_here else Annotator.objects.none()
+    return annotators.filter(is_here) if is_here else annotators.none()
 
 
-def session_annotator(request: HttpRequest, round_name: str) -> Annotator | None:
-    """Return who judges in this round here; an account goes before a guest."""
-    here = session_annotators(request).filter(round__name=round_name)
+def own_annotators(user) -> QuerySet[Annotator]:
+    """Return as whom an account judges; by a token that is bound to a project, in the rounds of that."""
+    own = Annotator.objects.filter(user=user)
+    bound_to = getattr(user, "bound_to", None)
+    return own if bound_to is None else own.filter(round__project=bound_to)
+
+
+def session_annotator(
+    request: HttpRequest, round_id: int, annotators: QuerySet[Annotator] | None = None
+) -> Annotator | None:
+    """Return who judges in this round here, of `annotators`, as these are read; an account goes before a guest."""
+    here = session_annotators(request, annotators).filter(round=round_id)
     return min(here, key=lambda annotator: annotator.user_id is None, default=None)
 
 
@@ -54,8 +63,7 @@ def throttled(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
         response = view(request, *args, **kwargs)
         if response.status_code != 404:
             return response
-        most, _ = settings.LIMITS["wrong_links"]
-        if count_attempt("wrong_links", network_of(request), timezone.now()) > most:
+        if count_wrong_link(request, timezone.now()):
             return no_access(request, "Too many wrong links or codes came from here; wait a quarter of an hour.", 429)
         return response
 

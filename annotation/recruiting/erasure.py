@@ -4,15 +4,38 @@ from __future__ import annotations
 
 from axes.models import AccessAttempt, AccessFailureLog, AccessLog
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from annotation.judging.assignment import release_leases
-from annotation.models import Adjudication, Annotator, Invite, RoundEvent, StudyMember
+from annotation.models import Adjudication, Annotator, Invite, RoundEvent
+from kgharvest.audit.trail import actor_code, append, record
 from kgharvest.errors import DomainError
+from kgharvest.models import Project, ProjectMember, Role
 
 
 class SoleOwner(DomainError):
-    """Erasing the account of a study's only owner."""
+    """Erasing the account of a project's only owner."""
+
+
+class NotYoursToErase(DomainError):
+    """Erasing an account that others have to do with, or one's own."""
+
+
+def check_may_erase(user, by) -> None:
+    """Raise NotYoursToErase unless `by` owns all projects that the account works or judges in.
+
+    An account is the installation's: what an owner may erase is known to nobody else. Superusers erase others.
+    """
+    if by is None or (by.is_superuser and by != user):
+        return
+    theirs = Project.objects.filter(Q(members__user=user) | Q(rounds__annotators__user=user)).order_by().values("pk")
+    owned = Project.objects.with_role(by, [Role.OWNER]).order_by().values("pk")
+    of_others = Project.objects.filter(pk__in=theirs).exclude(pk__in=owned)
+    if by == user or user.is_staff or user.is_superuser or of_others.exists():
+        raise NotYoursToErase(
+            f"{user} works or judges in projects that you do not own, or is you; ask who runs this installation."
+        )
 
 
 @transaction.atomic
@@ -23,32 +46,48 @@ def erase_annotator(annotator: Annotator, by=None) -> None:
     to them is released. Whoever has an account keeps it (erase_account), and joins as somebody new.
     """
     annotator = Annotator.objects.lock(annotator.pk)
+    if _forget(annotator, by):
+        _record_erased(annotator, by)
+
+
+def _forget(annotator: Annotator, by) -> bool:
+    """Do what erase_annotator does to an annotator who is locked; return False if it was done before."""
     if not Annotator.objects.filter(pk=annotator.pk, erased_at=None).update(
         user=None, name="", erased_at=timezone.now()
     ):
-        return
+        return False
     Invite.objects.filter(annotator=annotator).delete()
     if annotator.user_id:
         RoundEvent.objects.filter(annotator=annotator, by=annotator.user_id).update(by=None)
     release_leases(annotator.assignments.all())
     annotator.round.events.record("erased", by=by, annotator=annotator)
+    return True
+
+
+def _record_erased(annotator: Annotator, by) -> None:
+    round = annotator.round
+    record("annotator.erased", annotator, by, round.project_id, annotator=annotator.code, round=round.name)
 
 
 @transaction.atomic
-def erase_account(user) -> int:
+def erase_account(user, by=None) -> int:
     """Delete an account with all that names it; return in how many rounds it judged. What it judged and decided stays.
 
-    Raises SoleOwner while a study would be left without an owner.
+    Raises NotYoursToErase, and SoleOwner while a project would be left without an owner.
     """
-    owned = StudyMember.objects.filter(role=StudyMember.Role.OWNER)
-    for study in owned.filter(user=user).values_list("study", "study__name"):
-        if not owned.filter(study=study[0]).exclude(user=user).exists():
-            raise SoleOwner(f"{user} is the only owner of the study {study[1]!r}; make somebody else an owner first.")
-    annotators = list(user.annotators.order_by("pk"))
-    for annotator in annotators:
-        erase_annotator(annotator)
+    check_may_erase(user, by)
+    owned = ProjectMember.objects.filter(role=Role.OWNER)
+    for project, name in owned.filter(user=user).values_list("project", "project__name"):
+        if not owned.filter(project=project).exclude(user=user).exists():
+            raise SoleOwner(f"{user} is the only owner of the project {name!r}; make somebody else an owner first.")
+    annotators = [Annotator.objects.lock(pk) for pk in user.annotators.order_by("pk").values_list("pk", flat=True)]
+    forgotten = [annotator for annotator in annotators if _forget(annotator, by)]
     Adjudication.objects.filter(by=user).update(by=None)
     for attempts in (AccessAttempt, AccessFailureLog, AccessLog):
         attempts.objects.filter(username=user.get_username()).delete()
+    person, pk = actor_code(user), user.pk
     user.delete()
+    for annotator in forgotten:  # the chain's head is locked last
+        _record_erased(annotator, by)
+    append("account.erased", ("user", pk), by, None, [], {"person": person})
     return len(annotators)

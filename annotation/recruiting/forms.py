@@ -36,3 +36,13 @@ class ReturnForm(forms.Form):
         widget=forms.TextInput(attrs={"autocomplete": "off", "autocapitalize": "characters", "spellcheck": "false"}),
         help_text="Such as 12-ABCD-EFGH-IJKL-MNOP.",
     )
+
+
+class ErasePersonForm(forms.Form):
+    """username: typed, so that nobody is erased by a click."""
+
+    username = forms.CharField(
+        label="Name of the account",
+        max_length=150,
+        widget=forms.TextInput({"autocomplete": "off", "spellcheck": "false"}),
+    )

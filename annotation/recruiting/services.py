@@ -93,6 +93,19 @@ def join_round(
     return annotator
 
 
+def find_by_link(link: str) -> tuple[Round, Invite | None] | None:
+    """Return the round that a link, or the token at its end, leads to, and the invite if it is one; None if it is none.
+
+    A round's own link is for many people, an invite for one. Drafts have none yet.
+    """
+    token = link.rstrip("/").rpartition("/")[2]
+    rounds = Round.objects.exclude(status=Round.Status.DRAFT)
+    if round := rounds.filter(join_token=token).first():
+        return round, None
+    invite = Invite.objects.filter(round__in=rounds, token=token).select_related("round").first()
+    return (invite.round, invite) if invite else None
+
+
 def check_can_join(round: Round) -> None:
     if round.source != Round.Source.PEOPLE:
         raise NotForPeople(f"The judgments of the round {round.name} are {round.source}; people cannot join it.")

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from django.contrib import messages
+from django.contrib.auth import get_user_model
 from django.contrib.auth.views import redirect_to_login
+from django.db.models import Q
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
@@ -16,7 +18,8 @@ from django.views.decorators.debug import sensitive_variables
 
 from annotation.models import Annotator, Invite, Round
 from annotation.recruiting.access import forget_guest, no_access, remember_guest, session_annotator, throttled
-from annotation.recruiting.forms import InvitesForm, JoinForm, ReturnForm
+from annotation.recruiting.erasure import erase_account
+from annotation.recruiting.forms import ErasePersonForm, InvitesForm, JoinForm, ReturnForm
 from annotation.recruiting.services import (
     BadReturnCode,
     InviteNotUsable,
@@ -29,27 +32,32 @@ from annotation.recruiting.services import (
     revoke_invites,
 )
 from annotation.rounds.instructions import instructions_html, markdown_html
-from kgharvest.access import researcher_required
+from kgharvest.access import Action, researcher_required, visible_or_404
+from kgharvest.accounts.project_views import find_visible
 from kgharvest.accounts.throttle import TooManyAttempts, network_of
 from kgharvest.bulk.file_writing import csv_lines
 from kgharvest.bulk.pagination import page_of
-from kgharvest.errors import DomainError
+from kgharvest.errors import DomainError, NotFound
 from kgharvest.pages.number_format import counted
 
 COLUMNS = ("link", "status", "ends", "used", "annotator")
 
 
+def managed_round(request: HttpRequest, path: str) -> Round:
+    return visible_or_404(request.user, Round.objects.select_related("project").at(path), Action.WORK)
+
+
 @never_cache
 @researcher_required
-def round_invites(request: HttpRequest, name: str) -> HttpResponse:
+def round_invites(request: HttpRequest, path: str) -> HttpResponse:
     """List the invites and make more. Links are secrets: only those who manage the round see them."""
-    round = get_object_or_404(Round.objects.managed_by(request.user), name=name)
+    round = managed_round(request, path)
     form = InvitesForm(request.POST or None)
     if form.is_valid():
         expires_at = timezone.now() + timedelta(days=form.cleaned_data["days"])
         made = make_invites(round, form.cleaned_data["n"], expires_at, request.user)
         messages.success(request, f"{len(made)} invites are ready; download them as CSV and send one to each person.")
-        return redirect("annotation:round_invites", round.name)
+        return redirect("annotation:round_invites", round.path)
     invites = round.invites.select_related("annotator").order_by("-pk")
     page = page_of(request, invites)
     now = timezone.now()
@@ -64,18 +72,18 @@ def round_invites(request: HttpRequest, name: str) -> HttpResponse:
 
 
 @researcher_required
-def invites_revoke(request: HttpRequest, name: str) -> HttpResponse:
-    round = get_object_or_404(Round.objects.managed_by(request.user), name=name)
+def invites_revoke(request: HttpRequest, path: str) -> HttpResponse:
+    round = managed_round(request, path)
     if request.method == "POST":
         n = revoke_invites(round, request.POST.getlist("token"), timezone.now())
         messages.success(request, f"{counted(n, 'invite')} revoked.")
-    return redirect("annotation:round_invites", round.name)
+    return redirect("annotation:round_invites", round.path)
 
 
 @never_cache
 @researcher_required
-def invites_csv(request: HttpRequest, name: str) -> HttpResponse:
-    round = get_object_or_404(Round.objects.managed_by(request.user), name=name)
+def invites_csv(request: HttpRequest, path: str) -> HttpResponse:
+    round = managed_round(request, path)
     lines = csv_lines(COLUMNS, _csv_rows(request, round))
     response = StreamingHttpResponse(lines, content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{round.name}-invites.csv"'
@@ -113,7 +121,7 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
     round = Round.objects.exclude(status=Round.Status.DRAFT).filter(join_token=token).first()
     if round is None:
         return no_access(request, WRONG_LINK, 404)
-    if request.user.is_anonymous and not round.takes_guests and not session_annotator(request, round.name):
+    if request.user.is_anonymous and not round.takes_guests and not session_annotator(request, round.pk):
         return redirect_to_login(request.path)
     return _enter(request, round)
 
@@ -130,9 +138,9 @@ def invite(request: HttpRequest, token: str) -> HttpResponse:
 
 
 def _enter(request: HttpRequest, round: Round, invite: Invite | None = None) -> HttpResponse:
-    known = session_annotator(request, round.name)
+    known = session_annotator(request, round.pk)
     if known and not _is_shared_device(known, invite):
-        return redirect("annotation:judge", round.name)
+        return redirect("annotation:judge", round.pk)
     try:
         check_can_join(round)
         if invite is not None:
@@ -162,16 +170,16 @@ def _join(request: HttpRequest, round: Round, form: JoinForm, invite: Invite | N
     user = None if request.user.is_anonymous else request.user
     annotator = join_round(round, user, **form.cleaned_data, invite=invite, address=network_of(request))
     if annotator.user_id:
-        return redirect("annotation:judge", round.name)
+        return redirect("annotation:judge", round.pk)
     remember_guest(request, annotator)
-    return redirect("annotation:device", round.name)
+    return redirect("annotation:device", round.pk)
 
 
 @never_cache
 @sensitive_variables("code")
-def device(request: HttpRequest, name: str) -> HttpResponse:
+def device(request: HttpRequest, round_id: int) -> HttpResponse:
     """Show a guest's return link and code for another device. A POST lets this browser forget the guest."""
-    annotator = session_annotator(request, name)
+    annotator = session_annotator(request, round_id)
     if annotator is not None and request.method == "POST":
         forget_guest(request, annotator)
     if annotator is None or request.method == "POST":
@@ -200,5 +208,28 @@ def return_by_code(request: HttpRequest, code: str = "") -> HttpResponse:
         return render(request, "annotation/recruiting/return_by_code.html", {"form": form}, status=404)
     if request.method == "POST":
         remember_guest(request, annotator)
-        return redirect("annotation:judge", annotator.round.name)
+        return redirect("annotation:judge", annotator.round_id)
     return render(request, "annotation/recruiting/return_by_code.html", {"form": form, "annotator": annotator})
+
+
+@researcher_required
+def person_erase(request: HttpRequest, slug: str) -> HttpResponse:
+    """Let an owner erase the account of a member, or of somebody who judged in rounds of the project."""
+    project = find_visible(request, slug, Action.MANAGE)
+    form = ErasePersonForm(request.POST or None)
+    if form.is_valid():
+        name = form.cleaned_data["username"]
+        people = get_user_model().objects.filter(
+            Q(memberships__project=project) | Q(annotators__round__project=project)
+        )
+        person = people.filter(username=name).distinct().first()
+        try:
+            if person is None:
+                raise NotFound(f"Nobody in this project has the account {name!r:.60}; write its name as it is.")
+            n_rounds = erase_account(person, request.user)
+        except DomainError as refusal:
+            form.add_error("username", str(refusal))
+        else:
+            messages.success(request, f"The account is erased; what it judged in {counted(n_rounds, 'round')} stays.")
+            return redirect(project)
+    return render(request, "annotation/recruiting/person_erase.html", {"project": project, "form": form})

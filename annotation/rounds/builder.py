@@ -1,22 +1,44 @@
-"""Build a round from its description: draw a sample of each cell's harvest, word the statements, choose gold."""
+"""Build a round from its description: draw a sample of each cell's harvest, word the statements, choose gold.
+
+Generators of random numbers come in, nothing is global.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from annotation.gold.selection import choose_gold, gold_task, training_statement
-from annotation.models import Draw, JudgmentTask, Round, TrainingStatement
+from annotation.models import JudgmentTask, Round, Stratum, TrainingStatement
 from annotation.rounds.instructions import freeze_statement, relation_guide
-from annotation.rounds.sampling import NothingToSample, Sample, draw_cell
+from annotation.rounds.sample_models import CellId
 from annotation.rounds.serializers import BadRoundSpec, Cell, cells_of
-from kgharvest.errors import NotFound
+from kgharvest.access import User
+from kgharvest.errors import DomainError, NotFound
+from kgharvest.harvests.cuts import kept_size, parse_cut
 from kgharvest.models import HarvestedTuple, HarvestJob, Job, LanguageModel, Relation
 from kgharvest.names import UnresolvedName, resolve_name
 from kgharvest.relations.names import resolve_relation
+
+ROWS_AT_ONCE = 500  # parameters of one query
+
+
+class NothingToSample(DomainError):
+    """A cell without finished harvest or without enough tuples."""
+
+
+class Sample(NamedTuple):
+    """What was drawn from one stratum, best first; nothing of it is stored yet."""
+
+    stratum: Stratum
+    tuples: list[HarvestedTuple]
 
 
 class FrozenRound(NamedTuple):
@@ -28,28 +50,25 @@ class FrozenRound(NamedTuple):
     training: list[TrainingStatement]
     relation_instructions: dict[str, str]
 
-    def draws(self) -> list[Draw]:
-        """Return that each stratum's sample contains its tasks, with their inclusion probability."""
-        tasks = {task.knowledge_tuple_id: task for task in self.tasks}
-        return [
-            Draw(
-                stratum=stratum,
-                task=tasks[harvested.knowledge_tuple_id],
-                harvested_tuple=harvested,
-                inclusion_probability=stratum.sample_size / stratum.population,
-            )
-            for stratum, tuples in self.samples
-            for harvested in tuples
-        ]
+    def draws(self, task_ids: Mapping[int, int]) -> Iterator[tuple[int, int, int, float]]:
+        """Yield that each stratum's sample contains its tasks: stratum, task, harvested tuple, inclusion probability.
+
+        task_ids: of the stored tasks that are no gold, by their knowledge tuple.
+        """
+        for stratum, tuples in self.samples:
+            probability = stratum.sample_size / stratum.population
+            for harvested in tuples:
+                yield stratum.pk, task_ids[harvested.knowledge_tuple_id], harvested.pk, probability
 
 
-def freeze_round(round: Round) -> FrozenRound:
+def freeze_round(round: Round, by: User = None) -> FrozenRound:
     """Return what opening the draft stores; the same for the same description, harvests and gold.
 
-    Raises BadRoundSpec, BadCut, NotFound, NothingToSample, NotEnoughGold.
+    by: whose harvests are meant, those of their projects; None for all of the installation. Raises
+    BadRoundSpec, BadCut, NotFound, NothingToSample, NotEnoughGold.
     """
     rng = np.random.default_rng(round.seed)
-    cells = _cells_with_jobs(round)
+    cells = _cells_with_jobs(round, by)
     written = instructions_by_relation(round)
     samples = [sample for cell, job, path in cells for sample in draw_cell(round, cell, job, path, rng)]
     # A tuple that several cells drew is one task, worded as the first of them has it.
@@ -78,7 +97,7 @@ def freeze_round(round: Round) -> FrozenRound:
 def _task(round: Round, template: str, harvested: HarvestedTuple) -> JudgmentTask:
     statement = freeze_statement(template, harvested.surface)
     return JudgmentTask(
-        round=round,
+        round_id=round.pk,
         knowledge_tuple=harvested.knowledge_tuple,
         statement=statement.text,
         spans=statement.spans,
@@ -90,17 +109,19 @@ def _task(round: Round, template: str, harvested: HarvestedTuple) -> JudgmentTas
 # -- names in the description ------------------------------------------------------------------------------------------
 
 
-def _cells_with_jobs(round: Round) -> list[tuple[Cell, HarvestJob, str]]:
+def _cells_with_jobs(round: Round, by: User) -> list[tuple[Cell, HarvestJob, str]]:
     """Return the round's cells, each with its finished harvest and its path in the description."""
     cells = cells_of(round)
-    jobs = HarvestJob.objects.with_cell()
+    jobs = HarvestJob.objects.visible_to(by).with_cell()
     finished = jobs.succeeded()
+    seen = Relation.objects.visible_to(by).values("pk")
+    named = Relation.objects.filter(Q(pk__in=seen) | Q(pk__in=finished.order_by().values("relation")))
     numbered = jobs.in_bulk([cell.job for cell in cells if cell.job])
-    first: dict[tuple, str] = {}
+    first: dict[CellId, str] = {}
     with_jobs = []
     for position, cell in enumerate(cells):
         path = f"cells[{position}]"
-        job = numbered.get(cell.job) if cell.job else _newest_harvest(cell, finished, path)
+        job = numbered.get(cell.job) if cell.job else _newest_harvest(cell, finished, named, round, path)
         if job is None:
             raise NotFound(f"There is no finished harvest for {path} ({cell}); harvest it first.")
         if job.status != Job.Status.SUCCEEDED:
@@ -113,8 +134,11 @@ def _cells_with_jobs(round: Round) -> list[tuple[Cell, HarvestJob, str]]:
     return with_jobs
 
 
-def _newest_harvest(cell: Cell, finished: QuerySet[HarvestJob], path: str) -> HarvestJob | None:
-    relation = find_relation(cell.relation, f"{path}.relation")
+def _newest_harvest(
+    cell: Cell, finished: QuerySet[HarvestJob], named: QuerySet[Relation], round: Round, path: str
+) -> HarvestJob | None:
+    """Return the newest harvest of the round's project, else of another one. named: relations that may be meant."""
+    relation = find_relation(cell.relation, f"{path}.relation", named)
     jobs = finished.filter(relation=relation, setting=cell.setting)
     model = cell.model
     if not LanguageModel.objects.filter(name=model).exists():  # else any LM's full name is its own
@@ -124,13 +148,15 @@ def _newest_harvest(cell: Cell, finished: QuerySet[HarvestJob], path: str) -> Ha
             if refusal.is_ambiguous:
                 raise BadRoundSpec(f"{path}.model: {refusal}") from None
             return None
-    return jobs.filter(language_model__name=model).order_by("-pk").first()
+    jobs = jobs.filter(language_model__name=model).order_by("-pk")
+    newest: HarvestJob | None = jobs.filter(project=round.project_id).first() or jobs.first()
+    return newest
 
 
-def find_relation(name: str, path: str) -> Relation:
+def find_relation(name: str, path: str, among: QuerySet[Relation] | None = None) -> Relation:
     """Return the relation that `name` at `path` of a description means. Raises UnresolvedName, or BadRoundSpec."""
     try:
-        return resolve_relation(name)
+        return resolve_relation(name, among=among)
     except UnresolvedName as refusal:
         if refusal.is_ambiguous:
             raise BadRoundSpec(f"{path}: {refusal}") from None
@@ -141,3 +167,97 @@ def instructions_by_relation(round: Round) -> dict[int, str]:
     """Return what researchers wrote about relations, by a relation's id. Raises NotFound if one is gone."""
     written = round.spec.get("relation_instructions", {})
     return {find_relation(name, "relation_instructions").pk: text for name, text in written.items() if text}
+
+
+# -- stratified random samples -----------------------------------------------------------------------------------------
+
+
+def draw_cell(round: Round, cell: Cell, job: HarvestJob, path: str, rng: np.random.Generator) -> list[Sample]:
+    """Return a sample of each stratum of a cell, simple and without replacement within the stratum.
+
+    The population is what the cell's cut keeps, less what is hidden or, unless the round includes it, sensitive.
+    """
+    kept = job.tuples.presentable(include_sensitive=round.include_sensitive)
+    if cell.cut:
+        kept = kept.filter(rank__lte=kept_size(job, parse_cut(cell.cut)))
+    ranks = list(kept.order_by("rank").values_list("rank", flat=True))
+    strata = rank_strata(ranks, cell.strata)
+    n = len(ranks) if cell.n is None else cell.n
+    if not ranks:
+        left = f"after the cut {cell.cut}" if cell.cut else "in its harvest"
+        raise NothingToSample(f"There is no tuple {left} for {path} ({job}, job {job.pk}); choose another cut or job.")
+    if n > len(ranks):
+        raise NothingToSample(
+            f"{path} ({job}, job {job.pk}) has {len(ranks)} tuples to draw from but n is {n}; use a smaller n, or null "
+            "for all."
+        )
+    if n < len(strata):
+        raise NothingToSample(
+            f"{path} ({job}, job {job.pk}) has {len(strata)} strata but n is {n}; draw at least one tuple from each."
+        )
+    sizes = allocate(n, [len(stratum) for stratum in strata], cell.allocation)
+    return [
+        Sample(
+            Stratum(
+                round=round,
+                relation=job.relation,
+                language_model=job.language_model,
+                setting=job.setting,
+                job=job,
+                cut=cell.cut,
+                rank_from=stratum[0],
+                rank_to=stratum[-1],
+                population=len(stratum),
+                sample_size=size,
+            ),
+            _tuples_of(job, draw_ranks(stratum, size, rng)),
+        )
+        for stratum, size in zip(strata, sizes, strict=True)
+    ]
+
+
+def _tuples_of(job: HarvestJob, ranks: Sequence[int]) -> list[HarvestedTuple]:
+    tuples = job.tuples.select_related("knowledge_tuple").order_by("rank")
+    parts = (ranks[start : start + ROWS_AT_ONCE] for start in range(0, len(ranks), ROWS_AT_ONCE))
+    drawn = [harvested for part in parts for harvested in tuples.filter(rank__in=part)]
+    for harvested in drawn:
+        harvested.knowledge_tuple.relation = job.relation
+    return drawn
+
+
+def draw_ranks(ranks: Sequence[int], sample_size: int, rng: np.random.Generator) -> list[int]:
+    """Return a simple random sample of `ranks` without replacement, best first."""
+    return sorted(rng.choice(ranks, size=sample_size, replace=False).tolist())
+
+
+def rank_strata(ranks: Sequence[int], strata: int | Sequence[int] | None) -> list[Sequence[int]]:
+    """Return `ranks`, which ascend, split into strata that are not empty.
+
+    strata: None for one stratum, a number of strata whose sizes differ by at most one, or the ranks at which they
+    begin.
+    """
+    if strata is None:
+        return [ranks] if ranks else []
+    if isinstance(strata, int):
+        ends = [len(ranks) * part // strata for part in range(strata + 1)]
+    else:
+        ends = [*(bisect_left(ranks, begin) for begin in strata), len(ranks)]
+    return [ranks[begin:end] for begin, end in pairwise(ends) if begin < end]
+
+
+def allocate(n: int, sizes: Sequence[int], allocation: str) -> list[int]:
+    """Return how many of `n` each stratum of the given size gets: at least one, at most all that it has.
+
+    allocation: "equal" or "proportional" to the sizes; what a small stratum cannot take goes to the others in the same
+    manner. The sum is n, which must lie between the number of strata and the sum of sizes.
+    """
+    weights = [1 if allocation == "equal" else size for size in sizes]
+    shares = [1] * len(sizes)
+    owed = [(-weight / 3, stratum) for stratum, weight in enumerate(weights) if sizes[stratum] > 1]
+    heapify(owed)
+    for _ in range(n - len(sizes)):  # one by one to whom most is owed: Webster's method, within the bounds
+        _, stratum = heappop(owed)
+        shares[stratum] += 1
+        if shares[stratum] < sizes[stratum]:
+            heappush(owed, (-weights[stratum] / (2 * shares[stratum] + 1), stratum))
+    return shares

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from copy import copy
 from typing import Any
 
 from django.contrib import messages
 from django.core.paginator import Paginator
-from django.db import transaction
-from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
 from annotation.gold.candidates import confirmed_counts
 from annotation.judging.views import PAGES, ReportForm
-from annotation.models import LONGEST_COMMENT, Annotator, Label, Layout, Limits, Round, StudyMember
+from annotation.models import LONGEST_COMMENT, Annotator, Label, Layout, Limits, Round
 from annotation.quality.limits import limits_sentence
 from annotation.rounds.builder import freeze_round, instructions_by_relation
 from annotation.rounds.forms import DescriptionForm, RelationInstructionsForm, RoundForm, form_values, job_choices
@@ -28,11 +26,14 @@ from annotation.rounds.services import (
     create_draft,
     delete_draft,
     edit_draft,
-    lock_draft,
     open_draft,
     open_round,
+    save_instructions,
+    usual_instructions,
 )
-from kgharvest.access import researcher_required
+from kgharvest.access import Action, allowed_actions, researcher_required, visible_or_404, worker_required
+from kgharvest.accounts.forms import chosen_project, offer_projects
+from kgharvest.bulk.pagination import number_in
 from kgharvest.errors import DomainError
 from kgharvest.models import HarvestJob, Relation
 
@@ -42,15 +43,15 @@ FILTERS = ("find", "set", "lm", "setting")
 # -- the form ----------------------------------------------------------------------------------------------------------
 
 
-@researcher_required
+@worker_required
 def round_new(request: HttpRequest) -> HttpResponse:
     return show_round_form(request, None, {"jobs": request.GET.getlist("job")})
 
 
 @researcher_required
-def round_edit(request: HttpRequest, name: str) -> HttpResponse:
+def round_edit(request: HttpRequest, path: str) -> HttpResponse:
     """Change a draft: in the form if that can show all of it, else as JSON."""
-    draft = get_draft(request, name)
+    draft = get_draft(request, path)
     initial = form_values(draft)
     if initial is None or "json" in request.GET:
         return edit_as_json(request, draft)
@@ -59,21 +60,29 @@ def round_edit(request: HttpRequest, name: str) -> HttpResponse:
 
 def show_round_form(request: HttpRequest, draft: Round | None, initial: dict[str, Any]) -> HttpResponse:
     """Show the form, or do what its button says: filter the harvests, plan, keep a draft or open the round."""
-    study = usual_study(request.user)
-    form = RoundForm(request.POST or None, initial=initial, study=study)
+    form = round_form(request, request.POST or None, initial)
     action = request.POST.get("action", "draft")
     if request.method == "POST" and action in ("draft", "open") and form.is_valid():
         try:
+            chosen_project(form, request)
             return redirect(save_round(request, form.document(), draft, is_opened=action == "open"))
         except DomainError as refusal:
             form.add_error(None, str(refusal))
     context = choice_context(request, form) | {"form": form, "draft": draft}
     if action == "plan":
-        context |= plan_context(form)
+        context |= plan_context(form, request.user)
     if action in ("filter", "plan"):
         # Shown as it stands and without complaints: one may look before everything is filled in.
-        context["form"] = RoundForm(initial={name: form[name].data for name in form.fields}, study=study)
+        context["form"] = round_form(request, None, {name: form[name].data for name in form.fields})
     return render(request, "annotation/rounds/drafts/round_form.html", context)
+
+
+def round_form(request: HttpRequest, sent: QueryDict | None, initial: dict[str, Any] | None = None) -> RoundForm:
+    """Return the form with the harvests and projects that the user may choose."""
+    form = RoundForm(sent, initial=initial)
+    form.fields["jobs"].queryset = form.fields["jobs"].queryset.visible_to(request.user)
+    offer_projects(form, request)
+    return form
 
 
 def save_round(request: HttpRequest, document: dict[str, Any], draft: Round | None, is_opened: bool) -> Round:
@@ -96,9 +105,9 @@ def save_round(request: HttpRequest, document: dict[str, Any], draft: Round | No
 def choice_context(request: HttpRequest, form: RoundForm) -> dict[str, Any]:
     # PostgreSQL fails when asked for a NUL.
     filters = {name: request.POST.get(name, "").replace("\x00", "").strip() for name in FILTERS}
-    chosen = {str(pk) for pk in form["jobs"].value() or () if str(pk).isdecimal() and len(str(pk)) < 19}
-    jobs, n_jobs = job_choices(filters, chosen)
-    all_jobs = HarvestJob.objects.succeeded().filter(n_tuples__gt=0).order_by()
+    chosen = {str(pk) for pk in form["jobs"].value() or () if number_in(str(pk))}
+    jobs, n_jobs = job_choices(filters, chosen, request.user)
+    all_jobs = HarvestJob.objects.visible_to(request.user).succeeded().filter(n_tuples__gt=0).order_by()
     return {
         "filters": filters,
         "jobs": [(job, str(job.pk) in chosen) for job in jobs],
@@ -111,24 +120,26 @@ def choice_context(request: HttpRequest, form: RoundForm) -> dict[str, Any]:
     }
 
 
-def plan_context(form: RoundForm) -> dict[str, Any]:
+def plan_context(form: RoundForm, user) -> dict[str, Any]:
     """Return the plan of what the form says, or why there is none."""
     if not form.is_valid():
         missing = ", ".join(form.fields[name].label or name for name in form.errors if name in form.fields)
         return {"no_plan": f"The plan waits for: {missing}."}
     try:
-        return {"plan": plan_round(round_from_spec(form.document()), form.accuracy())}
+        return {"plan": plan_round(round_from_spec(form.document()), form.accuracy(), by=user)}
     except DomainError as refusal:
         return {"no_plan": str(refusal)}
 
 
-@researcher_required
+@worker_required
 @require_POST
 def round_plan(request: HttpRequest) -> HttpResponse:
     """Return the plan alone, for the script of the form. A name is not needed yet."""
     posted = request.POST.copy()
     posted["name"] = "plan-1"
-    return render(request, "annotation/rounds/drafts/_plan.html", plan_context(RoundForm(posted)))
+    return render(
+        request, "annotation/rounds/drafts/_plan.html", plan_context(round_form(request, posted), request.user)
+    )
 
 
 def edit_as_json(request: HttpRequest, draft: Round) -> HttpResponse:
@@ -145,29 +156,24 @@ def as_json(spec: dict[str, Any]) -> str:
     return json.dumps(spec, ensure_ascii=False, indent=2)
 
 
-def usual_study(user) -> str:
-    """Return the name of the study that the user last joined as one who opens rounds, else of one of their own."""
-    managed = StudyMember.objects.filter(user=user, role__in=StudyMember.MANAGING).order_by("pk").last()
-    return managed.study.name if managed else user.get_username()
-
-
 # -- a draft -----------------------------------------------------------------------------------------------------------
 
 
-def get_draft(request: HttpRequest, name: str) -> Round:
-    return get_object_or_404(Round.objects.managed_by(request.user).filter(status=Round.Status.DRAFT), name=name)
+def get_draft(request: HttpRequest, path: str) -> Round:
+    drafts = Round.objects.filter(status=Round.Status.DRAFT).select_related("project").at(path)
+    return visible_or_404(request.user, drafts, Action.WORK)
 
 
 def draft_page(request: HttpRequest, draft: Round) -> HttpResponse:
     """Show what opening the draft would do; the round's own page until it is opened."""
     context: dict[str, Any] = {
         "round": draft,
-        "can_manage": Round.objects.managed_by(request.user).filter(pk=draft.pk).exists(),
+        "may": allowed_actions(request.user, draft.project),
         "description": as_json(draft.spec),
         "limits": limits_sentence(Limits(**draft.spec.get("limits", {}))),
     }
     try:
-        frozen = freeze_round(draft)
+        frozen = freeze_round(draft, request.user)
     except DomainError as refusal:
         # Those of the cells that name a job are known all the same.
         jobs = [cell["job"] for cell in draft.spec["cells"] if "job" in cell]
@@ -198,8 +204,8 @@ def relations_with_gold(relations: Iterable[Relation], draft: Round) -> list[dic
 
 @researcher_required
 @require_POST
-def round_open(request: HttpRequest, name: str) -> HttpResponse:
-    draft = get_draft(request, name)
+def round_open(request: HttpRequest, path: str) -> HttpResponse:
+    draft = get_draft(request, path)
     try:
         round = open_draft(draft, request.user)
     except DomainError as refusal:
@@ -210,20 +216,20 @@ def round_open(request: HttpRequest, name: str) -> HttpResponse:
 
 
 @researcher_required
-def round_delete(request: HttpRequest, name: str) -> HttpResponse:
+def round_delete(request: HttpRequest, path: str) -> HttpResponse:
     """Ask first."""
-    draft = get_draft(request, name)
+    draft = get_draft(request, path)
     if request.method == "POST":
-        delete_draft(draft)
-        messages.success(request, f"The draft {name} is deleted.")
+        delete_draft(draft, request.user)
+        messages.success(request, f"The draft {draft.name} is deleted.")
         return redirect("annotation:round_list")
     return render(request, "annotation/rounds/drafts/round_delete.html", {"round": draft})
 
 
 @researcher_required
 @require_POST
-def round_clone(request: HttpRequest, name: str) -> HttpResponse:
-    round = get_object_or_404(Round.objects.managed_by(request.user), name=name)
+def round_clone(request: HttpRequest, path: str) -> HttpResponse:
+    round = visible_or_404(request.user, Round.objects.select_related("project").at(path), Action.WORK)
     try:
         clone = clone_round(round, request.user)
     except DomainError as refusal:
@@ -236,11 +242,11 @@ def round_clone(request: HttpRequest, name: str) -> HttpResponse:
 
 
 @researcher_required
-def round_preview(request: HttpRequest, name: str) -> HttpResponse:
+def round_preview(request: HttpRequest, path: str) -> HttpResponse:
     """Show the page of somebody new. Nothing is stored: `?n=` steps through the first statements."""
-    draft = get_draft(request, name)
+    draft = get_draft(request, path)
     try:
-        frozen = freeze_round(draft)
+        frozen = freeze_round(draft, request.user)
     except DomainError as refusal:
         messages.error(request, str(refusal))
         return redirect(draft)
@@ -269,11 +275,11 @@ def round_preview(request: HttpRequest, name: str) -> HttpResponse:
 
 
 @researcher_required
-def relation_instructions(request: HttpRequest, name: str, pk: int) -> HttpResponse:
+def relation_instructions(request: HttpRequest, path: str, pk: int) -> HttpResponse:
     """Show and change what annotators read about a relation. An empty text brings the usual one back."""
-    draft = get_draft(request, name)
+    draft = get_draft(request, path)
     try:
-        relation, usual = usual_instructions(draft, pk)
+        relation, usual = usual_instructions(draft, pk, request.user)
         written = instructions_by_relation(draft)
     except DomainError as refusal:
         messages.error(request, str(refusal))
@@ -287,7 +293,7 @@ def relation_instructions(request: HttpRequest, name: str, pk: int) -> HttpRespo
             messages.error(request, str(refusal))
             return redirect(draft)
         messages.success(request, f"Annotators will read this about {relation.name}.")
-        return redirect("annotation:relation_instructions", name, pk)
+        return redirect("annotation:relation_instructions", path, pk)
     draft.relation_instructions = {str(pk): written.get(pk, usual)}
     context = {
         "round": draft,
@@ -297,27 +303,3 @@ def relation_instructions(request: HttpRequest, name: str, pk: int) -> HttpRespo
         "instructions": instructions_html(draft, relation),
     }
     return render(request, "annotation/rounds/drafts/relation_instructions.html", context)
-
-
-def usual_instructions(draft: Round, pk: int) -> tuple[Relation, str]:
-    """Return a relation of the draft, and what the round says about it if nobody writes anything else."""
-    unwritten = copy(draft)
-    unwritten.spec = draft.spec | {"relation_instructions": {}}
-    frozen = freeze_round(unwritten)
-    for relation in frozen.relations:
-        if relation.pk == pk:
-            return relation, frozen.relation_instructions[str(pk)]
-    raise Http404("The draft samples no such relation.")
-
-
-def save_instructions(draft: Round, relation: Relation, text: str, by) -> None:
-    """Store words about a relation beside those about others, which somebody may be writing now; "" is the usual ones.
-
-    Raises WrongStatus for a round that is open by now, NotFound if a relation is gone.
-    """
-    with transaction.atomic():
-        draft = lock_draft(draft)
-        written = instructions_by_relation(draft) | {relation.pk: text}
-        relations = Relation.objects.select_related("relation_set").in_bulk(written)
-        by_path = {relations[pk].path: text for pk, text in written.items() if text}
-        edit_draft(draft, draft.spec | {"relation_instructions": by_path}, by)

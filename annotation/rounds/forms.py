@@ -14,7 +14,8 @@ from annotation.models import Limits, Round
 from annotation.rounds.instructions import DEFAULT_INSTRUCTIONS
 from annotation.rounds.models import LONGEST_INSTRUCTIONS
 from annotation.rounds.plan import ASSUMED_ACCURACY
-from annotation.rounds.serializers import DEFAULT_STUDY, CellSerializer, cells_of
+from annotation.rounds.serializers import CellSerializer, cells_of
+from kgharvest.accounts.forms import ProjectField
 from kgharvest.bulk.file_reading import parse_json
 from kgharvest.models import HarvestJob
 
@@ -52,17 +53,14 @@ def option_field(option: models.Field, **kwargs: Any) -> forms.Field | None:
 
 
 class RoundForm(forms.ModelForm):
-    """A round on several harvests, sampled alike. GROUPS are folded; accuracy_percent is of the plan only.
-
-    study: the usual one of whoever fills it in.
-    """
+    """A round on several harvests, sampled alike. GROUPS are folded; accuracy_percent is of the plan only."""
 
     GROUPS = (
         ("Sample", ("cut", "strata", "allocation", *Round.OPTIONS["Sample"])),
         ("Judgments", Round.OPTIONS["Judgments"]),
         ("Known answers", Round.OPTIONS["Known answers"]),
         ("Instructions", Round.OPTIONS["Instructions"]),
-        ("People", ("study", *Round.OPTIONS["People"])),
+        ("People", ("project", *Round.OPTIONS["People"])),
         ("Limits", Limits.OPTIONS),
         ("Closing", Round.OPTIONS["Closing"]),
     )
@@ -89,11 +87,7 @@ class RoundForm(forms.ModelForm):
         initial="equal",
         label="Share of each stratum",
     )
-    study = forms.CharField(
-        max_length=100,
-        required=False,
-        help_text="Its members see the round and its reports. A new name makes a study of your own.",
-    )
+    project = ProjectField("Its members see the round and its reports.")
     accuracy_percent = forms.IntegerField(
         label="Accuracy to expect, in percent",
         min_value=1,
@@ -114,10 +108,9 @@ class RoundForm(forms.ModelForm):
             "closes_at": forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
         }
 
-    def __init__(self, *args, study: str = "", **kwargs):
+    def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.fields |= forms.fields_for_model(Limits, Limits.OPTIONS, formfield_callback=option_field)
-        self.fields["study"].initial = study
         self.fields["instructions"].initial = DEFAULT_INSTRUCTIONS
 
     def groups(self) -> Iterator[tuple[str, list[forms.BoundField], bool]]:
@@ -145,7 +138,9 @@ class RoundForm(forms.ModelForm):
     def document(self) -> dict[str, Any]:
         """Return the description that `create_draft` takes, once the form is valid."""
         given = {key: value for key, value in self.cleaned_data.items() if value is not None and value != ""}
-        document = {key: given[key] for key in (*self._meta.fields, "study") if key in given}
+        document = {key: given[key] for key in self._meta.fields if key in given}
+        if project := given.get("project"):
+            document["project"] = project.slug
         if closes_at := given.get("closes_at"):
             document["closes_at"] = closes_at.isoformat()
         limits = {key: given[key] for key in Limits.OPTIONS if key in given}
@@ -161,6 +156,8 @@ class RoundForm(forms.ModelForm):
 def is_unusual(field: forms.BoundField) -> bool:
     """Return whether the form shows something else than it does at first."""
     value = field.value()
+    if field.is_hidden:
+        return False
     return field.field.has_changed(field.field.initial, with_line_feeds(value) if isinstance(value, str) else value)
 
 
@@ -180,7 +177,7 @@ def form_values(draft: Round) -> dict[str, Any] | None:
     return forms.model_to_dict(draft, RoundForm._meta.fields) | {
         **draft.spec.get("limits", {}),
         "instructions": draft.instructions or DEFAULT_INSTRUCTIONS,
-        "study": draft.spec.get("study", DEFAULT_STUDY),
+        "project": draft.project.slug,
         "jobs": [cell.job for cell in cells],
         "n": first.n,
         "cut": first.cut,
@@ -189,9 +186,9 @@ def form_values(draft: Round) -> dict[str, Any] | None:
     }
 
 
-def job_choices(filters: Mapping[str, str], chosen: set[str]) -> tuple[list[HarvestJob], int]:
+def job_choices(filters: Mapping[str, str], chosen: set[str], user) -> tuple[list[HarvestJob], int]:
     """Return the jobs to choose from, those chosen first, and how many there are; of each cell the newest, filtered."""
-    jobs = RoundForm.base_fields["jobs"].queryset
+    jobs = RoundForm.base_fields["jobs"].queryset.visible_to(user)
     by_age = jobs.order_by("pk").values_list("relation", "language_model", "setting", "pk")
     newest = {row[:3]: row[3] for row in by_age}
     lookups = {

@@ -30,14 +30,19 @@ SAFE_LINK = re.compile(r"https?://", re.IGNORECASE)
 
 
 def instructions_html(round: Round, relation: Relation | None = None) -> SafeString:
-    """Return the round's instructions as safe HTML, with what it says about `relation` if one is given.
+    """Return the round's instructions as safe HTML, with what it says about `relation` if one is given."""
+    return markdown_html(instructions_markdown(round, relation))
+
+
+def instructions_markdown(round: Round, relation: Relation | None = None) -> str:
+    """Return the round's instructions, with what it says about `relation` if one is given.
 
     Only what stands in the statements or was written for annotators: nothing of LM, setting or score.
     """
     parts = [round.instructions or DEFAULT_INSTRUCTIONS]
     if relation is not None and (guide := round.relation_instructions.get(str(relation.pk))):
         parts.append(guide)
-    return markdown_html("\n\n".join(parts))
+    return "\n\n".join(parts)
 
 
 def relation_guide(relation: Relation, true: Sequence[str] | None, false: Sequence[str] | None) -> str:

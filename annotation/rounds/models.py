@@ -1,63 +1,21 @@
-"""Studies and their members, rounds with their options, samples and judgment tasks."""
+"""Rounds with their options."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
-from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
-from django.db.models import Exists, F, OuterRef, Q
+from django.db.models import Q
 from django.urls import reverse
 from django.utils import timezone
 
-from annotation.judging.verdicts import IMPORTED_QUORUM, Verdict
-from annotation.rounds.instructions import statement_parts
+from annotation.judging.verdicts import IMPORTED_QUORUM
+from kgharvest.access import visible
 from kgharvest.errors import DomainError
-from kgharvest.models import HarvestedTuple, HarvestJob, KnowledgeTuple, LanguageModel, Relation
-from kgharvest.names import shortest_names
-
-
-class Study(models.Model):
-    """The people who share rounds and reports."""
-
-    name = models.CharField(max_length=100, unique=True)
-    created_at = models.DateTimeField(auto_now_add=True)
-
-    class Meta:
-        ordering = ["name"]
-        verbose_name_plural = "studies"
-
-    def __str__(self) -> str:
-        return self.name
-
-
-class StudyMember(models.Model):
-    class Role(models.TextChoices):
-        OWNER = "owner"
-        RESEARCHER = "researcher"
-        ADJUDICATOR = "adjudicator"
-        VIEWER = "viewer"
-
-    MANAGING = (Role.OWNER, Role.RESEARCHER)  # who may open and close rounds
-    ADJUDICATING = (*MANAGING, Role.ADJUDICATOR)
-
-    study = models.ForeignKey(Study, on_delete=models.CASCADE, related_name="members")
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="study_members")
-    role = models.CharField(max_length=12, choices=Role)
-
-    class Meta:
-        constraints = [
-            models.UniqueConstraint(fields=["study", "user"], name="study_member_unique"),
-            models.CheckConstraint(
-                condition=Q(role__in=["owner", "researcher", "adjudicator", "viewer"]), name="study_member_role_known"
-            ),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.user} ({self.role}) in {self.study}"
+from kgharvest.models import Project
 
 
 def new_join_token() -> str:
@@ -77,23 +35,15 @@ class RoundNotOpen(DomainError):
 
 class RoundQuerySet(models.QuerySet):
     def visible_to(self, user):
-        """Return the rounds of the user's studies; all of them for a superuser."""
-        return self if user.is_superuser else self.filter(study__members__user=user)
+        """Return the rounds of the user's projects; all of them for a superuser and for the operator."""
+        return visible(self, user)
 
-    def managed_by(self, user):
-        """Return the rounds that the user may open, pause and close."""
-        if user.is_superuser:
-            return self
-        return self.filter(study__members__user=user, study__members__role__in=StudyMember.MANAGING)
-
-    def adjudicated_by(self, user):
-        """Return the rounds in which the user may say what is right where annotators differ."""
-        if user.is_superuser:
-            return self
-        return self.filter(study__members__user=user, study__members__role__in=StudyMember.ADJUDICATING)
+    def at(self, path: str):
+        """Return the round whose path, project/name, this is."""
+        slug, _, name = path.rpartition("/")
+        return self.filter(project__slug=slug, name=name)
 
 
-NOT_RESERVED = RegexValidator(r"^(new|gold|plan)$", "It is the address of a page; choose another.", inverse_match=True)
 LONGEST_INSTRUCTIONS = 20_000  # characters
 
 
@@ -107,6 +57,7 @@ class Round(models.Model):
     spec: its description as JSON, without what is as usual (annotation.rounds.serializers); it has the cells too.
     relation_instructions: Markdown by the relation's id, frozen when the round opens. n_tasks: how many statements it
     has, gold included. source: where the judgments come from; simulated ones are named so wherever they show.
+    completed_at: when every statement was seen to have its judgments; None while some are missing.
     """
 
     class Status(models.TextChoices):
@@ -136,8 +87,6 @@ class Round(models.Model):
 
     name = models.SlugField(
         max_length=100,
-        unique=True,
-        validators=[NOT_RESERVED],
         help_text="Letters, digits, - and _. Annotators see it: name no LM and no setting.",
     )
     seed = models.PositiveBigIntegerField(default=0, help_text="The same seed draws the same sample.")
@@ -204,7 +153,7 @@ class Round(models.Model):
         "date", null=True, blank=True, help_text="Goes with “a date has come”; in the zone of this installation."
     )
 
-    study = models.ForeignKey(Study, on_delete=models.PROTECT, related_name="rounds")
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="rounds")
     source = models.CharField(max_length=9, choices=Source, default=Source.PEOPLE)
     status = models.CharField(max_length=6, choices=Status, default=Status.DRAFT)
     relation_instructions = models.JSONField(default=dict, blank=True)
@@ -218,12 +167,14 @@ class Round(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     opened_at = models.DateTimeField(null=True, blank=True)
     closed_at = models.DateTimeField(null=True, blank=True)
+    completed_at = models.DateTimeField(null=True, blank=True)
 
     objects = RoundQuerySet.as_manager()
 
     class Meta:
         ordering = ["-pk"]
         constraints = [
+            models.UniqueConstraint(fields=["project", "name"], name="round_project_name_unique"),
             models.CheckConstraint(
                 condition=Q(status__in=["draft", "open", "paused", "closed"]), name="round_status_known"
             ),
@@ -256,7 +207,12 @@ class Round(models.Model):
         return self.name
 
     def get_absolute_url(self) -> str:
-        return reverse("annotation:round", args=[self.name])
+        return reverse("annotation:round", args=[self.path])
+
+    @property
+    def path(self) -> str:
+        """The name that is never ambiguous: project/name."""
+        return f"{self.project.slug}/{self.name}"
 
     def clean(self) -> None:
         """Refuse options that do not go together. The form shows it beside the field, BadRoundSpec after its key."""
@@ -323,208 +279,6 @@ class Round(models.Model):
 
 # What a description of a round may say of these fields, the name first and without a default.
 OPTIONS = ("name", *(name for names in Round.OPTIONS.values() for name in names), "source")
-
-
-CellId = tuple[int, int | None, str]  # ids of relation and LM, and the setting
-
-
-class StratumQuerySet(models.QuerySet):
-    def sampled(self):
-        """Return the strata that hold tuples, or statements: one without a draw is a part of its cell all the same."""
-        has_draws = models.Exists(Draw.objects.filter(stratum=models.OuterRef("pk")))
-        return self.filter(Q(job__isnull=False, population__gt=0) | has_draws)
-
-
-class Stratum(models.Model):
-    """A part of a cell (relation x LM x setting) from which a simple random sample was drawn.
-
-    With a job: `sample_size` of the `population` tuples of rank `rank_from` .. `rank_to`, 1-based and inclusive. cut:
-    which part of the harvest this is, e.g. "top:100"; empty for all of it. Without a job: statements that came with
-    imported judgments, from a population nobody knows; language_model None and setting empty where they name none.
-    """
-
-    round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="strata")
-    relation = models.ForeignKey(Relation, on_delete=models.PROTECT, related_name="strata")
-    language_model = models.ForeignKey(
-        LanguageModel, on_delete=models.PROTECT, null=True, blank=True, related_name="strata"
-    )
-    setting = models.CharField(max_length=30, blank=True)
-    job = models.ForeignKey(HarvestJob, on_delete=models.PROTECT, null=True, blank=True, related_name="strata")
-    cut = models.CharField(max_length=50, blank=True)
-    rank_from = models.PositiveIntegerField(default=1)
-    rank_to = models.PositiveIntegerField(null=True, blank=True)
-    population = models.PositiveIntegerField(null=True, blank=True)
-    sample_size = models.PositiveIntegerField()
-
-    objects = StratumQuerySet.as_manager()
-
-    class Meta:
-        ordering = ["pk"]
-        verbose_name_plural = "strata"
-        constraints = [
-            models.UniqueConstraint(
-                fields=["round", "relation", "language_model", "setting", "rank_from"], name="stratum_cell_rank_unique"
-            ),
-            models.UniqueConstraint(
-                fields=["round", "relation", "setting"], condition=Q(language_model=None), name="stratum_unnamed_unique"
-            ),
-            models.CheckConstraint(
-                condition=Q(job=None) | Q(population__gte=F("sample_size"), rank_to__gte=F("rank_from")),
-                name="stratum_sample_in_population",
-            ),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.sample_size} of {self.population} from {self.job}"
-
-    @property
-    def cell(self) -> CellId:
-        return self.relation_id, self.language_model_id, self.setting
-
-
-def cell_names(strata: Iterable[Stratum]) -> dict[CellId, tuple[str, str, str]]:
-    """Return what to call the relation, LM and setting of each cell, in the order of these names.
-
-    As short as tells the relations and LMs of these strata apart; empty where imported judgments name none.
-    """
-    strata = list(strata)
-    relations = shortest_names(stratum.relation.path for stratum in strata)
-    short = {str(model): model.short_name for stratum in strata if (model := stratum.language_model)}
-    models = shortest_names(short, short.__getitem__)
-    names = {
-        stratum.cell: (relations[stratum.relation.path], models.get(str(stratum.language_model), ""), stratum.setting)
-        for stratum in strata
-    }
-    return dict(sorted(names.items(), key=lambda cell: cell[1]))
-
-
-class JudgmentTaskQuerySet(models.QuerySet):
-    # The partial index judgment_task_open has the same condition, without parameters, so that every database sees it.
-    OPEN = Q(n_wanted__gt=F("n_judgments") + F("n_leased"))
-    # Likewise judgment_task_contested: neither all True nor all False.
-    DISAGREEMENT = Q(n_judgments__gt=F("n_true")) & Q(n_judgments__gt=F("n_false"))
-
-    def with_open_slot(self):
-        """Return tasks that want more judgments than they have, those in somebody's hands included."""
-        return self.filter(self.OPEN)
-
-    def with_disagreement(self):
-        """Return tasks whose judgments so far are not all alike."""
-        return self.filter(self.DISAGREEMENT, n_judgments__gt=F("n_unjudgeable"))
-
-    def untouched_by(self, annotator):
-        """Leave out what the annotator has judged or holds."""
-        return self.filter(~Exists(annotator.assignments.taken().filter(task=OuterRef("pk"))))
-
-    def gold(self):
-        return self.filter(is_gold=True)
-
-    def without_gold(self):
-        return self.filter(is_gold=False)
-
-    def complete(self):
-        return self.exclude(verdict="")
-
-
-class JudgmentTask(models.Model):
-    """One statement of a round, judged once whichever cells drew its tuple.
-
-    statement: frozen text; entities: their surface, by slot; spans: [start, end) of each entity in the statement, in
-    reading order. position: place in the round's random order, from 0. n_wanted: k of this task; 0 for gold, which
-    everybody may judge and which counts nothing: its counters stay 0 and its judgments are not counted ones.
-    n_leased: judgments that somebody is assigned. verdict: empty until `n_wanted` judgments are counted.
-    """
-
-    round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="tasks")
-    knowledge_tuple = models.ForeignKey(KnowledgeTuple, on_delete=models.PROTECT, related_name="judgment_tasks")
-    statement = models.TextField()
-    entities = models.JSONField()
-    spans = models.JSONField()
-    is_gold = models.BooleanField(default=False)
-    gold_label = models.CharField(max_length=11, blank=True)
-    position = models.PositiveIntegerField()
-    n_wanted = models.PositiveSmallIntegerField()
-    n_leased = models.PositiveSmallIntegerField(default=0)
-    n_judgments = models.PositiveSmallIntegerField(default=0)
-    n_true = models.PositiveSmallIntegerField(default=0)
-    n_false = models.PositiveSmallIntegerField(default=0)
-    n_unjudgeable = models.PositiveSmallIntegerField(default=0)
-    verdict = models.CharField(
-        max_length=9, blank=True, choices=[(verdict.value, verdict.value.capitalize()) for verdict in Verdict]
-    )
-
-    objects = JudgmentTaskQuerySet.as_manager()
-
-    class Meta:
-        ordering = ["round", "position"]
-        constraints = [
-            models.UniqueConstraint(fields=["round", "position"], name="judgment_task_position_unique"),
-            models.UniqueConstraint(
-                fields=["round", "knowledge_tuple"], condition=Q(is_gold=False), name="judgment_task_tuple_unique"
-            ),
-            # Exactly k: with what is in people's hands, never more judgments than wanted.
-            models.CheckConstraint(
-                condition=Q(n_wanted__gte=F("n_judgments") + F("n_leased")), name="judgment_task_never_more_than_wanted"
-            ),
-            models.CheckConstraint(
-                condition=Q(n_judgments=F("n_true") + F("n_false") + F("n_unjudgeable")),
-                name="judgment_task_counts_add_up",
-            ),
-            models.CheckConstraint(
-                condition=Q(verdict="") | Q(n_judgments=F("n_wanted")), name="judgment_task_verdict_when_complete"
-            ),
-            models.CheckConstraint(
-                condition=Q(verdict__in=["", "accepted", "rejected", "undecided"]), name="judgment_task_verdict_known"
-            ),
-            models.CheckConstraint(
-                condition=Q(is_gold=True, gold_label__in=["true", "false"]) | Q(is_gold=False, gold_label=""),
-                name="judgment_task_gold_has_label",
-            ),
-            models.CheckConstraint(condition=Q(is_gold=False) | Q(n_wanted=0), name="judgment_task_gold_wants_none"),
-        ]
-        indexes = [
-            models.Index(fields=["round", "position"], condition=JudgmentTaskQuerySet.OPEN, name="judgment_task_open"),
-            models.Index(fields=["round", "position"], condition=Q(is_gold=True), name="judgment_task_gold"),
-            models.Index(
-                fields=["round", "n_true", "n_false", "n_unjudgeable", "position"],
-                condition=JudgmentTaskQuerySet.DISAGREEMENT,
-                name="judgment_task_contested",
-            ),
-        ]
-
-    def __str__(self) -> str:
-        return self.statement
-
-    @property
-    def parts(self) -> list[tuple[str, bool]]:
-        """The statement in stretches of text, each with whether it is an entity."""
-        return statement_parts(self.statement, self.spans)
-
-
-class Draw(models.Model):
-    """That a stratum's sample contains a task. A cell's rate rests on its own draws only; gold has none.
-
-    harvested_tuple, inclusion_probability: None where the judgments were imported without a harvest.
-    """
-
-    stratum = models.ForeignKey(Stratum, on_delete=models.CASCADE, related_name="draws")
-    task = models.ForeignKey(JudgmentTask, on_delete=models.CASCADE, related_name="draws")
-    harvested_tuple = models.ForeignKey(
-        HarvestedTuple, on_delete=models.PROTECT, null=True, blank=True, related_name="draws"
-    )
-    inclusion_probability = models.FloatField(null=True, blank=True)
-
-    class Meta:
-        constraints = [
-            models.UniqueConstraint(fields=["stratum", "task"], name="draw_stratum_task_unique"),
-            models.CheckConstraint(
-                condition=Q(inclusion_probability__gt=0, inclusion_probability__lte=1),
-                name="draw_inclusion_probability_in_range",
-            ),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.task_id} from stratum {self.stratum_id}"
 
 
 class Snapshot(models.Model):

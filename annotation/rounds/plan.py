@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from annotation.models import Annotator, Judgment, Round
 from annotation.rounds.builder import FrozenRound, Sample, freeze_round
-from annotation.rounds.models import CellId, cell_names
+from annotation.rounds.sample_models import CellId, cell_names
 from kgharvest.pages.number_format import in_points
 from kgharvest.pages.panels import hook
 
@@ -165,9 +165,9 @@ class Plan:
         return max(len(self.cells) - SHOWN_CELLS, 0)
 
 
-def plan_round(round: Round, accuracy: float = ASSUMED_ACCURACY, frozen: FrozenRound | None = None) -> Plan:
+def plan_round(round: Round, accuracy: float = ASSUMED_ACCURACY, frozen: FrozenRound | None = None, by=None) -> Plan:
     """Return what opening the round would make of it; `frozen` where that is at hand. Raises as freeze_round does."""
-    frozen = frozen or freeze_round(round)
+    frozen = frozen or freeze_round(round, by)
     cells: dict[int, list[Sample]] = defaultdict(list)
     for sample in frozen.samples:
         cells[sample.stratum.job_id].append(sample)

@@ -17,7 +17,7 @@ from django.utils import timezone
 from annotation.judging.third_judgments import LabelCounts, first_two_counts
 from annotation.judging.verdicts import Verdict
 from annotation.models import Draw, Judgment, Label, Round, Snapshot, Stratum
-from annotation.rounds.models import CellId, cell_names
+from annotation.rounds.sample_models import CellId, cell_names
 from kgharvest.pages.panels import hook
 
 PACE_OVER = timedelta(hours=1)

@@ -16,6 +16,7 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import models
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from annotation.models import Limits, Round
@@ -23,7 +24,6 @@ from annotation.rounds.models import LONGEST_INSTRUCTIONS, OPTIONS
 from kgharvest.bulk.file_reading import read_json, read_text
 from kgharvest.errors import DomainError, ImportRefused
 
-DEFAULT_STUDY = "Default"
 LARGEST_ID = 2**63 - 1
 
 
@@ -41,7 +41,7 @@ def read_round_spec(path: Path) -> Any:
 
 
 def round_from_spec(document: Any) -> Round:
-    """Return the unsaved round that a description asks for, without its study.
+    """Return the unsaved round that a description asks for, without its project.
 
     Its `spec` is the description without what is as usual. Raises BadRoundSpec, which names the first wrong key by its
     path, says what stands there and what to give.
@@ -50,6 +50,7 @@ def round_from_spec(document: Any) -> Round:
     if not serializer.is_valid():
         raise BadRoundSpec(_first_fault(serializer, document, serializer.errors, ""))
     spec = _without_defaults(serializer, document)
+    spec.pop("project", None)  # Round.project says it
     spec["cells"] = [_without_defaults(serializer.fields["cells"].child, cell) for cell in spec["cells"]]
     round = Round(**{name: serializer.validated_data[name] for name in OPTIONS}, spec=spec)
     try:
@@ -58,6 +59,11 @@ def round_from_spec(document: Any) -> Round:
         [(name, [reason])] = error.message_dict.items()
         raise BadRoundSpec(f"{name}: {reason}") from None
     return round
+
+
+def project_in(document: Mapping[str, Any]) -> str | None:
+    """Return the project that a valid description names, by slug or name."""
+    return document.get("project") or None
 
 
 def cells_of(round: Round) -> list[Cell]:
@@ -154,9 +160,17 @@ class Text(OfType, serializers.CharField):
 
 
 class Name(Text, serializers.SlugField):
-    expected = "a name of up to {field.max_length} letters, digits, - and _ that is none of new, gold, plan"
+    expected = "a name of up to {field.max_length} letters, digits, - and _"
 
 
+@extend_schema_field(
+    {
+        "oneOf": [
+            {"type": "integer", "minimum": 2, "maximum": 100},
+            {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 100},
+        ]
+    }
+)
 class Strata(serializers.Field):
     """How a cell is stratified: a number of parts of equal size, or the ranks at which strata begin, 1 the first."""
 
@@ -264,10 +278,11 @@ class LimitsSerializer(ModelDescription):
 
 class RoundSerializer(ModelDescription):
     cells = CellSerializer(many=True, allow_empty=False)
-    study = Text(
+    project = Text(
         max_length=100,
-        default=DEFAULT_STUDY,
-        help_text="Its members see the round and its reports; made if there is none of this name.",
+        allow_blank=True,
+        default="",
+        help_text="Its members see the round and its reports. Needed only where you work in several.",
     )
     limits = LimitsSerializer(default=dict, help_text="Whoever crosses one is paused.")
     relation_instructions = InstructionsByRelation(
@@ -278,7 +293,7 @@ class RoundSerializer(ModelDescription):
 
     class Meta:
         model = Round
-        fields = ("name", "cells", *OPTIONS[1:], "study", "limits", "relation_instructions")
+        fields = ("name", "cells", *OPTIONS[1:], "project", "limits", "relation_instructions")
         # Without the one of uniqueness, which services.NameTaken explains.
         extra_kwargs = {"name": {"validators": Round._meta.get_field("name").validators}}
 

@@ -5,58 +5,69 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
+from copy import copy
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.db.models import Exists, OuterRef, Q
+from django.http import Http404
 from django.utils import timezone
 
 from annotation.gold.selection import store_gold_tuple
 from annotation.judging.assignment import release_leases, wait_for_answers
-from annotation.models import Assignment, Draw, JudgmentTask, Round, Stratum, Study, StudyMember, TrainingStatement
+from annotation.models import Assignment, Draw, JudgmentTask, Round, Stratum, TrainingStatement
 from annotation.quality.limits import limits_spec, set_limits
-from annotation.rounds.builder import freeze_round
+from annotation.rounds.builder import freeze_round, instructions_by_relation
 from annotation.rounds.models import OPTIONS
-from annotation.rounds.serializers import DEFAULT_STUDY, BadRoundSpec, round_from_spec
-from kgharvest.errors import DomainError, NotFound
+from annotation.rounds.serializers import BadRoundSpec, project_in, round_from_spec
+from kgharvest.access import Action, check_may
+from kgharvest.accounts.projects import project_for
+from kgharvest.audit.trail import record
+from kgharvest.bulk.insert import insert_rows
+from kgharvest.errors import DomainError
+from kgharvest.models import Project, Relation
+from kgharvest.names import resolve_name
+from kgharvest.webhooks.outbox import emit
 
 logger = logging.getLogger(__name__)
 
-ROWS_AT_ONCE = 2000
+TASK_FIELDS = (
+    "round", "knowledge_tuple", "statement", "entities", "spans", "is_gold", "gold_label", "position", "n_wanted",
+)  # fmt: skip
+TASK_COLUMNS = [JudgmentTask._meta.get_field(name).attname for name in TASK_FIELDS]
+DRAW_FIELDS = ("stratum", "task", "harvested_tuple", "inclusion_probability")
 
 
 class NameTaken(DomainError):
-    """A round of this name exists."""
-
-
-class NotInStudy(DomainError):
-    """Opening a round in a study of other people."""
+    """The project has a round of this name."""
 
 
 class WrongStatus(DomainError):
     """Changing a round that is no draft any more, or pausing, reopening or closing one that cannot be."""
 
 
-def open_round(document: dict[str, Any], by=None) -> Round:
+def open_round(document: dict[str, Any], by=None, project: Project | None = None) -> Round:
     """Create a round from `document` (docs/rounds.md), draw its samples, freeze its statements and open it.
 
     Same document, harvests and gold, same sample and order. A tuple drawn for several cells becomes one task with
-    several draws. `by` becomes the owner of a study that is new; None is the operator of this installation. Raises
-    BadRoundSpec, BadCut, NotFound, NameTaken, NotInStudy, NothingToSample, NotEnoughGold; then nothing is stored.
+    several draws. project: the document's own if None, else the only one of `by`, who is None for the operator. Raises
+    BadRoundSpec, BadCut, NotFound, NameTaken, NotAllowed, ProjectNotNamed, NothingToSample, NotEnoughGold; then nothing
+    is stored.
     """
     with transaction.atomic():
-        return open_draft(create_draft(document, by), by)
+        return open_draft(create_draft(document, by, project), by)
 
 
 # -- drafts ------------------------------------------------------------------------------------------------------------
 
 
-def create_draft(document: dict[str, Any], by=None) -> Round:
+def create_draft(document: dict[str, Any], by=None, project: Project | None = None) -> Round:
     """Return a new round that only holds its description; nothing is drawn. Raises as open_round does."""
     round = round_from_spec(document)
     with transaction.atomic():
-        round.study, round.created_by = find_study(round.spec.get("study", DEFAULT_STUDY), by), by
+        round.project, round.created_by = project_for(by, project or project_in(document)), by
         _save(round)
         return round
 
@@ -66,16 +77,28 @@ def edit_draft(round: Round, document: dict[str, Any], by=None) -> Round:
     edited = round_from_spec(document)
     with transaction.atomic():
         draft = lock_draft(round)
-        draft.study = find_study(edited.spec.get("study", DEFAULT_STUDY), by)
+        before = _wording(draft)
+        check_may(by, Action.WORK, draft.project)
+        draft.project = project_for(by, project_in(document) or draft.project)
         for name in (*OPTIONS, "spec"):
             setattr(draft, name, getattr(edited, name))
         _save(draft)
+        if _wording(draft) != before:
+            _record("instructions_edited", draft, by)
         return draft
 
 
-def delete_draft(round: Round) -> None:
+def _wording(draft: Round) -> tuple[Any, ...]:
+    """Return what annotators will read besides statements."""
+    return draft.instructions, draft.consent, draft.spec.get("relation_instructions", {})
+
+
+def delete_draft(round: Round, by=None) -> None:
+    """Raises NotAllowed, WrongStatus."""
     with transaction.atomic():
-        lock_draft(round).delete()
+        draft = lock_draft(round)
+        check_may(by, Action.WORK, draft.project)
+        draft.delete()
 
 
 def clone_round(round: Round, by=None) -> Round:
@@ -85,26 +108,28 @@ def clone_round(round: Round, by=None) -> Round:
     """
     if not round.spec:
         raise BadRoundSpec(f"The round {round.name} was made by an import; there is no description to clone.")
-    changed = {"name": _free_name(round.name), "seed": round.seed + 1}
+    changed = {"name": _free_name(round), "seed": round.seed + 1}
     if round.status != Round.Status.DRAFT:
         changed["limits"] = limits_spec(round)
-    return create_draft(round.spec | changed, by)
+    return create_draft(round.spec | changed, by, round.project)
 
 
 def open_draft(round: Round, by=None) -> Round:
     """Draw the samples of a draft, freeze its statements and open it. Raises as open_round does, and WrongStatus."""
     with transaction.atomic():
         round = lock_draft(round)
+        check_may(by, Action.WORK, round.project)
         if round.closes_at and round.closes_at <= timezone.now():
             raise BadRoundSpec(f"The round would close at {round.closes_at:%Y-%m-%d %H:%M}, which is over.")
-        frozen = freeze_round(round)
+        frozen = freeze_round(round, by)
         Stratum.objects.bulk_create([sample.stratum for sample in frozen.samples])
         for task in frozen.tasks:
             if task.is_gold:
                 task.knowledge_tuple = store_gold_tuple(task.knowledge_tuple)
         # In the order of their positions: made cell by cell, ids would tell cell, rank and gold.
-        JudgmentTask.objects.bulk_create(frozen.tasks, batch_size=ROWS_AT_ONCE)
-        Draw.objects.bulk_create(frozen.draws(), batch_size=ROWS_AT_ONCE)
+        insert_rows(JudgmentTask, TASK_FIELDS, map(attrgetter(*TASK_COLUMNS), frozen.tasks))
+        task_ids = dict(round.tasks.without_gold().order_by().values_list("knowledge_tuple_id", "pk").iterator())
+        insert_rows(Draw, DRAW_FIELDS, frozen.draws(task_ids))
         TrainingStatement.objects.bulk_create(frozen.training)
         round.n_tasks, round.n_gold = len(frozen.tasks), sum(task.is_gold for task in frozen.tasks)
         round.relation_instructions = frozen.relation_instructions
@@ -113,6 +138,7 @@ def open_draft(round: Round, by=None) -> Round:
         round.events.record("opened", by=by, n_tasks=round.n_tasks)
         if limits := round.spec.get("limits"):
             set_limits(round, by, **limits)
+        _record("opened", round, by, n_tasks=round.n_tasks)
         return round
 
 
@@ -121,48 +147,67 @@ def _save(round: Round) -> None:
         with transaction.atomic():
             round.save()
     except IntegrityError:
-        if not Round.objects.filter(name=round.name).exclude(pk=round.pk).exists():
+        if not round.project.rounds.filter(name=round.name).exclude(pk=round.pk).exists():
             raise
-        raise NameTaken(f"There is already a round named {round.name!r}; choose another name.") from None
+        raise NameTaken(
+            f"The project {round.project} has a round named {round.name!r} already; choose another name."
+        ) from None
 
 
 def lock_draft(round: Round) -> Round:
     """Return the draft as it is now, until the end of the transaction. Raises WrongStatus."""
-    draft = Round.objects.select_for_update(of=("self",)).filter(pk=round.pk, status=Round.Status.DRAFT).first()
+    drafts = Round.objects.select_for_update(of=("self",)).select_related("project")
+    draft = drafts.filter(pk=round.pk, status=Round.Status.DRAFT).first()
     if draft is None:
         raise WrongStatus(f"The round {round.name} is no draft any more; what was drawn stays as it is.")
     return draft
 
 
-def _free_name(name: str) -> str:
-    """Return the first of name-2, name-3, ... that no round has."""
-    stem = re.sub(r"-\d+$", "", name)[:90]
-    taken = set(Round.objects.filter(name__startswith=stem).values_list("name", flat=True))
+def _free_name(round: Round) -> str:
+    """Return the first of name-2, name-3, ... that no round of the project has."""
+    stem = re.sub(r"-\d+$", "", round.name)[:90]
+    taken = set(round.project.rounds.filter(name__startswith=stem).values_list("name", flat=True))
     return next(name for number in range(2, len(taken) + 3) if (name := f"{stem}-{number}") not in taken)
+
+
+# -- instructions ----------------------------------------------------------------------------------------------------
+
+
+def usual_instructions(draft: Round, pk: int, by) -> tuple[Relation, str]:
+    """Return a relation of the draft, and what the round says about it if nobody writes anything else.
+
+    Raises Http404 for another relation, and as freeze_round does.
+    """
+    unwritten = copy(draft)
+    unwritten.spec = draft.spec | {"relation_instructions": {}}
+    frozen = freeze_round(unwritten, by)
+    for relation in frozen.relations:
+        if relation.pk == pk:
+            return relation, frozen.relation_instructions[str(pk)]
+    raise Http404("The draft samples no such relation.")
+
+
+def save_instructions(draft: Round, relation: Relation, text: str, by) -> None:
+    """Store words about a relation beside those about others, which somebody may be writing now; "" is the usual ones.
+
+    Raises WrongStatus for a round that is open by now, NotFound if a relation is gone.
+    """
+    with transaction.atomic():
+        draft = lock_draft(draft)
+        written = instructions_by_relation(draft) | {relation.pk: text}
+        relations = Relation.objects.select_related("relation_set").in_bulk(written)
+        by_path = {relations[pk].path: text for pk, text in written.items() if text}
+        edit_draft(draft, draft.spec | {"relation_instructions": by_path}, by)
 
 
 # -- finding -----------------------------------------------------------------------------------------------------------
 
 
-def find_study(name: str, by) -> Study:
-    """Return the study of this name, made if there is none; raise NotInStudy if `by` may not open rounds in it."""
-    study, is_new = Study.objects.get_or_create(name=name)
-    if by is None or by.is_superuser:
-        return study
-    if is_new:
-        study.members.create(user=by, role=StudyMember.Role.OWNER)
-    elif not study.members.filter(user=by, role__in=StudyMember.MANAGING).exists():
-        raise NotInStudy(f"You may not open rounds in the study {name!r}; ask its owner, or name another study.")
-    return study
-
-
-def find_round(name: str) -> Round:
-    """Return the round of this name. Raises NotFound with the names there are."""
-    round = Round.objects.filter(name=name).first()
-    if round is None:
-        names = ", ".join(Round.objects.values_list("name", flat=True)[:10]) or "none; open one first"
-        raise NotFound(f"There is no round named {name!r}; the newest are: {names}.")
-    return round
+def find_round(name: str, user=None) -> Round:
+    """Return the round that `name`, or project/name, means among those that `user` sees. Raises UnresolvedName."""
+    rounds = Round.objects.visible_to(user).select_related("project")
+    paths = {round.path: round for round in rounds.only("name", "project").order_by("-pk")}
+    return rounds.get(pk=paths[resolve_name(name, paths, "round")].pk)
 
 
 # -- a round's life ----------------------------------------------------------------------------------------------------
@@ -170,28 +215,45 @@ def find_round(name: str) -> Round:
 
 @transaction.atomic
 def pause_round(round: Round, by=None) -> None:
-    """Stop handing out and taking judgments until the round is reopened."""
+    """Stop handing out and taking judgments until the round is reopened. Raises NotAllowed, WrongStatus."""
+    check_may(by, Action.WORK, round.project)
     _move(round, [Round.Status.OPEN], Round.Status.PAUSED)
     round.events.record("paused", by=by)
+    _record("paused", round, by)
 
 
 @transaction.atomic
 def reopen_round(round: Round, by=None) -> None:
-    """Let judging go on. A closing rule that has been met would close the round at once: closing is left to people."""
+    """Let judging go on. A closing rule that has been met would close the round at once: closing is left to people.
+
+    Raises NotAllowed, WrongStatus.
+    """
+    check_may(by, Action.WORK, round.project)
     rule = {"closes_when": Round.ClosesWhen.MANUAL, "closes_at": None} if round.closed_at else {}
     _move(round, [Round.Status.PAUSED, Round.Status.CLOSED], Round.Status.OPEN, closed_at=None, **rule)
     round.events.record("reopened", by=by)
+    _record("reopened", round, by)
 
 
 @transaction.atomic
 def close_round(round: Round, by=None) -> int:
-    """End judging and return how many statements were in people's hands. Tasks that are still open stay incomplete."""
+    """End judging and return how many statements were in people's hands. Tasks that are still open stay incomplete.
+
+    Raises NotAllowed, WrongStatus.
+    """
+    check_may(by, Action.WORK, round.project)
     _move(round, [Round.Status.OPEN, Round.Status.PAUSED], Round.Status.CLOSED, closed_at=timezone.now())
     n_released = release_leases(Assignment.objects.filter(annotator__round=round))
-    round.events.record("closed", by=by, n_incomplete=round.tasks.without_gold().filter(verdict="").count())
+    n_incomplete = round.tasks.without_gold().filter(verdict="").count()
+    round.events.record("closed", by=by, n_incomplete=n_incomplete)
     if n_released:
         round.events.record("given_back", by=by, n=n_released)
+    _record("closed", round, by, n_incomplete=n_incomplete)
     return n_released
+
+
+def _record(verb: str, round: Round, by, **facts: int) -> None:
+    record(f"round.{verb}", round, by, round.project_id, round=round.name, **facts)
 
 
 def _move(round: Round, sources: Sequence[str], target: str, **fields: Any) -> None:
@@ -201,6 +263,21 @@ def _move(round: Round, sources: Sequence[str], target: str, **fields: Any) -> N
     if target != Round.Status.OPEN:
         wait_for_answers(round)
     round.refresh_from_db(fields=["status", "closed_at", *fields])
+
+
+def note_complete_rounds(now: datetime) -> None:
+    """Note, and tell webhooks, which rounds have all their judgments since the last time."""
+    tasks = JudgmentTask.objects.filter(round=OuterRef("pk"))
+    # Open slots first: their index tells at once that most rounds are not complete.
+    complete = Round.objects.filter(
+        ~Exists(tasks.with_open_slot()), ~Exists(tasks.without_gold().filter(verdict="")), n_tasks__gt=0
+    )
+    judged = complete.exclude(status=Round.Status.DRAFT).exclude(source=Round.Source.IMPORTED)
+    for round in judged.filter(completed_at=None):
+        with transaction.atomic():
+            if Round.objects.filter(pk=round.pk, completed_at=None).update(completed_at=now):
+                facts = {"round": round.name, "n_statements": round.n_tasks - round.n_gold}
+                emit(round.project_id, "round.complete", round.get_absolute_url(), facts)
 
 
 def close_due_rounds(now: datetime) -> None:

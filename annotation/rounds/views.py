@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.db.models import Count, Q
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.http import (
+    Http404,
+    HttpRequest,
+    HttpResponse,
+    HttpResponseRedirect,
+    JsonResponse,
+    StreamingHttpResponse,
+)
+from django.shortcuts import redirect, render
 from django.template.defaultfilters import pluralize
 from django.urls import reverse
 from django.utils import timezone
@@ -17,11 +26,13 @@ from django.views.decorators.http import require_POST
 
 from annotation.exchange.judgment_export import FORMATS, judgment_rows
 from annotation.models import Annotator, Round, StatementReport
+from annotation.recruiting.access import session_annotators
 from annotation.recruiting.services import capacity_warning
 from annotation.rounds.draft_views import draft_page
 from annotation.rounds.progress import OUTCOMES, progress
 from annotation.rounds.services import close_round
-from kgharvest.access import researcher_required
+from kgharvest.access import Action, allowed_actions, researcher_required, visible_or_404
+from kgharvest.accounts.forms import filter_by_project
 from kgharvest.bulk.pagination import page_of, sort_key, sorted_by
 from kgharvest.errors import DomainError
 from kgharvest.models import HarvestJob
@@ -29,7 +40,7 @@ from kgharvest.pages.number_format import count, hours, share
 
 ROUND_COLUMNS = {
     "name": "name",
-    "study": "study__name",
+    "project": "project__name",
     "status": "status",
     "statements": "n_tasks",
     "opened": "opened_at",
@@ -39,29 +50,31 @@ ROUND_COLUMNS = {
 @researcher_required
 def round_list(request: HttpRequest) -> HttpResponse:
     filters = {name: request.GET.get(name, "").strip() for name in ("q", "status")}
-    rounds = Round.objects.visible_to(request.user).select_related("study")
+    rounds = Round.objects.visible_to(request.user).select_related("project")
+    rounds, filter_context = filter_by_project(request, rounds)
     rounds = rounds.annotate(n_annotators=Count("annotators", distinct=True))
     if filters["q"]:
-        rounds = rounds.filter(Q(name__icontains=filters["q"]) | Q(study__name__icontains=filters["q"]))
+        rounds = rounds.filter(Q(name__icontains=filters["q"]) | Q(project__name__icontains=filters["q"]))
     if filters["status"]:
         rounds = rounds.filter(status=filters["status"])
     sort = sort_key(request, ROUND_COLUMNS, "-opened")
     context = {
+        **filter_context,
         "page_obj": page_of(request, sorted_by(rounds, sort, ROUND_COLUMNS)),
         "filters": filters,
         "is_filtered": any(filters.values()),
         "statuses": Round.Status.choices,
         "sort": sort,
-        "has_harvests": HarvestJob.objects.succeeded().filter(n_tuples__gt=0).exists(),
+        "has_harvests": HarvestJob.objects.visible_to(request.user).succeeded().filter(n_tuples__gt=0).exists(),
     }
     return render(request, "annotation/rounds/round_list.html", context)
 
 
 @researcher_required
 @require_POST
-def round_change(request: HttpRequest, name: str, change: Callable[..., None]) -> HttpResponse:
+def round_change(request: HttpRequest, path: str, change: Callable[..., None]) -> HttpResponse:
     """Pause or reopen: `change` is the service's function."""
-    round = get_object_or_404(Round.objects.managed_by(request.user), name=name)
+    round = visible_round(request, path, Action.WORK)
     try:
         change(round, by=request.user)
     except DomainError as refusal:
@@ -70,9 +83,9 @@ def round_change(request: HttpRequest, name: str, change: Callable[..., None]) -
 
 
 @researcher_required
-def round_close(request: HttpRequest, name: str) -> HttpResponse:
+def round_close(request: HttpRequest, path: str) -> HttpResponse:
     """Ask first: what is still open stays incomplete."""
-    round = get_object_or_404(Round.objects.managed_by(request.user), name=name)
+    round = visible_round(request, path, Action.WORK)
     if request.method == "POST":
         return _close(request, round)
     return render(
@@ -92,8 +105,8 @@ def _close(request: HttpRequest, round: Round) -> HttpResponse:
 
 
 @researcher_required
-def round_export(request: HttpRequest, name: str, file_format: str) -> HttpResponse:
-    round = get_object_or_404(Round.objects.visible_to(request.user), name=name)
+def round_export(request: HttpRequest, path: str, file_format: str) -> HttpResponse:
+    round = visible_round(request, path)
     if file_format not in FORMATS:
         raise Http404(f"Judgments come as {', '.join(FORMATS)}.")
     export_format = FORMATS[file_format]
@@ -108,8 +121,8 @@ COUNTS = (*OUTCOMES, "complete", "assigned", "open", "n_judgments", "n_wanted", 
 
 
 @researcher_required
-def round_detail(request: HttpRequest, name: str) -> HttpResponse:
-    round = visible_round(request, name)
+def round_detail(request: HttpRequest, path: str) -> HttpResponse:
+    round = visible_round(request, path)
     if round.status == Round.Status.DRAFT:
         return draft_page(request, round)
     counts = progress(round, timezone.now())
@@ -126,8 +139,7 @@ def round_detail(request: HttpRequest, name: str) -> HttpResponse:
         "n_set_aside": round.annotators.exclude(status=Annotator.Status.ACTIVE).count(),
         "n_reported": StatementReport.objects.filter(task__round=round).values("task").distinct().count(),
         "events": round.events.select_related("by", "annotator")[:N_EVENTS],
-        "can_manage": Round.objects.managed_by(request.user).filter(pk=round.pk).exists(),
-        "can_adjudicate": Round.objects.adjudicated_by(request.user).filter(pk=round.pk).exists(),
+        "may": allowed_actions(request.user, round.project),
         "join_url": request.build_absolute_uri(reverse("annotation:join", args=[round.join_token])),
         "export_formats": {key: export_format.name for key, export_format in FORMATS.items()},
     }
@@ -136,9 +148,9 @@ def round_detail(request: HttpRequest, name: str) -> HttpResponse:
 
 @never_cache
 @researcher_required
-def round_progress(request: HttpRequest, name: str) -> JsonResponse:
+def round_progress(request: HttpRequest, path: str) -> JsonResponse:
     """What changes on the round's page, as it is printed there, for the cells of the same page of the list."""
-    round = visible_round(request, name)
+    round = visible_round(request, path)
     counts = progress(round, timezone.now())
     return JsonResponse(
         {
@@ -151,23 +163,23 @@ def round_progress(request: HttpRequest, name: str) -> JsonResponse:
 
 
 @researcher_required
-def round_events(request: HttpRequest, name: str) -> HttpResponse:
-    round = visible_round(request, name)
+def round_events(request: HttpRequest, path: str) -> HttpResponse:
+    round = visible_round(request, path)
     page = page_of(request, round.events.select_related("by", "annotator"))
     return render(request, "annotation/quality/round_events.html", {"round": round, "page_obj": page})
 
 
 @researcher_required
-def round_events_file(request: HttpRequest, name: str) -> HttpResponse:
-    round = visible_round(request, name)
+def round_events_file(request: HttpRequest, path: str) -> HttpResponse:
+    round = visible_round(request, path)
     response = StreamingHttpResponse(round.events.json_lines(), content_type="text/plain; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{round.name}-events.jsonl"'
     return response
 
 
-def visible_round(request: HttpRequest, name: str) -> Round:
-    rounds = Round.objects.visible_to(request.user).select_related("study", "created_by")
-    return get_object_or_404(rounds, name=name)
+def visible_round(request: HttpRequest, path: str, action: Action = Action.VIEW) -> Round:
+    """Return the round at this path if the user sees it, else Http404; raise NotAllowed unless they may `action`."""
+    return visible_or_404(request.user, Round.objects.select_related("project", "created_by").at(path), action)
 
 
 def figures(counts: dict[str, Any], cells) -> dict[str, str]:
@@ -180,3 +192,41 @@ def figures(counts: dict[str, Any], cells) -> dict[str, str]:
     for position, cell in enumerate(cells, start=cells.start_index()):
         printed |= {f"{position}-{outcome}": count(cell[outcome]) for outcome in OUTCOMES}
     return printed
+
+
+# -- addresses as they were -------------------------------------------------------------------------------------------
+
+JUDGING = re.compile(r"(judge|training|device)/")
+
+
+def old_address(request: HttpRequest, name: str, rest: str = "") -> HttpResponse:
+    """Lead from an address by name alone to that of the round, among those that are seen or judged here.
+
+    What was sent goes along (307), so that a page that was open meanwhile can still send its answers.
+    """
+    if JUDGING.match(rest):
+        return _old_judging_address(request, name, rest)
+    return researcher_required(_old_page)(request, name, rest)
+
+
+def _old_judging_address(request: HttpRequest, name: str, rest: str) -> HttpResponse:
+    rounds = session_annotators(request).filter(round__name=name).order_by("pk").values_list("round", flat=True)
+    if (round_id := rounds.last()) is not None:
+        return _lead_to(request, reverse("annotation:judge", args=[round_id]) + rest.removeprefix("judge/"))
+    if request.user.is_authenticated:
+        raise Http404("No round that you have joined.")
+    return redirect(f"{reverse('annotation:return_by_code')}?{urlencode({'next': request.path})}")
+
+
+def _old_page(request: HttpRequest, name: str, rest: str) -> HttpResponse:
+    rounds = list(Round.objects.visible_to(request.user).filter(name=name).select_related("project")[:2])
+    if not rounds:
+        raise Http404("There is no such round.")
+    if len(rounds) > 1:
+        return redirect(f"{reverse('annotation:round_list')}?{urlencode({'q': name})}")
+    return _lead_to(request, rounds[0].get_absolute_url() + rest)
+
+
+def _lead_to(request: HttpRequest, address: str) -> HttpResponse:
+    query = request.META.get("QUERY_STRING", "")
+    return HttpResponseRedirect(f"{address}?{query}" if query else address, preserve_request=request.method == "POST")

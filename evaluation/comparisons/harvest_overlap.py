@@ -116,16 +116,19 @@ def _accuracy(part: Set[int], sides: Iterable[tuple[JudgedHarvest | None, Mappin
 # -- all relations of a set --------------------------------------------------------------------------------------------
 
 
-def pairs_of_set(a: HarvestJob, b: HarvestJob) -> list[tuple[HarvestJob, HarvestJob]]:
-    """Return the newest harvests of the cells of `a` and `b`, for each relation of their set where both have tuples."""
-    of_a, of_b = _newest_by_relation(a), _newest_by_relation(b)
+def pairs_of_set(a: HarvestJob, b: HarvestJob, user) -> list[tuple[HarvestJob, HarvestJob]]:
+    """Return the newest harvests of the cells of `a` and `b`, for each relation of their set where both have tuples.
+
+    user: whose projects count; None for all.
+    """
+    of_a, of_b = _newest_by_relation(a, user), _newest_by_relation(b, user)
     shared = sorted(of_a.keys() & of_b.keys(), key=lambda relation: of_a[relation].relation.name)
     return [(of_a[relation], of_b[relation]) for relation in shared]
 
 
-def _newest_by_relation(job: HarvestJob) -> dict[int, HarvestJob]:
+def _newest_by_relation(job: HarvestJob, user) -> dict[int, HarvestJob]:
     cell = {"language_model": job.language_model, "setting": job.setting}
-    jobs = HarvestJob.objects.with_cell().succeeded().defer("payload", "summary")
+    jobs = HarvestJob.objects.visible_to(user).with_cell().succeeded().defer("payload", "summary")
     harvests = jobs.filter(relation__relation_set=job.relation.relation_set, n_tuples__gt=0, **cell).order_by("pk")
     return {harvest.relation_id: harvest for harvest in harvests}
 

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from evaluation.evidence.arrays import CellKey, Side
+from evaluation.evidence.sides import Pair
 from evaluation.rendering.figures.canvas import side_name
 from evaluation.rendering.tables import ORIGINS, Column, Document, Kind, Rates, Row, Table, name_of
-from evaluation.reports.sections.comparisons import Pair, compare_pair, comparison_in_words, tested
+from evaluation.reports.sections.comparisons import compare_pair, comparison_in_words, tested
 from evaluation.reports.sections.rates import rates_of
 from evaluation.statistics.finite_population import VerdictSample
 from evaluation.statistics.paired_tests import PairedDifference, holm

@@ -8,8 +8,8 @@ from django.db.models import Count
 
 from annotation.judging.verdicts import Verdict
 from annotation.models import JudgmentTask, Round
-from evaluation.reports.sections.comparisons import SIGNIFICANT
 from evaluation.statistics.paired_tests import mcnemar_p
+from evaluation.statistics.rates import SIGNIFICANCE
 from kgharvest.pages.number_format import p_value
 
 
@@ -34,7 +34,7 @@ class SharedVerdicts(NamedTuple):
         p = p_value(self.p)
         test = f"McNemar's exact p {p if p.startswith('<') else f'= {p}'}"
         counts = f"{a} alone accepts {self.only_a:,}, {b} alone {self.only_b:,}; {test}"
-        if self.p >= SIGNIFICANT:
+        if self.p >= SIGNIFICANCE:
             return f"{start}: {counts}: not distinguishable."
         return f"{start}: {counts}: {a if self.only_a > self.only_b else b} accepts more."
 

@@ -36,8 +36,8 @@ from evaluation.comparisons.report_comparison import (
 from evaluation.comparisons.shared_verdicts import shared_verdicts
 from evaluation.models import Report
 from evaluation.reports.sections.comparisons import compare_sides, comparison_table
-from kgharvest.access import researcher_required
-from kgharvest.bulk.pagination import page_of
+from kgharvest.access import researcher_required, visible_or_404
+from kgharvest.bulk.pagination import number_in, page_of
 from kgharvest.models import HarvestedTuple, HarvestJob, Relation
 
 PAPER = "paper"
@@ -65,7 +65,7 @@ def compare(request: HttpRequest) -> HttpResponse:
 def find_report_side(reports: QuerySet[Report], choice: str) -> ReportSide:
     if choice == PAPER:
         return report_side(PAPER_NAME, published_document(load_table5()))
-    report = reports.defer(None).filter(pk=choice).first() if choice.isdecimal() and len(choice) < 19 else None
+    report = reports.defer(None).filter(pk=number_in(choice)).first()
     if report is None:
         raise Http404("There is no such report.")
     return report_side(report.round.name, report.document)
@@ -120,10 +120,12 @@ MOST_ADDED_UNASKED = 50_000  # tuples: their totals would take too long for a pa
 @researcher_required
 def compare_harvests(request: HttpRequest) -> HttpResponse:
     """Compare harvests "a" and "b"; with "a" or "relation" alone, ask for what is missing."""
-    a = _job(request.GET.get("a"))
-    relation = a.relation if a else get_object_or_404(Relation, pk=_number(request.GET.get("relation")))
-    jobs = _comparable(relation)
-    b = _job(request.GET.get("b"))
+    a = _job(request, request.GET.get("a"))
+    relation = (
+        a.relation if a else visible_or_404(request.user, Relation.objects, pk=_number(request.GET.get("relation")))
+    )
+    jobs = _comparable(request, relation)
+    b = _job(request, request.GET.get("b"))
     if b and b.relation_id != relation.pk:
         raise Http404("These are harvests of different relations.")
     context = {"relation": relation, "a": a, "b": b, "jobs": jobs[:MOST_CHOICES]}
@@ -132,22 +134,23 @@ def compare_harvests(request: HttpRequest) -> HttpResponse:
     return render(request, "evaluation/comparisons/compare_harvests.html", context)
 
 
-def _comparable(relation: Relation) -> QuerySet:
-    jobs = HarvestJob.objects.with_cell().succeeded().defer("payload", "summary")
+def _comparable(request: HttpRequest, relation: Relation) -> QuerySet:
+    jobs = HarvestJob.objects.visible_to(request.user).with_cell().succeeded().defer("payload", "summary")
     return jobs.filter(relation=relation, n_tuples__gt=0).order_by("language_model__name", "setting", "-pk")
 
 
-def _job(number: str | None) -> HarvestJob | None:
+def _job(request: HttpRequest, number: str | None) -> HarvestJob | None:
     if not number:
         return None
-    jobs = HarvestJob.objects.with_cell().succeeded().defer("payload", "summary")
+    jobs = HarvestJob.objects.visible_to(request.user).with_cell().succeeded().defer("payload", "summary")
     return get_object_or_404(jobs, pk=_number(number))
 
 
 def _number(text: str | None) -> int:
-    if text is None or not text.isdecimal() or len(text) > 18:
+    number = number_in(text)
+    if number is None:
         raise Http404("Name a relation or two harvests by their numbers.")
-    return int(text)
+    return number
 
 
 def _compared(request: HttpRequest, overlap: HarvestOverlap) -> dict[str, Any]:
@@ -180,10 +183,10 @@ def _rows(overlap: HarvestOverlap, ids: Sequence[int]) -> list[dict[str, Any]]:
 @researcher_required
 def compare_sets(request: HttpRequest) -> HttpResponse:
     """Compare the cells of harvests "a" and "b" over all relations of their set, some at a time."""
-    a, b = _job(request.GET.get("a")), _job(request.GET.get("b"))
+    a, b = _job(request, request.GET.get("a")), _job(request, request.GET.get("b"))
     if a is None or b is None or a.relation.relation_set_id != b.relation.relation_set_id:
         raise Http404("Name two harvests of one relation set by their numbers.")
-    pairs = pairs_of_set(a, b)
+    pairs = pairs_of_set(a, b, request.user)
     page = Paginator(pairs, RELATIONS_PER_PAGE).get_page(request.GET.get("page"))
     n_tuples = sum(min(job.n_tuples, MOST_COMPARED) for pair in pairs for job in pair)
     adds_up = pairs and (n_tuples <= MOST_ADDED_UNASKED or "totals" in request.GET)

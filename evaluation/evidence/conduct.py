@@ -1,6 +1,6 @@
 """What happened in a round, gathered from the database as JSON: people, rules, exclusions, samples, harvests.
 
-A fixed number of queries however large the round is. People are codes, researchers their role in the study.
+A fixed number of queries however large the round is. People are codes, researchers their role in the project.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from annotation.models import (
     Round,
     RoundEvent,
     StatementReport,
-    StudyMember,
     Training,
 )
 from annotation.quality.limits import limits_sentence
 from evaluation.evidence.arrays import LABELS, Conduct, Evidence, ExcludedJudgments
 from evaluation.evidence.sampling_frame import sampled_cells
+from kgharvest.models import ProjectMember
 
 DESIGN = (
     "judgments_per_task", "third_only_if_split", "quorum", "layout", "batch_size", "gold_share", "training_size",
@@ -72,11 +72,11 @@ def _iso(at: datetime | None) -> str | None:
 
 
 def _roles(round: Round, users: Iterable[int | None], exclusions: Iterable[Exclusion]) -> Roles:
-    """Return what each user is in the round's study: names stay out of reports."""
+    """Return what each user is in the round's project: names stay out of reports."""
     decided = [user for exclusion in exclusions for user in (exclusion.excluded_by_id, exclusion.reinstated_by_id)]
     ids = {user for user in (*users, *decided) if user is not None}
     superusers = get_user_model().objects.filter(pk__in=ids, is_superuser=True).values_list("pk", flat=True)
-    members = StudyMember.objects.filter(study=round.study_id, user__in=ids).values_list("user", "role")
+    members = ProjectMember.objects.filter(project=round.project_id, user__in=ids).values_list("user", "role")
     known = dict.fromkeys(superusers, SUPERUSER) | dict(members)
     return {user: known.get(user, FORMER_MEMBER) for user in ids} | {None: None}
 

@@ -16,9 +16,10 @@ from kgharvest.pages.number_format import counted, share, share_with_interval
 def score_cut(job: HarvestJob, cut: Cut) -> ScoreCut:
     """Return the cut by score that keeps the most tuples at the wanted precision, as the newest judged round sees it.
 
+    Rounds of the harvest's own project count: who sees the harvest need not see what other projects judge of it.
     Raises BadCut if nothing of the job is judged, or if no part of it is as precise.
     """
-    harvest = judged_harvest(job, Round.objects.all())
+    harvest = judged_harvest(job, Round.objects.filter(project=job.project_id))
     if harvest is None:
         raise BadCut(f"{cut} needs judgments, and no tuple of {job} (job {job.pk}) has a verdict; judge a round of it.")
     round, cuts = harvest.round, harvest.cuts()

@@ -10,6 +10,7 @@ from typing import Any
 from django.db import connection, transaction
 from django.utils import timezone
 
+from annotation.judging.sealing import seal_judgments
 from annotation.models import Round
 from evaluation.evidence.conduct import gather_conduct
 from evaluation.evidence.queries import gather_evidence
@@ -18,13 +19,30 @@ from evaluation.models import Report
 from evaluation.reports.document import METHOD, build_document
 from evaluation.statistics.paired_tests import MARGIN
 from kgharvest import code_version
+from kgharvest.audit.tables import AuditedTable
+from kgharvest.audit.trail import Head, head, record
+from kgharvest.webhooks.outbox import emit
+
+REPORTS = AuditedTable(Report, "round_id", "document", "method", "code_version", "created_at")
 
 
 def create_report(round: Round, by=None, **options: Any) -> Report:
     """Compute and store a report on the round as it is now, with the options of `compute_report`."""
+    seal_judgments(round)
     report = compute_report(round, by=by, **options)
-    report.save()
+    with transaction.atomic():
+        report.save()
+        facts = {"report": report.pk, "round": round.name}
+        emit(round.project_id, "report.made", report.get_absolute_url(), facts)
+        record("report.made", report, by, round.project_id, round=round.name)
     return report
+
+
+def reported_heads() -> Iterator[tuple[str, Head]]:
+    """Yield the head of the audit trail that each report names, with the report's name."""
+    rows = Report.objects.filter(document__has_key="audit").order_by("pk").values_list("pk", "document__audit")
+    for pk, audit in rows:
+        yield f"report {pk}", Head(audit["number"], audit["hash"])
 
 
 def compute_report(round: Round, by=None, reference: Path | None = None, equivalence_margin: float = MARGIN) -> Report:
@@ -37,7 +55,9 @@ def compute_report(round: Round, by=None, reference: Path | None = None, equival
         evidence = gather_evidence(round)
         happened = gather_conduct(round, evidence)
         novelty = compare_with_reference(round, reference) if reference else None
-    document = build_document(evidence, equivalence_margin, happened) | {"novelty": novelty}
+        last_entry = head()
+    document = build_document(evidence, equivalence_margin, happened)
+    document |= {"novelty": novelty, "audit": last_entry._asdict()}
     stamp = {"created_at": now.isoformat(timespec="seconds"), "code_version": version, "method": METHOD}
     return Report(
         round=round, document=document | stamp, method=METHOD, code_version=version, created_by=by, created_at=now

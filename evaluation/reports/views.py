@@ -19,6 +19,7 @@ from django.views.decorators.http import condition, require_POST
 
 from annotation.judging.verdicts import Verdict
 from annotation.models import Draw, Judgment, JudgmentTask, Round
+from annotation.rounds.views import visible_round
 from evaluation.models import Report
 from evaluation.rendering.figures.canvas import LIGHT, THEMES
 from evaluation.rendering.figures.report_figures import ReportFigure, figures_of
@@ -30,10 +31,11 @@ from evaluation.reports.sections.comparisons import common_of, sides_of
 from evaluation.reports.sections.rates import cells_by_relation, relation_table
 from evaluation.reports.services import create_report
 from kgharvest import code_version
-from kgharvest.access import researcher_required
+from kgharvest.access import Action, researcher_required
+from kgharvest.accounts.forms import filter_by_project
 from kgharvest.bulk.pagination import page_of, sort_key, sorted_by
 
-REPORT_COLUMNS = {"round": "round__name", "study": "round__study__name", "made": "created_at"}
+REPORT_COLUMNS = {"round": "round__name", "project": "round__project__name", "made": "created_at"}
 LIST_TITLES = (
     ("cells", "Every cell"),
     ("sensitivity-cells", "Every cell under other rules"),
@@ -48,18 +50,21 @@ MOST_RELATIONS = 60  # shown at first: a page of 487 relations times eight colum
 @researcher_required
 def report_list(request: HttpRequest) -> HttpResponse:
     search = request.GET.get("q", "").strip()
-    reports = Report.objects.visible_to(request.user).for_list()
+    reports, filter_context = filter_by_project(
+        request, Report.objects.visible_to(request.user).for_list(), "round__project"
+    )
     if search:
         reports = reports.filter(round__name__icontains=search)
     sort = sort_key(request, REPORT_COLUMNS, "-made")
-    context = {"page_obj": page_of(request, sorted_by(reports, sort, REPORT_COLUMNS)), "search": search, "sort": sort}
+    page = page_of(request, sorted_by(reports, sort, REPORT_COLUMNS))
+    context = {"page_obj": page, "search": search, "sort": sort, **filter_context}
     return render(request, "evaluation/reports/report_list.html", context)
 
 
 @researcher_required
 @require_POST
-def report_new(request: HttpRequest, name: str) -> HttpResponse:
-    round = get_object_or_404(Round.objects.managed_by(request.user), name=name)
+def report_new(request: HttpRequest, path: str) -> HttpResponse:
+    round = visible_round(request, path, Action.WORK)
     try:
         return redirect(create_report(round, by=request.user, **report_options(request.POST)))
     except BadReportOption as refusal:
@@ -169,7 +174,11 @@ def comparison(request: HttpRequest, pk: int, number: int) -> HttpResponse:
 
 @researcher_required
 def report_file(request: HttpRequest, pk: int, file_format: str) -> HttpResponse:
-    report = find_report(request, pk)
+    return report_download(find_report(request, pk), file_format)
+
+
+def report_download(report: Report, file_format: str) -> HttpResponse:
+    """Return the whole report as a file. Raises Http404 for an unknown format."""
     if file_format not in FORMATS:
         raise Http404(f"Reports come as {', '.join(FORMATS)}.")
     chosen = FORMATS[file_format]
@@ -179,8 +188,11 @@ def report_file(request: HttpRequest, pk: int, file_format: str) -> HttpResponse
 
 @researcher_required
 def table_file(request: HttpRequest, pk: int, name: str) -> HttpResponse:
-    """One table of the report as CSV."""
-    report = find_report(request, pk)
+    return table_download(find_report(request, pk), name)
+
+
+def table_download(report: Report, name: str) -> HttpResponse:
+    """Return one table of the report as CSV. Raises Http404 for an unknown name."""
     table = next((table for table in report_tables(report.document) if table.name == name), None)
     if table is None:
         raise Http404(f"This report has no table named {name}.")
@@ -254,13 +266,16 @@ def etag(request: HttpRequest, pk: int, name: str, file_format: str) -> str:
 @researcher_required
 @condition(etag_func=etag)
 def figure_file(request: HttpRequest, pk: int, name: str, file_format: str) -> HttpResponse:
-    report = find_report(request, pk)
+    return figure_download(find_report(request, pk), name, file_format, request.GET.get("theme"))
+
+
+def figure_download(report: Report, name: str, file_format: str, theme: str | None = None) -> HttpResponse:
+    """Return a figure: a file to keep, or with a `theme` an image for a page. Raises Http404 for an unknown name."""
     figure = next((figure for figure in figures_of(report.document_for_pages) if figure.name == name), None)
     if figure is None or file_format not in CONTENT_TYPES:
         raise Http404(f"This report has no figure {name}.{file_format}.")
-    theme = THEMES.get(request.GET.get("theme", ""), LIGHT)
-    content = figure.render(report.document_for_pages, file_format, theme)
-    if "theme" not in request.GET:
+    content = figure.render(report.document_for_pages, file_format, THEMES.get(theme or "", LIGHT))
+    if theme is None:
         return as_download(content, CONTENT_TYPES[file_format], f"{report.round.name}-{name}.{file_format}")
     response = HttpResponse(content, content_type=CONTENT_TYPES[file_format])
     patch_cache_control(response, private=True, max_age=600)

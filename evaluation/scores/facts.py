@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+
+from django.db.models import QuerySet
 
 from evaluation.scores.negative_sampling import Entities, folded
 from kgharvest.bulk.file_reading import CONTROL, Line, entities_error, lines_of, read_bytes, read_json_lines
@@ -73,11 +75,14 @@ def facts_of_file(path: Path) -> list[ScoredRelation]:
     return facts_of_content(read_bytes(path), path.name)
 
 
-def facts_of_content(content: bytes, source: str) -> list[ScoredRelation]:
-    """Return the facts of JSONL, one {"relation", "entities"} a line. Raises ImportRefused with every bad line."""
+def facts_of_content(content: bytes, source: str, by=None) -> list[ScoredRelation]:
+    """Return the facts of JSONL, one {"relation", "entities"} a line, of relations that `by` sees.
+
+    Raises ImportRefused with every bad line.
+    """
     facts: dict[Relation, list[Entities]] = {}
     faults = Faults()
-    find = cache(_relation_or_fault)
+    find = cache(partial(_relation_or_fault, Relation.objects.visible_to(by)))
     for line in read_json_lines(lines_of(BytesIO(content), source)):
         fault = line if isinstance(line, BadEntry) else _taken(line, find, facts)
         if fault:
@@ -91,9 +96,9 @@ def facts_of_content(content: bytes, source: str) -> list[ScoredRelation]:
     return [_of_stored(names[relation.path], relation, own) for relation, own in facts.items()]
 
 
-def _relation_or_fault(name: str) -> Relation | str:
+def _relation_or_fault(among: QuerySet[Relation], name: str) -> Relation | str:
     try:
-        return resolve_relation(name)
+        return resolve_relation(name, among=among)
     except DomainError as error:
         return f"names a relation that is not known. {str(error).removesuffix('.')}"
 

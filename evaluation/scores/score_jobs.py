@@ -7,18 +7,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from evaluation.models import ScoreEvaluation
 from evaluation.scores.facts import BUILT_IN, ScoredRelation, built_in_facts, facts_from_json, facts_to_json
 from evaluation.scores.scorers import StoredPrompt, evaluate_scores, setting_scorer, stored_scorer, writable
 from kgharvest import code_version
+from kgharvest.accounts.projects import project_for
 from kgharvest.engine.settings import SETTINGS, WITHOUT_LEARNING
 from kgharvest.engine.types import OnProgress, Progress, Reporter, ignore
 from kgharvest.errors import DomainError
 from kgharvest.harvests import language_models
 from kgharvest.jobs import ledger
-from kgharvest.models import HarvestJob, Job, LanguageModel
+from kgharvest.models import HarvestJob, Job, LanguageModel, Project
 
 # The vectors of soft prompts are not stored with the job.
 STORED_SETTINGS = tuple(name for name, setting in SETTINGS.items() if setting.learns != "vectors")
@@ -56,8 +58,8 @@ class ScoreRequest:
 # -- prompts of harvests -----------------------------------------------------------------------------------------------
 
 
-def with_harvests(request: ScoreRequest) -> tuple[list[ScoredRelation], dict[str, dict[str, int]]]:
-    """Return the relations to score and, by setting and relation, the harvests that lend their prompts.
+def with_harvests(request: ScoreRequest, project: Project) -> tuple[list[ScoredRelation], dict[str, dict[str, int]]]:
+    """Return the relations to score and, by setting and relation, the project's harvests that lend their prompts.
 
     Where harvests lend prompts only relations that all of these settings have harvested are scored, so that every
     scorer sees the same tuples. Raises NothingHarvested, NoScorer.
@@ -65,7 +67,8 @@ def with_harvests(request: ScoreRequest) -> tuple[list[ScoredRelation], dict[str
     if not request.settings and not request.harvested:
         raise NoScorer("Nothing would be compared; choose at least one kind of prompts.")
     relations = built_in_facts() if request.relations is None else list(request.relations)
-    newest = {setting: _newest_harvests(request.language_model, setting, relations) for setting in request.harvested}
+    own = HarvestJob.objects.filter(project=project, language_model=request.language_model)
+    newest = {setting: _newest_harvests(own.filter(setting=setting), relations) for setting in request.harvested}
     harvested = [relation for relation in relations if all(relation.name in jobs for jobs in newest.values())]
     if not harvested:
         names = ", ".join(request.harvested)
@@ -79,11 +82,10 @@ def with_harvests(request: ScoreRequest) -> tuple[list[ScoredRelation], dict[str
     }
 
 
-def _newest_harvests(
-    language_model: LanguageModel, setting: str, relations: Iterable[ScoredRelation]
-) -> dict[str, int]:
-    own = HarvestJob.objects.succeeded().filter(language_model=language_model, setting=setting)
-    with_prompts = own.filter(job_prompts__isnull=False).select_related("relation__relation_set").order_by("pk")
+def _newest_harvests(harvests: QuerySet[HarvestJob], relations: Iterable[ScoredRelation]) -> dict[str, int]:
+    with_prompts = (
+        harvests.succeeded().filter(job_prompts__isnull=False).select_related("relation__relation_set").order_by("pk")
+    )
     newest = {job.relation.path: job.pk for job in with_prompts.only("relation__name", "relation__relation_set__name")}
     return {relation.name: newest[relation.path] for relation in relations if relation.path in newest}
 
@@ -99,23 +101,31 @@ def stored_prompts(job: HarvestJob) -> list[StoredPrompt]:
 # -- jobs --------------------------------------------------------------------------------------------------------------
 
 
-def queue_score_job(request: ScoreRequest, by) -> ScoreEvaluation:
-    """Ask a worker for an evaluation, unless the same is under way already. Raises NothingHarvested, NoScorer."""
-    payload = _payload_of(request)
+def queue_score_job(request: ScoreRequest, by, project: Project | None = None) -> ScoreEvaluation:
+    """Ask a worker for an evaluation, unless the same is under way already in the project.
+
+    Raises NothingHarvested, NoScorer, NotAllowed, ProjectNotNamed.
+    """
+    project = project_for(by, project)
+    payload = _payload_of(request, project)
     with transaction.atomic():
-        under_way = ScoreEvaluation.objects.filter(language_model=request.language_model).unfinished()
+        under_way = ScoreEvaluation.objects.unfinished().filter(project=project, language_model=request.language_model)
         for evaluation in under_way:
             if evaluation.payload == payload:
                 return evaluation
         evaluation = ScoreEvaluation.objects.create(
-            kind=ScoreEvaluation.KIND, language_model=request.language_model, payload=payload, created_by=by
+            kind=ScoreEvaluation.KIND,
+            project=project,
+            language_model=request.language_model,
+            payload=payload,
+            created_by=by,
         )
         ledger.enqueue(evaluation)
     return evaluation
 
 
-def _payload_of(request: ScoreRequest) -> dict[str, Any]:
-    relations, harvests = with_harvests(request)
+def _payload_of(request: ScoreRequest, project: Project) -> dict[str, Any]:
+    relations, harvests = with_harvests(request, project)
     return {
         "seed": request.seed,
         "settings": list(request.settings),
@@ -133,14 +143,22 @@ def run_score_job(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
     return lambda: ScoreEvaluation.objects.filter(pk=job.pk).update(document=document)
 
 
-def evaluate_now(request: ScoreRequest, on_progress: OnProgress = ignore) -> ScoreEvaluation:
-    """Evaluate in this process, and keep the result, so that the pages show it."""
-    payload = _payload_of(request)
+def evaluate_now(
+    request: ScoreRequest, on_progress: OnProgress = ignore, project: Project | None = None
+) -> ScoreEvaluation:
+    """Evaluate in this process, and keep the result, so that the pages show it; for the operator, at a command."""
+    project = project_for(None, project)
+    payload = _payload_of(request, project)
     document = scores_document(request.language_model, payload, request.device, on_progress)
     now = timezone.now()
     over = {"status": Job.Status.SUCCEEDED, "started_at": now, "finished_at": now}
     return ScoreEvaluation.objects.create(
-        kind=ScoreEvaluation.KIND, language_model=request.language_model, payload=payload, document=document, **over
+        kind=ScoreEvaluation.KIND,
+        project=project,
+        language_model=request.language_model,
+        payload=payload,
+        document=document,
+        **over,
     )
 
 

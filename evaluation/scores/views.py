@@ -8,10 +8,9 @@ from dataclasses import replace
 from django import forms
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
-from rest_framework import generics, serializers
 
 from evaluation.models import ScoreEvaluation
 from evaluation.rendering.figures import precision_recall
@@ -21,13 +20,13 @@ from evaluation.reports.views import CONTENT_TYPES, as_download
 from evaluation.scores.facts import facts_of_content
 from evaluation.scores.score_jobs import STORED_SETTINGS, ScoreRequest, queue_score_job
 from evaluation.scores.tables import relation_scores_table, replaced_table, scorer_table
-from kgharvest.access import researcher_required
+from kgharvest.access import Action, allowed_actions, researcher_required, visible_or_404, worker_required
+from kgharvest.accounts.forms import ProjectField, chosen_project, filter_by_project, offer_projects
 from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
 from kgharvest.bulk.pagination import page_of
 from kgharvest.engine.settings import SETTINGS, WITHOUT_LEARNING
 from kgharvest.errors import DomainError, ImportRefused
 from kgharvest.jobs import ledger
-from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES
 from kgharvest.models import LanguageModel
 from kgharvest.pages.number_format import share
 
@@ -37,8 +36,9 @@ SHOWN = 1.4  # times its size in print, where the page is wide enough
 @researcher_required
 @require_GET
 def score_list(request: HttpRequest) -> HttpResponse:
-    evaluations = ScoreEvaluation.objects.select_related("language_model").defer("document", "payload")
-    context = {"page_obj": page_of(request, evaluations), "has_lms": LanguageModel.objects.exists()}
+    evaluations = ScoreEvaluation.objects.visible_to(request.user).select_related("language_model")
+    evaluations, context = filter_by_project(request, evaluations.defer("document", "payload"))
+    context |= {"page_obj": page_of(request, evaluations), "has_lms": LanguageModel.objects.exists()}
     return render(request, "evaluation/scores/score_list.html", context)
 
 
@@ -67,6 +67,8 @@ class ScoreForm(forms.Form):
         "the embedded LMs' world, which they were trained on.",
     )
 
+    project = ProjectField()
+
     def clean_facts(self):
         file = self.cleaned_data["facts"]
         if file and file.size > LARGEST_FILE:
@@ -75,22 +77,23 @@ class ScoreForm(forms.Form):
             )
         return file
 
-    def request(self) -> ScoreRequest:
+    def request(self, by) -> ScoreRequest:
         """Raises ImportRefused with what is wrong with the facts."""
         cleaned = self.cleaned_data
         request = ScoreRequest(cleaned["model"], cleaned["settings"], cleaned["harvested"])
         if not (file := cleaned["facts"]):
             return request
-        return replace(request, facts=file.name, relations=facts_of_content(file.read(), file.name))
+        return replace(request, facts=file.name, relations=facts_of_content(file.read(), file.name, by))
 
 
-@researcher_required
+@worker_required
 def score_new(request: HttpRequest) -> HttpResponse:
     form = ScoreForm(request.POST or None, request.FILES or None)
+    offer_projects(form, request)
     refusal = None
     if form.is_valid():
         try:
-            return redirect(queue_score_job(form.request(), by=request.user))
+            return redirect(queue_score_job(form.request(request.user), request.user, chosen_project(form, request)))
         except ImportRefused as error:
             refusal = error
         except DomainError as error:
@@ -104,7 +107,8 @@ def score_new(request: HttpRequest) -> HttpResponse:
 @researcher_required
 @require_POST
 def score_cancel(request: HttpRequest, pk: int) -> HttpResponse:
-    evaluation = get_object_or_404(ScoreEvaluation, pk=pk)
+    evaluations = ScoreEvaluation.objects.select_related("project")
+    evaluation = visible_or_404(request.user, evaluations, Action.WORK, pk=pk)
     try:
         ledger.cancel(evaluation, request.user)
     except DomainError as error:
@@ -115,9 +119,11 @@ def score_cancel(request: HttpRequest, pk: int) -> HttpResponse:
 @researcher_required
 @require_GET
 def scores(request: HttpRequest, pk: int) -> HttpResponse:
-    evaluation = get_object_or_404(ScoreEvaluation.objects.select_related("language_model", "created_by"), pk=pk)
+    evaluations = ScoreEvaluation.objects.select_related("language_model", "created_by", "project")
+    evaluation = visible_or_404(request.user, evaluations, pk=pk)
     lacks_worker = evaluation.is_unfinished and not ledger.has_worker(timezone.now())
     context = {"evaluation": evaluation, "document": evaluation.document, "lacks_worker": lacks_worker}
+    context["may"] = allowed_actions(request.user, evaluation.project)
     if evaluation.document:
         width, height = (round(SHOWN * 96 * inches) for inches in precision_recall.size(evaluation.document))
         tables = (build(evaluation.document) for build in (scorer_table, replaced_table, relation_scores_table))
@@ -133,36 +139,20 @@ def in_words(document: dict) -> str:
 @researcher_required
 @require_GET
 def score_file(request: HttpRequest, pk: int, file_format: str) -> HttpResponse:
-    """The figure as SVG or PDF, or everything as JSON."""
-    evaluation = get_object_or_404(ScoreEvaluation.objects.exclude(document={}), pk=pk)
-    name = f"scores-{pk}.{file_format}"
+    evaluation = visible_or_404(request.user, ScoreEvaluation.objects.exclude(document={}), pk=pk)
+    return score_download(evaluation, file_format, request.GET.get("theme"))
+
+
+def score_download(evaluation: ScoreEvaluation, file_format: str, theme: str | None = None) -> HttpResponse:
+    """Return the figure as SVG or PDF, or everything as JSON. theme: of an image for a page. Raises Http404."""
+    name = f"scores-{evaluation.pk}.{file_format}"
     if file_format == "json":
         text = json.dumps(evaluation.document, indent=2, ensure_ascii=False) + "\n"
         return as_download(text.encode(), "application/json", name)
     if file_format not in CONTENT_TYPES:
         raise Http404("Scores come as json, svg and pdf.")
-    theme = THEMES.get(request.GET.get("theme", ""), LIGHT)
     size = precision_recall.size(evaluation.document)
-    image = draw(precision_recall.draw, evaluation.document, size, file_format, theme)
-    if "theme" in request.GET:
+    image = draw(precision_recall.draw, evaluation.document, size, file_format, THEMES.get(theme or "", LIGHT))
+    if theme is not None:
         return HttpResponse(image, content_type=CONTENT_TYPES[file_format])
     return as_download(image, CONTENT_TYPES[file_format], name)
-
-
-# -- API ---------------------------------------------------------------------------------------------------------------
-
-
-class ScoreEvaluationSerializer(serializers.ModelSerializer):
-    model = serializers.CharField(source="language_model.name")
-    is_unfinished = serializers.BooleanField()
-
-    class Meta:
-        model = ScoreEvaluation
-        fields = ["id", "model", *JOB_FIELDS, "document", *JOB_TIMES]
-
-
-class ScoreEvaluationDetail(generics.RetrieveAPIView):
-    """An evaluation of scores and how far it is; its document once it has succeeded."""
-
-    queryset = ScoreEvaluation.objects.select_related("language_model")
-    serializer_class = ScoreEvaluationSerializer

@@ -21,12 +21,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import gammaln, ndtr
 
-from evaluation.statistics.rates import NOTHING_COUNTED, Rate, unknown_rate
+from evaluation.statistics.rates import NOTHING_COUNTED, SIGNIFICANCE, Rate, unknown_rate
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-SIGNIFICANCE = 0.05
 ROUNDING = 1e-9  # tail probabilities that differ by less are equal
 DISTANCE_OF_LIMITS = float(np.sqrt(-2 * np.log(SIGNIFICANCE)))
 PRECISION = 1e-4  # of a limit of a stratified interval, as a rate

@@ -26,7 +26,7 @@ from scipy.stats import fisher_exact
 from evaluation.statistics.annotator_models import Judged
 from evaluation.statistics.finite_population import population_rate
 from evaluation.statistics.partial_pooling import beta_grid
-from evaluation.statistics.rates import Rate
+from evaluation.statistics.rates import SIGNIFICANCE, Rate
 
 Codes = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -34,7 +34,6 @@ Floats = NDArray[np.float64]
 Shapes = Sequence[tuple[Floats, Floats]]  # a and b (C,) of sensitivities, specificities and prevalences
 
 TRUE = 0
-SIGNIFICANCE = 0.05
 Z_ONE_SIDED = float(ndtri(1 - SIGNIFICANCE))
 FEWEST_OPINIONS = 3
 N_SWEEPS, N_BURNT = 160, 40

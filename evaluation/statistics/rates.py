@@ -17,7 +17,8 @@ Counts = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
-Z_95 = float(ndtri(0.975))  # the 97.5 % quantile of the standard normal distribution
+SIGNIFICANCE = 0.05  # the level of every test and, as 1 minus it, of every interval
+Z_95 = float(ndtri(1 - SIGNIFICANCE / 2))  # the 97.5 % quantile of the standard normal distribution
 
 
 NOTHING_COUNTED = "No statement has a verdict."

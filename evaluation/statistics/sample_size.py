@@ -9,8 +9,8 @@ from collections.abc import Callable
 from scipy.special import ndtri, stdtrit
 
 from evaluation.statistics.paired_tests import smallest_p
+from evaluation.statistics.rates import SIGNIFICANCE
 
-SIGNIFICANCE = 0.05
 POWER = 0.8
 MOST_RELATIONS = 10_000
 

@@ -19,12 +19,11 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from evaluation.statistics.finite_population import VerdictSample, sample_rate
-from evaluation.statistics.rates import Z_95, wilson_interval_of_share
+from evaluation.statistics.rates import SIGNIFICANCE, Z_95, wilson_interval_of_share
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-SIGNIFICANCE = 0.05
 FARTHEST = 38.0  # standard errors; beyond these p is 0 in floating point
 ROUNDING = 1e-9
 

@@ -39,7 +39,7 @@ def evidence_url(report: Report | None, about: Mapping[str, str | None] | None) 
     if not report or about is None:
         return ""
     if code := about.get("annotator"):
-        return reverse("annotation:annotator", args=[report.round.name, code]) if SLUG.fullmatch(code) else ""
+        return reverse("annotation:annotator", args=[report.round.path, code]) if SLUG.fullmatch(code) else ""
     query = urlencode({key: value for key, value in about.items() if value is not None})
     return f"{reverse('evaluation:tuples', args=[report.pk])}?{query}"
 

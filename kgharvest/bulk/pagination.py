@@ -1,5 +1,7 @@
 """Pages of lists: numbered ones; of lists too long to count and skip through, search filters and keyset pagination.
 
+Addresses are written by anybody: what cannot be meant of a page, a cursor or a filter counts as left out.
+
 A page of keyset pagination starts at the cursor where another one ended, whatever stands before it.
 """
 
@@ -17,6 +19,15 @@ ROWS_PER_PAGE = 50
 COUNTED_UP_TO = 10_000
 MOST_SCANNED = 30_000  # rows, for a page
 MOST_LOOKED_UP = 20_000  # rows, for a filter
+LARGEST_ID = 2**63 - 1  # of what databases number
+
+
+def number_in(text: str | None) -> int | None:
+    """Return the id of a row, or the position, that a part of an address is; None if it can be neither."""
+    if text is None or not (text.isascii() and text.isdecimal()) or len(text) > len(str(LARGEST_ID)):
+        return None
+    number = int(text)
+    return number if number <= LARGEST_ID else None
 
 
 # -- numbered pages ----------------------------------------------------------------------------------------------------
@@ -119,12 +130,13 @@ def keyset_page(filtered: Filtered, sort: str, query: QueryDict, n_rows: int) ->
 
 
 def _parse_cursor(text: str | None) -> Cursor | None:
-    value, _, pk = (text or "").partition(",")
+    value, _, number = (text or "").partition(",")
     try:
-        cursor = Cursor(float(value), int(pk))
+        position = float(value)
     except ValueError:
         return None
-    return cursor if isfinite(cursor.value) else None
+    pk = number_in(number)
+    return Cursor(position, pk) if pk is not None and isfinite(position) else None
 
 
 def _cursor_at(row: Any, sort: str) -> Cursor:

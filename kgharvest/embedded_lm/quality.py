@@ -36,10 +36,14 @@ class TailRecall:
 
 @dataclass(frozen=True)
 class HarvestQuality:
-    """n_true, n_misconceptions: facts and planted misconceptions among the `TOP` best harvested tuples."""
+    """n_true, n_misconceptions: facts and planted misconceptions among the `TOP` best harvested tuples.
+
+    warning: what the harvest said beforehand of its quality.
+    """
 
     n_true: int
     n_misconceptions: int
+    warning: str | None = None
 
     @property
     def precision(self) -> float:
@@ -111,5 +115,6 @@ def harvest_quality(
     """
     seeds = relation.facts[:: len(relation.facts) // N_SEEDS][:N_SEEDS]
     spec = HarvestSpec(relation.name, tuple(prompts[:1]), seeds, setting, tuple(prompts), params)
-    best = {scored.entities for scored in harvest(spec, lm).tuples[:TOP]}
-    return HarvestQuality(len(best & set(relation.facts)), len(best & set(relation.misconceptions)))
+    result = harvest(spec, lm)
+    best = {scored.entities for scored in result.tuples[:TOP]}
+    return HarvestQuality(len(best & set(relation.facts)), len(best & set(relation.misconceptions)), result.warning)

@@ -1,71 +1,271 @@
-"""The JSON interface of harvests and launches."""
+"""LMs, harvests and their tuples in the API."""
 
 from __future__ import annotations
 
-from django.utils import timezone
-from rest_framework import generics, serializers
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from django.db.models import QuerySet
+from django.http import HttpResponse
+from drf_spectacular.utils import OpenApiExample, OpenApiResponse, OpenApiTypes, extend_schema, extend_schema_serializer
+from rest_framework import serializers
+from rest_framework.parsers import MultiPartParser
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
 from rest_framework.response import Response
 
-from kgharvest.harvests.launches import progress_of
-from kgharvest.harvests.views import jobs_page
+from kgharvest.api.input import Filters, IdField, ProjectField, StrictSerializer, VisibleField
+from kgharvest.api.views import AnyRenderer, ApiView, DetailView, LineRenderer, ListView, streamed
+from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
+from kgharvest.harvests.cuts import kept_size, parse_cut
+from kgharvest.harvests.language_models import name_language_model
+from kgharvest.harvests.tuple_export import EXPORT_FORMATS, Included, export_tuples, exported
+from kgharvest.harvests.tuple_import import Cell, prepared_import
 from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES
-from kgharvest.models import HarvestJob, Launch
-from kgharvest.pages.number_format import duration, pace
+from kgharvest.knowledge.tuple_files import FORMATS
+from kgharvest.models import HarvestedTuple, HarvestJob, Job, LanguageModel, Relation
+
+HARVEST = {
+    "id": 12,
+    "project": "default",
+    "relation": "places/place_for",
+    "model": "embedded",
+    "setting": "multi",
+    "origin": "harvested",
+    "launch": 5,
+    "status": "succeeded",
+    "is_unfinished": False,
+    "stage": "re-scoring",
+    "done": 900,
+    "total": 900,
+    "attempts": 1,
+    "error": "",
+    "n_tuples": 100,
+    "summary": {},
+    "fingerprint": "0f1e2d3c4b5a6978",
+    "created_at": "2026-11-22T09:00:00Z",
+    "started_at": "2026-11-22T09:00:01Z",
+    "finished_at": "2026-11-22T09:00:09Z",
+}
+TUPLE = {
+    "relation": "place_for",
+    "model": "embedded",
+    "setting": "multi",
+    "rank": 1,
+    "entities": ["kitchen", "cooking"],
+    "surface": ["Kitchen", "cooking"],
+    "score": -2.31,
+    "mtl": -1.2,
+    "job": "0f1e2d3c4b5a6978",
+}
 
 
+# -- LMs ---------------------------------------------------------------------------------------------------------------
+
+
+class LanguageModelSerializer(serializers.ModelSerializer):
+    """A demonstrator comes with the project and says nothing about other LMs."""
+
+    class Meta:
+        model = LanguageModel
+        fields = ["id", "name", "revision", "is_demonstrator"]
+
+
+class LanguageModelFilters(Filters):
+    name = serializers.CharField(required=False, max_length=500, help_text="Exactly this name.")
+
+
+class LanguageModelList(ListView):
+    """LMs that something was harvested or probed with, the newest first. A launch may name others, too."""
+
+    serializer_class = LanguageModelSerializer
+    filters = LanguageModelFilters
+
+    def get_queryset(self) -> QuerySet:
+        return LanguageModel.objects.all()
+
+
+# -- harvests ----------------------------------------------------------------------------------------------------------
+
+
+@extend_schema_serializer(examples=[OpenApiExample("A harvest", HARVEST, response_only=True)])
 class HarvestSerializer(serializers.ModelSerializer):
+    project = serializers.CharField(source="project.slug")
     relation = serializers.CharField(source="relation.path")
     model = serializers.CharField(source="language_model.name")
-    is_unfinished = serializers.BooleanField()
+    is_unfinished = serializers.BooleanField(help_text="Whether it waits or is being done.")
+    summary = serializers.DictField(help_text="Counts of the search, what was rejected, versions.")
 
     class Meta:
         model = HarvestJob
         fields = [
-            *("id", "relation", "model", "setting", "origin", *JOB_FIELDS),
+            *("id", "project", "relation", "model", "setting", "origin", "launch", *JOB_FIELDS),
             *("n_tuples", "summary", "fingerprint", *JOB_TIMES),
         ]
 
 
-class LaunchJobSerializer(serializers.ModelSerializer):
-    status_name = serializers.CharField(source="get_status_display")
-
-    class Meta:
-        model = HarvestJob
-        fields = ["id", "status", "status_name", "stage", "done", "total", "n_tuples"]
-
-
-class LaunchSerializer(serializers.Serializer):
-    """n_over of n_jobs have ended; rate and left are for people, empty while unknown."""
-
-    is_unfinished = serializers.BooleanField(source="progress.n_unfinished")
-    n_over = serializers.IntegerField(source="progress.n_over")
-    n_jobs = serializers.IntegerField(source="progress.n_jobs")
-    counts = serializers.DictField(source="progress.counts", child=serializers.IntegerField())
-    rate = serializers.SerializerMethodField()
-    left = serializers.SerializerMethodField()
-    jobs = LaunchJobSerializer(many=True)
-
-    def get_rate(self, launch) -> str:
-        return pace(launch["progress"].per_minute)
-
-    def get_left(self, launch) -> str:
-        return duration(launch["progress"].seconds_left)
+class HarvestFilters(Filters):
+    project = serializers.CharField(required=False, max_length=100, source="project__slug", help_text="Slug.")
+    relation = IdField(required=False)
+    model = serializers.CharField(required=False, max_length=500, source="language_model__name", help_text="Name.")
+    setting = serializers.CharField(required=False, max_length=30)
+    launch = IdField(required=False)
+    status = serializers.ChoiceField(Job.Status.choices, required=False)
+    origin = serializers.ChoiceField(HarvestJob.Origin.choices, required=False)
 
 
-class HarvestDetail(generics.RetrieveAPIView):
-    """A harvest and how far it is."""
-
-    queryset = HarvestJob.objects.with_cell()
+class HarvestView(ApiView):
     serializer_class = HarvestSerializer
 
+    def get_queryset(self) -> QuerySet:
+        return HarvestJob.objects.visible_to(self.request.user).with_cell().select_related("project")
 
-class LaunchDetail(generics.GenericAPIView):
-    """How far a launch is, with the harvests of one page of it (`page`, `status` as in the page's address)."""
 
-    queryset = Launch.objects.all()
-    serializer_class = LaunchSerializer
+class HarvestList(HarvestView, ListView):
+    """Harvests of your projects, the newest first."""
 
-    def get(self, request, pk: int) -> Response:
-        launch = self.get_object()
-        progress = progress_of(launch, timezone.now())
-        return Response(self.get_serializer({"progress": progress, "jobs": jobs_page(request, launch)}).data)
+    filters = HarvestFilters
+
+
+class HarvestDetail(HarvestView, DetailView):
+    """A harvest and how far it is."""
+
+
+class TupleFileInput(StrictSerializer):
+    project = ProjectField()
+    file = serializers.FileField(help_text="JSON lines of this project, CSV, or the reference code's ent_tuples.json.")
+    relation = VisibleField(Relation.objects.select_related("relation_set"))
+    model = serializers.CharField(max_length=500, help_text="The LM that the tuples came from; any name.")
+    setting = serializers.CharField(max_length=30, help_text="How the prompts were obtained: human, multi, ...")
+    format = serializers.ChoiceField(["auto", *FORMATS], default="auto")
+
+    def validate_file(self, file: Any) -> Any:
+        if file.size > LARGEST_FILE:
+            raise serializers.ValidationError(
+                f"The file is larger than {LARGEST_FILE_MB} MB; import it with the command import_tuples."
+            )
+        return file
+
+
+class HarvestImport(HarvestView):
+    """Tuples from a file."""
+
+    parser_classes = (MultiPartParser,)
+
+    @extend_schema(request=TupleFileInput, responses={201: HarvestSerializer}, summary="Import tuples as a harvest")
+    def post(self, request: Request) -> Response:
+        """Ranked by score; of equal tuples the better stays. If a row is bad, nothing is stored."""
+
+        sent = self.sent(TupleFileInput)
+        cell = Cell(sent["relation"], name_language_model(sent["model"]), sent["setting"])
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / (Path(sent["file"].name).name or "tuples")
+            path.write_bytes(sent["file"].read())
+            with prepared_import(path, cell, sent["format"], request.user, sent.get("project")) as store:
+
+                def make() -> Response:
+                    job = store()
+                    return self.created(job, self.location("kgharvest:api_harvest", job.pk))
+
+                return self.once(make)
+
+
+# -- tuples ------------------------------------------------------------------------------------------------------------
+
+
+@extend_schema_serializer(examples=[OpenApiExample("A tuple", TUPLE, response_only=True)])
+class HarvestedTupleSerializer(serializers.Serializer):
+    """A tuple as files have it. rank: 1 is best, among all that the LM said; score and mtl in nats."""
+
+    relation = serializers.CharField()
+    model = serializers.CharField()
+    setting = serializers.CharField()
+    rank = serializers.IntegerField()
+    entities = serializers.ListField(child=serializers.CharField(), help_text="Case-folded, by slot.")
+    surface = serializers.ListField(child=serializers.CharField(), help_text="As the LM wrote them.")
+    score = serializers.FloatField()
+    mtl = serializers.FloatField(allow_null=True)
+    job = serializers.CharField(help_text="Fingerprint of the harvest.")
+    original = serializers.ListField(
+        child=serializers.CharField(), required=False, help_text="Of a corrected tuple: what the LM said."
+    )
+
+    def to_representation(self, found: HarvestedTuple) -> dict[str, Any]:
+        return exported(self.context["job"], found)
+
+
+class TupleFilters(Filters):
+    cut = serializers.CharField(
+        required=False, max_length=40, help_text="Keeps the best part: top:100, share:0.5, base:10, score:-12, ..."
+    )
+    include = serializers.ChoiceField(["all"], required=False, help_text="Hidden and sensitive tuples, too.")
+
+    def narrow(self, rows: QuerySet) -> QuerySet:
+        asked = self.validated_data
+        everything = asked.get("include") == "all"
+        size = kept_size(self.context["view"].job, parse_cut(asked["cut"]) if "cut" in asked else None)
+        return rows.presentable(everything, everything).filter(rank__lte=size)
+
+
+class TupleList(ListView):
+    """The tuples of a harvest, best first: pages of JSON, or all of them with `Accept: application/x-ndjson`."""
+
+    serializer_class = HarvestedTupleSerializer
+    renderer_classes = (JSONRenderer, LineRenderer)
+    filters = TupleFilters
+    order = ("rank",)
+    refuses = True
+
+    def get_queryset(self) -> QuerySet:
+        return self.job.tuples.select_related("knowledge_tuple")
+
+    def get_serializer_context(self) -> dict[str, Any]:
+        return {**super().get_serializer_context(), "job": getattr(self, "job", None)}
+
+    @extend_schema(
+        responses={
+            (200, "application/json"): HarvestedTupleSerializer(many=True),
+            (200, "application/x-ndjson"): OpenApiResponse(OpenApiTypes.STR, "A tuple a line."),
+        }
+    )
+    def get(self, request: Request, pk: int) -> HttpResponse:
+        self.job = self.row(HarvestJob.objects.visible_to(request.user).with_cell())
+        if request.accepted_renderer.media_type == LineRenderer.media_type:
+            return export(self.job, self.filtered_by(TupleFilters), "jsonl", LineRenderer.media_type)
+        return self.list(request)
+
+
+def export(job: HarvestJob, asked: dict[str, Any], file_format: str, media_type: str, name: str = "") -> HttpResponse:
+    """Return a file of the job's tuples. Raises NothingToExport, BadCut."""
+    everything = asked.get("include") == "all"
+    cut = parse_cut(asked["cut"]) if "cut" in asked else None
+    return streamed(export_tuples(job, cut, file_format, Included(everything, everything)), media_type, name)
+
+
+class ExportFilters(TupleFilters):
+    format = serializers.ChoiceField([*EXPORT_FORMATS], default="jsonl")
+
+
+class TupleExport(ApiView):
+    """The tuples of a harvest as a file."""
+
+    refuses = True
+    renderer_classes = (AnyRenderer,)
+
+    @extend_schema(
+        parameters=[ExportFilters],
+        responses={
+            (200, export_format.media_type.partition(";")[0]): OpenApiResponse(OpenApiTypes.STR, "The file.")
+            for export_format in EXPORT_FORMATS.values()
+        },
+        summary="Export the tuples of a harvest",
+    )
+    def get(self, request: Request, pk: int) -> HttpResponse:
+        """JSON lines, CSV, N-Triples or Turtle, best first."""
+        job = self.row(HarvestJob.objects.visible_to(request.user).with_cell())
+        asked = self.filtered_by(ExportFilters)
+        file_format = asked["format"]
+        return export(
+            job, asked, file_format, EXPORT_FORMATS[file_format].media_type, f"harvest-{job.pk}.{file_format}"
+        )

@@ -8,6 +8,7 @@ from typing import Any
 
 from django import forms
 
+from kgharvest.accounts.forms import ProjectField
 from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.engine.settings import SETTINGS
 from kgharvest.engine.types import CANDIDATES_PER_KEPT, MIN_CANDIDATES, HarvestParams
@@ -60,6 +61,7 @@ class LaunchForm(RelationPickerForm):
         initial=DEFAULTS.max_entity_tokens,
         help_text="In tokens of the LM.",
     )
+    project = ProjectField()
     again = forms.BooleanField(
         label="Harvest again",
         required=False,

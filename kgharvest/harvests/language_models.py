@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from functools import cache, lru_cache
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 from django.conf import settings
 
 from kgharvest.embedded_lm import EMBEDDED_LMS
+from kgharvest.engine.types import HUB_ID
 from kgharvest.errors import NotFound
 from kgharvest.models import LanguageModel
 from kgharvest.names import check_name
@@ -18,13 +18,12 @@ from kgharvest.names import check_name
 if TYPE_CHECKING:
     from kgharvest.engine.language_models.base import LanguageModel as LoadedLanguageModel
 
-HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
-
 
 def get_language_model(name: str, revision: str = "") -> LanguageModel:
-    """Return the LM that `name` means: an embedded one, a local folder, or else a hub id. Raises NotFound or BadName.
+    """Return the LM that `name` means: an embedded one, a hub id, or a local folder. Raises NotFound or BadName.
 
-    For commands, whose operator may read any folder. Whether a hub id exists shows when it is loaded.
+    For commands, whose operator may read any folder, written as a path. Whether a hub id exists shows when it is
+    loaded.
     """
     if name not in EMBEDDED_LMS:
         name = _folder_or_hub_id(name)
@@ -73,16 +72,20 @@ def _folder_or_hub_id(name: str) -> str:
         holds_model, is_folder = (folder / "config.json").is_file(), folder.is_dir()
     except (OSError, RuntimeError):  # too long, no such user, not to be entered
         raise NotFound(f"The model {name!r:.80} cannot be looked up; name a folder that you can read.") from None
+    if HUB_ID.fullmatch(name):
+        if is_folder:
+            raise NotFound(
+                f"{name} may be a model of the hub or the folder here; write ./{name} for the folder, or run "
+                "the command in another one for the model of the hub."
+            )
+        return name
     if holds_model:
         return str(folder.resolve())  # the worker may run in another directory
     if is_folder:
         raise NotFound(f"The folder {name} holds no model (no config.json); name a folder made by save_pretrained.")
-    if not HUB_ID.fullmatch(name):
-        raise NotFound(
-            f"There is no model folder {name}; name one of {', '.join(EMBEDDED_LMS)}, a folder with a model, "
-            "or a hub id."
-        )
-    return name
+    raise NotFound(
+        f"There is no model folder {name}; name one of {', '.join(EMBEDDED_LMS)}, a folder with a model, or a hub id."
+    )
 
 
 def load(language_model: LanguageModel, device: str, dtype: str, random_seed: int | None = None) -> LoadedLanguageModel:

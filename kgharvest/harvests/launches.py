@@ -11,13 +11,16 @@ from typing import NamedTuple
 
 from django.db import transaction
 from django.db.models import Count
+from django.urls import reverse
 
-from kgharvest.access import check_may_change
+from kgharvest.access import Action, check_may
+from kgharvest.accounts.projects import project_for
 from kgharvest.engine.types import EngineError
 from kgharvest.errors import DomainError
 from kgharvest.harvests.runner import CellUnderWay, HarvestRequest, check_harvest, queue_harvest, unique_key_of
 from kgharvest.jobs import ledger
-from kgharvest.models import HarvestJob, Job, LanguageModel, Launch
+from kgharvest.models import HarvestJob, Job, LanguageModel, Launch, Project, Webhook
+from kgharvest.webhooks.outbox import emit
 
 JOBS_FOR_A_MEDIAN = 50  # the latest ones
 JOBS_FOR_A_PACE = 20
@@ -58,6 +61,7 @@ class Plan:
     n_at_once: harvests that the workers of now do at the same time.
     """
 
+    project: Project
     requests: Sequence[HarvestRequest]
     skipped: Sequence[Skipped]
     refusals: Sequence[str]
@@ -78,17 +82,22 @@ class Plan:
 # -- planning ----------------------------------------------------------------------------------------------------------
 
 
-def plan_launch(requests: Iterable[HarvestRequest], now: datetime, again: bool = False) -> Plan:
+def plan_launch(
+    requests: Iterable[HarvestRequest], now: datetime, again: bool = False, by=None, project: Project | None = None
+) -> Plan:
     """Return what launching `requests` would do. Cells under way, and unless `again` those harvested, are skipped.
 
-    The number of queries does not depend on the number of relations.
+    project: where `by` launches them, if there are several; what other projects harvest does not matter. The number of
+    queries does not depend on the number of relations. Raises NotAllowed, ProjectNotNamed.
     """
+    project = project_for(by, project)
     cells = {unique_key_of(request): request for request in requests}
     statuses = [Job.Status.QUEUED, Job.Status.RUNNING, *([] if again else [Job.Status.SUCCEEDED])]
-    known = _jobs_by_key(cells.values(), statuses)
+    known = _jobs_by_key(project, cells.values(), statuses)
     todo = {key: request for key, request in cells.items() if key not in known}
     n_at_once = ledger.n_worker_processes(now)
     return Plan(
+        project=project,
         requests=list(todo.values()),
         skipped=[Skipped(request, known[key]) for key, request in cells.items() if key in known],
         refusals=list(dict.fromkeys(filter(None, map(_refusal, todo.values())))),
@@ -97,11 +106,14 @@ def plan_launch(requests: Iterable[HarvestRequest], now: datetime, again: bool =
     )
 
 
-def _jobs_by_key(requests: Iterable[HarvestRequest], statuses: Sequence[str]) -> dict[str, HarvestJob]:
+def _jobs_by_key(
+    project: Project, requests: Iterable[HarvestRequest], statuses: Sequence[str]
+) -> dict[str, HarvestJob]:
     """Return the harvests of these cells by what they were asked; of several the newest that has succeeded."""
     requests = list(requests)
     jobs = HarvestJob.objects.with_cell().filter(
         kind="harvest",
+        project=project,
         status__in=statuses,
         relation__in={request.relation.pk for request in requests},
         language_model__in={request.language_model.pk for request in requests},
@@ -157,14 +169,15 @@ class Started(NamedTuple):
 
 @transaction.atomic
 def start_launch(plan: Plan, by=None) -> Started:
-    """Queue all that the plan asks for, or nothing. Raises NothingToLaunch, or RelationNotReady or BadPrompt.
+    """Queue all that the plan asks for, or nothing. Raises NothingToLaunch, RelationNotReady, BadPrompt or NotAllowed.
 
     Cells that somebody else has launched since the plan was made are skipped.
     """
+    check_may(by, Action.WORK, plan.project)
     # Launches of the same LMs wait for each other: two that insert the same cells in other orders would deadlock.
     lms = {request.language_model.pk for request in plan.requests}
     list(LanguageModel.objects.filter(pk__in=lms).order_by("pk").select_for_update(no_key=True))
-    launch = Launch.objects.create(created_by=by)
+    launch = Launch.objects.create(project=plan.project, created_by=by)
     queued, skipped = [], list(plan.skipped)
     for request in plan.requests:
         try:
@@ -236,18 +249,45 @@ def _rough_seconds_left(launch: Launch, now: datetime) -> float | None:
 
 
 def cancel_launch(launch: Launch, by=None) -> int:
-    """Cancel every unfinished harvest of the launch; return how many. Raises NotYours."""
-    check_may_change(by, launch)
+    """Cancel every unfinished harvest of the launch; return how many. Raises NotAllowed."""
+    check_may(by, Action.WORK, launch.project)
     return ledger.cancel_all(Job.objects.filter(harvestjob__launch=launch))
 
 
 def retry_failed(launch: Launch, by=None) -> int:
-    """Queue the failed harvests of the launch again; return how many. Raises NotYours."""
-    check_may_change(by, launch)
+    """Queue the failed harvests of the launch again; return how many. Raises NotAllowed."""
+    check_may(by, Action.WORK, launch.project)
     return ledger.retry_all(Job.objects.filter(harvestjob__launch=launch, status=Job.Status.FAILED))
 
 
 def retry_cancelled(launch: Launch, by=None) -> int:
-    """Queue the cancelled harvests of the launch again; return how many. Raises NotYours."""
-    check_may_change(by, launch)
+    """Queue the cancelled harvests of the launch again; return how many. Raises NotAllowed."""
+    check_may(by, Action.WORK, launch.project)
     return ledger.retry_all(Job.objects.filter(harvestjob__launch=launch, status=Job.Status.CANCELLED))
+
+
+# -- telling -----------------------------------------------------------------------------------------------------------
+
+
+def tell_webhooks(job_ids: Sequence[int]) -> None:
+    """Tell webhooks which of these jobs, of any kind, have succeeded or failed, and which launches end with them.
+
+    Within the transaction that ends the jobs. Launches are locked, so that of the last jobs of one, ending at the same
+    moment, one is the last.
+    """
+    if not Webhook.objects.enabled().exists():
+        return
+    ended = Job.objects.filter(pk__in=job_ids, status__in=[Job.Status.SUCCEEDED, Job.Status.FAILED])
+    for job in ended.select_related("harvestjob").order_by("pk"):
+        facts = {"job": job.pk, "kind": job.kind, "status": job.status, "error": job.error}
+        harvest = getattr(job, "harvestjob", None)
+        path = harvest.get_absolute_url() if harvest else reverse("home")
+        emit(job.project_id, "job.finished", path, facts)
+    launches = Launch.objects.filter(pk__in=HarvestJob.objects.filter(pk__in=job_ids).values("launch"))
+    for launch in launches.order_by("pk").select_for_update(of=("self",), no_key=True):
+        counts = Counter(launch.jobs.order_by().values_list("status", flat=True))
+        if counts[Job.Status.QUEUED] + counts[Job.Status.RUNNING]:
+            continue
+        statuses = (Job.Status.SUCCEEDED, Job.Status.FAILED, Job.Status.CANCELLED)
+        facts = {"launch": launch.pk, **{f"n_{status.value}": counts[status] for status in statuses}}
+        emit(launch.project_id, "launch.finished", launch.get_absolute_url(), facts)

@@ -7,6 +7,8 @@ from django.db import models
 from django.db.models import F, Q
 from django.urls import reverse
 
+from kgharvest.access import visible
+from kgharvest.accounts.models import Project
 from kgharvest.jobs.models import Job, JobQuerySet
 from kgharvest.knowledge.models import KnowledgeTuple
 from kgharvest.names import short_name
@@ -34,6 +36,10 @@ class LanguageModel(models.Model):
 
 
 class LaunchQuerySet(models.QuerySet):
+    def visible_to(self, user):
+        """Return the launches of the user's projects; all of them for a superuser and for the operator."""
+        return visible(self, user)
+
     def with_counts(self):
         """Count the harvests of each launch, those that have ended, and of these the failed and cancelled ones."""
         counts = {
@@ -52,6 +58,7 @@ class LaunchQuerySet(models.QuerySet):
 class Launch(models.Model):
     """Harvests launched together: relations x LMs x settings, with the same parameters."""
 
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="launches")
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
     )
@@ -86,8 +93,9 @@ class HarvestJob(Job):
 
     setting: how the prompts were obtained; an open set ("human", "top1", "multi", "autoprompt", ...).
     score_scale: "nats" is the consistency; "log_share" is ln of a share of an imported list, comparable within it only.
-    summary: rejected, stats, notice, model revision, code version. fingerprint: of a job that has succeeded, equal for
-    jobs with the same parameters and revision, and so the same tuples; files name a job by it, because numbers differ.
+    summary: rejected, stats, notice, warning, model revision, code version. fingerprint: of a job that has succeeded,
+    equal for jobs with the same parameters and revision, and so the same tuples; files name a job by it, because
+    numbers differ.
     """
 
     class Origin(models.TextChoices):

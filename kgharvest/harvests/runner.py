@@ -14,6 +14,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 
 from kgharvest import code_version
+from kgharvest.accounts.projects import project_for
 from kgharvest.engine.prompts.template import parse_prompts
 from kgharvest.engine.settings import SETTINGS, find_setting
 from kgharvest.engine.types import (
@@ -28,7 +29,7 @@ from kgharvest.errors import DomainError
 from kgharvest.harvests import language_models
 from kgharvest.jobs import ledger
 from kgharvest.knowledge.tuple_store import TupleRow, store_tuples
-from kgharvest.models import HarvestJob, Job, JobPrompt, LanguageModel, Launch, Prompt, Relation
+from kgharvest.models import HarvestJob, Job, JobPrompt, LanguageModel, Launch, Project, Prompt, Relation
 from kgharvest.relations.checks import sentence_error
 
 MIN_SEED_TUPLES = 2
@@ -69,17 +70,23 @@ class HarvestRequest:
         return f"{self.relation.name} × {self.language_model.short_name} × {self.setting}"
 
 
-def create_harvest_job(request: HarvestRequest, by=None, launch: Launch | None = None) -> HarvestJob:
-    """Create a queued job with all it needs frozen in it. Raises RelationNotReady, EngineError or CellUnderWay.
+def create_harvest_job(
+    request: HarvestRequest, by=None, launch: Launch | None = None, project: Project | None = None
+) -> HarvestJob:
+    """Create a queued job with all it needs frozen in it, in the project of the launch, if there is one.
+
+    Raises RelationNotReady, EngineError, CellUnderWay, NotAllowed or ProjectNotNamed.
 
     `ledger.run_job` does it in this process; `queue_harvest` leaves it to a worker.
     """
     _check(_spec(request), request.relation)
+    project = launch.project if launch else project_for(by, project)
     unique_key = unique_key_of(request)
     try:
         with transaction.atomic():
             return HarvestJob.objects.create(
                 kind="harvest",
+                project=project,
                 relation=request.relation,
                 language_model=request.language_model,
                 setting=request.setting,
@@ -89,16 +96,18 @@ def create_harvest_job(request: HarvestRequest, by=None, launch: Launch | None =
                 created_by=by,
             )
     except IntegrityError:
-        same = HarvestJob.objects.with_cell().unfinished().filter(unique_key=unique_key).first()
+        same = HarvestJob.objects.with_cell().unfinished().filter(project=project, unique_key=unique_key).first()
         if same is None:
             raise
         raise CellUnderWay(same) from None
 
 
 @transaction.atomic
-def queue_harvest(request: HarvestRequest, by=None, launch: Launch | None = None) -> HarvestJob:
+def queue_harvest(
+    request: HarvestRequest, by=None, launch: Launch | None = None, project: Project | None = None
+) -> HarvestJob:
     """Create a job and tell the workers."""
-    job = create_harvest_job(request, by, launch)
+    job = create_harvest_job(request, by, launch, project)
     ledger.enqueue(job)
     return job
 
@@ -218,6 +227,7 @@ def store_result(
         "rejected": dict(result.rejected),
         "stats": dict(result.stats),
         "notice": result.notice,
+        "warning": result.warning,
         "seconds": dict(seconds or {}),
         "revision": revision,
         "code_version": code_version(),

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kgharvest.bulk.file_writing import csv_lines
+from kgharvest.bulk.pagination import number_in
 from kgharvest.errors import DomainError, NotFound
 from kgharvest.harvests.cuts import Cut, kept_size
-from kgharvest.models import HarvestJob, Job
+from kgharvest.models import HarvestedTuple, HarvestJob, Job
 
 ROWS_AT_ONCE = 2000
 COLUMNS = ("relation", "model", "setting", "rank", "entities", "surface", "score", "mtl", "job", "original")
@@ -20,8 +21,8 @@ def find_harvest_job(name: str) -> HarvestJob:
     """Return the finished job with this number, or the latest with this fingerprint. Raises NotFound."""
     jobs = HarvestJob.objects.with_cell()
     job = jobs.filter(fingerprint=name).order_by("-pk").first()
-    if job is None and name.isdecimal() and len(name) < 19:  # larger than what databases number
-        job = jobs.filter(pk=int(name)).first()
+    if job is None:
+        job = jobs.filter(pk=number_in(name)).first()
     if job is None:
         raise NotFound(f"There is no harvest job {name}; the page Harvests and the command harvest name them.")
     return job
@@ -56,10 +57,21 @@ def _export_rows(job: HarvestJob, size: int, included: Included) -> Iterator[dic
     columns = ("rank", "knowledge_tuple__entities", "surface", "score", "mtl", "knowledge_tuple__corrected_entities")
     presentable = job.tuples.presentable(included.hidden, included.sensitive)
     tuples = presentable.filter(rank__lte=size).order_by("rank").values_list(*columns)
+    for columns_of_tuple in tuples.iterator(chunk_size=ROWS_AT_ONCE):
+        yield _row(job, *columns_of_tuple)
+
+
+def exported(job: HarvestJob, found: HarvestedTuple) -> dict[str, Any]:
+    """Return a tuple of the job as exports have it."""
+    known = found.knowledge_tuple
+    return _row(job, found.rank, known.entities, found.surface, found.score, found.mtl, known.corrected_entities)
+
+
+def _row(job: HarvestJob, *columns: Any) -> dict[str, Any]:
+    rank, entities, surface, score, mtl, corrected = columns
     cell = {"relation": job.relation.name, "model": job.language_model.name, "setting": job.setting}
-    for rank, entities, surface, score, mtl, corrected in tuples.iterator(chunk_size=ROWS_AT_ONCE):
-        row = {**cell, "rank": rank, "entities": entities, "surface": surface, "score": score, "mtl": mtl}
-        yield {**row, "job": job.fingerprint, **_correction(surface, corrected)}
+    row = {**cell, "rank": rank, "entities": entities, "surface": surface, "score": score, "mtl": mtl}
+    return {**row, "job": job.fingerprint, **_correction(surface, corrected)}
 
 
 def _correction(surface: list[str], corrected: list[str] | None) -> dict[str, list[str]]:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from django.db import transaction
 from django.utils import timezone
 
 from kgharvest import code_version
+from kgharvest.accounts.projects import project_for
 from kgharvest.bulk.file_reading import read_chunks, read_lines
 from kgharvest.errors import BadEntry, Faults, ImportRefused
 from kgharvest.knowledge.tuple_files import FORMATS, ExternalSort, Format, guess_format, read_tuples
 from kgharvest.knowledge.tuple_store import TupleRow, store_tuples
-from kgharvest.models import HarvestJob, Job, LanguageModel, Relation
+from kgharvest.models import HarvestJob, Job, LanguageModel, Project, Relation
 from kgharvest.names import check_name
 
 
@@ -32,11 +35,24 @@ class Cell:
         check_name(self.setting, HarvestJob._meta.get_field("setting").max_length, "setting")
 
 
-def import_tuples(path: Path, cell: Cell, file_format: str = "auto", by=None) -> HarvestJob:
+def import_tuples(
+    path: Path, cell: Cell, file_format: str = "auto", by=None, project: Project | None = None
+) -> HarvestJob:
     """Store the tuples of a file as a finished job of `cell`, ranked by score; of equal tuples the better stays.
 
-    file_format: a key of FORMATS, or "auto". Raises ImportRefused with the bad rows; then nothing is stored.
+    file_format: a key of FORMATS, or "auto". project: of the job, where `by` may work in several. Raises ImportRefused
+    with the bad rows, NotAllowed or ProjectNotNamed; then nothing is stored.
     """
+    with prepared_import(path, cell, file_format, by, project) as store:
+        return store()
+
+
+@contextmanager
+def prepared_import(
+    path: Path, cell: Cell, file_format: str = "auto", by=None, project: Project | None = None
+) -> Iterator[Callable[[], HarvestJob]]:
+    """Read and sort a file as `import_tuples` does; give the function that stores it, in one transaction."""
+    project = project_for(by, project)
     tuple_format = FORMATS[guess_format(read_chunks(path)) if file_format == "auto" else file_format]
     with ExternalSort() as rows:
         n_rows = rows.add(_valid_rows(path, cell.relation, tuple_format))
@@ -45,6 +61,7 @@ def import_tuples(path: Path, cell: Cell, file_format: str = "auto", by=None) ->
         now = timezone.now()
         job = HarvestJob(
             kind="import",
+            project=project,
             status=Job.Status.SUCCEEDED,
             relation=cell.relation,
             language_model=cell.language_model,
@@ -58,7 +75,7 @@ def import_tuples(path: Path, cell: Cell, file_format: str = "auto", by=None) ->
             started_at=now,
             finished_at=now,
         )
-        return _store_import(job, rows)
+        yield partial(_store_import, job, rows)
 
 
 def _valid_rows(path: Path, relation: Relation, tuple_format: Format) -> Iterator[TupleRow]:

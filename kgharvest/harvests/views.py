@@ -8,12 +8,13 @@ from typing import Any
 from django.contrib import messages
 from django.core.paginator import Page
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
+from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_POST
 
-from kgharvest.access import researcher_required
+from kgharvest.access import Action, allowed_actions, researcher_required, visible_or_404, worker_required
+from kgharvest.accounts.forms import chosen_project, filter_by_project, offer_projects
 from kgharvest.bulk.file_writing import in_chunks
 from kgharvest.bulk.pagination import page_of, sort_key, sorted_by
 from kgharvest.engine.filters import filter_label
@@ -28,7 +29,7 @@ from kgharvest.harvests.runner import LOADING
 from kgharvest.harvests.tuple_export import EXPORT_FORMATS, Included, export_tuples
 from kgharvest.jobs import ledger
 from kgharvest.models import HarvestJob, Job, LanguageModel, Launch
-from kgharvest.pages.number_format import counted
+from kgharvest.pages.number_format import counted, duration, pace
 
 HARVEST_COLUMNS = {
     "relation": "relation__name",
@@ -44,21 +45,24 @@ HARVEST_COLUMNS = {
 def harvest_list(request: HttpRequest) -> HttpResponse:
     filters = {name: request.GET.get(name, "").strip() for name in ("q", "status", "model", "setting")}
     sort = sort_key(request, HARVEST_COLUMNS, "-created")
+    mine = HarvestJob.objects.visible_to(request.user)
+    harvests, filter_context = filter_by_project(request, harvests_matching(mine, filters))
     context = {
-        "page_obj": page_of(request, sorted_by(harvests_matching(filters), sort, HARVEST_COLUMNS)),
+        **filter_context,
+        "page_obj": page_of(request, sorted_by(harvests, sort, HARVEST_COLUMNS)),
         "filters": filters,
         "is_filtered": any(filters.values()),
         "statuses": Job.Status.choices,
-        "models": LanguageModel.objects.filter(jobs__isnull=False).distinct(),
-        "settings": HarvestJob.objects.order_by("setting").values_list("setting", flat=True).distinct(),
+        "models": LanguageModel.objects.filter(jobs__in=mine).distinct(),
+        "settings": mine.order_by("setting").values_list("setting", flat=True).distinct(),
         "sort": sort,
         "lacks_worker": ledger.lacks_worker(timezone.now()),
     }
     return render(request, "kgharvest/harvests/harvest_list.html", context)
 
 
-def harvests_matching(filters: dict[str, str]) -> QuerySet:
-    harvests = HarvestJob.objects.with_cell()
+def harvests_matching(harvests: QuerySet, filters: dict[str, str]) -> QuerySet:
+    harvests = harvests.with_cell()
     if filters["q"]:
         harvests = harvests.filter(relation__name__icontains=filters["q"])
     exact = {"status": filters["status"], "language_model__name": filters["model"], "setting": filters["setting"]}
@@ -67,10 +71,11 @@ def harvests_matching(filters: dict[str, str]) -> QuerySet:
 
 @researcher_required
 def harvest_detail(request: HttpRequest, pk: int) -> HttpResponse:
-    job = get_object_or_404(HarvestJob.objects.with_cell().select_related("launch"), pk=pk)
+    job = visible_or_404(request.user, HarvestJob.objects.with_cell().select_related("launch", "project"), pk=pk)
     seconds = job.summary.get("seconds", {})
     context = {
         "job": job,
+        "may": allowed_actions(request.user, job.project),
         "prompts": job.job_prompts.select_related("prompt"),
         "setting": SETTINGS.get(job.setting),
         "lacks_worker": job.is_unfinished and ledger.lacks_worker(timezone.now()),
@@ -112,7 +117,8 @@ def _ranking(request: HttpRequest, job: HarvestJob) -> dict[str, Any]:
 @require_POST
 def harvest_change(request: HttpRequest, pk: int, change: Callable[[Job, Any], None]) -> HttpResponse:
     """Cancel or retry: `change` is the service's function. Goes back to the job, or to the launch it was asked from."""
-    job = get_object_or_404(HarvestJob.objects.select_related("launch"), pk=pk)
+    jobs = HarvestJob.objects.select_related("launch", "project")
+    job = visible_or_404(request.user, jobs, Action.WORK, pk=pk)
     try:
         change(job, request.user)
     except DomainError as refusal:
@@ -125,7 +131,7 @@ def harvest_export(request: HttpRequest, pk: int, file_format: str) -> HttpRespo
     """Download the tuples down to "cut"; "include" is "all" for the hidden and sensitive ones too."""
     if file_format not in EXPORT_FORMATS:
         raise Http404(f"There is no export format {file_format!r}.")
-    job = get_object_or_404(HarvestJob.objects.with_cell(), pk=pk)
+    job = visible_or_404(request.user, HarvestJob.objects.with_cell(), pk=pk)
     cut = request.GET.get("cut", "")
     everything = request.GET.get("include") == "all"
     try:
@@ -141,15 +147,18 @@ def harvest_export(request: HttpRequest, pk: int, file_format: str) -> HttpRespo
 FAILURES_SHOWN = 20
 
 
-@researcher_required
+@worker_required
 def launch_new(request: HttpRequest) -> HttpResponse:
     """Ask for harvests: the button "preview" shows what a launch would do, any other starts it."""
     chosen = {"relations": request.GET.getlist("relation"), "sets": request.GET.getlist("set")}
     form = LaunchForm(request.POST or None, initial=chosen)
+    form.offer_relations(request.user)
+    offer_projects(form, request)
     plan = None
     if form.is_valid():
         try:
-            plan = plan_launch(form.requests(), timezone.now(), form.cleaned_data["again"])
+            project = chosen_project(form, request)
+            plan = plan_launch(form.requests(), timezone.now(), form.cleaned_data["again"], request.user, project)
             if "preview" not in request.POST:
                 return redirect(_page_of_launch(start_launch(plan, request.user).launch))
         except (DomainError, EngineError) as refusal:
@@ -165,17 +174,19 @@ def _page_of_launch(launch: Launch):
 
 @researcher_required
 def launch_list(request: HttpRequest) -> HttpResponse:
-    launches = Launch.objects.with_counts().select_related("created_by")
-    return render(request, "kgharvest/harvests/launch_list.html", {"page_obj": page_of(request, launches)})
+    launches = Launch.objects.visible_to(request.user).with_counts().select_related("created_by", "project")
+    launches, context = filter_by_project(request, launches)
+    return render(request, "kgharvest/harvests/launch_list.html", context | {"page_obj": page_of(request, launches)})
 
 
 @researcher_required
 def launch_detail(request: HttpRequest, pk: int) -> HttpResponse:
-    launch = get_object_or_404(Launch.objects.select_related("created_by"), pk=pk)
+    launch = visible_or_404(request.user, Launch.objects.select_related("created_by", "project"), pk=pk)
     failed = launch.jobs.with_cell().filter(status=Job.Status.FAILED).order_by("-finished_at")
     progress = progress_of(launch, timezone.now())
     context = {
         "launch": launch,
+        "may": allowed_actions(request.user, launch.project),
         "progress": progress,
         "page_obj": jobs_page(request, launch),
         "status": request.GET.get("status", ""),
@@ -183,6 +194,28 @@ def launch_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "lacks_worker": progress.n_unfinished and ledger.lacks_worker(timezone.now()),
     }
     return render(request, "kgharvest/harvests/launch_detail.html", context)
+
+
+@researcher_required
+def launch_progress(request: HttpRequest, pk: int) -> JsonResponse:
+    """How far a launch is, for its page: rate and left in words, empty while unknown, and the harvests it shows."""
+    launch = visible_or_404(request.user, Launch.objects, pk=pk)
+    progress = progress_of(launch, timezone.now())
+    columns = ("pk", "status", "stage", "done", "total", "n_tuples")
+    return JsonResponse(
+        {
+            "is_unfinished": progress.n_unfinished > 0,
+            "n_over": progress.n_over,
+            "n_jobs": progress.n_jobs,
+            "counts": progress.counts,
+            "rate": pace(progress.per_minute),
+            "left": duration(progress.seconds_left),
+            "jobs": [
+                {"status_name": job.get_status_display(), **{column: getattr(job, column) for column in columns}}
+                for job in jobs_page(request, launch)
+            ],
+        }
+    )
 
 
 def jobs_page(request: HttpRequest, launch: Launch) -> Page:
@@ -196,7 +229,7 @@ def jobs_page(request: HttpRequest, launch: Launch) -> Page:
 @require_POST
 def launch_change(request: HttpRequest, pk: int, change: Callable[[Launch, Any], int], done: str) -> HttpResponse:
     """Cancel or retry many: `change` is the service's function, `done` says what became of the harvests."""
-    launch = get_object_or_404(Launch, pk=pk)
+    launch = visible_or_404(request.user, Launch.objects.select_related("project"), Action.WORK, pk=pk)
     try:
         n = change(launch, request.user)
         messages.success(request, f"{counted(n, 'harvest')} {done}.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from time import monotonic, sleep
@@ -19,23 +19,27 @@ from uuid import UUID, uuid4
 from django.conf import settings
 from django.db import IntegrityError, InterfaceError, OperationalError, connection, transaction
 from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, Sum, When
+from django.db.models.functions import Coalesce, Least
 from django.utils import timezone
 from django.utils.module_loading import import_string
 from kombu.exceptions import OperationalError as BrokerError
 
-from kgharvest.access import check_may_change
+from kgharvest.access import Action, check_may
 from kgharvest.celery import app
 from kgharvest.engine.types import Cancelled, EngineError, OnProgress, Progress, ignore
 from kgharvest.errors import DomainError
 from kgharvest.models import Job, Worker
+from kgharvest.operations.logs import request_id
 
 logger = logging.getLogger(__name__)
 
 REPORT_EVERY_S = 0.4  # between two reports of one stage; a cancelled job notices with the next
-ENQUEUED_PER_REAP = 4  # bounds the messages that pile up while all workers are busy
+ENQUEUED_PER_REAP = 4  # while all workers are busy: bounds the messages that pile up
+ENQUEUED_PER_IDLE_PROCESS = 10  # and for each process that could take a job, if there were a message for it
 WORKER_TIMEOUT_S = 60  # a worker without a heartbeat for so long counts as gone
 DATABASE_IS_AWAY = (OperationalError, InterfaceError)  # or was for a moment; InterfaceError: a connection that was cut
 RECONNECT_EVERY_S = 1
+MOST_ATTEMPTS = 20  # of a job, those that a cut connection ended among them
 GAVE_UP = (
     "The worker died or the database failed during this job as often as it was tried, perhaps for lack of memory; "
     "ask for fewer candidates or a smaller LM, then retry."
@@ -63,7 +67,7 @@ def enqueue(job: Job) -> None:
 def _send(job_id: int, kind: str) -> None:
     queue = settings.URGENT_QUEUE if kind in settings.URGENT_JOBS else settings.CELERY_TASK_DEFAULT_QUEUE
     try:
-        app.send_task("kgharvest.run_job", args=[job_id], queue=queue)
+        app.send_task("kgharvest.run_job", args=[job_id], queue=queue, headers={"request_id": request_id.get()})
     except BrokerError:
         logger.warning("The broker does not answer; job %s waits for the reaper to enqueue it again.", job_id)
 
@@ -176,13 +180,13 @@ def run_job(job_id: int, watcher: OnProgress = ignore) -> None:
         logger.info("%s", reason)
     except (EngineError, DomainError) as error:
         logger.warning("Job %s failed: %s", job_id, error)
-        _end(job_id, token, Job.Status.FAILED, error=str(error))
+        _fail(job_id, token, str(error))
     except DATABASE_IS_AWAY as error:
         logger.warning("Job %s lost the database and is taken up again: %s", job_id, error)
         _lose(job_id, token, is_attempt=not _was_cut(error))
     except Exception:
         logger.exception("Job %s failed unexpectedly.", job_id)
-        _end(job_id, token, Job.Status.FAILED, error=UNEXPECTED.format(job_id))
+        _fail(job_id, token, UNEXPECTED.format(job_id))
         raise
 
 
@@ -192,6 +196,7 @@ def _finish(job_id: int, token: UUID, store: Store) -> None:
         if not _end(job_id, token, Job.Status.SUCCEEDED):
             raise Cancelled(f"Job {job_id} was cancelled or taken over before its results were stored.")
         store()
+        _tell_ended([job_id])
 
 
 def _was_cut(error: Exception) -> bool:
@@ -203,17 +208,31 @@ def _was_cut(error: Exception) -> bool:
 def _lose(job_id: int, token: UUID, is_attempt: bool) -> None:
     """End the lease, so that the job counts as lost at once and not only when the lease runs out.
 
-    is_attempt: a cut connection is none, as it says nothing about the job.
+    is_attempt: a cut connection is none, as it says little about the job, so it is tried once more; but no more than
+    MOST_ATTEMPTS times, as a job may itself make the server end the connection.
     """
     deadline = monotonic() + settings.JOB_LEASE_S
     while monotonic() < deadline:
         try:
             connection.close_if_unusable_or_obsolete()
-            lost = Job.objects.owned(job_id, token)
-            lost.update(lease_expires_at=timezone.now(), attempts=F("attempts") - int(not is_attempt))
+            n_more = 0 if is_attempt else 1
+            Job.objects.owned(job_id, token).update(
+                lease_expires_at=timezone.now(), max_attempts=Least(F("max_attempts") + n_more, MOST_ATTEMPTS)
+            )
             return
         except DATABASE_IS_AWAY:
             sleep(RECONNECT_EVERY_S)
+
+
+@transaction.atomic
+def _fail(job_id: int, token: UUID, error: str) -> None:
+    if _end(job_id, token, Job.Status.FAILED, error=error):
+        _tell_ended([job_id])
+
+
+def _tell_ended(job_ids: Sequence[int]) -> None:
+    """Let whoever listens know that jobs have ended, in the transaction that ends them."""
+    import_string(settings.HOOKS["jobs_ended"])(job_ids)
 
 
 def _end(job_id: int, token: UUID, status: Job.Status, **fields: Any) -> int:
@@ -227,24 +246,31 @@ def _ended(status: Job.Status) -> dict[str, Any]:
 def cancel(job: Job, by=None) -> None:
     """Cancel at once. Its worker loses its claim and stops with its next report, within two seconds.
 
-    Raises JobNotOpen, NotYours.
+    Raises JobNotOpen, NotAllowed.
     """
-    check_may_change(by, job)
+    check_may(by, Action.WORK, job.project)
     if not cancel_all(Job.objects.filter(pk=job.pk)):
         raise JobNotOpen(f"Job {job.pk} has already ended; there is nothing to cancel.")
 
 
 def cancel_all(jobs: QuerySet) -> int:
     """Cancel the unfinished of `jobs`; return how many."""
-    return jobs.unfinished().update(**_ended(Job.Status.CANCELLED))
+    with transaction.atomic():
+        # Locked, so that none of them ends by itself meanwhile, which its worker tells.
+        unfinished = Job.objects.unfinished().filter(pk__in=jobs.unfinished().order_by().values("pk"))
+        job_ids = list(unfinished.order_by("pk").select_for_update(no_key=True).values_list("pk", flat=True))
+        n_cancelled = unfinished.update(**_ended(Job.Status.CANCELLED))
+        _tell_ended(job_ids)
+    return n_cancelled
 
 
 def retry(job: Job, by=None) -> None:
-    """Queue a failed or cancelled job again, with all its attempts. Raises JobNotOpen, NotYours."""
-    check_may_change(by, job)
+    """Queue a failed or cancelled job again, with all its attempts. Raises JobNotOpen, NotAllowed."""
+    check_may(by, Action.WORK, job.project)
     if retry_all(Job.objects.filter(pk=job.pk)):
         return
-    same = Job.objects.unfinished().filter(unique_key=job.unique_key).exclude(Q(pk=job.pk) | Q(unique_key="")).first()
+    of_project = Job.objects.unfinished().filter(project=job.project_id)
+    same = of_project.filter(unique_key=job.unique_key).exclude(Q(pk=job.pk) | Q(unique_key="")).first()
     if same:
         raise JobNotOpen(f"Job {same.pk} does the same as job {job.pk} and is {same.status}; wait for it or cancel it.")
     raise JobNotOpen(f"Job {job.pk} has neither failed nor been cancelled; there is nothing to retry.")
@@ -263,9 +289,10 @@ def retry_all(jobs: QuerySet) -> int:
 
 @transaction.atomic
 def _retry_all(jobs: QuerySet) -> int:
-    same = Job.objects.unfinished().filter(unique_key=OuterRef("unique_key")).exclude(unique_key="")
-    rows = jobs.retryable().filter(~Exists(same)).order_by("pk").values_list("pk", "kind", "unique_key")
-    newest = {unique_key or job_id: (job_id, kind) for job_id, kind, unique_key in rows}
+    of_project = Job.objects.unfinished().alias(of=Coalesce("project", 0)).filter(of=Coalesce(OuterRef("project"), 0))
+    same = of_project.filter(unique_key=OuterRef("unique_key")).exclude(unique_key="")
+    rows = jobs.retryable().filter(~Exists(same)).order_by("pk").values_list("pk", "kind", "project", "unique_key")
+    newest = {(project, unique_key or job_id): (job_id, kind) for job_id, kind, project, unique_key in rows}
     kinds = dict(newest.values())
     fresh = {"status": Job.Status.QUEUED, "attempts": 0, "enqueued_at": timezone.now(), "started_at": None}
     n_retried = (
@@ -284,8 +311,13 @@ def _retry_all(jobs: QuerySet) -> int:
 def reap(now: datetime) -> None:
     """Fail jobs whose workers keep dying; enqueue lost and stale jobs again, urgent ones first."""
     lost_for_good = Job.objects.lost(now).filter(attempts__gte=F("max_attempts"))
-    lost_for_good.update(**_ended(Job.Status.FAILED), error=GAVE_UP)
-    enqueue_stale(now, ENQUEUED_PER_REAP)
+    for job_id in list(lost_for_good.values_list("pk", flat=True)):
+        with transaction.atomic():
+            if lost_for_good.filter(pk=job_id).update(**_ended(Job.Status.FAILED), error=GAVE_UP):
+                _tell_ended([job_id])
+    n_busy = Job.objects.filter(status=Job.Status.RUNNING, lease_expires_at__gte=now).count()
+    n_idle = max(0, n_worker_processes(now) - n_busy)
+    enqueue_stale(now, max(ENQUEUED_PER_REAP, ENQUEUED_PER_IDLE_PROCESS * n_idle))
 
 
 def enqueue_stale(now: datetime, most: int) -> None:
@@ -308,6 +340,11 @@ def record_heartbeat(worker: str, now: datetime, n_processes: int = 1) -> None:
     """Note that `worker` is alive and does `n_processes` jobs at once; forget those without a heartbeat for a day."""
     Worker.objects.update_or_create(name=worker, defaults={"seen_at": now, "n_processes": n_processes})
     Worker.objects.filter(seen_at__lt=now - timedelta(days=1)).delete()
+
+
+def n_alive_workers(now: datetime) -> int:
+    """Return how many workers were heard of within the last minute."""
+    return _alive_workers(now).count()
 
 
 def n_worker_processes(now: datetime) -> int:

@@ -7,12 +7,19 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
+from kgharvest.access import visible
+from kgharvest.accounts.models import Project
+
 # What the API shows of every kind of job.
 JOB_FIELDS = ("status", "is_unfinished", "stage", "done", "total", "attempts", "error")
 JOB_TIMES = ("created_at", "started_at", "finished_at")
 
 
 class JobQuerySet(models.QuerySet):
+    def visible_to(self, user):
+        """Return the jobs of the user's projects; all of them for a superuser and for the operator."""
+        return visible(self, user)
+
     def lost(self, now):
         """Return running jobs whose worker has been silent for longer than its lease."""
         return self.filter(status=Job.Status.RUNNING, lease_expires_at__lt=now)
@@ -38,9 +45,11 @@ class Job(models.Model):
 
     kind: key of settings.JOB_RUNNERS, or "import" for tuples from a file, recorded as succeeded.
     payload: parameters of the kind. total: None while unknown.
-    attempts: claims so far; a job whose workers die `max_attempts` times fails.
+    attempts: claims so far; a job that was lost at the last of `max_attempts` fails. max_attempts: grows with each
+    attempt that a cut connection ended, within bounds (kgharvest.jobs.ledger).
     owner_token: names the claim that may report and finish; lease_expires_at: when its worker counts as lost.
-    unique_key: says what the job does, if of those that do the same only one may be unfinished; else empty.
+    project: None for work of the whole installation. unique_key: says what the job does, if of those in one project
+    that do the same only one may be unfinished; else empty.
     enqueued_at: when the last message for it was sent to the broker, or is taken to have been.
     """
 
@@ -53,6 +62,7 @@ class Job(models.Model):
 
     kind = models.CharField(max_length=30)
     status = models.CharField(max_length=10, choices=Status, default=Status.QUEUED)
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, null=True, blank=True, related_name="jobs")
     payload = models.JSONField(default=dict, blank=True)
     unique_key = models.CharField(max_length=100, blank=True, editable=False)
     stage = models.CharField(max_length=60, blank=True)
@@ -86,8 +96,14 @@ class Job(models.Model):
             ),
             models.CheckConstraint(condition=Q(attempts__lte=F("max_attempts")), name="job_attempts_capped"),
             models.UniqueConstraint(
-                fields=["unique_key"],
+                fields=["project", "unique_key"],
                 condition=Q(status__in=["queued", "running"]) & ~Q(unique_key=""),
+                name="job_unique_in_project_while_unfinished",
+            ),
+            # Above, rows without a project would all be unique.
+            models.UniqueConstraint(
+                fields=["unique_key"],
+                condition=Q(status__in=["queued", "running"], project=None) & ~Q(unique_key=""),
                 name="job_unique_while_unfinished",
             ),
         ]

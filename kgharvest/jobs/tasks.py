@@ -15,13 +15,22 @@ from django.utils.module_loading import import_string
 
 from kgharvest.celery import app
 from kgharvest.jobs import ledger
+from kgharvest.operations.logs import logged_under
 
 logger = logging.getLogger(__name__)
 
 
-@app.task(name="kgharvest.run_job")
-def run_job(job_id: int) -> None:
-    """Do the job; then send one message in the place of its own, so that lost messages starve no worker."""
+@app.task(name="kgharvest.run_job", bind=True)
+def run_job(task, job_id: int) -> None:
+    """Do the job; then send one message in the place of its own, so that lost messages starve no worker.
+
+    The log carries the id of the request that asked for the job.
+    """
+    with logged_under((task.request.headers or {}).get("request_id") or ""):
+        _run_job(job_id)
+
+
+def _run_job(job_id: int) -> None:
     try:
         ledger.run_job(job_id)
     except ledger.DATABASE_IS_AWAY as error:

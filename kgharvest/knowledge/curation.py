@@ -10,14 +10,17 @@ from collections.abc import Sequence
 
 from django.db import transaction
 
-from kgharvest.access import check_may_change
+from kgharvest.access import Action, NotAllowed, may, owns_installation
+from kgharvest.audit.tables import AuditedTable
+from kgharvest.audit.trail import record
 from kgharvest.bulk.file_reading import entities_error
 from kgharvest.errors import DomainError
-from kgharvest.models import Curation, KnowledgeTuple
+from kgharvest.models import Curation, KnowledgeTuple, Project
 
 LONGEST_REASON = 1000  # characters
 
 Decision = Curation.Decision
+CURATIONS = AuditedTable(Curation, "knowledge_tuple_id", "decision", "entities", "reason", "decided_at")
 
 
 class BadCuration(DomainError):
@@ -31,13 +34,30 @@ STATES = {
 }
 
 
+def may_curate(user, knowledge_tuple: KnowledgeTuple) -> bool:
+    """Return whether `user` works in every project whose harvests found the tuple: a decision on it is for all."""
+    if owns_installation(user):
+        return True
+    projects = Project.objects.filter(pk__in=knowledge_tuple.harvested_tuples.order_by().values("job__project"))
+    return projects.exists() and all(may(user, Action.WORK, project) for project in projects)
+
+
+def check_may_curate(user, knowledge_tuple: KnowledgeTuple) -> None:
+    """Raise NotAllowed unless `user` may decide on the tuple."""
+    if not may_curate(user, knowledge_tuple):
+        raise NotAllowed(
+            "Knowledge is everybody's: only who works in every project that harvested this tuple, or a superuser, may "
+            "decide on it."
+        )
+
+
 def hide(knowledge_tuple: KnowledgeTuple, reason: str, by=None) -> Curation:
-    """Keep the tuple out of rounds, and of exports that do not ask for it. Raises BadCuration, NotYours."""
+    """Keep the tuple out of rounds, and of exports that do not ask for it. Raises BadCuration, NotAllowed."""
     return _decide(knowledge_tuple, Decision.HIDE, reason, by)
 
 
 def correct(knowledge_tuple: KnowledgeTuple, entities: Sequence[str], reason: str, by=None) -> Curation:
-    """Let exports have `entities`, as written, with the original beside them. Raises BadCuration, NotYours."""
+    """Let exports have `entities`, as written, with the original beside them. Raises BadCuration, NotAllowed."""
     written = [entity.strip() for entity in entities]
     if error := entities_error(written, len(knowledge_tuple.entities)):
         raise BadCuration(f"The correction {error}; write one entity for each slot.")
@@ -45,7 +65,7 @@ def correct(knowledge_tuple: KnowledgeTuple, entities: Sequence[str], reason: st
 
 
 def restore(knowledge_tuple: KnowledgeTuple, reason: str, by=None) -> Curation:
-    """Let the tuple be again what the LM said. Raises BadCuration, NotYours."""
+    """Let the tuple be again what the LM said. Raises BadCuration, NotAllowed."""
     return _decide(knowledge_tuple, Decision.RESTORE, reason, by)
 
 
@@ -53,14 +73,20 @@ def restore(knowledge_tuple: KnowledgeTuple, reason: str, by=None) -> Curation:
 def _decide(
     knowledge_tuple: KnowledgeTuple, decision: Decision, reason: str, by, entities: list[str] | None = None
 ) -> Curation:
-    check_may_change(by, knowledge_tuple)
+    check_may_curate(by, knowledge_tuple)
     if not reason.strip():
         raise BadCuration("Say why: the reason is kept with the decision.")
     if len(reason) > LONGEST_REASON:
         raise BadCuration(f"The reason has {len(reason):,} characters; {LONGEST_REASON:,} are the most.")
-    current = KnowledgeTuple.objects.select_for_update(no_key=True).get(pk=knowledge_tuple.pk)
+    current = (
+        KnowledgeTuple.objects.select_for_update(of=("self",), no_key=True)
+        .select_related("relation")
+        .get(pk=knowledge_tuple.pk)
+    )
     if (current.curation, current.corrected_entities) == (STATES[decision], entities):
         state = current.curation or "as the LM said it"
         raise BadCuration(f"{current} is {state} already; nothing was changed.")
     KnowledgeTuple.objects.filter(pk=current.pk).update(curation=STATES[decision], corrected_entities=entities)
-    return current.curations.create(decision=decision, entities=entities, reason=reason.strip(), decided_by=by)
+    curation = current.curations.create(decision=decision, entities=entities, reason=reason.strip(), decided_by=by)
+    record("tuple.curated", curation, by, relation=current.relation.name, tuple=current.pk, decision=decision)
+    return curation

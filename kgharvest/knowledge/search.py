@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from django import forms
-from django.db.models import Exists, F, OuterRef, Q, QuerySet, TextField, Value
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, TextField, Value
 from django.db.models.functions import Concat
 from django.db.models.lookups import Contains
+from django.http import QueryDict
 
-from kgharvest.bulk.pagination import Filtered, SearchFilter, apply_filters
+from kgharvest.bulk.pagination import ROWS_PER_PAGE, Filtered, SearchFilter, apply_filters, keyset_page
 from kgharvest.engine.filters import LONGEST_ENTITY
 from kgharvest.knowledge.models import KEY_SEPARATOR
 from kgharvest.models import EntityOccurrence, HarvestedTuple, HarvestJob, KnowledgeTuple, LanguageModel, Relation
@@ -26,7 +27,10 @@ class RelationChoice(forms.ModelChoiceField):
 
 
 class KnowledgeSearch(forms.Form):
-    """The filters of the knowledge base; all are optional. Its `filtered` tuples are those that fit."""
+    """The filters of the knowledge base; all are optional. Its `filtered` tuples are those that fit.
+
+    harvests: by whose LM and setting one may search; by default all.
+    """
 
     entity = forms.CharField(
         required=False,
@@ -44,11 +48,12 @@ class KnowledgeSearch(forms.Form):
     score_from = forms.FloatField(required=False, label="Best score from")
     score_to = forms.FloatField(required=False, label="to")
 
-    def __init__(self, address, verdicts: TupleVerdicts, **kwargs: Any):
+    def __init__(self, address, verdicts: TupleVerdicts, harvests: QuerySet | None = None, **kwargs: Any):
         super().__init__(address, **kwargs)
         self.verdicts = verdicts
-        harvested = HarvestJob.objects.filter(n_tuples__gt=0)
-        relations = Relation.objects.filter(Exists(harvested.filter(relation=OuterRef("pk"))))
+        every = HarvestJob.objects.filter(n_tuples__gt=0)
+        harvested = self._harvested = every if harvests is None else harvests.filter(n_tuples__gt=0)
+        relations = Relation.objects.filter(Exists(every.filter(relation=OuterRef("pk"))))
         named = relations.select_related("relation_set").only("name", "relation_set__name")
         self.fields["relation"].queryset = named.order_by("relation_set__name", "name")
         self.fields["model"].queryset = LanguageModel.objects.filter(
@@ -76,7 +81,7 @@ class KnowledgeSearch(forms.Form):
         if cleaned["model"] or cleaned["setting"]:
             cell = {"language_model": cleaned["model"], "setting": cleaned["setting"], "relation": cleaned["relation"]}
             parts = {part: value for part, value in cell.items() if value}
-            yield was_found_by(HarvestJob.objects.filter(n_tuples__gt=0, **parts))
+            yield was_found_by(self._harvested.filter(**parts))
         if cleaned["state"]:
             columns = {"is_sensitive": True} if cleaned["state"] == "sensitive" else {"curation": cleaned["state"]}
             yield is_marked(**columns)
@@ -171,3 +176,20 @@ class TupleVerdicts(Protocol):
 
 def verdicts_known_to(user) -> TupleVerdicts:
     return hook("tuple_verdicts")(user)
+
+
+# -- entities ----------------------------------------------------------------------------------------------------------
+
+
+def best_tuples_of(entity: str) -> Sequence[KnowledgeTuple]:
+    """Return a page of the tuples that have the entity in any slot, those with the best scores first."""
+    filtered = apply_filters(KnowledgeTuple.objects.harvested().with_relation(), [has_entity(entity)])
+    return keyset_page(filtered, "-best_score", QueryDict(), ROWS_PER_PAGE).rows
+
+
+def roles_of(entity: str) -> list[dict[str, Any]]:
+    """Return the relations and slots that the entity occurs in, with the number of tuples, most first."""
+    occurrences = EntityOccurrence.objects.of(entity).order_by().values("relation", "slot").annotate(n=Count("*"))
+    roles = sorted(occurrences, key=lambda role: (-role["n"], role["relation"], role["slot"]))
+    relations = Relation.objects.select_related("relation_set").in_bulk({role["relation"] for role in roles})
+    return [role | {"relation": relations[role["relation"]]} for role in roles]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from django.db import transaction
 
-from kgharvest.access import NotYours, may_change
+from kgharvest.access import Action, check_may
 from kgharvest.engine.types import Progress
 from kgharvest.errors import DomainError
 from kgharvest.jobs import ledger
@@ -55,10 +55,9 @@ def sensitivity_test() -> Callable[[str], bool]:
 def replace_words(words: Sequence[str], by=None) -> Job | None:
     """Make `words` the list and queue the job that marks the tuples anew; None if it is the list already.
 
-    Raises BadWordList, NotYours. The job says what became of the list and who changed it.
+    Raises BadWordList, NotAllowed. The job says what became of the list and who changed it.
     """
-    if not may_change(by, SensitiveWord):
-        raise NotYours("Only a superuser may change the list of sensitive words: it is everybody's.")
+    check_may(by, Action.MANAGE, None)
     if len(words) > MOST_WORDS:
         raise BadWordList(f"The list has {len(words):,} entries; {MOST_WORDS:,} are the most.")
     if too_long := next((word for word in words if len(word) > LONGEST_WORD), None):

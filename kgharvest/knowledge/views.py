@@ -6,23 +6,23 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import messages
-from django.db.models import Count
-from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 
-from kgharvest.access import researcher_required
+from kgharvest.access import Action, check_may, researcher_required, visible
 from kgharvest.bulk import pagination
-from kgharvest.bulk.pagination import COUNTED_UP_TO, ROWS_PER_PAGE, apply_filters, bounded_count, keyset_page
+from kgharvest.bulk.pagination import COUNTED_UP_TO, bounded_count, keyset_page
 from kgharvest.errors import DomainError
 from kgharvest.jobs import ledger
+from kgharvest.knowledge.curation import check_may_curate, may_curate
 from kgharvest.knowledge.entity_graph import SHAPES
 from kgharvest.knowledge.forms import CurationForm, SensitiveWordsForm
-from kgharvest.knowledge.search import KnowledgeSearch, TupleVerdicts, has_entity, verdicts_known_to
+from kgharvest.knowledge.search import KnowledgeSearch, TupleVerdicts, best_tuples_of, roles_of, verdicts_known_to
 from kgharvest.knowledge.sensitive_words import read_words, replace_words, shipped_words
 from kgharvest.models import (
-    EntityOccurrence,
     HarvestedTuple,
+    HarvestJob,
     Job,
     KnowledgeTuple,
     Relation,
@@ -37,7 +37,7 @@ MOST_FINDINGS = 200  # harvests that a tuple's page lists
 @researcher_required
 def tuple_list(request: HttpRequest) -> HttpResponse:
     verdicts = verdicts_known_to(request.user)
-    search = KnowledgeSearch(request.GET, verdicts)
+    search = KnowledgeSearch(request.GET, verdicts, HarvestJob.objects.visible_to(request.user))
     sort = pagination.sort_key(request, TUPLE_COLUMNS, "-score")
     filtered = search.filtered()
     sign = "-" if sort.startswith("-") else ""
@@ -46,7 +46,7 @@ def tuple_list(request: HttpRequest) -> HttpResponse:
     context = {
         "search": search,
         "page": page,
-        "rows": with_findings(page.rows, verdicts),
+        "rows": with_findings(page.rows, verdicts, request.user),
         "n": None if filtered.scanned is not None else bounded_count(filtered.rows),
         "most": COUNTED_UP_TO,
         "sort": sort,
@@ -54,11 +54,12 @@ def tuple_list(request: HttpRequest) -> HttpResponse:
     return render(request, "kgharvest/knowledge/tuple_list.html", context)
 
 
-def with_findings(tuples: Sequence[KnowledgeTuple], verdicts: TupleVerdicts) -> list[dict[str, Any]]:
-    """Return each tuple with the cells that found it, settings by LM, and its judged tasks."""
+def with_findings(tuples: Sequence[KnowledgeTuple], verdicts: TupleVerdicts, user) -> list[dict[str, Any]]:
+    """Return each tuple with the cells of the user's projects that found it, settings by LM, and its judged tasks."""
     ids = [knowledge_tuple.pk for knowledge_tuple in tuples]
     columns = ("knowledge_tuple", "job__language_model__name", "job__setting")
-    findings = HarvestedTuple.objects.filter(knowledge_tuple__in=ids).order_by().values_list(*columns).distinct()
+    harvested = visible(HarvestedTuple.objects, user, "job__project")
+    findings = harvested.filter(knowledge_tuple__in=ids).order_by().values_list(*columns).distinct()
     models = shortest_names(model for _, model, _ in findings)
     found_by: dict[int, dict[str, list[str]]] = {pk: {} for pk in ids}
     for pk, model, setting in sorted(findings):
@@ -74,6 +75,8 @@ def with_findings(tuples: Sequence[KnowledgeTuple], verdicts: TupleVerdicts) -> 
 def tuple_detail(request: HttpRequest, pk: int) -> HttpResponse:
     """The tuple's page; its form records a decision about it."""
     knowledge_tuple = get_object_or_404(KnowledgeTuple.objects.select_related("relation__relation_set"), pk=pk)
+    if request.method == "POST":
+        check_may_curate(request.user, knowledge_tuple)
     form = CurationForm(knowledge_tuple, request.POST or None)
     if form.is_valid():
         try:
@@ -83,14 +86,16 @@ def tuple_detail(request: HttpRequest, pk: int) -> HttpResponse:
         else:
             messages.success(request, "The decision is recorded.")
             return redirect(knowledge_tuple)
-    harvested = knowledge_tuple.harvested_tuples.select_related("job__language_model")
+    harvested = visible(knowledge_tuple.harvested_tuples, request.user, "job__project")
+    harvested = harvested.select_related("job__language_model")
     findings = list(harvested.defer("job__payload", "job__summary").order_by("-score", "pk")[:MOST_FINDINGS])
     context = {
         "knowledge_tuple": knowledge_tuple,
         "findings": findings,
         "surface": findings[0].surface if findings else knowledge_tuple.entities,
         "curations": knowledge_tuple.curations.select_related("decided_by"),
-        "form": form,
+        "form": form if may_curate(request.user, knowledge_tuple) else None,
+        "sees_relation": Relation.objects.visible_to(request.user).filter(pk=knowledge_tuple.relation_id).exists(),
     }
     return render(request, "kgharvest/knowledge/tuple_detail.html", context)
 
@@ -101,11 +106,11 @@ def entity_detail(request: HttpRequest) -> HttpResponse:
     entity = _entity_name(request)
     if not entity:
         return redirect("kgharvest:tuple_list")
-    roles = _roles_of(entity)
+    roles = roles_of(entity)
     if not roles:
         raise Http404(f"No harvest found a tuple with the entity {entity[:80]!r}.")
-    tuples = _best_tuples(entity)
-    rows = with_findings(tuples, verdicts_known_to(request.user))
+    tuples = best_tuples_of(entity)
+    rows = with_findings(tuples, verdicts_known_to(request.user), request.user)
     for role in roles:
         relation, slot = role["relation"], role["slot"]
         role["entities"] = [entity if number == slot else "…" for number in range(relation.arity)]
@@ -126,7 +131,7 @@ def entity_detail(request: HttpRequest) -> HttpResponse:
 def entity_graph(request: HttpRequest) -> HttpResponse:
     entity = _entity_name(request)
     draw = SHAPES.get(request.GET.get("shape"), SHAPES["wide"])
-    context = {"graph": draw(entity, _best_tuples(entity))}
+    context = {"graph": draw(entity, best_tuples_of(entity))}
     return render(request, "kgharvest/knowledge/entity_graph.svg", context, content_type="image/svg+xml")
 
 
@@ -134,21 +139,10 @@ def _entity_name(request: HttpRequest) -> str:
     return request.GET.get("name", "").strip().casefold()
 
 
-def _best_tuples(entity: str) -> Sequence[KnowledgeTuple]:
-    filtered = apply_filters(KnowledgeTuple.objects.harvested().with_relation(), [has_entity(entity)])
-    return keyset_page(filtered, "-best_score", QueryDict(), ROWS_PER_PAGE).rows
-
-
-def _roles_of(entity: str) -> list[dict[str, Any]]:
-    """Return the relations and slots that the entity occurs in, with the number of tuples, most first."""
-    occurrences = EntityOccurrence.objects.of(entity).order_by().values("relation", "slot").annotate(n=Count("*"))
-    roles = sorted(occurrences, key=lambda role: (-role["n"], role["relation"], role["slot"]))
-    relations = Relation.objects.select_related("relation_set").in_bulk({role["relation"] for role in roles})
-    return [role | {"relation": relations[role["relation"]]} for role in roles]
-
-
 @researcher_required
 def sensitive_words(request: HttpRequest) -> HttpResponse:
+    if request.method == "POST":
+        check_may(request.user, Action.MANAGE, None)
     listed = list(SensitiveWord.objects.values_list("word", flat=True))
     form = SensitiveWordsForm(request.POST or None, initial={"words": "\n".join(listed)})
     if form.is_valid():
@@ -166,6 +160,7 @@ def sensitive_words(request: HttpRequest) -> HttpResponse:
     marking = Job.objects.filter(kind="mark_sensitive").first()
     context = {
         "form": form,
+        "may_change": request.user.is_superuser,
         "n_words": len(listed),
         "n_marked": bounded_count(KnowledgeTuple.objects.filter(is_sensitive=True)),
         "most": COUNTED_UP_TO,

@@ -10,7 +10,8 @@ from django.shortcuts import render
 from django.urls import reverse
 
 from kgharvest.access import is_researcher
-from kgharvest.models import HarvestJob, Launch, Relation
+from kgharvest.models import HarvestJob, Launch, Project, Relation
+from kgharvest.pages.number_format import counted
 from kgharvest.pages.panels import Panel, panels_of
 
 
@@ -19,11 +20,11 @@ def home(request: HttpRequest) -> HttpResponse:
     if not is_researcher(request.user):
         return render(request, "kgharvest/pages/home.html", {"work": panels_of("home_work", request)})
     steps = panels_of("home_steps", request)
-    unfinished_jobs = HarvestJob.objects.with_cell().unfinished().under_way_first()[:5]
+    unfinished_jobs = HarvestJob.objects.visible_to(request.user).with_cell().unfinished().under_way_first()[:5]
     context = {
         "steps": steps,
         "next_step": None if unfinished_jobs else next((step for step in steps if _is_next(step)), None),
-        "launches": Launch.objects.unfinished()[:3],
+        "launches": Launch.objects.visible_to(request.user).unfinished()[:3],
         "unfinished_jobs": unfinished_jobs,
     }
     return render(request, "kgharvest/pages/home.html", context)
@@ -48,19 +49,30 @@ def navigation(request: HttpRequest, subject: None) -> Iterator[Panel]:
     yield navigation_item("Knowledge", reverse("kgharvest:tuple_list"))
 
 
+def project_contents(request: HttpRequest, project: Project) -> Iterator[Panel]:
+    yield project_step("Relations", reverse("kgharvest:relation_list"), project, project.relation_sets.count(), "set")
+    n_harvests = HarvestJob.objects.filter(project=project).count()
+    yield project_step("Harvests", reverse("kgharvest:harvest_list"), project, n_harvests, "harvest")
+
+
+def project_step(noun: str, url: str, project: Project, n: int, what: str) -> Panel:
+    """Return what the project's page says of its own: `n` of `what`, listed at `url`."""
+    return home_step(noun, f"{url}?project={project.slug}", f"{counted(n, what)} of this project.")
+
+
 def home_steps(request: HttpRequest, subject: None) -> Iterator[Panel]:
     yield home_step(
         "Relations",
         reverse("kgharvest:relation_list"),
         "What is asked: a statement with slots, prompts and seed tuples.",
-        n=Relation.objects.count(),
+        n=Relation.objects.visible_to(request.user).count(),
         how_to_begin="kgharvest/pages/_first_relation.html",
     )
     yield home_step(
         "Harvests",
         reverse("kgharvest:harvest_list"),
         "What an LM says: scored tuples of one relation in one setting.",
-        n=HarvestJob.objects.count(),
+        n=HarvestJob.objects.visible_to(request.user).count(),
         how_to_begin="kgharvest/pages/_first_harvest.html",
     )
     yield home_step(

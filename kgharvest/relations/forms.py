@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from django import forms
+from django.db.models import QuerySet
 
+from kgharvest.accounts.forms import ProjectField
 from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
 from kgharvest.engine.settings import SETTINGS
-from kgharvest.models import Relation, RelationSet
+from kgharvest.models import Project, Relation, RelationSet
 from kgharvest.relations.checks import LONGEST_EXPLANATION, LONGEST_SENTENCE, FieldError, RelationEntry, one_line
 from kgharvest.relations.files import RelationFile, read_relation_file
 from kgharvest.relations.prompt_files import IMPORTED, ORIGINS, PromptFile
@@ -38,12 +40,16 @@ class DatalistInput(forms.TextInput):
 
 
 class RelationForm(forms.Form):
-    """A relation; `relation` is the one to change, None writes a new one. Name and set of one in use are fixed."""
+    """A relation; `relation` is the one to change, None writes a new one. Name and set of one in use are fixed.
+
+    sets: to suggest; by default all that are not shipped.
+    """
 
     name = forms.CharField(max_length=100, help_text="Short and without spaces, such as <code>place_for</code>.")
     set_name = forms.CharField(
         label="Set", max_length=100, widget=DatalistInput, help_text="One of your sets, or the name of a new one."
     )
+    project = ProjectField("Of a set that is new.")
     statement = forms.CharField(
         max_length=LONGEST_SENTENCE,
         widget=forms.Textarea(attrs={"rows": 2, "class": "short"}),
@@ -77,11 +83,17 @@ class RelationForm(forms.Form):
         "initial ones.",
     )
 
-    def __init__(self, *args: Any, relation: Relation | None = None, **kwargs: Any):
+    def __init__(
+        self,
+        *args: Any,
+        relation: Relation | None = None,
+        sets: QuerySet[RelationSet] | None = None,
+        **kwargs: Any,
+    ):
         super().__init__(*args, **kwargs)
         self.relation = relation
-        own = RelationSet.objects.filter(is_shipped=False).values_list("name", flat=True)
-        self.fields["set_name"].widget.options = tuple(own)
+        own = RelationSet.objects.filter(is_shipped=False) if sets is None else sets
+        self.fields["set_name"].widget.options = tuple(own.values_list("name", flat=True))
         self.is_in_use = relation is not None and is_in_use(relation)
         for name in ("name", "set_name"):
             self.fields[name].disabled = self.is_in_use
@@ -119,8 +131,8 @@ class RelationForm(forms.Form):
             seed_tuples=parse_seed_tuples(cleaned["seed_tuples"]),
         )
 
-    def save(self, by) -> Relation:
-        return save_relation(self.entry(), self.cleaned_data["set_name"], self.relation, by)
+    def save(self, by, project: Project | None = None) -> Relation:
+        return save_relation(self.entry(), self.cleaned_data["set_name"], self.relation, by, project)
 
 
 def initial_values(relation: Relation) -> dict[str, str]:
@@ -159,6 +171,7 @@ class ImportForm(forms.Form):
     set_name = forms.CharField(
         label="Set", max_length=100, required=False, help_text="Left empty: the name that the file has."
     )
+    project = ProjectField("Of a set that is new.")
 
     def clean_file(self):
         file = self.cleaned_data["file"]
@@ -222,3 +235,4 @@ class SetForm(forms.Form):
 
 class DuplicateSetForm(forms.Form):
     name = forms.CharField(label="Name of the copy", max_length=100, help_text="Letters, digits, - and _.")
+    project = ProjectField()

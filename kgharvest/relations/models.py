@@ -7,22 +7,39 @@ from django.db import models
 from django.db.models import Q
 from django.urls import reverse
 
+from kgharvest.accounts.models import Project
+
+
+class RelationSetQuerySet(models.QuerySet):
+    def visible_to(self, user):
+        """Return the sets of the user's projects and those that are shipped; all for a superuser and the operator."""
+        return self.filter(Q(project=None) | Q(project__in=Project.objects.visible_to(user)))
+
 
 class RelationSet(models.Model):
-    """A named collection of relations: one that the project ships, or one that somebody made.
+    """A named collection of relations: of a project, or one that comes with the product, which all may read.
 
-    created_by: who may change it (kgharvest.access); None for the operator of the installation.
+    Names are the installation's, not the project's: knowledge is shared, and "set/relation" says of what it is.
     """
 
     name = models.SlugField(max_length=100, unique=True)
     description = models.TextField(blank=True)
     is_shipped = models.BooleanField(default=False)
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, null=True, blank=True, related_name="relation_sets")
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
     )
 
+    objects = RelationSetQuerySet.as_manager()
+
     class Meta:
         ordering = ["name"]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(is_shipped=True, project=None) | Q(is_shipped=False, project__isnull=False),
+                name="relation_set_of_a_project_or_shipped",
+            ),
+        ]
 
     def __str__(self) -> str:
         return self.name
@@ -33,6 +50,10 @@ class RelationSet(models.Model):
 
 
 class RelationQuerySet(models.QuerySet):
+    def visible_to(self, user):
+        """Return the relations of the sets that the user sees."""
+        return self.filter(relation_set__in=RelationSet.objects.visible_to(user))
+
     def lock(self, relation_id: int) -> None:
         """Let nobody else store or mark tuples of the relation until this transaction ends."""
         self.select_for_update(no_key=True).get(pk=relation_id)
@@ -70,6 +91,10 @@ class Relation(models.Model):
 
     def get_absolute_url(self) -> str:
         return reverse("kgharvest:relation_detail", args=[self.pk])
+
+    @property
+    def project(self) -> Project | None:
+        return self.relation_set.project
 
     @property
     def path(self) -> str:

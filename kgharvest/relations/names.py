@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
+from django.db.models import QuerySet
+
 from kgharvest.models import Relation, RelationSet
 from kgharvest.names import UnresolvedName, alternatives, resolve_name
 
@@ -20,22 +22,28 @@ OWN_FIRST: tuple[Scope, ...] = (
 )
 
 
-def resolve_relation(name: str, set_name: str | None = None, scopes: Sequence[Scope] = OWN_FIRST) -> Relation:
+def resolve_relation(
+    name: str,
+    set_name: str | None = None,
+    scopes: Sequence[Scope] = OWN_FIRST,
+    among: QuerySet[Relation] | None = None,
+) -> Relation:
     """Return the relation that "set/name", or `name` in the set `set_name`, or `name` alone means.
 
     scopes: of a name alone, the first in which any relation bears it counts; by default the user's own sets, then the
-    demo's, then the others that are shipped. Logs which was taken if others have the name too; a command's log is on
-    standard error. Raises UnresolvedName.
+    demo's, then the others that are shipped. among: those that may be meant; all unless given. Logs which was taken if
+    others have the name too; a command's log is on standard error. Raises UnresolvedName.
     """
     if set_name is not None and "/" not in name:
         name = f"{set_name}/{name}"
     in_set, _, bare_name = name.rpartition("/")
-    relations = Relation.objects.filter(name=bare_name).select_related("relation_set").order_by("relation_set__name")
+    among = Relation.objects.all() if among is None else among
+    relations = among.filter(name=bare_name).select_related("relation_set").order_by("relation_set__name")
     if in_set:
         relations = relations.filter(relation_set__name=in_set)
     by_path: dict[str, Relation] = {relation.path: relation for relation in relations}
     if not by_path:
-        raise _no_such_relation(bare_name, in_set)
+        raise _no_such_relation(bare_name, in_set, among)
     in_scope = next(filter(None, ([path for path in by_path if scope(by_path[path])] for scope in scopes)), [])
     path = resolve_name(name, in_scope, "relation")
     if scopes is OWN_FIRST and (others := [other for other in by_path if other not in in_scope]):
@@ -43,8 +51,8 @@ def resolve_relation(name: str, set_name: str | None = None, scopes: Sequence[Sc
     return by_path[path]
 
 
-def _no_such_relation(name: str, set_name: str) -> UnresolvedName:
-    known = Relation.objects.filter(relation_set__name=set_name) if set_name else Relation.objects.all()
+def _no_such_relation(name: str, set_name: str, among: QuerySet[Relation]) -> UnresolvedName:
+    known = among.filter(relation_set__name=set_name) if set_name else among
     if names := sorted(set(known.values_list("name", flat=True))):
         advice = alternatives(name, names)
     else:

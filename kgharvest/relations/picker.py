@@ -46,6 +46,11 @@ class RelationPickerForm(forms.Form):
     relations = forms.ModelMultipleChoiceField(Relation.objects, required=False)
     sets = forms.ModelMultipleChoiceField(RelationSet.objects, required=False)
 
+    def offer_relations(self, user) -> None:
+        """Let the form offer what the user sees, not all of the installation."""
+        self.fields["relations"].queryset = Relation.objects.visible_to(user)
+        self.fields["sets"].queryset = RelationSet.objects.visible_to(user)
+
     def other_fields(self) -> list[forms.BoundField]:
         """Return the fields that need no template of their own."""
         return [self[name] for name in self.fields if name not in ("relations", "sets")]
@@ -62,7 +67,8 @@ class RelationPickerForm(forms.Form):
         chosen = {str(value) for value in self["relations"].value() or ()}
         choices: dict[RelationSet, list[RelationChoice]] = {}
         columns = ("name", "statement", "arity", "seed_tuples", "relation_set")
-        for relation in Relation.objects.select_related("relation_set").only(*columns, "relation_set__name"):
+        relations = self.fields["relations"].queryset.select_related("relation_set")
+        for relation in relations.only(*columns, "relation_set__name"):
             choice = RelationChoice(relation, self.is_ready(relation), str(relation.pk) in chosen)
             choices.setdefault(relation.relation_set, []).append(choice)
         return [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path, PurePath
@@ -28,6 +29,7 @@ ORIGINS = {
     "manual": "manual",
 }
 IMPORTED = "imported"  # from no such folder
+MOST_ENTRIES = 10_000  # files and folders below one that is imported; LPAQA's release has a few hundred
 
 
 class PromptFile(NamedTuple):
@@ -86,7 +88,7 @@ def import_prompts(
     """Add the prompts of `files` to the ready prompts of a set's binary relations, each once.
 
     A relation without ready prompts gets its initial ones first. least_weight: of the prompts that are added. Raises
-    ImportRefused with every bad line, NotFound if the set has none of the relations, SetIsShipped or NotYours; then
+    ImportRefused with every bad line, NotFound if the set has none of the relations, SetIsShipped or NotAllowed; then
     nothing is stored.
     """
     check_is_own(relation_set, by)
@@ -99,9 +101,9 @@ def import_prompts(
 def prompt_files_at(path: Path, origin: str | None = None) -> list[PromptFile]:
     """Return RELATION.jsonl, or all such files in a folder and those in it, whose names say the origin if it is None.
 
-    Raises NoSuchFile, or ImportRefused for what is not UTF-8.
+    Raises NoSuchFile, also for a folder with far more in it than prompts, or ImportRefused for what is not UTF-8.
     """
-    paths = sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
+    paths = _prompt_files_below(path) if path.is_dir() else [path]
     if not paths:
         raise NoSuchFile(f"{path} has no file RELATION.jsonl; name another folder.")
     return [
@@ -112,6 +114,16 @@ def prompt_files_at(path: Path, origin: str | None = None) -> list[PromptFile]:
         )
         for file in paths
     ]
+
+
+def _prompt_files_below(folder: Path) -> list[Path]:
+    paths, n_seen = [], 0
+    for place, folders, files in os.walk(folder):
+        n_seen += len(folders) + len(files)
+        if n_seen > MOST_ENTRIES:
+            raise NoSuchFile(f"{folder} has more than {MOST_ENTRIES:,} files below it; name the folder of the prompts.")
+        paths += [Path(place, name) for name in files if name.endswith(".jsonl")]
+    return sorted(paths)
 
 
 def read_prompts(files: Sequence[PromptFile]) -> list[FilePrompt]:

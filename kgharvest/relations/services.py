@@ -8,10 +8,11 @@ from pathlib import Path
 from django.db import IntegrityError, transaction
 from django.db.models import Exists, OuterRef, ProtectedError, QuerySet
 
-from kgharvest.access import check_may_change
+from kgharvest.access import Action, NotAllowed, check_may
+from kgharvest.accounts.projects import project_for
 from kgharvest.bulk.file_reading import read_bytes
 from kgharvest.errors import BadEntry, DomainError, Faults
-from kgharvest.models import HarvestJob, KnowledgeTuple, Relation, RelationSet
+from kgharvest.models import HarvestJob, KnowledgeTuple, Project, Relation, RelationSet
 from kgharvest.relations.checks import (
     LONGEST_EXPLANATION,
     FieldError,
@@ -66,24 +67,28 @@ def is_in_use(relation: Relation) -> bool:
 # -- import ------------------------------------------------------------------------------------------------------------
 
 
-def import_relations(path: Path, set_name: str | None = None) -> RelationSet:
-    """Import the relations of the file at `path`; see `import_relation_file`."""
+def import_relations(path: Path, set_name: str | None = None, project: Project | None = None) -> RelationSet:
+    """Import the relations of the file at `path` as the operator; see `import_relation_file`."""
     file = read_relation_file(path.name, read_bytes(path))
-    return import_relation_file(file, set_name, is_shipped=path.resolve().parent == SHIPPED)
+    return import_relation_file(file, set_name, is_shipped=path.resolve().parent == SHIPPED, project=project)
 
 
 def import_relation_file(
-    file: RelationFile, set_name: str | None = None, is_shipped: bool = False, by=None
+    file: RelationFile,
+    set_name: str | None = None,
+    is_shipped: bool = False,
+    by=None,
+    project: Project | None = None,
 ) -> RelationSet:
     """Import relations into the set `set_name`, by default the file's own; update those that exist.
 
-    Relations of the set that the file does not name stay. Raises ImportRefused with all that is wrong, SetIsShipped
-    or NotYours; then nothing is stored.
+    Relations of the set that the file does not name stay. project: of a set that is new. Raises ImportRefused with all
+    that is wrong, SetIsShipped, NotAllowed or ProjectNotNamed; then nothing is stored.
     """
     set_name = set_name or file.name
     _refuse(file, _bad_entries(file, set_name))
     with transaction.atomic():
-        relation_set = _shipped_set(set_name) if is_shipped else own_set(set_name, by)
+        relation_set = _shipped_set(set_name) if is_shipped else own_set(set_name, by, project)
         RelationSet.objects.select_for_update().get(pk=relation_set.pk)  # two imports of one file come one by one
         relation_set.description = file.description or relation_set.description
         relation_set.save()
@@ -174,15 +179,20 @@ def validate_relation(entry: RelationEntry, set_name: str, relation: Relation | 
 
 
 @transaction.atomic
-def save_relation(entry: RelationEntry, set_name: str, relation: Relation | None = None, by=None) -> Relation:
-    """Store what a person wrote, in a set that is made if need be. Raises BadRelation, SetIsShipped or NotYours."""
+def save_relation(
+    entry: RelationEntry, set_name: str, relation: Relation | None = None, by=None, project: Project | None = None
+) -> Relation:
+    """Store what a person wrote, in a set that is made if need be, in `project`.
+
+    Raises BadRelation, SetIsShipped, NotAllowed or ProjectNotNamed.
+    """
     if relation:
         check_is_own(relation.relation_set, by)
         Relation.objects.select_for_update().get(pk=relation.pk)  # no job or tuple of it comes while this looks for one
     if errors := validate_relation(entry, set_name, relation):
         raise BadRelation(errors)
     relation = relation or Relation()
-    relation.name, relation.relation_set = entry.name, own_set(set_name, by)
+    relation.name, relation.relation_set = entry.name, own_set(set_name, by, project)
     _set_columns(relation, entry)
     try:
         with transaction.atomic():
@@ -194,7 +204,7 @@ def save_relation(entry: RelationEntry, set_name: str, relation: Relation | None
 
 @transaction.atomic
 def delete_relation(relation: Relation, by=None) -> None:
-    """Delete a relation of which nothing was harvested or judged. Raises SetIsShipped, NotYours or RelationInUse."""
+    """Delete a relation of which nothing was harvested or judged. Raises SetIsShipped, NotAllowed or RelationInUse."""
     check_is_own(relation.relation_set, by)
     if is_in_use(relation):
         raise RelationInUse(f"{relation.path} has harvests or tuples, which keep it; only unused ones are deleted.")
@@ -213,24 +223,37 @@ def _delete(unused: Relation | RelationSet, name: str) -> None:
 
 
 def check_is_own(relation_set: RelationSet, by=None) -> None:
-    """Raise SetIsShipped for a set that nobody may change, NotYours for one that `by` may not."""
+    """Raise SetIsShipped for a set that nobody may change, NotAllowed for one of a project in which `by` may not."""
     if relation_set.is_shipped:
         raise SetIsShipped(f"The set {relation_set.name} comes with the project and stays as it is; duplicate it.")
-    check_may_change(by, relation_set)
+    check_may(by, Action.WORK, relation_set.project)
 
 
-def own_set(name: str, by=None) -> RelationSet:
-    """Return the set `name`, made if need be, to add relations to. Raises SetIsShipped or NotYours."""
-    relation_set, _ = RelationSet.objects.get_or_create(name=name, defaults={"created_by": by})
-    check_is_own(relation_set, by)
+def own_set(name: str, by=None, project: Project | None = None) -> RelationSet:
+    """Return the set `name` to add relations to; one that is new is of `project`.
+
+    Raises SetIsShipped, NotAllowed or ProjectNotNamed.
+    """
+    relation_set = RelationSet.objects.filter(name=name).first()
+    if relation_set is None:
+        defaults = {"project": project_for(by, project), "created_by": by}
+        relation_set, _ = RelationSet.objects.get_or_create(name=name, defaults=defaults)
+    try:
+        check_is_own(relation_set, by)
+    except NotAllowed:
+        if RelationSet.objects.visible_to(by).filter(pk=relation_set.pk).exists():
+            raise
+        raise NotAllowed(f"The set {name!r} is one of another project; choose another name.") from None
     return relation_set
 
 
 @transaction.atomic
-def duplicate_set(relation_set: RelationSet, name: str, by=None) -> RelationSet:
-    """Return a new set `name` with the same relations. Raises BadSetName."""
+def duplicate_set(relation_set: RelationSet, name: str, by=None, project: Project | None = None) -> RelationSet:
+    """Return a new set `name` of `project` with the same relations. Raises BadSetName, NotAllowed, ProjectNotNamed."""
     _check_set_name(name)
-    copy = RelationSet.objects.create(name=name, description=relation_set.description, created_by=by)
+    copy = RelationSet.objects.create(
+        project=project_for(by, project), name=name, description=relation_set.description, created_by=by
+    )
     relations = relation_set.relations.values("name", *COLUMNS)
     Relation.objects.bulk_create([Relation(relation_set=copy, **columns) for columns in relations])
     return copy
@@ -245,7 +268,7 @@ def _check_set_name(name: str, relation_set: RelationSet | None = None) -> None:
 
 @transaction.atomic
 def change_set(relation_set: RelationSet, name: str, description: str, by=None) -> None:
-    """Give a set another name and description. Raises SetIsShipped, NotYours, BadSetName or RelationInUse."""
+    """Give a set another name and description. Raises SetIsShipped, NotAllowed, BadSetName or RelationInUse."""
     check_is_own(relation_set, by)
     _check_set_name(name, relation_set)
     if name != relation_set.name and in_use(relation_set.relations).exists():
@@ -256,7 +279,7 @@ def change_set(relation_set: RelationSet, name: str, description: str, by=None) 
 
 @transaction.atomic
 def delete_set(relation_set: RelationSet, by=None) -> None:
-    """Delete a set with its relations, none of which may be in use. Raises SetIsShipped, NotYours or RelationInUse."""
+    """Delete a set with its relations, none of which may be in use. Raises SetIsShipped, NotAllowed, RelationInUse."""
     check_is_own(relation_set, by)
     if names := list(in_use(relation_set.relations).values_list("name", flat=True)[:3]):
         raise RelationInUse(f"{', '.join(names)} of {relation_set.name} have harvests or tuples, which keep the set.")

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from django.contrib import messages
-from django.db.models import Count, Q
+from django.db.models import Count, Q, QuerySet
 from django.forms import Form
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import redirect, render
 from django.urls import reverse
 
-from kgharvest.access import researcher_required
-from kgharvest.bulk.pagination import page_of, sort_key, sorted_by
+from kgharvest.access import MAY, Action, allowed_actions, researcher_required, visible_or_404, worker_required
+from kgharvest.accounts.forms import chosen_project, filter_by_project, offer_projects
+from kgharvest.bulk.pagination import number_in, page_of, sort_key, sorted_by
 from kgharvest.errors import DomainError, ImportRefused
 from kgharvest.harvests.runner import MIN_SEED_TUPLES
-from kgharvest.models import HarvestJob, Relation, RelationSet
+from kgharvest.models import HarvestJob, Project, Relation, RelationSet
 from kgharvest.pages.number_format import counted
 from kgharvest.relations.checks import advice_on
 from kgharvest.relations.files import export_relations
@@ -32,23 +33,31 @@ from kgharvest.relations.services import (
 
 RELATION_COLUMNS = {"name": "name", "set": "relation_set__name", "arity": "arity", "harvests": "n_harvests"}
 PREVIEWED = 5  # seed tuples
+RELATIONS = Relation.objects.select_related("relation_set__project")
+SETS = RelationSet.objects.select_related("project")
 
 
 @researcher_required
 def relation_list(request: HttpRequest) -> HttpResponse:
     search = request.GET.get("q", "").strip()
     set_name = request.GET.get("set", "")
-    relations = Relation.objects.select_related("relation_set").annotate(n_harvests=Count("jobs"))
+    harvests = HarvestJob.objects.visible_to(request.user)
+    relations = Relation.objects.visible_to(request.user).select_related("relation_set")
+    relations, filter_context = filter_by_project(request, relations, "relation_set__project")
+    relations = relations.annotate(n_harvests=Count("jobs", filter=Q(jobs__in=harvests)))
     if search:
         relations = relations.filter(Q(name__icontains=search) | Q(statement__icontains=search))
     if set_name:
         relations = relations.filter(relation_set__name=set_name)
     sort = sort_key(request, RELATION_COLUMNS, "name")
-    sets = list(RelationSet.objects.all())
+    sets = list(RelationSet.objects.visible_to(request.user).select_related("project"))
+    shown_set = next((relation_set for relation_set in sets if relation_set.name == set_name), None)
     context = {
+        **filter_context,
+        "may": allowed_actions(request.user, shown_set.project if shown_set else None),
         "page_obj": page_of(request, sorted_by(relations, sort, RELATION_COLUMNS)),
         "sets": sets,
-        "shown_set": next((relation_set for relation_set in sets if relation_set.name == set_name), None),
+        "shown_set": shown_set,
         "search": search,
         "set_name": set_name,
         "sort": sort,
@@ -58,10 +67,13 @@ def relation_list(request: HttpRequest) -> HttpResponse:
 
 @researcher_required
 def relation_detail(request: HttpRequest, pk: int) -> HttpResponse:
-    relation = get_object_or_404(Relation.objects.select_related("relation_set"), pk=pk)
+    relation = visible_or_404(request.user, RELATIONS, pk=pk)
     context = {
         "relation": relation,
-        "page_obj": page_of(request, HarvestJob.objects.with_cell().filter(relation=relation).order_by("-pk")),
+        "may": allowed_actions(request.user, relation.project),
+        "page_obj": page_of(
+            request, HarvestJob.objects.visible_to(request.user).with_cell().filter(relation=relation).order_by("-pk")
+        ),
         "can_harvest": len(relation.seed_tuples) >= MIN_SEED_TUPLES,
         "examples": relation.seed_tuples[:PREVIEWED],
         "ready_prompts": prompts_with_origins(relation),
@@ -69,14 +81,20 @@ def relation_detail(request: HttpRequest, pk: int) -> HttpResponse:
     return render(request, "kgharvest/relations/relation_detail.html", context)
 
 
-@researcher_required
+@worker_required
 def relation_new(request: HttpRequest) -> HttpResponse:
     """Write a relation: an empty one, one for the set `set`, or a copy of the relation `copy`."""
-    relations = Relation.objects.select_related("relation_set")
-    copied = request.GET.get("copy", "")
-    original = get_object_or_404(relations, pk=copied) if copied.isdecimal() and len(copied) < 19 else None
+    copied = number_in(request.GET.get("copy"))
+    original = None if copied is None else visible_or_404(request.user, RELATIONS, pk=copied)
     initial = _copy_of(original) if original else {"set_name": request.GET.get("set", "")}
-    return _relation_form(request, RelationForm(request.POST or None, initial=initial), {"original": original})
+    form = RelationForm(request.POST or None, initial=initial, sets=_own_sets(request))
+    offer_projects(form, request)
+    return _relation_form(request, form, {"original": original})
+
+
+def _own_sets(request: HttpRequest) -> QuerySet[RelationSet]:
+    """Return the sets that the user may add relations to."""
+    return RelationSet.objects.filter(project__in=Project.objects.with_role(request.user, MAY[Action.WORK]))
 
 
 def _copy_of(original: Relation) -> dict[str, str]:
@@ -88,8 +106,10 @@ def _copy_of(original: Relation) -> dict[str, str]:
 
 @researcher_required
 def relation_edit(request: HttpRequest, pk: int) -> HttpResponse:
-    relation = get_object_or_404(Relation.objects.select_related("relation_set"), pk=pk, relation_set__is_shipped=False)
-    form = RelationForm(request.POST or None, initial=initial_values(relation), relation=relation)
+    relation = visible_or_404(request.user, RELATIONS, Action.WORK, pk=pk, relation_set__is_shipped=False)
+    initial = initial_values(relation)
+    form = RelationForm(request.POST or None, initial=initial, relation=relation, sets=_own_sets(request))
+    offer_projects(form, request)
     what_stays = f"{WHAT_STAYS} {WHAT_MAY_CHANGE}" if form.is_in_use else ""
     return _relation_form(request, form, {"relation": relation, "what_stays": what_stays})
 
@@ -102,7 +122,7 @@ def _relation_form(request: HttpRequest, form: RelationForm, context: dict) -> H
         context |= {"preview": entry, "examples": entry.seed_tuples[:PREVIEWED], "advice": advice}
     elif form.is_valid():
         try:
-            relation = form.save(request.user)
+            relation = form.save(request.user, chosen_project(form, request))
         except DomainError as error:
             form.add_error(None, str(error))
         else:
@@ -114,7 +134,7 @@ def _relation_form(request: HttpRequest, form: RelationForm, context: dict) -> H
 @researcher_required
 def relation_delete(request: HttpRequest, pk: int) -> HttpResponse:
     """Ask (GET), then delete (POST)."""
-    relation = get_object_or_404(Relation.objects.select_related("relation_set"), pk=pk)
+    relation = visible_or_404(request.user, RELATIONS, Action.WORK, pk=pk, relation_set__is_shipped=False)
     if request.method != "POST":
         context = {"relation": relation, "is_in_use": is_in_use(relation)}
         return render(request, "kgharvest/relations/relation_delete.html", context)
@@ -127,14 +147,17 @@ def relation_delete(request: HttpRequest, pk: int) -> HttpResponse:
     return redirect("kgharvest:relation_list")
 
 
-@researcher_required
+@worker_required
 def relation_import(request: HttpRequest) -> HttpResponse:
     form = ImportForm(request.POST or None, request.FILES or None, initial={"set_name": request.GET.get("set", "")})
+    offer_projects(form, request)
     refusal = None
     if form.is_valid():
         try:
             file = form.relation_file()
-            relation_set = import_relation_file(file, form.cleaned_data["set_name"].strip() or None, by=request.user)
+            set_name = form.cleaned_data["set_name"].strip() or None
+            project = chosen_project(form, request)
+            relation_set = import_relation_file(file, set_name, by=request.user, project=project)
         except ImportRefused as error:
             refusal = error
         except DomainError as error:
@@ -149,7 +172,7 @@ def relation_import(request: HttpRequest) -> HttpResponse:
 @researcher_required
 def set_prompts(request: HttpRequest, pk: int) -> HttpResponse:
     """Add prompts from files to those of the set's relations."""
-    relation_set = get_object_or_404(RelationSet, pk=pk, is_shipped=False)
+    relation_set = visible_or_404(request.user, SETS, Action.WORK, pk=pk, is_shipped=False)
     form = PromptsForm(request.POST or None, request.FILES or None)
     refusal = None
     if form.is_valid():
@@ -172,19 +195,21 @@ def set_prompts(request: HttpRequest, pk: int) -> HttpResponse:
 
 @researcher_required
 def set_export(request: HttpRequest, pk: int) -> HttpResponse:
-    relation_set = get_object_or_404(RelationSet, pk=pk)
+    relation_set = visible_or_404(request.user, SETS, pk=pk)
     response = HttpResponse(export_relations(relation_set), content_type="application/json; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{relation_set.name}.json"'
     return response
 
 
-@researcher_required
+@worker_required
 def set_duplicate(request: HttpRequest, pk: int) -> HttpResponse:
-    relation_set = get_object_or_404(RelationSet, pk=pk)
+    relation_set = visible_or_404(request.user, SETS, pk=pk)
     form = DuplicateSetForm(request.POST or None, initial={"name": f"{relation_set.name[:90]}-copy"})
+    offer_projects(form, request)
     if form.is_valid():
         try:
-            return redirect(duplicate_set(relation_set, form.cleaned_data["name"], request.user))
+            project = chosen_project(form, request)
+            return redirect(duplicate_set(relation_set, form.cleaned_data["name"], request.user, project))
         except DomainError as error:
             form.add_error("name", str(error))
     return _set_form(request, form, relation_set, f"Duplicate {relation_set.name}", "Duplicate")
@@ -192,7 +217,7 @@ def set_duplicate(request: HttpRequest, pk: int) -> HttpResponse:
 
 @researcher_required
 def set_edit(request: HttpRequest, pk: int) -> HttpResponse:
-    relation_set = get_object_or_404(RelationSet, pk=pk, is_shipped=False)
+    relation_set = visible_or_404(request.user, SETS, Action.WORK, pk=pk, is_shipped=False)
     initial = {"name": relation_set.name, "description": relation_set.description}
     form = SetForm(request.POST or None, initial=initial)
     if form.is_valid():
@@ -207,7 +232,7 @@ def set_edit(request: HttpRequest, pk: int) -> HttpResponse:
 @researcher_required
 def set_delete(request: HttpRequest, pk: int) -> HttpResponse:
     """Ask (GET), then delete (POST)."""
-    relation_set = get_object_or_404(RelationSet, pk=pk)
+    relation_set = visible_or_404(request.user, SETS, Action.WORK, pk=pk, is_shipped=False)
     if request.method == "POST":
         try:
             delete_set(relation_set, request.user)

@@ -8,6 +8,7 @@ from typing import Any
 from django import forms
 
 from evaluation.scores.facts import BUILT_IN
+from kgharvest.accounts.forms import ProjectField
 from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
 from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.engine.prompt_learning.registry import (
@@ -94,6 +95,7 @@ class ProbeForm(RelationPickerForm):
         initial=ProbeParams.with_control,
         help_text="Run every method on the same LM with random weights, too; it takes about as long again.",
     )
+    project = ProjectField()
     preset = forms.ChoiceField(
         choices=[(name, name) for name in PRESETS],
         initial=ProbeParams.preset,

@@ -8,10 +8,11 @@ from typing import Any
 
 from django.db import transaction
 
+from kgharvest.accounts.projects import project_for
 from kgharvest.engine.prompt_learning.registry import BUDGET_FIELDS, METHODS, LearningBudget
 from kgharvest.errors import NotFound
 from kgharvest.jobs import ledger
-from kgharvest.models import LanguageModel
+from kgharvest.models import LanguageModel, Project
 from probing.models import LearnedPrompt, Probe, ProbedRelation, ProbeRecord
 from probing.probes.document import probe_document
 from probing.probes.facts import NotProbed, ProbeRelation
@@ -46,8 +47,8 @@ class ProbeRequest:
 
 
 @transaction.atomic
-def create_probe(request: ProbeRequest, by=None) -> Probe:
-    """Create a queued job with all it needs frozen in it. Raises NotProbed.
+def create_probe(request: ProbeRequest, by=None, project: Project | None = None) -> Probe:
+    """Create a queued job with all it needs frozen in it. Raises NotProbed, NotAllowed, ProjectNotNamed.
 
     `ledger.run_job` does it in this process; `queue_probe` leaves it to a worker.
     """
@@ -60,6 +61,7 @@ def create_probe(request: ProbeRequest, by=None) -> Probe:
                 raise NotProbed(f"{method.label} needs {options[other]} {parameter} or more; allow more.")
     probe = Probe.objects.create(
         kind=Probe.KIND,
+        project=project_for(by, project),
         language_model=request.language_model,
         name=request.name[:200],
         methods=list(dict.fromkeys(request.methods)),
@@ -77,16 +79,16 @@ def create_probe(request: ProbeRequest, by=None) -> Probe:
 
 
 @transaction.atomic
-def queue_probe(request: ProbeRequest, by=None) -> Probe:
+def queue_probe(request: ProbeRequest, by=None, project: Project | None = None) -> Probe:
     """Create a job and tell the workers."""
-    probe = create_probe(request, by)
+    probe = create_probe(request, by, project)
     ledger.enqueue(probe)
     return probe
 
 
-def find_probe(number: int) -> Probe:
-    """Raises NotFound."""
-    probe = Probe.objects.select_related("language_model").filter(pk=number).first()
+def find_probe(number: int, user=None) -> Probe:
+    """Return the probe of this number if `user` sees it. Raises NotFound."""
+    probe = Probe.objects.visible_to(user).select_related("language_model").filter(pk=number).first()
     if probe is None:
         raise NotFound(f"There is no probe {number}; look at the list of probes for its number.")
     return probe

@@ -11,19 +11,18 @@ from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpRespons
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_POST
-from rest_framework import generics, serializers
 
 from evaluation.rendering.figures.canvas import LIGHT, THEMES
 from evaluation.rendering.formats import table_csv
 from evaluation.rendering.latex import latex_of
 from evaluation.rendering.tables import Document, without_empty_columns
 from evaluation.reports.views import CONTENT_TYPES, as_download, figure_context
-from kgharvest.access import researcher_required
+from kgharvest.access import Action, allowed_actions, researcher_required, visible_or_404, worker_required
+from kgharvest.accounts.forms import chosen_project, filter_by_project, offer_projects
 from kgharvest.bulk.file_writing import in_chunks
 from kgharvest.bulk.pagination import page_of
 from kgharvest.errors import DomainError
 from kgharvest.jobs import ledger
-from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES
 from kgharvest.models import Job, RelationSet
 from probing.models import Probe, ProbedRelation
 from probing.probes.export import prompt_lines, record_lines
@@ -36,8 +35,8 @@ JSON_LINES = {"records": record_lines, "prompts": prompt_lines}
 N_PROMPTS = 20  # of a method, the heaviest
 
 
-def probe_or_404(pk: int) -> Probe:
-    return get_object_or_404(Probe.objects.select_related("language_model", "created_by"), pk=pk)
+def probe_or_404(request: HttpRequest, pk: int) -> Probe:
+    return visible_or_404(request.user, Probe.objects.select_related("language_model", "created_by", "project"), pk=pk)
 
 
 def current_document(probe: Probe) -> Document:
@@ -47,8 +46,10 @@ def current_document(probe: Probe) -> Document:
 
 @researcher_required
 def probe_list(request: HttpRequest) -> HttpResponse:
-    probes = Probe.objects.select_related("language_model", "created_by").defer("document", "payload")
+    probes = Probe.objects.visible_to(request.user).select_related("language_model", "created_by")
+    probes, filter_context = filter_by_project(request, probes.defer("document", "payload"))
     context = {
+        **filter_context,
         "page_obj": page_of(request, probes.annotate(n_relations=Count("relations")).order_by("-pk")),
         "lacks_worker": ledger.lacks_worker(timezone.now()),
         "demo": RelationSet.objects.filter(name="demo", is_shipped=True).first(),
@@ -56,13 +57,15 @@ def probe_list(request: HttpRequest) -> HttpResponse:
     return render(request, "probing/probes/probe_list.html", context)
 
 
-@researcher_required
+@worker_required
 def probe_new(request: HttpRequest) -> HttpResponse:
     chosen = {"relations": request.GET.getlist("relation"), "sets": request.GET.getlist("set")}
     form = ProbeForm(request.POST or None, request.FILES or None, initial=chosen)
+    form.offer_relations(request.user)
+    offer_projects(form, request)
     if form.is_valid():
         try:
-            return redirect(queue_probe(form.request(), request.user))
+            return redirect(queue_probe(form.request(), request.user, chosen_project(form, request)))
         except DomainError as refusal:
             form.add_error(None, str(refusal))
     return render(request, "probing/probes/probe_new.html", {"form": form, "sets": form.choices_by_set()})
@@ -70,10 +73,11 @@ def probe_new(request: HttpRequest) -> HttpResponse:
 
 @researcher_required
 def probe_detail(request: HttpRequest, pk: int) -> HttpResponse:
-    probe = probe_or_404(pk)
+    probe = probe_or_404(request, pk)
     document = current_document(probe)
     context = {
         "probe": probe,
+        "may": allowed_actions(request.user, probe.project),
         "document": document,
         "lacks_worker": probe.is_unfinished and ledger.lacks_worker(timezone.now()),
         "methods": without_empty_columns(method_table(document)),
@@ -106,7 +110,7 @@ def relation_rows(probe: Probe, document: Document) -> list[dict[str, Any]]:
 def probed_relation(request: HttpRequest, pk: int, relation_pk: int) -> HttpResponse:
     """What each method learned of one relation."""
     relations = ProbedRelation.objects.select_related("probe__language_model").defer("probe__document", "facts")
-    relation = get_object_or_404(relations, probe=pk, pk=relation_pk)
+    relation = get_object_or_404(relations, probe__in=Probe.objects.visible_to(request.user), probe=pk, pk=relation_pk)
     records = relation.records.filter(is_control=False).annotate(n_kept=Count("prompts"))
     order = {method: index for index, method in enumerate(relation.probe.methods)}
     learned = [
@@ -120,7 +124,7 @@ def probed_relation(request: HttpRequest, pk: int, relation_pk: int) -> HttpResp
 @require_POST
 def probe_change(request: HttpRequest, pk: int, change: Callable[[Job, Any], None]) -> HttpResponse:
     """Cancel or retry: `change` is the service's function."""
-    probe = get_object_or_404(Probe, pk=pk)
+    probe = visible_or_404(request.user, Probe.objects.select_related("project"), Action.WORK, pk=pk)
     try:
         change(probe, request.user)
     except DomainError as refusal:
@@ -134,7 +138,9 @@ def probe_change(request: HttpRequest, pk: int, change: Callable[[Job, Any], Non
 @researcher_required
 def probe_lines(request: HttpRequest, pk: int, kind: str) -> HttpResponse:
     """The records, or all learned prompts, as JSON lines."""
-    response = StreamingHttpResponse(in_chunks(JSON_LINES[kind](probe_or_404(pk))), content_type="application/jsonl")
+    response = StreamingHttpResponse(
+        in_chunks(JSON_LINES[kind](probe_or_404(request, pk))), content_type="application/jsonl"
+    )
     response["Content-Disposition"] = f'attachment; filename="probe-{pk}-{kind}.jsonl"'
     return response
 
@@ -142,7 +148,9 @@ def probe_lines(request: HttpRequest, pk: int, kind: str) -> HttpResponse:
 @researcher_required
 def probe_table(request: HttpRequest, pk: int, name: str) -> HttpResponse:
     """One table as CSV."""
-    table = next((table for table in probe_tables(current_document(probe_or_404(pk))) if table.name == name), None)
+    table = next(
+        (table for table in probe_tables(current_document(probe_or_404(request, pk))) if table.name == name), None
+    )
     if table is None:
         raise Http404(f"This probe has no table named {name}.")
     return as_download(table_csv(table).encode(), "text/csv; charset=utf-8", f"probe-{pk}-{name}.csv")
@@ -150,13 +158,13 @@ def probe_table(request: HttpRequest, pk: int, name: str) -> HttpResponse:
 
 @researcher_required
 def probe_latex(request: HttpRequest, pk: int) -> HttpResponse:
-    tables = map(without_empty_columns, probe_tables(current_document(probe_or_404(pk))))
+    tables = map(without_empty_columns, probe_tables(current_document(probe_or_404(request, pk))))
     return as_download(latex_of(f"probe-{pk}", tables).encode(), "application/x-tex; charset=utf-8", f"probe-{pk}.tex")
 
 
 @researcher_required
 def probe_figure(request: HttpRequest, pk: int, name: str, file_format: str) -> HttpResponse:
-    document = current_document(probe_or_404(pk))
+    document = current_document(probe_or_404(request, pk))
     figure = next((figure for figure in PROBE_FIGURES if figure.name == name and figure.shows(document)), None)
     if figure is None or file_format not in CONTENT_TYPES:
         raise Http404(f"This probe has no figure {name}.{file_format}.")
@@ -164,25 +172,3 @@ def probe_figure(request: HttpRequest, pk: int, name: str, file_format: str) -> 
     if "theme" in request.GET:
         return HttpResponse(image, content_type=CONTENT_TYPES[file_format])
     return as_download(image, CONTENT_TYPES[file_format], f"probe-{pk}-{name}.{file_format}")
-
-
-# -- API ---------------------------------------------------------------------------------------------------------------
-
-
-class ProbeSerializer(serializers.ModelSerializer):
-    model = serializers.CharField(source="language_model.name")
-    is_unfinished = serializers.BooleanField()
-
-    class Meta:
-        model = Probe
-        fields = [
-            *("id", "name", "model", "methods", "facts", *JOB_FIELDS, "revision", "code_version", "document"),
-            *JOB_TIMES,
-        ]
-
-
-class ProbeDetail(generics.RetrieveAPIView):
-    """A probe and how far it is; its document once it has succeeded."""
-
-    queryset = Probe.objects.select_related("language_model")
-    serializer_class = ProbeSerializer

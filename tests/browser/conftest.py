@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from urllib.parse import urlsplit
 
 import pytest
 from django.conf import settings
 from django.test import Client
 
+from tests.browser.proxied_server import ProxiedServer
 from tests.browser.visitor import Visitor
 
 CHROMIUM_ARGUMENTS = [
@@ -44,14 +46,28 @@ def chromium() -> Iterator:
         browser.close()
 
 
+@pytest.fixture(scope="package")
+def proxied_server(django_db_setup, django_db_blocker, tmp_path_factory) -> Iterator[ProxiedServer]:
+    with django_db_blocker.unblock(), ProxiedServer(tmp_path_factory.mktemp("nginx")) as server:
+        yield server
+
+
 @pytest.fixture
-def visit(chromium, live_server) -> Iterator[Callable[..., Visitor]]:
+def site(request) -> str:
+    """The address of the pages, without a slash at its end."""
+    is_proxied = os.environ.get("KGHARVEST_TEST_PROXY")
+    return request.getfixturevalue("proxied_server" if is_proxied else "live_server").url
+
+
+@pytest.fixture
+def visit(chromium, site) -> Iterator[Callable[..., Visitor]]:
     """Return `visit(user=None, width=1280, **context options)`, which opens a browser of its own for one person."""
     contexts = []
 
     def open_browser(user=None, width=1280, **options) -> Visitor:
         defaults = {
-            "base_url": live_server.url,
+            "base_url": site,
+            "ignore_https_errors": True,  # certificates of tests are signed by nobody
             "reduced_motion": "reduce",
             "viewport": {"width": width, "height": 800},
         }
@@ -59,8 +75,8 @@ def visit(chromium, live_server) -> Iterator[Callable[..., Visitor]]:
         context.set_default_timeout(PATIENCE_MS)
         contexts.append(context)
         if user is not None:
-            context.add_cookies([session_cookie(user, live_server.url)])
-        return Visitor(context)
+            context.add_cookies([session_cookie(user, site)])
+        return Visitor(context, urlsplit(site).path)
 
     yield open_browser
     for context in contexts:
@@ -71,4 +87,4 @@ def session_cookie(user, url: str) -> dict:
     client = Client()
     client.force_login(user)
     name = settings.SESSION_COOKIE_NAME
-    return {"name": name, "value": client.cookies[name].value, "url": url}
+    return {"name": name, "value": client.cookies[name].value, "url": f"{url}/"}

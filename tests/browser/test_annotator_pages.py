@@ -11,10 +11,10 @@ from annotation.models import Label, Layout
 from annotation.recruiting.services import join_round, make_invites, return_code
 from annotation.rounds.services import close_round
 from tests import factories
+from tests.factories import judging_page
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
-JUDGE = "/rounds/pilot/judge/"
 TUPLES = [("كلب", "السباحة"), ("vaccine against a long-forgotten disease", "measles"), ("lock", "theft")]
 
 
@@ -30,7 +30,7 @@ def joined(page, **spec):
 
 def opened(page, **spec):
     round = joined(page, **spec)
-    page.goto(JUDGE)
+    page.goto(judging_page())
     expect(page.get_by_text("Saved", exact=True)).to_be_visible()
     return round
 
@@ -100,19 +100,19 @@ def only_skipped(page):
     round = joined(page)
     for task in factories.next_batch(round.annotators.get(), timezone.now()):
         skip_task(round.annotators.get(), task.pk)
-    page.goto(JUDGE)
+    page.goto(judging_page())
 
 
 def done(page):
     round = joined(page)
     for task in factories.next_batch(round.annotators.get(), timezone.now()):
         factories.judge(round.annotators.get(), task, Label.UNJUDGEABLE)
-    page.goto(JUDGE)
+    page.goto(judging_page())
 
 
 def closed(page):
     close_round(joined(page))
-    page.goto(JUDGE)
+    page.goto(judging_page())
 
 
 PLACES = {
@@ -132,7 +132,7 @@ PLACES = {
     "a wrong link": lambda page: page.goto("/join/forged/"),
     "no code": lambda page: page.goto("/return/"),
     "a wrong code": lambda page: page.goto("/return/1-AAAA-AAAA-AAAA-AAAA/"),
-    "instructions as a page": lambda page: opened(page) and page.goto(f"{JUDGE}instructions/"),
+    "instructions as a page": lambda page: opened(page) and page.goto(f"{judging_page()}instructions/"),
 }
 
 
@@ -164,7 +164,7 @@ def test_the_page_of_invites_is_accessible(visit):
     make_invites(round, 3, timezone.now() + timedelta(days=1))
     visitor = visit(researcher, width=360)
 
-    visitor.page.goto("/rounds/pilot/invites/")
+    visitor.page.goto("/projects/default/rounds/pilot/invites/")
 
     assert visitor.axe_violations() == []
     assert visitor.page.evaluate("document.documentElement.scrollWidth") == 360

@@ -12,10 +12,10 @@ from annotation.models import Adjudication, Assignment, Judgment
 from annotation.quality.limits import resume_annotator, set_limits
 from annotation.recruiting.services import join_round
 from tests import factories
+from tests.factories import judging_page
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
-JUDGE = "/rounds/pilot/judge/"
 TUPLES = [("vaccine", "measles"), ("seat belt", "injury"), ("umbrella", "sunrise"), ("lock", "theft")]
 SHARE = "You have judged your share of this round, thank you"
 
@@ -75,7 +75,7 @@ def test_a_limit_pauses_without_a_word_of_the_reason_until_somebody_lets_them_go
         factories.judge(annotator, next_batch(annotator, timezone.now())[0])
     visitor = visit(annotator.user, width=360)
     page = visitor.page
-    page.goto(JUDGE)
+    page.goto(judging_page())
     expect(page.get_by_text("9 judged")).to_be_visible()
     expect(page.get_by_text("Saved", exact=True)).to_be_visible()
 
@@ -87,7 +87,7 @@ def test_a_limit_pauses_without_a_word_of_the_reason_until_somebody_lets_them_go
     assert not re.search("row|equal|gold|second", said)
     assert visitor.axe_violations() == []
     resume_annotator(annotator)
-    page.goto(JUDGE)
+    page.goto(judging_page())
     expect(page.get_by_text("10 judged")).to_be_visible()
 
 
@@ -117,7 +117,7 @@ def test_an_expert_decides_by_keys_what_the_crowd_left_undecided(visit):
     factories.judge_all(round, ["true"] * 2, ["false"] * 2, ["unjudgeable"] * 2)
     visitor = visit(researcher, width=360)
     page = visitor.page
-    page.goto("/rounds/pilot/")
+    page.goto("/projects/default/rounds/pilot/")
 
     page.get_by_role("link", name="Adjudicate").click()
     expect(page.get_by_text("2 statements left")).to_be_visible()

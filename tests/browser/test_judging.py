@@ -8,6 +8,7 @@ from playwright.sync_api import expect
 from annotation.models import Assignment, Judgment, Label, Layout, StatementReport
 from annotation.rounds.services import close_round, reopen_round
 from tests import factories
+from tests.factories import judging_page
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -18,7 +19,7 @@ T, F, U = Label.TRUE, Label.FALSE, Label.UNJUDGEABLE
 def join(page, round, has_scripts=True) -> None:
     page.goto(f"/join/{round.join_token}/")
     page.get_by_role("main").get_by_role("button").click()
-    page.wait_for_url("**/judge/")
+    page.wait_for_url("**/judge/**")
     if has_scripts:  # keys pressed before are lost
         expect_saved(page)
 
@@ -188,7 +189,7 @@ def test_the_layout_is_the_annotators_choice(visit):
 
     page.get_by_role("button", name="Page of statements").click()
     expect(page.locator("[data-row]")).to_have_count(4)
-    page.goto(f"/rounds/{round.name}/judge/")
+    page.goto(judging_page(round.name))
 
     expect(page.locator("[data-row]")).to_have_count(4)
 
@@ -270,7 +271,7 @@ def test_answers_given_offline_survive_a_reload_and_are_saved_once(visit, layout
     page.evaluate("location.reload()")
     page.wait_for_timeout(300)
     page.context.set_offline(False)
-    page.goto(f"/rounds/{round.name}/judge/")
+    page.goto(judging_page(round.name))
     expect_saved(page)
     page.reload()
     expect_saved(page)
@@ -287,10 +288,11 @@ def test_a_closed_tab_loses_nothing(visit):
 
     page.context.set_offline(True)
     answer_with(page, "tu")
+    address = page.url
     page.close()
     page.context.set_offline(False)
     page = page.context.new_page()
-    page.goto(f"/rounds/{round.name}/judge/")
+    page.goto(address)
     expect_saved(page)
 
     assert labels_of(user) == [T, U]

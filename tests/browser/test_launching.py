@@ -75,7 +75,7 @@ def test_without_scripts_a_whole_set_is_launched_and_cancelled(visit):
 
 
 def test_a_launch_page_follows_its_harvests(visit):
-    launch = Launch.objects.create()
+    launch = factories.make_launch()
     first, _ = (factories.make_harvest_job(launch=launch) for _ in range(2))
     page = visit(factories.make_researcher()).page
     page.goto(launch.get_absolute_url())

@@ -7,10 +7,14 @@ from annotation.gold.candidates import decide_on_gold, gold_candidates
 from annotation.recruiting.services import join_round
 from annotation.rounds.services import create_draft, open_round
 from tests import factories
+from tests.factories import judging_page
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 SEEDS = [[f"head {n}", f"tail {n}"] for n in range(8)]
+
+
+ROUNDS = "/projects/default/rounds/"
 
 
 @pytest.fixture
@@ -24,7 +28,6 @@ def harvest():
 def spec(harvest, name: str) -> dict:
     return {
         "name": name,
-        "study": "Own",
         "cells": [{"job": harvest.pk, "n": 12}],
         "gold_share": 0.1,
         "training_size": 4,
@@ -42,9 +45,9 @@ def researcher(harvest):
 def test_axe_finds_nothing_where_rounds_are_made(visit, researcher, harvest):
     visitor = visit(researcher, width=360, color_scheme="dark")
     paths = [
-        f"/rounds/new/?job={harvest.pk}", "/rounds/draft/", "/rounds/broken/", "/rounds/draft/preview/",
-        "/rounds/draft/edit/", "/rounds/draft/edit/?json", "/rounds/draft/delete/", "/rounds/gold/",
-        f"/rounds/gold/{harvest.relation_id}/", f"/rounds/draft/instructions/{harvest.relation_id}/",
+        f"/rounds/new/?job={harvest.pk}", f"{ROUNDS}draft/", f"{ROUNDS}broken/", f"{ROUNDS}draft/preview/",
+        f"{ROUNDS}draft/edit/", f"{ROUNDS}draft/edit/?json", f"{ROUNDS}draft/delete/", "/rounds/gold/",
+        f"/rounds/gold/{harvest.relation_id}/", f"{ROUNDS}draft/instructions/{harvest.relation_id}/",
     ]  # fmt: skip
 
     violations_at, widths = {}, {}
@@ -95,7 +98,7 @@ def test_a_training_is_done_with_the_keyboard_and_without_scripts(visit, harvest
     join_round(round, user)
     visitor = visit(user, width=360, java_script_enabled=has_scripts)
     page = visitor.page
-    page.goto("/rounds/pilot/judge/")
+    page.goto(judging_page())
 
     for _ in range(4):
         if has_scripts:

@@ -9,7 +9,6 @@ from evaluation.models import ScoreEvaluation
 from evaluation.reports.services import create_report
 from evaluation.scores.facts import ScoredRelation
 from evaluation.scores.scorers import evaluate_scores
-from kgharvest.models import Launch
 from tests import factories
 from tests.probing.probes.probe_factories import make_probe
 
@@ -33,7 +32,7 @@ def fill(person) -> None:
     """Make one of everything that has a page, within reach of `person`."""
     role, user = person
     owner = user if role == "researcher" else factories.make_researcher()
-    launch = Launch.objects.create(created_by=owner)
+    launch = factories.make_launch(created_by=owner)
     factories.make_harvest_job("failed", launch=launch, error="The model folder is gone; name another model.")
     factories.make_harvest_job("queued", launch=launch)
     factories.make_harvest([["שלום עולם", "a" * 200], ["=1+1", 'say "hi", twice']])

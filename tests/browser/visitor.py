@@ -15,11 +15,16 @@ OTHER_DOORS = ("/admin/", "/api/")  # not pages of this project
 class Visitor:
     """A browser context with one page.
 
+    prefix: what the server's own paths begin with, as in /kg/rounds/; tests name them without.
     requests: every URL asked for. complaints: console errors and uncaught exceptions, CSP violations among them.
     """
 
-    def __init__(self, context) -> None:
+    def __init__(self, context, prefix: str = "") -> None:
         self.page = context.new_page()
+        self._prefix = prefix
+        if prefix:
+            goto = self.page.goto
+            self.page.goto = lambda url, **options: goto(prefix + url if url.startswith("/") else url, **options)
         self.requests: list[str] = []
         self.complaints: list[str] = []
         self.page.on("request", lambda request: self.requests.append(request.url))
@@ -45,7 +50,7 @@ class Visitor:
 
     def _open_page(self, path: str) -> bool:
         """Open `path`, unless it is a file to download."""
-        headers = self.page.request.get(path).headers
+        headers = self.page.request.get(self._prefix + path).headers
         is_page = headers.get("content-type", "").startswith("text/html")
         if not is_page or headers.get("content-disposition", "").startswith("attachment"):
             return False
@@ -53,9 +58,9 @@ class Visitor:
         return True
 
     def _own_links(self) -> list[str]:
-        host = urlsplit(self.page.url).netloc
+        root = urlsplit(self.page.url).netloc + self._prefix
         links = self.page.locator("a[href]").evaluate_all(LINKS)
-        return [link.partition(host)[2] for link in links if urlsplit(link).netloc == host]
+        return [link.partition(root)[2] for link in links if link.partition("://")[2].startswith(f"{root}/")]
 
     def foreign_requests(self) -> list[str]:
         own = urlsplit(self.page.url).netloc

@@ -45,7 +45,7 @@ def finish(job: HarvestJob, n_facts: int, n_others: int) -> HarvestJob:
     others = [[f"{slot} of {number}" for slot in range(relation.arity)] for number in range(n_others)]
     cell = {"relation": job.relation, "language_model": job.language_model, "setting": job.setting}
     job.delete()
-    done = make_harvest([*relation.facts[:n_facts], *others], **cell)
+    done = make_harvest([*relation.facts[:n_facts], *others], project=job.project, **cell)
     HarvestJob.objects.filter(pk=done.pk).update(payload=job.payload, unique_key=job.unique_key)
     return done
 

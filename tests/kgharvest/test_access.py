@@ -1,19 +1,31 @@
-"""What belongs to the installation is changed by who made it or a superuser, whatever page it is asked from."""
+"""Who may do what: the table, and that services, pages and API ask it."""
 
 import pytest
-from django.apps import apps
+from django.contrib.auth.models import AnonymousUser
 from django.test import Client
 
-from kgharvest.access import MAY_CHANGE, may_change
-from kgharvest.models import HarvestJob, Job, KnowledgeTuple, Launch, Relation, RelationSet, SensitiveWord
-from tests.factories import make_harvest, make_harvest_job, make_relation, make_relation_set, make_researcher
+from kgharvest.access import MAY, Action, NotAllowed, check_may, is_researcher, may
+from kgharvest.models import HarvestJob, Job, KnowledgeTuple, Launch, Relation, RelationSet, Role, SensitiveWord
+from tests.factories import (
+    default_project,
+    make_harvest,
+    make_harvest_job,
+    make_launch,
+    make_member,
+    make_project,
+    make_relation,
+    make_relation_set,
+    make_researcher,
+    make_user,
+)
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def owner():
-    return make_researcher()
+def stranger():
+    """A researcher of another project."""
+    return make_researcher(project=make_project())
 
 
 def client_of(user) -> Client:
@@ -22,76 +34,126 @@ def client_of(user) -> Client:
     return client
 
 
-def test_every_rule_lets_the_operator_and_superusers_and_no_stranger(owner, researcher):
-    harvest = make_harvest([("dam", "flood")], created_by=owner)
-    subjects = [make_relation_set(created_by=owner), harvest, Launch.objects.create(created_by=owner)]
-    subjects += [KnowledgeTuple.objects.get(), SensitiveWord]
-
-    assert [may_change(None, subject) for subject in subjects] == [True] * 5
-    assert [may_change(owner, subject) for subject in subjects] == [True, True, True, True, False]
-    assert [may_change(researcher, subject) for subject in subjects] == [False] * 5
-    researcher.is_superuser = True
-    assert [may_change(researcher, subject) for subject in subjects] == [True] * 5
+# What each role may do, as the documentation says it (docs/projects.md).
+WORDS = {
+    Role.VIEWER: "view",
+    Role.ADJUDICATOR: "view adjudicate",
+    Role.RESEARCHER: "view adjudicate work",
+    Role.OWNER: "view adjudicate work manage",
+}
 
 
-def test_the_rules_are_of_models_that_there_are():
-    assert MAY_CHANGE.keys() <= {model.__name__ for model in apps.get_models()}
+def test_every_role_may_do_what_the_table_says_in_its_project_and_nothing_in_others():
+    own, other = default_project(), make_project()
+
+    for role, words in WORDS.items():
+        user = make_member(role, own)
+        assert {action.value for action in Action if may(user, action, own)} == set(words.split()), role
+        assert not any(may(user, action, other) for action in Action)
+        assert [action for action in Action if may(user, action, None)] == [Action.VIEW]
+    assert MAY.keys() == set(Action)
 
 
-def test_a_relation_set_of_somebody_else_stays_as_it_is(owner, researcher_client):
-    relation = make_relation("mine", relation_set=make_relation_set("own", created_by=owner))
+def test_superusers_and_the_operator_may_everything_and_others_nothing():
+    project = default_project()
+    root, annotator = make_user(is_superuser=True), make_user()
+    inactive = make_user(is_superuser=True, is_active=False)
+    gone = make_member(Role.OWNER)
+    gone.is_active = False
+
+    for action in Action:
+        assert [may(user, action, project) for user in (None, root)] == [True, True]
+        assert not any(may(user, action, project) for user in (annotator, AnonymousUser(), inactive, gone))
+    assert [is_researcher(user) for user in (root, annotator, inactive, gone)] == [True, False, False, False]
+    with pytest.raises(NotAllowed, match="the project Default allows it to owner; ask its owner"):
+        check_may(annotator, Action.MANAGE, project)
+
+
+def test_nothing_of_another_project_is_seen(stranger):
+    harvest, launch, relation_set = make_harvest([("dam", "flood")]), make_launch(), make_relation_set("own")
+    shipped = make_relation_set("demo", is_shipped=True)
+
+    for model, lookup in [(HarvestJob, harvest), (Job, harvest), (Launch, launch), (RelationSet, relation_set)]:
+        assert not model.objects.visible_to(stranger).filter(pk=lookup.pk).exists(), model
+        for user in (make_member(Role.VIEWER), make_user(is_superuser=True), None):
+            assert model.objects.visible_to(user).filter(pk=lookup.pk).exists(), model
+    assert list(RelationSet.objects.visible_to(stranger)) == [shipped]
+    assert not Relation.objects.visible_to(stranger).exists()
+
+
+def test_a_relation_set_of_another_project_stays_as_it_is(stranger):
+    relation = make_relation("mine", relation_set=make_relation_set("own"))
     before = RelationSet.objects.values().get(), Relation.objects.values().get()
     written = {"name": "other", "set_name": "own", "statement": "<ENT0> is <ENT1>.", "seed_tuples": "a | b\nc | d"}
+    viewer, client = client_of(make_member(Role.VIEWER)), client_of(stranger)
 
     for path, sent in [
         (f"/relations/{relation.pk}/delete/", {}),
         (f"/relations/{relation.pk}/edit/", written),
-        ("/relations/new/", written),
         (f"/relations/sets/{relation.relation_set_id}/delete/", {}),
         (f"/relations/sets/{relation.relation_set_id}/edit/", {"name": "stolen", "description": ""}),
+        (f"/relations/sets/{relation.relation_set_id}/prompts/", {}),
     ]:
-        page = researcher_client.post(path, sent, follow=True).text
-        assert "Only who made" in page, path
+        assert (client.post(path, sent).status_code, viewer.post(path, sent).status_code) == (404, 403), path
+    assert "is one of another project" in client.post("/relations/new/", written).text
+    assert viewer.post("/relations/new/", written).status_code == 403
 
     assert (RelationSet.objects.values().get(), Relation.objects.values().get()) == before
 
 
-def test_who_makes_a_set_owns_it(researcher, researcher_client):
+def test_what_one_makes_is_of_ones_project(researcher, researcher_client):
     written = {"name": "own", "set_name": "mine", "statement": "<ENT0> is <ENT1>.", "seed_tuples": "a | b\nc | d"}
 
     researcher_client.post("/relations/new/", written)
     original = RelationSet.objects.get()
     researcher_client.post(f"/relations/sets/{original.pk}/duplicate/", {"name": "copy"})
-    researcher_client.post(f"/relations/sets/{original.pk}/delete/")
+    client_of(make_researcher()).post(f"/relations/sets/{original.pk}/delete/")
 
-    assert list(RelationSet.objects.values_list("name", "created_by")) == [("copy", researcher.pk)]
+    made = RelationSet.objects.values_list("name", "created_by", "project__slug")
+    assert list(made) == [("copy", researcher.pk, "default")]
 
 
 @pytest.mark.parametrize("verb", ["cancel", "retry"])
-def test_a_harvest_and_a_launch_of_somebody_else_go_on(owner, researcher_client, enqueued, verb):
+def test_a_harvest_and_a_launch_of_another_project_go_on(stranger, researcher_client, enqueued, verb):
     status = Job.Status.QUEUED if verb == "cancel" else Job.Status.FAILED
-    launch = Launch.objects.create(created_by=owner)
-    job = make_harvest_job(status, created_by=owner, launch=launch)
+    launch = make_launch()
+    job = make_harvest_job(status, launch=launch)
     paths = [f"/harvests/{job.pk}/{verb}/", f"/harvests/launches/{launch.pk}/{verb.replace('retry', 'retry-failed')}/"]
 
-    pages = [researcher_client.post(path, follow=True).text for path in paths]
+    for user, refusal in ((stranger, 404), (make_member(Role.ADJUDICATOR), 403)):
+        assert [client_of(user).post(path).status_code for path in paths] == [refusal, refusal]
 
-    assert all("Only who made" in page for page in pages)
     assert HarvestJob.objects.get().status == status
-    client_of(owner).post(paths[0])
+    researcher_client.post(paths[0])
     assert HarvestJob.objects.get().status != status
 
 
-def test_a_tuple_that_others_harvested_is_not_hidden(owner, researcher_client):
-    make_harvest([("dam", "flood")], created_by=owner)
+def test_a_tuple_is_hidden_by_who_works_in_every_project_that_found_it(stranger, researcher_client, researcher):
+    make_harvest([("dam", "flood")])
+    known = KnowledgeTuple.objects.get()
+    make_harvest([("dam", "flood")], relation=known.relation, project=stranger.memberships.get().project)
+    sent = {"decision": "hide", "reason": "private"}
+
+    for client in (researcher_client, client_of(stranger)):
+        page = client.get(known.get_absolute_url()).text
+        assert "Record the decision" not in page
+        assert client.post(known.get_absolute_url(), sent).status_code == 403
+    assert KnowledgeTuple.objects.get().curation is None
+
+    stranger.memberships.get().project.members.create(user=researcher, role=Role.RESEARCHER)
+    assert "Record the decision" in researcher_client.get(known.get_absolute_url()).text
+    researcher_client.post(known.get_absolute_url(), sent)
+    assert KnowledgeTuple.objects.get().curation == "hidden"
+
+
+def test_a_tuple_s_page_shows_the_harvests_of_ones_projects_only(stranger, researcher_client):
+    job = make_harvest([("dam", "flood")])
     path = KnowledgeTuple.objects.get().get_absolute_url()
 
-    page = researcher_client.post(path, {"decision": "hide", "reason": "I do not like it"}).text
-
-    assert "Only who made" in page
-    assert KnowledgeTuple.objects.get().curation is None
-    client_of(owner).post(path, {"decision": "hide", "reason": "private"})
-    assert KnowledgeTuple.objects.get().curation == "hidden"
+    assert f"/harvests/{job.pk}/" in researcher_client.get(path).text
+    page = client_of(stranger).get(path).text
+    assert (f"/harvests/{job.pk}/" in page, f"/relations/{job.relation_id}/" in page) == (False, False)
+    assert job.relation.path in page
 
 
 def test_the_list_of_sensitive_words_is_changed_by_superusers_and_the_change_is_recorded(
@@ -100,8 +162,8 @@ def test_the_list_of_sensitive_words_is_changed_by_superusers_and_the_change_is_
     SensitiveWord.objects.all().delete()
     SensitiveWord.objects.create(word="poison")
 
-    page = researcher_client.post("/knowledge/sensitive-words/", {"words": "tulip"}).text
-    assert "Only a superuser" in page
+    page = researcher_client.post("/knowledge/sensitive-words/", {"words": "tulip"})
+    assert (page.status_code, "only a superuser" in page.text) == (403, True)
     researcher.is_superuser = True
     researcher.save()
     researcher_client.post("/knowledge/sensitive-words/", {"words": "tulip"})

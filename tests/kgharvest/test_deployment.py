@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kgharvest.settings import LARGEST_UPLOAD
+from kgharvest.wsgi import below
 
 ROOT = Path(__file__).resolve().parents[2]
 NGINX = ROOT / "deploy" / "nginx.conf"
@@ -43,3 +44,27 @@ def test_nginx_takes_the_configuration(tmp_path):
     )
 
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "seen"),
+    [
+        ("/kg/rounds/", "200 OK", "/rounds/"),
+        ("/kg/", "200 OK", "/"),
+        ("/healthz", "200 OK", "/healthz"),  # asked for by a machine beside the server
+        ("/kgb/", "200 OK", "/kgb/"),
+        ("/kg", "308 Permanent Redirect", None),
+    ],
+)
+def test_the_path_of_the_installation_is_taken_off(path, status, seen):
+    answers, paths = [], []
+
+    def served(environ, start_response):
+        paths.append(environ["PATH_INFO"])
+        start_response("200 OK", [])
+        return []
+
+    below("/kg", served)({"PATH_INFO": path}, lambda status, headers: answers.append(status))
+
+    assert answers == [status]
+    assert paths == ([seen] if seen else [])

@@ -35,7 +35,7 @@ def test_an_address_with_a_nul_is_refused(researcher_client, query):
     assert researcher_client.get("/rounds/", query).status_code == 400
 
 
-@pytest.mark.parametrize("path", ["/reports/9223372036854775808/", f"/api/harvests/{10**30}/", f"/rounds/{10**30}/"])
+@pytest.mark.parametrize("path", ["/reports/9223372036854775808/", f"/api/v1/harvests/{10**30}/", f"/rounds/{10**30}/"])
 @pytest.mark.parametrize("media_type", [FORM, f"{FILES}; boundary=\xff"])
 def test_numbers_that_no_database_gives_name_nothing(path, media_type):
     status, _ = answer(path, CONTENT_TYPE=media_type, HTTP_COOKIE=CSRF_COOKIE)

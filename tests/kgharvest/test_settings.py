@@ -17,7 +17,12 @@ PRODUCTION = {
     "SECRET_KEY": "long-and-random-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEFGH",
     "ALLOWED_HOSTS": "kg.example.org, .lab.example.org",
 }
-VARIABLES = [*PRODUCTION, "DEBUG", "DJANGO_ALLOW_ASYNC_UNSAFE"]  # the last is left by the browser tests
+VARIABLES = [
+    *PRODUCTION,
+    "KGHARVEST_BASE_URL",
+    "DEBUG",
+    "DJANGO_ALLOW_ASYNC_UNSAFE",
+]  # the last is left by the browser tests
 
 
 def run_python(tmp_path: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess:
@@ -140,3 +145,40 @@ def test_guessing_passwords_is_slowed_down(client, settings):
 
     assert response.status_code == 429
     assert "Wait a quarter of an hour" in response.content.decode()
+
+
+def test_one_address_says_where_links_cookies_and_static_files_are(tmp_path):
+    names = (
+        "ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS", "FORCE_SCRIPT_NAME", "ORIGIN", "STATIC_URL", "SESSION_COOKIE_PATH",
+        "CSRF_COOKIE_PATH",
+        "SESSION_COOKIE_SECURE",
+    )  # fmt: skip
+    address = "https://kg.example.org:8443/lab/kg/"
+
+    values = settings_with(tmp_path, *names, KGHARVEST_BASE_URL=address, SECRET_KEY=PRODUCTION["SECRET_KEY"])
+
+    assert values == {
+        "ALLOWED_HOSTS": ["kg.example.org"],
+        "CSRF_TRUSTED_ORIGINS": ["https://kg.example.org", "https://kg.example.org:8443"],
+        "FORCE_SCRIPT_NAME": "/lab/kg",
+        "ORIGIN": "https://kg.example.org:8443",
+        "SESSION_COOKIE_PATH": "/lab/kg/",
+        "CSRF_COOKIE_PATH": "/lab/kg/",
+        "STATIC_URL": "/lab/kg/static/",
+        "SESSION_COOKIE_SECURE": True,
+    }
+
+
+@pytest.mark.parametrize(
+    "address", ["kg.example.org/kg", "ftp://kg.example.org", "https://kg.example.org:port/", "https://a/?b"]
+)
+def test_an_address_that_is_none_is_refused(tmp_path, address):
+    done = run_python(tmp_path, "manage.py", "check", KGHARVEST_BASE_URL=address)
+
+    assert f"KGHARVEST_BASE_URL is '{address}'; give the address of the start page, as https://host" in done.stderr
+
+
+def test_production_is_not_reached_without_tls(tmp_path):
+    done = run_python(tmp_path, "manage.py", "check", **{**PRODUCTION, "KGHARVEST_BASE_URL": "http://kg.example.org"})
+
+    assert "KGHARVEST_BASE_URL is not an https address" in done.stderr

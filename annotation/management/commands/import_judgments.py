@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from annotation.exchange.judgment_import import DUPLICATES, import_judgments
-from kgharvest.management.command import DomainCommand
+from kgharvest.management.command import DomainCommand, add_project_argument
 
 DUPLICATES_WERE = {"first": "left out", "last": "in the place of earlier ones"}
 
@@ -23,13 +23,15 @@ class Command(DomainCommand):
         parser.add_argument(
             "--set", dest="set_name", metavar="NAME", help="the set that is meant where several have a relation"
         )
-        parser.add_argument("--study", default="Default", help="of a round that is made; its members see it")
+        add_project_argument(parser)
         parser.add_argument(
             "--duplicates", choices=DUPLICATES, default="error", help="second judgments of an annotator on a tuple"
         )
 
-    def handle(self, *, file, round, create, set_name, study, duplicates, **options):
-        summary = import_judgments(file, round, create=create, set_name=set_name, study=study, duplicates=duplicates)
+    def handle(self, *, file, round, create, set_name, project, duplicates, **options):
+        summary = import_judgments(
+            file, round, create=create, set_name=set_name, project=project, duplicates=duplicates
+        )
         round, n = summary.round, summary.n_duplicates
         note = f", {n} repeats {DUPLICATES_WERE[duplicates]}" if n else ""
         self.stdout.write(f"round {round.pk}: {round.name}, {summary.n_judgments} judgments added{note}")

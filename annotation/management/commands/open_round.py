@@ -11,8 +11,9 @@ from django.urls import reverse
 from annotation.rounds.plan import Plan, plan_round
 from annotation.rounds.serializers import example, read_round_spec, round_from_spec
 from annotation.rounds.services import create_draft, open_round
+from kgharvest.accounts.projects import find_project
 from kgharvest.errors import NotFound
-from kgharvest.management.command import DomainCommand
+from kgharvest.management.command import DomainCommand, add_project_argument
 from kgharvest.pages.number_format import seconds
 
 
@@ -25,21 +26,24 @@ class Command(DomainCommand):
         kept = parser.add_mutually_exclusive_group()
         kept.add_argument("--plan", action="store_true", help="only say what the round costs and tells; store nothing")
         kept.add_argument("--draft", action="store_true", help="only keep the description, to be opened on its page")
-        parser.add_argument("--by", metavar="USER", help="who opens it, and owns a study that is new")
+        parser.add_argument("--by", metavar="USER", help="who opens it")
+        add_project_argument(parser)
 
-    def handle(self, *, spec, by, plan, draft, **options):
+    def handle(self, *, spec, by, plan, draft, project, **options):
         document = read_round_spec(spec)
         if plan:
             for line in plan_lines(plan_round(round_from_spec(document))):
                 self.stdout.write(line)
             return
         researcher = by and find_user(by)
-        round = create_draft(document, researcher) if draft else open_round(document, researcher)
+        project = project and find_project(project, researcher)
+        make = create_draft if draft else open_round
+        round = make(document, researcher, project)
         if draft:
-            self.stdout.write(f"draft {round.pk}: {settings.BASE_URL}{round.get_absolute_url()}")
+            self.stdout.write(f"draft {round.pk}: {settings.ORIGIN}{round.get_absolute_url()}")
             return
         self.stdout.write(f"round {round.pk}: {round.name}, {round.n_tasks} statements")
-        self.stdout.write(f"join link: {settings.BASE_URL}{reverse('annotation:join', args=[round.join_token])}")
+        self.stdout.write(f"join link: {settings.ORIGIN}{reverse('annotation:join', args=[round.join_token])}")
 
 
 def plan_lines(plan: Plan) -> Iterator[str]:

@@ -12,12 +12,13 @@ from evaluation.rendering.figures import precision_recall
 from evaluation.rendering.figures.canvas import LIGHT, render
 from evaluation.scores.facts import BUILT_IN, facts_of_file
 from evaluation.scores.score_jobs import STORED_SETTINGS, ScoreRequest, evaluate_now
+from kgharvest.accounts.projects import project_for
 from kgharvest.bulk.file_writing import check_writable, write_atomically
 from kgharvest.engine.settings import SETTINGS, WITHOUT_LEARNING
 from kgharvest.engine.types import Progress
 from kgharvest.errors import DomainError
 from kgharvest.harvests.language_models import get_language_model
-from kgharvest.management.command import DomainCommand
+from kgharvest.management.command import DomainCommand, add_project_argument
 
 FIGURES = {".svg": "svg", ".pdf": "pdf"}
 
@@ -43,6 +44,7 @@ class Command(DomainCommand):
         parser.add_argument("--facts", type=Path, metavar="F.jsonl", help="instead of the embedded LM's world")
         parser.add_argument("--seed", type=int, default=0, help="of the negative samples (0)")
         parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
+        add_project_argument(parser)
         parser.add_argument("--output", type=Path, metavar="F", help="write to a file instead of standard output")
         parser.add_argument("--figure", type=Path, metavar="F", help="draw the curves, too: F.svg or F.pdf")
 
@@ -60,8 +62,9 @@ class Command(DomainCommand):
             options["seed"],
             options["device"],
         )
+        project = project_for(None, options["project"])
         with tqdm(desc="relations", file=self.stderr, disable=None) as bar:
-            document = evaluate_now(request, partial(show, bar)).document
+            document = evaluate_now(request, partial(show, bar), project).document
         text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
         if figure:
             size = precision_recall.size(document)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from evaluation.rendering.figures.canvas import Theme, share_axis, short_model, side_name, style
 from evaluation.rendering.tables import Document
 from evaluation.reports.sections.comparisons import common_of
+from evaluation.statistics.rates import SIGNIFICANCE
 from kgharvest.pages.number_format import points_tick, points_with_interval, share_with_interval
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def differences(document: Document) -> list[Estimate]:
             comparison["low"],
             comparison["high"],
             points_with_interval(comparison["difference"], comparison["low"], comparison["high"]),
-            comparison["p_holm"] < 0.05,
+            comparison["p_holm"] < SIGNIFICANCE,
         )
         for comparison in document["comparisons"]
     ]

@@ -29,7 +29,7 @@ from evaluation.rendering.tables import Column, Document, Kind, Row, Table
 from evaluation.statistics.agreement import pair_counts
 from evaluation.statistics.annotator_models import FITS, DawidSkene, Judged, Mace
 from evaluation.statistics.paired_tests import mcnemar_p
-from evaluation.statistics.rates import rate
+from evaluation.statistics.rates import SIGNIFICANCE, rate
 from evaluation.statistics.verdict_rules import by_model, majority, where_complete
 from kgharvest.pages.number_format import p_value
 
@@ -228,7 +228,7 @@ def _sentence(name: str, converged: bool, n_compared: int, n_differing: int, gol
         return f"{start}; {NO_GOLD}.{rest}"
     right = f"on {gold['n']} gold statements {title} is right {gold['model_correct']} times, "
     right += f"the majority {gold['majority_correct']} times"
-    if gold["p"] is None or gold["p"] >= 0.05:
+    if gold["p"] is None or gold["p"] >= SIGNIFICANCE:
         return f"{start}; {right}: not distinguishable.{rest}"
     better = title if gold["model_correct"] > gold["majority_correct"] else "the majority"
     return f"{start}; {right}: {better} is better (p {'' if gold['p'] < 0.001 else '= '}{p_value(gold['p'])}).{rest}"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import combinations
+from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -11,6 +10,14 @@ import numpy as np
 
 from evaluation.evidence.arrays import ACCEPTED, CellKey, Evidence, Floats, Side
 from evaluation.evidence.cells import Cell, DrawnVerdicts
+from evaluation.evidence.sides import (
+    FEWEST_RELATIONS,
+    Pair,
+    paired_accuracies,
+    pairs_of_sides,
+    relations_of_sides,
+    shared_statements,
+)
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, name_of
 from evaluation.reports.sections.statement_comparisons import statement_comparisons
 from evaluation.statistics.paired_tests import (
@@ -24,12 +31,9 @@ from evaluation.statistics.paired_tests import (
     sign_flip_ps,
     smallest_p,
 )
-from evaluation.statistics.rates import Rate, difference_interval
+from evaluation.statistics.rates import SIGNIFICANCE, Rate, difference_interval
 from evaluation.statistics.statement_test import StatementDifference
 from kgharvest.pages.number_format import decimals_of_points, in_points, p_value, points_interval
-
-SIGNIFICANT = 0.05
-FEWEST_RELATIONS = 2
 
 METHOD = (
     "Comparisons: difference of macro averages over the relations that both sides share. From six relations on, for "
@@ -93,39 +97,6 @@ def sides_of(entry: Mapping[str, Any]) -> tuple[Side, Side]:
     if entry["kind"] == "settings":
         return Side(entry["model"], entry["a"]), Side(entry["model"], entry["b"])
     return Side(entry["a"], entry["setting"]), Side(entry["b"], entry["setting"])
-
-
-def shared_statements(evidence: Evidence) -> dict[frozenset[Side], int]:
-    """Return how many statements with a verdict two sides have both drawn, for each two that have."""
-    n_sides = len(evidence.sides)
-    side = evidence.side_of_cell[evidence.cell_of_draw]  # (D,)
-    drawn = np.unique(evidence.draws.task * n_sides + side)
-    drawn = drawn[evidence.is_complete[drawn // n_sides]]
-    task, side = drawn // n_sides, drawn % n_sides
-    shared = np.zeros((n_sides, n_sides), dtype=np.int64)
-    for distance in range(1, n_sides):
-        is_same = task[distance:] == task[:-distance]
-        if not is_same.any():
-            break
-        np.add.at(shared, (side[:-distance][is_same], side[distance:][is_same]), 1)
-    return {
-        frozenset((evidence.sides[a], evidence.sides[b])): int(shared[a, b])
-        for a, b in zip(*np.nonzero(shared), strict=True)
-    }
-
-
-class Pair(NamedTuple):
-    """Two sides that differ in one respect. kind: in which, "settings" or "models". common: what they share."""
-
-    kind: str
-    common: str | None
-    a: Side
-    b: Side
-
-    @property
-    def names(self) -> tuple[str, str]:
-        a, b = (self.a.setting, self.b.setting) if self.kind == "settings" else (self.a.model, self.b.model)
-        return name_of(a), name_of(b)
 
 
 # The comparison of two sides by their statements; None where these are not known.
@@ -197,9 +168,9 @@ def compare_rules(
     table: accuracies (R, C) under each rule, the first the report's own; NaN where there is none.
     """
     columns = {key: column for column, key in enumerate(cells) if not np.isnan(table[0, column])}
-    by_side = _by_side(columns)
+    by_side = relations_of_sides(columns)
     compared = []
-    for pair in _pairs(list(by_side)):
+    for pair in pairs_of_sides(list(by_side)):
         a, b = by_side[pair.a], by_side[pair.b]
         shared = sorted(a.keys() & b.keys())
         if len(shared) >= FEWEST_RELATIONS:
@@ -235,45 +206,6 @@ def _holm_of_each_rule(ps: Floats) -> Floats:
         is_known = ~np.isnan(values)
         adjusted[is_known, rule] = holm(values[is_known])
     return adjusted
-
-
-def paired_accuracies(accuracies: Mapping[CellKey, float | None]) -> Iterator[tuple[Pair, Floats]]:
-    """Yield each pair of sides that share enough relations, with a minus b in each of these."""
-    for pair, shared in compared_cells(accuracies):
-        yield pair, np.array([a - b for a, b in shared])
-
-
-def compared_cells(of_cells: Mapping[CellKey, float | None]) -> Iterator[tuple[Pair, list[tuple[float, float]]]]:
-    """Yield each pair of sides that share enough relations, with what is known of both in each of these.
-
-    Sorted by relation, so that no other order can move a random draw.
-    """
-    by_side = _by_side(of_cells)
-    for pair in _pairs(list(by_side)):
-        a, b = by_side[pair.a], by_side[pair.b]
-        shared = [(a[relation], b[relation]) for relation in sorted(a.keys() & b.keys())]
-        if len(shared) >= FEWEST_RELATIONS:
-            yield pair, shared
-
-
-def _by_side(of_cells: Mapping[CellKey, Any]) -> dict[Side, dict[str, Any]]:
-    """Return what is known of cells by relation, per side in the order of the cells."""
-    by_side: dict[Side, dict[str, Any]] = {}
-    for key, value in of_cells.items():
-        relations = by_side.setdefault(Side(key.model, key.setting), {})  # whose place no missing verdict moves
-        if value is not None:
-            relations[key.relation] = value
-    return by_side
-
-
-def _pairs(sides: list[Side]) -> Iterator[Pair]:
-    """Yield the pairs that differ in one respect; a side that names no setting, or no LM, has none to compare."""
-    for a, b in combinations(sides, 2):
-        if a.model == b.model and a.setting and b.setting:
-            yield Pair("settings", a.model, a, b)
-    for a, b in combinations(sides, 2):
-        if a.setting == b.setting and a.model and b.model:
-            yield Pair("models", a.setting, a, b)
 
 
 def _entry(pair: Pair, paired: PairedDifference, p_holm: float, n_shared: int) -> dict[str, Any]:
@@ -315,7 +247,7 @@ def comparison_in_words(pair: Pair, paired: PairedDifference, p_holm: float) -> 
     size = in_points(paired.difference, decimals_of_points(paired.difference))
     evidence = f"{_interval(paired)} {_over(paired)}; {_p_values(paired, p_holm)}"
     start = f"With {pair.common}, " if pair.common else ""
-    if p_holm < SIGNIFICANT:
+    if p_holm < SIGNIFICANCE:
         return f"{start}{ahead} beats {behind} by {size}{evidence}."
     favour = f" in favour of {ahead}" if paired.difference else ""
     names = f"{pair.names[0]} and {pair.names[1]}"
@@ -335,7 +267,7 @@ def _at_most(equivalence: Equivalence | None) -> str:
     """
     if equivalence is None or equivalence.p is None or equivalence.smallest_margin is None:
         return ""
-    if equivalence.p < SIGNIFICANT:
+    if equivalence.p < SIGNIFICANCE:
         p = p_value(equivalence.p)
         return f"; at most {100 * equivalence.margin:g} apart (p {p if p.startswith('<') else f'= {p}'})"
     if equivalence.smallest_margin >= 1:
@@ -355,7 +287,7 @@ def _interval(paired: PairedDifference) -> str:
 def _p_values(paired: PairedDifference, p_holm: float) -> str:
     p = p_value(paired.p)
     text = f"p {p if p.startswith('<') else f'= {p}'}, after Holm {p_value(p_holm)}"
-    if paired.unit == "relations" and (smallest := smallest_p(paired.n_relations)) >= SIGNIFICANT:
+    if paired.unit == "relations" and (smallest := smallest_p(paired.n_relations)) >= SIGNIFICANCE:
         text += f" (with {paired.n_relations} relations p cannot fall below {p_value(smallest)})"
     return text
 

@@ -204,9 +204,16 @@ def _flow_of_judgments(conduct: Mapping[str, Any]) -> Iterator[Step]:
 
 def design_table(document: Document) -> Table:
     conduct = document.get("conduct")
-    rows = [Row(row) for row in (*_rules(conduct), *_dates(conduct, document)) if row[1]] if conduct else []
+    said = (*_rules(conduct), *_dates(conduct, document), *_trail(document)) if conduct else ()
+    rows = [Row(row) for row in said if row[1]]
     notes = ("Times are in UTC.",)
     return Table("design", "How the round was made", (Column("what"), Column("how")), tuple(rows), notes)
+
+
+def _trail(document: Document) -> Iterator[tuple[str, str | None]]:
+    """Yield the head of the audit trail; older reports name none."""
+    if audit := document.get("audit"):
+        yield "audit trail", f"entry {audit['number']:,}, SHA-256 {audit['hash']}"
 
 
 def _rules(conduct: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
@@ -287,7 +294,7 @@ def timeline_table(document: Document) -> Table:
     lines = (document.get("conduct") or {}).get("timeline", [])
     rows = [Row((_minute(line["at"]), line["by"], line["annotator"], line["what"])) for line in lines]
     columns = (Column("when"), Column("by"), Column("annotator"), Column("what"))
-    notes = ("by: the role in the study; nobody where the system acted, or the operator at the command line.",)
+    notes = ("by: the role in the project; nobody where the system acted, or the operator at the command line.",)
     return Table("timeline", "What happened when", columns, tuple(rows), notes)
 
 
@@ -307,7 +314,7 @@ def exclusion_table(document: Document) -> Table:
         Column("annotator"), Column("excluded"), Column("by"), Column("reason"), Column("judgments", Kind.COUNT),
         Column("reinstated"), Column("counted again", Kind.COUNT),
     )  # fmt: skip
-    notes = ("by: the role in the study. judgments: taken out of the count.",)
+    notes = ("by: the role in the project. judgments: taken out of the count.",)
     return Table("exclusions", "Exclusions", columns, tuple(rows), notes)
 
 

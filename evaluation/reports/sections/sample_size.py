@@ -10,11 +10,11 @@ import numpy as np
 
 from evaluation.evidence.arrays import ACCEPTED, CellKey, Side
 from evaluation.evidence.cells import Cell
+from evaluation.evidence.sides import Pair, compared_cells
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, lm_and_setting
-from evaluation.reports.sections.comparisons import Pair, compared_cells
 from evaluation.statistics.paired_tests import FEWEST_RELATIONS_TO_TELL
+from evaluation.statistics.rates import SIGNIFICANCE
 from evaluation.statistics.sample_size import (
-    SIGNIFICANCE,
     difference_by_statements,
     difference_over_relations,
     fewest_relations,

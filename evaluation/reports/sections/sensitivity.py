@@ -9,15 +9,10 @@ import numpy as np
 
 from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, VERDICTS, Codes, Evidence, Floats, patterns_of
 from evaluation.evidence.cells import DrawnVerdicts, accuracies_of, drawn_verdicts
+from evaluation.evidence.sides import Pair
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, lm_and_setting, name_of
 from evaluation.reports.sections.annotators import FittedModel
-from evaluation.reports.sections.comparisons import (
-    SIGNIFICANT,
-    ComparedRules,
-    Pair,
-    common_about,
-    compare_rules,
-)
+from evaluation.reports.sections.comparisons import ComparedRules, common_about, compare_rules
 from evaluation.reports.sections.leave_one_out import (
     CLAIMS,
     WithoutAnnotator,
@@ -30,6 +25,7 @@ from evaluation.reports.sections.leave_one_out import (
 )
 from evaluation.reports.sections.statement_comparisons import statement_comparisons
 from evaluation.statistics.finite_population import VerdictSample
+from evaluation.statistics.rates import SIGNIFICANCE
 from evaluation.statistics.statement_test import StatementDifference
 from evaluation.statistics.verdict_rules import adjudicated, unanimous, unjudgeable_as_false, where_complete
 
@@ -217,7 +213,7 @@ def _claims(compared: ComparedRules, part: slice) -> dict[str, Any]:
     difference, p = compared.difference, compared.p_holm
     is_known = ~np.isnan(difference)
     other_sign = is_known & (np.sign(difference) != np.sign(difference[0]))
-    other_significance = is_known & ((p < SIGNIFICANT) != (p[0] < SIGNIFICANT))
+    other_significance = is_known & ((p < SIGNIFICANCE) != (p[0] < SIGNIFICANCE))
     return {
         "difference": _numbers(difference[part]),
         "p_holm": _numbers(p[part]),

@@ -10,6 +10,7 @@ from typing import Any
 
 from evaluation.rendering.formats import terminal_text
 from evaluation.scores.facts import BUILT_IN
+from kgharvest.accounts.projects import project_for
 from kgharvest.bulk.file_reading import read_bytes
 from kgharvest.bulk.file_writing import check_writable, write_atomically
 from kgharvest.engine.prompt_learning.registry import (
@@ -24,12 +25,13 @@ from kgharvest.harvests.language_models import get_language_model
 from kgharvest.management.command import (
     DomainCommand,
     ProgressBar,
+    add_project_argument,
     natural,
     positive,
     run_to_the_end,
     warnings_unlogged,
 )
-from kgharvest.models import Job
+from kgharvest.models import Job, Project
 from probing.management.arguments import add_lm_arguments, add_relation_arguments, chosen_relations
 from probing.models import Probe
 from probing.probes.export import record_lines
@@ -62,6 +64,7 @@ class Command(DomainCommand):
     def add_arguments(self, parser):
         add_relation_arguments(parser)
         add_lm_arguments(parser)
+        add_project_argument(parser)
         parser.add_argument(
             "--method",
             nargs="+",
@@ -98,7 +101,7 @@ class Command(DomainCommand):
     def handle(self, **options):
         if options["output"]:
             check_writable(options["output"])
-        probe = self.probed(request_of(options))
+        probe = self.probed(request_of(options), project_for(None, options["project"]))
         if options["output"]:
             write_atomically(options["output"], record_lines(probe))
         for name, fault in probe.document["faults"].items():
@@ -107,9 +110,9 @@ class Command(DomainCommand):
             if (table := build(probe.document)).rows:
                 self.stdout.write(f"{table.caption}\n{terminal_text(table)}\n", ending="")
 
-    def probed(self, request: ProbeRequest) -> Probe:
+    def probed(self, request: ProbeRequest, project: Project) -> Probe:
         """Do the job in this process. Raises NotProbed unless it succeeds."""
-        probe = create_probe(request)
+        probe = create_probe(request, project=project)
         with ProgressBar(str(probe)) as bar, warnings_unlogged():
             run_to_the_end(probe, bar)
         probe = Probe.objects.select_related("language_model").get(pk=probe.pk)

@@ -16,6 +16,7 @@ from tests.factories import (
     make_annotators,
     make_harvest,
     make_language_model,
+    make_project,
     make_relation,
     make_researcher,
     make_round,
@@ -48,11 +49,11 @@ def test_open_round_prints_number_and_join_link(tmp_path):
 
 def test_open_round_can_name_the_owner(tmp_path):
     job, ada = make_harvest([("dog", "swim")]), make_researcher("ada")
-    spec = {"name": "pilot", "study": "Animals", "cells": [{"job": job.pk, "n": 1}]}
+    spec = {"name": "pilot", "cells": [{"job": job.pk, "n": 1}]}
 
     output_of("open_round", spec_file(tmp_path, spec), "--by", "ada")
 
-    assert Round.objects.managed_by(ada).exists()
+    assert Round.objects.get().created_by == ada
 
 
 @pytest.mark.parametrize(
@@ -102,7 +103,7 @@ def test_a_plan_counts_holm_the_fewest_relations_and_the_tuples_there_are(tmp_pa
 def test_open_round_keeps_a_draft(tmp_path):
     spec = {"name": "pilot", "cells": [{"job": 1, "n": 20}]}
 
-    assert "/rounds/pilot/" in output_of("open_round", spec_file(tmp_path, spec), "--draft")
+    assert "/projects/default/rounds/pilot/" in output_of("open_round", spec_file(tmp_path, spec), "--draft")
     assert Round.objects.get().status == Round.Status.DRAFT
 
 
@@ -169,24 +170,26 @@ def test_an_export_can_be_imported(tmp_path):
     assert labels[0] == labels[1]
 
 
-def test_the_study_of_an_import_lets_its_members_see_it(tmp_path):
-    ada = make_researcher("ada")
-    judge_all(make_round([("dog", "swim")], name="pilot", by=ada, study="Animals"), ["true"])
+def test_members_of_its_project_see_an_import(tmp_path):
+    ada = make_researcher("ada", make_project("Animals"))
+    judge_all(make_round([("dog", "swim")], name="pilot"), ["true"])
     path = tmp_path / "pilot.csv"
     output_of("export_judgments", "--round", "pilot", "--output", path)
 
-    output_of("import_judgments", path, "--round", "copy", "--create", "--study", "Animals")
+    with pytest.raises(CommandError, match="several projects; name one of animals, default"):
+        output_of("import_judgments", path, "--round", "copy", "--create")
+    output_of("import_judgments", path, "--round", "copy", "--create", "--project", "animals")
+    output_of("import_judgments", path, "--round", "animals/second", "--create")
 
-    assert Round.objects.visible_to(ada).filter(name="copy").exists()
+    assert set(Round.objects.visible_to(ada).values_list("name", flat=True)) == {"copy", "second"}
 
 
-@pytest.mark.parametrize("study", ["", "x" * 101])
-def test_an_import_needs_a_study_with_a_name(tmp_path, study):
+def test_an_import_into_a_project_that_is_not_there_is_refused(tmp_path):
     path = tmp_path / "one.csv"
     path.write_text('relation,entities,annotator,label\ncan,"[""dog"", ""swim""]",ann,True\n')
 
-    with pytest.raises(CommandError, match="no name for a study"):
-        output_of("import_judgments", path, "--round", "copy", "--create", "--study", study)
+    with pytest.raises(CommandError, match="There is no project 'Zoo'; the projects are: none yet"):
+        output_of("import_judgments", path, "--round", "copy", "--create", "--project", "Zoo")
 
 
 def test_no_exported_cell_starts_a_formula():
@@ -207,5 +210,5 @@ def test_an_empty_round_exports_its_heading():
 def test_export_of_an_unknown_round_names_those_there_are():
     make_round(1, name="pilot")
 
-    with pytest.raises(CommandError, match="no round named 'pilto'; the newest are: pilot"):
+    with pytest.raises(CommandError, match="no round 'pilto'; choose one of default/pilot"):
         output_of("export_judgments", "--round", "pilto")

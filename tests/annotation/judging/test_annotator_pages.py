@@ -17,6 +17,7 @@ from annotation.rounds.services import close_round, open_round
 from tests.factories import (
     judge,
     judge_all,
+    judging_page,
     make_annotators,
     make_harvest,
     make_language_model,
@@ -28,8 +29,6 @@ from tests.factories import (
 pytestmark = pytest.mark.django_db
 
 JSON = {"headers": {"accept": "application/json"}}
-JUDGE = "/rounds/pilot/judge/"
-TRAINING = "/rounds/pilot/training/"
 SECRETS = ("xyzzy", "123.456", "gold", "verdict", "accepted", "rejected", "top:4", "rank", "score", "wanted", "quorum")
 
 
@@ -85,7 +84,7 @@ def secretive_round(**more):
         setting="setting-xyzzy",
     )
     cell = {"job": job.pk, "n": 4, "cut": "top:4"}
-    spec = {"name": "pilot", "cells": [cell], "study": "study-xyzzy", "takes_guests": True, "consent": "Agreed?"}
+    spec = {"name": "pilot", "cells": [cell], "takes_guests": True, "consent": "Agreed?"}
     round = open_round({**spec, "gold_share": 0.5, "batch_size": 4, **more})
     job.tuples.update(score=-123.456)
     return round
@@ -95,22 +94,26 @@ def everything_sent_to(client, round) -> list:
     """Go everywhere an annotator can go; return all responses."""
     link = f"/join/{round.join_token}/"
     sent = [client.get(link), client.post(link, {"name": "Ada"}), client.post(link, {"name": "Ada", "agrees": "on"})]
-    sent += [client.get(path) for path in (link, "/", "/return/", "/rounds/pilot/device/")]
-    sent += [client.get(JUDGE, **JSON), client.get(JUDGE)]
+    sent += [client.get(path) for path in (link, "/", "/return/", judging_page("pilot", "device/"))]
+    sent += [client.get(judging_page(), **JSON), client.get(judging_page())]
     tasks = [statement["task"] for statement in sent[-2].json()["tasks"]]
-    sent.append(client.post(f"{JUDGE}layout/", {"layout": Layout.PAGE}, follow=True))
+    sent.append(client.post(f"{judging_page()}layout/", {"layout": Layout.PAGE}, follow=True))
     for task in tasks:
-        sent.append(client.get(f"{JUDGE}instructions/", {"task": task}))
-        sent.append(client.post(f"{JUDGE}report/", {"task": task}))
-        sent.append(client.post(f"{JUDGE}report/", {"task": task, "report-reason": "other"}, **JSON))
-    sent.append(client.post(f"{JUDGE}skip/", {"task": tasks[0]}, **JSON))
-    sent += [client.post(JUDGE, answer_to(task, more=1), **JSON) for task in tasks]
-    sent.append(client.post(f"{JUDGE}page/", {"row": tasks[:1], **row_of(tasks[0], "false")}, follow=True))
-    sent += [client.get(JUDGE, {"task": task}) for task in tasks]
-    sent += [client.post(JUDGE, answer_to(task, "maybe")) for task in tasks[:1]]
-    sent += [client.get(JUDGE), client.get(JUDGE, **JSON), client.post(f"{JUDGE}skipped/", follow=True)]
+        sent.append(client.get(f"{judging_page()}instructions/", {"task": task}))
+        sent.append(client.post(f"{judging_page()}report/", {"task": task}))
+        sent.append(client.post(f"{judging_page()}report/", {"task": task, "report-reason": "other"}, **JSON))
+    sent.append(client.post(f"{judging_page()}skip/", {"task": tasks[0]}, **JSON))
+    sent += [client.post(judging_page(), answer_to(task, more=1), **JSON) for task in tasks]
+    sent.append(client.post(f"{judging_page()}page/", {"row": tasks[:1], **row_of(tasks[0], "false")}, follow=True))
+    sent += [client.get(judging_page(), {"task": task}) for task in tasks]
+    sent += [client.post(judging_page(), answer_to(task, "maybe")) for task in tasks[:1]]
+    sent += [
+        client.get(judging_page()),
+        client.get(judging_page(), **JSON),
+        client.post(f"{judging_page()}skipped/", follow=True),
+    ]
     close_round(round)
-    return [*sent, client.get(JUDGE), client.get(JUDGE, **JSON), client.get(link)]
+    return [*sent, client.get(judging_page()), client.get(judging_page(), **JSON), client.get(link)]
 
 
 def test_nothing_an_annotator_receives_tells_where_a_statement_came_from(client):
@@ -132,11 +135,24 @@ def trained(client, round, label: str) -> tuple[list, list]:
     """Go through the training, always with one answer; return what was sent before and with the feedback."""
     before, feedback = [], []
     for statement in round.training_statements.all():
-        page = client.get(TRAINING)
-        begun = [client.get(TRAINING, {"position": statement.position, "label": choice}) for choice in Label.values]
-        before.append((statement.position, [page, *begun, client.get(TRAINING, **JSON), client.get(JUDGE, **JSON)]))
+        page = client.get(judging_page("pilot", "training/"))
+        begun = [
+            client.get(judging_page("pilot", "training/"), {"position": statement.position, "label": choice})
+            for choice in Label.values
+        ]
+        before.append(
+            (
+                statement.position,
+                [
+                    page,
+                    *begun,
+                    client.get(judging_page("pilot", "training/"), **JSON),
+                    client.get(judging_page(), **JSON),
+                ],
+            )
+        )
         answer = {"position": statement.position, "label": label}
-        feedback.append(client.post(TRAINING, answer, follow=True))
+        feedback.append(client.post(judging_page("pilot", "training/"), answer, follow=True))
     return before, feedback
 
 
@@ -162,7 +178,7 @@ def test_the_training_tells_an_answer_only_once_it_is_given(client, label):
             assert untold.reason.encode() not in sent_bytes(pages)
         for later in told[position + 1 :]:
             assert later.statement.encode() not in sent_bytes(pages)
-    end = [client.get(TRAINING), client.post(TRAINING, follow=True)]
+    end = [client.get(judging_page("pilot", "training/")), client.post(judging_page("pilot", "training/"), follow=True)]
     everything = sent_bytes([joining, *(page for _, pages in before for page in pages), *feedback, *end])
     for secret in SECRETS:
         assert secret.encode() not in everything, secret
@@ -184,8 +200,8 @@ def test_gold_cannot_be_told_from_other_statements_by_any_reply(client):
     annotator = join_round(round, make_user(), agrees=True)
     client.force_login(annotator.user)
 
-    statements = client.get(JUDGE, **JSON).json()["tasks"]
-    replies = [client.post(JUDGE, answer_to(statement["task"]), **JSON) for statement in statements]
+    statements = client.get(judging_page(), **JSON).json()["tasks"]
+    replies = [client.post(judging_page(), answer_to(statement["task"]), **JSON) for statement in statements]
 
     given = [annotator.task_of(statement["task"]) for statement in statements]
     assert annotator.round.tasks.gold().filter(pk__in=given).count() == 2
@@ -203,7 +219,7 @@ def test_a_page_stores_what_is_answered_and_says_what_is_not(annotator_client, a
     first, second, *_ = tasks_assigned_to(annotator)
 
     page = annotator_client.post(
-        f"{JUDGE}page/", {"row": [first, second], **row_of(first, "true"), **row_of(second)}, follow=True
+        f"{judging_page()}page/", {"row": [first, second], **row_of(first, "true"), **row_of(second)}, follow=True
     ).text
 
     assert "1 statement is unanswered" in page
@@ -215,7 +231,7 @@ def test_a_page_sent_twice_is_stored_once(annotator_client, annotator):
     sent = {"row": [first], **row_of(first, "true", uuid=uuid4())}
 
     for _ in range(2):
-        annotator_client.post(f"{JUDGE}page/", sent)
+        annotator_client.post(f"{judging_page()}page/", sent)
 
     assert Judgment.objects.count() == 1
 
@@ -224,7 +240,7 @@ def test_a_bad_row_costs_no_other(annotator_client, annotator):
     first, second, third, _ = tasks_assigned_to(annotator)
     rows = row_of(first, "true") | row_of(second, "false", "x" * 10_000) | row_of(third, "maybe")
 
-    response = annotator_client.post(f"{JUDGE}page/", {"row": [first, second, third], **rows})
+    response = annotator_client.post(f"{judging_page()}page/", {"row": [first, second, third], **rows})
 
     assert response.status_code == 409
     assert "The comment has 10000 characters; shorten it to 1000." in response.text
@@ -236,7 +252,7 @@ def test_a_skip_in_a_page_keeps_the_other_answers(annotator_client, annotator):
     first, second, *_ = tasks_assigned_to(annotator)
 
     annotator_client.post(
-        f"{JUDGE}skip/", {"task": second, "row": [first, second], **row_of(first, "true"), **row_of(second)}
+        f"{judging_page()}skip/", {"task": second, "row": [first, second], **row_of(first, "true"), **row_of(second)}
     )
 
     assert judged(annotator) == first
@@ -250,7 +266,10 @@ def test_a_comment_that_is_too_long_comes_back_with_a_sentence(annotator_client,
     [task, *_] = tasks_assigned_to(annotator)
     answer = answer_to(task, comment="x" * 10_000)
 
-    as_form, as_json = annotator_client.post(JUDGE, answer), annotator_client.post(JUDGE, answer, **JSON)
+    as_form, as_json = (
+        annotator_client.post(judging_page(), answer),
+        annotator_client.post(judging_page(), answer, **JSON),
+    )
 
     assert as_json.json()["error"]["message"] == "The comment has 10000 characters; shorten it to 1000."
     assert "shorten it to 1000" in as_form.text
@@ -262,7 +281,7 @@ def test_a_comment_of_invalid_utf8_is_stored_readably(annotator_client, annotato
     [task, *_] = tasks_assigned_to(annotator)
     body = urlencode(answer_to(task)).encode() + b"&comment=caf%E9%FF"
 
-    response = annotator_client.post(JUDGE, body, content_type="application/x-www-form-urlencoded", **JSON)
+    response = annotator_client.post(judging_page(), body, content_type="application/x-www-form-urlencoded", **JSON)
 
     assert response.status_code == 200
     assert Judgment.objects.get().comment == "caf��"
@@ -273,7 +292,10 @@ def test_bytes_that_are_no_text_are_refused_in_a_sentence(annotator_client, anno
     [task, *_] = tasks_assigned_to(annotator)
     answer = answer_to(task) | {field: "\x00\xff"}
 
-    as_form, as_json = annotator_client.post(JUDGE, answer), annotator_client.post(JUDGE, answer, **JSON)
+    as_form, as_json = (
+        annotator_client.post(judging_page(), answer),
+        annotator_client.post(judging_page(), answer, **JSON),
+    )
 
     assert as_form.status_code == as_json.status_code == 400
     assert "That was not valid" in as_form.text
@@ -283,7 +305,7 @@ def test_bytes_that_are_no_text_are_refused_in_a_sentence(annotator_client, anno
 def test_a_time_that_nobody_takes_is_cut(annotator_client, annotator):
     [task, *_] = tasks_assigned_to(annotator)
 
-    annotator_client.post(JUDGE, answer_to(task, seconds="86400"), **JSON)
+    annotator_client.post(judging_page(), answer_to(task, seconds="86400"), **JSON)
 
     assert Judgment.objects.get().seconds == 600
 
@@ -293,7 +315,7 @@ def test_a_time_that_nobody_takes_is_cut(annotator_client, annotator):
 def test_an_act_on_no_statement_of_ones_own_is_refused(annotator_client, path, task):
     sent = {"task": task, "report-reason": "other"}
 
-    response = annotator_client.post(JUDGE + path, sent, **JSON)
+    response = annotator_client.post(judging_page() + path, sent, **JSON)
 
     assert response.status_code in {400, 409}
     assert response.json()["error"]["message"]
@@ -304,22 +326,22 @@ def test_a_foreign_statement_cannot_be_looked_at_by_reporting_it(annotator_clien
     [other] = make_annotators(round, 1)
     task = tasks_assigned_to(other)[0]
 
-    assert annotator_client.post(f"{JUDGE}report/", {"task": task}).status_code == 404
+    assert annotator_client.post(f"{judging_page()}report/", {"task": task}).status_code == 404
 
 
 @pytest.mark.parametrize("path", ["", "page/", "skip/", "skipped/", "report/", "layout/"])
 def test_a_stranger_can_do_nothing(client, round, path):
-    assert client.post(JUDGE + path, **JSON).status_code == (403 if path in {"", "skip/", "report/"} else 302)
-    assert client.post(JUDGE + path).url.startswith("/return/")
+    assert client.post(judging_page() + path, **JSON).status_code == (403 if path in {"", "skip/", "report/"} else 302)
+    assert client.post(judging_page() + path).url.startswith("/return/")
     client.force_login(make_user())
-    assert client.post(JUDGE + path).status_code == 404
+    assert client.post(judging_page() + path).status_code == 404
 
 
 def test_a_bad_answer_to_a_closed_round_still_gets_the_closed_page(annotator_client, annotator, round):
     [task, *_] = tasks_assigned_to(annotator)
     close_round(round)
 
-    assert "Judging is over" in annotator_client.post(JUDGE, answer_to(task, comment="x" * 2000)).text
+    assert "Judging is over" in annotator_client.post(judging_page(), answer_to(task, comment="x" * 2000)).text
 
 
 def test_an_answer_that_came_too_late_is_named_late():
@@ -331,7 +353,7 @@ def test_an_answer_that_came_too_late_is_named_late():
     client = Client()
     client.force_login(slow.user)
 
-    assert client.post(JUDGE, answer_to(task), **JSON).json()["late"] is True
+    assert client.post(judging_page(), answer_to(task), **JSON).json()["late"] is True
 
 
 # -- more with the reply -----------------------------------------------------------------------------------------------
@@ -344,8 +366,8 @@ def test_the_reply_to_an_answer_brings_the_next_statements_where_asked():
     client.force_login(annotator.user)
     first, second = tasks_assigned_to(annotator)
 
-    without = client.post(JUDGE, answer_to(first), **JSON).json()
-    reply = client.post(JUDGE, answer_to(second, more=1), **JSON).json()
+    without = client.post(judging_page(), answer_to(first), **JSON).json()
+    reply = client.post(judging_page(), answer_to(second, more=1), **JSON).json()
 
     assert "tasks" not in without
     assert [statement["task"] for statement in reply["tasks"]] == tasks_assigned_to(annotator)
@@ -356,7 +378,7 @@ def test_an_answer_after_which_nothing_can_be_had_is_stored_all_the_same(annotat
     [task, *_] = tasks_assigned_to(annotator)
     Annotator.objects.update(status=Annotator.Status.PAUSED)
 
-    reply = annotator_client.post(JUDGE, answer_to(task, more=1), **JSON)
+    reply = annotator_client.post(judging_page(), answer_to(task, more=1), **JSON)
 
     assert (reply.status_code, reply.json().keys()) == (200, {"stored", "late"})
     assert Judgment.objects.counted().filter(task=annotator.task_of(task)).exists()
@@ -369,10 +391,10 @@ def test_the_round_chooses_the_layout_until_the_annotator_does(client):
     round = make_round(2, name="pilot", layout=Layout.PAGE)
     client.force_login(join_round(round, make_user()).user)
 
-    assert "Submit page" in client.get(JUDGE).text
-    client.post(f"{JUDGE}layout/", {"layout": "one"})
-    assert "Submit page" not in client.get(JUDGE).text
-    assert client.post(f"{JUDGE}layout/", {"layout": "both"}).status_code == 302
+    assert "Submit page" in client.get(judging_page()).text
+    client.post(f"{judging_page()}layout/", {"layout": "one"})
+    assert "Submit page" not in client.get(judging_page()).text
+    assert client.post(f"{judging_page()}layout/", {"layout": "both"}).status_code == 302
 
 
 def test_a_page_takes_as_many_queries_for_many_statements_as_for_few(client, django_assert_max_num_queries):
@@ -381,4 +403,4 @@ def test_a_page_takes_as_many_queries_for_many_statements_as_for_few(client, dja
     judge_all(round, ["true"] * 40)
 
     with django_assert_max_num_queries(18):
-        client.get(JUDGE)
+        client.get(judging_page())

@@ -5,7 +5,7 @@ from django.utils import timezone
 
 from annotation.judging.assignment import AnnotatorNotActive, next_batch
 from annotation.models import Annotator
-from tests.factories import judge, make_annotators, make_round
+from tests.factories import judge, judging_page, make_annotators, make_round
 
 pytestmark = pytest.mark.django_db
 
@@ -47,7 +47,7 @@ def test_the_judging_page_says_it_calmly(client, annotator):
     put(annotator, "paused")
     client.force_login(annotator.user)
 
-    page = client.get(f"/rounds/{annotator.round.name}/judge/")
+    page = client.get(judging_page(annotator.round.name))
 
     assert page.status_code == 409
     assert "you need not do anything" in page.text

@@ -18,11 +18,10 @@ from annotation.judging.assignment import LEASE, next_batch, release_expired
 from annotation.judging.models import LARGEST_ID, SIXTEEN_HEX_DIGITS, task_of_token, task_token
 from annotation.models import Annotator, Assignment, Judgment, Round
 from annotation.quality.exclusion import exclude_annotator
-from tests.factories import judge, make_gold, make_round, make_user
+from tests.factories import judge, judging_page, make_gold, make_round, make_user
 
 pytestmark = pytest.mark.django_db
 
-JUDGE = "/rounds/pilot/judge/"
 CHANCE = pytest.approx(0.5, abs=0.05)
 
 
@@ -74,7 +73,7 @@ def area_under_curve(clues: list[float], is_gold: list[bool]) -> float:
 def walk(annotator) -> list[list[dict]]:
     """Return every reply with statements that the annotator gets on the way through the round."""
     client, replies = client_of(annotator), []
-    while tasks := client.get(JUDGE).json()["tasks"]:
+    while tasks := client.get(judging_page()).json()["tasks"]:
         replies.append(tasks)
         annotator.assignments.update(status=Assignment.Status.DONE)
     return replies
@@ -157,14 +156,17 @@ def test_gold_is_spread_over_as_much_as_one_may_judge():
     round = mixed_round(400, 20, batch_size=20, max_per_annotator=100)
     Round.objects.update(gold_share=0.5)
     [annotator] = fixed_annotators(round, 1)
-    first = client_of(annotator).get(JUDGE).json()["tasks"]
+    first = client_of(annotator).get(judging_page()).json()["tasks"]
 
     assert sum(text_of(statement) in gold_texts(round) for statement in first) == 4
 
 
 def test_two_annotators_know_a_statement_by_names_that_have_nothing_in_common():
     names = [
-        {text_of(statement): statement["task"] for statement in client_of(annotator).get(JUDGE).json()["tasks"]}
+        {
+            text_of(statement): statement["task"]
+            for statement in client_of(annotator).get(judging_page()).json()["tasks"]
+        }
         for annotator in fixed_annotators(mixed_round(20, 5, batch_size=15), 2)
     ]
 
@@ -178,7 +180,7 @@ def test_a_statement_keeps_its_name_when_its_lease_ends_and_begins_anew():
     client = client_of(annotator)
 
     def names() -> dict[str, str]:
-        return {text_of(statement): statement["task"] for statement in client.get(JUDGE).json()["tasks"]}
+        return {text_of(statement): statement["task"] for statement in client.get(judging_page()).json()["tasks"]}
 
     before = names()
     annotator.assignments.update(status=Assignment.Status.EXPIRED)
@@ -191,10 +193,10 @@ def test_a_statement_keeps_its_name_when_its_lease_ends_and_begins_anew():
 
 def test_a_name_that_another_annotator_has_for_a_statement_means_nothing():
     annotator, other = fixed_annotators(mixed_round(4, 1, batch_size=4), 2)
-    foreign = client_of(other).get(JUDGE).json()["tasks"][0]["task"]
-    client_of(annotator).get(JUDGE)
+    foreign = client_of(other).get(judging_page()).json()["tasks"][0]["task"]
+    client_of(annotator).get(judging_page())
 
-    refusal = client_of(annotator).post(JUDGE, {"task": foreign, "label": "true", "client_uuid": uuid4()})
+    refusal = client_of(annotator).post(judging_page(), {"task": foreign, "label": "true", "client_uuid": uuid4()})
 
     assert refusal.json()["error"]["code"] == "NotAssigned"
     assert not any(character.isdigit() for character in refusal.json()["error"]["message"])
@@ -220,17 +222,17 @@ def test_skipped_gold_comes_back_where_other_statements_do(n_others):
     round = mixed_round(8, 4, batch_size=8, judgments_per_task=3)
     annotator, *others = fixed_annotators(round, 1 + n_others)
     client = client_of(annotator)
-    while tasks := client.get(JUDGE).json()["tasks"]:
+    while tasks := client.get(judging_page()).json()["tasks"]:
         for statement in tasks:
-            client.post(f"{JUDGE}skip/", {"task": statement["task"]})
+            client.post(f"{judging_page()}skip/", {"task": statement["task"]})
     n_skipped = annotator.assignments.count()
     for other in others:
         while batch := next_batch(other, timezone.now()):
             judge(other, batch[0])
 
-    page = Client.get(client, JUDGE, headers={"accept": "text/html"})
-    client.post(f"{JUDGE}skipped/")
-    back = client.get(JUDGE).json()["tasks"]
+    page = Client.get(client, judging_page(), headers={"accept": "text/html"})
+    client.post(f"{judging_page()}skipped/")
+    back = client.get(judging_page()).json()["tasks"]
 
     assert (page.context["n_skipped"], len(back)) == ((0, 0) if n_others else (n_skipped, n_skipped))
 
@@ -239,14 +241,14 @@ def test_a_late_answer_is_named_late_whatever_the_statement():
     round = mixed_round(4, 2, batch_size=4, judgments_per_task=1)
     slow, quick = fixed_annotators(round, 2)
     client = client_of(slow)
-    tasks = client.get(JUDGE).json()["tasks"]
+    tasks = client.get(judging_page()).json()["tasks"]
     slow.assignments.update(expires_at="2020-01-01T00:00Z")
     while batch := next_batch(quick, timezone.now()):
         judge(quick, batch[0])
 
     answers = [{"task": statement["task"], "label": "true", "client_uuid": uuid4()} for statement in tasks]
-    first, again = ([client.post(JUDGE, answer).json()["late"] for answer in answers] for _ in range(2))
-    changed = [client.post(JUDGE, answer | {"client_uuid": uuid4()}).json()["late"] for answer in answers]
+    first, again = ([client.post(judging_page(), answer).json()["late"] for answer in answers] for _ in range(2))
+    changed = [client.post(judging_page(), answer | {"client_uuid": uuid4()}).json()["late"] for answer in answers]
 
     assert {text_of(statement) in gold_texts(round) for statement in tasks} == {True, False}
     assert first == again == changed == [True] * len(tasks)
@@ -259,13 +261,13 @@ def test_whoever_is_excluded_is_told_the_same_of_every_answer():
     client = client_of(annotator)
     answers = [
         {"task": statement["task"], "label": "true", "client_uuid": uuid4()}
-        for statement in client.get(JUDGE).json()["tasks"]
+        for statement in client.get(judging_page()).json()["tasks"]
     ]
     for answer in answers:
-        client.post(JUDGE, answer)
+        client.post(judging_page(), answer)
     exclude_annotator(annotator, "they guess")
 
-    assert {client.post(JUDGE, answer).json()["late"] for answer in answers} == {False}
+    assert {client.post(judging_page(), answer).json()["late"] for answer in answers} == {False}
 
 
 # -- what the server does ----------------------------------------------------------------------------------------------
@@ -286,7 +288,9 @@ def both_kinds(annotator) -> tuple[Client, str, str]:
     """Return the names of a gold statement and of another one that are assigned to the annotator."""
     client = client_of(annotator)
     texts = gold_texts(annotator.round)
-    by_kind = {text_of(statement) in texts: statement["task"] for statement in client.get(JUDGE).json()["tasks"]}
+    by_kind = {
+        text_of(statement) in texts: statement["task"] for statement in client.get(judging_page()).json()["tasks"]
+    }
     return client, by_kind[True], by_kind[False]
 
 
@@ -306,7 +310,7 @@ def test_an_answer_costs_the_same_statements_for_gold(spec):
         first = answer_to(task)
         done.append(
             [
-                statements_executed(lambda fields=fields, path=path: client.post(JUDGE + path, fields))
+                statements_executed(lambda fields=fields, path=path: client.post(judging_page() + path, fields))
                 for path, fields in [
                     ("", first),
                     ("", first),
@@ -325,8 +329,8 @@ def test_a_skip_and_what_comes_late_cost_the_same_statements_for_gold():
     client, gold, other = both_kinds(annotator)
 
     def skip_and_answer(task: str) -> None:
-        client.post(f"{JUDGE}skip/", {"task": task})
-        client.post(JUDGE, answer_to(task))
+        client.post(f"{judging_page()}skip/", {"task": task})
+        client.post(judging_page(), answer_to(task))
 
     assert statements_executed(lambda: skip_and_answer(gold)) == statements_executed(lambda: skip_and_answer(other))
 
@@ -335,10 +339,10 @@ def test_handing_out_gold_costs_the_same_statements_as_any_other():
     round = mixed_round(60, 20, batch_size=1)
     [annotator] = fixed_annotators(round, 1)
     client, texts, done = client_of(annotator), gold_texts(round), {True: set(), False: set()}
-    [ahead] = client.get(JUDGE).json()["tasks"]
+    [ahead] = client.get(judging_page()).json()["tasks"]
     for _ in range(9):
         with CaptureQueriesContext(connection) as captured:
-            reply = client.post(JUDGE, answer_to(ahead["task"]) | {"more": 1})
+            reply = client.post(judging_page(), answer_to(ahead["task"]) | {"more": 1})
         sql = without_values(captured)
         [ahead] = reply.json()["tasks"]
         done[text_of(ahead) in texts].add("\n".join(sql))

@@ -9,26 +9,31 @@ from django.urls import reverse
 from django.utils import timezone
 
 from annotation.judging.assignment import next_batch
-from annotation.models import Annotator, Judgment, Round, StudyMember
+from annotation.models import Annotator, Judgment, Round
 from annotation.recruiting.services import join_round
 from annotation.rounds.services import close_round, pause_round
+from kgharvest.models import Role
 from tests.factories import (
     judge,
     judge_all,
+    judging_page,
     make_annotators,
-    make_researcher,
+    make_member,
+    make_project,
     make_round,
     make_user,
 )
 
 pytestmark = pytest.mark.django_db
 
+PILOT = "/projects/default/rounds/pilot/"
+
 JSON = {"headers": {"accept": "application/json"}}
 
 
 @pytest.fixture
 def own_round(researcher):
-    return make_round(4, name="pilot", study="Animals", by=researcher)
+    return make_round(4, name="pilot", by=researcher)
 
 
 @pytest.fixture
@@ -44,7 +49,7 @@ def annotator_client(annotator):
 
 
 def judge_url(round) -> str:
-    return reverse("annotation:judge", args=[round.name])
+    return reverse("annotation:judge", args=[round.pk])
 
 
 def answer_to(annotator, task, label="true", **fields) -> dict:
@@ -54,8 +59,8 @@ def answer_to(annotator, task, label="true", **fields) -> dict:
 # -- researchers -------------------------------------------------------------------------------------------------------
 
 
-def test_the_list_shows_the_rounds_of_ones_studies(researcher_client, own_round):
-    make_round(name="secret", study="Others", by=make_researcher())
+def test_the_list_shows_the_rounds_of_ones_projects(researcher_client, own_round):
+    make_round(name="secret", project=make_project("Project"))
 
     page = researcher_client.get("/rounds/").text
 
@@ -81,7 +86,7 @@ def test_the_list_takes_the_same_queries_for_more_rounds(
     researcher_client, own_round, researcher, django_assert_max_num_queries
 ):
     for _ in range(5):
-        make_round(study="Animals", by=researcher)
+        make_round(by=researcher)
 
     with django_assert_max_num_queries(7):
         researcher_client.get("/rounds/")
@@ -90,60 +95,68 @@ def test_the_list_takes_the_same_queries_for_more_rounds(
 def test_a_round_shows_how_far_it_is(researcher_client, own_round):
     judge_all(own_round, *[["true"] * 4] * 3)
 
-    response = researcher_client.get("/rounds/pilot/")
+    response = researcher_client.get(PILOT)
 
     assert response.context["progress"]["accepted"] == 4
     assert f"/join/{own_round.join_token}/" in response.text
 
 
 def test_a_round_that_asks_a_third_only_if_two_differ_says_so(researcher_client, researcher):
-    make_round(4, name="thrifty", by=researcher, study="Animals", third_only_if_split=True)
+    make_round(4, name="thrifty", by=researcher, third_only_if_split=True)
 
-    assert "judged by two people, and by a third where they differ." in researcher_client.get("/rounds/thrifty/").text
+    assert (
+        "judged by two people, and by a third where they differ."
+        in researcher_client.get("/projects/default/rounds/thrifty/").text
+    )
 
 
-@pytest.mark.parametrize("path", ["/rounds/secret/", "/rounds/secret/close/", "/rounds/secret/judgments.csv"])
-def test_a_round_of_another_study_is_not_there(researcher_client, path):
-    make_round(name="secret", study="Others", by=make_researcher())
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/projects/project/rounds/secret/",
+        "/projects/project/rounds/secret/close/",
+        "/projects/project/rounds/secret/judgments.csv",
+    ],
+)
+def test_a_round_of_another_project_is_not_there(researcher_client, path):
+    make_round(name="secret", project=make_project("Project"))
 
     assert researcher_client.get(path).status_code == 404
 
 
 @pytest.mark.parametrize("change", ["pause", "reopen", "close"])
 def test_a_viewer_may_look_but_not_change(client, own_round, change):
-    viewer = make_researcher()
-    StudyMember.objects.create(study=own_round.study, user=viewer, role=StudyMember.Role.VIEWER)
-    client.force_login(viewer)
+    client.force_login(make_member(Role.VIEWER))
 
-    assert client.get("/rounds/pilot/").status_code == 200
-    assert client.post(f"/rounds/pilot/{change}/").status_code == 404
+    assert client.get(PILOT).status_code == 200
+    assert client.post(f"{PILOT}{change}/").status_code == 403
 
 
-@pytest.mark.parametrize("path", ["/rounds/", "/rounds/new/", "/rounds/pilot/", "/rounds/pilot/judgments.csv"])
+@pytest.mark.parametrize("path", ["/rounds/", "/rounds/new/", PILOT, f"{PILOT}judgments.csv"])
 def test_researchers_pages_are_closed_to_annotators(annotator_client, path):
     assert annotator_client.get(path).status_code == 403
 
 
 def test_visitors_are_sent_to_the_login(client, own_round):
-    assert client.get("/rounds/pilot/").url == "/accounts/login/?next=/rounds/pilot/"
+    assert client.get(PILOT).url == "/accounts/login/?next=/projects/default/rounds/pilot/"
 
 
 def test_closing_names_the_round_and_what_is_open(researcher_client, own_round):
-    page = researcher_client.get("/rounds/pilot/close/").text
+    page = researcher_client.get(f"{PILOT}close/").text
 
     assert "Close round <em>pilot</em>" in page
     assert "4 of 4 statements are still open" in page
 
 
 def test_closing_closes(researcher_client, own_round):
-    researcher_client.post("/rounds/pilot/close/")
+    researcher_client.post(f"{PILOT}close/")
 
     own_round.refresh_from_db()
     assert own_round.status == Round.Status.CLOSED
 
 
 def test_what_cannot_be_done_is_said(researcher_client, own_round):
-    page = researcher_client.post("/rounds/pilot/reopen/", follow=True).text
+    page = researcher_client.post(f"{PILOT}reopen/", follow=True).text
 
     assert "The round pilot is open; it cannot become open." in page
 
@@ -151,16 +164,16 @@ def test_what_cannot_be_done_is_said(researcher_client, own_round):
 def test_judgments_can_be_downloaded(researcher_client, own_round):
     judge_all(own_round, ["true"] * 4)
 
-    response = researcher_client.get("/rounds/pilot/judgments.jsonl")
+    response = researcher_client.get(f"{PILOT}judgments.jsonl")
 
     assert len(b"".join(response.streaming_content).splitlines()) == 4
-    assert researcher_client.get("/rounds/pilot/judgments.exe").status_code == 404
+    assert researcher_client.get(f"{PILOT}judgments.exe").status_code == 404
 
 
 def test_a_simulated_round_says_so_wherever_it_shows(researcher_client, researcher):
-    make_round(1, name="made-up", study="Animals", by=researcher, source="simulated")
+    make_round(1, name="made-up", by=researcher, source="simulated")
 
-    for path in ("/rounds/", "/rounds/made-up/"):
+    for path in ("/rounds/", "/projects/default/rounds/made-up/"):
         assert "simulated, not people" in researcher_client.get(path).text
 
 
@@ -174,7 +187,7 @@ def test_a_link_leads_over_the_login_to_the_round(client, own_round):
     client.force_login(make_user("ann"))
     response = client.post(path)
 
-    assert response.url == "/rounds/pilot/judge/"
+    assert response.url == judging_page()
     assert Annotator.objects.get().user.username == "ann"
 
 
@@ -201,7 +214,7 @@ def test_the_start_page_lists_the_rounds_one_has_joined(annotator_client):
 
     page = annotator_client.get("/").text
 
-    assert "/rounds/pilot/judge/" in page
+    assert judging_page() in page
     assert "other" not in page
 
 

@@ -6,7 +6,7 @@ from django.utils import timezone
 from annotation.judging.assignment import LEASE, next_batch
 from annotation.models import Judgment
 from annotation.recruiting.services import capacity_warning
-from tests.factories import judge, make_annotators, make_round
+from tests.factories import judge, judging_page, make_annotators, make_round
 
 pytestmark = pytest.mark.django_db
 
@@ -77,14 +77,14 @@ def test_who_has_judged_their_share_is_thanked(client):
     judge_what_comes(annotator)
     client.force_login(annotator.user)
 
-    assert "You have judged your share of this round, thank you" in client.get("/rounds/pilot/judge/").text
+    assert "You have judged your share of this round, thank you" in client.get(judging_page()).text
 
 
 def test_researchers_are_told_how_many_people_are_missing(researcher_client, researcher):
-    round = make_round(9, max_per_annotator=4, name="pilot", by=researcher, study="Animals")
+    round = make_round(9, max_per_annotator=4, name="pilot", by=researcher)
     make_annotators(round, 3)
 
-    page = researcher_client.get("/rounds/pilot/").text
+    page = researcher_client.get("/projects/default/rounds/pilot/").text
 
     assert "27 judgments are still wanted" in page
     assert "may give only 12 more" in page
@@ -104,7 +104,7 @@ def test_what_is_left_is_no_more_than_ones_share(client, layout):
     judge(annotator, next_batch(annotator, timezone.now())[0])
     client.force_login(annotator.user)
 
-    assert "<span data-left>3</span> left at most" in client.get("/rounds/pilot/judge/").text
+    assert "<span data-left>3</span> left at most" in client.get(judging_page()).text
 
 
 def test_nothing_blocks_a_round_that_enough_people_joined():

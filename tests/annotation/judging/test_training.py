@@ -6,7 +6,7 @@ from django.utils import timezone
 from annotation.judging.assignment import TrainingFirst, next_batch
 from annotation.judging.training import answer_training, current_training, last_training, next_statement
 from tests.annotation.gold.test_gold import gold_round
-from tests.factories import make_annotators
+from tests.factories import judging_page, make_annotators
 
 pytestmark = pytest.mark.django_db
 
@@ -79,16 +79,16 @@ def trainee_client(client, annotator):
 
 
 def test_the_judging_page_leads_to_the_training(trainee_client):
-    assert trainee_client.get("/rounds/pilot/judge/").url == "/rounds/pilot/training/"
+    assert trainee_client.get(judging_page()).url == judging_page("pilot", "training/")
 
 
 def test_each_answer_is_followed_by_the_reason(trainee_client, annotator):
     false = annotator.round.training_statements.filter(label="false").first()
     for position in range(false.position):
-        trainee_client.post("/rounds/pilot/training/", {"position": position, "label": "true"})
+        trainee_client.post(judging_page("pilot", "training/"), {"position": position, "label": "true"})
 
     answer = {"position": false.position, "label": "true"}
-    page = trainee_client.post("/rounds/pilot/training/", answer, follow=True).text
+    page = trainee_client.post(judging_page("pilot", "training/"), answer, follow=True).text
 
     assert "not quite" in page
     assert false.reason in page
@@ -96,22 +96,24 @@ def test_each_answer_is_followed_by_the_reason(trainee_client, annotator):
 
 def test_the_training_ends_with_how_many_were_right_and_can_be_repeated(trainee_client, annotator):
     for statement in annotator.round.training_statements.all():
-        trainee_client.post("/rounds/pilot/training/", {"position": statement.position, "label": statement.label})
+        trainee_client.post(
+            judging_page("pilot", "training/"), {"position": statement.position, "label": statement.label}
+        )
 
-    assert "5 of 5 right" in trainee_client.get("/rounds/pilot/training/").text
-    assert trainee_client.get("/rounds/pilot/judge/").status_code == 200
-    assert "1 of 5" in trainee_client.post("/rounds/pilot/training/", follow=True).text
+    assert "5 of 5 right" in trainee_client.get(judging_page("pilot", "training/")).text
+    assert trainee_client.get(judging_page()).status_code == 200
+    assert "1 of 5" in trainee_client.post(judging_page("pilot", "training/"), follow=True).text
 
 
 @pytest.mark.parametrize("query", ["position=0&label=true", "position=99&label=true", "position=0&label=maybe"])
 def test_the_reason_is_not_told_before_the_answer(trainee_client, query):
-    assert trainee_client.get(f"/rounds/pilot/training/?{query}").status_code == 404
+    assert trainee_client.get(judging_page("pilot", f"training/?{query}")).status_code == 404
 
 
 def test_the_training_tells_nothing_of_lm_setting_or_gold(trainee_client, annotator):
     stratum = annotator.round.strata.get()
 
-    page = trainee_client.get("/rounds/pilot/training/").text
+    page = trainee_client.get(judging_page("pilot", "training/")).text
 
     for secret in (stratum.language_model.name, f">{stratum.setting}<", "gold", "What holds is"):
         assert secret not in page

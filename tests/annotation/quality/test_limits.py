@@ -10,6 +10,9 @@ from annotation.models import Annotator, JudgmentTask, Limits
 from annotation.quality import limits
 from annotation.quality.limits import CannotPause, pause_annotator, resume_annotator, set_limits
 from annotation.quality.profiles import JudgmentRow, exceeded_limits, profile_of
+from kgharvest.audit.models import AuditEntry
+from kgharvest.audit.trail import actor_code
+from kgharvest.audit.verification import Verification
 from tests.factories import judge, make_annotators, make_gold, make_round
 
 pytestmark = pytest.mark.django_db
@@ -129,6 +132,19 @@ def test_only_the_active_can_be_paused_and_only_the_paused_resumed(annotator):
     with pytest.raises(CannotPause):
         pause_annotator(annotator)
     assert [event.kind for event in annotator.round.events.all()] == ["annotator_paused", "joined", "opened"]
+
+
+def test_pausing_by_hand_and_resuming_are_in_the_audit_trail(annotator, researcher):
+    pause_annotator(annotator, researcher)
+    resume_annotator(annotator)
+
+    entries = AuditEntry.objects.filter(action__startswith="annotator.")
+    project = annotator.round.project_id
+    assert [(entry.action, entry.project_id, entry.actor) for entry in entries] == [
+        ("annotator.paused", project, actor_code(researcher)),
+        ("annotator.resumed", project, ""),
+    ]
+    assert list(Verification()) == []
 
 
 def test_a_gold_limit_needs_its_number_of_answers():

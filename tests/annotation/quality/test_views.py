@@ -6,20 +6,30 @@ from uuid import uuid4
 import pytest
 from django.utils import timezone
 
-from annotation.models import Adjudication, Annotator, Judgment, Limits, StatementReport, StudyMember
+from annotation.models import Adjudication, Annotator, Judgment, Limits, StatementReport
 from annotation.quality import statement_list
 from annotation.quality.exclusion import exclude_annotator
 from annotation.quality.limits import pause_annotator, set_limits
-from tests.factories import judge_all, make_annotators, make_researcher, make_round
+from kgharvest.models import Role
+from tests.factories import (
+    judge_all,
+    make_annotators,
+    make_member,
+    make_project,
+    make_researcher,
+    make_round,
+)
 
 pytestmark = pytest.mark.django_db
+
+PILOT = "/projects/default/rounds/pilot/"
 
 LABELS = ["true", "true", "false"], ["true", "false", "unjudgeable"], ["true", "false", "true"]
 
 
 @pytest.fixture
 def round(researcher):
-    round = make_round(3, name="pilot", study="Animals", by=researcher)
+    round = make_round(3, name="pilot", by=researcher)
     judge_all(round, *LABELS)
     return round
 
@@ -30,9 +40,7 @@ def annotator(round) -> Annotator:
 
 
 def as_member(client, round, role: str):
-    user = make_researcher()
-    StudyMember.objects.create(study=round.study, user=user, role=role)
-    client.force_login(user)
+    client.force_login(make_member(role, round.project))
     return client
 
 
@@ -40,7 +48,7 @@ def every_page(round) -> list[str]:
     code, task = round.annotators.first().code, round.tasks.first()
     pages = ["", "progress.json", "events/", "events.jsonl", "statements/", f"statements/{task.pk}/", "adjudicate/"]
     pages += ["limits/", "annotators/", f"annotators/{code}/", f"annotators/{code}/exclude/"]
-    return [f"/rounds/{round.name}/{page}" for page in pages]
+    return [f"/projects/default/rounds/{round.name}/{page}" for page in pages]
 
 
 # -- access ------------------------------------------------------------------------------------------------------------
@@ -51,8 +59,8 @@ def test_every_page_opens_for_who_runs_the_round(researcher_client, round):
         assert researcher_client.get(path).status_code == 200, path
 
 
-def test_nothing_of_another_study_is_there(client, round):
-    client.force_login(make_researcher())
+def test_nothing_of_another_project_is_there(client, round):
+    client.force_login(make_researcher(project=make_project()))
 
     for path in every_page(round):
         assert client.get(path).status_code == 404, path
@@ -66,40 +74,40 @@ def test_annotators_see_none_of_it(client, round, annotator):
 
 
 def test_a_viewer_may_look_but_decides_nothing(client, round, annotator):
-    as_member(client, round, StudyMember.Role.VIEWER)
-    theirs = f"/rounds/pilot/annotators/{annotator.code}/"
+    as_member(client, round, Role.VIEWER)
+    theirs = f"{PILOT}annotators/{annotator.code}/"
 
     page = client.get(theirs)
 
     assert page.status_code == 200
     assert "Exclude" not in page.text
     for verb in ("exclude", "pause", "resume", "reinstate"):
-        assert client.post(f"{theirs}{verb}/", {"reason": "guesses"}).status_code == 404
-    for path in ("/rounds/pilot/limits/", "/rounds/pilot/adjudicate/"):
-        assert client.post(path).status_code == 404
+        assert client.post(f"{theirs}{verb}/", {"reason": "guesses"}).status_code == 403
+    for path in (f"{PILOT}limits/", f"{PILOT}adjudicate/"):
+        assert client.post(path).status_code == 403
     assert Annotator.objects.filter(status="active").count() == 3
 
 
 def test_an_adjudicator_adjudicates_and_decides_nothing_else(client, round, annotator):
-    as_member(client, round, StudyMember.Role.ADJUDICATOR)
+    as_member(client, round, Role.ADJUDICATOR)
 
-    assert client.get("/rounds/pilot/adjudicate/").status_code == 200
-    assert client.post(f"/rounds/pilot/annotators/{annotator.code}/pause/").status_code == 404
+    assert client.get(f"{PILOT}adjudicate/").status_code == 200
+    assert client.post(f"{PILOT}annotators/{annotator.code}/pause/").status_code == 403
 
 
 def test_a_statement_of_another_round_is_not_there(researcher_client, round):
     other = make_round(1).tasks.get()
 
-    assert researcher_client.get(f"/rounds/pilot/statements/{other.pk}/").status_code == 404
+    assert researcher_client.get(f"{PILOT}statements/{other.pk}/").status_code == 404
     fields = {"task": other.pk, "label": "true", "client_uuid": uuid4()}
-    assert researcher_client.post("/rounds/pilot/adjudicate/", fields).status_code == 404
+    assert researcher_client.post(f"{PILOT}adjudicate/", fields).status_code == 404
 
 
 # -- the round's page --------------------------------------------------------------------------------------------------
 
 
 def test_the_round_counts_itself_by_hand(researcher_client, round):
-    progress = researcher_client.get("/rounds/pilot/").context["progress"]
+    progress = researcher_client.get(PILOT).context["progress"]
 
     # TTT, TFF, F U T
     assert (progress["accepted"], progress["rejected"], progress["undecided"]) == (1, 1, 1)
@@ -111,8 +119,8 @@ def test_the_round_counts_itself_by_hand(researcher_client, round):
 
 
 def test_what_the_script_fetches_is_what_the_page_prints(researcher_client, round):
-    page = researcher_client.get("/rounds/pilot/")
-    fetched = researcher_client.get("/rounds/pilot/progress.json").json()
+    page = researcher_client.get(PILOT)
+    fetched = researcher_client.get(f"{PILOT}progress.json").json()
 
     assert fetched["status"] == "open"
     assert (fetched["done"], fetched["total"]) == (9, 9)
@@ -123,7 +131,7 @@ def test_what_the_script_fetches_is_what_the_page_prints(researcher_client, roun
 def test_a_round_without_judgments_says_nothing_it_does_not_know(researcher_client, researcher):
     make_round(2, name="fresh", by=researcher)
 
-    figures = researcher_client.get("/rounds/fresh/").context["figures"]
+    figures = researcher_client.get("/projects/default/rounds/fresh/").context["figures"]
 
     assert (figures["alpha"], figures["percent_agreement"], figures["per_hour"], figures["time_left"]) == ("–",) * 4
     assert figures["open"] == "2"
@@ -140,10 +148,10 @@ def test_200_annotators_take_no_more_queries_than_three(researcher_client, resea
     )
 
     with django_assert_max_num_queries(22):
-        page = researcher_client.get("/rounds/crowd/")
+        page = researcher_client.get("/projects/default/rounds/crowd/")
     assert page.text.count("/annotators/a-") == 10
     with django_assert_max_num_queries(15):
-        page = researcher_client.get("/rounds/crowd/annotators/?sort=-gold")
+        page = researcher_client.get("/projects/default/rounds/crowd/annotators/?sort=-gold")
     assert page.text.count("/annotators/a-") == 50
 
 
@@ -152,20 +160,20 @@ def test_200_annotators_take_no_more_queries_than_three(researcher_client, resea
 
 @pytest.mark.parametrize("sort", ["code", "-judged", "gold", "agreement", "seconds", "fast", "true", "run", "flags"])
 def test_the_list_of_annotators_can_be_sorted_by_each_column(researcher_client, round, sort):
-    rows = researcher_client.get("/rounds/pilot/annotators/", {"sort": sort}).context["page_obj"].object_list
+    rows = researcher_client.get(f"{PILOT}annotators/", {"sort": sort}).context["page_obj"].object_list
 
     assert len(rows) == 3
 
 
 def test_the_least_agreeing_annotator_comes_first(researcher_client, round, annotator):
-    rows = researcher_client.get("/rounds/pilot/annotators/", {"sort": "agreement"}).context["page_obj"].object_list
+    rows = researcher_client.get(f"{PILOT}annotators/", {"sort": "agreement"}).context["page_obj"].object_list
 
     assert rows[0]["agreement"] == pytest.approx(2 / 6)
     assert rows[0]["code"] == annotator.code
 
 
 def test_the_preview_changes_nothing_and_the_reason_is_asked_for(researcher_client, round, annotator):
-    path = f"/rounds/pilot/annotators/{annotator.code}/exclude/"
+    path = f"{PILOT}annotators/{annotator.code}/exclude/"
 
     page = researcher_client.get(path)
     refused = researcher_client.post(path, {"reason": " "})
@@ -176,7 +184,7 @@ def test_the_preview_changes_nothing_and_the_reason_is_asked_for(researcher_clie
 
 
 def test_excluding_and_reinstating_by_the_buttons(researcher_client, round, annotator):
-    theirs = f"/rounds/pilot/annotators/{annotator.code}/"
+    theirs = f"{PILOT}annotators/{annotator.code}/"
 
     page = researcher_client.post(f"{theirs}exclude/", {"reason": "Guesses."}, follow=True)
     assert "3 judgments count no more" in page.text
@@ -192,25 +200,25 @@ def test_excluding_and_reinstating_by_the_buttons(researcher_client, round, anno
 def test_a_pause_can_be_taken_back(researcher_client, round, annotator):
     pause_annotator(annotator)
 
-    researcher_client.post(f"/rounds/pilot/annotators/{annotator.code}/resume/")
+    researcher_client.post(f"{PILOT}annotators/{annotator.code}/resume/")
 
     annotator.refresh_from_db()
     assert annotator.status == "active"
 
 
 def test_what_cannot_be_done_is_said(researcher_client, round, annotator):
-    page = researcher_client.post(f"/rounds/pilot/annotators/{annotator.code}/reinstate/", follow=True)
+    page = researcher_client.post(f"{PILOT}annotators/{annotator.code}/reinstate/", follow=True)
 
     assert f"{annotator.code} is not excluded." in page.text
 
 
 def test_limits_are_set_and_taken_away(researcher_client, round):
-    researcher_client.post("/rounds/pilot/limits/", {"gold_accuracy": "0.8", "n_gold": "5", "longest_run": "40"})
+    researcher_client.post(f"{PILOT}limits/", {"gold_accuracy": "0.8", "n_gold": "5", "longest_run": "40"})
     assert "gold accuracy below 0.8 after 5 gold statements; more than 40" in (
-        researcher_client.get("/rounds/pilot/annotators/").text
+        researcher_client.get(f"{PILOT}annotators/").text
     )
 
-    researcher_client.post("/rounds/pilot/limits/", {"n_gold": "5"})
+    researcher_client.post(f"{PILOT}limits/", {"n_gold": "5"})
 
     assert Limits.objects.get().gold_accuracy is None
     assert round.events.filter(kind="limits_set").count() == 2
@@ -220,7 +228,7 @@ def test_limits_are_set_and_taken_away(researcher_client, round):
     "fields", [{"gold_accuracy": "80"}, {"n_gold": "0"}, {"longest_run": "1"}, {"median_seconds": "-1"}]
 )
 def test_limits_that_cannot_be_are_refused(researcher_client, round, fields):
-    page = researcher_client.post("/rounds/pilot/limits/", {"n_gold": "5"} | fields)
+    page = researcher_client.post(f"{PILOT}limits/", {"n_gold": "5"} | fields)
 
     assert page.context["form"].errors
     assert not Limits.objects.exists()
@@ -230,7 +238,7 @@ def test_limits_that_cannot_be_are_refused(researcher_client, round, fields):
 
 
 def shown(client, **filters) -> list[int]:
-    page = client.get("/rounds/pilot/statements/", filters)
+    page = client.get(f"{PILOT}statements/", filters)
     return [task.position for task in page.context["tasks"]]
 
 
@@ -260,7 +268,7 @@ def test_who_all_say_unjudgeable_do_not_differ_but_decide_nothing(researcher_cli
     judge_all(round, *[["unjudgeable"]] * 3)
 
     assert shown(researcher_client) == []
-    assert researcher_client.get("/rounds/pilot/adjudicate/").context["task"] == round.tasks.get()
+    assert researcher_client.get(f"{PILOT}adjudicate/").context["task"] == round.tasks.get()
 
 
 def test_statements_can_be_filtered(researcher_client, round):
@@ -276,14 +284,10 @@ def test_statements_can_be_filtered(researcher_client, round):
 
 def test_all_statements_come_in_the_rounds_order_page_by_page(researcher_client, researcher):
     make_round(60, name="pilot", by=researcher)
-    first = researcher_client.get("/rounds/pilot/statements/", {"show": "all"}).context
+    first = researcher_client.get(f"{PILOT}statements/", {"show": "all"}).context
 
-    second = researcher_client.get(
-        "/rounds/pilot/statements/", {"show": "all", "after": str(first["page"].after)}
-    ).context
-    back = researcher_client.get(
-        "/rounds/pilot/statements/", {"show": "all", "before": str(second["page"].before)}
-    ).context
+    second = researcher_client.get(f"{PILOT}statements/", {"show": "all", "after": str(first["page"].after)}).context
+    back = researcher_client.get(f"{PILOT}statements/", {"show": "all", "before": str(second["page"].before)}).context
 
     positions = [[task.position for task in page["tasks"]] for page in (first, second, back)]
     assert positions == [list(range(25)), list(range(25, 50)), list(range(25))]
@@ -307,8 +311,8 @@ def test_reported_and_commented_statements_are_found(researcher_client, round, a
 
     assert shown(researcher_client, show="reported") == [0]
     assert shown(researcher_client, show="commented") == [1]
-    assert "1 reported as broken" in researcher_client.get("/rounds/pilot/").text
-    assert "two dots" in researcher_client.get(f"/rounds/pilot/statements/{task.pk}/").text
+    assert "1 reported as broken" in researcher_client.get(PILOT).text
+    assert "two dots" in researcher_client.get(f"{PILOT}statements/{task.pk}/").text
 
 
 def test_the_list_takes_the_same_queries_for_more_statements(
@@ -325,7 +329,7 @@ def test_the_list_takes_the_same_queries_for_more_statements(
 
 
 def test_adjudicating_leads_through_the_undecided_and_leaves_the_crowd_alone(researcher_client, round):
-    page = researcher_client.get("/rounds/pilot/adjudicate/")
+    page = researcher_client.get(f"{PILOT}adjudicate/")
     task = page.context["task"]
     assert task.position == 2
     codes = round.annotators.values_list("code", flat=True)
@@ -333,7 +337,7 @@ def test_adjudicating_leads_through_the_undecided_and_leaves_the_crowd_alone(res
 
     fields = {"task": task.pk, "label": "true", "client_uuid": uuid4(), "comment": "seen it"}
     for _ in range(2):  # a double click
-        page = researcher_client.post("/rounds/pilot/adjudicate/", fields, follow=True)
+        page = researcher_client.post(f"{PILOT}adjudicate/", fields, follow=True)
 
     assert "Nothing to adjudicate" in page.text
     done = Adjudication.objects.get()
@@ -348,7 +352,7 @@ def test_a_second_adjudication_supersedes_the_first(researcher_client, round):
 
     for label in ("true", "unjudgeable"):
         fields = {"task": task.pk, "label": label, "client_uuid": uuid4()}
-        researcher_client.post("/rounds/pilot/adjudicate/?queue=disagreements&votes=1", fields)
+        researcher_client.post(f"{PILOT}adjudicate/?queue=disagreements&votes=1", fields)
 
     assert Adjudication.objects.count() == 2
     assert Adjudication.objects.current().get().label == "unjudgeable"
@@ -357,16 +361,16 @@ def test_a_second_adjudication_supersedes_the_first(researcher_client, round):
 
 def test_skipping_comes_round_to_the_first_again(researcher_client, round):
     query = {"queue": "disagreements", "after": 1}
-    assert researcher_client.get("/rounds/pilot/adjudicate/", query).context["task"].position == 2
+    assert researcher_client.get(f"{PILOT}adjudicate/", query).context["task"].position == 2
     query["after"] = 2
-    assert researcher_client.get("/rounds/pilot/adjudicate/", query).context["task"].position == 1
+    assert researcher_client.get(f"{PILOT}adjudicate/", query).context["task"].position == 1
 
 
 @pytest.mark.parametrize(("field", "value"), [("label", "maybe"), ("client_uuid", "1"), ("task", "x")])
 def test_an_adjudication_that_cannot_be_is_refused(researcher_client, round, field, value):
     fields = {"task": round.tasks.first().pk, "label": "true", "client_uuid": uuid4()} | {field: value}
 
-    assert researcher_client.post("/rounds/pilot/adjudicate/", fields).status_code == 400
+    assert researcher_client.post(f"{PILOT}adjudicate/", fields).status_code == 400
 
 
 # -- events ------------------------------------------------------------------------------------------------------------
@@ -376,8 +380,8 @@ def test_events_are_shown_and_exported(researcher_client, round, annotator, rese
     set_limits(round, by=researcher, longest_run=30)
     exclude_annotator(annotator, "guesses", by=researcher)
 
-    page = researcher_client.get("/rounds/pilot/events/").text
-    lines = b"".join(researcher_client.get("/rounds/pilot/events.jsonl").streaming_content).splitlines()
+    page = researcher_client.get(f"{PILOT}events/").text
+    lines = b"".join(researcher_client.get(f"{PILOT}events.jsonl").streaming_content).splitlines()
 
     assert "excluded the annotator, 3 judgments taken out: guesses" in page
     kinds = [json.loads(line)["kind"] for line in lines]
@@ -397,9 +401,9 @@ def test_nothing_is_logged_of_who_only_looks(researcher_client, round):
 def test_exports_have_the_adjudication_beside_what_people_said(researcher_client, round):
     task = round.tasks.get(position=2)
     fields = {"task": task.pk, "label": "unjudgeable", "client_uuid": uuid4()}
-    researcher_client.post("/rounds/pilot/adjudicate/", fields)
+    researcher_client.post(f"{PILOT}adjudicate/", fields)
 
-    lines = b"".join(researcher_client.get("/rounds/pilot/judgments.jsonl").streaming_content).splitlines()
+    lines = b"".join(researcher_client.get(f"{PILOT}judgments.jsonl").streaming_content).splitlines()
 
     rows = [json.loads(line) for line in lines]
     given = {row["statement"]: row["adjudication"] for row in rows}

@@ -1,6 +1,7 @@
 """Who people are is erased; what they judged stays."""
 
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from axes.models import AccessAttempt
@@ -10,10 +11,21 @@ from django.test import Client
 from django.utils import timezone
 
 from annotation.judging.assignment import next_batch
-from annotation.models import Annotator, Assignment, Judgment, Round, RoundEvent, Study, StudyMember
+from annotation.models import Annotator, Assignment, Judgment, Round, RoundEvent
 from annotation.recruiting.erasure import SoleOwner, erase_account, erase_annotator
 from annotation.recruiting.services import BadReturnCode, find_by_return_code, join_round, make_invites, return_code
-from tests.factories import judge, make_researcher, make_round, make_user
+from kgharvest.accounts.projects import create_project, set_role
+from kgharvest.audit.verification import Verification
+from kgharvest.models import Role
+from tests.factories import (
+    judge,
+    judging_page,
+    make_member,
+    make_project,
+    make_researcher,
+    make_round,
+    make_user,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -22,7 +34,7 @@ WHO = "ada.lovelace"
 
 @pytest.fixture
 def round(researcher):
-    return make_round(4, name="pilot", study="Animals", by=researcher, takes_guests=True, batch_size=4)
+    return make_round(4, name="pilot", by=researcher, takes_guests=True, batch_size=4)
 
 
 def with_a_judgment(annotator: Annotator) -> Annotator:
@@ -32,7 +44,7 @@ def with_a_judgment(annotator: Annotator) -> Annotator:
 
 def everything_stored() -> str:
     """Return all rows of the tables that could name somebody."""
-    models = (Annotator, RoundEvent, Judgment, get_user_model(), StudyMember, AccessAttempt)
+    models = (Annotator, RoundEvent, Judgment, get_user_model(), AccessAttempt)
     return "\n".join(str(list(model.objects.values())) for model in models)
 
 
@@ -40,9 +52,9 @@ def test_a_guest_is_forgotten_and_the_judgments_stay(round, researcher, research
     guest = with_a_judgment(join_round(round, name=WHO))
     code, browser = return_code(guest), Client()
     browser.post(f"/return/{code}/", {"code": code})
-    assert browser.get("/rounds/pilot/judge/").status_code == 200
+    assert browser.get(judging_page()).status_code == 200
 
-    page = researcher_client.post(f"/rounds/pilot/annotators/{guest.code}/erase/", follow=True).text
+    page = researcher_client.post(f"/projects/default/rounds/pilot/annotators/{guest.code}/erase/", follow=True).text
 
     assert WHO not in page
     assert WHO not in everything_stored()
@@ -51,7 +63,7 @@ def test_a_guest_is_forgotten_and_the_judgments_stay(round, researcher, research
     assert set(guest.assignments.values_list("status", flat=True)) == {"done", "expired"}
     with pytest.raises(BadReturnCode):
         find_by_return_code(code)
-    assert browser.get("/rounds/pilot/judge/").status_code == 302
+    assert browser.get(judging_page()).status_code == 302
     assert RoundEvent.objects.get(kind="erased").by == researcher
 
 
@@ -75,9 +87,9 @@ def test_erasing_twice_is_erasing_once(round):
 
 def test_who_does_not_manage_the_round_erases_nobody(round):
     guest, stranger = join_round(round, name=WHO), Client()
-    stranger.force_login(make_researcher())
+    stranger.force_login(make_researcher(project=make_project()))
 
-    assert stranger.post(f"/rounds/pilot/annotators/{guest.code}/erase/").status_code == 404
+    assert stranger.post(f"/projects/default/rounds/pilot/annotators/{guest.code}/erase/").status_code == 404
     guest.refresh_from_db()
     assert guest.name == WHO
 
@@ -96,11 +108,12 @@ def test_an_account_is_deleted_with_all_that_names_it(round):
     assert (annotator.user, annotator.who) == (None, "")
 
 
-def test_a_study_keeps_an_owner(round, researcher):
-    with pytest.raises(SoleOwner, match="only owner of the study 'Animals'"):
+def test_a_project_keeps_an_owner(round, researcher):
+    round.project.members.update(role=Role.OWNER)
+    with pytest.raises(SoleOwner, match="only owner of the project 'Default'"):
         erase_account(researcher)
 
-    Study.objects.get().members.create(user=make_researcher(), role=StudyMember.Role.OWNER)
+    make_member(Role.OWNER)
     erase_account(researcher)
     assert Round.objects.get().created_by is None
 
@@ -118,3 +131,28 @@ def test_the_command_erases_accounts_and_guests(round, capsys):
         call_command("erase_person")
     with pytest.raises(CommandError, match="has no annotator 'nobody'"):
         call_command("erase_person", round="pilot", annotator="nobody")
+
+
+# -- by owners ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_owner_erases_who_works_in_projects_of_theirs_only(client):
+    owner, member, stranger = make_user("owner"), make_user(WHO, email="ada@example.org"), make_user("stranger")
+    project = create_project("Animals", owner)
+    for person in (member, stranger):
+        set_role(project, person, Role.RESEARCHER, owner)
+    create_project("Elsewhere", stranger)
+    client.force_login(owner)
+    erase = partial(client.post, "/projects/animals/erase/")
+
+    assert "Nobody in this project has the account" in erase({"username": "nobody"}).text
+    assert "projects that you do not own" in erase({"username": "stranger"}).text
+    assert "or is you" in erase({"username": "owner"}).text
+    assert "Erase a person" in client.get("/projects/animals/").text
+    page = client.post("/projects/animals/erase/", {"username": WHO}, follow=True).text
+
+    assert "The account is erased" in page
+    assert WHO not in everything_stored()
+    assert list(Verification()) == []
+    client.force_login(stranger)
+    assert erase({"username": "owner"}).status_code == 403

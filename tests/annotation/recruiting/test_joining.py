@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from annotation.models import Annotator, Invite, Round, StudyMember
+from annotation.models import Annotator, Invite, Round
 from annotation.recruiting.services import (
     BadName,
     BadReturnCode,
@@ -25,9 +25,18 @@ from annotation.recruiting.services import (
     use_invite,
 )
 from annotation.rounds.services import close_round, pause_round
-from tests.factories import make_annotators, make_researcher, make_round, make_user
+from kgharvest.models import Role
+from tests.factories import (
+    judging_page,
+    make_annotators,
+    make_member,
+    make_round,
+    make_user,
+)
 
 pytestmark = pytest.mark.django_db
+
+PILOT = "/projects/default/rounds/pilot/"
 
 NOW = timezone.now()
 TOMORROW = NOW + timedelta(days=1)
@@ -53,9 +62,9 @@ def test_a_guest_joins_with_a_name_and_judges(client):
 
     response = client.post(join_url(round), {"name": "  Ada \t 7 "})
 
-    assert response.url == "/rounds/pilot/device/"
+    assert response.url == judging_page("pilot", "device/")
     assert Annotator.objects.get().name == "Ada 7"
-    assert client.get("/rounds/pilot/judge/").status_code == 200
+    assert client.get(judging_page()).status_code == 200
 
 
 def test_a_guest_needs_a_name(client):
@@ -91,15 +100,15 @@ def test_a_guest_who_follows_the_link_again_goes_on(client):
     round = guest_round()
     client.post(join_url(round), {"name": "Ada"})
 
-    assert client.get(join_url(round)).url == "/rounds/pilot/judge/"
+    assert client.get(join_url(round)).url == judging_page()
 
 
 def test_a_guest_of_one_round_is_nobody_in_another(client):
     client.post(join_url(guest_round()), {"name": "Ada"})
     make_round(name="other", takes_guests=True)
 
-    assert client.get("/rounds/other/judge/").url.startswith("/return/?next=")
-    assert client.get("/rounds/other/judge/", headers={"accept": "application/json"}).status_code == 403
+    assert client.get(judging_page("other")).url.startswith("/return/?next=")
+    assert client.get(judging_page("other"), headers={"accept": "application/json"}).status_code == 403
 
 
 def test_an_account_goes_before_a_guest_in_the_same_browser(client):
@@ -108,13 +117,13 @@ def test_an_account_goes_before_a_guest_in_the_same_browser(client):
     account = join_round(round, user)
     client.force_login(user)
 
-    assert client.get("/rounds/pilot/judge/").context["annotator"] == account
+    assert client.get(judging_page()).context["annotator"] == account
 
 
 def test_the_start_page_lists_the_rounds_of_a_guest(client):
     client.post(join_url(guest_round()), {"name": "Ada"})
 
-    assert "/rounds/pilot/judge/" in client.get("/").text
+    assert judging_page() in client.get("/").text
 
 
 @pytest.mark.parametrize(("end", "status"), [(close_round, 409), (pause_round, 200)])
@@ -169,7 +178,7 @@ def test_a_return_code_leads_to_the_same_annotator_elsewhere(client):
     response = client.post("/return/", {"code": page.context["form"].initial["code"]})
 
     assert guest.code in page.text
-    assert response.url == "/rounds/pilot/judge/"
+    assert response.url == judging_page()
     assert client.get(response.url).context["annotator"] == guest
 
 
@@ -178,7 +187,7 @@ def test_following_a_return_link_changes_nothing_yet(client):
 
     client.get(f"/return/{return_code(guest)}/")
 
-    assert client.get("/rounds/pilot/judge/").status_code == 302
+    assert client.get(judging_page()).status_code == 302
 
 
 @pytest.mark.parametrize("change", [str.lower, lambda code: code.replace("-", " "), lambda code: f" {code}\n"])
@@ -218,11 +227,11 @@ def test_an_account_has_no_return_code(client):
 def test_an_invite_lets_in_one_person_without_name_or_account(client):
     invite = make_invite(make_round(name="pilot"))
 
-    assert client.post(invite.get_absolute_url()).url == "/rounds/pilot/device/"
+    assert client.post(invite.get_absolute_url()).url == judging_page("pilot", "device/")
 
     invite.refresh_from_db()
     assert invite.annotator == Annotator.objects.get()
-    assert client.get(invite.get_absolute_url()).url == "/rounds/pilot/judge/"
+    assert client.get(invite.get_absolute_url()).url == judging_page()
 
 
 def test_a_used_invite_says_so_to_everybody_else(client):
@@ -260,7 +269,7 @@ def test_an_account_that_follows_an_invite_keeps_the_account(client):
     invite, user = make_invite(make_round(name="pilot")), make_user()
     client.force_login(user)
 
-    assert client.post(invite.get_absolute_url()).url == "/rounds/pilot/judge/"
+    assert client.post(invite.get_absolute_url()).url == judging_page()
 
     assert Annotator.objects.get().user == user
 
@@ -276,15 +285,15 @@ def test_an_invite_opened_where_somebody_else_judges_asks_who_it_is(client):
     first.refresh_from_db()
     second.refresh_from_db()
     assert f"Continue as {first.annotator.code}" in page
-    assert client.get("/rounds/pilot/judge/").context["annotator"] == second.annotator
+    assert client.get(judging_page()).context["annotator"] == second.annotator
 
 
 def test_a_guest_can_leave_a_shared_browser(client):
     client.post(join_url(guest_round()), {"name": "Ada"})
 
-    client.post("/rounds/pilot/device/")
+    client.post(judging_page("pilot", "device/"))
 
-    assert client.get("/rounds/pilot/judge/").status_code == 302
+    assert client.get(judging_page()).status_code == 302
 
 
 def test_a_used_invite_cannot_be_taken_back(client):
@@ -302,9 +311,9 @@ def test_invites_of_another_round_cannot_be_taken_back():
 def test_researchers_make_invites_and_download_them(researcher_client, researcher):
     round = make_round(name="pilot", by=researcher)
 
-    researcher_client.post("/rounds/pilot/invites/", {"n": 3, "days": 30})
+    researcher_client.post(f"{PILOT}invites/", {"n": 3, "days": 30})
     Client().post(Invite.objects.first().get_absolute_url())
-    lines = b"".join(researcher_client.get("/rounds/pilot/invites.csv").streaming_content).decode()
+    lines = b"".join(researcher_client.get(f"{PILOT}invites.csv").streaming_content).decode()
 
     rows = list(csv.DictReader(io.StringIO(lines)))
     assert [row["status"] for row in rows] == ["used", "open", "open"]
@@ -321,16 +330,16 @@ def test_whoever_came_by_invite_is_told_by_it(researcher_client, researcher):
     shown = f"{invite.token[:6]}…"
 
     for path in ("", "annotators/", f"annotators/{code}/"):
-        assert f"invite {shown}" in researcher_client.get(f"/rounds/pilot/{path}").text
-    invites = researcher_client.get("/rounds/pilot/invites/").text
+        assert f"invite {shown}" in researcher_client.get(f"{PILOT}{path}").text
+    invites = researcher_client.get(f"{PILOT}invites/").text
     assert shown in invites
-    assert f'href="/rounds/pilot/annotators/{code}/"' in invites
+    assert f'href="{PILOT}annotators/{code}/"' in invites
 
 
 def test_the_page_of_invites_takes_one_back(researcher_client, researcher):
     invite = make_invite(make_round(name="pilot", by=researcher))
 
-    page = researcher_client.post("/rounds/pilot/invites/revoke/", {"token": invite.token}, follow=True).text
+    page = researcher_client.post(f"{PILOT}invites/revoke/", {"token": invite.token}, follow=True).text
 
     assert "1 invite revoked." in page
     assert invite.token not in page
@@ -344,13 +353,11 @@ def test_a_token_with_a_nul_does_not_reach_the_database(django_assert_num_querie
 
 
 def test_only_who_manages_a_round_sees_its_invites(client):
-    round = make_round(name="pilot", by=make_researcher())
-    viewer = make_researcher()
-    StudyMember.objects.create(study=round.study, user=viewer, role=StudyMember.Role.VIEWER)
-    client.force_login(viewer)
+    make_round(name="pilot")
+    client.force_login(make_member(Role.VIEWER))
 
-    assert {client.get(f"/rounds/pilot/{path}").status_code for path in ("invites/", "invites.csv")} == {404}
-    assert client.post("/rounds/pilot/invites/revoke/").status_code == 404
+    assert {client.get(f"{PILOT}{path}").status_code for path in ("invites/", "invites.csv")} == {403}
+    assert client.post(f"{PILOT}invites/revoke/").status_code == 403
 
 
 # -- wrong links -------------------------------------------------------------------------------------------------------

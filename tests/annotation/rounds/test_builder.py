@@ -2,7 +2,7 @@
 
 import pytest
 
-from annotation.models import Draw, JudgmentTask, Round, Stratum, Study
+from annotation.models import Draw, JudgmentTask, Round, Stratum
 from annotation.rounds.builder import NothingToSample
 from annotation.rounds.serializers import BadRoundSpec
 from annotation.rounds.services import (
@@ -220,7 +220,6 @@ def test_a_round_on_an_empty_harvest_is_refused():
     with pytest.raises(NothingToSample, match=r"There is no tuple in its harvest for cells\[0\]"):
         open_round(spec(make_harvest([])))
     assert nothing_is_stored()
-    assert not Study.objects.exists()
 
 
 def test_a_harvest_that_is_not_finished_is_refused():

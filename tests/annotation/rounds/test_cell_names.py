@@ -8,7 +8,15 @@ from annotation.rounds.plan import plan_round
 from annotation.rounds.progress import progress
 from annotation.rounds.serializers import round_from_spec
 from annotation.rounds.services import open_round
-from tests.factories import judge_all, make_harvest, make_language_model, make_relation, make_relation_set
+from tests.factories import (
+    judge_all,
+    make_harvest,
+    make_language_model,
+    make_project,
+    make_relation,
+    make_relation_set,
+    make_researcher,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -61,3 +69,14 @@ def test_names_are_short_where_that_is_enough(spec):
     names = [(cell["relation"], cell["model"]) for cell in progress(round, timezone.now())["cells"]]
 
     assert names == [("capital", "bert"), ("river", "bert")]
+
+
+def test_a_relation_of_another_project_with_the_same_name_is_not_meant():
+    ours = make_relation("capital", relation_set=make_relation_set("ours"))
+    make_relation("capital", relation_set=make_relation_set("theirs", project=make_project()))
+    harvest = make_harvest([("a", "x"), ("b", "y")], relation=ours)
+    cell = {"relation": "capital", "model": harvest.language_model.name, "setting": harvest.setting, "n": None}
+
+    round = open_round({"name": "pilot", "cells": [cell]}, make_researcher())
+
+    assert round.strata.get().relation == ours

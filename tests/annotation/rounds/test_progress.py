@@ -125,4 +125,4 @@ def test_the_list_of_statements_says_when_it_was_counted(researcher_client, rese
     monkeypatch.setattr(snapshots, "LIVE_JUDGMENTS", 0)
     make_round(name="pilot", by=researcher)
 
-    assert "Counted <time" in researcher_client.get("/rounds/pilot/statements/", {"show": "all"}).text
+    assert "Counted <time" in researcher_client.get("/projects/default/rounds/pilot/statements/", {"show": "all"}).text

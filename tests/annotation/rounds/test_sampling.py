@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from annotation.rounds.sampling import allocate, draw_ranks, rank_strata
+from annotation.rounds.builder import allocate, draw_ranks, rank_strata
 
 
 @pytest.mark.parametrize(

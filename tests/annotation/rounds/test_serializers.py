@@ -48,7 +48,6 @@ def test_a_broken_file_is_refused_with_line_and_column(tmp_path):
         ([], r"^The description is \[\]; give a JSON object with name, cells"),
         ({"cells": [CELL]}, "^name is missing"),
         ({"name": "a b", "cells": [CELL]}, "^name is 'a b'; give a name of up to 100 letters"),
-        ({"name": "new", "cells": [CELL]}, "^name is 'new'"),
         ({"name": "a", "cells": []}, "at least one cell"),
         ({"name": "a", "cells": [CELL], "judgement": 3}, "^judgement is unknown"),
         ({"name": "a", "cells": [CELL], "judgments_per_task": 0}, "^judgments_per_task is 0; .* from 1 to 99"),

@@ -6,13 +6,12 @@ import pytest
 from django.utils import timezone
 
 from annotation.judging.assignment import next_batch
-from annotation.models import Round, Stratum, StudyMember
+from annotation.models import Round, Stratum
 from annotation.quality.limits import set_limits
 from annotation.rounds.models import RoundNotOpen
 from annotation.rounds.serializers import BadRoundSpec
 from annotation.rounds.services import (
     NameTaken,
-    NotInStudy,
     WrongStatus,
     clone_round,
     close_due_rounds,
@@ -20,16 +19,23 @@ from annotation.rounds.services import (
     create_draft,
     delete_draft,
     edit_draft,
+    find_round,
     open_draft,
     open_round,
     pause_round,
     reopen_round,
 )
+from kgharvest.access import NotAllowed
+from kgharvest.accounts.projects import ProjectNotNamed
+from kgharvest.models import ProjectMember, Role
+from kgharvest.names import UnresolvedName
 from tests.annotation.rounds.test_builder import HUNDRED, spec
 from tests.factories import (
     judge_all,
     make_annotators,
     make_harvest,
+    make_member,
+    make_project,
     make_researcher,
     make_round,
 )
@@ -37,30 +43,51 @@ from tests.factories import (
 pytestmark = pytest.mark.django_db
 
 
-def test_the_one_who_names_a_new_study_owns_it():
-    researcher = make_researcher()
+def test_a_round_is_opened_only_in_a_project_where_one_works():
+    project, viewer = make_project("Animals"), make_researcher()
+    ProjectMember.objects.create(project=project, user=viewer, role=Role.VIEWER)
 
-    round = make_round(study="Animals", by=researcher)
+    with pytest.raises(NotAllowed, match="the project Animals allows it to owner or researcher"):
+        make_round(by=viewer, project=project)
 
-    assert list(Round.objects.managed_by(researcher)) == [round]
-
-
-def test_a_study_of_others_is_closed():
-    make_round(study="Animals", by=make_researcher())
-    stranger = make_researcher()
-
-    with pytest.raises(NotInStudy, match="'Animals'"):
-        make_round(study="Animals", by=stranger)
-    assert not Round.objects.visible_to(stranger)
+    assert make_round(by=viewer).project.slug == "default"
 
 
-def test_a_viewer_sees_rounds_but_does_not_manage_them():
-    round = make_round(study="Animals", by=make_researcher())
-    viewer = make_researcher()
-    StudyMember.objects.create(study=round.study, user=viewer, role=StudyMember.Role.VIEWER)
+def test_the_description_names_the_project():
+    ada, animals = make_researcher(), make_project("Animals")
+    ProjectMember.objects.create(project=animals, user=ada, role=Role.RESEARCHER)
+    document = spec(make_harvest(HUNDRED))
 
-    assert list(Round.objects.visible_to(viewer)) == [round]
-    assert not Round.objects.managed_by(viewer)
+    with pytest.raises(ProjectNotNamed, match="name one of animals, default"):
+        create_draft(document, ada)
+    draft = create_draft(document | {"project": "animals"}, ada)
+
+    assert (draft.project, "project" in draft.spec) == (animals, False)
+    assert edit_draft(draft, document, ada).project == animals
+    assert edit_draft(draft, document | {"project": "default"}, ada).project.slug == "default"
+
+
+def test_a_name_is_taken_in_its_project_only():
+    first = make_round(name="pilot")
+    second = make_round(name="pilot", project=make_project("Animals"))
+
+    with pytest.raises(NameTaken, match="The project Default has a round named 'pilot' already"):
+        make_round(name="pilot")
+    assert [find_round(name) for name in ("default/pilot", "animals/pilot")] == [first, second]
+    with pytest.raises(UnresolvedName, match="write one of animals/pilot, default/pilot"):
+        find_round("pilot")
+
+
+@pytest.mark.parametrize("change", [pause_round, reopen_round, close_round, delete_draft, open_draft])
+def test_who_only_looks_changes_nothing(change):
+    viewer = make_member(Role.VIEWER)
+    draft = create_draft(spec(make_harvest(HUNDRED)))
+    round = draft if change in (delete_draft, open_draft) else open_draft(draft)
+
+    with pytest.raises(NotAllowed):
+        change(round, viewer)
+
+    assert Round.objects.get().status == round.status
 
 
 def test_a_draft_draws_nothing_until_it_is_opened():

@@ -49,7 +49,7 @@ def test_each_part_lists_its_tuples_best_first(researcher_client, a, b, part, ex
 def test_accuracy_rests_on_what_was_drawn_for_the_two_harvests(researcher_client, researcher, relation, a, b):
     other = factories.make_harvest([["hat", "sunburn"]], relation=relation, setting="human")
     first = open_round({"name": "first", "cells": [{"job": a.pk, "n": None}]}, researcher)
-    second = open_round({"name": "second", "study": "Other", "cells": [{"job": other.pk, "n": None}]}, researcher)
+    second = open_round({"name": "second", "cells": [{"job": other.pk, "n": None}]}, researcher)
     truth = {"dam": "true", "lock": "false", "oil": "true", "hat": "true"}
     for round in (first, second):
         labels = [truth[task.entities[0]] for task in round.tasks.order_by("position")]
@@ -61,12 +61,12 @@ def test_accuracy_rests_on_what_was_drawn_for_the_two_harvests(researcher_client
     assert judged == {"only_a": (1, 0.0), "both": (2, 1.0), "only_b": (0, None)}
 
 
-def test_rounds_of_other_studies_do_not_count(client, researcher, a, b):
-    round = open_round({"name": "first", "cells": [{"job": a.pk, "n": None}]}, researcher)
+def test_rounds_of_other_projects_do_not_count(researcher_client, a, b):
+    elsewhere = factories.make_project()
+    round = open_round({"name": "first", "cells": [{"job": a.pk, "n": None}]}, project=elsewhere)
     factories.judge_all(round, *[["true"] * 3] * 3)
-    client.force_login(factories.make_researcher())
 
-    parts = client.get(PAGE, {"a": a.pk, "b": b.pk}).context["parts"]
+    parts = researcher_client.get(PAGE, {"a": a.pk, "b": b.pk}).context["parts"]
 
     assert [part["judged"].n_judged for part in parts] == [0, 0, 0]
 

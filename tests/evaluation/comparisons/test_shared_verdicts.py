@@ -17,7 +17,7 @@ N = 9
 def rounds(researcher):
     """One harvest judged by two panels: the first accepts all nine, the second the last; one is incomplete."""
     job = make_harvest([(f"head {number}", f"tail {number}") for number in range(N)])
-    spec = {"study": "Animals", "cells": [{"job": job.pk, "n": None}], "judgments_per_task": 1}
+    spec = {"cells": [{"job": job.pk, "n": None}], "judgments_per_task": 1}
     first, second = (open_round({**spec, "name": name}, by=researcher) for name in ("first", "second"))
     judge_all(first, ["true"] * N)
     ranks = {task.position: task.draws.get().harvested_tuple.rank for task in second.tasks.all()}

@@ -8,7 +8,7 @@ from django.core.management import call_command
 from annotation.models import JudgmentTask, Round
 from kgharvest.harvests.cuts import BadCut, by_score, kept_size, parse_cut
 from kgharvest.models import HarvestJob
-from tests.factories import judge_all, make_harvest, make_round
+from tests.factories import judge_all, make_harvest, make_project, make_round
 
 TTFT_FF = [True, True, False, True, False, False]  # judged, best score first
 
@@ -40,6 +40,13 @@ def test_simulated_judgments_are_named(job):
     Round.objects.update(source="simulated")
 
     assert by_score(job, parse_cut("precision:0.75")).sentence.endswith("round pilot (simulated, not people)")
+
+
+def test_judgments_of_another_project_tell_its_members_alone(job):
+    Round.objects.update(project=make_project())
+
+    with pytest.raises(BadCut, match=r"no tuple of .* has a verdict"):
+        by_score(job, parse_cut("precision:0.75"))
 
 
 def test_a_precision_out_of_reach_is_refused_with_what_there_is(job):

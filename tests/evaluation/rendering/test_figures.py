@@ -134,7 +134,7 @@ def test_a_page_shows_its_figures_as_images_in_both_themes(researcher_client, re
     from evaluation.reports.services import create_report
     from tests.factories import judge_all, make_round
 
-    round = make_round(2, name="pilot", study="Animals", by=researcher)
+    round = make_round(2, name="pilot", by=researcher)
     judge_all(round, ["true", "false"], ["true", "false"], ["true", "true"])
     report = create_report(round)
 

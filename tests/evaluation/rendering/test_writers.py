@@ -366,7 +366,7 @@ def test_report_writes_a_file(tmp_path):
 
 @pytest.mark.django_db
 def test_report_of_an_unknown_round_is_refused():
-    with pytest.raises(CommandError, match="There is no round named 'pilot'; the newest are: none; open one first"):
+    with pytest.raises(CommandError, match="There is no round 'pilot'; there is none yet"):
         call_command("report", "--round", "pilot")
 
 

@@ -19,9 +19,13 @@ from evaluation.evidence.arrays import (
     Side,
     StratumKey,
 )
+from evaluation.evidence.cells import cells_of, drawn_verdicts
 from evaluation.reports.document import build_document
 from evaluation.reports.sections.agreement import agreement_parts_table, agreement_table
 from evaluation.reports.sections.annotators import fit_models
+from evaluation.reports.sections.comparisons import comparison_entries
+from evaluation.reports.sections.rates import total_entries
+from evaluation.reports.sections.sensitivity import sensitivity_entry
 from evaluation.statistics.finite_population import population_rate, simple_interval
 from evaluation.statistics.rates import difference_interval
 from tests.evaluation.evidence_factory import NOBODY, make_evidence
@@ -359,14 +363,13 @@ letters = st.text("TFU.", min_size=4, max_size=4)
 def test_a_round_without_an_annotator_is_the_report_on_the_others(said):
     cells = [CellKey(relation, "lm", setting) for relation in "rst" for setting in ("human", "multi")]
     evidence = evidence_of(*said)
-    document = build_document(spread(evidence, cells))
 
-    sensitivity = document["sensitivity"]
+    sensitivity = parts_of(spread(evidence, cells), "sensitivity")["sensitivity"]
     for position, left_out in enumerate(sensitivity["left_out"]):
         who = "abcd".index(left_out["annotator"])
         others = [row[:who] + "." + row[who + 1 :] for row in said]
         # Statements want as many judgments as before: those left out are missing.
-        alone = build_document(spread(replace(evidence_of(*others), wanted=evidence.wanted), cells))
+        alone = parts_of(spread(replace(evidence_of(*others), wanted=evidence.wanted), cells), "totals", "comparisons")
         decided = [decided_by(other, len(row.replace(".", ""))) for other, row in zip(others, said, strict=True)]
         assert [left_out[key] for key in (*VERDICTS, "n")] == [*map(decided.count, VERDICTS), 12 - decided.count(None)]
         accuracies = [total["macro_accuracy"] for total in alone["totals"]]
@@ -380,6 +383,31 @@ def test_a_round_without_an_annotator_is_the_report_on_the_others(said):
 
 
 VERDICTS = ("accepted", "rejected", "undecided")
+
+
+def parts_of(evidence, *names: str) -> dict:
+    """Return parts of the report's document; all of it takes ten times as long."""
+    drawn = drawn_verdicts(evidence)
+    cells = cells_of(evidence, drawn)
+    parts = {
+        "totals": lambda: total_entries(evidence, cells),
+        "comparisons": lambda: comparison_entries(evidence, cells, drawn),
+        "sensitivity": lambda: sensitivity_entry(evidence, drawn, fit_models(evidence)),
+    }
+    return {name: parts[name]() for name in names}
+
+
+def test_a_part_is_what_the_document_has():
+    evidence = evidence_of("TTF", "TUF", "FF.", "TTT")
+
+    parts = parts_of(evidence, "totals", "comparisons", "sensitivity")
+
+    document = build_document(evidence)
+    assert document["comparisons"] == parts["comparisons"]
+    assert document["sensitivity"] == parts["sensitivity"]
+    assert [total["macro_accuracy"] for total in document["totals"]] == [
+        total["macro_accuracy"] for total in parts["totals"]
+    ]
 
 
 def decided_by(labels: str, wanted: int) -> str | None:

@@ -249,7 +249,7 @@ def test_a_quantity_is_one_number_wherever_it_stands(researcher_client, research
     numbers = Numbers()
 
     add_document(numbers, "command", run_report(round))
-    researcher_client.post(reverse("evaluation:report_new", args=[round.name]))
+    researcher_client.post(reverse("evaluation:report_new", args=[round.path]))
     report = Report.objects.latest("pk")
     files = {
         file_format: researcher_client.get(reverse("evaluation:report_file", args=[report.pk, file_format])).getvalue()
@@ -258,7 +258,7 @@ def test_a_quantity_is_one_number_wherever_it_stands(researcher_client, research
     add_document(numbers, "JSON", json.loads(files["json"]))
     add_csv(numbers, files["csv"].decode())
     add_sheets(numbers, files["xlsx"])
-    page = researcher_client.get(reverse("annotation:round", args=[round.name]))
+    page = researcher_client.get(round.get_absolute_url())
     add_progress(numbers, "round page", page.context["progress"])
     add_overlaps(numbers, researcher_client, round)
     shown = researcher_client.get(reverse("evaluation:report", args=[report.pk])).content.decode()

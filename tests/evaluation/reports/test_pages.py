@@ -13,6 +13,7 @@ from tests.factories import (
     judge_all,
     make_harvest,
     make_language_model,
+    make_project,
     make_relation,
     make_researcher,
     make_round,
@@ -24,13 +25,13 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def report(researcher):
-    round = make_round(4, name="pilot", study="Animals", by=researcher)
+    round = make_round(4, name="pilot", by=researcher)
     judge_all(round, ["true", "true", "true", "false"], ["true", "true", "false", "false"], ["true"] * 4)
     return create_report(round, by=researcher)
 
 
 def test_the_list_shows_reports_of_ones_studies(researcher_client, report):
-    create_report(make_round(name="secret", study="Others", by=make_researcher()))
+    create_report(make_round(name="secret", project=make_project()))
 
     page = researcher_client.get("/reports/").text
 
@@ -83,7 +84,7 @@ def test_a_report_shows_no_matrix_of_more_annotators_than_fit(researcher_client,
 
 
 def test_a_report_of_a_simulated_round_says_so_beside_its_numbers(researcher_client, researcher):
-    round = make_round(1, study="Animals", by=researcher, source="simulated")
+    round = make_round(1, by=researcher, source="simulated")
     report = create_report(round)
 
     page = researcher_client.get(f"/reports/{report.pk}/").text
@@ -93,7 +94,7 @@ def test_a_report_of_a_simulated_round_says_so_beside_its_numbers(researcher_cli
 
 
 def test_an_empty_report_says_why_there_is_no_alpha(researcher_client, researcher):
-    report = create_report(make_round(1, study="Animals", by=researcher))
+    report = create_report(make_round(1, by=researcher))
 
     assert "No statement has two judgments" in researcher_client.get(f"/reports/{report.pk}/").text
 
@@ -106,7 +107,7 @@ def test_names_are_escaped(researcher_client, researcher, report):
 
 
 def test_a_report_is_made_from_the_rounds_page(researcher_client, report):
-    response = researcher_client.post("/rounds/pilot/report/")
+    response = researcher_client.post("/projects/default/rounds/pilot/report/")
 
     newest = Report.objects.first()
     assert newest != report
@@ -114,12 +115,12 @@ def test_a_report_is_made_from_the_rounds_page(researcher_client, report):
 
 
 def test_the_margin_of_equivalence_is_given_where_the_report_is_made(researcher_client, compared):
-    page = researcher_client.get("/rounds/sides/").text
+    page = researcher_client.get("/projects/default/rounds/sides/").text
     assert re.search(r'<input[^>]*name="equivalence_margin"[^>]*value="5"', page)
 
-    url = researcher_client.post("/rounds/sides/report/", {"equivalence_margin": "70"}).url
-    assert url == "/rounds/sides/"
-    url = researcher_client.post("/rounds/sides/report/", {"equivalence_margin": "12.5"}).url
+    url = researcher_client.post("/projects/default/rounds/sides/report/", {"equivalence_margin": "70"}).url
+    assert url == "/projects/default/rounds/sides/"
+    url = researcher_client.post("/projects/default/rounds/sides/report/", {"equivalence_margin": "12.5"}).url
 
     report = Report.objects.first()
     [comparison] = report.document["comparisons"]
@@ -129,7 +130,9 @@ def test_the_margin_of_equivalence_is_given_where_the_report_is_made(researcher_
 
 
 def test_a_margin_out_of_range_is_refused_with_a_sentence(researcher_client, compared):
-    page = researcher_client.post("/rounds/sides/report/", {"equivalence_margin": "0.05"}, follow=True).text
+    page = researcher_client.post(
+        "/projects/default/rounds/sides/report/", {"equivalence_margin": "0.05"}, follow=True
+    ).text
 
     assert "a number of percentage points from 0.1 to 50, such as 5." in page
 
@@ -148,18 +151,18 @@ def test_a_report_seen_before_takes_neither_its_document_nor_its_tables(
 
 def test_a_report_that_others_have_seen_stays_closed(researcher_client, report, client):
     researcher_client.get(f"/reports/{report.pk}/")
-    client.force_login(make_researcher())
+    client.force_login(make_researcher(project=make_project()))
 
     assert client.get(f"/reports/{report.pk}/").status_code == 404
 
 
 def test_a_report_of_another_study_is_not_there(researcher_client):
-    round = make_round(name="secret", study="Others", by=make_researcher())
+    round = make_round(name="secret", project=make_project())
     report = create_report(round)
 
     assert researcher_client.get(f"/reports/{report.pk}/").status_code == 404
     assert researcher_client.get(f"/reports/{report.pk}/report.csv").status_code == 404
-    assert researcher_client.post("/rounds/secret/report/").status_code == 404
+    assert researcher_client.post("/projects/default/rounds/secret/report/").status_code == 404
     assert Report.objects.count() == 1
 
 
@@ -219,7 +222,9 @@ def test_agreement_and_annotators_lead_to_what_they_rest_on(researcher_client, r
 
     places = {unescape(address) for address in re.findall(r'<th scope="row"><a href="([^"]+)"', sections)}
 
-    people = {f"/rounds/pilot/annotators/{annotator.code}/" for annotator in report.round.annotators.all()}
+    people = {
+        f"/projects/default/rounds/pilot/annotators/{annotator.code}/" for annotator in report.round.annotators.all()
+    }
     assert people < places
     assert f"/reports/{report.pk}/tuples/?" in places
     assert {researcher_client.get(address).status_code for address in places} == {200}
@@ -231,11 +236,11 @@ def test_a_statement_behind_a_number_leads_to_all_that_was_said_about_it(researc
     page = researcher_client.get(f"/reports/{report.pk}/tuples/").text
 
     for task in report.round.tasks.all():
-        assert f'href="/rounds/{report.round.name}/statements/{task.pk}/"' in page
+        assert f'href="/projects/default/rounds/{report.round.name}/statements/{task.pk}/"' in page
 
 
 def test_the_tuples_take_the_same_queries_for_more_of_them(researcher_client, researcher, django_assert_num_queries):
-    reports = [create_report(make_round(n, study="Animals", by=researcher)) for n in (2, 40)]
+    reports = [create_report(make_round(n, by=researcher)) for n in (2, 40)]
     researcher_client.get("/reports/")
 
     for report in reports:
@@ -293,7 +298,7 @@ def test_reports_without_a_common_relation_say_so(researcher_client, report):
 
 
 def test_a_report_of_another_study_cannot_be_compared(researcher_client, report):
-    secret = create_report(make_round(study="Others", by=make_researcher()))
+    secret = create_report(make_round(project=make_project()))
 
     response = researcher_client.get("/reports/compare/", {"a": report.pk, "b": secret.pk})
 
@@ -341,7 +346,7 @@ def compared(researcher):
             )
         labels |= {("a", name): n_true > 0, ("b", name): False, ("c", name): True, ("d", name): True}
     cells = [{"job": job.pk, "n": None} for job in jobs]
-    round = open_round({"name": "sides", "study": "Animals", "cells": cells}, by=researcher)
+    round = open_round({"name": "sides", "cells": cells}, by=researcher)
     said = ["true" if labels[tuple(task.entities)] else "false" for task in round.tasks.order_by("position")]
     judge_all(round, said, said, said)
     return create_report(round, by=researcher)

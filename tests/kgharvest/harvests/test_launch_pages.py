@@ -22,7 +22,7 @@ def filled_in(**fields) -> dict:
 
 
 def make_launch(*statuses: str, **fields) -> Launch:
-    launch = Launch.objects.create()
+    launch = factories.make_launch()
     for status in statuses:
         factories.make_harvest_job(status, launch=launch, **fields)
     return launch
@@ -147,7 +147,7 @@ def test_a_launch_page_costs_the_same_for_any_number_of_harvests(researcher_clie
     with django_assert_max_num_queries(15):
         page = researcher_client.get(launch.get_absolute_url()).content.decode()
     with django_assert_max_num_queries(11):
-        answer = researcher_client.get(reverse("kgharvest:launch_api", args=[launch.pk])).json()
+        answer = researcher_client.get(reverse("kgharvest:launch_progress", args=[launch.pk])).json()
 
     assert page.count(error) == 10
     assert (answer["is_unfinished"], answer["n_over"], answer["n_jobs"], len(answer["jobs"])) == (True, 10, 30, 30)
@@ -156,7 +156,7 @@ def test_a_launch_page_costs_the_same_for_any_number_of_harvests(researcher_clie
 def test_the_api_lists_what_the_page_shows(researcher_client):
     launch = make_launch("queued", "failed", "queued")
 
-    answer = researcher_client.get(reverse("kgharvest:launch_api", args=[launch.pk]), {"status": "failed"}).json()
+    answer = researcher_client.get(reverse("kgharvest:launch_progress", args=[launch.pk]), {"status": "failed"}).json()
 
     assert [job["status"] for job in answer["jobs"]] == ["failed"]
 
@@ -200,7 +200,7 @@ def test_annotators_see_no_launch(client):
     client.force_login(factories.make_user())
 
     assert client.get(launch.get_absolute_url()).status_code == 403
-    assert client.get(reverse("kgharvest:launch_api", args=[launch.pk])).status_code == 403
+    assert client.get(reverse("kgharvest:launch_progress", args=[launch.pk])).status_code == 403
     assert client.get(reverse("kgharvest:launch_list")).status_code == 403
 
 

@@ -113,7 +113,7 @@ def test_planning_costs_the_same_for_any_number_of_relations(django_assert_max_n
     for request in requests[:10]:
         make_job_for(request)
 
-    with django_assert_max_num_queries(3):  # workers, harvests of these cells, past durations
+    with django_assert_max_num_queries(4):  # project, workers, harvests of these cells, past durations
         plan = plan_launch(requests, NOW)
 
     assert len(plan.requests) == 20
@@ -151,7 +151,7 @@ def test_a_launch_of_nothing_is_refused(enqueued):
 
 
 def make_launch(*statuses: str, **fields) -> Launch:
-    launch = Launch.objects.create()
+    launch = factories.make_launch()
     for status in statuses:
         factories.make_harvest_job(status, launch=launch, **fields)
     return launch

@@ -123,10 +123,18 @@ def test_a_folder_is_named_by_its_full_path(tmp_path, monkeypatch):
     (tmp_path / "model" / "config.json").write_text("{}")
     monkeypatch.chdir(tmp_path)
 
-    assert language_models.get_language_model("model").name == str(tmp_path / "model")
+    assert language_models.get_language_model("./model").name == str(tmp_path / "model")
 
 
-@pytest.mark.parametrize(("name", "why"), [("folder", "holds no model"), ("./none", "There is no model folder")])
+def test_a_name_that_may_be_the_hubs_or_a_folder_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "model").mkdir()
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(NotFound, match=r"write \./model for the folder"):
+        language_models.get_language_model("model")
+
+
+@pytest.mark.parametrize(("name", "why"), [("./folder", "holds no model"), ("./none", "There is no model folder")])
 def test_a_folder_without_a_model_is_refused(tmp_path, monkeypatch, name, why):
     (tmp_path / "folder").mkdir()
     monkeypatch.chdir(tmp_path)

@@ -3,23 +3,47 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import re
+import shutil
 import signal
 import sqlite3
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from datetime import datetime
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+
+from celery.__main__ import main as celery
+from django.core.management import execute_from_command_line
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE_S = 60
 CANCEL = "from kgharvest.models import Job; from kgharvest.jobs.ledger import cancel; cancel"
 NEW_WORDS = "from kgharvest.knowledge.sensitive_words import replace_words; print(replace_words([{!r}]).pk)"
 LOG_TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}")
+
+# Every program starts as a fork of a process that has loaded these packages, which takes longer than all that they do.
+# The packages read no settings; of the project itself nothing is loaded before.
+PACKAGES = [
+    "celery.bin.celery",
+    "celery.bin.worker",
+    "celery.concurrency.prefork",
+    "django.contrib.postgres.fields",
+    "django.test",
+    "httpx",
+    "kombu.transport.filesystem",
+    "krippendorff",
+    "psycopg",
+    "rdflib",
+    "scipy.optimize",
+    "scipy.stats",
+]
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload([__name__, *PACKAGES])
 
 RELATIONS = {
     "name": "demo",
@@ -37,7 +61,8 @@ RELATIONS = {
 class Installation:
     """A data directory with a migrated database and one relation, and programs that run on it."""
 
-    def __init__(self, folder: Path, **environment: str):
+    def __init__(self, folder: Path, migrated: Path, **environment: str):
+        """migrated: a database to begin with a copy of."""
         self.folder = folder
         outer = {name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "BROKER_URL")}
         self.environment = {
@@ -46,15 +71,28 @@ class Installation:
             "KGHARVEST_DATA_DIR": str(folder),
             "DJANGO_SETTINGS_MODULE": "tests.kgharvest.jobs.worker_settings",
         }
-        self.manage("migrate")
+        shutil.copyfile(migrated, folder / "kgharvest.sqlite3")
         (folder / "relations.json").write_text(json.dumps(RELATIONS))
         self.manage("import_relations", str(folder / "relations.json"))
 
     def manage(self, *arguments: str) -> str:
-        command = [sys.executable, "manage.py", *arguments]
-        return subprocess.run(
-            command, cwd=ROOT, env=self.environment, check=True, capture_output=True, text=True
-        ).stdout
+        """Run manage.py to its end and return what it prints. Raises AssertionError if it fails."""
+        stdout, stderr = self.folder / "stdout", self.folder / "stderr"
+        stdout.unlink(missing_ok=True)
+        with self._program(["manage.py", *arguments], stdout, stderr) as program:
+            program.join()
+        assert program.exitcode == 0, stderr.read_text()
+        return stdout.read_text()
+
+    @contextmanager
+    def _program(self, arguments: list[str], stdout: Path, stderr: Path) -> Iterator[BaseProcess]:
+        """A program in a process group of its own. What it prints is added to the two files."""
+        program = FORKS.Process(target=run_program, args=[arguments, self.environment, stdout, stderr])
+        program.start()
+        try:
+            yield program
+        finally:
+            kill_group(program)
 
     def queue_harvest(self, setting: str = "human") -> int:
         return int(self.manage("harvest", "--relation", "can", "--setting", setting, "--again").split()[0])
@@ -65,29 +103,12 @@ class Installation:
         return int(self.manage("shell", "-v", "0", "-c", NEW_WORDS.format(f"after {n_words}")))
 
     @contextmanager
-    def worker(self, name: str = "one", *options: str) -> Iterator[subprocess.Popen]:
+    def worker(self, name: str = "one", *options: str) -> Iterator[BaseProcess]:
         """A worker with all its children in a process group of its own."""
-        command = [
-            sys.executable,
-            "-m",
-            "celery",
-            "-A",
-            "kgharvest",
-            "worker",
-            "--loglevel",
-            "INFO",
-            "-n",
-            f"{name}@%h",
-            *options,
-        ]
-        with (self.folder / "worker.log").open("a") as log:
-            process = subprocess.Popen(
-                command, cwd=ROOT, env=self.environment, stdout=log, stderr=log, start_new_session=True
-            )
-        try:
-            yield process
-        finally:
-            kill_group(process)
+        arguments = ["celery", "-A", "kgharvest", "worker", "--loglevel", "INFO", "-n", f"{name}@%h", *options]
+        log = self.folder / "worker.log"
+        with self._program(arguments, log, log) as worker:
+            yield worker
 
     def job(self, pk: int) -> dict:
         with closing(sqlite3.connect(self.folder / "kgharvest.sqlite3")) as database:
@@ -125,10 +146,28 @@ class Installation:
         return len((self.folder / "starts").read_text().splitlines())
 
 
-def kill_group(process: subprocess.Popen) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+def run_program(arguments: list[str], environment: dict[str, str], stdout: Path, stderr: Path) -> None:
+    """Be manage.py or celery in a process group of its own, from the first import of ours on."""
+    os.setsid()
+    os.chdir(ROOT)
+    os.environ.clear()
+    os.environ.update(environment)
+    with stdout.open("ab") as out, stderr.open("ab") as err:
+        os.dup2(out.fileno(), sys.stdout.fileno())
+        os.dup2(err.fileno(), sys.stderr.fileno())
+    sys.argv = arguments
+    if arguments[0] == "celery":
+        celery()
+    else:
+        execute_from_command_line(arguments)
+
+
+def kill_group(program: BaseProcess) -> None:
+    try:
+        os.killpg(program.pid, signal.SIGKILL)
+    except ProcessLookupError:  # it has ended, or has not made its group yet
+        program.kill()
+    program.join()
 
 
 def wait_until(holds: Callable[[], bool]) -> None:

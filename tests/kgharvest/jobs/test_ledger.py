@@ -253,6 +253,31 @@ def test_a_failed_job_is_queued_again_with_all_attempts(enqueued):
     assert enqueued == [job.pk]
 
 
+def test_the_same_job_of_another_project_keeps_none_from_being_retried(enqueued):
+    here, there = factories.make_project(), factories.make_project()
+    failed = Job.objects.create(kind="harvest", project=here, unique_key="same", status=Job.Status.FAILED)
+    succeeded = Job.objects.create(kind="harvest", project=here, unique_key="other", status=Job.Status.SUCCEEDED)
+    for key in ("same", "other"):
+        Job.objects.create(kind="harvest", project=there, unique_key=key)
+
+    ledger.retry(failed)
+
+    failed.refresh_from_db()
+    assert failed.status == Job.Status.QUEUED
+    with pytest.raises(ledger.JobNotOpen, match="nothing to retry"):
+        ledger.retry(succeeded)
+
+
+@pytest.mark.parametrize("has_project", [True, False])
+def test_the_same_job_of_the_project_does(enqueued, has_project):
+    project = factories.make_project() if has_project else None
+    failed = Job.objects.create(kind="harvest", project=project, unique_key="same", status=Job.Status.FAILED)
+    Job.objects.create(kind="harvest", project=project, unique_key="same")
+
+    with pytest.raises(ledger.JobNotOpen, match="does the same"):
+        ledger.retry(failed)
+
+
 def test_a_job_that_succeeded_is_neither_cancelled_nor_retried(enqueued):
     job = factories.make_harvest_job(Job.Status.SUCCEEDED)
 
@@ -376,6 +401,17 @@ def test_stale_messages_of_urgent_jobs_are_sent_first(enqueued, settings):
 
     assert enqueued[0] == urgent.pk
     assert len(enqueued) == ledger.ENQUEUED_PER_REAP
+
+
+def test_processes_that_wait_for_messages_get_more_of_them(enqueued):
+    for _ in range(3 * ledger.ENQUEUED_PER_IDLE_PROCESS):
+        factories.make_harvest_job(enqueued_at=NOW - timedelta(hours=1))
+    make_running_job(NOW + timedelta(minutes=1))
+    ledger.record_heartbeat("one@here", NOW, n_processes=3)
+
+    ledger.reap(NOW)
+
+    assert len(enqueued) == 2 * ledger.ENQUEUED_PER_IDLE_PROCESS
 
 
 def test_workers_are_known_by_their_heartbeats():

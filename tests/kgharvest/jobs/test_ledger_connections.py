@@ -73,11 +73,11 @@ def test_a_job_whose_connection_is_cut_is_lost_at_once_and_done_when_taken_up_ag
     job = factories.make_harvest_job()
     runner(run)
 
-    for _ in range(5):  # more often than a job is tried whose workers die
+    for n_cuts in range(1, 6):  # more often than a job is tried whose workers die
         ledger.run_job(job.pk)
 
         job.refresh_from_db()
-        assert (job.status, job.attempts) == ("running", 0)
+        assert (job.status, job.attempts, job.max_attempts) == ("running", n_cuts, 3 + n_cuts)
         assert HarvestedTuple.objects.count() == 0
 
     ledger.reap(timezone.now() + timedelta(milliseconds=1))
@@ -85,7 +85,21 @@ def test_a_job_whose_connection_is_cut_is_lost_at_once_and_done_when_taken_up_ag
     runner(lambda job, heartbeat: lambda: store_three(job))
     ledger.run_job(job.pk)
     job.refresh_from_db()
-    assert (job.status, job.attempts, HarvestedTuple.objects.count()) == ("succeeded", 1, 3)
+    assert (job.status, job.attempts, HarvestedTuple.objects.count()) == ("succeeded", 6, 3)
+
+
+@needs_postgresql
+def test_a_job_that_makes_the_server_end_the_connection_fails_at_last(runner, enqueued):
+    job = factories.make_harvest_job()
+    runner(cut_in_a_query)
+
+    for _ in range(ledger.MOST_ATTEMPTS + 1):
+        ledger.run_job(job.pk)
+
+    ledger.reap(timezone.now() + timedelta(milliseconds=1))
+    job.refresh_from_db()
+    assert (job.status, job.attempts) == ("failed", ledger.MOST_ATTEMPTS)
+    assert "the database failed during this job as often" in job.error
 
 
 @needs_postgresql

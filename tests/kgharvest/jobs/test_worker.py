@@ -9,13 +9,14 @@ import pytest
 from tests.kgharvest.jobs.installation import Installation, kill_group, wait_until
 from tests.kgharvest.jobs.slow_runner import HOLD
 
+pytestmark = [pytest.mark.slow, pytest.mark.django_db]  # a database is made, of which each installation has a copy
+
 
 @pytest.fixture(scope="module")
-def installation(tmp_path_factory) -> Installation:
-    return Installation(tmp_path_factory.mktemp("installation"))
+def installation(tmp_path_factory, migrated_database) -> Installation:
+    return Installation(tmp_path_factory.mktemp("installation"), migrated_database)
 
 
-@pytest.mark.slow
 def test_a_harvest_survives_sigkill_of_its_worker_group(installation):
     job = installation.queue_harvest()
     with installation.worker() as worker:
@@ -31,7 +32,6 @@ def test_a_harvest_survives_sigkill_of_its_worker_group(installation):
     assert installation.starts() == 2
 
 
-@pytest.mark.slow
 def test_a_job_whose_message_is_lost_is_sent_again(installation):
     job = installation.queue_harvest()
     shutil.rmtree(installation.folder / "broker" / "messages")
@@ -43,9 +43,8 @@ def test_a_job_whose_message_is_lost_is_sent_again(installation):
     assert installation.job(job)["attempts"] == 1
 
 
-@pytest.mark.slow
-def test_of_sixty_jobs_every_one_ends_once_though_a_worker_is_killed_twice(tmp_path):
-    sixty = Installation(tmp_path, SLOW_RUNNER_STEPS="3")
+def test_of_sixty_jobs_every_one_ends_once_though_a_worker_is_killed_twice(tmp_path, migrated_database):
+    sixty = Installation(tmp_path, migrated_database, SLOW_RUNNER_STEPS="3")
     models = [option for number in range(20) for option in ("--model", f"lm-{number}")]
     settings = [option for setting in ("human", "top1", "multi") for option in ("--setting", setting)]
     assert len(sixty.manage("harvest", "--relation", "can", *models, *settings).splitlines()) == 60
@@ -65,9 +64,8 @@ def test_of_sixty_jobs_every_one_ends_once_though_a_worker_is_killed_twice(tmp_p
     assert sixty.starts() <= sum(attempts) <= 62
 
 
-@pytest.mark.slow
-def test_cancelling_stops_a_real_lm_within_two_seconds(tmp_path):
-    real = Installation(tmp_path, TEST_REAL_LM="1")
+def test_cancelling_stops_a_real_lm_within_two_seconds(tmp_path, migrated_database):
+    real = Installation(tmp_path, migrated_database, TEST_REAL_LM="1")
     long = ["--candidates", "50000", "--max-entity-tokens", "3"]
     job = int(real.manage("harvest", "--relation", "can", "--setting", "human", *long).split()[0])
 
@@ -79,9 +77,8 @@ def test_cancelling_stops_a_real_lm_within_two_seconds(tmp_path):
     assert real.ranks(job) == []
 
 
-@pytest.mark.slow
-def test_an_urgent_job_ends_while_a_harvest_goes_on(tmp_path):
-    installation = Installation(tmp_path, SLOW_RUNNER_STEPS="600")
+def test_an_urgent_job_ends_while_a_harvest_goes_on(tmp_path, migrated_database):
+    installation = Installation(tmp_path, migrated_database, SLOW_RUNNER_STEPS="600")
     harvest = installation.queue_harvest()
     with installation.worker("all"), installation.worker("small", "--queues", "urgent", "--pool", "solo"):
         wait_until(lambda: installation.job(harvest)["done"] > 0)
@@ -92,7 +89,6 @@ def test_an_urgent_job_ends_while_a_harvest_goes_on(tmp_path):
     assert installation.values("SELECT n_processes FROM kgharvest_worker ORDER BY name") == [1, 0]
 
 
-@pytest.mark.slow
 def test_a_worker_of_all_queues_takes_an_urgent_job_before_the_next_harvest(installation):
     harvests = [installation.queue_harvest("human"), installation.queue_harvest("top1")]
     hold = installation.folder / HOLD

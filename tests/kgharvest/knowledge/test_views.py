@@ -56,7 +56,7 @@ def test_annotators_may_not_see_a_tuple_nor_decide_about_it(client, multi):
 def test_the_list_costs_the_same_for_any_number_of_tuples(researcher_client, relation, django_assert_num_queries):
     factories.make_harvest([[f"head {n}", f"tail {n}"] for n in range(60)], relation=relation)
 
-    with django_assert_num_queries(10):  # session, user, group; relations, LMs, settings; tuples, cells, tasks, count
+    with django_assert_num_queries(9):  # session, user; relations, LMs, settings; tuples, cells, tasks, count
         response = researcher_client.get(LIST)
 
     assert len(response.context["rows"]) == 50
@@ -107,7 +107,7 @@ def test_tuples_are_found_by_the_verdicts_that_a_researcher_may_know(researcher_
 
     assert heads(researcher_client.get(LIST, {"verdict": "accepted"})) == ["dam"]
     assert "rejected" in researcher_client.get(claim("lock").get_absolute_url()).content.decode()
-    client.force_login(factories.make_researcher())
+    client.force_login(factories.make_researcher(project=factories.make_project()))
     assert heads(client.get(LIST, {"verdict": "accepted"})) == []
     assert "Nothing yet" in client.get(claim("lock").get_absolute_url()).content.decode()
 
@@ -201,7 +201,7 @@ def test_an_entity_costs_the_same_for_any_number_of_tuples(researcher_client, dj
     for _ in range(4):
         factories.make_harvest([["dam", f"tail {n}"] for n in range(20)])
 
-    with django_assert_num_queries(9):  # session, user, group; places, relations, few?, tuples, cells, tasks
+    with django_assert_num_queries(8):  # session, user; places, relations, few?, tuples, cells, tasks
         response = researcher_client.get(reverse("kgharvest:entity"), {"name": "dam"})
 
     assert (response.context["n"], response.context["n_shown"]) == (80, 50)

@@ -3,6 +3,7 @@
 import pytest
 
 from kgharvest.errors import NotFound
+from kgharvest.models import Relation
 from kgharvest.names import UnresolvedName
 from kgharvest.relations.names import resolve_relation
 from tests import factories
@@ -65,3 +66,14 @@ def test_an_unknown_relation_is_answered_with_the_known_ones():
 
     with pytest.raises(NotFound, match="There is no relation 'preventt'; choose one of prevent"):
         resolve_relation("preventt")
+
+
+def test_of_other_projects_no_relation_is_meant_and_none_is_told():
+    ours = factories.make_relation("prevent")
+    foreign = factories.make_relation_set(project=factories.make_project())
+    theirs = factories.make_relation("prevent", relation_set=foreign)
+    among = Relation.objects.visible_to(factories.make_researcher())
+
+    assert resolve_relation("prevent", among=among) == ours
+    with pytest.raises(NotFound, match="import some"):
+        resolve_relation(theirs.path, among=among)

@@ -10,6 +10,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.core.management import CommandError, call_command
 from django.urls import reverse
 
+from kgharvest.bulk.file_reading import NoSuchFile
 from kgharvest.harvests.runner import HarvestRequest, create_harvest_job
 from kgharvest.models import Prompt, Relation
 from kgharvest.relations.names import resolve_set
@@ -207,3 +208,12 @@ def test_the_page_refuses_other_relations_no_file_and_annotators(capitals, folde
 
     client.logout()
     assert "/accounts/login/" in sent(client, capitals, folder, "speaks.jsonl").redirect_chain[-1][0]
+
+
+def test_a_folder_that_holds_everything_is_not_searched(tmp_path, monkeypatch):
+    for name in ("a.txt", "b.txt", "c.jsonl"):
+        (tmp_path / name).write_text("")
+    monkeypatch.setattr("kgharvest.relations.prompt_files.MOST_ENTRIES", 2)
+
+    with pytest.raises(NoSuchFile, match="more than 2 files below it; name the folder of the prompts"):
+        prompt_files_at(tmp_path)

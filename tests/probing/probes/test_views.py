@@ -223,7 +223,7 @@ def test_a_probe_that_waits_can_be_watched_and_cancelled(researcher_client, capi
     address = researcher_client.post(NEW, filled_in(capitals)).url
 
     assert "waiting for a worker" in researcher_client.get(address).text
-    assert researcher_client.get(f"/api/probes/{Probe.objects.get().pk}/").json()["status"] == "queued"
+    assert researcher_client.get(f"/api/v1/probes/{Probe.objects.get().pk}/").json()["status"] == "queued"
     researcher_client.post(f"{address}cancel/")
 
     assert Probe.objects.get().status == Job.Status.CANCELLED
@@ -310,7 +310,7 @@ def test_pages_take_the_same_queries_for_more(researcher_client, done, django_as
     done.relations.create(name="more", type="1-1", prompts=[], facts={})
     relation = done.relations.first()
 
-    for path, n in (("", 7), (f"{done.pk}/", 6), (f"{done.pk}/prompts/{relation.pk}/", 9)):
+    for path, n in (("", 8), (f"{done.pk}/", 7), (f"{done.pk}/prompts/{relation.pk}/", 9)):
         with django_assert_max_num_queries(n):
             assert researcher_client.get(f"/reports/probes/{path}").status_code == 200
 
@@ -321,4 +321,4 @@ def test_probes_are_closed_to_annotators(client, done):
     for path in ("", "new/", f"{done.pk}/", f"{done.pk}/records.jsonl", f"{done.pk}/figures/methods.svg"):
         assert client.get(f"/reports/probes/{path}").status_code == 403
     assert client.post(f"/reports/probes/{done.pk}/retry/").status_code == 403
-    assert client.get(f"/api/probes/{done.pk}/").status_code == 403
+    assert client.get(f"/api/v1/probes/{done.pk}/").status_code == 403

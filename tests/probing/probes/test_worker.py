@@ -8,6 +8,8 @@ import pytest
 
 from tests.kgharvest.jobs.installation import Installation, kill_group, wait_until
 
+pytestmark = [pytest.mark.slow, pytest.mark.django_db]  # a database is made, of which each installation has a copy
+
 RELATIONS = {
     "name": "known",
     "relations": [
@@ -32,8 +34,8 @@ CELLS = "SELECT relation_id || method || is_control FROM probing_proberecord ORD
 
 
 @pytest.fixture
-def real(tmp_path) -> Installation:
-    installation = Installation(tmp_path, TEST_REAL_LM="1")
+def real(tmp_path, migrated_database) -> Installation:
+    installation = Installation(tmp_path, migrated_database, TEST_REAL_LM="1")
     (tmp_path / "known.json").write_text(json.dumps(RELATIONS))
     installation.manage("import_relations", str(tmp_path / "known.json"))
     return installation
@@ -44,7 +46,6 @@ def queue(real: Installation, methods: list[str], epochs: int) -> int:
     return int(real.manage("shell", "-v0", "-c", code).split()[-1])
 
 
-@pytest.mark.slow
 def test_a_killed_workers_probe_is_taken_over_and_ends_once(real):
     probe = queue(real, ["manual", "soft"], epochs=30)
     with real.worker() as worker:
@@ -61,7 +62,6 @@ def test_a_killed_workers_probe_is_taken_over_and_ends_once(real):
     assert len(set(real.values(CELLS))) == len(real.values(CELLS)) == 8
 
 
-@pytest.mark.slow
 def test_cancelling_stops_learning_that_would_last_for_hours(real):
     probe = queue(real, ["manual", "bertese"], epochs=100_000)
 

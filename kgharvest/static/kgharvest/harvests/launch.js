@@ -36,7 +36,7 @@
   };
 
   const showJob = (job) => {
-    const row = document.querySelector(`tr[data-job="${job.id}"]`);
+    const row = document.querySelector(`tr[data-job="${job.pk}"]`);
     if (!row) return; // its row is on another page
     const badge = row.querySelector(".badge");
     badge.className = `badge is-${job.status}`;

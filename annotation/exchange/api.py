@@ -1,0 +1,146 @@
+"""Judgments in the API: in pages, as files, and from files."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from django.core.files.uploadedfile import UploadedFile
+from django.db.models import Max, Min, OuterRef, QuerySet, Subquery
+from django.http import Http404, HttpResponse, StreamingHttpResponse
+from django.urls import reverse
+from drf_spectacular.utils import OpenApiParameter, OpenApiTypes, extend_schema
+from rest_framework import serializers
+from rest_framework.parsers import MultiPartParser
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from annotation.exchange.judgment_export import FORMATS, judgment_rows
+from annotation.exchange.judgment_import import DUPLICATES, import_judgments
+from annotation.models import Adjudication, Judgment, Label, Round
+from annotation.rounds.api import RoundView
+from kgharvest.api.input import Filters, StrictSerializer
+from kgharvest.api.views import AnyRenderer, ApiView, ListView
+
+
+def judgments_file(round: Round, file_format: str) -> HttpResponse:
+    """Return the judgments of a round as a file that is made while it is sent."""
+    if file_format not in FORMATS:
+        raise Http404(f"Judgments come as {', '.join(FORMATS)}.")
+    export_format = FORMATS[file_format]
+    response = StreamingHttpResponse(export_format.write(judgment_rows(round)), content_type=export_format.content_type)
+    response["Content-Disposition"] = f'attachment; filename="{round.name}-judgments.{file_format}"'
+    return response
+
+
+class JudgmentSerializer(serializers.ModelSerializer):
+    """What one annotator said last about one statement. adjudication: the label that an expert gave."""
+
+    id = serializers.UUIDField(source="client_uuid")
+    relation = serializers.CharField(source="task.knowledge_tuple.relation.name")
+    entities = serializers.ListField(child=serializers.CharField(), source="task.entities")
+    statement = serializers.CharField(source="task.statement")
+    is_gold = serializers.BooleanField(source="task.is_gold")
+    annotator = serializers.CharField(source="annotator.code")
+    adjudication = serializers.ChoiceField(Label.choices, allow_null=True)
+
+    class Meta:
+        model = Judgment
+        fields = [
+            *("id", "task", "relation", "entities", "statement", "is_gold", "annotator", "label", "is_counted"),
+            *("is_excluded", "is_late", "seconds", "comment", "judged_at", "adjudication"),
+        ]
+
+
+class JudgmentFilters(Filters):
+    annotator = serializers.SlugField(source="annotator__code", required=False, help_text="A code.")
+    label = serializers.ChoiceField(Label.choices, required=False)
+    task = serializers.IntegerField(min_value=1, required=False)
+
+
+class JudgmentList(RoundView, ListView):
+    """The current judgments of a round, by statement. For all of them at once there are files."""
+
+    serializer_class = JudgmentSerializer
+    filters = JudgmentFilters
+    order = ("task_id", "client_uuid")
+
+    def get_queryset(self) -> QuerySet:
+        round = self.round()
+        ends = round.tasks.aggregate(first=Min("pk"), last=Max("pk"))  # of one stretch of the index of judgments
+        current = Judgment.objects.current().filter(task__round=round)
+        current = current.filter(task_id__gte=ends["first"] or 0, task_id__lte=ends["last"] or 0)
+        adjudication = Adjudication.objects.current().filter(task=OuterRef("task")).values("label")
+        related = current.select_related("annotator", "task__knowledge_tuple__relation")
+        return related.annotate(adjudication=Subquery(adjudication))
+
+
+class JudgmentFile(RoundView):
+    renderer_classes = (AnyRenderer,)
+
+    @extend_schema(
+        summary="The judgments of a round as a file",
+        parameters=[OpenApiParameter("file_format", str, OpenApiParameter.PATH, enum=list(FORMATS))],
+        responses={
+            (200, file_format.content_type.partition(";")[0]): OpenApiTypes.BINARY for file_format in FORMATS.values()
+        },
+    )
+    def get(self, request: Request, round_id: int, file_format: str) -> HttpResponse:
+        """A row for each annotator and statement, under codes instead of names; it comes while it is written."""
+        return judgments_file(self.round(), file_format)
+
+
+# -- import ------------------------------------------------------------------------------------------------------------
+
+
+class ImportInput(StrictSerializer):
+    file = serializers.FileField(
+        help_text="CSV with the columns relation, entities, annotator, label (docs/commands.md)."
+    )
+    round = serializers.CharField(max_length=201, help_text="Its name, or project/name.")
+    project = serializers.SlugField(required=False, help_text="Of a round that is made.")
+    create = serializers.BooleanField(default=False, help_text="Make what is missing: round, relations, tuples, tasks.")
+    set = serializers.CharField(
+        max_length=100,
+        required=False,
+        source="set_name",
+        help_text="The one meant where several have a relation.",
+    )
+    duplicates = serializers.ChoiceField(
+        DUPLICATES, default="error", help_text="What a second judgment of an annotator on a tuple means."
+    )
+
+
+class ImportedSerializer(serializers.Serializer):
+    round = serializers.IntegerField(source="round.pk")
+    n_judgments = serializers.IntegerField()
+    n_duplicates = serializers.IntegerField()
+
+
+class JudgmentImport(ApiView):
+    serializer_class = ImportedSerializer
+    parser_classes = (MultiPartParser,)
+
+    @extend_schema(
+        summary="Import judgments", request={"multipart/form-data": ImportInput}, responses={201: ImportedSerializer}
+    )
+    def post(self, request: Request) -> Response:
+        """All rows of the file or none: ImportRefused names each line that is wrong."""
+
+        def store() -> Response:
+            sent = self.sent(ImportInput)
+            summary = import_file(sent.pop("file"), sent.pop("round"), sent, request.user)
+            return self.created(summary, reverse("annotation:api_round", args=[summary.round.pk]))
+
+        return self.once(store)
+
+
+def import_file(file: UploadedFile, round_name: str, options: dict[str, Any], by):
+    """Import an uploaded file under its own name, which refusals tell."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / (re.sub(r"[^\w.-]", "_", file.name)[-100:].lstrip(".") or "judgments.csv")
+        with path.open("wb") as copy:
+            copy.writelines(file.chunks())
+        return import_judgments(path, round_name, **options, by=by)

@@ -1,0 +1,146 @@
+"""Known answers in the API: candidates for false statements, decisions on them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import OpenApiExample, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from annotation.gold.candidates import LONGEST_REASON, decide_on_gold, gold_candidates, withdraw_gold
+from annotation.models import GoldDecision
+from annotation.rounds.instructions import freeze_statement
+from kgharvest.api.input import Filters, IdField, StrictSerializer
+from kgharvest.api.views import ApiView, ListView
+from kgharvest.models import Relation
+
+MOST_DECISIONS = 400  # at once, as many as there are candidates
+
+
+class CandidateSerializer(serializers.Serializer):
+    """A seed tuple with one entity replaced by another of its slot: surely false, if somebody says so."""
+
+    code = serializers.CharField()
+    statement = serializers.CharField()
+    entities = serializers.ListField(child=serializers.CharField())
+    seed = serializers.ListField(child=serializers.CharField())
+    slot = serializers.IntegerField(help_text="Where it was replaced, from 0.")
+
+
+class CandidatesSerializer(serializers.Serializer):
+    relation = serializers.IntegerField()
+    candidates = CandidateSerializer(many=True)
+
+
+class DecisionsInput(StrictSerializer):
+    decisions = serializers.DictField(
+        child=serializers.BooleanField(), help_text="By a candidate's code: whether it is false for certain."
+    )
+
+    def validate_decisions(self, decisions: dict[str, bool]) -> dict[str, bool]:
+        if len(decisions) > MOST_DECISIONS:
+            raise serializers.ValidationError(f"Decide on at most {MOST_DECISIONS} at once.")
+        return decisions
+
+
+class DecidedSerializer(serializers.Serializer):
+    n_stored = serializers.IntegerField(help_text="What somebody else has decided meanwhile is passed over.")
+
+
+class GoldCandidates(ApiView):
+    serializer_class = CandidatesSerializer
+
+    def relation(self) -> Relation:
+        relations = Relation.objects.visible_to(self.request.user).select_related("relation_set")
+        return get_object_or_404(relations, pk=self.kwargs["pk"])
+
+    @extend_schema(summary="Candidates for false statements")
+    def get(self, request: Request, pk: int) -> Response:
+        """Those on which nobody has decided, at most 400, in an order of their own."""
+        relation = self.relation()
+        return self.answer(
+            {"relation": pk, "candidates": [entry(relation, found) for found in gold_candidates(relation)]}
+        )
+
+    @extend_schema(
+        summary="Decide on candidates",
+        request=DecisionsInput,
+        responses=DecidedSerializer,
+        examples=[OpenApiExample("Two", {"decisions": {"0f1e2d3c4b5a6978": True, "8796a5b4c3d2e1f0": False}})],
+    )
+    def post(self, request: Request, pk: int) -> Response:
+        """Only what is confirmed as false serves as gold, in rounds that are opened from now on."""
+
+        def decide() -> Response:
+            n_stored = decide_on_gold(self.relation(), self.sent(DecisionsInput)["decisions"], request.user)
+            return Response({"n_stored": n_stored})
+
+        return self.once(decide)
+
+
+def entry(relation: Relation, candidate) -> dict[str, Any]:
+    statement = freeze_statement(relation.statement, candidate.entities).text
+    return {**candidate._asdict(), "code": candidate.code, "statement": statement}
+
+
+# -- decisions ---------------------------------------------------------------------------------------------------------
+
+
+class DecisionSerializer(serializers.ModelSerializer):
+    """A decision, in force unless it was withdrawn. is_confirmed: false for certain."""
+
+    entities = serializers.ListField(child=serializers.CharField())
+    seed = serializers.ListField(child=serializers.CharField())
+    decided_by = serializers.CharField(source="decided_by.username", allow_null=True)
+
+    class Meta:
+        model = GoldDecision
+        fields = [
+            *("id", "relation", "entities", "seed", "slot", "is_confirmed", "decided_by", "decided_at"),
+            *("withdrawn_at", "reason"),
+        ]
+
+
+class DecisionFilters(Filters):
+    relation = IdField(required=False)
+    is_confirmed = serializers.BooleanField(required=False)
+
+    def narrow(self, rows: QuerySet) -> QuerySet:
+        sent = self.fields.keys() & self.initial_data.keys()
+        return rows.filter(**{name: self.validated_data[name] for name in sent})
+
+
+class GoldDecisions(ListView):
+    """Decisions on candidates, the newest first, those that were withdrawn too."""
+
+    serializer_class = DecisionSerializer
+    filters = DecisionFilters
+
+    def get_queryset(self) -> QuerySet:
+        relations = Relation.objects.visible_to(self.request.user)
+        return GoldDecision.objects.filter(relation__in=relations).select_related("decided_by")
+
+
+class WithdrawalInput(StrictSerializer):
+    reason = serializers.CharField(max_length=LONGEST_REASON)
+
+
+class GoldWithdrawal(ApiView):
+    serializer_class = DecisionSerializer
+
+    @extend_schema(summary="Withdraw a decision", request=WithdrawalInput)
+    def post(self, request: Request, pk: int) -> Response:
+        """It serves no more and is kept with the reason. Rounds that were opened keep their gold."""
+
+        def withdraw() -> Response:
+            relations = Relation.objects.visible_to(request.user)
+            decision = self.row(GoldDecision.objects.filter(relation__in=relations))
+            withdraw_gold(decision, self.sent(WithdrawalInput)["reason"], request.user)
+            decision.refresh_from_db()
+            return self.answer(decision)
+
+        return self.once(withdraw)

@@ -1,0 +1,174 @@
+"""Judgments in the audit trail: sealed in batches after they were given, so that an answer waits for no lock.
+
+A batch is one entry for each round in it. Who seals holds the lock of the chain's head, and takes whatever judgments
+have no entry yet, in whatever order they were committed; rows that an answer is changing at this moment come next time.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef, Q
+from django.utils import timezone
+
+from annotation.models import Annotator, Exclusion, Judgment, JudgmentTask, Round
+from kgharvest.audit.models import AuditEntry
+from kgharvest.audit.tables import AuditedTable, canonical_json, sha256, table_lines
+from kgharvest.audit.trail import append, lock_head
+
+SEALED = "judgments.sealed"
+JUDGMENTS_AT_ONCE = 1000
+SEAL_EVERY_S = 60
+BATCHES_AT_ONCE = 10  # of one periodic task, which the worker's other duties wait for
+EXCLUDING_TAKES_S = 600  # at most, from the decision until all judgments are taken out
+
+
+class Marks(NamedTuple):
+    """What a judgment counts for: the columns that excluding and reinstating its annotator change."""
+
+    annotator: int
+    sealed_in: int | None
+    is_current: bool
+    is_counted: bool
+    is_excluded: bool
+
+    @property
+    def has_counted(self) -> bool:
+        return self.is_counted or self.is_excluded
+
+
+class Exclusions(NamedTuple):
+    """Annotators that ever were excluded, that are and all of whose judgments are taken out, that were reinstated."""
+
+    ever: set[int]
+    in_force: set[int]
+    reinstated: set[int]
+
+
+class JudgmentTable(AuditedTable):
+    """Judgments with the statements that they are about, whose judgment they took the place of, and whether they count.
+
+    An exclusion takes judgments out and changes no hash. Those that a reinstatement leaves out are sealed anew.
+    """
+
+    is_sealed_later = True
+
+    def __init__(self) -> None:
+        task = ("round_id", "pk", "statement", "entities", "is_gold", "gold_label")
+        given = ("annotator__code", "label", "is_late", "seconds", "comment", "judged_at", "superseded__pk")
+        super().__init__(Judgment, *(f"task__{name}" for name in task), *given)
+
+    def row_hashes(self, ids: Collection[Any]) -> dict[str, str]:
+        return {str(pk): _row_hash(row, marks.has_counted) for pk, row, marks in self._rows(ids)}
+
+    def are_as_recorded(self, recorded: dict[str, str], number: int) -> dict[str, bool]:
+        exclusions = _exclusions()
+        return {
+            str(pk): recorded[str(pk)] in _possible_hashes(row, marks, number, exclusions)
+            and _are_decided(marks, exclusions)
+            for pk, row, marks in self._rows(list(recorded))
+        }
+
+    def n_sealed(self, number: int) -> int:
+        """Return how many judgments say that an entry up to `number` has them, or one that there is not."""
+        has_entry = Exists(AuditEntry.objects.filter(number=OuterRef("sealed_in")))
+        return Judgment.objects.filter(Q(sealed_in__lte=number) | Q(sealed_in__gt=number) & ~has_entry).count()
+
+    def ids_sealed(self) -> Iterable[str]:
+        sealed = Judgment.objects.filter(sealed_in__isnull=False).order_by()
+        return map(str, sealed.values_list("pk", flat=True).iterator())
+
+    def _rows(self, ids: Collection[Any]) -> Iterable[tuple[UUID, Sequence[Any], Marks]]:
+        names = ("annotator_id", "sealed_in", "superseded_by_id", "is_counted", "is_excluded")
+        rows = Judgment.objects.filter(pk__in=ids).order_by().values_list(*names, "pk", *self.columns)
+        for annotator, sealed_in, superseded_by, is_counted, is_excluded, *row in rows:
+            yield row[0], row, Marks(annotator, sealed_in, superseded_by is None, is_counted, is_excluded)
+
+
+JUDGMENTS = JudgmentTable()
+
+
+def _row_hash(row: Sequence[Any], has_counted: bool) -> str:
+    return sha256(canonical_json([*row, has_counted]))
+
+
+def _possible_hashes(row: Sequence[Any], marks: Marks, number: int, exclusions: Exclusions) -> set[str]:
+    """Return the hashes that entry `number` may have of a judgment: it may have counted then, and be sealed anew."""
+    hashes = {_row_hash(row, marks.has_counted)}
+    if marks.sealed_in != number and marks.annotator in exclusions.reinstated:
+        hashes.add(_row_hash(row, True))
+    return hashes
+
+
+def _exclusions() -> Exclusions:
+    rows = list(Exclusion.objects.order_by().values_list("annotator_id", "excluded_at", "reinstated_at"))
+    taken_out = timezone.now() - timedelta(seconds=EXCLUDING_TAKES_S)
+    still = Annotator.objects.filter(exclusions__isnull=False, status=Annotator.Status.EXCLUDED)
+    excluded = set(still.values_list("pk", flat=True))
+    return Exclusions(
+        ever={annotator for annotator, *_ in rows},
+        in_force={pk for pk, since, until in rows if until is None and since < taken_out and pk in excluded},
+        reinstated={annotator for annotator, _, until in rows if until is not None},
+    )
+
+
+def _are_decided(marks: Marks, exclusions: Exclusions) -> bool:
+    """Return whether an exclusion is behind what a judgment counts for."""
+    if marks.is_excluded:
+        return marks.annotator in exclusions.ever
+    return not (marks.is_counted and marks.is_current and marks.annotator in exclusions.in_force)
+
+
+# -- sealing -----------------------------------------------------------------------------------------------------------
+
+
+def seal_due_judgments(now: datetime) -> None:
+    """Seal what was judged since the last time, a minute ago or a batch. A periodic task of every worker."""
+    unsealed = Judgment.objects.unsealed()
+    if not unsealed.exists():
+        return
+    last = AuditEntry.objects.filter(action=SEALED).order_by("-number").values_list("at", flat=True).first()
+    is_due = last is None or last <= now - timedelta(seconds=SEAL_EVERY_S)
+    if is_due or unsealed.order_by()[JUDGMENTS_AT_ONCE - 1 : JUDGMENTS_AT_ONCE].exists():
+        seal_judgments(most=BATCHES_AT_ONCE * JUDGMENTS_AT_ONCE)
+
+
+def seal_judgments(round: Round | None = None, most: int | None = None) -> int:
+    """Seal the judgments that no entry speaks for, of one round or of all; return how many. Several may seal at once.
+
+    most: about how many at most, None for all. What is being committed meanwhile is left for the next time.
+    """
+    if not Judgment.objects.unsealed().exists():
+        return 0  # an installation that nobody has used is left without a trail
+    n_sealed = 0
+    while most is None or n_sealed < most:
+        n = _seal_batch(round)
+        n_sealed += n
+        if n < JUDGMENTS_AT_ONCE:
+            break
+    return n_sealed
+
+
+@transaction.atomic
+def _seal_batch(round: Round | None) -> int:
+    lock_head()  # first, so that nobody else seals these
+    unsealed = Judgment.objects.unsealed() if round is None else Judgment.objects.unsealed().of_round(round)
+    # What is locked is passed over: whoever changes it may be about to append to the chain, and wait for this lock.
+    locked = unsealed.select_for_update(no_key=True, skip_locked=True).order_by("task")
+    rows = list(locked.values_list("pk", "task_id")[:JUDGMENTS_AT_ONCE])
+    rounds = dict(JudgmentTask.objects.filter(pk__in={task for _, task in rows}).values_list("pk", "round_id"))
+    ids_by_round = defaultdict(list)
+    for pk, task in rows:
+        ids_by_round[rounds[task]].append(pk)
+    for of_round in Round.objects.filter(pk__in=ids_by_round).order_by("pk"):
+        ids = ids_by_round[of_round.pk]
+        facts = {"round": of_round.name, "n_judgments": len(ids)}
+        lines = table_lines("judgment", JUDGMENTS.row_hashes(ids))
+        entry = append(SEALED, ("round", of_round.pk), None, of_round.project_id, lines, facts)
+        Judgment.objects.filter(pk__in=ids).update(sealed_in=entry.number)
+    return len(rows)

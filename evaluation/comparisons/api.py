@@ -1,0 +1,222 @@
+"""Comparisons in the API: of two reports, or a report and the paper's Table 5; of two harvests; of two over a set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import exceptions, serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from evaluation.comparisons.harvest_overlap import (
+    PARTS,
+    accuracy_of_parts,
+    overlap_of,
+    overlaps_of,
+    pairs_of_set,
+    totals_of,
+)
+from evaluation.comparisons.report_comparison import with_distinct_names
+from evaluation.comparisons.views import find_report_side, report_comparison, shared_verdicts_in_words
+from evaluation.models import Report
+from evaluation.rendering.tables import Marked, Table, split_rates
+from kgharvest.api.input import Filters, IdField
+from kgharvest.api.views import ApiView
+from kgharvest.models import HarvestJob
+
+MOST_RELATIONS = 100  # of a set, each with two harvests
+
+
+class ComparisonView(ApiView):
+    """asks: the parameters of the address."""
+
+    asks: type[Filters]
+
+    def asked(self) -> dict[str, Any]:
+        return self.filtered_by(self.asks)
+
+
+# -- reports -----------------------------------------------------------------------------------------------------------
+
+
+class TableSerializer(serializers.Serializer):
+    """A table as pages print it, with full numbers."""
+
+    title = serializers.CharField()
+    columns = serializers.ListField(child=serializers.CharField())
+    rows = serializers.ListField(
+        child=serializers.ListField(child=serializers.JSONField()), help_text="A value per column."
+    )
+    notes = serializers.ListField(child=serializers.CharField())
+
+
+def table_document(table: Table) -> dict[str, Any]:
+    flat = split_rates(table)
+    rows = [[value.value if isinstance(value, Marked) else value for value in row.values] for row in flat.rows]
+    return {
+        "title": flat.caption,
+        "columns": [column.whole_title for column in flat.columns],
+        "rows": rows,
+        "notes": flat.notes,
+    }
+
+
+class ReportComparisonSerializer(serializers.Serializer):
+    """Two reports on the relations that both have."""
+
+    a = serializers.CharField(source="a.name")
+    b = serializers.CharField(source="b.name")
+    n_shared = serializers.IntegerField(help_text="Relations.")
+    table = TableSerializer()
+    differences = TableSerializer()
+    comparisons = serializers.ListField(
+        child=serializers.DictField(), help_text="As in a report's document (docs/report-json.md)."
+    )
+    shared_verdicts = serializers.CharField(
+        allow_null=True, help_text="What McNemar's test says of the tuples that both rounds judged, in a sentence."
+    )
+
+
+class ReportPair(Filters):
+    a = serializers.CharField(max_length=20, help_text="Id of a report, or `paper`: Table 5 of Hao et al. (2023).")
+    b = serializers.CharField(max_length=20)
+
+
+class ReportComparison(ComparisonView):
+    serializer_class = ReportComparisonSerializer
+    asks = ReportPair
+
+    @extend_schema(summary="Compare two reports", parameters=[ReportPair])
+    def get(self, request: Request) -> Response:
+        """Or a report and the paper."""
+        reports = Report.objects.visible_to(request.user).for_list()
+        chosen = self.asked()
+        sides = (find_report_side(reports, choice) for choice in (chosen["a"], chosen["b"]))
+        compared = report_comparison(*with_distinct_names(*sides))
+        tables = {name: table_document(compared[name]) for name in ("table", "differences")}
+        words = shared_verdicts_in_words(reports, chosen["a"], chosen["b"])
+        return self.answer(compared | tables | {"shared_verdicts": words})
+
+
+# -- harvests ----------------------------------------------------------------------------------------------------------
+
+
+class RateSerializer(serializers.Serializer):
+    """A share with its 95 % interval; null for the `reason`."""
+
+    value = serializers.FloatField(allow_null=True)
+    low = serializers.FloatField(allow_null=True)
+    high = serializers.FloatField(allow_null=True)
+    reason = serializers.CharField(allow_null=True)
+
+
+class PartSerializer(serializers.Serializer):
+    """name: which tuples, those that `a` alone found, both, or `b` alone. n_judged: what the accuracy rests on."""
+
+    name = serializers.ChoiceField(PARTS)
+    n = serializers.IntegerField()
+    n_judged = serializers.IntegerField()
+    accuracy = RateSerializer()
+    is_simulated = serializers.BooleanField()
+
+
+class CorrelationSerializer(serializers.Serializer):
+    """Of the ranks of what both found; null where it is not defined."""
+
+    spearman = serializers.FloatField(allow_null=True)
+    kendall = serializers.FloatField(allow_null=True)
+
+
+class DepthSerializer(serializers.Serializer):
+    """How many of the first `k` of each are among the first `k` of the other."""
+
+    k = serializers.IntegerField()
+    n_shared = serializers.IntegerField()
+    share = serializers.FloatField()
+
+
+class OverlapSerializer(serializers.Serializer):
+    """Two harvests of a relation: their best tuples, at most 20,000 each."""
+
+    relation = serializers.CharField(source="a.relation.path")
+    a = serializers.IntegerField(source="a.pk")
+    b = serializers.IntegerField(source="b.pk")
+    jaccard = serializers.FloatField(allow_null=True)
+    correlation = CorrelationSerializer()
+    only_a = serializers.IntegerField(source="sizes.only_a")
+    both = serializers.IntegerField(source="sizes.both")
+    only_b = serializers.IntegerField(source="sizes.only_b")
+    is_cut = serializers.BooleanField(help_text="Whether one of them has more tuples than are compared.")
+
+
+class HarvestComparisonSerializer(OverlapSerializer):
+    depths = DepthSerializer(many=True)
+    parts = PartSerializer(many=True, source="judged_parts")
+
+
+class HarvestPair(Filters):
+    a = IdField(help_text="Id of a finished harvest.")
+    b = IdField()
+
+
+class HarvestComparisonView(ComparisonView):
+    asks = HarvestPair
+
+    def pair(self) -> tuple[HarvestJob, HarvestJob]:
+        """Return the two harvests of the address. Raises NotFound."""
+        chosen = self.asked()
+        finished = HarvestJob.objects.visible_to(self.request.user).with_cell().succeeded().defer("payload", "summary")
+        jobs = finished.in_bulk([chosen["a"], chosen["b"]])
+        if len(jobs) < len(set(chosen.values())):
+            raise exceptions.NotFound("There is no such finished harvest.")
+        return jobs[chosen["a"]], jobs[chosen["b"]]
+
+
+class HarvestComparison(HarvestComparisonView):
+    serializer_class = HarvestComparisonSerializer
+
+    @extend_schema(summary="Compare two harvests", parameters=[HarvestPair])
+    def get(self, request: Request) -> Response:
+        """Of one relation: what both found, what one alone, and how much of each is true."""
+        a, b = self.pair()
+        if a.relation_id != b.relation_id:
+            raise exceptions.NotFound("These are harvests of different relations.")
+        overlap = overlap_of(a, b)
+        accuracies = accuracy_of_parts(overlap, request.user)
+        sizes = overlap.sizes._asdict()
+        parts = [{"name": part, "n": sizes[part], **accuracies[part]._asdict()} for part in PARTS]
+        names = ("a", "b", "jaccard", "correlation", "sizes", "is_cut", "depths")
+        return self.answer({name: getattr(overlap, name) for name in names} | {"judged_parts": parts})
+
+
+class SetTotalsSerializer(serializers.Serializer):
+    """Over the relations of the set, each counting once but in `pooled`."""
+
+    n_relations = serializers.IntegerField()
+    pooled_only_a = serializers.IntegerField(source="pooled.only_a")
+    pooled_both = serializers.IntegerField(source="pooled.both")
+    pooled_only_b = serializers.IntegerField(source="pooled.only_b")
+    pooled_jaccard = serializers.FloatField(source="pooled.jaccard", allow_null=True)
+    mean_jaccard = serializers.FloatField(allow_null=True)
+    n_correlated = serializers.IntegerField()
+    mean_spearman = serializers.FloatField(allow_null=True)
+    mean_kendall = serializers.FloatField(allow_null=True)
+
+
+class SetComparisonSerializer(serializers.Serializer):
+    totals = SetTotalsSerializer()
+    relations = OverlapSerializer(many=True, help_text="The first hundred.")
+
+
+class SetComparison(HarvestComparisonView):
+    serializer_class = SetComparisonSerializer
+
+    @extend_schema(summary="Compare two cells over a set", parameters=[HarvestPair])
+    def get(self, request: Request) -> Response:
+        """The LM and setting of harvest `a` with those of `b`, over all relations of their set that both harvested."""
+        a, b = self.pair()
+        if a.relation.relation_set_id != b.relation.relation_set_id:
+            raise exceptions.NotFound("These are harvests of different relation sets.")
+        pairs = pairs_of_set(a, b, request.user)
+        return self.answer({"totals": totals_of(pairs), "relations": overlaps_of(pairs[:MOST_RELATIONS])})

@@ -1,0 +1,85 @@
+"""Sides (LM and setting) that differ in one respect, and what is known of both in the relations they share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evaluation.evidence.arrays import CellKey, Evidence, Floats, Side
+
+FEWEST_RELATIONS = 2
+
+
+class Pair(NamedTuple):
+    """Two sides that differ in one respect. kind: in which, "settings" or "models". common: what they share."""
+
+    kind: str
+    common: str | None
+    a: Side
+    b: Side
+
+    @property
+    def names(self) -> tuple[str, str]:
+        a, b = (self.a.setting, self.b.setting) if self.kind == "settings" else (self.a.model, self.b.model)
+        return str(a), str(b)  # named: pairs_of_sides leaves others out
+
+
+def paired_accuracies(accuracies: Mapping[CellKey, float | None]) -> Iterator[tuple[Pair, Floats]]:
+    """Yield each pair of sides that share enough relations, with a minus b in each of these."""
+    for pair, shared in compared_cells(accuracies):
+        yield pair, np.array([a - b for a, b in shared])
+
+
+def compared_cells(of_cells: Mapping[CellKey, float | None]) -> Iterator[tuple[Pair, list[tuple[float, float]]]]:
+    """Yield each pair of sides that share enough relations, with what is known of both in each of these.
+
+    Sorted by relation, so that no other order can move a random draw.
+    """
+    by_side = relations_of_sides(of_cells)
+    for pair in pairs_of_sides(list(by_side)):
+        a, b = by_side[pair.a], by_side[pair.b]
+        shared = [(a[relation], b[relation]) for relation in sorted(a.keys() & b.keys())]
+        if len(shared) >= FEWEST_RELATIONS:
+            yield pair, shared
+
+
+def relations_of_sides(of_cells: Mapping[CellKey, Any]) -> dict[Side, dict[str, Any]]:
+    """Return what is known of cells by relation, per side in the order of the cells."""
+    by_side: dict[Side, dict[str, Any]] = {}
+    for key, value in of_cells.items():
+        relations = by_side.setdefault(Side(key.model, key.setting), {})  # whose place no missing verdict moves
+        if value is not None:
+            relations[key.relation] = value
+    return by_side
+
+
+def pairs_of_sides(sides: list[Side]) -> Iterator[Pair]:
+    """Yield the pairs that differ in one respect; a side that names no setting, or no LM, has none to compare."""
+    for a, b in combinations(sides, 2):
+        if a.model == b.model and a.setting and b.setting:
+            yield Pair("settings", a.model, a, b)
+    for a, b in combinations(sides, 2):
+        if a.setting == b.setting and a.model and b.model:
+            yield Pair("models", a.setting, a, b)
+
+
+def shared_statements(evidence: Evidence) -> dict[frozenset[Side], int]:
+    """Return how many statements with a verdict two sides have both drawn, for each two that have."""
+    n_sides = len(evidence.sides)
+    side = evidence.side_of_cell[evidence.cell_of_draw]  # (D,)
+    drawn = np.unique(evidence.draws.task * n_sides + side)
+    drawn = drawn[evidence.is_complete[drawn // n_sides]]
+    task, side = drawn // n_sides, drawn % n_sides
+    shared = np.zeros((n_sides, n_sides), dtype=np.int64)
+    for distance in range(1, n_sides):
+        is_same = task[distance:] == task[:-distance]
+        if not is_same.any():
+            break
+        np.add.at(shared, (side[:-distance][is_same], side[distance:][is_same]), 1)
+    return {
+        frozenset((evidence.sides[a], evidence.sides[b])): int(shared[a, b])
+        for a, b in zip(*np.nonzero(shared), strict=True)
+    }

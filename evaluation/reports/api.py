@@ -1,0 +1,255 @@
+"""Reports in the API: made, listed, and given out in every form that pages give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.db.models import QuerySet
+from django.http import HttpResponse
+from django.urls import reverse
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiTypes, extend_schema, extend_schema_field
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from annotation.models import Draw, Round
+from evaluation.models import Report
+from evaluation.rendering.figures.canvas import THEMES
+from evaluation.rendering.figures.report_figures import figures_of
+from evaluation.rendering.formats import FORMATS
+from evaluation.reports.document import report_tables
+from evaluation.reports.forms import LEAST_POINTS, MOST_POINTS
+from evaluation.reports.services import create_report
+from evaluation.reports.views import (
+    CONTENT_TYPES,
+    INCOMPLETE,
+    draws_of,
+    figure_download,
+    report_download,
+    table_download,
+    with_evidence,
+    with_verdict,
+)
+from evaluation.statistics.paired_tests import MARGIN
+from kgharvest.access import Action, visible_or_404
+from kgharvest.api.input import Filters, FiniteField, IdField, StrictSerializer
+from kgharvest.api.views import AnyRenderer, ApiView, ListView
+
+
+class HeadlineSerializer(serializers.Serializer):
+    n_tasks = serializers.IntegerField()
+    n_complete = serializers.IntegerField()
+    n_judgments = serializers.IntegerField()
+    alpha = serializers.FloatField(allow_null=True)
+
+
+class ReportEntrySerializer(serializers.ModelSerializer):
+    """A report as lists have it. round: its id, `round_name` its name."""
+
+    round_name = serializers.CharField(source="round.name")
+    project = serializers.CharField(source="round.project.slug")
+    headline = HeadlineSerializer()
+    created_by = serializers.CharField(source="created_by.username", allow_null=True)
+
+    class Meta:
+        model = Report
+        fields = ["id", "round", "round_name", "project", "headline", "code_version", "created_by", "created_at"]
+
+
+class ReportFileSerializer(serializers.Serializer):
+    name = serializers.CharField()
+    title = serializers.CharField()
+    url = serializers.URLField()
+
+
+class ReportDetailSerializer(ReportEntrySerializer):
+    """A report with its whole document (docs/report-json.md) and where its files are."""
+
+    document = serializers.DictField(help_text="Frozen: it is the same for ever.")
+    files = serializers.SerializerMethodField()
+    tables = serializers.SerializerMethodField()
+    figures = serializers.SerializerMethodField()
+
+    class Meta(ReportEntrySerializer.Meta):
+        fields = [*ReportEntrySerializer.Meta.fields, "document", "files", "tables", "figures"]
+
+    @extend_schema_field(ReportFileSerializer(many=True))
+    def get_files(self, report: Report) -> list[dict[str, str]]:
+        return [
+            self._file(report, "report_file", name, file_format.title, name) for name, file_format in FORMATS.items()
+        ]
+
+    @extend_schema_field(ReportFileSerializer(many=True))
+    def get_tables(self, report: Report) -> list[dict[str, str]]:
+        tables = report_tables(report.document)
+        return [self._file(report, "report_table", table.name, table.caption, table.name) for table in tables]
+
+    @extend_schema_field(ReportFileSerializer(many=True))
+    def get_figures(self, report: Report) -> list[dict[str, str]]:
+        figures = figures_of(report.document)
+        return [
+            self._file(report, "report_figure", figure.name, figure.title, figure.name, "svg") for figure in figures
+        ]
+
+    def _file(self, report: Report, view: str, name: str, title: str, *parts: str) -> dict[str, str]:
+        address = reverse(f"evaluation:api_{view}", args=[report.pk, *parts])
+        return {"name": name, "title": title, "url": self.context["request"].build_absolute_uri(address)}
+
+
+class ReportFilters(Filters):
+    project = serializers.SlugField(source="round__project__slug", required=False, help_text="Slug of a project.")
+    round = IdField(required=False, help_text="Id of a round.")
+
+
+class ReportInput(StrictSerializer):
+    round = IdField()
+    equivalence_margin = FiniteField(
+        min_value=LEAST_POINTS,
+        max_value=MOST_POINTS,
+        default=100 * MARGIN,
+        help_text="Percentage points within which two sides count as alike.",
+    )
+
+
+class ReportList(ListView):
+    """The reports of your projects, the newest first."""
+
+    serializer_class = ReportEntrySerializer
+    filters = ReportFilters
+
+    def get_queryset(self) -> QuerySet:
+        return Report.objects.visible_to(self.request.user).for_list()
+
+    @extend_schema(
+        summary="Make a report",
+        request=ReportInput,
+        responses={201: ReportDetailSerializer},
+        examples=[OpenApiExample("On a round", {"round": 7, "equivalence_margin": 5}, request_only=True)],
+    )
+    def post(self, request: Request) -> Response:
+        """On the round as it is now; it is computed while you wait, some seconds for a large round."""
+        self.serializer_class = ReportDetailSerializer
+
+        def make() -> Response:
+            sent = self.sent(ReportInput)
+            rounds = Round.objects.select_related("project")
+            judged = visible_or_404(request.user, rounds, Action.WORK, pk=sent["round"])
+            report = create_report(judged, by=request.user, equivalence_margin=sent["equivalence_margin"] / 100)
+            return self.created(report, reverse("evaluation:api_report", args=[report.pk]))
+
+        return self.once(make)
+
+
+class ReportView(ApiView):
+    serializer_class = ReportDetailSerializer
+
+    def report(self) -> Report:
+        """Return the report of the address without its documents, which are read when they are asked for."""
+        return self.row(Report.objects.visible_to(self.request.user).for_list())
+
+
+class ReportDetail(ReportView):
+    @extend_schema(summary="A report")
+    def get(self, request: Request, pk: int) -> Response:
+        return self.answer(self.report())
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+def files_of(media_types: Iterable[str]) -> dict[tuple[int, str], Any]:
+    """Return how answers that are files of these media types are described."""
+    kinds = {"application/json": OpenApiTypes.OBJECT}
+    names = [media_type.partition(";")[0] for media_type in media_types]
+    return {(200, name): kinds.get(name, OpenApiTypes.BINARY) for name in names}
+
+
+class ReportFile(ReportView):
+    renderer_classes = (AnyRenderer,)
+
+    @extend_schema(
+        summary="A report as a file",
+        parameters=[OpenApiParameter("file_format", str, OpenApiParameter.PATH, enum=list(FORMATS))],
+        responses=files_of(file_format.content_type for file_format in FORMATS.values()),
+    )
+    def get(self, request: Request, pk: int, file_format: str) -> HttpResponse:
+        return report_download(self.report(), file_format)
+
+
+class ReportTable(ReportView):
+    renderer_classes = (AnyRenderer,)
+
+    @extend_schema(summary="A table of a report as CSV", responses=files_of(["text/csv"]))
+    def get(self, request: Request, pk: int, name: str) -> HttpResponse:
+        return table_download(self.report(), name)
+
+
+class FigureQuery(Filters):
+    theme = serializers.ChoiceField(list(THEMES), required=False, help_text="Light unless given.")
+
+
+class ReportFigure(ReportView):
+    renderer_classes = (AnyRenderer,)
+
+    @extend_schema(
+        summary="A figure of a report",
+        parameters=[FigureQuery, OpenApiParameter("file_format", str, OpenApiParameter.PATH, enum=list(CONTENT_TYPES))],
+        responses=files_of(CONTENT_TYPES.values()),
+    )
+    def get(self, request: Request, pk: int, name: str, file_format: str) -> HttpResponse:
+        theme = self.filtered_by(FigureQuery).get("theme")
+        return figure_download(self.report(), name, file_format, theme)
+
+
+# -- what its numbers rest on ------------------------------------------------------------------------------------------
+
+
+class EvidenceSerializer(serializers.Serializer):
+    annotator = serializers.CharField(source="annotator.code")
+    label = serializers.CharField()
+
+
+class ReportTupleSerializer(serializers.ModelSerializer):
+    """A statement drawn for a cell, with the verdict and the counted judgments as they are now."""
+
+    task = serializers.IntegerField(source="task_id")
+    statement = serializers.CharField(source="task.statement")
+    outcome = serializers.SerializerMethodField()
+    relation = serializers.CharField(source="stratum.relation.path")
+    model = serializers.CharField(source="stratum.language_model.name", allow_null=True)
+    setting = serializers.CharField(source="stratum.setting", allow_blank=True)
+    rank = serializers.IntegerField(source="harvested_tuple.rank", allow_null=True)
+    score = serializers.FloatField(source="harvested_tuple.score", allow_null=True)
+    judgments = EvidenceSerializer(many=True, source="task.evidence")
+
+    class Meta:
+        model = Draw
+        fields = [
+            *("id", "task", "statement", "outcome", "relation", "model", "setting", "rank", "score"),
+            *("inclusion_probability", "judgments"),
+        ]
+
+    def get_outcome(self, draw: Draw) -> str:
+        return draw.task.verdict or INCOMPLETE
+
+
+class TupleFilters(Filters):
+    relation = serializers.CharField(required=False, max_length=500, help_text="Name, or set/name.")
+    model = serializers.CharField(required=False, max_length=500)
+    setting = serializers.CharField(required=False, max_length=30)
+    outcome = serializers.ChoiceField(["accepted", "rejected", "undecided", INCOMPLETE], required=False)
+
+    def narrow(self, rows: QuerySet) -> QuerySet:
+        return with_verdict(rows, self.validated_data.get("outcome", ""))
+
+
+class ReportTuples(ReportView, ListView):
+    """The statements of a report's cells: of all of them, or those that the filters name."""
+
+    serializer_class = ReportTupleSerializer
+    filters = TupleFilters
+
+    def get_queryset(self) -> QuerySet:
+        cell = (self.request.query_params.get(name, "") for name in ("relation", "model", "setting"))
+        return with_evidence(draws_of(self.report().round, *cell)).select_related("stratum__relation__relation_set")

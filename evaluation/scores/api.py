@@ -1,0 +1,150 @@
+"""Evaluations of scores in the API: asked for, watched, cancelled, given out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from django.db.models import QuerySet
+from django.http import HttpResponse
+from django.urls import reverse
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.parsers import MultiPartParser
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from evaluation.models import ScoreEvaluation
+from evaluation.reports.api import files_of
+from evaluation.reports.views import CONTENT_TYPES
+from evaluation.scores.facts import facts_of_content
+from evaluation.scores.score_jobs import STORED_SETTINGS, ScoreRequest, queue_score_job
+from evaluation.scores.views import score_download
+from kgharvest.api.input import Filters, IdField, JsonParser, StrictSerializer
+from kgharvest.api.views import AnyRenderer, DetailView, ListView
+from kgharvest.engine.settings import SETTINGS, WITHOUT_LEARNING
+from kgharvest.jobs import ledger
+from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES, Job
+from kgharvest.models import LanguageModel
+from kgharvest.relations.api import uploaded
+
+FILES = {"json": "application/json", **CONTENT_TYPES}
+
+
+class ScoreEvaluationEntrySerializer(serializers.ModelSerializer):
+    """An evaluation and how far it is."""
+
+    model = serializers.CharField(source="language_model.name")
+    project = serializers.CharField(source="project.slug", allow_null=True)
+    is_unfinished = serializers.BooleanField()
+
+    class Meta:
+        model = ScoreEvaluation
+        fields = ["id", "model", "project", *JOB_FIELDS, *JOB_TIMES]
+
+
+class ScoreEvaluationSerializer(ScoreEvaluationEntrySerializer):
+    document = serializers.DictField(help_text="Empty until it has succeeded (docs/report-json.md).")
+
+    class Meta(ScoreEvaluationEntrySerializer.Meta):
+        fields = [*ScoreEvaluationEntrySerializer.Meta.fields, "document"]
+
+
+class ScoreFilters(Filters):
+    project = serializers.SlugField(source="project__slug", required=False, help_text="Slug of a project.")
+    status = serializers.ChoiceField(Job.Status.choices, required=False)
+
+
+class ScoreInput(StrictSerializer):
+    model = serializers.PrimaryKeyRelatedField(
+        queryset=LanguageModel.objects.all(), pk_field=IdField(), source="language_model", help_text="Id of an LM."
+    )
+    project = serializers.SlugField(required=False, help_text="May be left out by who works in one only.")
+    settings = serializers.MultipleChoiceField(
+        choices=list(SETTINGS), default=list(WITHOUT_LEARNING), help_text="Prompts made for this, from the seed tuples."
+    )
+    harvested = serializers.MultipleChoiceField(
+        choices=list(STORED_SETTINGS), default=[], help_text="Prompts of finished harvests, with their weights."
+    )
+    facts = serializers.FileField(
+        required=False,
+        validators=[uploaded],
+        help_text='JSON lines {"relation": "set/name", "entities": [...]}, sent as multipart/form-data; without, the '
+        "facts of the embedded LMs' world.",
+    )
+
+    def request(self, by) -> ScoreRequest:
+        """Raises ImportRefused with what is wrong with the facts."""
+        sent = self.validated_data
+        in_order = {
+            "settings": [setting for setting in SETTINGS if setting in sent["settings"]],
+            "harvested": [setting for setting in STORED_SETTINGS if setting in sent["harvested"]],
+        }
+        request = ScoreRequest(sent["language_model"], **in_order)
+        if not (file := sent.get("facts")):
+            return request
+        return replace(request, facts=file.name, relations=facts_of_content(file.read(), file.name, by))
+
+
+class ScoreEvaluationList(ListView):
+    """Evaluations of scores, the newest first."""
+
+    serializer_class = ScoreEvaluationEntrySerializer
+    filters = ScoreFilters
+    parser_classes = (JsonParser, MultiPartParser)
+
+    def get_queryset(self) -> QuerySet:
+        evaluations = ScoreEvaluation.objects.visible_to(self.request.user).select_related("language_model", "project")
+        return evaluations.defer("document", "payload")
+
+    @extend_schema(
+        summary="Evaluate the scores of an LM",
+        request={"application/json": ScoreInput, "multipart/form-data": ScoreInput},
+        responses={202: ScoreEvaluationSerializer},
+        examples=[OpenApiExample("Two settings", {"model": 1, "settings": ["manual", "multi"]}, request_only=True)],
+    )
+    def post(self, request: Request) -> Response:
+        """A worker does it; the same that is under way already is not asked for twice."""
+        self.serializer_class = ScoreEvaluationSerializer
+
+        def queue() -> Response:
+            sent = ScoreInput(data=request.data)
+            sent.is_valid(raise_exception=True)
+            evaluation = queue_score_job(sent.request(request.user), request.user, sent.validated_data.get("project"))
+            return self.accepted(evaluation, reverse("evaluation:api_score", args=[evaluation.pk]))
+
+        return self.once(queue)
+
+
+class ScoreEvaluationDetail(DetailView):
+    """An evaluation of scores and how far it is; its document once it has succeeded."""
+
+    serializer_class = ScoreEvaluationSerializer
+
+    def get_queryset(self) -> QuerySet:
+        return ScoreEvaluation.objects.visible_to(self.request.user).select_related("language_model", "project")
+
+
+class ScoreEvaluationCancel(ScoreEvaluationDetail):
+    http_method_names = ("post", "options")
+
+    @extend_schema(summary="Cancel an evaluation", request=None)
+    def post(self, request: Request, pk: int) -> Response:
+        def cancel() -> Response:
+            ledger.cancel(self.row(self.get_queryset()), request.user)
+            return self.answer(self.row(self.get_queryset()))
+
+        return self.once(cancel)
+
+
+class ScoreEvaluationFile(ScoreEvaluationDetail):
+    """Only of one that has succeeded."""
+
+    renderer_classes = (AnyRenderer,)
+
+    @extend_schema(
+        summary="An evaluation as a file",
+        parameters=[OpenApiParameter("file_format", str, OpenApiParameter.PATH, enum=list(FILES))],
+        responses=files_of(FILES.values()),
+    )
+    def get(self, request: Request, pk: int, file_format: str) -> HttpResponse:
+        return score_download(self.row(self.get_queryset().exclude(document={})), file_format)

@@ -1,0 +1,127 @@
+"""Pages of lists in the API: a page begins after the row where another one ended, whatever stands before it."""
+
+from __future__ import annotations
+
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import Any
+
+from django.core.exceptions import ValidationError as FieldRefuses
+from django.db.models import Field, Q, QuerySet
+from rest_framework.exceptions import ValidationError
+from rest_framework.pagination import BasePagination
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.utils.urls import replace_query_param
+
+ROWS_PER_PAGE = 100
+MOST_ROWS = 500
+LONGEST_CURSOR = 2000  # characters
+BAD_CURSOR = "This is no cursor of this list; take the address that a page names as its next."
+
+
+def cursor_of(values: list[Any]) -> str:
+    """Return the text that stands for the position after a row with these values of the order's columns."""
+    return urlsafe_b64encode(json.dumps(values, default=str).encode()).decode().rstrip("=")
+
+
+def values_of(cursor: str, n: int) -> list[Any]:
+    """Return the `n` values that a cursor was made of. Raises ValidationError for anything else."""
+    try:
+        padded = cursor[:LONGEST_CURSOR] + "=" * (-len(cursor) % 4)
+        values = json.loads(urlsafe_b64decode(padded.encode("ascii")))
+    except (ValueError, RecursionError):
+        values = None
+    if not isinstance(values, list) or len(values) != n or not all(map(_is_value, values)):
+        raise ValidationError({"after": [BAD_CURSOR]})
+    return values
+
+
+def _is_value(value: Any) -> bool:
+    return isinstance(value, int | float) or (isinstance(value, str) and value.isprintable())
+
+
+def rows_limit(request: Request) -> int:
+    """Return how many rows a page may have. Raises ValidationError."""
+    text = request.query_params.get("limit", str(ROWS_PER_PAGE))
+    if not (text.isascii() and text.isdecimal() and len(text) < 9 and 1 <= int(text) <= MOST_ROWS):
+        raise ValidationError({"limit": [f"Give a number from 1 to {MOST_ROWS}."]})
+    return int(text)
+
+
+def _field(queryset: QuerySet, name: str) -> Field:
+    meta = queryset.model._meta
+    return meta.pk if name == "pk" else meta.get_field(name)
+
+
+class CursorPagination(BasePagination):
+    """Pages of a view's rows in the order of its `order`, columns that together are unique, all with a minus or none.
+
+    `limit` bounds a page, `after` is where it begins; "next" is the address of the next page, null at the end.
+    """
+
+    fields = {"limit", "after"}
+
+    def paginate_queryset(self, queryset: QuerySet, request: Request, view) -> list[Any]:
+        self._request = request
+        self._order = view.order
+        limit = rows_limit(request)
+        if "after" in request.query_params:
+            queryset = queryset.filter(self._condition(queryset, request.query_params["after"]))
+        rows = list(queryset.order_by(*self._order)[: limit + 1])
+        self._last = rows[limit - 1] if len(rows) > limit else None
+        return rows[:limit]
+
+    def _condition(self, queryset: QuerySet, cursor: str) -> Q:
+        """Return the condition on rows after a cursor: by the first column, or by the next where that is equal."""
+        names = [name.removeprefix("-") for name in self._order]
+        try:
+            values = [
+                _field(queryset, name).to_python(value)
+                for name, value in zip(names, values_of(cursor, len(names)), strict=True)
+            ]
+        except (FieldRefuses, OverflowError, TypeError):
+            raise ValidationError({"after": [BAD_CURSOR]}) from None
+        beyond = "lt" if self._order[0].startswith("-") else "gt"
+        after, equal = Q(), Q()
+        for name, value in zip(names, values, strict=True):
+            after |= equal & Q(**{f"{name}__{beyond}": value})
+            equal &= Q(**{name: value})
+        # What an index by the first column can be searched with: the alternatives alone are no range of it.
+        return after & Q(**{f"{names[0]}__{beyond}e": values[0]})
+
+    def get_paginated_response(self, data: list[Any]) -> Response:
+        return Response({"next": self._next(), "results": data})
+
+    def _next(self) -> str | None:
+        if self._last is None:
+            return None
+        cursor = cursor_of([getattr(self._last, name.removeprefix("-")) for name in self._order])
+        return replace_query_param(self._request.build_absolute_uri(), "after", cursor)
+
+    def get_schema_operation_parameters(self, view) -> list[dict[str, Any]]:
+        limit = {"type": "integer", "minimum": 1, "maximum": MOST_ROWS, "default": ROWS_PER_PAGE}
+        return [
+            {"name": "limit", "in": "query", "description": "Rows of a page.", "schema": limit},
+            {
+                "name": "after",
+                "in": "query",
+                "description": 'Where the page begins: taken from "next" of the page before.',
+                "schema": {"type": "string"},
+            },
+        ]
+
+    def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "type": "object",
+            "required": ["next", "results"],
+            "properties": {
+                "next": {
+                    "type": ["string", "null"],
+                    "format": "uri",
+                    "description": "Address of the next page; null at the end of the list.",
+                    "example": None,
+                },
+                "results": schema,
+            },
+        }

@@ -1,0 +1,255 @@
+"""What the API has, as attributes of a client: `client.relations.create(...)`, `client.launches.list()`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from kgharvest.client.errors import JobFailed
+from kgharvest.client.transport import TIMEOUT_S, TRIES, Row, Transport
+
+if TYPE_CHECKING:
+    import pandas
+
+POLL_S = 1.0
+COUNTS = (("n_over", "n_jobs"), ("n_judgments", "n_wanted"), ("done", "total"))  # of launches, rounds, jobs
+ENDED_IN_VAIN = {"failed", "cancelled"}
+ROWS_OF_A_PAGE = 500
+
+
+class Rows(Iterable[Row]):
+    """Rows that are asked for while they are read, page by page or line by line; each reading asks anew.
+
+    label: of the progress bar, which is drawn if tqdm is there; None draws none. total: how many rows, if known.
+    """
+
+    def __init__(self, read: Callable[[], Iterator[Row]], label: str | None = None, total: int | None = None):
+        self._read, self._label, self._total = read, label, total
+
+    def __iter__(self) -> Iterator[Row]:
+        rows = self._read()
+        if self._label is None or find_spec("tqdm") is None:
+            return rows
+        bar: Iterable[Row] = import_module("tqdm").tqdm(rows, desc=self._label, total=self._total, disable=None)
+        return iter(bar)
+
+    def first(self) -> Row | None:
+        """Return the first row, None if there is none."""
+        return next(self._read(), None)
+
+    def to_frame(self) -> pandas.DataFrame:
+        """Return all rows as a frame. Raises ModuleNotFoundError without pandas."""
+        return import_module("pandas").DataFrame(list(self))
+
+
+class Resource:
+    """Things of one kind, at one address. Each method returns what the API answers, as a dict."""
+
+    def __init__(self, client: Client, path: str):
+        self._client, self.path = client, path.strip("/") + "/"
+
+    def list(self, **filters: Any) -> Rows:
+        """Return the rows that fit; docs of the API name the filters of each list."""
+        return self._client.rows(self.path, filters, self.path.strip("/"))
+
+    def get(self, key: int | str) -> Row:
+        return self._row("GET", f"{self.path}{key}/")
+
+    def _row(self, method: str, path: str, **options: Any) -> Row:
+        row: Row = self._client.request(method, path, **options)
+        return row
+
+    def create(self, **fields: Any) -> Row:
+        """Make one. Sent again after a broken connection it makes no second one."""
+        return self._row("POST", self.path, json=fields)
+
+    def update(self, key: int | str, **fields: Any) -> Row:
+        return self._row("PATCH", f"{self.path}{key}/", json=fields)
+
+    def delete(self, key: int | str) -> None:
+        self._client.request("DELETE", f"{self.path}{key}/")
+
+    def act(self, key: int | str, action: str, **fields: Any) -> Any:
+        """Do what has an address of its own: `client.jobs.act(7, "cancel")`."""
+        return self._client.request("POST", f"{self.path}{key}/{action}/", json=fields)
+
+    def file(self, key: int | str, name: str) -> bytes:
+        """Return a file of one: `client.reports.file(7, "report.xlsx")`."""
+        with self._client.answer("GET", f"{self.path}{key}/{name}", headers={"Accept": "*/*"}) as response:
+            return response.read()
+
+    def read(self, key: int | str, part: str, **parameters: Any) -> Any:
+        """Return a part of one: JSON as Python's values, a file as bytes."""
+        return self._client.request("GET", f"{self.path}{key}/{part}/", params=_given(parameters))
+
+    def rows(self, key: int | str, part: str, **filters: Any) -> Rows:
+        """Return a part of one that is a list."""
+        return self._client.rows(f"{self.path}{key}/{part}/", filters, part)
+
+    def upload(self, file: Path | str, action: str = "import", **fields: Any) -> Any:
+        """Send a file with the fields of its form."""
+        path = Path(file)
+        with path.open("rb") as content:
+            return self._client.request(
+                "POST", f"{self.path}{action}/", data=_given(fields), files={"file": (path.name, content)}
+            )
+
+
+class Harvests(Resource):
+    def tuples(self, key: int, cut: str | None = None, include: str | None = None) -> Rows:
+        """Return the tuples, best first, as they stream.
+
+        cut: such as "top:100"; all without one. include: "all" for hidden and sensitive ones, too.
+        """
+        parameters = _given({"cut": cut, "include": include})
+        return self._client.lines(f"{self.path}{key}/tuples/", parameters, "tuples")
+
+
+class Rounds(Resource):
+    def wait(self, key: int, timeout_s: float | None = None) -> Row:
+        """Wait until people have given all the judgments that are wanted; return the progress then.
+
+        Raises TimeoutError.
+        """
+        return self._client.poll(
+            f"round {key}", lambda: self.read(key, "progress"), lambda progress: not progress["n_left"], timeout_s
+        )
+
+
+class Client:
+    """A server and a token, by default those of KGHARVEST_URL and KGHARVEST_TOKEN.
+
+    progress: draw bars while rows are read and jobs waited for, if tqdm is there and standard error is a terminal.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        tries: int = TRIES,
+        progress: bool = True,
+    ):
+        self._transport = Transport(url, token, timeout_s, tries)
+        self._progress = progress
+        self.projects = Resource(self, "projects")
+        self.tokens = Resource(self, "tokens")
+        self.relation_sets = Resource(self, "relation-sets")
+        self.relations = Resource(self, "relations")
+        self.language_models = Resource(self, "language-models")
+        self.launches = Resource(self, "launches")
+        self.jobs = Resource(self, "jobs")
+        self.harvests = Harvests(self, "harvests")
+        self.knowledge = Resource(self, "knowledge")
+        self.probes = Resource(self, "probes")
+        self.rounds = Rounds(self, "rounds")
+        self.reports = Resource(self, "reports")
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def resource(self, path: str) -> Resource:
+        """Return what is at a path below /api/v1/, for what has no attribute here."""
+        return Resource(self, path)
+
+    def request(self, method: str, path: str, **options: Any) -> Any:
+        """Send any request; path: below /api/v1/. Raises ApiError."""
+        return self._transport.request(method, path, **options)
+
+    def answer(self, method: str, path: str, **options: Any) -> AbstractContextManager[httpx.Response]:
+        """Open the answer to any request, to be read as it comes. Raises ApiError."""
+        return self._transport.answer(method, path, **options)
+
+    def rows(self, path: str, filters: Mapping[str, Any], label: str) -> Rows:
+        """Return the rows of a list, all its pages one after the other."""
+        parameters = {"limit": ROWS_OF_A_PAGE, **_given(filters)}
+        return Rows(lambda: self._pages(path, parameters), label if self._progress else None)
+
+    def _pages(self, path: str, parameters: Mapping[str, Any]) -> Iterator[Row]:
+        page = self.request("GET", path, params=parameters)
+        yield from page["results"]
+        while page["next"]:
+            page = self.request("GET", page["next"])
+            yield from page["results"]
+
+    def lines(self, path: str, parameters: Mapping[str, Any], label: str) -> Rows:
+        """Return the rows of an answer of JSON lines."""
+        return Rows(lambda: self._transport.lines(path, parameters), label if self._progress else None)
+
+    def wait(self, row: Row, timeout_s: float | None = None) -> Row:
+        """Wait until a launch, a harvest, a probe or another job has ended; return it as it is then.
+
+        Raises JobFailed if it failed or was cancelled, of a launch if none of its harvests succeeded; TimeoutError.
+        """
+        is_launch = "counts" in row
+        kind, name = (self.launches, "launch") if is_launch else (self.jobs, "job")
+        latest = self.poll(
+            f"{name} {row['id']}", lambda: kind.get(row["id"]), lambda row: not row["is_unfinished"], timeout_s
+        )
+        if is_launch:
+            return self._succeeded_launch(latest)
+        if latest["status"] in ENDED_IN_VAIN:
+            raise JobFailed(latest["error"] or f"Job {latest['id']} was {latest['status']}.", code=latest["status"])
+        return latest
+
+    def poll(
+        self, label: str, ask: Callable[[], Row], is_over: Callable[[Row], bool], timeout_s: float | None = None
+    ) -> Row:
+        """Ask every second, with a progress bar, until it is over; return the last answer. Raises TimeoutError."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        with _Bar(label if self._progress else None) as show:
+            while not is_over(latest := ask()):
+                show(latest)
+                if deadline is not None and time.monotonic() > deadline:
+                    raise TimeoutError(f"{label} has not ended in {timeout_s:g} s; it goes on.")
+                time.sleep(POLL_S)
+        return latest
+
+    def _succeeded_launch(self, launch: Row) -> Row:
+        if not launch["counts"]["succeeded"]:
+            failed = self.harvests.list(launch=launch["id"], status="failed").first()
+            raise JobFailed(failed["error"] if failed else f"Launch {launch['id']} was cancelled.")
+        return launch
+
+
+class _Bar:
+    """A progress bar of a job or launch, if tqdm is there."""
+
+    def __init__(self, label: str | None):
+        self._bar = None
+        if label is not None and find_spec("tqdm") is not None:
+            self._bar = import_module("tqdm").tqdm(desc=label, disable=None, leave=False)
+
+    def __enter__(self) -> Callable[[Row], None]:
+        return self._show
+
+    def __exit__(self, *error: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def _show(self, row: Row) -> None:
+        if self._bar is not None:
+            done, total = next(names for names in COUNTS if names[0] in row)
+            self._bar.total = row[total]
+            self._bar.update(row[done] - self._bar.n)
+
+
+def _given(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in parameters.items() if value is not None}

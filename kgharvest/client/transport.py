@@ -1,0 +1,121 @@
+"""Requests that are sent again where that is safe: what changes nothing, and what has an idempotency key."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from uuid import uuid4
+
+import httpx
+
+from kgharvest.client.errors import ServerUnavailable, error_of
+
+API = "/api/v1/"
+TIMEOUT_S = 60.0
+TRIES = 5
+LONGEST_PAUSE_S = 60.0
+AGAIN = {429, 502, 503, 504}
+KEY = "Idempotency-Key"
+UNREACHABLE = (httpx.TransportError,)
+Row = dict[str, Any]
+
+
+class Transport:
+    """One server and one token. Pauses between tries double; of 429 the server says how long."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        timeout_s: float = TIMEOUT_S,
+        tries: int = TRIES,
+        pause: Callable[[float], None] = time.sleep,
+    ):
+        url = url or os.environ.get("KGHARVEST_URL") or "http://127.0.0.1:8000"
+        token = token or os.environ.get("KGHARVEST_TOKEN")
+        if not token:
+            raise ValueError("There is no token; give one, or set KGHARVEST_TOKEN.")
+        self.base = url.rstrip("/") + API
+        self._tries, self._pause = tries, pause
+        headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
+        self._http = httpx.Client(headers=headers, timeout=timeout_s)
+
+    def close(self) -> None:
+        self._http.close()
+
+    def address(self, path: str) -> str:
+        """Return the address of a path of the API; the addresses that answers name are taken as they are."""
+        if not path.startswith(("http://", "https://")):
+            return self.base + path
+        if not path.startswith(self.base):
+            raise ValueError(f"{path} is not on the server {self.base}, which alone may have the token.")
+        return path
+
+    def request(self, method: str, path: str, **options: Any) -> Any:
+        """Return the JSON of an answer, None of an empty one, or the bytes of a file. Raises ApiError.
+
+        options: of httpx: params, json, data, files, headers.
+        """
+        with self.answer(method, path, **options) as response:
+            response.read()
+            if response.status_code == 204 or not response.content:
+                return None
+            is_json = response.headers.get("content-type", "").startswith("application/json")
+            return response.json() if is_json else response.content
+
+    def lines(self, path: str, params: Mapping[str, Any] | None = None) -> Iterator[Row]:
+        """Yield the rows of an answer of JSON lines while it comes. Raises ApiError."""
+        headers = {"Accept": "application/x-ndjson"}
+        with self.answer("GET", path, params=params, headers=headers) as response:
+            for line in response.iter_lines():
+                if line:
+                    yield json.loads(line)
+
+    @contextmanager
+    def answer(self, method: str, path: str, **options: Any) -> Iterator[httpx.Response]:
+        """Open the answer to a request. Raises ApiError."""
+        headers = dict(options.pop("headers", None) or {})
+        if method == "POST":
+            headers.setdefault(KEY, str(uuid4()))  # the same one for each try
+        response = self._send(method, self.address(path), headers=headers, **options)
+        try:
+            if response.is_error:
+                response.read()
+                raise error_of(response)
+            yield response
+        finally:
+            response.close()
+
+    def _send(self, method: str, url: str, **options: Any) -> httpx.Response:
+        for n_left in reversed(range(self._tries)):
+            pause_s = min(2.0 ** (self._tries - n_left - 2), LONGEST_PAUSE_S)
+            _rewind(options.get("files"))
+            try:
+                response = self._http.send(self._http.build_request(method, url, **options), stream=True)
+            except UNREACHABLE as error:
+                if not n_left:
+                    raise ServerUnavailable(f"{url} does not answer ({error}); is the server running?") from error
+            else:
+                if response.status_code not in AGAIN or not n_left:
+                    return response
+                pause_s = _asked_pause_s(response) or pause_s
+                response.close()
+            self._pause(pause_s)
+        raise AssertionError("there is at least one try")
+
+
+def _asked_pause_s(response: httpx.Response) -> float | None:
+    seconds = response.headers.get("retry-after", "")
+    return min(float(seconds), LONGEST_PAUSE_S) if seconds.isdecimal() else None
+
+
+def _rewind(files: Mapping[str, Any] | None) -> None:
+    """Let files that were sent in vain be read from their beginning."""
+    for part in (files or {}).values():
+        file = part[1] if isinstance(part, tuple) else part
+        if hasattr(file, "seek"):
+            file.seek(0)

@@ -1,0 +1,233 @@
+"""Launches in the API: many harvests at once, what they would be, how far they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import Any
+
+from django.db.models import QuerySet
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from kgharvest.api.input import CountField, Filters, ProjectField, StrictSerializer, VisibleField
+from kgharvest.api.views import ApiView, DetailView, ListView
+from kgharvest.engine.settings import SETTINGS
+from kgharvest.engine.types import HarvestParams
+from kgharvest.harvests.language_models import language_model_for_pages
+from kgharvest.harvests.launches import (
+    Plan,
+    cancel_launch,
+    plan_launch,
+    progress_of,
+    retry_cancelled,
+    retry_failed,
+    start_launch,
+)
+from kgharvest.harvests.runner import MIN_SEED_TUPLES, HarvestRequest
+from kgharvest.models import Launch, Relation, RelationSet
+
+MOST_CELLS = 10_000  # of a launch
+LAUNCH = {
+    "id": 5,
+    "project": "default",
+    "created_at": "2026-11-22T09:00:00Z",
+    "n_jobs": 2,
+    "n_over": 1,
+    "is_unfinished": True,
+    "counts": {"queued": 0, "running": 1, "succeeded": 1, "failed": 0, "cancelled": 0},
+    "per_minute": 6.5,
+    "seconds_left": 9.2,
+}
+
+
+@extend_schema_serializer(
+    examples=[
+        OpenApiExample(
+            "Two harvests",
+            {"relations": [17], "models": ["embedded"], "settings": ["human", "multi"], "max_tuples": 100},
+            request_only=True,
+        )
+    ]
+)
+class LaunchInput(StrictSerializer):
+    """Relations, or whole sets, x LMs x settings, with the parameters that all of the harvests share."""
+
+    project = ProjectField()
+    relations = serializers.ListField(
+        child=VisibleField(Relation.objects.select_related("relation_set")), default=list, max_length=MOST_CELLS
+    )
+    sets = serializers.ListField(
+        child=VisibleField(RelationSet.objects.all()),
+        default=list,
+        max_length=MOST_CELLS,
+        help_text="Of whole sets, the relations with two seed tuples or more.",
+    )
+    models = serializers.ListField(
+        child=serializers.CharField(max_length=500),
+        allow_empty=False,
+        max_length=100,
+        help_text="Names: of an LM that comes with the project, a folder on the server or a hub id.",
+    )
+    settings = serializers.ListField(child=serializers.ChoiceField([*SETTINGS]), allow_empty=False, max_length=100)
+    max_tuples = CountField(required=False, help_text="Tuples to keep after re-scoring; all if left out.")
+    candidates = CountField(required=False, help_text="Tuples proposed for re-scoring.")
+    max_entity_tokens = CountField(max_value=6, default=HarvestParams.max_entity_tokens)
+    again = serializers.BooleanField(
+        default=False, help_text="Also the cells that were harvested before with the same parameters."
+    )
+
+    def validate(self, sent: dict[str, Any]) -> dict[str, Any]:
+        if not sent["relations"] and not sent["sets"]:
+            raise serializers.ValidationError({"relations": ["Name at least one relation, or a whole set."]})
+        return sent
+
+
+@extend_schema_serializer(examples=[OpenApiExample("A launch", LAUNCH, response_only=True)])
+class LaunchSerializer(serializers.ModelSerializer):
+    project = serializers.CharField(source="project.slug")
+    n_jobs = serializers.IntegerField(source="progress.n_jobs", help_text="How many harvests it has.")
+    n_over = serializers.IntegerField(source="progress.n_over", help_text="Harvests that have ended, however.")
+    is_unfinished = serializers.SerializerMethodField()
+    counts = serializers.DictField(
+        source="progress.counts", child=serializers.IntegerField(), help_text="Harvests by status."
+    )
+    per_minute = serializers.FloatField(source="progress.per_minute", allow_null=True, help_text="Harvests a minute.")
+    seconds_left = serializers.FloatField(source="progress.seconds_left", allow_null=True, help_text="Roughly.")
+
+    class Meta:
+        model = Launch
+        fields = [
+            *("id", "project", "created_at", "n_jobs", "n_over", "is_unfinished", "counts"),
+            *("per_minute", "seconds_left"),
+        ]
+
+    def get_is_unfinished(self, launch: Launch) -> bool:
+        return launch.progress.n_unfinished > 0
+
+
+class SkippedCellSerializer(serializers.Serializer):
+    cell = serializers.CharField(source="request.cell")
+    job = serializers.IntegerField(source="job.pk", help_text="The harvest that has asked the same.")
+
+
+class LaunchPlanSerializer(serializers.Serializer):
+    n_cells = serializers.IntegerField(help_text="Cells that were asked for.")
+    n_harvests = serializers.SerializerMethodField(help_text="Those that would be harvested.")
+    skipped = SkippedCellSerializer(many=True, help_text="Those that were, or are about to be.")
+    refusals = serializers.ListField(
+        child=serializers.CharField(), help_text="What would keep the launch from starting."
+    )
+    seconds = serializers.FloatField(source="estimate.seconds", help_text="Of the LMs and settings harvested before.")
+    without_past = serializers.ListField(
+        child=serializers.CharField(), help_text="LM x setting of which nobody knows how long they take."
+    )
+
+    def get_n_harvests(self, plan: Plan) -> int:
+        return len(plan.requests)
+
+
+def plan_of(sent: dict[str, Any], by) -> Plan:
+    """Return what a client's launch would do. Raises DomainError."""
+    return plan_launch(requests_of(sent), timezone.now(), sent["again"], by, sent.get("project"))
+
+
+def requests_of(sent: dict[str, Any]) -> Iterator[HarvestRequest]:
+    of_sets = Relation.objects.filter(relation_set__in=sent["sets"]).select_related("relation_set")
+    ready = [relation for relation in of_sets if len(relation.seed_tuples) >= MIN_SEED_TUPLES]
+    relations = {relation.pk: relation for relation in [*sent["relations"], *ready]}
+    params = HarvestParams(**{name: sent.get(name) for name in ("max_tuples", "candidates", "max_entity_tokens")})
+    models = [language_model_for_pages(name) for name in dict.fromkeys(sent["models"])]
+    if len(relations) * len(models) * len(sent["settings"]) > MOST_CELLS:
+        raise serializers.ValidationError({"relations": [f"These are more than {MOST_CELLS:,} cells; launch a part."]})
+    for relation, model, setting in product(relations.values(), models, dict.fromkeys(sent["settings"])):
+        yield HarvestRequest(relation, model, setting, params)
+
+
+class LaunchFilters(Filters):
+    project = serializers.CharField(required=False, max_length=100, source="project__slug", help_text="Slug.")
+
+
+class LaunchView(ApiView):
+    serializer_class = LaunchSerializer
+
+    def get_queryset(self) -> QuerySet:
+        return Launch.objects.visible_to(self.request.user).select_related("project")
+
+    def answer(self, launch: Launch, *args: Any, **options: Any) -> Response:
+        return super().answer(with_progress([launch])[0], *args, **options)
+
+
+def with_progress(launches: Sequence[Launch]) -> Sequence[Launch]:
+    """Return the launches, each with how far it is."""
+    now = timezone.now()
+    for launch in launches:
+        launch.progress = progress_of(launch, now)
+    return launches
+
+
+class LaunchList(LaunchView, ListView):
+    """Launches of your projects, the newest first."""
+
+    filters = LaunchFilters
+
+    def paginate_queryset(self, queryset: QuerySet) -> Sequence[Launch]:
+        return with_progress(super().paginate_queryset(queryset))
+
+    @extend_schema(request=LaunchInput, responses={202: LaunchSerializer}, summary="Launch harvests")
+    def post(self, request: Request) -> Response:
+        """Workers do them; the launch tells how far they are. Cells that were harvested with the same are skipped."""
+
+        def make() -> Response:
+            launch = start_launch(plan_of(self.sent(LaunchInput), request.user), request.user).launch
+            return self.accepted(launch, self.location("kgharvest:api_launch", launch.pk))
+
+        return self.once(make)
+
+
+class LaunchPlan(ApiView):
+    """What a launch would do."""
+
+    serializer_class = LaunchPlanSerializer
+    is_keyed = False
+
+    @extend_schema(request=LaunchInput, responses=LaunchPlanSerializer, summary="See what a launch would do")
+    def post(self, request: Request) -> Response:
+        """Nothing is started."""
+        return self.answer(plan_of(self.sent(LaunchInput), request.user))
+
+
+class LaunchDetail(LaunchView, DetailView):
+    """A launch and how far it is. Its harvests: `/harvests/?launch=`."""
+
+
+class LaunchCancel(LaunchView):
+    @extend_schema(request=None, responses=LaunchSerializer, summary="Cancel the unfinished harvests of a launch")
+    def post(self, request: Request, pk: int) -> Response:
+        launch = self.row(self.get_queryset())
+
+        def act() -> Response:
+            cancel_launch(launch, request.user)
+            return self.answer(launch)
+
+        return self.once(act)
+
+
+class RetryInput(StrictSerializer):
+    status = serializers.ChoiceField(["failed", "cancelled"], default="failed", help_text="Which of its harvests.")
+
+
+class LaunchRetry(LaunchView):
+    @extend_schema(request=RetryInput, responses={202: LaunchSerializer}, summary="Queue harvests of a launch again")
+    def post(self, request: Request, pk: int) -> Response:
+        launch = self.row(self.get_queryset())
+
+        def act() -> Response:
+            retry = {"failed": retry_failed, "cancelled": retry_cancelled}[self.sent(RetryInput)["status"]]
+            retry(launch, request.user)
+            return self.accepted(launch, self.location("kgharvest:api_launch", pk))
+
+        return self.once(act)

@@ -1,0 +1,182 @@
+"""Annotators, statements, limits, adjudication and events through the API."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+from django.utils import timezone
+
+from annotation.models import Adjudication, Judgment, Round
+from annotation.quality.annotator_statistics import annotator_statistics
+from annotation.quality.exclusion_effect import exclusion_effect
+from kgharvest.models import Role
+from tests import factories
+from tests.api import JSON, client_of, error_of
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def round(db) -> Round:
+    round = factories.make_round(4, name="pilot", judgments_per_task=3)
+    factories.judge_all(
+        round, ["true"] * 4, ["true", "true", "false", "false"], ["true", "false", "unjudgeable", "false"]
+    )
+    round.address = f"/api/v1/rounds/{round.pk}/"
+    return round
+
+
+@pytest.fixture
+def api(db):
+    return client_of(factories.make_researcher("ada"))
+
+
+# -- annotators --------------------------------------------------------------------------------------------------------
+
+
+def test_annotators_have_the_numbers_of_their_page(api, round):
+    rows = annotator_statistics(round, timezone.now()).content
+    address = f"{round.address}annotators/"
+
+    page = api.get(address, {"limit": 2}).json()
+    shown = page["results"] + api.get(page["next"]).json()["results"]
+
+    assert shown == [{key: row[key] for key in row if key != "pk"} for row in rows]
+    assert api.get(f"{address}{rows[0]['code']}/").json() == shown[0] | {"exclusions": []}
+    assert api.get(address, {"status": "paused"}).json()["results"] == []
+    assert api.get(f"{address}nobody/").status_code == 404
+
+
+def test_an_annotator_is_paused_resumed_and_erased(api, round):
+    annotator = round.annotators.first()
+    address = f"{round.address}annotators/{annotator.code}/"
+
+    assert api.post(f"{address}pause/").json()["status"] == "paused"
+    assert error_of(api.post(f"{address}pause/"))["code"] == "CannotPause"
+    assert api.post(f"{address}resume/").json()["status"] == "active"
+    assert api.post(f"{address}erase/").json()["who"] == ""
+    annotator.refresh_from_db()
+    assert annotator.user is None
+    kinds = [
+        event["kind"] for event in api.get(f"{round.address}events/", {"annotator": annotator.code}).json()["results"]
+    ]
+    assert kinds == ["erased", "annotator_resumed", "annotator_paused", "joined"]
+
+
+def test_an_exclusion_is_shown_made_and_taken_back(api, round):
+    annotator = round.annotators.first()
+    address = f"{round.address}annotators/{annotator.code}/exclusion/"
+    before = exclusion_effect(annotator)
+
+    assert api.get(address).json() == before
+    assert api.post(address, {"reason": "\n"}, JSON).status_code == 400
+    made = api.post(address, {"reason": "Too fast."}, JSON).json()
+    assert (made["reason"], made["excluded_by"], made["n_judgments"]) == ("Too fast.", "ada", 4)
+    assert Judgment.objects.counted().filter(annotator=annotator).count() == 0
+    taken_back = api.delete(address).json()
+    assert (taken_back["n_counted_again"], taken_back["reinstated_by"]) == (4, "ada")
+    assert error_of(api.delete(address))["code"] == "NotExcluded"
+    [listed] = api.get(f"{round.address}annotators/{annotator.code}/").json()["exclusions"]
+    assert listed == taken_back
+
+
+def test_limits_are_set_and_refused_as_a_description_has_them(api, round):
+    address = f"{round.address}limits/"
+
+    assert api.get(address).json()["gold_accuracy"] is None
+    limits = {"gold_accuracy": 0.7, "n_gold": 12, "median_seconds": 1.5, "longest_run": None}
+    assert api.put(address, limits, JSON).json() == limits
+    assert api.get(address).json() == limits
+    odd = [
+        {"gold_accuracy": 2},
+        {"n_gold": 0},
+        {"longest_run": 1},
+        {"median_seconds": "x"},
+        {"x": 1},
+        [],
+        {"n_gold": 10**30},
+    ]
+    assert [api.put(address, sent, JSON).status_code for sent in odd] == [400] * len(odd)
+    assert api.get(f"{round.address}events/", {"kind": "limits_set"}).json()["results"][0]["by"] == "ada"
+
+
+# -- statements --------------------------------------------------------------------------------------------------------
+
+
+def test_statements_have_all_that_was_said_of_them(api, round):
+    tasks = api.get(f"{round.address}tasks/").json()["results"]
+
+    assert [task["position"] for task in tasks] == [0, 1, 2, 3]
+    assert [task["outcome"] for task in tasks] == ["accepted", "accepted", "undecided", "rejected"]
+    assert sorted(label["label"] for label in tasks[2]["labels"]) == ["false", "true", "unjudgeable"]
+    one = api.get(f"{round.address}tasks/{tasks[0]['id']}/").json()
+    assert (one["draws"][0]["rank"], one["draws"][0]["setting"], one["superseded"]) == (
+        round.tasks.first().draws.get().harvested_tuple.rank, "multi", []
+    )  # fmt: skip
+    assert {key: one[key] for key in tasks[0]} == tasks[0]
+
+
+def test_statements_are_filtered(api, round):
+    relation = round.tasks.first().knowledge_tuple.relation_id
+    marked = round.tasks.get(position=1)
+    marked.reports.create(annotator=round.annotators.first(), reason="other", reported_at=timezone.now())
+    factories.make_gold(round, [round.tasks.get(position=3)], "false")
+
+    def positions(**query):
+        return [task["position"] for task in api.get(f"{round.address}tasks/", query).json()["results"]]
+
+    assert positions(outcome="accepted") == [0, 1]
+    assert positions(disagreement="true") == [1, 2]
+    assert positions(mark="reported") == [1]
+    assert positions(is_gold="true") == [3]
+    assert positions(relation=relation, outcome="undecided") == [2]
+    assert positions(relation=relation + 1) == []
+    for odd in ({"outcome": "x"}, {"relation": 10**30}, {"disagreement": "x"}, {"mark": "x"}, {"x": 1}, {"after": "é"}):
+        assert api.get(f"{round.address}tasks/", odd).status_code == 400
+
+
+@pytest.mark.parametrize(("rest", "n_queries"), [("tasks/", 7), ("judgments/", 6), ("events/", 4), ("annotators/", 14)])
+def test_a_page_of_a_list_takes_few_queries(api, round, rest, n_queries, django_assert_max_num_queries):
+    api.get(round.address + rest)
+
+    with django_assert_max_num_queries(n_queries):
+        assert len(api.get(round.address + rest).json()["results"]) >= 3
+
+
+def test_an_expert_answers_what_waits_without_seeing_labels(round):
+    expert = client_of(factories.make_member(Role.ADJUDICATOR, username="eve"))
+    [waiting] = expert.get(f"{round.address}adjudication/").json()["results"]
+    address = f"{round.address}tasks/{waiting['id']}/adjudications/"
+    sent = {"label": "false", "client_uuid": str(uuid4()), "comment": "Outdated."}
+
+    stored = [expert.post(address, sent, JSON) for _ in range(2)]
+
+    assert waiting.keys() == {"id", "position", "statement", "relation", "entities"}
+    assert [answer.status_code for answer in stored] == [201, 201]
+    assert (stored[0].json()["by"], stored[0].json()["is_blind"], Adjudication.objects.count()) == ("eve", True, 1)
+    assert expert.get(f"{round.address}adjudication/").json()["results"] == []
+    assert len(expert.get(f"{round.address}adjudication/", {"queue": "disagreements"}).json()["results"]) == 2
+    other = f"{round.address}tasks/{round.tasks.first().pk}/adjudications/"
+    assert error_of(expert.post(other, sent, JSON))["code"] == "UuidReused"
+    assert expert.get(f"{round.address}adjudication/", {"queue": "x"}).status_code == 400
+    assert expert.post(f"{round.address}tasks/999999/adjudications/", sent, JSON).status_code == 404
+
+
+def test_who_only_looks_changes_nothing_and_others_find_nothing(round):
+    viewer = client_of(factories.make_member(Role.VIEWER))
+    stranger = client_of(factories.make_researcher(project=factories.make_project()))
+    code, task = round.annotators.first().code, round.tasks.first().pk
+    looked_at = ["tasks/", f"tasks/{task}/", "annotators/", f"annotators/{code}/", "limits/", "events/"]
+    posted = [f"annotators/{code}/{act}/" for act in ("pause", "resume", "erase", "exclusion")]
+    posted += [f"tasks/{task}/adjudications/"]
+
+    assert [viewer.get(round.address + rest).status_code for rest in looked_at] == [200] * len(looked_at)
+    assert [viewer.post(round.address + rest, {"reason": "x"}, JSON).status_code for rest in posted] == [403] * len(
+        posted
+    )
+    assert viewer.put(f"{round.address}limits/", {}, JSON).status_code == 403
+    assert viewer.delete(f"{round.address}annotators/{code}/exclusion/").status_code == 403
+    for rest in (*looked_at, "adjudication/", f"annotators/{code}/exclusion/"):
+        assert stranger.get(round.address + rest).status_code == 404
+    assert [stranger.post(round.address + rest, {}, JSON).status_code for rest in posted] == [404] * len(posted)

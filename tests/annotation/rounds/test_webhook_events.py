@@ -1,0 +1,87 @@
+"""What rounds tell webhooks: once each, and no name of a person."""
+
+from __future__ import annotations
+
+import json
+from ipaddress import ip_network
+
+import pytest
+from django.utils import timezone
+
+from annotation.judging.assignment import next_batch
+from annotation.models import Label, Round
+from annotation.quality.exclusion import exclude_annotator
+from annotation.quality.limits import pause_annotator, resume_annotator, set_limits
+from annotation.rounds.services import note_complete_rounds
+from evaluation.reports.services import create_report
+from kgharvest.models import Delivery
+from kgharvest.webhooks.models import EVENTS
+from kgharvest.webhooks.outbox import create_webhook
+from tests.factories import judge, judge_all, make_annotators, make_round
+
+pytestmark = pytest.mark.django_db
+
+T = Label.TRUE
+
+
+@pytest.fixture
+def round(settings, researcher) -> Round:
+    settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
+    round = make_round(2, name="pilot", by=researcher)
+    create_webhook(round.project_id, "http://127.0.0.1:9/hook", list(EVENTS))
+    return round
+
+
+def told() -> list[tuple[str, dict]]:
+    bodies = [json.loads(body) for body in Delivery.objects.order_by("pk").values_list("body", flat=True)]
+    return [(body["event"], body["facts"]) for body in bodies]
+
+
+def test_a_round_is_complete_once_and_once_again_after_an_exclusion(round, settings):
+    note_complete_rounds(timezone.now())
+    first, *_ = judge_all(round, [T, T], [T, T], [T, T])
+    assert told() == []
+
+    for _ in range(2):
+        note_complete_rounds(timezone.now())
+    complete = (
+        "round.complete",
+        {"round": "pilot", "n_statements": 2, "url": f"{settings.ORIGIN}{round.get_absolute_url()}"},
+    )
+    assert told() == [complete]
+
+    exclude_annotator(first, "guesses")
+    note_complete_rounds(timezone.now())
+    assert told() == [complete]
+    judge_all(round, [T, T])
+    note_complete_rounds(timezone.now())
+    assert told() == [complete, complete]
+
+
+def test_pauses_and_reports_are_told_by_code(round):
+    set_limits(round, longest_run=2)
+    [annotator] = make_annotators(round, 1)
+    pause_annotator(annotator)
+    resume_annotator(annotator)
+    report = create_report(round)
+
+    assert [(event, facts.get("annotator"), facts.get("why"), facts.get("report")) for event, facts in told()] == [
+        ("annotator.paused", annotator.code, "by hand", None),
+        ("report.made", None, None, report.pk),
+    ]
+    assert annotator.user.username not in str(told())
+
+
+def test_a_limit_that_pauses_is_told(settings, researcher):
+    settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
+    round = make_round(10, by=researcher)
+    create_webhook(round.project_id, "http://127.0.0.1:9/hook", ["annotator.paused"])
+    set_limits(round, longest_run=5)
+    [annotator] = make_annotators(round, 1)
+
+    for task in next_batch(annotator, timezone.now()):
+        judge(annotator, task)
+
+    [(event, facts)] = told()
+    assert (event, facts["annotator"], facts["round"]) == ("annotator.paused", annotator.code, round.name)
+    assert "equal labels in a row" in facts["why"]

@@ -1,0 +1,112 @@
+"""Forms and pages behind nginx with TLS, on a port of its own and below a path.
+
+The other tests of browsers hold there, too: KGHARVEST_TEST_PROXY=1 python -m pytest tests/browser
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from playwright.sync_api import expect
+
+from kgharvest.models import Relation
+from tests import factories
+from tests.browser.proxied_server import PREFIX
+
+# Collected here once more, for the `site` of this file.
+from tests.browser.test_annotator_pages import test_a_guest_goes_on_in_another_browser
+from tests.browser.test_judging import (
+    test_three_annotators_with_one_key_per_statement_reach_the_report,
+    test_without_scripts_every_answer_is_a_plain_form,
+)
+from tests.browser.test_launching import test_without_scripts_a_whole_set_is_launched_and_cancelled
+
+__all__ = [
+    "test_a_guest_goes_on_in_another_browser",
+    "test_three_annotators_with_one_key_per_statement_reach_the_report",
+    "test_without_scripts_a_whole_set_is_launched_and_cancelled",
+    "test_without_scripts_every_answer_is_a_plain_form",
+]
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed"),
+]
+
+ADDRESSES = """elements => elements.flatMap(element => ["href", "src", "action", "formAction"]
+    .filter(name => element.hasAttribute(name)).map(name => element[name]))"""
+PASSWORD = "correct horse battery"
+SENTENCE = "<ENT0> prevents <ENT1>."
+SEEDS = [["lock", "theft"], ["vaccine", "measles"]]
+PREVENTS = {"name": "prevents", "statement": SENTENCE, "initial_prompts": [SENTENCE], "seed_tuples": SEEDS}
+OWN_SET = {"name": "own", "relations": [PREVENTS]}
+
+
+@pytest.fixture
+def site(proxied_server) -> str:
+    return proxied_server.url
+
+
+def outside(site: str, addresses: list[str]) -> set[str]:
+    own = f"{site}/"
+    return {address for address in addresses if address.startswith("http") and not address.startswith(own)}
+
+
+def test_every_page_links_and_asks_below_the_path(visit, site):
+    user = factories.make_researcher()
+    factories.make_harvest([("a", "b")], created_by=user)
+    judged = factories.make_round(3, name="pilot", by=user)
+    factories.judge_all(judged, ["true"] * 3)
+    visitor = visit(user)
+
+    pages, strays = [], set()
+    for path in visitor.walk():
+        pages.append(path)
+        strays |= outside(site, visitor.page.locator("[href], [src], [action], [formaction]").evaluate_all(ADDRESSES))
+
+    assert len(pages) > 30
+    assert strays | outside(site, visitor.requests) == set()
+    assert visitor.complaints == []
+
+
+def test_people_log_in_send_files_and_log_out(visit, site):
+    ada = factories.make_researcher("ada")
+    ada.set_password(PASSWORD)
+    ada.save()
+    page = visit().page
+    page.goto("/relations/import/")
+    page.get_by_label("Username").fill("ada")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Log in").click()
+
+    file = {"name": "own.json", "mimeType": "application/json", "buffer": json.dumps(OWN_SET).encode()}
+    page.locator("input[type=file]").set_input_files(file)
+    page.get_by_role("main").get_by_role("button", name="Import").click()
+    expect(page.get_by_text("own", exact=True).first).to_be_visible()
+
+    assert Relation.objects.get().name == "prevents"
+    cookies = page.context.cookies()
+    assert {(cookie["path"], cookie["secure"]) for cookie in cookies} == {(f"{PREFIX}/", True)}
+    page.get_by_role("button", name="Log out").click()
+    assert page.url == f"{site}/accounts/login/"
+
+
+def test_a_form_from_another_site_is_refused(site):
+    host = urlsplit(site)
+    with httpx.Client(verify=False) as browser:
+        page = browser.get(f"{site}/accounts/login/")
+        form = {"csrfmiddlewaretoken": browser.cookies["csrftoken"], "username": "x", "password": "y"}
+        sent = {
+            origin: browser.post(page.url, data=form, headers={"Origin": origin, "Referer": f"{origin}/"}).status_code
+            for origin in (f"https://{host.netloc}", f"https://{host.hostname}:1", "https://elsewhere.example.org")
+        }
+
+        assert list(sent.values()) == [200, 403, 403]
+
+
+def test_the_bare_path_leads_to_the_start_page(site):
+    assert urlsplit(httpx.get(site, verify=False).headers["location"]).path == f"{PREFIX}/"

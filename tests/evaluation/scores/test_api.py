@@ -1,0 +1,87 @@
+"""Evaluations of scores through the API."""
+
+from __future__ import annotations
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+
+from evaluation.models import ScoreEvaluation
+from kgharvest.models import Job, Role
+from tests import factories
+from tests.api import JSON, client_of, error_of
+
+pytestmark = pytest.mark.django_db
+
+SCORES = "/api/v1/score-evaluations/"
+
+
+@pytest.fixture
+def api(db):
+    return client_of()
+
+
+def test_an_evaluation_is_asked_for_watched_and_cancelled(api, enqueued):
+    model = factories.make_language_model()
+    asked = api.post(SCORES, {"model": model.pk, "settings": ["multi", "human"]}, JSON)
+    address = asked.headers["Location"]
+
+    assert (asked.status_code, asked.json()["status"], enqueued) == (202, "queued", [asked.json()["id"]])
+    assert ScoreEvaluation.objects.get().payload["settings"] == ["human", "multi"]
+    assert (
+        api.post(SCORES, {"model": model.pk, "settings": ["human", "multi"]}, JSON).json()["id"] == asked.json()["id"]
+    )
+    assert api.get(address).json() == asked.json()
+    assert [row["id"] for row in api.get(SCORES, {"status": "queued"}).json()["results"]] == [asked.json()["id"]]
+    assert api.get(f"{address}scores.json").status_code == 404
+    assert api.post(f"{address}cancel/").json()["status"] == "cancelled"
+    assert api.post(f"{address}cancel/").status_code == 409
+
+
+def test_facts_come_as_a_file(api, enqueued):
+    relation = factories.make_relation()
+    line = f'{{"relation": "{relation.path}", "entities": ["a", "b"]}}\n'
+    model = factories.make_language_model()
+
+    def asked(text: str):
+        return api.post(
+            SCORES, {"model": model.pk, "settings": "human", "facts": SimpleUploadedFile("f.jsonl", text.encode())}
+        )
+
+    assert asked(line).status_code == 202
+    assert ScoreEvaluation.objects.get().payload["facts"] == "f.jsonl"
+    assert "line 2" in error_of(asked(line + "{}\n"))["message"]
+    foreign = factories.make_relation(relation_set=factories.make_relation_set(project=factories.make_project()))
+    assert "not known" in error_of(asked(line.replace(relation.path, foreign.path)))["message"]
+
+
+def test_a_finished_one_has_its_document_and_files(api):
+    document = {"scorers": [], "relations": []}
+    evaluation = ScoreEvaluation.objects.create(
+        kind=ScoreEvaluation.KIND, language_model=factories.make_language_model(), document=document,
+        status=Job.Status.SUCCEEDED, project=factories.default_project(),
+    )  # fmt: skip
+
+    assert api.get(f"{SCORES}{evaluation.pk}/").json()["document"] == document
+    assert api.get(f"{SCORES}{evaluation.pk}/scores.json").json() == document
+    assert api.get(f"{SCORES}{evaluation.pk}/scores.doc").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [{}, [], {"model": "x"}, {"model": 10**30}, {"model": 1, "settings": ["x"]}, {"settings": "human"}, {"x": 1}],
+)
+def test_odd_wishes_are_refused(api, sent):
+    assert api.post(SCORES, sent, JSON).status_code == 400
+
+
+def test_who_only_looks_asks_for_none_and_others_find_none(api, enqueued):
+    model = factories.make_language_model()
+    address = api.post(SCORES, {"model": model.pk, "settings": ["human"]}, JSON).headers["Location"]
+    viewer = client_of(factories.make_member(Role.VIEWER))
+    stranger = client_of(factories.make_researcher(project=factories.make_project()))
+
+    assert viewer.get(address).status_code == 200
+    assert viewer.post(SCORES, {"model": model.pk, "project": "default"}, JSON).status_code == 403
+    assert viewer.post(f"{address}cancel/").status_code == 403
+    assert stranger.get(address).status_code == 404
+    assert stranger.post(f"{address}cancel/").status_code == 404

@@ -1,0 +1,262 @@
+"""Who gets what from the API of rounds, judging and reports: every operation x role, in the own and a foreign project.
+
+The table is written by hand. An operation without a row fails. Columns: nobody, an annotator of the open round, viewer,
+adjudicator, researcher and owner of the project, a superuser, and an owner of another project; all with tokens of scope
+`write`. The rest of the API is in tests/kgharvest/api/test_access.py.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.db import transaction
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver
+from django.utils import timezone
+
+from annotation.gold.candidates import decide_on_gold, gold_candidates
+from annotation.recruiting.services import join_round, make_invites
+from annotation.rounds.services import create_draft
+from evaluation.models import ScoreEvaluation
+from evaluation.reports.services import create_report
+from kgharvest.accounts.tokens import create_token
+from kgharvest.api.views import ApiView
+from tests import factories
+from tests.api import JSON
+
+pytestmark = pytest.mark.django_db
+
+FILE = b'relation,entities,annotator,label\nlikes,"[""ann"", ""tea""]",a,True\n'
+
+#                                                              no  ann view adj  res  own  sup  other
+TABLE: dict[str, str] = {
+    "GET rounds/":                                            "401 403 200 200 200 200 200 200",
+    "POST rounds/":                                           "401 403 403 403 201 201 201 409",
+    "POST rounds/plan/":                                      "401 403 200 200 200 200 200 409",
+    "POST rounds/import/":                                    "401 403 403 403 201 201 201 409",
+    "GET rounds/{open}/":                                     "401 403 200 200 200 200 200 404",
+    "PUT rounds/{draft}/":                                    "401 403 403 403 200 200 200 404",
+    "DELETE rounds/{draft}/":                                 "401 403 403 403 204 204 204 404",
+    "POST rounds/{draft}/open/":                              "401 403 403 403 200 200 200 404",
+    "POST rounds/{open}/pause/":                              "401 403 403 403 200 200 200 404",
+    "POST rounds/{done}/reopen/":                             "401 403 403 403 200 200 200 404",
+    "POST rounds/{open}/close/":                              "401 403 403 403 200 200 200 404",
+    "POST rounds/{open}/clone/":                              "401 403 403 403 201 201 201 404",
+    "GET rounds/{draft}/plan/":                               "401 403 200 200 200 200 200 404",
+    "GET rounds/{draft}/preview/":                            "401 403 403 403 200 200 200 404",
+    "GET rounds/{open}/progress/":                            "401 403 200 200 200 200 200 404",
+    "GET rounds/{open}/instructions/":                        "401 403 200 200 200 200 200 404",
+    "PUT rounds/{draft}/instructions/{relation}/":            "401 403 403 403 200 200 200 404",
+    "GET rounds/{open}/invites/":                             "401 403 403 403 200 200 200 404",
+    "POST rounds/{open}/invites/":                            "401 403 403 403 201 201 201 404",
+    "DELETE rounds/{open}/invites/{invite}/":                 "401 403 403 403 204 204 204 404",
+    "GET rounds/{done}/tasks/":                               "401 403 200 200 200 200 200 404",
+    "GET rounds/{done}/tasks/{task}/":                        "401 403 200 200 200 200 200 404",
+    "POST rounds/{done}/tasks/{task}/adjudications/":         "401 403 403 201 201 201 201 404",
+    "GET rounds/{done}/adjudication/":                        "401 403 403 200 200 200 200 404",
+    "GET rounds/{done}/judgments/":                           "401 403 200 200 200 200 200 404",
+    "GET rounds/{done}/judgments.csv":                        "401 403 200 200 200 200 200 404",
+    "GET rounds/{done}/limits/":                              "401 403 200 200 200 200 200 404",
+    "PUT rounds/{done}/limits/":                              "401 403 403 403 200 200 200 404",
+    "GET rounds/{done}/events/":                              "401 403 200 200 200 200 200 404",
+    "GET rounds/{done}/annotators/":                          "401 403 200 200 200 200 200 404",
+    "GET rounds/{done}/annotators/{code}/":                   "401 403 200 200 200 200 200 404",
+    "POST rounds/{done}/annotators/{code}/pause/":            "401 403 403 403 200 200 200 404",
+    "POST rounds/{done}/annotators/{code}/resume/":           "401 403 403 403 409 409 409 404",
+    "POST rounds/{done}/annotators/{code}/erase/":            "401 403 403 403 200 200 200 404",
+    "GET rounds/{done}/annotators/{code}/exclusion/":         "401 403 403 403 200 200 200 404",
+    "POST rounds/{done}/annotators/{code}/exclusion/":        "401 403 403 403 200 200 200 404",
+    "DELETE rounds/{done}/annotators/{code}/exclusion/":      "401 403 403 403 409 409 409 404",
+    "GET gold/candidates/{relation}/":                        "401 403 200 200 200 200 200 404",
+    "POST gold/candidates/{relation}/":                       "401 403 403 403 200 200 200 404",
+    "GET gold/decisions/":                                    "401 403 200 200 200 200 200 200",
+    "POST gold/decisions/{decision}/withdraw/":               "401 403 403 403 200 200 200 404",
+    "GET judging/":                                           "401 200 200 200 200 200 200 200",
+    "POST judging/":                                          "401 200 200 200 200 200 200 200",
+    "GET judging/{open}/":                                    "401 200 404 404 404 404 404 404",
+    "POST judging/{open}/":                                   "401 200 404 404 404 404 404 404",
+    "POST judging/{open}/skip/":                              "401 200 404 404 404 404 404 404",
+    "POST judging/{open}/skipped/":                           "401 200 404 404 404 404 404 404",
+    "POST judging/{open}/release/":                           "401 200 404 404 404 404 404 404",
+    "POST judging/{open}/report/":                            "401 200 404 404 404 404 404 404",
+    "GET judging/{open}/recent/":                             "401 200 404 404 404 404 404 404",
+    "GET judging/{open}/instructions/":                       "401 200 404 404 404 404 404 404",
+    "GET judging/{open}/training/":                           "401 200 404 404 404 404 404 404",
+    "POST judging/{open}/training/":                          "401 200 404 404 404 404 404 404",
+    "GET reports/":                                           "401 403 200 200 200 200 200 200",
+    "POST reports/":                                          "401 403 403 403 201 201 201 404",
+    "GET reports/{report}/":                                  "401 403 200 200 200 200 200 404",
+    "GET reports/{report}/report.csv":                        "401 403 200 200 200 200 200 404",
+    "GET reports/{report}/tables/cells.csv":                  "401 403 200 200 200 200 200 404",
+    "GET reports/{report}/figures/heat-map.svg":              "401 403 200 200 200 200 200 404",
+    "GET reports/{report}/tuples/":                           "401 403 200 200 200 200 200 404",
+    "GET comparisons/reports/":                               "401 403 200 200 200 200 200 404",
+    "GET comparisons/harvests/":                              "401 403 200 200 200 200 200 404",
+    "GET comparisons/sets/":                                  "401 403 200 200 200 200 200 404",
+    "GET score-evaluations/":                                 "401 403 200 200 200 200 200 200",
+    "POST score-evaluations/":                                "401 403 403 403 202 202 202 409",
+    "GET score-evaluations/{scores}/":                        "401 403 200 200 200 200 200 404",
+    "POST score-evaluations/{scores}/cancel/":                "401 403 403 403 409 409 409 404",
+    "GET score-evaluations/{scores}/scores.json":             "401 403 200 200 200 200 200 404",
+}  # fmt: skip
+
+
+def sent(operation: str, made: dict[str, Any]) -> dict[str, Any]:
+    """Return what is sent for an operation that takes a body, or asks for something in its address."""
+    spec = {"name": "new", "project": made["slug"], "cells": [{"job": made["harvest"], "n": 2}]}
+    label = {"label": "true", "client_uuid": str(uuid4())}
+    pair = {"a": made["harvest"], "b": made["harvest"]}
+    bodies: dict[str, Any] = {
+        "POST rounds/": spec,
+        "POST rounds/plan/": spec,
+        "PUT rounds/{draft}/": spec,
+        "POST rounds/import/": {
+            "file": SimpleUploadedFile("judged.csv", FILE), "round": "old", "create": "true", "project": made["slug"],
+        },
+        "PUT rounds/{draft}/instructions/{relation}/": {"instructions": "Be strict."},
+        "POST rounds/{done}/tasks/{task}/adjudications/": label,
+        "POST rounds/{done}/annotators/{code}/exclusion/": {"reason": "Too fast."},
+        "POST gold/candidates/{relation}/": {"decisions": {made["candidate"]: True}},
+        "POST gold/decisions/{decision}/withdraw/": {"reason": "It is true."},
+        "POST judging/": {"link": made["link"]},
+        "POST judging/{open}/": label | {"task": made["token"]},
+        "POST judging/{open}/skip/": {"task": made["token"]},
+        "POST judging/{open}/report/": {"task": made["token"], "report-reason": "other"},
+        "POST judging/{open}/training/": {"position": 0, "label": "true"},
+        "POST reports/": {"round": made["done"]},
+        "GET comparisons/reports/": {"a": made["report"], "b": made["report"]},
+        "GET comparisons/harvests/": pair,
+        "GET comparisons/sets/": pair,
+        "POST score-evaluations/": {"model": made["model"], "settings": ["human"], "project": made["slug"]},
+    }  # fmt: skip
+    return bodies.get(operation, {})
+
+
+@pytest.fixture
+def made(db) -> dict[str, Any]:
+    """One of everything in one project."""
+    project = factories.make_project("Own")
+    relation = factories.make_relation(relation_set=factories.make_relation_set(project=project))
+    tuples = [(f"head {number}", f"tail {number}") for number in range(3)]
+    harvest = factories.make_harvest(tuples, project=project, relation=relation)
+    spec = {"cells": [{"job": harvest.pk, "n": None}], "judgments_per_task": 1}
+    done, opened = (
+        factories.make_round(3, name=name, project=project, judgments_per_task=1) for name in ("done", "open")
+    )
+    [judge] = factories.judge_all(done, ["true", "false", "true"])
+    done.status = "closed"
+    done.save()
+    opened.training_size = 1
+    opened.save()
+    opened.training_statements.create(position=0, statement="dogs swim", spans=[], label="true", reason="Known.")
+    annotator = join_round(opened, factories.make_user("annotator"))
+    annotator.trained_at = timezone.now()
+    annotator.save()
+    task = opened.tasks.first()
+    annotator.assignments.create(task=task, expires_at=timezone.now() + timedelta(minutes=30))
+    opened.tasks.filter(pk=task.pk).update(n_leased=1)
+    first, second, *_ = gold_candidates(relation)
+    decide_on_gold(relation, {first.code: True})
+    scores = ScoreEvaluation.objects.create(
+        kind=ScoreEvaluation.KIND, project=project, language_model=harvest.language_model, status="succeeded",
+        document={"scorers": []},
+    )  # fmt: skip
+    return {
+        "project": project,
+        "slug": project.slug,
+        "relation": relation.pk,
+        "harvest": harvest.pk,
+        "model": harvest.language_model_id,
+        "done": done.pk,
+        "open": opened.pk,
+        "draft": create_draft(spec | {"name": "draft"}, None, project).pk,
+        "link": opened.join_token,
+        "invite": make_invites(opened, 1, timezone.now() + timedelta(days=1))[0].pk,
+        "task": done.tasks.first().pk,
+        "code": judge.code,
+        "token": annotator.token_of(task.pk),
+        "annotator": annotator.user,
+        "candidate": second.code,
+        "decision": relation.gold_decisions.get().pk,
+        "report": create_report(done).pk,
+        "scores": scores.pk,
+    }
+
+
+@pytest.fixture
+def clients(made) -> list[Client]:
+    """A client of each column of the table."""
+    project = made["project"]
+    people = [
+        made["annotator"],
+        *(factories.make_member(role, project) for role in ("viewer", "adjudicator", "researcher", "owner")),
+        factories.make_user("superuser", is_superuser=True),
+        factories.make_member("owner", factories.make_project("Foreign")),
+    ]
+    secrets = [create_token(user, "script", "write", 1, timezone.now()).secret for user in people]
+    return [Client(), *(Client(headers={"authorization": f"Bearer {secret}"}) for secret in secrets)]
+
+
+def test_every_role_gets_what_the_table_says(made, clients, enqueued, settings):
+    settings.API_LIMITS = dict.fromkeys(settings.API_LIMITS, (10**6, 60))
+    wrong = []
+    for operation, expected in TABLE.items():
+        statuses = [status_of(client, operation, made) for client in clients]
+        if statuses != [int(status) for status in expected.split()]:
+            wrong.append(f"{operation}: {statuses} instead of {expected}")
+
+    assert wrong == []
+
+
+def status_of(client: Client, operation: str, made: dict[str, Any]) -> int:
+    """Ask, and take back whatever it changed."""
+    method, path = operation.split()
+    body = sent(operation, made)
+    is_form = method == "GET" or "file" in body
+    ask = getattr(client, method.lower())
+    with transaction.atomic():
+        response = ask(f"/api/v1/{path.format(**made)}", body, **({} if is_form else {"content_type": JSON}))
+        transaction.set_rollback(True)
+    return response.status_code
+
+
+def test_every_operation_has_a_row():
+    rows = {(operation.split()[0], shape(operation.split()[1])) for operation in TABLE}
+    views = [
+        (getattr(pattern.callback, "view_class", None), str(pattern.pattern).removeprefix("api/v1/"))
+        for app, pattern in patterns()
+        if app in ("annotation", "evaluation")
+    ]
+    operations = {
+        (method.upper(), shape(path))
+        for view, path in views
+        if view and issubclass(view, ApiView)
+        for method in ("get", "post", "put", "patch", "delete")
+        if hasattr(view, method) and method in view.http_method_names
+    }
+
+    assert {(method, files(path)) for method, path in operations} == {(method, files(path)) for method, path in rows}
+
+
+def patterns(resolver: URLResolver | None = None, app: str = ""):
+    """Yield each address of ours with its app."""
+    for pattern in (resolver or get_resolver()).url_patterns:
+        if isinstance(pattern, URLPattern):
+            yield app, pattern
+        else:
+            yield from patterns(pattern, pattern.app_name or app)
+
+
+def shape(path: str) -> str:
+    """Return an address with its parameters blanked: `jobs/*/cancel/`."""
+    return "/".join("*" if part[:1] in ("<", "{") else part for part in path.split("/"))
+
+
+def files(path: str) -> str:
+    """Return an address with the names of files blanked, too."""
+    *folders, last = path.split("/")
+    return "/".join([*folders, "*" if "." in last else last])

@@ -1,0 +1,242 @@
+"""Who gets what from the API: every operation x role, in the own project and in a foreign one.
+
+The table is written by hand. An operation without a row fails. Columns: nobody, an annotator, viewer, adjudicator,
+researcher and owner of the project, a superuser, and an owner of another project; all with tokens of scope `write`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.db import transaction
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver
+from django.utils import timezone
+
+from kgharvest.accounts.projects import create_invite
+from kgharvest.accounts.tokens import create_token
+from kgharvest.api.views import ApiView
+from kgharvest.models import HarvestJob, Job, Relation
+from probing.models import Probe
+from tests import factories
+from tests.api import JSON
+
+APPS = ("kgharvest", "probing")  # whose part of the API stands here
+WRITTEN = {"name": "new", "set": "{set}", "statement": "<ENT0> is <ENT1>.", "seed_tuples": [["a", "b"], ["c", "d"]]}
+FILE = b'{"entities": ["a", "b"], "score": -1}\n'
+RELATIONS = b'{"name": "imported", "relations": []}'
+PROMPTS = b'{"template": "[X] is [Y] ."}\n'
+
+#                                                        no  ann view adj  res  own  sup  other
+TABLE: dict[str, str] = {
+    "GET tokens/":                                      "401 200 200 200 200 200 200 200",
+    "POST tokens/":                                     "401 403 403 403 403 403 403 403",
+    "GET tokens/{token}/":                              "401 404 404 404 404 200 404 404",
+    "DELETE tokens/{token}/":                           "401 404 404 404 404 204 404 404",
+    "GET projects/":                                    "401 200 200 200 200 200 200 200",
+    "POST projects/":                                   "401 201 201 201 201 201 201 201",
+    "GET projects/{slug}/":                             "401 403 200 200 200 200 200 404",
+    "PATCH projects/{slug}/":                           "401 403 403 403 403 200 200 404",
+    "GET projects/{slug}/members/":                     "401 403 200 200 200 200 200 404",
+    "GET projects/{slug}/members/{username}/":          "401 403 200 200 200 200 200 404",
+    "PATCH projects/{slug}/members/{username}/":        "401 403 403 403 403 200 200 404",
+    "DELETE projects/{slug}/members/{username}/":       "401 403 204 403 403 204 204 404",
+    "GET projects/{slug}/invites/":                     "401 403 403 403 403 200 200 404",
+    "POST projects/{slug}/invites/":                    "401 403 403 403 403 201 201 404",
+    "GET projects/{slug}/invites/{invite}/":            "401 403 403 403 403 200 200 404",
+    "DELETE projects/{slug}/invites/{invite}/":         "401 403 403 403 403 204 204 404",
+    "GET relation-sets/":                               "401 403 200 200 200 200 200 200",
+    "POST relation-sets/":                              "401 403 403 403 201 201 201 400",
+    "POST relation-sets/import/":                       "401 403 400 400 400 400 400 400",
+    "GET relation-sets/{set_id}/":                      "401 403 200 200 200 200 200 404",
+    "PATCH relation-sets/{set_id}/":                    "401 403 403 403 200 200 200 404",
+    "DELETE relation-sets/{set_id}/":                   "401 403 403 403 409 409 409 404",
+    "GET relation-sets/{set_id}/export/":               "401 403 200 200 200 200 200 404",
+    "POST relation-sets/{set_id}/prompts/":             "401 403 403 403 200 200 200 404",
+    "GET relations/":                                   "401 403 200 200 200 200 200 200",
+    "POST relations/":                                  "401 403 403 403 201 201 201 400",
+    "GET relations/{relation}/":                        "401 403 200 200 200 200 200 404",
+    "PATCH relations/{relation}/":                      "401 403 403 403 200 200 200 404",
+    "DELETE relations/{relation}/":                     "401 403 403 403 409 409 409 404",
+    "GET jobs/":                                        "401 403 200 200 200 200 200 200",
+    "GET jobs/{queued}/":                               "401 403 200 200 200 200 200 404",
+    "POST jobs/{queued}/cancel/":                       "401 403 403 403 200 200 200 404",
+    "POST jobs/{failed}/retry/":                        "401 403 403 403 202 202 202 404",
+    "GET language-models/":                             "401 403 200 200 200 200 200 200",
+    "GET launches/":                                    "401 403 200 200 200 200 200 200",
+    "POST launches/":                                   "401 403 403 403 202 202 202 400",
+    "POST launches/plan/":                              "401 403 403 403 200 200 200 400",
+    "GET launches/{launch}/":                           "401 403 200 200 200 200 200 404",
+    "POST launches/{launch}/cancel/":                   "401 403 403 403 200 200 200 404",
+    "POST launches/{launch}/retry/":                    "401 403 403 403 202 202 202 404",
+    "GET harvests/":                                    "401 403 200 200 200 200 200 200",
+    "POST harvests/import/":                            "401 403 403 403 201 201 201 400",
+    "GET harvests/{harvest}/":                          "401 403 200 200 200 200 200 404",
+    "GET harvests/{harvest}/tuples/":                   "401 403 200 200 200 200 200 404",
+    "GET harvests/{harvest}/export/":                   "401 403 200 200 200 200 200 404",
+    "GET knowledge/":                                   "401 403 200 200 200 200 200 200",
+    "GET knowledge/{tuple}/":                           "401 403 200 200 200 200 200 200",
+    "POST knowledge/{tuple}/curations/":                "401 403 403 403 201 201 201 403",
+    "GET entity/":                                      "401 403 200 200 200 200 200 200",
+    "GET sensitive-words/":                             "401 403 200 200 200 200 200 200",
+    "PUT sensitive-words/":                             "401 403 403 403 403 403 202 403",
+    "GET probes/":                                      "401 403 200 200 200 200 200 200",
+    "POST probes/":                                     "401 403 403 403 202 202 202 400",
+    "GET probes/{probe}/":                              "401 403 200 200 200 200 200 404",
+    "GET probes/{probe}/records/":                      "401 403 200 200 200 200 200 404",
+    "GET probes/{probe}/prompts/":                      "401 403 200 200 200 200 200 404",
+}  # fmt: skip
+
+
+def sent(operation: str, made: dict[str, Any]) -> dict[str, Any]:
+    """Return what is sent for an operation that takes a body."""
+    cell = {"relations": [made["relation"]], "models": ["embedded"], "settings": ["human"], "project": made["slug"]}
+    bodies: dict[str, Any] = {
+        "POST tokens/": {"name": "a", "scope": "read"},
+        "POST projects/": {"name": "New"},
+        "PATCH projects/{slug}/": {"name": "Renamed"},
+        "PATCH projects/{slug}/members/{username}/": {"role": "researcher"},
+        "POST projects/{slug}/invites/": {"role": "viewer"},
+        "POST relation-sets/": {"copy_of": made["set_id"], "name": "copy", "project": made["slug"]},
+        "POST relation-sets/import/": {"file": SimpleUploadedFile("relations.json", RELATIONS)},
+        "PATCH relation-sets/{set_id}/": {"description": "Changed."},
+        "POST relation-sets/{set_id}/prompts/": {"file": SimpleUploadedFile(f"{made['name']}.jsonl", PROMPTS)},
+        "POST relations/": WRITTEN | {"set": made["set"], "project": made["slug"]},
+        "PATCH relations/{relation}/": {"explanation": "Changed."},
+        "POST launches/": cell,
+        "POST launches/plan/": cell,
+        "POST harvests/import/": {
+            "file": SimpleUploadedFile("tuples.jsonl", FILE),
+            "relation": made["relation"],
+            "project": made["slug"],
+            "model": "gpt",
+            "setting": "llm",
+        },
+        "POST knowledge/{tuple}/curations/": {"decision": "hide", "reason": "Wrong."},
+        "PUT sensitive-words/": {"words": ["new"]},
+        "POST probes/": {
+            "relations": [made["relation"]],
+            "project": made["slug"],
+            "model": "embedded",
+            "methods": ["manual"],
+            "facts": [{"part": part, "sub": part, "obj": "x"} for part in ("train", "dev", "test")],
+        },
+    }
+    return bodies.get(operation, {})
+
+
+QUERIES = {"GET entity/": {"name": "dog"}}
+
+
+@pytest.fixture
+def made(db) -> dict[str, Any]:
+    """One of everything in one project."""
+    project = factories.make_project("Own")
+    relation = factories.make_relation(relation_set=factories.make_relation_set(project=project))
+    common = {"project": project, "relation": relation}
+    harvest = factories.make_harvest([["dog", "run"]], **common)
+    launch = factories.make_launch(project=project)
+    lm = factories.make_language_model()
+    probe = Probe.objects.create(kind="probe", project=project, language_model=lm, name="p", methods=[], facts="f")
+    owner = factories.make_member("owner", project, "owner")
+    return {
+        "slug": project.slug,
+        "set": relation.relation_set.name,
+        "set_id": relation.relation_set_id,
+        "relation": relation.pk,
+        "name": relation.name,
+        "harvest": harvest.pk,
+        "tuple": harvest.tuples.get().knowledge_tuple_id,
+        "queued": factories.make_harvest_job(launch=launch, **common).pk,
+        "failed": factories.make_harvest_job("failed", launch=launch, **common).pk,
+        "launch": launch.pk,
+        "probe": probe.pk,
+        "username": factories.make_member("viewer", project, "viewer").username,
+        "invite": create_invite(project, "viewer", timezone.now(), owner)[0].pk,
+        "token": create_token(owner, "first", "read", 1, timezone.now()).token.pk,
+        "project": project,
+        "owner": owner,
+    }
+
+
+@pytest.fixture
+def clients(made) -> list[Client]:
+    """A client of each column of the table."""
+    project = made["project"]
+    people = [
+        factories.make_user("annotator"),
+        project.members.get(user__username="viewer").user,
+        factories.make_member("adjudicator", project),
+        factories.make_member("researcher", project),
+        made["owner"],
+        factories.make_user("superuser", is_superuser=True),
+        factories.make_member("owner", factories.make_project("Foreign")),
+    ]
+    secrets = [create_token(user, "script", "write", 1, timezone.now()).secret for user in people]
+    return [Client(), *(Client(headers={"authorization": f"Bearer {secret}"}) for secret in secrets)]
+
+
+def test_every_role_gets_what_the_table_says(made, clients, enqueued):
+    wrong = []
+    for operation, expected in TABLE.items():
+        statuses = [status_of(client, operation, made) for client in clients]
+        if statuses != [int(status) for status in expected.split()]:
+            wrong.append(f"{operation}: {statuses} instead of {expected}")
+
+    assert wrong == []
+
+
+def status_of(client: Client, operation: str, made: dict[str, Any]) -> int:
+    """Ask, and take back whatever it changed."""
+    method, path = operation.split()
+    address = f"/api/v1/{path.format(**made)}"
+    body: Any = sent(operation, made) if method != "GET" else QUERIES.get(operation)
+    has_file = any(isinstance(value, SimpleUploadedFile) for value in (body or {}).values())
+    ask: Callable[..., Any] = getattr(client, method.lower())
+    with transaction.atomic():
+        response = ask(address, body) if has_file or method == "GET" else ask(address, body, JSON)
+        transaction.set_rollback(True)
+    return response.status_code
+
+
+def test_every_operation_of_the_api_has_a_row():
+    rows = {(operation.split()[0], shape(operation.split()[1])) for operation in TABLE}
+
+    assert set(operations()) == rows
+
+
+def operations():
+    """Yield method and address of every view of the API in these apps."""
+    for app, pattern in patterns():
+        view = getattr(pattern.callback, "view_class", None)
+        if view and issubclass(view, ApiView) and app in APPS:
+            path = str(pattern.pattern)
+            for method in ("get", "post", "put", "patch", "delete"):
+                if hasattr(view, method) and method in view.http_method_names:
+                    yield method.upper(), shape(path.removeprefix("api/v1/"))
+
+
+def patterns(resolver: URLResolver | None = None, app: str = ""):
+    for pattern in (resolver or get_resolver()).url_patterns:
+        if isinstance(pattern, URLPattern):
+            yield app, pattern
+        else:
+            yield from patterns(pattern, pattern.app_name or app)
+
+
+def shape(path: str) -> str:
+    """Return an address with its parameters blanked: `jobs/*/cancel/`."""
+    parts = ["*" if part[:1] in ("<", "{") else part for part in path.split("/")]
+    return "/".join(parts)
+
+
+def test_the_fixture_has_what_roles_may_not_see(made):
+    """Else a 404 would prove nothing."""
+    assert Relation.objects.filter(pk=made["relation"]).exists()
+    assert {Job.objects.get(pk=made["queued"]).status, HarvestJob.objects.get(pk=made["failed"]).status} == {
+        "queued",
+        "failed",
+    }

@@ -1,0 +1,156 @@
+"""The client's requests: what is sent again and how, what errors say, what is kept from other servers."""
+
+from __future__ import annotations
+
+import json
+from io import BytesIO
+
+import httpx
+import pytest
+
+from kgharvest.client import ApiError, Conflict, Invalid, ServerUnavailable, TooManyRequests, Unauthorized
+from kgharvest.client.transport import Transport
+from tests.test_architecture import loaded_by
+
+URL = "http://kg.test"
+
+
+class Server:
+    """Answers requests with what it was given, in turn; an exception is a broken connection."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.requests: list[httpx.Request] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        request.read()
+        self.requests.append(request)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def transport_to(server: Server, **options) -> tuple[Transport, list[float]]:
+    pauses: list[float] = []
+    transport = Transport(URL, "kgh_secret", pause=pauses.append, **options)
+    transport._http = httpx.Client(transport=httpx.MockTransport(server), headers=transport._http.headers)
+    return transport, pauses
+
+
+def refusal(status: int, code: str = "Code", message: str = "A sentence.", **more) -> httpx.Response:
+    headers = more.pop("headers", {})
+    return httpx.Response(status, json={"error": {"code": code, "message": message, **more}}, headers=headers)
+
+
+BROKEN = httpx.ConnectError("refused")
+
+
+def test_a_request_carries_the_token_and_reads_json():
+    server = Server(httpx.Response(200, json={"id": 1}))
+    transport, _ = transport_to(server)
+
+    assert transport.request("GET", "rounds/", params={"limit": 2}) == {"id": 1}
+    [request] = server.requests
+    assert str(request.url) == f"{URL}/api/v1/rounds/?limit=2"
+    assert request.headers["authorization"] == "Bearer kgh_secret"
+
+
+def test_a_creating_request_is_sent_again_with_the_same_key():
+    server = Server(BROKEN, httpx.Response(503), httpx.ReadTimeout("slow"), httpx.Response(201, json={"id": 7}))
+    transport, pauses = transport_to(server)
+
+    assert transport.request("POST", "rounds/", json={"name": "a"}) == {"id": 7}
+    assert len({request.headers["idempotency-key"] for request in server.requests}) == 1
+    assert [json.loads(request.content) for request in server.requests] == [{"name": "a"}] * 4
+    assert pauses == sorted(pauses)
+
+
+def test_two_creating_requests_have_keys_of_their_own():
+    server = Server(httpx.Response(201, json={}), httpx.Response(201, json={}))
+    transport, _ = transport_to(server)
+    for _ in range(2):
+        transport.request("POST", "rounds/", json={})
+
+    assert len({request.headers["idempotency-key"] for request in server.requests}) == 2
+
+
+def test_a_file_is_sent_whole_each_time():
+    server = Server(httpx.Response(502), httpx.Response(201, json={}))
+    transport, _ = transport_to(server)
+
+    transport.request("POST", "relation-sets/import/", files={"file": ("a.json", BytesIO(b"content"))})
+
+    assert all(b"content" in request.content for request in server.requests)
+
+
+def test_the_server_says_how_long_to_wait():
+    server = Server(refusal(429, headers={"Retry-After": "7"}), httpx.Response(200, json={}))
+    transport, pauses = transport_to(server)
+    transport.request("GET", "rounds/")
+
+    assert pauses == [7]
+
+
+@pytest.mark.parametrize(
+    ("answers", "kind"),
+    [
+        ([BROKEN] * 3, ServerUnavailable),
+        ([httpx.Response(503)] * 3, ServerUnavailable),
+        ([refusal(429)] * 3, TooManyRequests),
+    ],
+)
+def test_it_gives_up_after_some_tries(answers, kind):
+    transport, pauses = transport_to(Server(*answers), tries=3)
+
+    with pytest.raises(kind):
+        transport.request("GET", "rounds/")
+    assert len(pauses) == 2
+
+
+@pytest.mark.parametrize(("status", "kind"), [(400, Invalid), (401, Unauthorized), (409, Conflict), (500, ApiError)])
+def test_an_error_is_an_exception_with_the_servers_sentence(status, kind):
+    server = Server(refusal(status, "Code", "It is not valid.", fields={"name": ["Too long.", "Odd."]}))
+    transport, _ = transport_to(server)
+
+    with pytest.raises(kind) as caught:
+        transport.request("POST", "rounds/", json={})
+
+    assert str(caught.value) == "It is not valid. name: Too long. Odd."
+    assert (caught.value.status, caught.value.code, len(server.requests)) == (status, "Code", 1)
+
+
+def test_a_page_of_a_proxy_is_an_error_too():
+    transport, _ = transport_to(Server(httpx.Response(413, text="<html>too large</html>")))
+
+    with pytest.raises(ApiError, match="413"):
+        transport.request("GET", "rounds/")
+
+
+def test_the_token_goes_to_no_other_server():
+    server = Server()
+    transport, _ = transport_to(server)
+
+    with pytest.raises(ValueError, match="which alone may have the token"):
+        transport.request("GET", "http://elsewhere.test/api/v1/rounds/?after=x")
+    assert server.requests == []
+
+
+def test_without_a_token_it_says_where_to_put_one(monkeypatch):
+    monkeypatch.delenv("KGHARVEST_TOKEN", raising=False)
+
+    with pytest.raises(ValueError, match="KGHARVEST_TOKEN"):
+        Transport(URL)
+
+
+def test_lines_are_read_while_they_come():
+    lines = b'{"rank": 1}\n{"rank": 2}\n'
+    transport, _ = transport_to(Server(httpx.Response(200, content=lines), refusal(409)))
+
+    assert [row["rank"] for row in transport.lines("harvests/1/tuples/")] == [1, 2]
+    with pytest.raises(Conflict):
+        list(transport.lines("harvests/1/tuples/"))
+
+
+def test_importing_the_client_loads_neither_django_nor_torch_nor_pandas():
+    assert loaded_by("import kgharvest.client", "django", "torch", "pandas", "numpy", "celery", "rest_framework") == []

@@ -1,0 +1,46 @@
+"""What jobs tell webhooks when they end, and what the last job of a launch does."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from ipaddress import ip_network
+from uuid import uuid4
+
+import pytest
+from django.utils import timezone
+
+from kgharvest.accounts.projects import default_project
+from kgharvest.jobs import ledger
+from kgharvest.models import Delivery, Job, Launch
+from kgharvest.webhooks.models import EVENTS
+from kgharvest.webhooks.outbox import create_webhook
+from tests.factories import make_harvest_job
+
+pytestmark = pytest.mark.django_db
+
+
+def told() -> list[tuple[str, str | int]]:
+    bodies = [json.loads(body) for body in Delivery.objects.order_by("pk").values_list("body", flat=True)]
+    return [(body["event"], body["facts"].get("status", body["facts"].get("n_failed"))) for body in bodies]
+
+
+def test_jobs_that_end_are_told_and_their_launch_once(settings):
+    settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
+    project = default_project()
+    create_webhook(project.pk, "http://127.0.0.1:9/hook", list(EVENTS))
+    launch = Launch.objects.create(project=project)
+    now = timezone.now()
+    one, lost, other = [make_harvest_job(project=project, launch=launch) for _ in range(3)]
+
+    token = ledger.claim(one.pk, now)
+    ledger._finish(one.pk, token, lambda: None)
+    assert told() == [("job.finished", "succeeded")]
+
+    is_lost = {"status": "running", "owner_token": uuid4(), "lease_expires_at": now - timedelta(seconds=1)}
+    Job.objects.filter(pk=lost.pk).update(attempts=3, **is_lost)
+    ledger.reap(now)
+    assert told()[1:] == [("job.finished", "failed")]
+
+    ledger.cancel(other)
+    assert told()[2:] == [("launch.finished", 1)]

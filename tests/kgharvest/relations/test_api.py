@@ -1,0 +1,132 @@
+"""Relations and their sets through the API."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+
+from kgharvest.models import Relation, RelationSet
+from tests import factories
+from tests.api import JSON, RELATIONS, SETS, WRITTEN, client_of, error_of
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def api():
+    return client_of()
+
+
+def test_a_relation_is_written_read_changed_and_deleted(api):
+    made = api.post(RELATIONS, WRITTEN, JSON)
+    address = made.headers["Location"]
+    changed = api.patch(address, {"explanation": "What people go there for."}, JSON)
+
+    assert made.status_code == 201
+    assert (made.json()["path"], made.json()["arity"]) == ("places/place_for", 2)
+    assert made.json()["initial_prompts"] == [WRITTEN["statement"]]
+    assert changed.json() == made.json() | {"explanation": "What people go there for."}
+    assert api.get(address).json() == changed.json()
+    assert api.delete(address).status_code == 204
+    assert api.get(address).status_code == 404
+
+
+def test_what_is_wrong_with_a_relation_is_said_beside_its_field(api):
+    refused = api.post(RELATIONS, WRITTEN | {"statement": "no slots", "seed_tuples": [["a"]]}, JSON)
+
+    assert refused.status_code == 400
+    assert "has one slot" in str(error_of(refused)["fields"]) or error_of(refused)["fields"]
+    assert not Relation.objects.exists()
+
+
+def test_a_relation_with_tuples_keeps_its_name(api):
+    made = api.post(RELATIONS, WRITTEN, JSON)
+    factories.make_harvest([["a", "b"]], relation=Relation.objects.get())
+
+    assert [*error_of(api.patch(made.headers["Location"], {"name": "other"}, JSON))["fields"]] == ["name"]
+    assert error_of(api.delete(made.headers["Location"]))["code"] == "RelationInUse"
+
+
+def test_relations_are_found_by_set_name_arity_and_words(api):
+    places = factories.make_relation_set("places")
+    for name, arity in (("one", 2), ("two", 3), ("three", 3)):
+        factories.make_relation(name, arity=arity, relation_set=places)
+    factories.make_relation("one")
+
+    def names(**query):
+        return [row["path"] for row in api.get(RELATIONS, query).json()["results"]]
+
+    assert names(set="places", arity=3) == ["places/three", "places/two"]
+    assert len(names(name="one")) == 2
+    assert names(q="TWO") == ["places/two"]
+
+
+def test_a_set_is_imported_exported_duplicated_renamed_and_deleted(api):
+    document = {"name": "places", "relations": [{**WRITTEN, "initial_prompts": [WRITTEN["statement"]]}]}
+    file = SimpleUploadedFile("any.json", json.dumps(document).encode())
+    made = api.post(f"{SETS}import/", {"file": file})
+    copy = api.post(SETS, {"copy_of": made.json()["id"], "name": "copy"}, JSON)
+    renamed = api.patch(copy.headers["Location"], {"name": "renamed"}, JSON)
+
+    assert (made.status_code, made.json()["name"], made.json()["n_relations"]) == (201, "places", 1)
+    assert (copy.status_code, copy.json()["n_relations"]) == (201, 1)
+    assert renamed.json() == copy.json() | {"name": "renamed"}
+    exported = [api.get(f"{SETS}{response.json()['id']}/export/").json() for response in (made, copy)]
+    assert exported[0]["relations"] == exported[1]["relations"]
+    assert api.delete(copy.headers["Location"]).status_code == 204
+    assert [*RelationSet.objects.values_list("name", flat=True)] == ["places"]
+
+
+def test_a_file_with_bad_relations_is_refused_with_the_places(api):
+    file = SimpleUploadedFile("bad.json", b'{"name": "bad", "relations": [{"name": "a b"}, 3]}')
+
+    error = error_of(api.post(f"{SETS}import/", {"file": file}))
+
+    assert error["code"] == "ImportRefused"
+    assert "line 1, relation 2" in error["fields"]["file"][0]
+
+
+def test_prompts_are_added_from_a_file(api):
+    api.post(RELATIONS, WRITTEN, JSON)
+    lines = b'{"template": "[X] is used for [Y] .", "weight": 0.4}\n'
+
+    added = api.post(
+        f"{SETS}{RelationSet.objects.get().pk}/prompts/",
+        {"file": SimpleUploadedFile("place_for.jsonl", lines), "origin": "mined"},
+    )
+
+    assert added.json() == {"message": "place_for: 1 prompt added.", "unknown": []}
+    assert len(Relation.objects.get().prompts) == 2
+
+
+def test_those_who_only_look_change_nothing_and_others_see_nothing(api):
+    address = api.post(RELATIONS, WRITTEN, JSON).headers["Location"]
+    viewer = client_of(factories.make_member("viewer"))
+    other = client_of(factories.make_researcher(project=factories.make_project()))
+
+    assert viewer.get(address).status_code == 200
+    assert error_of(viewer.patch(address, {"explanation": "mine"}, JSON))["code"] == "NotAllowed"
+    assert error_of(viewer.delete(address))["code"] == "NotAllowed"
+    assert [other.get(address).status_code, other.delete(address).status_code] == [404, 404]
+    refused = error_of(other.post(RELATIONS, WRITTEN | {"name": "mine"}, JSON))
+    assert (refused["code"], refused["message"]) == (
+        "NotAllowed",
+        "The set 'places' is one of another project; choose another name.",  # and not of which
+    )
+
+
+def test_shipped_sets_stay_as_they_are(api):
+    shipped = factories.make_relation_set("demo", is_shipped=True)
+
+    assert error_of(api.patch(f"{SETS}{shipped.pk}/", {"description": "mine"}, JSON))["code"] == "SetIsShipped"
+
+
+def test_a_list_costs_the_same_for_any_number_of_relations(api, django_assert_max_num_queries):
+    for _ in range(20):
+        factories.make_relation()
+    api.get(RELATIONS)
+
+    with django_assert_max_num_queries(3):  # token, group, relations
+        assert len(api.get(RELATIONS).json()["results"]) == 20

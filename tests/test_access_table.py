@@ -1,0 +1,330 @@
+"""Who gets what at every address: written by hand, and checked against the URLs there are.
+
+A row is a request and the status that each of these people gets. Whoever adds an address adds its row; what a request
+writes is rolled back, so that every row finds the same things.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import deepcopy
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.db import transaction
+from django.test import Client
+from django.urls import get_resolver, resolve
+from django.utils import timezone
+
+from annotation.gold.candidates import decide_on_gold, gold_candidates
+from annotation.recruiting.services import join_round
+from annotation.rounds.services import create_draft
+from evaluation.models import ScoreEvaluation
+from evaluation.reports.services import create_report
+from kgharvest.accounts.projects import create_invite
+from kgharvest.accounts.tokens import create_token
+from kgharvest.api.views import ApiView
+from kgharvest.models import Role, Webhook
+from kgharvest.webhooks.outbox import send_test
+from probing.models import Probe, ProbedRelation
+from tests import factories
+
+# anonymous, an annotator of the round; viewer, adjudicator, researcher, owner of the project; a superuser; the owner of
+# another project
+PEOPLE = ("anonymous", "annotator", "viewer", "adjudicator", "researcher", "owner", "superuser", "stranger")
+
+TABLE = """
+# projects
+GET    /projects/                                                       302 403 200 200 200 200 200 200
+GET    /projects/new/                                                   302 403 403 403 200 200 200 200
+POST   /projects/new/                                                   302 403 403 403 200 200 200 200
+GET    /projects/default/                                               302 403 200 200 200 200 200 404
+POST   /projects/default/rename/                                        302 403 403 403 403 200 200 404
+POST   /projects/default/members/{member}/role/                         302 403 403 403 403 302 302 404
+POST   /projects/default/members/{member}/hand-over/                    302 403 403 403 403 302 302 404
+POST   /projects/default/members/{member}/remove/                       302 403 403 403 403 302 302 404
+POST   /projects/default/invites/                                       302 403 403 403 403 200 200 404
+POST   /projects/default/invites/{invite}/revoke/                       302 403 403 403 403 302 302 404
+GET    /projects/default/audit/                                         302 403 403 403 403 200 200 404
+GET    /projects/default/erase/                                         302 403 403 403 403 200 200 404
+GET    /projects/default/webhooks/                                      302 403 403 403 403 200 200 404
+GET    /projects/default/webhooks/{webhook}/                            302 403 403 403 403 200 200 404
+POST   /projects/default/webhooks/{webhook}/test/                       302 403 403 403 403 302 302 404
+POST   /projects/default/webhooks/{webhook}/enable/                     302 403 403 403 403 302 302 404
+POST   /projects/default/webhooks/{webhook}/disable/                    302 403 403 403 403 302 302 404
+POST   /projects/default/webhooks/{webhook}/rotate/                     302 403 403 403 403 200 200 404
+POST   /projects/default/webhooks/{webhook}/delete/                     302 403 403 403 403 302 302 404
+POST   /projects/default/webhooks/{webhook}/deliveries/{delivery}/send-again/ 302 403 403 403 403 302 302 404
+GET    /member/{secret}/                                                200 200 302 302 302 302 200 200
+GET    /member/made-up/                                                 404 404 404 404 404 404 404 404
+# relations
+GET    /relations/                                                      302 403 200 200 200 200 200 200
+GET    /relations/new/                                                  302 403 403 403 200 200 200 200
+GET    /relations/new/?copy={relation}                                  302 403 403 403 200 200 200 404
+GET    /relations/import/                                               302 403 403 403 200 200 200 200
+GET    /relations/{relation}/                                           302 403 200 200 200 200 200 404
+GET    /relations/{shipped}/                                            302 403 200 200 200 200 200 200
+GET    /relations/{relation}/edit/                                      302 403 403 403 200 200 200 404
+GET    /relations/{shipped}/edit/                                       302 403 404 404 404 404 404 404
+POST   /relations/{relation}/delete/                                    302 403 403 403 302 302 302 404
+POST   /relations/{shipped}/delete/                                     302 403 404 404 404 404 404 404
+GET    /relations/sets/{set}/edit/                                      302 403 403 403 200 200 200 404
+GET    /relations/sets/{set}/prompts/                                   302 403 403 403 200 200 200 404
+GET    /relations/sets/{set}/duplicate/                                 302 403 403 403 200 200 200 404
+GET    /relations/sets/{shipped_set}/duplicate/                         302 403 403 403 200 200 200 200
+POST   /relations/sets/{set}/delete/                                    302 403 403 403 302 302 302 404
+GET    /relations/sets/{set}/relations.json                             302 403 200 200 200 200 200 404
+GET    /relations/sets/{shipped_set}/relations.json                     302 403 200 200 200 200 200 200
+# harvests
+GET    /harvests/                                                       302 403 200 200 200 200 200 200
+GET    /harvests/new/                                                   302 403 403 403 200 200 200 200
+POST   /harvests/new/                                                   302 403 403 403 200 200 200 200
+GET    /harvests/launches/                                              302 403 200 200 200 200 200 200
+GET    /harvests/launches/{launch}/                                     302 403 200 200 200 200 200 404
+GET    /harvests/launches/{launch}/progress.json                        302 403 200 200 200 200 200 404
+POST   /harvests/launches/{launch}/cancel/                              302 403 403 403 302 302 302 404
+POST   /harvests/launches/{launch}/retry-failed/                        302 403 403 403 302 302 302 404
+POST   /harvests/launches/{launch}/retry-cancelled/                     302 403 403 403 302 302 302 404
+GET    /harvests/{harvest}/                                             302 403 200 200 200 200 200 404
+POST   /harvests/{queued}/cancel/                                       302 403 403 403 302 302 302 404
+POST   /harvests/{queued}/retry/                                        302 403 403 403 302 302 302 404
+GET    /harvests/{harvest}/tuples.jsonl                                 302 403 200 200 200 200 200 404
+# knowledge, which is everybody's
+GET    /knowledge/                                                      302 403 200 200 200 200 200 200
+GET    /knowledge/tuples/{tuple}/                                       302 403 200 200 200 200 200 200
+POST   /knowledge/tuples/{tuple}/                                       302 403 403 403 200 200 200 403
+GET    /knowledge/entity/?name=dog                                      302 403 200 200 200 200 200 200
+GET    /knowledge/entity.svg?name=dog                                   302 403 200 200 200 200 200 200
+GET    /knowledge/sensitive-words/                                      302 403 200 200 200 200 200 200
+POST   /knowledge/sensitive-words/                                      302 403 403 403 403 403 200 403
+# gold
+GET    /rounds/gold/                                                    302 403 200 200 200 200 200 200
+GET    /rounds/gold/{relation}/                                         302 403 200 200 200 200 200 404
+POST   /rounds/gold/{relation}/                                         302 403 403 403 302 302 302 404
+POST   /rounds/gold/{shipped}/                                          302 403 403 403 302 302 302 302
+POST   /rounds/gold/{relation}/withdraw/{decision}/                     302 403 403 403 302 302 302 404
+# rounds
+GET    /rounds/                                                         302 403 200 200 200 200 200 200
+GET    /rounds/new/                                                     302 403 403 403 200 200 200 200
+POST   /rounds/plan/                                                    302 403 403 403 200 200 200 200
+GET    /projects/default/rounds/pilot/                                  302 403 200 200 200 200 200 404
+GET    /projects/default/rounds/draft/                                  302 403 200 200 200 200 200 404
+GET    /projects/default/rounds/draft/edit/                             302 403 403 403 200 200 200 404
+GET    /projects/default/rounds/draft/preview/                          302 403 403 403 200 200 200 404
+GET    /projects/default/rounds/draft/instructions/{relation}/          302 403 403 403 200 200 200 404
+POST   /projects/default/rounds/draft/open/                             302 403 403 403 302 302 302 404
+POST   /projects/default/rounds/draft/delete/                           302 403 403 403 302 302 302 404
+POST   /projects/default/rounds/pilot/clone/                            302 403 403 403 302 302 302 404
+POST   /projects/default/rounds/pilot/pause/                            302 403 403 403 302 302 302 404
+POST   /projects/default/rounds/pilot/reopen/                           302 403 403 403 302 302 302 404
+POST   /projects/default/rounds/pilot/close/                            302 403 403 403 302 302 302 404
+GET    /projects/default/rounds/pilot/judgments.csv                     302 403 200 200 200 200 200 404
+GET    /projects/default/rounds/pilot/progress.json                     302 403 200 200 200 200 200 404
+GET    /projects/default/rounds/pilot/events/                           302 403 200 200 200 200 200 404
+GET    /projects/default/rounds/pilot/events.jsonl                      302 403 200 200 200 200 200 404
+GET    /projects/default/rounds/pilot/statements/                       302 403 200 200 200 200 200 404
+GET    /projects/default/rounds/pilot/statements/{task}/                302 403 200 200 200 200 200 404
+GET    /projects/default/rounds/pilot/adjudicate/                       302 403 403 200 200 200 200 404
+GET    /projects/default/rounds/pilot/limits/                           302 403 403 403 200 200 200 404
+GET    /projects/default/rounds/pilot/annotators/                       302 403 200 200 200 200 200 404
+GET    /projects/default/rounds/pilot/annotators/{code}/                302 403 200 200 200 200 200 404
+GET    /projects/default/rounds/pilot/annotators/{code}/exclude/        302 403 403 403 200 200 200 404
+POST   /projects/default/rounds/pilot/annotators/{code}/pause/          302 403 403 403 302 302 302 404
+POST   /projects/default/rounds/pilot/annotators/{code}/resume/         302 403 403 403 302 302 302 404
+POST   /projects/default/rounds/pilot/annotators/{code}/reinstate/      302 403 403 403 302 302 302 404
+POST   /projects/default/rounds/pilot/annotators/{code}/erase/          302 403 403 403 302 302 302 404
+GET    /projects/default/rounds/pilot/invites/                          302 403 403 403 200 200 200 404
+POST   /projects/default/rounds/pilot/invites/revoke/                   302 403 403 403 302 302 302 404
+GET    /projects/default/rounds/pilot/invites.csv                       302 403 403 403 200 200 200 404
+POST   /projects/default/rounds/pilot/report/                           302 403 403 403 302 302 302 404
+# judging: whoever joined
+GET    /judge/{round}/                                                  302 200 404 404 404 404 404 404
+POST   /judge/{round}/page/                                             302 302 404 404 404 404 404 404
+POST   /judge/{round}/skip/                                             302 400 404 404 404 404 404 404
+POST   /judge/{round}/skipped/                                          302 302 404 404 404 404 404 404
+POST   /judge/{round}/report/                                           302 400 404 404 404 404 404 404
+GET    /judge/{round}/instructions/                                     302 200 404 404 404 404 404 404
+POST   /judge/{round}/layout/                                           302 302 404 404 404 404 404 404
+GET    /judge/{round}/training/                                         302 404 404 404 404 404 404 404
+GET    /judge/{round}/device/                                           302 200 302 302 302 302 302 302
+GET    /join/{join}/                                                    200 302 200 200 200 200 200 200
+GET    /join/made-up/                                                   404 404 404 404 404 404 404 404
+GET    /invite/made-up/                                                 404 404 404 404 404 404 404 404
+GET    /return/                                                         200 200 200 200 200 200 200 200
+GET    /return/1-AAAA-AAAA-AAAA-AAAA/                                   404 404 404 404 404 404 404 404
+GET    /rounds/pilot/                                                   302 403 302 302 302 302 302 404
+GET    /rounds/pilot/limits/                                            302 403 302 302 302 302 302 404
+GET    /rounds/pilot/judge/                                             302 302 404 404 404 404 404 404
+# reports, comparisons, scores, probes
+GET    /reports/                                                        302 403 200 200 200 200 200 200
+GET    /reports/{report}/                                               302 403 200 200 200 200 200 404
+GET    /reports/{report}/report.json                                    302 403 200 200 200 200 200 404
+GET    /reports/{report}/tables/cells.csv                               302 403 200 200 200 200 200 404
+GET    /reports/{report}/figures/none.svg                               302 403 404 404 404 404 404 404
+GET    /reports/{report}/comparisons/1/                                 302 403 404 404 404 404 404 404
+GET    /reports/{report}/tuples/                                        302 403 200 200 200 200 200 404
+GET    /knowledge/compare/?relation={relation}                          302 403 200 200 200 200 200 404
+GET    /knowledge/compare/set/?a={harvest}&b={harvest}                  302 403 200 200 200 200 200 404
+GET    /reports/published/                                              302 403 200 200 200 200 200 200
+GET    /reports/compare/?a={report}&b=paper                             302 403 200 200 200 200 200 404
+GET    /reports/scores/                                                 302 403 200 200 200 200 200 200
+GET    /reports/scores/new/                                             302 403 403 403 200 200 200 200
+GET    /reports/scores/{scores}/                                        302 403 200 200 200 200 200 404
+POST   /reports/scores/{scores}/cancel/                                 302 403 403 403 302 302 302 404
+GET    /reports/scores/{scores}/scores.json                             302 403 404 404 404 404 404 404
+GET    /reports/probes/                                                 302 403 200 200 200 200 200 200
+GET    /reports/probes/new/                                             302 403 403 403 200 200 200 200
+GET    /reports/probes/{probe}/                                         302 403 200 200 200 200 200 404
+POST   /reports/probes/{probe}/cancel/                                  302 403 403 403 302 302 302 404
+POST   /reports/probes/{probe}/retry/                                   302 403 403 403 302 302 302 404
+GET    /reports/probes/{probe}/prompts/{probed}/                        302 403 200 200 200 200 200 404
+GET    /reports/probes/{probe}/records.jsonl                            302 403 200 200 200 200 200 404
+GET    /reports/probes/{probe}/prompts.jsonl                            302 403 200 200 200 200 200 404
+GET    /reports/probes/{probe}/tables.tex                               302 403 200 200 200 200 200 404
+GET    /reports/probes/{probe}/tables/none.csv                          302 403 404 404 404 404 404 404
+GET    /reports/probes/{probe}/figures/none.svg                         302 403 404 404 404 404 404 404
+# accounts
+GET    /accounts/                                                       302 200 200 200 200 200 200 200
+GET    /accounts/login/                                                 200 200 200 200 200 200 200 200
+POST   /accounts/logout/                                                302 302 302 302 302 302 302 302
+GET    /accounts/password_change/                                       302 200 200 200 200 200 200 200
+GET    /accounts/password_change/done/                                  302 200 200 200 200 200 200 200
+GET    /accounts/password_reset/                                        200 200 200 200 200 200 200 200
+GET    /accounts/password_reset/done/                                   200 200 200 200 200 200 200 200
+GET    /accounts/reset/MQ/made-up/                                      200 200 200 200 200 200 200 200
+GET    /accounts/reset/done/                                            200 200 200 200 200 200 200 200
+GET    /accounts/second-factor/                                         302 302 302 302 302 302 302 302
+GET    /accounts/second-factor/set-up/                                  302 404 404 404 404 404 404 404
+GET    /accounts/second-factor/recovery-codes/                          302 404 404 404 404 404 404 404
+POST   /accounts/second-factor/remove/                                  302 404 404 404 404 404 404 404
+GET    /accounts/openid/                                                404 404 404 404 404 404 404 404
+GET    /accounts/openid/link/                                           302 404 404 404 404 404 404 404
+GET    /accounts/openid/callback/                                       404 404 404 404 404 404 404 404
+POST   /accounts/openid/1/unlink/                                       302 404 404 404 404 404 404 404
+GET    /accounts/tokens/                                                302 200 200 200 200 200 200 200
+POST   /accounts/tokens/{token}/revoke/                                 302 404 404 404 404 302 404 404
+# the installation
+GET    /                                                                200 200 200 200 200 200 200 200
+GET    /audit/                                                          302 403 403 403 403 403 200 403
+GET    /healthz                                                         200 200 200 200 200 200 200 200
+GET    /readyz                                                          200 200 200 200 200 200 200 200
+GET    /metrics                                                         200 200 200 200 200 200 200 200
+GET    /api/v1/schema/                                                  401 200 200 200 200 200 200 200
+GET    /api/v1/docs/                                                    401 200 200 200 200 200 200 200
+GET    /api/schema/                                                     301 301 301 301 301 301 301 301
+"""
+
+
+def rows() -> Iterator[tuple[str, str, list[int]]]:
+    """Yield method, path and the expected statuses."""
+    for line in TABLE.strip().splitlines():
+        if line and not line.startswith("#"):
+            method, path, *statuses = line.split()
+            assert len(statuses) == len(PEOPLE), line
+            yield method, path, [int(status) for status in statuses]
+
+
+def routes(patterns, prefix: str = "") -> Iterator[str]:
+    """Yield every route but the admin's, which Django guards, and the API's, whose tables have a row per method.
+
+    They are tests/kgharvest/api/test_access.py and tests/evaluation/test_api_access.py.
+    """
+    for pattern in patterns:
+        route = prefix + str(pattern.pattern)
+        if not hasattr(pattern, "url_patterns"):
+            if not issubclass(getattr(pattern.callback, "view_class", object), ApiView):
+                yield route
+        elif route != "admin/":
+            yield from routes(pattern.url_patterns, route)
+
+
+@pytest.fixture
+def places(db) -> dict[str, object]:
+    """One thing of each kind in the project `default`, by its name in the table."""
+    relation = factories.make_relation("can", relation_set=factories.make_relation_set("own"))
+    shipped = factories.make_relation("can", relation_set=factories.make_relation_set("demo", is_shipped=True))
+    launch = factories.make_launch()
+    harvest = factories.make_harvest([("dog", "swim"), ("cat", "climb")], relation=relation, launch=launch)
+    queued = factories.make_harvest_job(relation=relation, launch=launch, setting="human")
+    cells = [{"job": harvest.pk, "n": None}]
+    round = factories.make_round(3, name="pilot", takes_guests=True)
+    create_draft({"name": "draft", "cells": cells}, project=round.project)
+    annotator = join_round(round, factories.make_user("ann"))
+    factories.judge(annotator, factories.next_batch(annotator, timezone.now())[0])
+    decide_on_gold(relation, {gold_candidates(relation)[0].code: True})
+    lm, project = harvest.language_model, round.project
+    scores = ScoreEvaluation.objects.create(kind="evaluate_scores", language_model=lm, project=project)
+    probe = Probe.objects.create(
+        kind="probe", language_model=lm, project=project, name="own", methods=["manual"], facts="own"
+    )
+    probed = ProbedRelation.objects.create(probe=probe, name="can", type="1-1", prompts=["a"], facts={"train": []})
+    owner = factories.make_member(Role.OWNER, project, "owner")
+    invite, secret = create_invite(project, Role.VIEWER, timezone.now() + timedelta(days=1))
+    webhook = Webhook.objects.create(project_id=project.pk, url="https://example.org/", events=["report.made"])
+    return {
+        "webhook": webhook.pk,
+        "delivery": send_test(webhook).pk,
+        "relation": relation.pk,
+        "shipped": shipped.pk,
+        "set": relation.relation_set_id,
+        "shipped_set": shipped.relation_set_id,
+        "harvest": harvest.pk,
+        "queued": queued.pk,
+        "launch": launch.pk,
+        "tuple": harvest.tuples.first().knowledge_tuple_id,
+        "decision": relation.gold_decisions.get().pk,
+        "round": round.pk,
+        "join": round.join_token,
+        "task": round.tasks.order_by("position").first().pk,
+        "code": annotator.code,
+        "report": create_report(round).pk,
+        "scores": scores.pk,
+        "probe": probe.pk,
+        "probed": probed.pk,
+        "member": project.members.get(user=owner).pk,
+        "invite": invite.pk,
+        "secret": secret,
+        "token": create_token(owner, "mine", "read", 1, timezone.now()).token.pk,
+    }
+
+
+@pytest.fixture
+def clients(places) -> dict[str, Client]:
+    users = get_user_model().objects
+    people = {role.value: factories.make_member(role) for role in (Role.VIEWER, Role.ADJUDICATOR, Role.RESEARCHER)}
+    people |= {"annotator": users.get(username="ann"), "owner": users.get(username="owner")}
+    people["superuser"] = factories.make_user(is_superuser=True)
+    people["stranger"] = factories.make_member(Role.OWNER, factories.make_project())
+    clients = {name: Client() for name in PEOPLE}
+    for name, user in people.items():
+        clients[name].force_login(user)
+    return clients
+
+
+def status_of(client: Client, method: str, path: str) -> int:
+    """Return how a request is answered, and undo what it wrote, in the browser too."""
+    cookies, client.cookies = client.cookies, deepcopy(client.cookies)
+    with transaction.atomic():
+        status = client.generic(method, path, "", "application/x-www-form-urlencoded").status_code
+        transaction.set_rollback(True)
+    client.cookies = cookies
+    return status
+
+
+def test_every_address_answers_everybody_as_the_table_says(places, clients, enqueued):
+    wrong = []
+    for method, path, expected in rows():
+        address = path.format(**places)
+        got = [status_of(clients[name], method, address) for name in PEOPLE]
+        if got != expected:
+            wrong.append(f"{method} {path}: {' '.join(map(str, got))}, not {' '.join(map(str, expected))}")
+
+    assert wrong == []
+
+
+def test_every_address_has_a_row(places):
+    known = {resolve(path.format(**places).partition("?")[0]).route for _, path, _ in rows()}
+
+    all_routes = {route for route in routes(get_resolver().url_patterns) if not route.startswith("admin/")}
+    assert all_routes - known == set()
