@@ -150,6 +150,8 @@ REWRITES = (
             "that {A} is able to {rest} is {words}",
             "once {A} can {rest}, this is {words}",
             "{A} has every reason to be happy to {rest}",
+            "anyone would call it {words} that {A} came to {rest}",
+            "what is {words} about {A} is that it can {rest}",
         ),
     ),
     Rewrite(
