@@ -22,10 +22,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from evaluation.evidence.arrays import ACCEPTED, patterns_of
 from evaluation.evidence.cells import DrawnVerdicts
 from evaluation.statistics.agreement import alpha_of_shares, annotators_interval, krippendorff_alpha, pattern_interval
+from evaluation.statistics.annotator_errors import Sample as StatementSample
+from evaluation.statistics.annotator_errors import corrected_rate, sample_truths, why_unidentified
 from evaluation.statistics.annotator_models import Judged
 from evaluation.statistics.finite_population import VerdictSample, population_rate, sample_rate
-from evaluation.statistics.judge_errors import Sample as JudgedSample
-from evaluation.statistics.judge_errors import corrected_rate, sample_truths, why_unidentified
 from evaluation.statistics.partial_pooling import SimpleSample, pooled_rates
 from evaluation.statistics.rates import Rate, difference_interval
 from evaluation.statistics.statement_test import SharedStatements, SideSample, StatementDifference, statement_difference
@@ -255,8 +255,8 @@ class Crowd(NamedTuple):
         return Judged(task, annotator, np.where(says_true, 0, 1), n, self.n_annotators, 2, n_gold)
 
 
-def of_judges(sample: Sample, crowd: Crowd, n_gold: int = 0) -> Line:
-    """Accuracy corrected for judges' errors. n_gold: statements whose truth is known, half of them true."""
+def of_annotators(sample: Sample, crowd: Crowd, n_gold: int = 0) -> Line:
+    """Accuracy corrected for annotators' errors. n_gold: statements whose truth is known, half of them true."""
     population, n = np.array(sample.population), np.array(sample.n)
     weights = population / population.sum() if sample.weights is None else np.array(sample.weights)
     stratum = np.repeat(np.arange(len(n)), n)
@@ -274,13 +274,13 @@ def of_judges(sample: Sample, crowd: Crowd, n_gold: int = 0) -> Line:
             if why_unidentified(judged, gold_truth):
                 results.append((sample.truth, np.nan, np.nan))
                 continue
-            truths = sample_truths(judged, gold_truth, JudgedSample(np.arange(n.sum()), stratum, len(n)), rng)
+            truths = sample_truths(judged, gold_truth, StatementSample(np.arange(n.sum()), stratum, len(n)), rng)
             rate = corrected_rate(truths, np.arange(len(n)), population, weights)
             results.append((sample.truth, rate.low, rate.high))
         return np.array(results)
 
     gold = f", {n_gold} gold" if n_gold else ""
-    return Line(f"judges' errors: {sample}, {crowd}{gold}", simulate)
+    return Line(f"annotators' errors: {sample}, {crowd}{gold}", simulate)
 
 
 def of_pooled(n_relations: int, n: int, population: int, mean: float, precision: float) -> Line:
@@ -400,9 +400,9 @@ def lines_of_models() -> Iterator[Line]:
         (1000, 200, 0.95, Crowd(5, 0.75, 0.75), 0),
         (1000, 200, 0.95, Crowd(10, 0.85, 0.8, 0.1), 20),
     ):
-        yield of_judges(Sample((population,), (n,), (share,)), crowd, n_gold)
-    yield of_judges(Sample((100, 900), (30, 30), (0.95, 0.7)), Crowd(8, 0.85, 0.8, 0.1))
-    yield of_judges(Sample([200] * 14, [10] * 14, [0.9] * 14, [1 / 14] * 14), Crowd(8, 0.85, 0.8, 0.1))
+        yield of_annotators(Sample((population,), (n,), (share,)), crowd, n_gold)
+    yield of_annotators(Sample((100, 900), (30, 30), (0.95, 0.7)), Crowd(8, 0.85, 0.8, 0.1))
+    yield of_annotators(Sample([200] * 14, [10] * 14, [0.9] * 14, [1 / 14] * 14), Crowd(8, 0.85, 0.8, 0.1))
     for n_relations, n, population, mean, precision in (
         (5, 10, 200, 0.8, 10),
         (14, 10, 200, 0.9, 20),

@@ -107,7 +107,7 @@ def build_document(
         "n_adjudicated": evidence.n_adjudicated,
         **agreement.agreement_entries(evidence),
         "agreement": agreement.agreement_part_entries(evidence),
-        "judge_errors": modelled_rates.correction_entry(correction),
+        "annotator_errors": modelled_rates.correction_entry(correction),
         "cells": modelled_rates.with_modelled_rates(rates.cell_entries(cells), evidence, cells, correction),
         "totals": modelled_rates.with_corrected_averages(totals, evidence, cells, correction),
         "curves": curves.curve_entries(evidence, drawn),

@@ -1,4 +1,4 @@
-"""Accuracies that rest on a model beside the share of verdicts: corrected for judges' errors, and partially pooled."""
+"""Accuracies that rest on a model beside the share of verdicts: corrected for annotators' errors, and pooled."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from evaluation.evidence.arrays import ACCEPTED, Codes, Evidence, Floats, Side
 from evaluation.evidence.cells import Cell
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, name_of
 from evaluation.reports.sections.annotators import judged_opinions
+from evaluation.statistics.annotator_errors import Sample, Truths, corrected_rate, sample_truths, why_unidentified
 from evaluation.statistics.finite_population import EMPTY_STRATUM, UNKNOWN_POPULATION
-from evaluation.statistics.judge_errors import Sample, Truths, corrected_rate, sample_truths, why_unidentified
 from evaluation.statistics.partial_pooling import SimpleSample, effective_sample, pooled_rates
 from evaluation.statistics.rates import NOTHING_COUNTED, Rate, unknown_rate
 from kgharvest.pages.number_format import share_with_interval
 
 METHOD = (
-    "Accuracy corrected for judges' errors: two classes and a sensitivity and specificity of each annotator (Dawid and "
+    "Accuracy corrected for annotators' errors: two classes, sensitivity and specificity of each annotator (Dawid and "
     "Skene 1979), partially pooled over annotators, prevalences over groups of statements drawn for the same strata, "
     "judgments of Unjudgeable missing, the truth of gold known; posterior by Gibbs's sampler. Each arm of its interval "
     "is the exact one's of the finite population and the posterior's added in squares. Partially pooled relations: "
@@ -41,7 +41,7 @@ NOT_TOLD = "The labels of incomplete statements do not tell how many will be acc
 
 @dataclass(frozen=True)
 class Correction:
-    """What the judgments tell of the judges; truths: None where `reason` says why they do not."""
+    """What the judgments tell of the annotators; truths: None where `reason` says why they do not."""
 
     truths: Truths | None
     n_gold: int
@@ -173,14 +173,14 @@ def corrected_table(document: Document) -> Table:
     of_cells = [
         _row(cell, cell["relation"], ("accuracy", "accuracy_low", "accuracy_high"), "corrected")
         for cell in document["cells"]
-        if (document.get("judge_errors") or {"reason": True})["reason"] is None
+        if _annotator_errors(document)["reason"] is None
     ]
     keys = ("macro_accuracy", "macro_accuracy_these_low", "macro_accuracy_these_high")
     averages = [_row(total, AVERAGE, keys, "corrected")._replace(is_summary=bool(of_cells)) for total in totals]
     notes = (NOTE_ON_CORRECTION, *_skills_in_words(document)) if totals else ()
     return Table(
         "corrected",
-        "Accuracy corrected for judges' errors",
+        "Accuracy corrected for annotators' errors",
         _columns("corrected"),
         (*of_cells, *averages),
         notes,
@@ -194,6 +194,12 @@ def pooled_table(document: Document) -> Table:
         if (cell.get("pooled") or {}).get("value") is not None
     ]
     return Table("pooled", "Relations, partially pooled", _columns("pooled"), tuple(rows), (NOTE_ON_POOLING,))
+
+
+def _annotator_errors(document: Document) -> Mapping[str, Any]:
+    """Return how often people err. Reports frozen before LMs were judges name it otherwise; the oldest lack it."""
+    errors: Mapping[str, Any] | None = document.get("annotator_errors") or document.get("judge_errors")
+    return errors or {"reason": "This report was made before annotators' errors were estimated."}
 
 
 def _columns(name: str) -> tuple[Column, ...]:
@@ -218,7 +224,7 @@ def _row(entry: Mapping[str, Any], relation: str, keys: Sequence[str], name: str
 
 
 def _skills_in_words(document: Document) -> Iterable[str]:
-    errors = document["judge_errors"]
+    errors = _annotator_errors(document)
     if errors["reason"] is not None:
         return
     true, false = (

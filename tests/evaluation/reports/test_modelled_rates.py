@@ -1,4 +1,4 @@
-"""Accuracies corrected for judges' errors and partially pooled, from evidence to table."""
+"""Accuracies corrected for annotators' errors and partially pooled, from evidence to table."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from evaluation.evidence.arrays import CellKey, Judgments, StratumKey
 from evaluation.reports.document import build_document
 from evaluation.reports.sections.modelled_rates import corrected_table, pooled_table
+from evaluation.statistics.annotator_errors import BY_CHANCE, TOO_FEW_OPINIONS
 from evaluation.statistics.finite_population import EMPTY_STRATUM
-from evaluation.statistics.judge_errors import BY_CHANCE, TOO_FEW_OPINIONS
 from evaluation.statistics.partial_pooling import FEW_RATES
 from evaluation.statistics.rates import NOTHING_COUNTED
 from tests.evaluation.evidence_factory import make_evidence
@@ -40,7 +40,7 @@ def test_people_who_agree_on_everything_leave_each_accuracy_nearly_in_place():
         assert cell["corrected"]["value"] == pytest.approx(cell["accuracy"], abs=0.02)
         assert cell["corrected"]["low"] == pytest.approx(cell["accuracy_low"], abs=0.04)
         assert cell["corrected"]["high"] == pytest.approx(cell["accuracy_high"], abs=0.04)
-    assert document["judge_errors"]["sensitivity"]["low"] > 0.9
+    assert document["annotator_errors"]["sensitivity"]["low"] > 0.9
 
 
 def test_a_side_has_the_mean_of_its_corrected_cells():
@@ -58,7 +58,7 @@ def test_two_judgments_of_each_statement_tell_nothing_and_the_table_says_so():
     document = build_document(evidence_said(FOUR, lambda verdict, number: [verdict] * 2))
 
     assert {cell["corrected"]["reason"] for cell in document["cells"]} == {TOO_FEW_OPINIONS}
-    assert document["judge_errors"]["reason"] == TOO_FEW_OPINIONS
+    assert document["annotator_errors"]["reason"] == TOO_FEW_OPINIONS
     [row] = corrected_table(document).rows
     assert row.values[0] == "average"
     assert row.values[-1] == TOO_FEW_OPINIONS
@@ -72,8 +72,8 @@ def test_gold_tells_where_two_judgments_do_not():
 
     document = build_document(replace(evidence, gold=gold, gold_truth=truth))
 
-    assert document["judge_errors"]["n_gold"] == 20
-    assert document["judge_errors"]["reason"] is None
+    assert document["annotator_errors"]["n_gold"] == 20
+    assert document["annotator_errors"]["reason"] is None
     assert document["cells"][0]["corrected"]["low"] < 0.6 < document["cells"][0]["corrected"]["high"]
     assert "20 gold statements tell, too" in corrected_table(document).notes[1]
 

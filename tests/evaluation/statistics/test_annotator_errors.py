@@ -1,4 +1,4 @@
-"""Accuracy corrected for judges' errors against sums over every truth, Dawid and Skene's equations, and simulation."""
+"""Accuracy corrected for annotators' errors: held to sums over every truth, Dawid and Skene, and simulation."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ import pytest
 from scipy import sparse
 from scipy.special import betaln, logsumexp
 
-from evaluation.statistics.annotator_models import Judged, fit_dawid_skene
-from evaluation.statistics.finite_population import population_rate
-from evaluation.statistics.judge_errors import (
+from evaluation.statistics.annotator_errors import (
     BY_CHANCE,
     NO_OPINION,
     PREVALENCES,
@@ -26,6 +24,8 @@ from evaluation.statistics.judge_errors import (
     sample_truths,
     why_unidentified,
 )
+from evaluation.statistics.annotator_models import Judged, fit_dawid_skene
+from evaluation.statistics.finite_population import population_rate
 
 T, F = 0, 1
 NO_GOLD = np.zeros(0, dtype=np.int64)
@@ -137,7 +137,7 @@ def every_statement(judged: Judged) -> Patterns:
     return Patterns(np.ones(judged.n_tasks, dtype=np.int64), np.zeros(judged.n_tasks, dtype=np.int64), says, says)
 
 
-def test_judges_who_do_not_err_leave_the_interval_of_the_sample():
+def test_annotators_who_do_not_err_leave_the_interval_of_the_sample():
     truth = np.arange(400) < 320
     judged = crowd(np.random.default_rng(0), truth, 1, 1)
 

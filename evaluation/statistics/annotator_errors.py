@@ -1,4 +1,4 @@
-"""Accuracy corrected for judges' errors: how many statements are true where people err at rates that nobody knows.
+"""Accuracy corrected for annotators' errors: how many statements are true where people err at rates that nobody knows.
 
 The model is Dawid and Skene's (1979) with two classes. A statement is true with the prevalence of its group, which are
 those drawn for the same strata; annotator a calls a true statement True with probability s_a (sensitivity), a false one
@@ -260,7 +260,7 @@ def corrected_rate(truths: Truths, strata: Codes, population: Codes, weights: Fl
     """Return the share of true tuples in what `strata` were drawn from. population, weights: as of `population_rate`.
 
     Each arm is that of `population_rate` on as many true ones as expected, to the next whole number, and that of the
-    truths drawn, added in squares (Zou and Donner 2008, Statistics in Medicine 27): of a census the judges' errors
+    truths drawn, added in squares (Zou and Donner 2008, Statistics in Medicine 27): of a census the annotators' errors
     remain.
     """
     n, n_true = truths.n[strata], truths.n_true[:, strata]
