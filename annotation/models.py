@@ -1,6 +1,7 @@
 """Rounds with their samples, and what people said."""
 
 from annotation.gold.models import GoldDecision
+from annotation.judges.models import JudgeAnswer, JudgeKind, JudgeRun
 from annotation.judging.models import (
     LONGEST_COMMENT,
     Annotator,
@@ -25,6 +26,9 @@ __all__ = [
     "Exclusion",
     "GoldDecision",
     "Invite",
+    "JudgeAnswer",
+    "JudgeKind",
+    "JudgeRun",
     "Judgment",
     "JudgmentTask",
     "Label",

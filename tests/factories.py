@@ -12,7 +12,16 @@ from django.utils import timezone
 
 from annotation.judging.assignment import next_batch
 from annotation.judging.judgments import Answer, submit_judgment
-from annotation.models import Annotator, Judgment, JudgmentTask, Label, Round
+from annotation.models import (
+    Annotator,
+    JudgeAnswer,
+    JudgeKind,
+    JudgeRun,
+    Judgment,
+    JudgmentTask,
+    Label,
+    Round,
+)
 from annotation.recruiting.services import join_round
 from annotation.rounds.services import open_round
 from kgharvest.accounts.projects import create_project, default_project
@@ -162,3 +171,17 @@ def make_gold(round, tasks, label: str) -> None:
     )  # fmt: skip
     Round.objects.filter(pk=round.pk).update(n_gold=round.tasks.gold().count())
     Judgment.objects.filter(task__in=tasks).update(is_counted=False)
+
+
+def make_judge_run(round: Round, name: str | None = None, **fields) -> JudgeRun:
+    """Make a run of a chat judge that has ended, without answers."""
+    values = {"judge_kind": JudgeKind.CHAT, "model": "judge-lm", "status": Job.Status.SUCCEEDED, **fields}
+    name = name or f"judge-{next(_numbers)}"
+    return JudgeRun.objects.create(kind=JudgeRun.KIND, project=round.project, round=round, name=name, **values)
+
+
+def make_judge_answer(run: JudgeRun, knowledge_tuple, label: str, **fields) -> JudgeAnswer:
+    values = {"raw": label, "prompt_sha256": run.prompt_sha256, "model_reported": run.model, **fields}
+    return JudgeAnswer.objects.create(
+        run=run, knowledge_tuple=knowledge_tuple, label=label, answered_at=timezone.now(), **values
+    )

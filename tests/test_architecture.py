@@ -26,7 +26,7 @@ ROOMS = {
     "kgharvest": "accounts api audit bulk client embedded_lm engine harvests jobs knowledge"
     " operations pages relations sqlite webhooks",
     "kgharvest/engine": "language_models prompt_learning prompts text_tasks",
-    "annotation": "exchange gold judging quality recruiting rounds",
+    "annotation": "exchange gold judges judging quality recruiting rounds",
     "evaluation": "comparisons evidence rendering reports scores statistics",
     "probing": "probes text_tasks",
 }

@@ -1,0 +1,98 @@
+"""Labels of judges: of one answer's text, of a tuple from its repeats, and of a panel from its runs."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from django.db.models import Count
+
+from annotation.judges.models import JudgeRun
+from annotation.models import Label
+from kgharvest.errors import DomainError
+
+UNPARSABLE = ""
+THOUGHTS = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL | re.IGNORECASE)
+LABEL_WORDS = re.compile(r"\b(not\s+true|not\s+false|true|false|unjudg(?:e)?able)\b", re.IGNORECASE)
+LABEL_FIRST = re.compile(r"\W*(true|false|unjudg(?:e)?able)\W*?[.,:;!)*\u2013\u2014-]", re.IGNORECASE)
+ANSWER_LINE = re.compile(r"^\W*(?:(?:final\s+)?(?:answer|label|verdict|judg(?:e)?ment)\W+)?(\w+)\W*$", re.IGNORECASE)
+
+
+class SeveralJudges(DomainError):
+    """A run whose answers come from different prompts or LMs, which no estimate may take for one judge."""
+
+
+def label_of(raw: str) -> str:
+    """Return the label that the text of an answer names, UNPARSABLE if it names none or several.
+
+    A line that is nothing but a label, perhaps after "Answer:", is the answer, the last one of several; else a label
+    that begins the text and is set apart, as in "False: ..."; else the text must name one label only. What an LM
+    thinks aloud between <think> tags is left out.
+    """
+    text = THOUGHTS.sub("", raw)
+    lines = [match[1].lower() for line in text.splitlines() if (match := ANSWER_LINE.match(line.strip()))]
+    alone = [label for word in lines if (label := _label_of_word(word))]
+    if alone:
+        return alone[-1]
+    if begin := LABEL_FIRST.match(text):
+        return _label_of_word(begin[1].lower())
+    named = {_label_of_word(word.lower()) for word in LABEL_WORDS.findall(text)}
+    return named.pop() if len(named) == 1 else UNPARSABLE
+
+
+def _label_of_word(word: str) -> str:
+    return Label.UNJUDGEABLE if word == "unjudgable" else (word if word in Label.values else UNPARSABLE)
+
+
+def most_frequent(votes: Mapping[str, int]) -> str:
+    """Return the label with most votes, UNPARSABLE for a tie or if nobody voted. Votes for UNPARSABLE do not count."""
+    (first, n_first), (_, n_second) = [*Counter({**votes, UNPARSABLE: 0}).most_common(2), ("", 0)][:2]
+    return first if n_first > n_second else UNPARSABLE
+
+
+def judge_labels(run: JudgeRun) -> dict[int, str]:
+    """Return the label of each tuple that the run has an answer for, by the tuple's id: that of most repeats.
+
+    UNPARSABLE where repeats tie or none can be read. Tuples without an answer yet are left out.
+    """
+    votes: dict[int, dict[str, int]] = defaultdict(dict)
+    rows = run.answers.order_by().values_list("knowledge_tuple", "label").annotate(n=Count("pk"))
+    for tuple_id, label, n in rows.iterator():
+        votes[tuple_id][label] = n
+    return {tuple_id: most_frequent(counts) for tuple_id, counts in votes.items()}
+
+
+def panel_labels(runs: Sequence[JudgeRun]) -> dict[int, str]:
+    """Return the label of each tuple by the votes of the runs of a panel, one each, as `judge_labels` of one run.
+
+    A tuple is there if any of the runs has an answer for it.
+    """
+    labels = [judge_labels(run) for run in runs]
+    tuple_ids = {tuple_id for of_run in labels for tuple_id in of_run}
+    return {
+        tuple_id: most_frequent(Counter(of_run.get(tuple_id, UNPARSABLE) for of_run in labels))
+        for tuple_id in sorted(tuple_ids)
+    }
+
+
+def check_one_judge(run: JudgeRun) -> None:
+    """Raise SeveralJudges if answers of the run came from different prompts or LMs.
+
+    An answer that could not be read and came without the LM's name says nothing about which LM it was.
+    """
+    rows = run.answers.order_by().values_list("prompt_sha256", "model_reported").distinct()
+    judges = set(rows.exclude(label=UNPARSABLE, model_reported=""))
+    if len({prompt for prompt, _ in judges}) > 1:
+        raise SeveralJudges(
+            f"The judge run {run.name} was asked with different prompts; no estimate may rest on it. Start a new run."
+        )
+    if len(judges) > 1:
+        raise SeveralJudges(
+            f"The judge run {run.name} was answered by {_listed(model for _, model in judges)}; no estimate may take "
+            "them for one judge. Start a new run with one LM."
+        )
+
+
+def _listed(models: Iterable[str]) -> str:
+    return " and by ".join(sorted(model or "an LM without a name" for model in models))
