@@ -2,7 +2,7 @@
 
 import gc
 
-worker_class = "kgharvest.web_worker.WaitressWorker"
+worker_class = "kgharvest.operations.web_worker.WaitressWorker"
 threads = 8
 control_socket_disable = True
 preload_app = True  # workers share what is loaded once
