@@ -1,4 +1,4 @@
-"""What rounds add to pages of harvests and of knowledge (settings.PANELS and HOOKS)."""
+"""What rounds add to pages of harvests and of knowledge (PANELS and HOOKS of kgharvest.registries)."""
 
 from __future__ import annotations
 

@@ -31,6 +31,15 @@ from kgharvest.environment import (
     words,
 )
 from kgharvest.operations.logs import without_addresses
+from kgharvest.registries import (  # noqa: F401 they are settings
+    AUDITED,
+    HOOKS,
+    JOB_RUNNERS,
+    METRICS,
+    PANELS,
+    PERIODIC_TASKS,
+    URGENT_JOBS,
+)
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(os.environ.get("KGHARVEST_DATA_DIR") or BASE_DIR / "var").resolve()
@@ -267,83 +276,11 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_SETTINGS": {"deepLinking": True, "persistAuthorization": False, "validatorUrl": None},
 }
 
-# What apps add to pages of apps to their right: functions of (request, subject), in the page's order (pages.panels)
-PANELS = {
-    "navigation": ["kgharvest.pages.home.navigation", "annotation.panels.navigation", "evaluation.panels.navigation"],
-    "home_steps": ["kgharvest.pages.home.home_steps", "annotation.panels.home_steps", "evaluation.panels.home_steps"],
-    "home_work": ["annotation.panels.home_work"],  # what an annotator can go on with
-    "relation_harvests": ["evaluation.panels.compare_relation"],  # subject: a relation with several harvests
-    "harvest_actions": ["evaluation.panels.compare_harvest"],  # subject: a harvest
-    "tuple": ["annotation.panels.tuple_judgments"],  # subject: a knowledge tuple
-    "project": [
-        "kgharvest.pages.home.project_contents",
-        "annotation.panels.project_contents",
-        "evaluation.panels.project_contents",
-    ],
-    "project_people": ["annotation.panels.erase_people"],  # subject: a project, for those who manage it
-    "round_actions": ["evaluation.panels.make_report"],  # subject: a round, for those who manage it
-    "report_list_actions": ["probing.panels.probes"],
-}
-# What apps ask of apps to their left.
-HOOKS = {
-    # user -> kgharvest.knowledge.search.TupleVerdicts: what people judged about tuples, for search
-    "tuple_verdicts": "annotation.panels.JudgedTuples",
-    # job, `precision:0.8` -> kgharvest.harvests.cuts.ScoreCut that judgments give
-    "cut_from_judgments": "evaluation.evidence.precision_cuts.score_cut",
-    # (n_true, n_false, n_unjudgeable, n_tasks)s -> percent agreement and alpha, without intervals
-    "agreement": "evaluation.panels.agreement",
-    # n_hits, n -> a share with its Wilson interval
-    "rate": "evaluation.statistics.rates.rate",
-    # variance of each cell's accuracy, by relation, LM and setting -> what comparing them can find
-    "planned_comparisons": "evaluation.reports.sections.sample_size.planned_comparisons",
-    # n, population, how many times as wide -> statements of a stratum for an interval that is narrower
-    "statements_to_shrink": "evaluation.statistics.sample_size.statements_to_shrink",
-    # -> heads of the audit trail that reports name, each with the report's name
-    "audit_heads": "evaluation.reports.services.reported_heads",
-    # ids of jobs that have ended, however; called in the transaction that ends them
-    "jobs_ended": "kgharvest.harvests.launches.tell_webhooks",
-    # seal what the audit trail does not speak for yet -> how many rows that were
-    "seal": "annotation.judging.sealing.seal_judgments",
-    # population and labels of the statements of each stratum, quorum -> an accuracy as in reports, or why there is none
-    "cell_accuracy": "evaluation.panels.cell_accuracy",
-}
-# Tables whose rows `audit verify` compares with what the audit trail recorded, by the names that its entries have for
-# them, which stay (kgharvest.audit.tables).
-AUDITED = {
-    "judgment": "annotation.judging.sealing.JUDGMENTS",
-    "adjudication": "annotation.quality.adjudication.ADJUDICATIONS",
-    "exclusion": "annotation.quality.exclusion.EXCLUSIONS",
-    "reinstatement": "annotation.quality.exclusion.REINSTATEMENTS",
-    "gold-decision": "annotation.gold.candidates.GOLD_DECISIONS",
-    "gold-withdrawal": "annotation.gold.candidates.GOLD_WITHDRAWALS",
-    "curation": "kgharvest.knowledge.curation.CURATIONS",
-    "report": "evaluation.reports.services.REPORTS",
-}
-
 # Networks besides the internet that webhooks may lead to, by plain http, too
 WEBHOOK_NETWORKS = networks("KGHARVEST_WEBHOOK_NETWORKS")
 
 # Jobs. The broker only wakes workers: what a job is and who works on it is in the database (kgharvest.jobs.ledger).
-JOB_RUNNERS = {
-    "harvest": "kgharvest.harvests.runner.run_harvest",
-    "mark_sensitive": "kgharvest.knowledge.sensitive_words.mark_sensitive",
-    "evaluate_scores": "evaluation.scores.score_jobs.run_score_job",
-    "probe": "probing.probes.runner.run_probe",
-    "deliver_webhooks": "kgharvest.webhooks.delivery.run_delivery_job",
-}
-
-# Short jobs with a queue of their own: until the tuples are marked, exports and rounds go by the old list of words.
-# Every worker consumes both queues, in turns; one with `--queues urgent` has urgent jobs wait for no harvest.
-URGENT_JOBS = ["mark_sensitive", "deliver_webhooks"]
-URGENT_QUEUE = "urgent"
-
-# What every worker does every few seconds, besides reaping: functions of the time.
-PERIODIC_TASKS = [
-    "annotation.rounds.services.note_complete_rounds",
-    "annotation.rounds.services.close_due_rounds",
-    "annotation.judging.sealing.seal_due_judgments",
-    "kgharvest.webhooks.delivery.enqueue_due_deliveries",
-]
+URGENT_QUEUE = "urgent"  # of registries.URGENT_JOBS
 JOB_LEASE_S = 30  # a running job whose worker is silent for so long counts as lost
 JOB_STALE_AFTER_S = 30  # a message that no worker has taken for so long is sent again
 JOB_REAP_EVERY_S = 5
@@ -393,12 +330,6 @@ def without_traceback_of_refusals(record: logging.LogRecord) -> bool:
 # How this server is watched: docs/operations.md
 METRICS_DIR = DATA_DIR / "metrics" / socket.gethostname()  # a folder a machine, as process ids are of one
 METRICS_TOKEN = os.environ.get("KGHARVEST_METRICS_TOKEN", "")
-# What is measured at each scrape: functions of the time that return operations.metrics.Readings.
-METRICS = [
-    "kgharvest.operations.metrics.job_metrics",
-    "kgharvest.operations.metrics.webhook_metrics",
-    "annotation.panels.judgment_metrics",
-]
 
 LOG_FORMAT = os.environ.get("KGHARVEST_LOG") or "lines"
 if LOG_FORMAT not in {"lines", "json"}:

@@ -1,4 +1,4 @@
-"""What probes add to pages of reports (settings.PANELS)."""
+"""What probes add to pages of reports (PANELS of kgharvest.registries)."""
 
 from __future__ import annotations
 

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from django.conf import settings
 from django.utils.module_loading import import_string
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,7 +31,7 @@ ROOMS = {
 }
 ONE_EACH = {"migrations", "commands"}  # folders that Django wants a module in for each of them
 NO_ROOMS = {"management", "migrations", "static", "templatetags", "relation_sets"}  # folders of Django and of data
-NAMED_BY_THE_PROJECT = {"kgharvest.settings", "kgharvest.urls"}  # which put the apps together
+NAMED_BY_THE_PROJECT = {"kgharvest.settings", "kgharvest.registries", "kgharvest.urls"}  # which put the apps together
 
 
 def layer_of(module: str) -> str | None:
@@ -121,10 +120,10 @@ def test_templates_link_to_the_right_only():
     assert wrong == []
 
 
-def test_what_the_settings_name_exists():
-    paths = [path for panels in settings.PANELS.values() for path in panels] + list(settings.HOOKS.values())
-
-    assert all(callable(import_string(path)) for path in paths)
+def test_what_the_registries_name_exists():
+    for path in strings_of(ROOT / "kgharvest/registries.py"):
+        if path.partition(".")[0] in APPS and " " not in path:
+            import_string(path)
 
 
 @pytest.mark.parametrize("folder", ROOMS)

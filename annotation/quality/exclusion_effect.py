@@ -12,7 +12,7 @@ from annotation.judging.third_judgments import LabelCounts, first_two_counts, wi
 from annotation.judging.verdicts import task_verdict, wanted_if_split
 from annotation.models import Annotator, Draw, Judgment, Round, Stratum
 from annotation.rounds.progress import rows_of, strata_by_cell, stratum_outcomes
-from kgharvest.pages.panels import hook
+from kgharvest.registries import hook
 
 INCOMPLETE = "incomplete"
 

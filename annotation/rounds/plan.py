@@ -13,7 +13,7 @@ from annotation.models import Annotator, Judgment, Round
 from annotation.rounds.builder import FrozenRound, Sample, freeze_round
 from annotation.rounds.sample_models import CellId, cell_names
 from kgharvest.pages.number_format import in_points
-from kgharvest.pages.panels import hook
+from kgharvest.registries import hook
 
 Z_95 = 1.959964  # 97.5 % point of the normal distribution
 ASSUMED_SECONDS = 6.0  # per judgment where nobody has judged yet

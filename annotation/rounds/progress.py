@@ -18,7 +18,7 @@ from annotation.judging.third_judgments import LabelCounts, first_two_counts
 from annotation.judging.verdicts import Verdict
 from annotation.models import Draw, Judgment, Label, Round, Snapshot, Stratum
 from annotation.rounds.sample_models import CellId, cell_names
-from kgharvest.pages.panels import hook
+from kgharvest.registries import hook
 
 PACE_OVER = timedelta(hours=1)
 OUTCOMES = (*(verdict.value for verdict in Verdict), "incomplete")

@@ -1,4 +1,4 @@
-"""`precision:0.8`: a cut from judgments, made a cut by score (settings.HOOKS, "cut_from_judgments")."""
+"""`precision:0.8`: a cut from judgments, made a cut by score (HOOKS of kgharvest.registries, "cut_from_judgments")."""
 
 from __future__ import annotations
 

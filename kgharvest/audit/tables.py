@@ -1,7 +1,7 @@
 """Audited tables: of their rows the trail keeps a hash, by which `audit verify` finds what was altered afterwards.
 
-settings.AUDITED names them. A hash covers the columns that nothing may change after the row was made; what may change,
-such as who a person was until they are erased, is not in it.
+registries.AUDITED names them. A hash covers the columns that nothing may change after the row was made; what may
+change, such as who a person was until they are erased, is not in it.
 """
 
 from __future__ import annotations

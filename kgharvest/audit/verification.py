@@ -11,13 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
-from django.conf import settings
 from django.db.models import QuerySet
-from django.utils.module_loading import import_string
 
 from kgharvest.audit.models import BEFORE_ALL, AuditEntry, AuditHead
 from kgharvest.audit.tables import AuditedTable, audited_tables, recorded_rows
 from kgharvest.audit.trail import Head, entry_hash, head
+from kgharvest.registries import hook
 
 ENTRIES_AT_ONCE = 20
 
@@ -38,7 +37,7 @@ class Verification:
     def __init__(self, expected: Iterable[tuple[str, Head]] = ()):
         # In this order: what the tables hold now has its entry up to the head that is read next.
         self._ids = {name: table.ids() for name, table in audited_tables().items() if not table.is_sealed_later}
-        self._expected = [*expected, *import_string(settings.HOOKS["audit_heads"])()]
+        self._expected = [*expected, *hook("audit_heads")()]
         self._seen: dict[str, array[int]] = defaultdict(lambda: array("q"))
         self._named: set[tuple[str, str]] = set()  # wrong rows, of which several entries may speak
         self.head = head()

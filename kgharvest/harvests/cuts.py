@@ -11,7 +11,7 @@ from typing import NamedTuple
 from kgharvest.errors import DomainError
 from kgharvest.harvests.ranked_tuples import StoredScores
 from kgharvest.models import HarvestJob
-from kgharvest.pages.panels import hook
+from kgharvest.registries import hook
 
 SHAPES = "top:N, share:S with 0 < S <= 1, base:K, score:X, precision:P or precision-low:P"
 USUAL_CUTS = ("top:10", "top:100", "top:1000", "share:0.1", "share:0.5", "base:10", "base:100")

@@ -30,6 +30,7 @@ from kgharvest.engine.types import Cancelled, EngineError, OnProgress, Progress,
 from kgharvest.errors import DomainError
 from kgharvest.models import Job, Worker
 from kgharvest.operations.logs import request_id
+from kgharvest.registries import hook
 
 logger = logging.getLogger(__name__)
 
@@ -232,7 +233,7 @@ def _fail(job_id: int, token: UUID, error: str) -> None:
 
 def _tell_ended(job_ids: Sequence[int]) -> None:
     """Let whoever listens know that jobs have ended, in the transaction that ends them."""
-    import_string(settings.HOOKS["jobs_ended"])(job_ids)
+    hook("jobs_ended")(job_ids)
 
 
 def _end(job_id: int, token: UUID, status: Job.Status, **fields: Any) -> int:

@@ -43,7 +43,7 @@ class JobQuerySet(models.QuerySet):
 class Job(models.Model):
     """A row of long work: the database is the truth about a job, the broker only wakes workers for it.
 
-    kind: key of settings.JOB_RUNNERS, or "import" for tuples from a file, recorded as succeeded.
+    kind: key of registries.JOB_RUNNERS, or "import" for tuples from a file, recorded as succeeded.
     payload: parameters of the kind. total: None while unknown.
     attempts: claims so far; a job that was lost at the last of `max_attempts` fails. max_attempts: grows with each
     attempt that a cut connection ended, within bounds (kgharvest.jobs.ledger).

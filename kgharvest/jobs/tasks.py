@@ -43,7 +43,7 @@ def _run_job(job_id: int) -> None:
 
 
 def run_periodic_tasks(worker: str, n_processes: int) -> None:
-    """Record the worker's heartbeat, reap, and call what settings.PERIODIC_TASKS names.
+    """Record the worker's heartbeat, reap, and call what registries.PERIODIC_TASKS names.
 
     Called by a timer in the worker's main process. A failure is logged, the timer goes on.
     """

@@ -15,7 +15,7 @@ from kgharvest.bulk.pagination import ROWS_PER_PAGE, Filtered, SearchFilter, app
 from kgharvest.engine.filters import LONGEST_ENTITY
 from kgharvest.knowledge.models import KEY_SEPARATOR
 from kgharvest.models import EntityOccurrence, HarvestedTuple, HarvestJob, KnowledgeTuple, LanguageModel, Relation
-from kgharvest.pages.panels import hook
+from kgharvest.registries import hook
 
 STATES = [("hidden", "hidden"), ("corrected", "corrected"), ("sensitive", "sensitive")]
 ANY = ("", "all")

@@ -23,11 +23,11 @@ from django.conf import settings
 from django.db import connection
 from django.db.migrations.loader import MigrationLoader
 from django.utils import timezone
-from django.utils.module_loading import import_string
 
 from kgharvest import VERSION
 from kgharvest.errors import DomainError
 from kgharvest.operations import database_copies
+from kgharvest.registries import hook
 
 FORMAT = 1
 MANIFEST, DATABASE, SECRET_KEY = "manifest.json", "database", "secret_key"
@@ -62,7 +62,7 @@ def back_up(path: Path) -> Manifest:
     """
     if path.exists():
         raise BackupRefused(f"{path} is there already; name a new file.")
-    import_string(settings.HOOKS["seal"])()  # into the audit trail
+    hook("seal")()  # into the audit trail
     with _workplace(path.parent) as folder:
         rows = database_copies.copy_to(folder / DATABASE)
         files = {DATABASE: folder / DATABASE}

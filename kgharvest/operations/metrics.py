@@ -2,7 +2,7 @@
 
 Each process counts in a file of its own below settings.METRICS_DIR, from which whichever is asked adds all up
 (prometheus_client's multiprocess mode). What the database knows is asked with each scrape; apps to the left add
-theirs in settings.METRICS.
+theirs in registries.METRICS.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""Registry of extension points: parts of pages, and functions, that apps supply to apps that may not import them.
+"""Panels: parts of pages that apps add to pages of apps that may not import them (registries.PANELS).
 
-settings.PANELS: for each region of a page, in its order, functions of (request, subject) that return panels;
-`{% panels "region" subject %}` renders them. settings.HOOKS: for each question, the function that answers it.
+`{% panels "region" subject %}` renders them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,8 +34,3 @@ def panels_of(region: str, request: HttpRequest, subject: Any = None) -> list[Pa
         panels: Iterable[Panel] = import_string(path)(request, subject)
         added.extend(panels)
     return added
-
-
-def hook(question: str) -> Callable[..., Any]:
-    """Return the function of another app that answers a question; settings.HOOKS says what each takes and returns."""
-    return import_string(settings.HOOKS[question])

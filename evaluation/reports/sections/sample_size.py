@@ -150,7 +150,7 @@ def _plan_comparison(comparison: Mapping[str, Any], n_comparisons: int) -> dict[
 
 
 def planned_comparisons(variances: Mapping[tuple[str, str, str], float]) -> PlannedComparisons:
-    """Return what the comparisons of a round that is planned can find (settings.HOOKS).
+    """Return what the comparisons of a round that is planned can find (registries.HOOKS).
 
     variances: of the accuracies to expect, by relation, LM and setting; those of statements that two sides share are
     taken for apart, which asks for more.

@@ -6,10 +6,8 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from django.conf import settings
 from django.core.management.base import CommandError
 from django.db import transaction
-from django.utils.module_loading import import_string
 
 from kgharvest.audit.models import AuditEntry
 from kgharvest.audit.tables import sha256
@@ -18,6 +16,7 @@ from kgharvest.audit.verification import Verification, stream
 from kgharvest.bulk.file_writing import write_atomically
 from kgharvest.errors import DomainError
 from kgharvest.management.command import DomainCommand
+from kgharvest.registries import hook
 
 FIELDS = ("number", "at", "project_id", "actor", "action", "subject_type", "subject_id", "facts", "row_hashes")
 MOST_SHOWN = 1000  # of what is wrong
@@ -47,7 +46,7 @@ class Command(DomainCommand):
         expected = [("--head", parse_head(text)) for text in head]
         with transaction.atomic():
             lock_head()  # begins the trail where there is none
-        import_string(settings.HOOKS["seal"])()
+        hook("seal")()
         verification = Verification(expected)
         n_wrong = 0
         for n_wrong, sentence in enumerate(verification, start=1):
