@@ -21,7 +21,7 @@ from kgharvest.harvests.tuple_import import Cell, import_tuples
 from kgharvest.knowledge.curation import correct, hide
 from kgharvest.models import HarvestJob, Job, KnowledgeTuple
 from tests import factories
-from tests.engine.fakes import FakeLM
+from tests.kgharvest.engine.fakes import FakeLM
 
 NO_FILTERS = frozenset(FILTERS)
 KGH = Namespace("urn:kgharvest:vocabulary:")

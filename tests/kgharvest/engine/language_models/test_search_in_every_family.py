@@ -12,7 +12,7 @@ from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.ranking import TokenRanker
 from kgharvest.engine.search import BestFirstSearch
 from kgharvest.engine.types import HarvestParams
-from tests.engine.language_models.conftest import CAUSAL
+from tests.kgharvest.engine.language_models.conftest import CAUSAL
 
 PROMPTS = {"the <ENT0> is in <ENT1> .": 0.6, "in a <ENT1> the <ENT0> can swim": 0.4}
 PARAMS = HarvestParams(candidates=80, max_entity_repeats=None, disabled_filters=frozenset(FILTERS), batch_size=64)

@@ -8,7 +8,7 @@ import torch
 
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.scoring import compatibilities, compatibility, consistency, entity_logprobs, prompt_weights
-from tests.engine.fakes import FakeLM
+from tests.kgharvest.engine.fakes import FakeLM
 
 WORDS = ["paris", "france", "new", "york", "usa"]
 FACTS = {

@@ -9,8 +9,8 @@ import pytest
 from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.prompts.paraphrasers.infilling import Blank, blanks, is_apt, meaning_overlaps, refill
 from kgharvest.engine.prompts.template import PromptTemplate
-from tests.engine.prompts.fake_lm import FakeLM
-from tests.engine.tiny_models import tiny_bart, tiny_bert, tiny_gpt2, tiny_roberta
+from tests.kgharvest.engine.prompts.fake_lm import FakeLM
+from tests.kgharvest.engine.tiny_models import tiny_bart, tiny_bert, tiny_gpt2, tiny_roberta
 
 PROMPT = PromptTemplate.parse("<ENT0> prevents <ENT1> .")
 WORDS = ["mask", "virus", "rain", "prevents", "stops", "beats", "never", "in", "."]

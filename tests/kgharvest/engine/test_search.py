@@ -20,9 +20,9 @@ from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.ranking import TokenRanker
 from kgharvest.engine.search import BestFirstSearch, Candidate, best_of_equals, search_tuples
 from kgharvest.engine.types import Cancelled, HarvestParams
-from tests.engine.brute_force import BruteForce
-from tests.engine.fakes import FakeLM
-from tests.engine.tiny_models import tiny_bert, tiny_roberta
+from tests.kgharvest.engine.brute_force import BruteForce
+from tests.kgharvest.engine.fakes import FakeLM
+from tests.kgharvest.engine.tiny_models import tiny_bert, tiny_roberta
 
 TOLERANCE = 1e-4  # nats; what is closer than this may swap places
 BINARY = ("<ENT0> the <ENT1> .", "bad <ENT1> cab <ENT0>", "<ENT1>s dab <ENT0> .")

@@ -10,7 +10,7 @@ import pytest
 
 from kgharvest.engine.language_models.base import LanguageModel
 from kgharvest.engine.language_models.loading import load
-from tests.engine import tiny_models
+from tests.kgharvest.engine import tiny_models
 
 MASKED = ("bert", "distilbert", "albert", "roberta", "xlm_roberta", "modernbert")
 FILLING = (*MASKED, "bart")

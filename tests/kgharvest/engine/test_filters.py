@@ -3,7 +3,7 @@ import pytest
 from kgharvest.engine.entities import Entity, EntityVocabulary, NoEntity
 from kgharvest.engine.filters import FILTERS, EntityFilter, words_of
 from kgharvest.engine.prompts.template import PromptTemplate
-from tests.engine.fakes import FakeLM
+from tests.kgharvest.engine.fakes import FakeLM
 
 PROMPTS = [
     PromptTemplate.parse("<ENT0> is the place for <ENT1>, isn't it?"),

@@ -6,7 +6,7 @@ import pytest
 
 from kgharvest.engine.prompts.paraphrase import make_paraphraser
 from kgharvest.engine.types import EngineError, ParaphraserSettings
-from tests.engine.prompts.fake_lm import FakeLM
+from tests.kgharvest.engine.prompts.fake_lm import FakeLM
 
 LM = FakeLM(["mask", "virus"])
 

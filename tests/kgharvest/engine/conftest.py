@@ -15,8 +15,8 @@ from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.language_models.masked import MaskedLM
 from kgharvest.engine.probing import Fact, UsableFacts, usable_facts
 from kgharvest.engine.prompts.template import PromptTemplate
-from tests.engine import reading_models
-from tests.engine.tiny_models import tiny_bert, tiny_roberta
+from tests.kgharvest.engine import reading_models
+from tests.kgharvest.engine.tiny_models import tiny_bert, tiny_roberta
 
 
 class KnownRelation(NamedTuple):

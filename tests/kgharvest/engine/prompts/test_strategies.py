@@ -18,7 +18,7 @@ from kgharvest.engine.prompts.strategies import PromptSource, choose_prompts
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.ranking import State, TokenRanker, layout
 from kgharvest.engine.types import N_TRIGGERS, HarvestParams, HarvestSpec, UnsupportedModel, ignore
-from tests.engine.tiny_models import tiny_gpt2
+from tests.kgharvest.engine.tiny_models import tiny_gpt2
 
 PARAMS = HarvestParams(candidates=40, max_entity_tokens=1, max_tuples=20)
 LEARNED = ("lpaqa", "autoprompt", "soft")

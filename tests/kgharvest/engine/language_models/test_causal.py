@@ -12,7 +12,7 @@ from kgharvest.engine.language_models.causal import CausalLM, check_goes_on, ins
 from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import UnsupportedModel
-from tests.engine.tiny_models import tiny_gpt2, tiny_llama
+from tests.kgharvest.engine.tiny_models import tiny_gpt2, tiny_llama
 
 CAPITAL = PromptTemplate.parse("<ENT1>s capital is <ENT0> .")
 FILLED = """Fill in the blanks so that the sentence is true.

@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerFast, T5Config, T5ForConditionalGene
 
 from kgharvest.engine.prompts.paraphrase import Seq2SeqParaphraser
 from kgharvest.engine.types import ModelNotFound, UnsupportedModel
-from tests.engine.tiny_models import tiny_bart, tiny_bert
+from tests.kgharvest.engine.tiny_models import tiny_bart, tiny_bert
 
 SENTENCE = "paris is the capital of france ."
 ENTITIES = ["paris", "france"]

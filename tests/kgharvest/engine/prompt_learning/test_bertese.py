@@ -25,7 +25,7 @@ from kgharvest.engine.prompt_learning.bertese import (
 from kgharvest.engine.prompts.prompt_set import PromptSetAnswerer, uniform
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import EngineError
-from tests.engine.tiny_models import tiny_albert
+from tests.kgharvest.engine.tiny_models import tiny_albert
 
 
 def questions(known, facts):

@@ -11,7 +11,7 @@ from transformers import AutoTokenizer
 from kgharvest.engine.language_models.tokens import Tokens
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import BadPrompt, BadSeed
-from tests.engine import tiny_models
+from tests.kgharvest.engine import tiny_models
 
 WORDPIECE = ("bert", "distilbert")
 SENTENCEPIECE = ("albert", "xlm_roberta", "llama")

@@ -22,7 +22,7 @@ from kgharvest.engine.text_tasks.classification import (
 )
 from kgharvest.engine.text_tasks.text_template import TextTemplate
 from kgharvest.engine.types import BadSeed, EngineError
-from tests.engine.reading_models import VERDICTS, review
+from tests.kgharvest.engine.reading_models import VERDICTS, review
 
 LABELS = ("negative", "positive")
 TEMPLATE = TextTemplate.parse("{sentence} [T] [T] [T] [P] .")

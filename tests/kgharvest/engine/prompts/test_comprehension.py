@@ -9,7 +9,7 @@ from kgharvest.embedded_lm.world import load_world
 from kgharvest.engine.harvest import encode_seeds, harvest
 from kgharvest.engine.prompts.comprehension import gain_of_wording, unknown_words
 from kgharvest.engine.types import HarvestParams, HarvestSpec, WeightedPrompt
-from tests.engine.fakes import FakeLM
+from tests.kgharvest.engine.fakes import FakeLM
 
 CAPITALS = (("paris", "france"), ("rome", "italy"), ("london", "united kingdom"))
 SPEC = HarvestSpec("capital_of", ("the capital of <ENT1> is <ENT0>.",), CAPITALS, "human")

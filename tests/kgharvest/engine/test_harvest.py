@@ -17,8 +17,8 @@ from kgharvest.engine.types import (
     HarvestSpec,
     ScoredTuple,
 )
-from tests.engine.fakes import FakeLM
-from tests.engine.tiny_models import tiny_bert, tiny_roberta
+from tests.kgharvest.engine.fakes import FakeLM
+from tests.kgharvest.engine.tiny_models import tiny_bert, tiny_roberta
 
 WORDS = ["paris", "france", "rome", "italy", "berlin", "germany", "dog"]
 KNOWN = {

@@ -10,8 +10,8 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelFo
 from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import BadPrompt, BadSeed, BrokenModel
-from tests.engine.language_models.conftest import CAUSAL
-from tests.engine.tiny_models import ENTITIES, tiny_bert
+from tests.kgharvest.engine.language_models.conftest import CAUSAL
+from tests.kgharvest.engine.tiny_models import ENTITIES, tiny_bert
 
 CAPITAL = PromptTemplate.parse("<ENT0> is the capital of <ENT1> .")
 REVERSED = PromptTemplate.parse("in <ENT1> the capital is <ENT0>")

@@ -14,8 +14,8 @@ from kgharvest.engine.prompts.creation import create_prompts
 from kgharvest.engine.prompts.paraphrasers.offline import FRAME_PATTERNS, FRAMES, OfflineParaphraser
 from kgharvest.engine.prompts.paraphrasers.rewriting import clause_of
 from kgharvest.engine.prompts.template import PromptTemplate
-from tests.engine.prompts.fake_lm import FakeLM
-from tests.engine.tiny_models import tiny_bert
+from tests.kgharvest.engine.prompts.fake_lm import FakeLM
+from tests.kgharvest.engine.tiny_models import tiny_bert
 
 RELATION_SETS = Path(kgharvest.__file__).parent / "relation_sets"
 ENTITIES = ("mask", "virus", "paper", "queen", "silk")

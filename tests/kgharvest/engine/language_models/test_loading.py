@@ -24,7 +24,7 @@ from kgharvest.engine.language_models.encoder_decoder import InfillingLM
 from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.language_models.masked import MaskedLM
 from kgharvest.engine.types import BrokenModel, EngineError, ModelNotFound, UnsupportedModel
-from tests.engine.tiny_models import tiny_bert
+from tests.kgharvest.engine.tiny_models import tiny_bert
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 

@@ -20,7 +20,7 @@ from kgharvest.engine.probing import (
     ranks_of,
     usable_facts,
 )
-from tests.engine.tiny_models import tiny_bert, tiny_roberta
+from tests.kgharvest.engine.tiny_models import tiny_bert, tiny_roberta
 
 LOGITS = torch.tensor([[3.0, 1.0, 2.0, 2.0], [0.0, 0.0, 0.0, 0.0]])
 

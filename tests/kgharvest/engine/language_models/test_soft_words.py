@@ -9,7 +9,7 @@ from kgharvest.engine.language_models.base import Query
 from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.language_models.soft_words import SoftWords
 from kgharvest.engine.types import UnsupportedModel
-from tests.engine.tiny_models import tiny_albert, tiny_bert, tiny_distilbert, tiny_roberta
+from tests.kgharvest.engine.tiny_models import tiny_albert, tiny_bert, tiny_distilbert, tiny_roberta
 
 BUILD = {"bert": tiny_bert, "roberta": tiny_roberta, "distilbert": tiny_distilbert}
 

@@ -26,7 +26,7 @@ from kgharvest.engine.text_tasks.extraction import (
 )
 from kgharvest.engine.text_tasks.text_template import TextTemplate
 from kgharvest.engine.types import BadPrompt, EngineError
-from tests.engine.reading_models import HOME, PEOPLE, TOWNS
+from tests.kgharvest.engine.reading_models import HOME, PEOPLE, TOWNS
 
 TEMPLATE = TextTemplate.parse("{context} {subject} [T] [T] [P] .")
 MANUAL = TextTemplate.parse("{context} {subject} is from [P] .")
