@@ -1,19 +1,23 @@
-"""What tests of the API need: clients with tokens, the error of an answer, a relation to write."""
+"""What tests of the API need: clients with tokens, errors, answers as described, who may do which operation."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from typing import Any
 
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.db import transaction
 from django.test import Client
-from django.urls import Resolver404
+from django.urls import Resolver404, URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 from drf_spectacular.generators import SchemaGenerator
 from jsonschema import Draft202012Validator
 
 from kgharvest.accounts.tokens import create_token
+from kgharvest.api.views import ApiView
 from tests import factories
 
 SETS = "/api/v1/relation-sets/"
@@ -89,3 +93,64 @@ class DescribedClient(Client):
             if response.resolver_match and response.status_code != 405:
                 expect_as_described(response)
         return response
+
+
+# -- tables of who may do what -----------------------------------------------------------------------------------------
+
+
+def clients_of_columns(people: Iterable) -> list[Client]:
+    """Return a client without a token, then one of each of `people`, with a token of scope `write`."""
+    secrets = [create_token(user, "script", "write", 1, timezone.now()).secret for user in people]
+    return [Client(), *(Client(headers={"authorization": f"Bearer {secret}"}) for secret in secrets)]
+
+
+def wrong_rows(
+    table: Mapping[str, str], clients: list[Client], objects: Mapping[str, Any], bodies_of: Any
+) -> list[str]:
+    """Return the operations that do not answer each client with the status of its column.
+
+    table: statuses by operation ("GET jobs/{queued}/"); objects: what its addresses name; bodies_of: function of
+    (operation, objects) that returns what is sent.
+    """
+    wrong = []
+    for operation, expected in table.items():
+        statuses = [_status_of(client, operation, objects, bodies_of(operation, objects)) for client in clients]
+        if statuses != [int(status) for status in expected.split()]:
+            wrong.append(f"{operation}: {statuses} instead of {expected}")
+    return wrong
+
+
+def _status_of(client: Client, operation: str, objects: Mapping[str, Any], body: dict[str, Any]) -> int:
+    """Ask, and take back whatever it changed."""
+    method, path = operation.split()
+    has_file = any(isinstance(value, SimpleUploadedFile) for value in body.values())
+    content_type = {} if method == "GET" or has_file else {"content_type": JSON}
+    with transaction.atomic():
+        response = getattr(client, method.lower())(f"/api/v1/{path.format(**objects)}", body, **content_type)
+        transaction.set_rollback(True)
+    return response.status_code
+
+
+def blanked(operation: str) -> str:
+    """Return an operation with the parameters and file names of its address blanked: `GET jobs/*/cancel/`."""
+    method, path = operation.split()
+    return f"{method} " + "/".join("*" if part[:1] in ("<", "{") or "." in part else part for part in path.split("/"))
+
+
+def operations_of(*apps: str) -> set[str]:
+    """Return the operations of the API's part in these apps, blanked."""
+    return {
+        blanked(f"{method.upper()} {str(pattern.pattern).removeprefix('api/v1/')}")
+        for app, pattern in _patterns(get_resolver())
+        if app in apps and (view := getattr(pattern.callback, "view_class", None)) and issubclass(view, ApiView)
+        for method in ("get", "post", "put", "patch", "delete")
+        if hasattr(view, method) and method in view.http_method_names
+    }
+
+
+def _patterns(resolver: URLResolver, app: str = "") -> Iterator[tuple[str, URLPattern]]:
+    for pattern in resolver.url_patterns:
+        if isinstance(pattern, URLPattern):
+            yield app, pattern
+        else:
+            yield from _patterns(pattern, pattern.app_name or app)

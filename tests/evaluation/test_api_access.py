@@ -13,9 +13,7 @@ from uuid import uuid4
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
-from django.db import transaction
 from django.test import Client
-from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 
 from annotation.gold.candidates import decide_on_gold, gold_candidates
@@ -23,10 +21,8 @@ from annotation.recruiting.services import join_round, make_invites
 from annotation.rounds.services import create_draft
 from evaluation.models import ScoreEvaluation
 from evaluation.reports.services import create_report
-from kgharvest.accounts.tokens import create_token
-from kgharvest.api.views import ApiView
 from tests import factories
-from tests.api import JSON
+from tests.api import blanked, clients_of_columns, operations_of, wrong_rows
 
 pytestmark = pytest.mark.django_db
 
@@ -197,66 +193,14 @@ def clients(made) -> list[Client]:
         factories.make_user("superuser", is_superuser=True),
         factories.make_member("owner", factories.make_project("Foreign")),
     ]
-    secrets = [create_token(user, "script", "write", 1, timezone.now()).secret for user in people]
-    return [Client(), *(Client(headers={"authorization": f"Bearer {secret}"}) for secret in secrets)]
+    return clients_of_columns(people)
 
 
 def test_every_role_gets_what_the_table_says(made, clients, enqueued, settings):
     settings.API_LIMITS = dict.fromkeys(settings.API_LIMITS, (10**6, 60))
-    wrong = []
-    for operation, expected in TABLE.items():
-        statuses = [status_of(client, operation, made) for client in clients]
-        if statuses != [int(status) for status in expected.split()]:
-            wrong.append(f"{operation}: {statuses} instead of {expected}")
 
-    assert wrong == []
-
-
-def status_of(client: Client, operation: str, made: dict[str, Any]) -> int:
-    """Ask, and take back whatever it changed."""
-    method, path = operation.split()
-    body = sent(operation, made)
-    is_form = method == "GET" or "file" in body
-    ask = getattr(client, method.lower())
-    with transaction.atomic():
-        response = ask(f"/api/v1/{path.format(**made)}", body, **({} if is_form else {"content_type": JSON}))
-        transaction.set_rollback(True)
-    return response.status_code
+    assert wrong_rows(TABLE, clients, made, sent) == []
 
 
 def test_every_operation_has_a_row():
-    rows = {(operation.split()[0], shape(operation.split()[1])) for operation in TABLE}
-    views = [
-        (getattr(pattern.callback, "view_class", None), str(pattern.pattern).removeprefix("api/v1/"))
-        for app, pattern in patterns()
-        if app in ("annotation", "evaluation")
-    ]
-    operations = {
-        (method.upper(), shape(path))
-        for view, path in views
-        if view and issubclass(view, ApiView)
-        for method in ("get", "post", "put", "patch", "delete")
-        if hasattr(view, method) and method in view.http_method_names
-    }
-
-    assert {(method, files(path)) for method, path in operations} == {(method, files(path)) for method, path in rows}
-
-
-def patterns(resolver: URLResolver | None = None, app: str = ""):
-    """Yield each address of ours with its app."""
-    for pattern in (resolver or get_resolver()).url_patterns:
-        if isinstance(pattern, URLPattern):
-            yield app, pattern
-        else:
-            yield from patterns(pattern, pattern.app_name or app)
-
-
-def shape(path: str) -> str:
-    """Return an address with its parameters blanked: `jobs/*/cancel/`."""
-    return "/".join("*" if part[:1] in ("<", "{") else part for part in path.split("/"))
-
-
-def files(path: str) -> str:
-    """Return an address with the names of files blanked, too."""
-    *folders, last = path.split("/")
-    return "/".join([*folders, "*" if "." in last else last])
+    assert operations_of("annotation", "evaluation") == set(map(blanked, TABLE))

@@ -6,25 +6,20 @@ researcher and owner of the project, a superuser, and an owner of another projec
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
-from django.db import transaction
 from django.test import Client
-from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 
 from kgharvest.accounts.projects import create_invite
 from kgharvest.accounts.tokens import create_token
-from kgharvest.api.views import ApiView
 from kgharvest.models import HarvestJob, Job, Relation
 from probing.models import Probe
 from tests import factories
-from tests.api import JSON
+from tests.api import blanked, clients_of_columns, operations_of, wrong_rows
 
-APPS = ("kgharvest", "probing")  # whose part of the API stands here
 WRITTEN = {"name": "new", "set": "{set}", "statement": "<ENT0> is <ENT1>.", "seed_tuples": [["a", "b"], ["c", "d"]]}
 FILE = b'{"entities": ["a", "b"], "score": -1}\n'
 RELATIONS = b'{"name": "imported", "relations": []}'
@@ -92,9 +87,10 @@ TABLE: dict[str, str] = {
 
 
 def sent(operation: str, made: dict[str, Any]) -> dict[str, Any]:
-    """Return what is sent for an operation that takes a body."""
+    """Return what is sent for an operation that takes a body, or asks for something in its address."""
     cell = {"relations": [made["relation"]], "models": ["embedded"], "settings": ["human"], "project": made["slug"]}
     bodies: dict[str, Any] = {
+        "GET entity/": {"name": "dog"},
         "POST tokens/": {"name": "a", "scope": "read"},
         "POST projects/": {"name": "New"},
         "PATCH projects/{slug}/": {"name": "Renamed"},
@@ -126,9 +122,6 @@ def sent(operation: str, made: dict[str, Any]) -> dict[str, Any]:
         },
     }
     return bodies.get(operation, {})
-
-
-QUERIES = {"GET entity/": {"name": "dog"}}
 
 
 @pytest.fixture
@@ -175,62 +168,15 @@ def clients(made) -> list[Client]:
         factories.make_user("superuser", is_superuser=True),
         factories.make_member("owner", factories.make_project("Foreign")),
     ]
-    secrets = [create_token(user, "script", "write", 1, timezone.now()).secret for user in people]
-    return [Client(), *(Client(headers={"authorization": f"Bearer {secret}"}) for secret in secrets)]
+    return clients_of_columns(people)
 
 
 def test_every_role_gets_what_the_table_says(made, clients, enqueued):
-    wrong = []
-    for operation, expected in TABLE.items():
-        statuses = [status_of(client, operation, made) for client in clients]
-        if statuses != [int(status) for status in expected.split()]:
-            wrong.append(f"{operation}: {statuses} instead of {expected}")
-
-    assert wrong == []
-
-
-def status_of(client: Client, operation: str, made: dict[str, Any]) -> int:
-    """Ask, and take back whatever it changed."""
-    method, path = operation.split()
-    address = f"/api/v1/{path.format(**made)}"
-    body: Any = sent(operation, made) if method != "GET" else QUERIES.get(operation)
-    has_file = any(isinstance(value, SimpleUploadedFile) for value in (body or {}).values())
-    ask: Callable[..., Any] = getattr(client, method.lower())
-    with transaction.atomic():
-        response = ask(address, body) if has_file or method == "GET" else ask(address, body, JSON)
-        transaction.set_rollback(True)
-    return response.status_code
+    assert wrong_rows(TABLE, clients, made, sent) == []
 
 
 def test_every_operation_of_the_api_has_a_row():
-    rows = {(operation.split()[0], shape(operation.split()[1])) for operation in TABLE}
-
-    assert set(operations()) == rows
-
-
-def operations():
-    """Yield method and address of every view of the API in these apps."""
-    for app, pattern in patterns():
-        view = getattr(pattern.callback, "view_class", None)
-        if view and issubclass(view, ApiView) and app in APPS:
-            path = str(pattern.pattern)
-            for method in ("get", "post", "put", "patch", "delete"):
-                if hasattr(view, method) and method in view.http_method_names:
-                    yield method.upper(), shape(path.removeprefix("api/v1/"))
-
-
-def patterns(resolver: URLResolver | None = None, app: str = ""):
-    for pattern in (resolver or get_resolver()).url_patterns:
-        if isinstance(pattern, URLPattern):
-            yield app, pattern
-        else:
-            yield from patterns(pattern, pattern.app_name or app)
-
-
-def shape(path: str) -> str:
-    """Return an address with its parameters blanked: `jobs/*/cancel/`."""
-    parts = ["*" if part[:1] in ("<", "{") else part for part in path.split("/")]
-    return "/".join(parts)
+    assert operations_of("kgharvest", "probing") == set(map(blanked, TABLE))
 
 
 def test_the_fixture_has_what_roles_may_not_see(made):
