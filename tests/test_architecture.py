@@ -27,6 +27,7 @@ ROOMS = {
     "kgharvest/engine": "language_models prompt_learning prompts text_tasks",
     "annotation": "exchange gold judges judging quality recruiting rounds",
     "evaluation": "comparisons evidence rendering reports scores statistics",
+    "evaluation/statistics": "judges",
     "probing": "probes text_tasks",
 }
 ONE_EACH = {"migrations", "commands"}  # folders that Django wants a module in for each of them

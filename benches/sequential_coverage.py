@@ -1,0 +1,109 @@
+"""How often intervals miss at any of six looks at a growing sample, and how wide they are at the first.
+
+`python benches/sequential_coverage.py [--runs 2000]`. A cell of N tuples, of which a share is true; statements are
+judged in random order and looked at after each sixth of `most`. Any miss: the share of runs in which an interval misses
+the cell's own accuracy at some look: the one that holds at every look from people alone (P), with the labels of a judge
+(J), and that of a sample fixed beforehand (F), which reports print as the accuracy's. Width at the first look of P and
+J in those of F. Labels: how many it took, on average, until P and J were at most .15 wide.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import zlib
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from evaluation.statistics.finite_population import simple_interval
+from evaluation.statistics.judges.sequential import SeenStrata, anytime_interval
+
+N_LOOKS, WANTED = 6, 0.15
+
+
+class Setting(NamedTuple):
+    population: int
+    most: int
+    truth: float
+    sensitivity: float
+    specificity: float
+
+    def __str__(self) -> str:
+        judge = f"{self.sensitivity:.2f}/{self.specificity:.2f}"
+        return f"N {self.population:5} n {self.most // N_LOOKS:3}..{self.most:3} truth {self.truth:.2f} judge {judge}"
+
+
+SETTINGS = [
+    Setting(population, most, truth, *judge)
+    for population, most in ((200, 90), (400, 150), (1000, 300))
+    for truth in (0.5, 0.8, 0.95, 0.99)
+    for judge in ((0.95, 0.9), (0.9, 0.6), (0.5, 0.5))
+]
+
+
+@cache
+def interval(n: tuple[int, ...], hits: tuple[int, ...], population: tuple[int, ...]) -> tuple[float, float]:
+    """One stratum for people alone; with the judge's two labels the strata are both, then each."""
+
+    def strata(part: slice) -> SeenStrata:
+        return SeenStrata(*(np.array(column[part]) for column in (n, hits, hits, population)))
+
+    with_judge = strata(slice(1, None)) if len(n) > 1 else None
+    return anytime_interval(strata(slice(0, 1)), with_judge)
+
+
+def look(setting: Setting, is_true: np.ndarray, label: np.ndarray, n: int) -> list[tuple[float, float]]:
+    """Return the intervals P, J and F when the first `n` tuples are judged."""
+    hits = int(is_true[:n].sum())
+    per_label = np.bincount(label[:n], minlength=2)
+    hits_per_label = np.bincount(label[:n], is_true[:n], minlength=2).astype(int)
+    sizes = np.bincount(label, minlength=2)
+    present = np.flatnonzero(sizes)
+    with_judge = [
+        (whole, *parts[present].tolist())
+        for whole, parts in ((n, per_label), (hits, hits_per_label), (setting.population, sizes))
+    ]
+    alone = interval((n,), (hits,), (setting.population,))
+    return [alone, interval(*with_judge), simple_interval(hits, n, setting.population)]
+
+
+def simulate(setting: Setting, runs: int) -> str:
+    rng = np.random.default_rng(zlib.crc32(str(setting).encode()))
+    n_true = round(setting.truth * setting.population)
+    truth, says_true = n_true / setting.population, np.array([1 - setting.specificity, setting.sensitivity])
+    looks = [setting.most * number // N_LOOKS for number in range(1, N_LOOKS + 1)]
+    limits = np.empty((runs, N_LOOKS, 3, 2))
+    for run in range(runs):
+        is_true = (rng.permutation(setting.population) < n_true).astype(int)
+        label = (rng.random(setting.population) < says_true[is_true]).astype(int)
+        limits[run] = [look(setting, is_true, label, n) for n in looks]
+    low, high = limits[..., 0], limits[..., 1]
+    missed = ((low > truth + 1e-9) | (high < truth - 1e-9)).any(axis=1).mean(axis=0)
+    width = high - low
+    at_first = width[:, 0].mean(axis=0)
+    is_narrow = width <= WANTED
+    stopped = np.where(is_narrow.any(axis=1), np.array(looks)[is_narrow.argmax(axis=1)], setting.population).mean(
+        axis=0
+    )
+    return (
+        f"{setting}  any miss P {missed[0]:.4f} J {missed[1]:.4f} F {missed[2]:.4f}   width at the first look "
+        f"P {at_first[0] / at_first[2]:.2f} J {at_first[1] / at_first[2]:.2f} of {at_first[2]:.3f}   "
+        f"labels P {stopped[0]:5.0f} J {stopped[1]:5.0f}"
+    )
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--runs", type=int, default=2000)
+    runs = arguments.parse_args().runs
+    for setting in SETTINGS:
+        print(simulate(setting, runs), flush=True)
+
+
+if __name__ == "__main__":
+    main()
