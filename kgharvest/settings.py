@@ -9,7 +9,6 @@ secret and hosts, and expects a proxy in front that speaks TLS and sets X-Forwar
 import logging
 import os
 import socket
-from datetime import timedelta
 from pathlib import Path
 
 from csp.constants import NONE, SELF
@@ -92,7 +91,6 @@ INSTALLED_APPS = [
     "rest_framework",
     "drf_spectacular",
     "drf_spectacular_sidecar",
-    "axes",
     "csp",
 ]
 
@@ -109,7 +107,6 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "axes.middleware.AxesMiddleware",
     "kgharvest.accounts.sign_in.sessions.require_second_factor",
     "kgharvest.http.store_nothing",
 ]
@@ -158,7 +155,6 @@ STORAGES = {
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "login"
-AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.Argon2PasswordHasher"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
@@ -169,18 +165,14 @@ AUTH_PASSWORD_VALIDATORS = [
         "NumericPasswordValidator",
     )
 ]
-AXES_FAILURE_LIMIT = 10
-AXES_COOLOFF_TIME = timedelta(minutes=15)
-AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
-AXES_LOCKOUT_TEMPLATE = "registration/locked_out.html"
-AXES_RESET_ON_SUCCESS = True
-AXES_VERBOSE = False
-AXES_CLIENT_IP_CALLABLE = "kgharvest.accounts.throttle.network_of"
 # How many attempts in how many seconds, by what is tried (kgharvest.accounts.throttle).
 LIMITS = {
     "wrong_links": limit("KGHARVEST_WRONG_LINKS", 30, 900),  # or codes: a class that mistypes behind one address
     "guests": limit("KGHARVEST_GUESTS", 30, 600),  # who join one round by name from one address
-    "wrong_passwords": limit("KGHARVEST_WRONG_PASSWORDS", 50, 900),  # from one address, for whatever names
+    "wrong_passwords": limit("KGHARVEST_WRONG_PASSWORDS", 50, 900),  # from one address, which gets few a name then
+    "wrong_passwords_of_name": limit("KGHARVEST_WRONG_PASSWORDS_OF_NAME", 10, 900),  # from one address
+    "wrong_passwords_everywhere": limit("KGHARVEST_WRONG_PASSWORDS_EVERYWHERE", 100, 3600),  # for one name
+    "wrong_passwords_of_device": limit("KGHARVEST_WRONG_PASSWORDS_OF_DEVICE", 10, 900),  # known to have logged in
     "old_passwords": limit("KGHARVEST_OLD_PASSWORDS", 5, 900),  # of one account, when it changes its password
     "second_factors": limit("KGHARVEST_SECOND_FACTORS", 5, 900),  # codes for one account
     "reset_requests": limit("KGHARVEST_RESET_REQUESTS", 20, 3600),  # from one address, for whatever accounts
@@ -358,7 +350,6 @@ LOGGING = {
     "root": {"handlers": ["console"], "level": "INFO"},
     "loggers": {
         "django": {"handlers": ["console"], "level": "INFO", "propagate": False},
-        "axes": {"level": "WARNING"},
         "kgharvest.requests": {"level": "INFO" if LOG_FORMAT == "json" else "WARNING"},  # a line a request
         "waitress": {"level": "WARNING"},
         "waitress.queue": {"level": "ERROR"},  # it warns whenever a request waits for a thread

@@ -10,7 +10,7 @@ from kgharvest.accounts import api as accounts_api
 from kgharvest.accounts import project_api, project_views, token_views
 from kgharvest.accounts.projects import hand_over, set_role
 from kgharvest.accounts.sign_in import views as sign_in_views
-from kgharvest.accounts.views import Login, Logout, PasswordChange, PasswordReset
+from kgharvest.accounts.views import Login, Logout, PasswordChange, PasswordReset, PasswordResetConfirm
 from kgharvest.audit import views as audit_views
 from kgharvest.harvests import api as harvests_api
 from kgharvest.harvests import launch_api
@@ -172,7 +172,7 @@ accounts = [
     path("password_change/done/", auth.PasswordChangeDoneView.as_view(), name="password_change_done"),
     path("password_reset/", PasswordReset.as_view(), name="password_reset"),
     path("password_reset/done/", auth.PasswordResetDoneView.as_view(), name="password_reset_done"),
-    path("reset/<uidb64>/<token>/", auth.PasswordResetConfirmView.as_view(), name="password_reset_confirm"),
+    path("reset/<uidb64>/<token>/", PasswordResetConfirm.as_view(), name="password_reset_confirm"),
     path("reset/done/", auth.PasswordResetCompleteView.as_view(), name="password_reset_complete"),
     path("", sign_in_views.account, name="account"),
     path("second-factor/", sign_in_views.second_factor_code, name="second_factor"),

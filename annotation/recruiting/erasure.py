@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from axes.models import AccessAttempt, AccessFailureLog, AccessLog
 from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
@@ -83,8 +82,6 @@ def erase_account(user, by=None) -> int:
     annotators = [Annotator.objects.lock(pk) for pk in user.annotators.order_by("pk").values_list("pk", flat=True)]
     forgotten = [annotator for annotator in annotators if _forget(annotator, by)]
     Adjudication.objects.filter(by=user).update(by=None)
-    for attempts in (AccessAttempt, AccessFailureLog, AccessLog):
-        attempts.objects.filter(username=user.get_username()).delete()
     person, pk = actor_code(user), user.pk
     user.delete()
     for annotator in forgotten:  # the chain's head is locked last

@@ -33,6 +33,7 @@ from kgharvest.accounts.projects import (
     set_role,
     sign_up,
 )
+from kgharvest.accounts.sign_in.password_attempts import remember_device
 from kgharvest.accounts.sign_in.sessions import log_in_with_password
 from kgharvest.accounts.throttle import count_wrong_link
 from kgharvest.bulk.pagination import page_of
@@ -207,13 +208,15 @@ def _join(request: HttpRequest, invite: ProjectInvite) -> HttpResponse:
     form = SignUpForm(request.POST or None) if asks_account else None
     if request.method == "POST" and (form is None or form.is_valid()):
         try:
+            response = redirect(invite.project)
             if form is None:
                 accept_invite(invite, request.user, timezone.now())
             else:
                 user = sign_up(invite, form, timezone.now())
                 user.backend = MODEL_BACKEND
                 log_in_with_password(request, user, invite.project.get_absolute_url(), timezone.now())
-            return redirect(invite.project)
+                remember_device(request, response, user)
+            return response
         except InviteNotUsable as refusal:
             return render(request, "kgharvest/accounts/project_join.html", {"refusal": refusal}, status=410)
     context = {"invite": invite, "form": form, "is_first": asks_account and not get_user_model().objects.exists()}

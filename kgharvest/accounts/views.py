@@ -15,7 +15,13 @@ from django.utils import timezone
 
 from kgharvest.access import client_ip
 from kgharvest.accounts.sign_in import openid_connect, password_reset, sessions
-from kgharvest.accounts.throttle import count_attempt, is_exhausted, network_of
+from kgharvest.accounts.sign_in.password_attempts import (
+    LoginForm,
+    count_right_password,
+    count_wrong_password,
+    remember_device,
+)
+from kgharvest.accounts.throttle import TooManyAttempts, count_attempt, is_exhausted, network_of
 
 logger = logging.getLogger(__name__)
 
@@ -30,10 +36,11 @@ def _check_local_login() -> None:
 
 
 class Login(auth.LoginView):
-    """Wrong passwords are limited by address, whatever the names; django-axes limits them by name and address.
-
-    The log has a line for each, by which fail2ban can close the door; no names, in whose place people type passwords.
+    """The log has a line for each failure, by which fail2ban can close the door; no names, in whose place people type
+    passwords.
     """
+
+    authentication_form = LoginForm
 
     def get_context_data(self, **kwargs) -> dict[str, Any]:
         return {
@@ -44,24 +51,31 @@ class Login(auth.LoginView):
 
     def post(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
         _check_local_login()
-        network = network_of(request)
-        if network and is_exhausted("wrong_passwords", network, timezone.now()):
+        try:
+            return super().post(request, *args, **kwargs)
+        except TooManyAttempts:
+            _log_failure(request)
             return too_many(request)
-        return super().post(request, *args, **kwargs)
 
     def form_valid(self, form) -> HttpResponse:
         # get_success_url lets nobody be sent to another site.
-        address = self.get_success_url()
-        if sessions.log_in_with_password(self.request, form.get_user(), address, timezone.now()):
+        address, user = self.get_success_url(), form.get_user()
+        count_right_password(self.request, user)
+        if sessions.log_in_with_password(self.request, user, address, timezone.now()):
             return redirect("second_factor")
-        return redirect(address)
+        response = redirect(address)
+        remember_device(self.request, response, user)
+        return response
 
     def form_invalid(self, form) -> HttpResponse:
-        network = network_of(self.request)
-        if network and form.non_field_errors():  # not for a field that was left empty
-            count_attempt("wrong_passwords", network, timezone.now())
-        logger.warning("failed login from %s", client_ip(self.request))
+        if form.non_field_errors():  # not for a field that was left empty
+            count_wrong_password(self.request, timezone.now())
+        _log_failure(self.request)
         return super().form_invalid(form)
+
+
+def _log_failure(request: HttpRequest) -> None:
+    logger.warning("failed login from %s", client_ip(request))
 
 
 class Logout(auth.LogoutView):
@@ -110,3 +124,12 @@ class PasswordReset(auth.PasswordResetView):
         if settings.EMAIL_URL:
             password_reset.send_link(form.cleaned_data["email"])
         return redirect(self.success_url)
+
+
+class PasswordResetConfirm(auth.PasswordResetConfirmView):
+    """Whoever has just set a password by mail may log in here, though others have guessed too often."""
+
+    def form_valid(self, form) -> HttpResponse:
+        response = super().form_valid(form)
+        remember_device(self.request, response, form.user)
+        return response

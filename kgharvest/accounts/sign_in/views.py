@@ -15,6 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from kgharvest.accounts.sign_in import identities, openid_connect, second_factor, sessions
 from kgharvest.accounts.sign_in.forms import CodeForm, PasswordForm, SetUpForm
+from kgharvest.accounts.sign_in.password_attempts import remember_device
 from kgharvest.accounts.throttle import TooManyAttempts, count_attempt, is_exhausted
 from kgharvest.errors import DomainError
 
@@ -63,7 +64,9 @@ def second_factor_code(request: HttpRequest) -> HttpResponse:
             status = 429 if isinstance(refusal, TooManyAttempts) else 200
         else:
             sessions.log_in_with_code(request, awaited)
-            return redirect(awaited.address)
+            response = redirect(awaited.address)
+            remember_device(request, response, awaited.user)
+            return response
     return render(request, "kgharvest/accounts/sign_in/second_factor.html", {"form": form}, status=status)
 
 

@@ -4,7 +4,6 @@ from datetime import timedelta
 from functools import partial
 
 import pytest
-from axes.models import AccessAttempt
 from django.contrib.auth import get_user_model
 from django.core.management import CommandError, call_command
 from django.test import Client
@@ -44,7 +43,7 @@ def with_a_judgment(annotator: Annotator) -> Annotator:
 
 def everything_stored() -> str:
     """Return all rows of the tables that could name somebody."""
-    models = (Annotator, RoundEvent, Judgment, get_user_model(), AccessAttempt)
+    models = (Annotator, RoundEvent, Judgment, get_user_model())
     return "\n".join(str(list(model.objects.values())) for model in models)
 
 
@@ -97,7 +96,6 @@ def test_who_does_not_manage_the_round_erases_nobody(round):
 def test_an_account_is_deleted_with_all_that_names_it(round):
     user = make_user(WHO)
     annotator = with_a_judgment(join_round(round, user))
-    AccessAttempt.objects.create(username=WHO, failures_since_start=1)
 
     assert erase_account(user) == 1
 
