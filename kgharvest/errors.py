@@ -40,7 +40,7 @@ class ImportRefused(DomainError):
     entries: the first SHOWN, with reasons of at most LONGEST_REASON characters; n_entries: how many there are.
     """
 
-    SHOWN = 50
+    SHOWN = 20
     LONGEST_REASON = 500
 
     def __init__(self, source: str, entries: Sequence[BadEntry], n_entries: int | None = None):
@@ -52,10 +52,14 @@ class ImportRefused(DomainError):
         super().__init__(source, self.entries)
 
     def __str__(self) -> str:
-        shown = "; ".join(f"{entry.where}: {entry.reason}" for entry in self.entries)
-        left = self.n_entries - self.SHOWN
-        more = f"; and {left} more ({self.n_entries} in all)" if left > 0 else ""
-        return f"{self.source}: nothing of it was used because of {shown}{more}."
+        """Return one sentence about one entry, or a line for each."""
+        lines = [f"{entry.where}: {entry.reason}" for entry in self.entries]
+        if self.n_entries == 1:
+            return f"{self.source}: nothing of it was used because of {lines[0]}."
+        left = self.n_entries - len(lines)
+        more = [f"and {left:,} more"] if left > 0 else []
+        head = f"{self.source}: nothing of it was used; {self.n_entries:,} things are wrong:"
+        return "\n  ".join([head, *lines, *more])
 
 
 def _shortened(text: str, longest: int) -> str:

@@ -23,16 +23,17 @@ from annotation.rounds.services import find_round
 from kgharvest.access import Action, check_may
 from kgharvest.accounts.projects import project_for
 from kgharvest.audit.trail import record
-from kgharvest.bulk.file_reading import read_lines
+from kgharvest.bulk.file_reading import CONTROL, read_lines
 from kgharvest.bulk.insert import ROWS_AT_ONCE, insert_rows
 from kgharvest.errors import BadEntry, DomainError, ImportRefused, NotFound
 from kgharvest.harvests.language_models import name_language_model
 from kgharvest.models import KnowledgeTuple, LanguageModel, Project, Relation, RelationSet, tuple_key
 from kgharvest.names import UnresolvedName
+from kgharvest.relations.checks import RELATION_NAME
 from kgharvest.relations.names import Scope, relations_of_set, resolve_relation
 from kgharvest.relations.services import own_set
 
-NAME = re.compile(r"[-\w]{1,100}", re.ASCII)  # of a round or relation that an import may make
+NAME = re.compile(r"[-\w]{1,100}", re.ASCII)  # of a round that an import may make
 DUPLICATES = ("error", "first", "last")
 MOST_ROWS = 1_000_000  # of a file, bad ones too; they are kept in memory
 
@@ -205,7 +206,8 @@ class _Import:
     def _resolve_relations(self, rows: Sequence[ImportedRow]) -> dict[str, Relation]:
         """Return the relations by the names that the file uses."""
         firsts = {row.relation: row for row in reversed(rows)}
-        relations = {name: relation for name, row in firsts.items() if (relation := self._resolve_relation(row))}
+        in_order = sorted(firsts.items(), key=lambda item: item[1].line)
+        relations = {name: relation for name, row in in_order if (relation := self._resolve_relation(row))}
         for row in rows:
             relation = relations.get(row.relation)
             if relation and relation.arity != len(row.entities):
@@ -213,12 +215,19 @@ class _Import:
         return relations
 
     def _resolve_relation(self, row: ImportedRow) -> Relation | None:
+        """Return the relation of this name, in which "_" stands for a space, or None after a fault was noted."""
+        name = "_".join(row.relation.split())
         try:
-            return resolve_relation(row.relation, scopes=self._scopes, among=self._relations)
+            return resolve_relation(name, scopes=self._scopes, among=self._relations)
         except UnresolvedName as refusal:
-            if self.create and not refusal.is_ambiguous and NAME.fullmatch(row.relation):
-                return self._create_relation(row)
-            self._fault(row, f"{refusal} Or import with {'--set' if refusal.is_ambiguous else '--create'}.")
+            if refusal.is_ambiguous:
+                self._fault(row, f"{refusal} Or import with --set.")
+            elif not self.create:
+                self._fault(row, f"{refusal} Or import with --create.")
+            elif RELATION_NAME.fullmatch(name) and not CONTROL.search(name):
+                return self._create_relation(name, row.relation, len(row.entities))
+            else:
+                self._fault(row, f"{row.relation!r:.150} cannot name a new relation; use up to 100 characters and no /")
         return None
 
     def _name_of_set(self) -> str:
@@ -227,18 +236,12 @@ class _Import:
         others = RelationSet.objects.exclude(project=self.round.project).filter(name=name)
         return f"{self.round.project.slug}-{name}"[:100] if others.exists() else name
 
-    def _create_relation(self, row: ImportedRow) -> Relation:
-        """Make a relation of which only the name is known; its statement just lists the entities."""
+    def _create_relation(self, name: str, written: str, arity: int) -> Relation:
+        """Get or make a relation of which only the name is known; its statement lists the entities after it."""
         relation_set = own_set(self._name_of_set(), project=self.round.project)
-        slots = ", ".join(f"<ENT{slot}>" for slot in range(len(row.entities)))
-        return Relation.objects.create(
-            relation_set=relation_set,
-            name=row.relation,
-            arity=len(row.entities),
-            statement=f"{row.relation}: {slots}",
-            initial_prompts=[],
-            seed_tuples=[],
-        )
+        slots = ", ".join(f"<ENT{slot}>" for slot in range(arity))
+        new = {"arity": arity, "statement": f"{written}: {slots}", "initial_prompts": [], "seed_tuples": []}
+        return Relation.objects.get_or_create(relation_set=relation_set, name=name, defaults=new)[0]
 
     def _find_or_create_tasks(self, rows: Sequence[ImportedRow], relations: dict[str, Relation]) -> list[int]:
         """Return the ids of the rows' tasks; make those that are missing, if that is wanted."""

@@ -92,7 +92,9 @@ def relation_errors(entry: RelationEntry) -> Iterator[FieldError]:
     if not isinstance(entry.name, str) or not RELATION_NAME.fullmatch(entry.name):
         yield FieldError("name", f"{entry.name!r} is no relation name; use up to 100 characters without space and /")
     if not _are_texts(entry.initial_prompts) or not entry.initial_prompts:
-        yield FieldError("initial_prompts", f"has no list of at most {MOST_SENTENCES:,} initial prompts")
+        yield FieldError(
+            "initial_prompts", f"has neither a statement nor a list of at most {MOST_SENTENCES:,} initial prompts"
+        )
         return
     if not _are_texts(entry.prompts):
         yield FieldError("prompts", f"has prompts that are no list of at most {MOST_SENTENCES:,} texts")

@@ -75,7 +75,7 @@ def _project_entries(members: Iterable[Member], source: str) -> list[RelationEnt
             RelationEntry(
                 where=f"{where} ({name!r:.100})" if name else where,
                 name=name,
-                initial_prompts=member.value.get("initial_prompts"),
+                initial_prompts=member.value.get("initial_prompts", _statement_alone(member.value)),
                 seed_tuples=member.value.get("seed_tuples"),
                 prompts=member.value.get("prompts", []),
                 statement=member.value.get("statement"),
@@ -84,6 +84,11 @@ def _project_entries(members: Iterable[Member], source: str) -> list[RelationEnt
         )
     faults.refuse(source)
     return entries
+
+
+def _statement_alone(relation: dict[str, Any]) -> list[Any] | None:
+    """Return the statement of a relation without initial prompts as the one that it has."""
+    return [relation["statement"]] if relation.get("statement") else None
 
 
 def _is_reference_relation(relation: Any) -> bool:

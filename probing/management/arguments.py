@@ -56,7 +56,7 @@ def add_search_arguments(parser: ArgumentParser, iterations: int, batch_size: in
     parser.add_argument(
         "--batch-size", type=positive, default=batch_size, help=f"{texts} in each iteration ({batch_size})"
     )
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="of the random draws (0)")
 
 
 def search_params(options: dict[str, Any]) -> AutoPromptParams:

@@ -18,8 +18,10 @@ class Command(DomainCommand):
     help = "Write the judgments of a round: one row per annotator and statement, under codes instead of names."
 
     def add_arguments(self, parser):
-        parser.add_argument("--round", required=True, metavar="NAME")
-        parser.add_argument("--format", dest="file_format", choices=list(FORMATS), default="csv")
+        parser.add_argument("--round", required=True, metavar="NAME", help="the round, alone or as project/NAME")
+        parser.add_argument(
+            "--format", dest="file_format", choices=list(FORMATS), default="csv", help="of the file (csv)"
+        )
         parser.add_argument("--output", type=Path, metavar="F", help="file to write (default: standard output)")
 
     def handle(self, *, round, file_format, output, **options):

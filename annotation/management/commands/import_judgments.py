@@ -15,7 +15,9 @@ class Command(DomainCommand):
     )
 
     def add_arguments(self, parser):
-        parser.add_argument("file", type=Path, metavar="FILE.csv")
+        parser.add_argument(
+            "file", type=Path, metavar="FILE.csv", help="columns relation, entities, annotator, label and more"
+        )
         parser.add_argument("--round", required=True, metavar="NAME", help="a round for imports")
         parser.add_argument(
             "--create", action="store_true", help="make what is missing: round, relations, tuples, tasks"

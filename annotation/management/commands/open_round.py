@@ -22,7 +22,9 @@ class Command(DomainCommand):
 
     def add_arguments(self, parser):
         parser.formatter_class = RawDescriptionHelpFormatter  # keeps the lines of the example
-        parser.add_argument("spec", type=Path, metavar="SPEC.json")
+        parser.add_argument(
+            "spec", type=Path, metavar="SPEC.json", help="description of the round, such as the one below"
+        )
         kept = parser.add_mutually_exclusive_group()
         kept.add_argument("--plan", action="store_true", help="only say what the round costs and tells; store nothing")
         kept.add_argument("--draft", action="store_true", help="only keep the description, to be opened on its page")

@@ -21,8 +21,10 @@ class Command(DomainCommand):
     help = "Report what people said about a round: accuracy with intervals, agreement, tests. The report is kept."
 
     def add_arguments(self, parser):
-        parser.add_argument("--round", required=True, metavar="NAME")
-        parser.add_argument("--format", dest="file_format", choices=list(FORMATS), default="json")
+        parser.add_argument("--round", required=True, metavar="NAME", help="the round, alone or as project/NAME")
+        parser.add_argument(
+            "--format", dest="file_format", choices=list(FORMATS), default="json", help="of the file (json)"
+        )
         parser.add_argument("--table", metavar="T", help="with --format csv: a table by name, e.g. comparisons")
         parser.add_argument(
             "--reference", type=Path, metavar="KG", help="triples (.csv, .tsv, .jsonl) that are not new"

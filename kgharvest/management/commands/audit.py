@@ -30,7 +30,7 @@ class Command(DomainCommand):
     help = "The audit trail: verify it and all that it speaks for, print its head, write it to a file."
 
     def add_arguments(self, parser):
-        verbs = parser.add_subparsers(dest="verb", required=True)
+        verbs = parser.add_subparsers(dest="verb", required=True, help="what is done with the trail")
         verify = verbs.add_parser("verify", help="recompute the chain and compare every row that it speaks for")
         verify.add_argument(
             "--head", metavar="NUMBER:HASH", action="append", default=[], help="a head that was written down elsewhere"

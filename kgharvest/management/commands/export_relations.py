@@ -12,7 +12,7 @@ class Command(DomainCommand):
     help = "Write a set of relations as this project's JSON, which import_relations reads."
 
     def add_arguments(self, parser):
-        parser.add_argument("set_name", metavar="SET")
+        parser.add_argument("set_name", metavar="SET", help="name of the set")
         parser.add_argument("--output", type=Path, metavar="F.json", help="write there, not to standard output")
 
     def handle(self, *, set_name, output, **options):

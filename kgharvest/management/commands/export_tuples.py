@@ -12,7 +12,13 @@ class Command(DomainCommand):
     def add_arguments(self, parser):
         parser.add_argument("--job", required=True, help="number of the job, or the fingerprint that files name it by")
         parser.add_argument("--cut", help="keep the best part: top:100, share:0.5, base:10, score:-12, precision:0.8")
-        parser.add_argument("--format", dest="file_format", choices=EXPORT_FORMATS, default="jsonl")
+        parser.add_argument(
+            "--format",
+            dest="file_format",
+            choices=EXPORT_FORMATS,
+            default="jsonl",
+            help="JSON lines (default), CSV, N-Triples or Turtle",
+        )
         parser.add_argument("--include-hidden", action="store_true", help="tuples that researchers hid, too")
         parser.add_argument("--include-sensitive", action="store_true", help="tuples with sensitive words, too")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any, get_args
@@ -35,7 +35,7 @@ from kgharvest.management.command import (
     warnings_unlogged,
 )
 from kgharvest.models import HarvestJob, Job, Project, Relation
-from kgharvest.pages.number_format import duration, seconds
+from kgharvest.pages.number_format import counted, duration, seconds
 from kgharvest.relations.names import relations_of_set, resolve_relation
 
 PARAMS = ("max_tuples", "candidates", "max_entity_tokens", "max_entity_repeats", "pattern_budget", "seed")
@@ -68,9 +68,14 @@ class Command(DomainCommand):
         how.add_argument("--no-filters", action="store_true", help="reject no entity")
         how.add_argument("--seed", type=int, help=f"of the random draws in prompt creation ({defaults.seed})")
         how.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
-        how.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
+        how.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32", help="number format of the LM")
         words = parser.add_argument_group("prompt creation, where a relation has no ready prompts")
-        words.add_argument("--paraphraser", choices=get_args(ParaphraserKind), default="offline")
+        words.add_argument(
+            "--paraphraser",
+            choices=get_args(ParaphraserKind),
+            default="offline",
+            help="who rewrites prompts: rules and the LM (offline, default), a chat model or a seq2seq model",
+        )
         words.add_argument("--paraphraser-model", default="", help="chat model, or hub id or folder of a seq2seq model")
         words.add_argument(
             "--paraphraser-url", default="", help="of the chat endpoint, such as http://127.0.0.1:8080/v1"
@@ -131,6 +136,16 @@ class Command(DomainCommand):
         done = [self.harvest_here(request, earlier.get(request), plan.project) for request in dict.fromkeys(requests)]
         if output:
             write_atomically(output, (line for job in done for line in export_tuples(job)))
+            self.say_what_was_written(output, done)
+
+    def say_what_was_written(self, output: Path, jobs: Sequence[HarvestJob]) -> None:
+        n_written = sum(job.tuples.presentable(False, False).count() for job in jobs)
+        n_left_out = sum(job.n_tuples for job in jobs) - n_written
+        left_out = ""
+        if n_left_out:
+            left_out = f"; {counted(n_left_out, 'tuple')} left out as hidden or with sensitive words"
+            left_out += " (export_tuples --include-hidden --include-sensitive)"
+        self.stdout.write(f"{output}: {counted(n_written, 'tuple')}{left_out}.")
 
     def harvest_here(self, request: HarvestRequest, earlier: HarvestJob | None, project: Project) -> HarvestJob:
         """Return the earlier harvest of the cell, or do the job in this process; one that is queued is taken over.
@@ -138,9 +153,8 @@ class Command(DomainCommand):
         Raises HarvestFailed unless it succeeds, and CellUnderWay if a worker is harvesting it.
         """
         if earlier and earlier.status == Job.Status.SUCCEEDED:
-            self.stdout.write(
-                f"Job {earlier.pk}: {earlier.n_tuples} tuples of {earlier}, harvested before; --again harvests it anew."
-            )
+            tuples = counted(earlier.n_tuples, "tuple")
+            self.stdout.write(f"Job {earlier.pk}: {tuples} of {earlier}, harvested before; --again harvests it anew.")
             return earlier
         if earlier and earlier.status == Job.Status.RUNNING:
             raise CellUnderWay(earlier)
@@ -151,7 +165,7 @@ class Command(DomainCommand):
         if job.status != Job.Status.SUCCEEDED:
             raise HarvestFailed(f"Job {job.pk}, {job}, {job.status}: {job.error or 'somebody cancelled it.'}")
         took_s = (job.finished_at - job.started_at).total_seconds()
-        self.stdout.write(f"Job {job.pk}: {job.n_tuples} tuples of {job} in {seconds(took_s)}.")
+        self.stdout.write(f"Job {job.pk}: {counted(job.n_tuples, 'tuple')} of {job} in {seconds(took_s)}.")
         for sentence in filter(None, (job.summary["notice"], job.summary["warning"])):
             self.stderr.write(sentence)
         return job

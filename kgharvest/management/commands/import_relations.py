@@ -15,7 +15,9 @@ class Command(DomainCommand):
     )
 
     def add_arguments(self, parser):
-        parser.add_argument("file", type=Path)
+        parser.add_argument(
+            "file", type=Path, metavar="FILE", help="this project's JSON, BertNet's relation_info, or LAMA's JSON lines"
+        )
         parser.add_argument(
             "--set", dest="set_name", metavar="NAME", help="set to import into (default: the file's own)"
         )

@@ -14,7 +14,12 @@ class Command(DomainCommand):
 
     def add_arguments(self, parser):
         parser.add_argument("user", metavar="NAME", help="whose token it is; it allows what this user may")
-        parser.add_argument("--scope", choices=Scope.values, default=Scope.READ)
+        parser.add_argument(
+            "--scope",
+            choices=Scope.values,
+            default=Scope.READ,
+            help="what it may do: read (default), write as well, or judge",
+        )
         parser.add_argument("--days", type=positive, default=90, help=f"how long it is valid, at most {LONGEST_DAYS}")
         parser.add_argument("--project", help="slug of the only project that it reaches (default: all of the user's)")
         parser.add_argument("--name", default="made by command", help="what it is for")

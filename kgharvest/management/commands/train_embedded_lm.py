@@ -22,9 +22,9 @@ class Command(BaseCommand):
     help = "Train an embedded language model on the project's world of facts and write it in Hugging Face format."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--model", choices=EMBEDDED_LMS, default="embedded")
+        parser.add_argument("--model", choices=EMBEDDED_LMS, default="embedded", help="which of the embedded LMs")
         parser.add_argument("--output", type=Path, help="folder to write to; default: the model that the project ships")
-        parser.add_argument("--seed", type=int, default=0)
+        parser.add_argument("--seed", type=int, default=0, help="of the random draws (0)")
 
     def handle(self, *, model: str, output: Path | None, seed: int, **options: Any) -> None:
         folder = writable_folder(output or EMBEDDED_LMS[model])

@@ -215,6 +215,28 @@ def test_without_create_everything_missing_is_listed_and_nothing_stored(round, t
     assert not Judgment.objects.exists()
 
 
+@pytest.mark.parametrize(
+    ("written", "name"), [("location of", "location_of"), ("naît à", "naît_à"), ("is-a:", "is-a:")]
+)
+def test_relations_are_made_under_names_as_data_have_them(db, tmp_path, written, name):
+    lines = [f"{written},{DOG},a,True", f"{name},{DOG},b,True"]
+
+    done = import_judgments(csv_file(tmp_path, *lines), "new", create=True)
+
+    assert done.n_judgments == 2
+    relation = Relation.objects.get(relation_set__name="new")
+    assert (relation.name, relation.statement) == (name, f"{written}: <ENT0>, <ENT1>")
+
+
+def test_who_imports_with_create_is_told_which_names_it_takes(db, tmp_path):
+    with pytest.raises(ImportRefused) as refusal:
+        import_judgments(csv_file(tmp_path, f"a/b,{DOG},a,True", f"{'x' * 101},{DOG},a,True"), "new", create=True)
+
+    assert [entry.reason.split(" cannot ")[1] for entry in refusal.value.entries] == [
+        "name a new relation; use up to 100 characters and no /"
+    ] * 2
+
+
 def test_a_name_that_several_sets_have_is_refused_with_all_of_them(db, tmp_path):
     for name in ("pets", "zoo"):
         make_relation("can", relation_set=make_relation_set(name))
@@ -363,7 +385,7 @@ def test_the_command(round, tmp_path):
     call_command("import_judgments", str(path), "--round", "paper", "--duplicates", "first", stdout=out)
 
     assert "paper, 1 judgments added, 1 repeats left out" in out.getvalue()
-    with pytest.raises(CommandError, match="nothing of it was used because of line 2: a judged"):
+    with pytest.raises(CommandError, match=r"nothing of it was used; 2 things are wrong:\n  line 2: a judged"):
         call_command("import_judgments", str(path), "--round", "paper")
 
 

@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command, execute_from_comm
 from django.utils import timezone
 
 from kgharvest.jobs import ledger
-from kgharvest.models import HarvestJob, Job, Relation
+from kgharvest.models import HarvestJob, Job, KnowledgeTuple, Relation
 from tests import factories
 from tests.kgharvest.jobs import slow_runner
 
@@ -56,7 +56,21 @@ def test_harvest_waits_and_writes_the_tuples(quick_harvest, tmp_path, capsys):
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [row["entities"] for row in rows] == [["dog", "swim"], ["bird", "fly"], ["cat", "climb"]]
     assert list(rows[0]) == ["relation", "model", "setting", "rank", "entities", "surface", "score", "mtl", "job"]
-    assert "3 tuples of prevent × embedded × multi" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "3 tuples of prevent × embedded × multi" in out
+    assert "out.jsonl: 3 tuples." in out
+
+
+def test_harvest_says_what_is_not_in_its_file(quick_harvest, tmp_path, capsys):
+    factories.make_relation("prevent")
+    call_command("harvest", relation=["prevent"], wait=True)
+    KnowledgeTuple.objects.filter(key__contains="bird").update(curation=KnowledgeTuple.Curation.HIDDEN)
+    capsys.readouterr()
+
+    call_command("harvest", relation=["prevent"], wait=True, output=tmp_path / "out.jsonl")
+
+    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 2
+    assert "out.jsonl: 2 tuples; 1 tuple left out as hidden or with sensitive words" in capsys.readouterr().out
 
 
 def test_the_same_harvest_twice_writes_the_same_bytes(quick_harvest, tmp_path):
@@ -120,7 +134,7 @@ def test_tuples_go_out_and_in_again(tmp_path, capsys):
         "import_tuples", tmp_path / "tuples.jsonl", relation=job.relation.path, model="elsewhere", setting="multi"
     )
 
-    assert "1 tuples of" in capsys.readouterr().out
+    assert "1 tuple of" in capsys.readouterr().out
     assert HarvestJob.objects.get(origin="imported").tuples.get().surface == ["Dam", "flood"]
 
 

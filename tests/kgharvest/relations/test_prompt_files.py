@@ -130,7 +130,7 @@ def test_bad_lines_are_listed_and_nothing_is_added(capitals, folder, line, reaso
     with (folder / "mine" / "capital_of.jsonl").open("a") as file:
         file.write(f"{line}\n" * 2)
 
-    with pytest.raises(CommandError, match=rf"mine/capital_of.jsonl, line 3.*: {reason}.*line 4.*: {reason}"):
+    with pytest.raises(CommandError, match=rf"mine/capital_of.jsonl, line 3.*: {reason}.*\n.*line 4.*: {reason}"):
         call_command("import_prompts", folder, set_name="geography")
 
     capitals.refresh_from_db()

@@ -167,8 +167,30 @@ def test_of_many_faults_the_first_are_shown_and_all_counted(tmp_path):
     with pytest.raises(ImportRefused) as refusal:
         import_relations(own_file(tmp_path, *[{**PREVENT, "name": f"{n} {'x' * 2_000}"} for n in range(60)]))
 
-    assert (len(refusal.value.entries), refusal.value.n_entries) == (50, 60)
+    assert (len(refusal.value.entries), refusal.value.n_entries) == (20, 60)
     assert max(len(entry.reason) for entry in refusal.value.entries) <= 501
+
+
+def test_faults_are_one_a_line_and_twenty_at_most(tmp_path):
+    with pytest.raises(ImportRefused) as refusal:
+        import_relations(own_file(tmp_path, *[{**PREVENT, "name": f"no {n}"} for n in range(60)]))
+
+    lines = str(refusal.value).splitlines()
+    assert lines[0].endswith("nothing of it was used; 60 things are wrong:")
+    assert [line.split(": ")[0].split(", ")[1] for line in lines[1:21]] == [
+        f"relation {n + 1} ('no {n}')" for n in range(20)
+    ]
+    assert lines[21:] == ["  and 40 more"]
+
+
+def test_a_statement_alone_is_the_initial_prompt(tmp_path):
+    [alone] = [{key: value for key, value in PREVENT.items() if key != "initial_prompts"}]
+
+    import_relations(own_file(tmp_path, {**alone, "statement": "<ENT0> prevents <ENT1>."}))
+
+    assert Relation.objects.get().initial_prompts == ["<ENT0> prevents <ENT1>."]
+    with pytest.raises(ImportRefused, match="has neither a statement nor a list of at most"):
+        import_relations(own_file(tmp_path, {**alone, "statement": None, "name": "none"}))
 
 
 def test_what_is_no_relation_at_all_is_located(tmp_path):
@@ -191,7 +213,7 @@ def test_a_bad_relation_of_the_reference_form_is_located_by_its_line(tmp_path):
     fine = '{"init_prompts": ["<ENT0> prevents <ENT1>"], "seed_ent_tuples": [["a", "b"], ["c", "d"]]}'
     bad = fine.replace("<ENT1>", "")
 
-    with pytest.raises(ImportRefused, match=r"because of line 3, relation 'bad': .*; line 4, relation 'fine': occurs"):
+    with pytest.raises(ImportRefused, match=r"wrong:\n  line 3, relation 'bad': .*\n  line 4, relation 'fine': occurs"):
         import_relations(write(tmp_path, f'{{"fine": {fine},\n\n"bad": {bad}, \n"fine":{fine}}}'))
 
 

@@ -173,14 +173,14 @@ def test_a_file_is_imported_with_its_explanations(researcher_client):
     assert Relation.objects.get().explanation == "Why."
 
 
-def test_bad_rows_are_listed_the_first_fifty_and_the_total(researcher_client):
+def test_bad_rows_are_listed_the_first_twenty_and_the_total(researcher_client):
     bad = [{"name": f"r{number}", "initial_prompts": ["no slots"]} for number in range(60)]
 
     page = upload(researcher_client, {"name": "mine", "relations": bad}).content.decode()
 
-    assert "60 things are wrong; these are the first 50" in page
-    assert "relation 50 (&#x27;r49&#x27;)" in page
-    assert "relation 51 (" not in page
+    assert "60 things are wrong; these are the first 20" in page
+    assert "relation 20 (&#x27;r19&#x27;)" in page
+    assert "relation 21 (" not in page
     assert not RelationSet.objects.exists()
 
 

@@ -1,0 +1,56 @@
+"""Documentation: links lead somewhere, and commands are documented, with help for each option."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from django.core.management import get_commands, load_command_class
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+APPS = ("kgharvest", "annotation", "evaluation", "probing")
+COMMANDS = sorted(name for name, app in get_commands().items() if app in APPS)
+CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\]\(([^()\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    headings = HEADING.findall(re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def broken_links(page: Path) -> list[str]:
+    broken = []
+    for link in LINK.findall(CODE.sub("", page.read_text())):
+        if link.startswith(("http:", "https:", "mailto:")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    return broken
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files_and_headings_that_exist(page: Path) -> None:
+    assert broken_links(page) == []
+
+
+def test_a_link_to_nowhere_is_noticed(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# One thing, and `code`\n[a](#one-thing-and-code) [b](#two) [c](page.md) [d](other.md) `[e](f)`\n")
+
+    assert broken_links(page) == ["#two", "other.md"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_is_documented_and_each_option_has_help(name: str) -> None:
+    command = load_command_class(get_commands()[name], name)
+    options = command.create_parser("manage.py", name)._actions
+
+    assert re.search(rf"`{name}\b", "".join(page.read_text() for page in PAGES))
+    assert [option.dest for option in options if not option.help] == []
