@@ -9,13 +9,12 @@ from annotation.judging.models import (
     Judgment,
     Label,
     StatementReport,
-    Training,
-    TrainingStatement,
 )
 from annotation.quality.models import Adjudication, Exclusion, Limits, RoundEvent
 from annotation.recruiting.models import Invite
 from annotation.rounds.models import Layout, Round, Snapshot
 from annotation.rounds.sample_models import Draw, JudgmentTask, Stratum
+from annotation.training.models import Training, TrainingStatement
 
 __all__ = [
     "LONGEST_COMMENT",

@@ -9,7 +9,6 @@ from annotation.exchange import api as exchange_api
 from annotation.gold import api as gold_api
 from annotation.gold import views as gold_views
 from annotation.judging import api as judging_api
-from annotation.judging import training_views
 from annotation.judging import views as judging_views
 from annotation.judging.views import in_json_or_as_page
 from annotation.quality import api as quality_api
@@ -24,6 +23,8 @@ from annotation.rounds import api as rounds_api
 from annotation.rounds import draft_views
 from annotation.rounds import views as rounds_views
 from annotation.rounds.services import pause_round, reopen_round
+from annotation.training import api as training_api
+from annotation.training import views as training_views
 
 app_name = "annotation"
 
@@ -195,7 +196,7 @@ urlpatterns = [
             ("report/", judging_api.Report, "judge_report"),
             ("recent/", judging_api.Recent, "judge_recent"),
             ("instructions/", judging_api.Instructions, "judge_instructions"),
-            ("training/", judging_api.TrainingStatements, "judge_training"),
+            ("training/", training_api.TrainingStatements, "judge_training"),
         )
     ),
     # as addresses were before rounds had projects

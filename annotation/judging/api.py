@@ -1,26 +1,23 @@
 """Judging in JSON: in the API, and at the addresses of the pages (annotation.judging.views) for whoever asks for JSON.
 
-The serializers check what pages send as well. What is sent here must tell nothing about LM, setting, score, gold or
-what others said.
+What is sent here must tell nothing about LM, setting, score, gold or what others said.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import isfinite
+from collections.abc import Mapping
 from typing import Any
 
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
-from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema, extend_schema_field, inline_serializer
-from rest_framework import exceptions, serializers
+from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema, inline_serializer
+from rest_framework import exceptions
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from annotation.judging.assignment import next_batch, release_batch
 from annotation.judging.judgments import (
-    Answer,
     reassign_skipped,
     recent_judgments,
     report_statement,
@@ -28,20 +25,24 @@ from annotation.judging.judgments import (
     submit_and_fill_batch,
     submit_judgment,
 )
-from annotation.judging.models import SIXTEEN_HEX_DIGITS
-from annotation.judging.training import (
-    answer_training,
-    answered_statement,
-    current_training,
-    last_training,
-    next_statement,
+from annotation.judging.serializers import (
+    AnswerSerializer,
+    BatchSerializer,
+    CountSerializer,
+    InstructionsTextSerializer,
+    RecentSerializer,
+    StatementReportInput,
+    StoredSerializer,
+    TaskField,
+    TaskQuery,
+    TaskSerializer,
+    statements_of,
 )
-from annotation.models import LONGEST_COMMENT, Annotator, JudgmentTask, Label, StatementReport
+from annotation.models import Annotator
 from annotation.recruiting.access import own_annotators, session_annotator
-from annotation.rounds.instructions import instructions_markdown, statement_parts
+from annotation.rounds.instructions import instructions_markdown
 from kgharvest.accounts.tokens import Scope
 from kgharvest.api.authentication import TokenAllows
-from kgharvest.api.input import Filters
 from kgharvest.api.schema import RefusalSerializer
 from kgharvest.api.views import ApiView
 from kgharvest.http import refusal
@@ -51,146 +52,6 @@ NOT_JOINED = "Nobody who judges this round is known here; come back with your li
 
 def wants_json(request: HttpRequest) -> bool:
     return request.get_preferred_type(["text/html", "application/json"]) == "application/json"
-
-
-# -- what annotators send ----------------------------------------------------------------------------------------------
-
-
-class TaskField(serializers.RegexField):
-    """A statement by the name that only this annotator has for it."""
-
-    def __init__(self, **options: Any):
-        super().__init__(f"^{SIXTEEN_HEX_DIGITS}$", error_messages={"invalid": "This is no statement."}, **options)
-
-
-class TaskSerializer(serializers.Serializer):
-    task = TaskField()
-
-
-class AnswerSerializer(TaskSerializer):
-    label = serializers.ChoiceField(Label.choices)
-    client_uuid = serializers.UUIDField(help_text="One for each answer; sent again it counts once.")
-    seconds = serializers.FloatField(
-        min_value=0, required=False, allow_null=True, help_text="How long the statement was actively in sight."
-    )
-    comment = serializers.CharField(
-        required=False, allow_blank=True, help_text=f"At most {LONGEST_COMMENT} characters."
-    )  # its length is the service's rule, told in its own words
-    more = serializers.BooleanField(
-        required=False, allow_null=True, help_text="Whether the reply is to bring the next statements."
-    )
-
-    def validate_seconds(self, seconds: float | None) -> float | None:
-        if seconds is not None and not isfinite(seconds):
-            raise serializers.ValidationError("Give a number of seconds, or leave it out.")
-        return seconds
-
-    def answer_of(self, annotator: Annotator) -> Answer:
-        fields = self.validated_data
-        task, comment = annotator.task_of(fields["task"]), fields.get("comment", "")
-        return Answer(task, fields["label"], fields["client_uuid"], fields.get("seconds"), comment)
-
-
-class StatementReportInput(TaskSerializer):
-    """Fields are named as in the form of the page."""
-
-    def get_fields(self) -> dict[str, serializers.Field]:
-        return super().get_fields() | {
-            "report-reason": serializers.ChoiceField(StatementReport.Reason.choices, source="reason"),
-            "report-comment": serializers.CharField(required=False, allow_blank=True, source="comment"),
-        }
-
-
-# -- what they get -----------------------------------------------------------------------------------------------------
-
-PART = {"type": "array", "minItems": 2, "maxItems": 2, "items": {"oneOf": [{"type": "string"}, {"type": "boolean"}]}}
-
-
-@extend_schema_field({"type": "array", "items": PART})
-class PartsField(serializers.Field):
-    """Stretches of text, each with whether it is an entity."""
-
-    def to_representation(self, parts: Sequence[tuple[str, bool]]) -> list[list[Any]]:
-        return [[text, is_entity] for text, is_entity in parts]
-
-
-class StatementSerializer(TaskSerializer):
-    parts = PartsField()
-
-
-class TaskQuery(Filters):
-    task = TaskField(required=False, help_text="A statement that you have.")
-
-
-class TrainingAnswerSerializer(serializers.Serializer):
-    position = serializers.IntegerField(min_value=0, max_value=1000)
-    label = serializers.ChoiceField(Label.choices)
-
-
-class BatchSerializer(serializers.Serializer):
-    """tasks: the annotator's assigned tasks, oldest first."""
-
-    tasks = StatementSerializer(many=True)
-
-
-class StoredSerializer(serializers.Serializer):
-    """tasks: only where more are asked for and can be had."""
-
-    stored = serializers.UUIDField()
-    late = serializers.BooleanField(help_text="Its lease was over: kept, and counted only if it was still wanted.")
-    tasks = StatementSerializer(many=True, required=False)
-
-
-class AnsweredSerializer(StatementSerializer):
-    label = serializers.ChoiceField(Label.choices)
-    comment = serializers.CharField(allow_blank=True)
-    judged_at = serializers.DateTimeField()
-
-
-class RecentSerializer(serializers.Serializer):
-    """answers: your last ones, the newest first."""
-
-    answers = AnsweredSerializer(many=True)
-
-
-class CountSerializer(serializers.Serializer):
-    n = serializers.IntegerField(help_text="Statements.")
-
-
-class InstructionsTextSerializer(serializers.Serializer):
-    markdown = serializers.CharField()
-
-
-class TrainingStatementSerializer(serializers.Serializer):
-    position = serializers.IntegerField()
-    parts = PartsField()
-
-
-class TrainedSerializer(serializers.Serializer):
-    n_right = serializers.IntegerField()
-    n_answered = serializers.IntegerField()
-
-
-class TrainingSerializer(serializers.Serializer):
-    """statement: to answer next, null after the last one; then `finished` says how it went."""
-
-    n_statements = serializers.IntegerField()
-    statement = TrainingStatementSerializer(allow_null=True)
-    finished = TrainedSerializer(allow_null=True)
-
-
-class TrainingReasonSerializer(serializers.Serializer):
-    position = serializers.IntegerField()
-    is_right = serializers.BooleanField()
-    label = serializers.ChoiceField(["true", "false"], help_text="The right answer.")
-    reason = serializers.CharField()
-
-
-def statements_of(annotator: Annotator, tasks: Sequence[JudgmentTask]) -> list[dict[str, Any]]:
-    """Return all that the annotator's browser learns about tasks."""
-    return [
-        {"task": annotator.token_of(task.pk), "parts": statement_parts(task.statement, task.spans)} for task in tasks
-    ]
 
 
 # -- how it is described -----------------------------------------------------------------------------------------------
@@ -384,43 +245,3 @@ class Instructions(JudgingView):
             )
             relation = task.knowledge_tuple.relation
         return Response({"markdown": instructions_markdown(self.annotator.round, relation)})
-
-
-class TrainingStatements(JudgingView):
-    """The training that comes before the first batch of some rounds."""
-
-    def check_training(self) -> None:
-        if not self.annotator.round.training_size:
-            raise exceptions.NotFound("This round has no training.")
-
-    @described(
-        "The next statement of the training",
-        TrainingSerializer,
-        {"n_statements": 5, "statement": {"position": 0, "parts": PARTS}, "finished": None},
-        {"n_statements": 5, "statement": None, "finished": {"n_right": 4, "n_answered": 5}},
-    )
-    def get(self, request: Request, round_id: int) -> Response:
-        self.check_training()
-        statements, finished = self.annotator.round.training_statements, last_training(self.annotator)
-        is_over = finished and not self.annotator.trainings.filter(finished_at=None).exists()
-        statement = None if is_over else next_statement(current_training(self.annotator, timezone.now()))
-        answer = {"n_statements": statements.count(), "statement": statement, "finished": finished if is_over else None}
-        return Response(TrainingSerializer(answer).data)
-
-    @described(
-        "Answer a statement of the training",
-        TrainingReasonSerializer,
-        {"position": 0, "is_right": True, "label": "true", "reason": "It is one of the examples."},
-        sent=TrainingAnswerSerializer,
-    )
-    def post(self, request: Request, round_id: int) -> Response:
-        """The reply says what is right, and why. The same answer sent again counts once."""
-        self.check_training()
-        sent = self.sent(TrainingAnswerSerializer)
-        statement = answer_training(self.annotator, **sent, now=timezone.now())
-        if statement is None:
-            statement = answered_statement(self.annotator, sent["position"])
-        if statement is None:
-            raise exceptions.NotFound("This statement is not the one to answer next.")
-        reason = {"is_right": sent["label"] == statement.label, "label": statement.label, "reason": statement.reason}
-        return Response({"position": statement.position, **reason})

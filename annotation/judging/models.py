@@ -1,4 +1,4 @@
-"""Annotators, their assignments (leases on tasks), judgments, reports of statements, and training.
+"""Annotators, their assignments (leases on tasks), judgments and reports of statements.
 
 Assignments (leases on a task) and judgments (append-only evidence) are apart, so that imported judgments need no
 assignment.
@@ -11,10 +11,9 @@ from hashlib import blake2s
 
 from django.conf import settings
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import Q
 from django.db.models.functions import Lower
 
-from annotation.rounds.instructions import statement_parts
 from annotation.rounds.models import Layout, Round
 from annotation.rounds.sample_models import JudgmentTask
 
@@ -309,50 +308,3 @@ class StatementReport(models.Model):
 
     def __str__(self) -> str:
         return f"{self.get_reason_display()}: {self.task_id} by {self.annotator_id}"
-
-
-class TrainingStatement(models.Model):
-    """A statement of a round with a known answer and the reason for it, frozen when the round opens."""
-
-    round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="training_statements")
-    position = models.PositiveSmallIntegerField()
-    statement = models.TextField()
-    spans = models.JSONField()
-    label = models.CharField(max_length=5)
-    reason = models.TextField()
-
-    class Meta:
-        ordering = ["round", "position"]
-        constraints = [
-            models.UniqueConstraint(fields=["round", "position"], name="training_statement_position_unique"),
-            models.CheckConstraint(condition=Q(label__in=["true", "false"]), name="training_statement_label_known"),
-        ]
-
-    def __str__(self) -> str:
-        return self.statement
-
-    @property
-    def parts(self) -> list[tuple[str, bool]]:
-        return statement_parts(self.statement, self.spans)
-
-
-class Training(models.Model):
-    """One time that an annotator went through the training; the last one may be unfinished."""
-
-    annotator = models.ForeignKey(Annotator, on_delete=models.CASCADE, related_name="trainings")
-    n_answered = models.PositiveSmallIntegerField(default=0)
-    n_right = models.PositiveSmallIntegerField(default=0)
-    started_at = models.DateTimeField()
-    finished_at = models.DateTimeField(null=True, blank=True)
-
-    class Meta:
-        ordering = ["pk"]
-        constraints = [
-            models.UniqueConstraint(
-                fields=["annotator"], condition=Q(finished_at=None), name="training_one_unfinished"
-            ),
-            models.CheckConstraint(condition=Q(n_right__lte=F("n_answered")), name="training_right_of_answered"),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.annotator_id}: {self.n_right} of {self.n_answered}"

@@ -23,7 +23,7 @@ from rest_framework.parsers import FormParser, JSONParser, MultiPartParser
 from rest_framework.serializers import Serializer
 from rest_framework.views import APIView
 
-from annotation.judging.api import AnswerSerializer, TaskSerializer, statements_of, wants_json
+from annotation.judging.api import wants_json
 from annotation.judging.assignment import TrainingFirst, next_batch
 from annotation.judging.judgments import (
     BadAnswer,
@@ -34,6 +34,7 @@ from annotation.judging.judgments import (
     skip_task,
     submit_judgment,
 )
+from annotation.judging.serializers import AnswerSerializer, TaskSerializer, statements_of
 from annotation.models import LONGEST_COMMENT, Annotator, Judgment, Label, Layout, StatementReport
 from annotation.recruiting.access import session_annotator
 from annotation.recruiting.services import choose_layout

@@ -12,7 +12,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from annotation.judging.api import PartsField
+from annotation.judging.serializers import PartsField
 from annotation.models import Layout, Round
 from annotation.rounds.builder import freeze_round, instructions_by_relation
 from annotation.rounds.instructions import DEFAULT_INSTRUCTIONS

@@ -4,7 +4,7 @@ import pytest
 from django.utils import timezone
 
 from annotation.judging.assignment import TrainingFirst, next_batch
-from annotation.judging.training import answer_training, current_training, last_training, next_statement
+from annotation.training.services import answer_training, current_training, last_training, next_statement
 from tests.annotation.gold.test_gold import gold_round
 from tests.factories import judging_page, make_annotators
 

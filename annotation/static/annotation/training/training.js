@@ -1,5 +1,5 @@
 // Training by keys, as in judging. Without it, the buttons do the same.
-import { listenToKeys } from "../keys.js";
+import { listenToKeys } from "../judging/keys.js";
 
 const press = (label) => () => document.querySelector(`button[value="${label}"]`).click();
 

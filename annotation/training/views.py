@@ -10,16 +10,16 @@ from django.utils import timezone
 from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods
 
-from annotation.judging.training import (
+from annotation.judging.views import for_annotator
+from annotation.models import Annotator, Label
+from annotation.rounds.instructions import instructions_html
+from annotation.training.services import (
     answer_training,
     answered_statement,
     current_training,
     last_training,
     next_statement,
 )
-from annotation.judging.views import for_annotator
-from annotation.models import Annotator, Label
-from annotation.rounds.instructions import instructions_html
 
 
 @require_http_methods(["GET", "POST"])
@@ -67,8 +67,8 @@ def _show(request: HttpRequest, annotator: Annotator) -> HttpResponse:
         if statement is None:
             raise Http404("That statement is not answered yet.")
         context |= {"statement": statement, "given": Label(label), "is_right": label == statement.label}
-        return render(request, "annotation/judging/training/reason.html", context)
+        return render(request, "annotation/training/reason.html", context)
     if finished and unfinished is None:
-        return render(request, "annotation/judging/training/done.html", context | {"training": finished})
+        return render(request, "annotation/training/done.html", context | {"training": finished})
     statement = next_statement(current_training(annotator, timezone.now()))
-    return render(request, "annotation/judging/training/statement.html", context | {"statement": statement})
+    return render(request, "annotation/training/statement.html", context | {"statement": statement})

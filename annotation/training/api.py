@@ -1,0 +1,89 @@
+"""Training in JSON, in the API."""
+
+from __future__ import annotations
+
+from django.utils import timezone
+from rest_framework import exceptions, serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from annotation.judging.api import PARTS, JudgingView, described
+from annotation.judging.serializers import PartsField
+from annotation.models import Label
+from annotation.training.services import (
+    answer_training,
+    answered_statement,
+    current_training,
+    last_training,
+    next_statement,
+)
+
+
+class TrainingAnswerSerializer(serializers.Serializer):
+    position = serializers.IntegerField(min_value=0, max_value=1000)
+    label = serializers.ChoiceField(Label.choices)
+
+
+class TrainingStatementSerializer(serializers.Serializer):
+    position = serializers.IntegerField()
+    parts = PartsField()
+
+
+class TrainedSerializer(serializers.Serializer):
+    n_right = serializers.IntegerField()
+    n_answered = serializers.IntegerField()
+
+
+class TrainingSerializer(serializers.Serializer):
+    """statement: to answer next, null after the last one; then `finished` says how it went."""
+
+    n_statements = serializers.IntegerField()
+    statement = TrainingStatementSerializer(allow_null=True)
+    finished = TrainedSerializer(allow_null=True)
+
+
+class TrainingReasonSerializer(serializers.Serializer):
+    position = serializers.IntegerField()
+    is_right = serializers.BooleanField()
+    label = serializers.ChoiceField(["true", "false"], help_text="The right answer.")
+    reason = serializers.CharField()
+
+
+class TrainingStatements(JudgingView):
+    """The training that comes before the first batch of some rounds."""
+
+    def check_training(self) -> None:
+        if not self.annotator.round.training_size:
+            raise exceptions.NotFound("This round has no training.")
+
+    @described(
+        "The next statement of the training",
+        TrainingSerializer,
+        {"n_statements": 5, "statement": {"position": 0, "parts": PARTS}, "finished": None},
+        {"n_statements": 5, "statement": None, "finished": {"n_right": 4, "n_answered": 5}},
+    )
+    def get(self, request: Request, round_id: int) -> Response:
+        self.check_training()
+        statements, finished = self.annotator.round.training_statements, last_training(self.annotator)
+        is_over = finished and not self.annotator.trainings.filter(finished_at=None).exists()
+        statement = None if is_over else next_statement(current_training(self.annotator, timezone.now()))
+        answer = {"n_statements": statements.count(), "statement": statement, "finished": finished if is_over else None}
+        return Response(TrainingSerializer(answer).data)
+
+    @described(
+        "Answer a statement of the training",
+        TrainingReasonSerializer,
+        {"position": 0, "is_right": True, "label": "true", "reason": "It is one of the examples."},
+        sent=TrainingAnswerSerializer,
+    )
+    def post(self, request: Request, round_id: int) -> Response:
+        """The reply says what is right, and why. The same answer sent again counts once."""
+        self.check_training()
+        sent = self.sent(TrainingAnswerSerializer)
+        statement = answer_training(self.annotator, **sent, now=timezone.now())
+        if statement is None:
+            statement = answered_statement(self.annotator, sent["position"])
+        if statement is None:
+            raise exceptions.NotFound("This statement is not the one to answer next.")
+        reason = {"is_right": sent["label"] == statement.label, "label": statement.label, "reason": statement.reason}
+        return Response({"position": statement.position, **reason})
