@@ -17,7 +17,7 @@ from django.db.models import Q, QuerySet
 
 from annotation.gold.selection import choose_gold, gold_task, training_statement
 from annotation.models import JudgmentTask, Round, Stratum, TrainingStatement
-from annotation.rounds.instructions import freeze_statement, relation_guide
+from annotation.rounds.instructions import freeze_statements, relation_guide
 from annotation.rounds.sample_models import CellId
 from annotation.rounds.serializers import BadRoundSpec, Cell, cells_of
 from kgharvest.access import User
@@ -74,9 +74,8 @@ def freeze_round(round: Round, by: User = None) -> FrozenRound:
     # A tuple that several cells drew is one task, worded as the first of them has it.
     tasks: dict[int, JudgmentTask] = {}
     for stratum, tuples in samples:
-        for harvested in tuples:
-            if harvested.knowledge_tuple_id not in tasks:
-                tasks[harvested.knowledge_tuple_id] = _task(round, stratum.relation.statement, harvested)
+        new = [harvested for harvested in tuples if harvested.knowledge_tuple_id not in tasks]
+        tasks |= {task.knowledge_tuple_id: task for task in _tasks(round, stratum.relation.statement, new)}
     relations = list({job.relation_id: job.relation for _, job, _ in cells}.values())
     gold = choose_gold(round, relations, [drawn for sample in samples for drawn in sample.tuples], len(tasks))
     statements = [*tasks.values(), *(gold_task(round, statement) for statement in gold.mixed_in)]
@@ -94,16 +93,17 @@ def freeze_round(round: Round, by: User = None) -> FrozenRound:
     )
 
 
-def _task(round: Round, template: str, harvested: HarvestedTuple) -> JudgmentTask:
-    statement = freeze_statement(template, harvested.surface)
-    return JudgmentTask(
-        round_id=round.pk,
-        knowledge_tuple=harvested.knowledge_tuple,
-        statement=statement.text,
-        spans=statement.spans,
-        entities=harvested.surface,
-        n_wanted=2 if round.third_only_if_split else round.judgments_per_task,
-    )
+def _tasks(round: Round, template: str, tuples: Sequence[HarvestedTuple]) -> Iterator[JudgmentTask]:
+    statements = freeze_statements(template, [harvested.surface for harvested in tuples])
+    for harvested, statement in zip(tuples, statements, strict=True):
+        yield JudgmentTask(
+            round_id=round.pk,
+            knowledge_tuple=harvested.knowledge_tuple,
+            statement=statement.text,
+            spans=statement.spans,
+            entities=harvested.surface,
+            n_wanted=2 if round.third_only_if_split else round.judgments_per_task,
+        )
 
 
 # -- names in the description ------------------------------------------------------------------------------------------
@@ -113,15 +113,12 @@ def _cells_with_jobs(round: Round, by: User) -> list[tuple[Cell, HarvestJob, str
     """Return the round's cells, each with its finished harvest and its path in the description."""
     cells = cells_of(round)
     jobs = HarvestJob.objects.visible_to(by).with_cell()
-    finished = jobs.succeeded()
-    seen = Relation.objects.visible_to(by).values("pk")
-    named = Relation.objects.filter(Q(pk__in=seen) | Q(pk__in=finished.order_by().values("relation")))
     numbered = jobs.in_bulk([cell.job for cell in cells if cell.job])
     first: dict[CellId, str] = {}
     with_jobs = []
     for position, cell in enumerate(cells):
         path = f"cells[{position}]"
-        job = numbered.get(cell.job) if cell.job else _newest_harvest(cell, finished, named, round, path)
+        job = numbered.get(cell.job) if cell.job else _newest_harvest(cell, jobs, round, by, path)
         if job is None:
             raise NotFound(f"There is no finished harvest for {path} ({cell}); harvest it first.")
         if job.status != Job.Status.SUCCEEDED:
@@ -134,10 +131,11 @@ def _cells_with_jobs(round: Round, by: User) -> list[tuple[Cell, HarvestJob, str
     return with_jobs
 
 
-def _newest_harvest(
-    cell: Cell, finished: QuerySet[HarvestJob], named: QuerySet[Relation], round: Round, path: str
-) -> HarvestJob | None:
-    """Return the newest harvest of the round's project, else of another one. named: relations that may be meant."""
+def _newest_harvest(cell: Cell, jobs: QuerySet[HarvestJob], round: Round, by: User, path: str) -> HarvestJob | None:
+    """Return the newest of the harvests that a cell names, of the round's project if it has one, else of another."""
+    finished = jobs.succeeded()
+    seen = Relation.objects.visible_to(by).values("pk")
+    named = Relation.objects.filter(Q(pk__in=seen) | Q(pk__in=finished.order_by().values("relation")))
     relation = find_relation(cell.relation, f"{path}.relation", named)
     jobs = finished.filter(relation=relation, setting=cell.setting)
     model = cell.model

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -102,13 +102,23 @@ class Statement(NamedTuple):
 
 def freeze_statement(template: str, surface: Sequence[str]) -> Statement:
     """Return `template` with the entities in its slots. Unlike a prompt, it may name a slot more than once."""
-    pieces = SLOT.split(SPACE_BEFORE_END.sub("", template.strip()))  # text, slot, text, slot, ..., text
-    text, spans = pieces[0], []
-    for slot, following in zip(pieces[1::2], pieces[2::2], strict=True):
-        entity = surface[int(slot)]
-        spans.append([len(text), len(text) + len(entity)])
-        text += entity + following
-    return Statement(text, spans)
+    [statement] = freeze_statements(template, [surface])
+    return statement
+
+
+def freeze_statements(template: str, surfaces: Iterable[Sequence[str]]) -> list[Statement]:
+    """Return `template` with the entities of each tuple in its slots, in the order of `surfaces`."""
+    first, *rest = SLOT.split(SPACE_BEFORE_END.sub("", template.strip()))  # text, slot, text, slot, ..., text
+    slots = [(int(slot), following) for slot, following in zip(rest[::2], rest[1::2], strict=True)]
+    statements = []
+    for surface in surfaces:
+        text, spans = first, []
+        for slot, following in slots:
+            entity = surface[slot]
+            spans.append([len(text), len(text) + len(entity)])
+            text += entity + following
+        statements.append(Statement(text, spans))
+    return statements
 
 
 def statement_parts(text: str, spans: Sequence[Sequence[int]]) -> list[tuple[str, bool]]:

@@ -61,11 +61,6 @@ def round_from_spec(document: Any) -> Round:
     return round
 
 
-def project_in(document: Mapping[str, Any]) -> str | None:
-    """Return the project that a valid description names, by slug or name."""
-    return document.get("project") or None
-
-
 def cells_of(round: Round) -> list[Cell]:
     """Return the cells to sample that the round's description names."""
     cells = CellSerializer(data=round.spec["cells"], many=True)

@@ -21,7 +21,7 @@ from annotation.models import Assignment, Draw, JudgmentTask, Round, Stratum, Tr
 from annotation.quality.limits import limits_spec, set_limits
 from annotation.rounds.builder import freeze_round, instructions_by_relation
 from annotation.rounds.models import OPTIONS
-from annotation.rounds.serializers import BadRoundSpec, project_in, round_from_spec
+from annotation.rounds.serializers import BadRoundSpec, round_from_spec
 from kgharvest.access import Action, check_may
 from kgharvest.accounts.projects import project_for
 from kgharvest.audit.trail import record
@@ -67,7 +67,7 @@ def create_draft(document: dict[str, Any], by=None, project: Project | None = No
     """Return a new round that only holds its description; nothing is drawn. Raises as open_round does."""
     round = round_from_spec(document)
     with transaction.atomic():
-        round.project, round.created_by = project_for(by, project or project_in(document)), by
+        round.project, round.created_by = project_for(by, project or document.get("project") or None), by
         _save(round)
         return round
 
@@ -79,7 +79,7 @@ def edit_draft(round: Round, document: dict[str, Any], by=None) -> Round:
         draft = lock_draft(round)
         before = _wording(draft)
         check_may(by, Action.WORK, draft.project)
-        draft.project = project_for(by, project_in(document) or draft.project)
+        draft.project = project_for(by, document.get("project") or draft.project)
         for name in (*OPTIONS, "spec"):
             setattr(draft, name, getattr(edited, name))
         _save(draft)
