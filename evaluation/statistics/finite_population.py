@@ -90,7 +90,7 @@ def population_rate(n_hits: ArrayLike, n: ArrayLike, population: ArrayLike, weig
     if value is None:
         return estimate
     worth, sizes = np.asarray(n, dtype=np.float64), np.asarray(population, dtype=np.int64)
-    judged = _whole(worth)
+    judged = whole_statements(worth)
     if len(sizes) > 1:
         sizes = np.where(sizes, sizes, AS_GOOD_AS_INFINITE)
     # Sums of probabilities may leave [0, n] by a rounding error.
@@ -111,7 +111,7 @@ def population_rate(n_hits: ArrayLike, n: ArrayLike, population: ArrayLike, weig
 def population_share(n_hits: ArrayLike, n: ArrayLike, population: ArrayLike, weights: ArrayLike | None = None) -> Rate:
     """Return what population_rate does but the limits, which take time."""
     worth, sizes = np.asarray(n, dtype=np.float64), np.asarray(population, dtype=np.int64)
-    judged = _whole(worth)
+    judged = whole_statements(worth)
     if not judged.sum():
         return unknown_rate(NOTHING_COUNTED)
     if not judged.all():
@@ -127,7 +127,7 @@ def _inside(share: float) -> float:
     return min(max(share, 0.0), 1.0)
 
 
-def _whole(worth: Floats) -> Counts:
+def whole_statements(worth: Floats) -> Counts:
     """Return how many complete statements tell at most as much; one for more than half of one."""
     return np.where(worth > 0.5, np.maximum(np.floor(worth + ROUNDING), 1), 0).astype(np.int64)
 

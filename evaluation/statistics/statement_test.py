@@ -19,7 +19,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from evaluation.statistics.finite_population import VerdictSample, sample_rate
-from evaluation.statistics.rates import SIGNIFICANCE, Z_95, wilson_interval_of_share
+from evaluation.statistics.rates import SIGNIFICANCE, Z_95, Rate, wilson_interval_of_share
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -102,16 +102,26 @@ class StatementDifference:
 
 
 def statement_difference(
-    a: SideSample, b: SideSample, shared: SharedStatements | None = None
+    a: SideSample,
+    b: SideSample,
+    shared: SharedStatements | None = None,
+    rates: tuple[Rate, Rate] | None = None,
 ) -> StatementDifference | None:
-    """Compare the averages of two sides; None where one has no interval. shared: None for none."""
-    rates = [sample_rate(side.accepted, side.population, side.weight) for side in (a, b)]
+    """Compare the averages of two sides; None where one has no interval.
+
+    shared: None for none. rates: the averages where others than people's verdicts have a part in them.
+    """
+    rates = rates or (_side_rate(a), _side_rate(b))
     (value_a, low_a, high_a), (value_b, low_b, high_b) = (rate[:3] for rate in rates)
     if value_a is None or low_a is None or high_a is None or value_b is None or low_b is None or high_b is None:
         return None
     return StatementDifference(
         (value_a, low_a, high_a), (value_b, low_b, high_b), _correlation(a, b, shared) if shared else 0.0
     )
+
+
+def _side_rate(side: SideSample) -> Rate:
+    return sample_rate(side.accepted, side.population, side.weight)
 
 
 def _correlation(a: SideSample, b: SideSample, shared: SharedStatements) -> float:

@@ -1,0 +1,248 @@
+"""How often intervals hold the accuracy of a harvest that a judge has labelled, and how wide they are.
+
+    python benches/judge_coverage.py [N_RUNS] [--potato FOLDER]
+
+A harvest of N tuples, a share of which is true; a judge who calls true ones True with its sensitivity and false ones
+False with its specificity, and says neither of some; n tuples drawn for people, whose verdicts are the truth. People:
+their verdicts alone. PPI++: evaluation.statistics.judges.prediction_powered, and where ppi-python is installed its own,
+which must be equal. Potato: its `ppi_mean` at 95 %, where FOLDER holds its unpacked wheel (GPL; not part of this
+project). Judge: the share that the judge calls true, from its labels alone.
+
+Then averages over several strata, and how often a comparison of two sides has the wrong sign.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from evaluation.statistics.finite_population import VerdictSample, simple_interval
+from evaluation.statistics.judges.judge_assisted import JudgedSample, judge_assisted_rate
+from evaluation.statistics.judges.judge_comparison import JudgedSide, judged_difference
+from evaluation.statistics.judges.prediction_powered import prediction_powered_mean
+
+N_RUNS = 2000
+SLOWER = 10  # times fewer runs of averages, whose exact intervals take long
+
+
+class Setting(NamedTuple):
+    population: int
+    n: int
+    truth: float
+    sensitivity: float
+    specificity: float
+    neither: float = 0.0
+
+    def __str__(self) -> str:
+        neither = f", neither {self.neither}" if self.neither else ""
+        return f"{self.n} of {self.population}, true {self.truth}, judge {self.sensitivity}/{self.specificity}{neither}"
+
+
+SETTINGS = tuple(Setting(*values) for values in (
+    (200, 25, 0.9, 0.9, 0.6), (400, 50, 0.7, 0.95, 0.9), (400, 50, 0.7, 0.9, 0.8), (400, 50, 0.7, 0.75, 0.6),
+    (400, 50, 0.9, 0.9, 0.6), (400, 50, 0.95, 0.95, 0.7), (400, 50, 0.99, 0.97, 0.7), (1000, 100, 0.95, 0.95, 0.7),
+    (200, 25, 0.5, 0.9, 0.8), (200, 25, 0.8, 0.9, 0.8), (400, 50, 0.5, 0.97, 0.95), (400, 50, 0.8, 0.97, 0.95),
+    (1000, 100, 0.8, 0.9, 0.8), (1000, 100, 0.9, 0.97, 0.95), (400, 100, 0.7, 0.9, 0.8), (200, 50, 0.7, 0.9, 0.8, 0.05),
+    (400, 25, 0.95, 0.95, 0.7), (400, 50, 0.7, 0.2, 0.2), (400, 50, 0.9, 0.2, 0.2), (1000, 100, 0.8, 0.2, 0.2),
+    (400, 50, 0.7, 0.5, 0.5), (400, 50, 0.9, 0.5, 0.5), (200, 25, 0.8, 0.7, 0.3), (1000, 100, 0.6, 0.5, 0.5),
+    (1000, 50, 0.95, 0.9, 0.1),
+))  # fmt: skip
+AVERAGES = (
+    ("6 relations alike", [Setting(400, 50, 0.8, 0.9, 0.8)] * 6, False),
+    ("14 small relations", [Setting(200, 10, 0.9, 0.9, 0.8, 0.02)] * 14, False),
+    ("14 small relations, unlike", [Setting(200, 10, p, 0.97, 0.95) for p in np.linspace(0.5, 1, 14)], False),
+    ("14 relations, random judge", [Setting(400, 25, 0.9, 0.5, 0.5)] * 14, False),
+    ("2 strata of a harvest", [Setting(100, 30, 0.95, 0.9, 0.8), Setting(900, 30, 0.7, 0.9, 0.8)], True),
+    ("4 strata of a harvest", [Setting(size, 12, p, 0.9, 0.8) for size, p in
+                               ((50, 0.95), (100, 0.9), (200, 0.8), (500, 0.7))], True),
+)  # fmt: skip
+SIDES = (Setting(400, 50, 0.8, 0.9, 0.8), Setting(400, 50, 0.75, 0.95, 0.6))
+
+
+class Simulated(NamedTuple):
+    """Harvests by what the judge says (R, 3): tuples, draws, and accepted draws. truth: the same in all."""
+
+    truth: float
+    population: np.ndarray
+    drawn: np.ndarray
+    hits: np.ndarray
+
+    def sample(self, run: int) -> JudgedSample:
+        accepted = VerdictSample.of_complete(self.drawn[run : run + 1], self.hits[run : run + 1])
+        return JudgedSample(self.population[run : run + 1], self.drawn[run : run + 1], accepted)
+
+
+def simulate(setting: Setting, n_runs: int, rng: np.random.Generator) -> Simulated:
+    n_true = round(setting.population * setting.truth)
+    answered = 1 - setting.neither
+    of_true = (setting.sensitivity * answered, (1 - setting.sensitivity) * answered, setting.neither)
+    of_false = ((1 - setting.specificity) * answered, setting.specificity * answered, setting.neither)
+    tuples = np.concatenate([
+        rng.multinomial(n_true, of_true, n_runs), rng.multinomial(setting.population - n_true, of_false, n_runs)
+    ], axis=1)  # fmt: skip
+    drawn = np.array([rng.multivariate_hypergeometric(row, setting.n) for row in tuples])
+    both = [counts[:, :3] + counts[:, 3:] for counts in (tuples, drawn)]
+    return Simulated(n_true / setting.population, both[0], both[1], drawn[:, :3])
+
+
+# -- cells -------------------------------------------------------------------------------------------------------------
+
+Interval = tuple[float, float]
+Method = Callable[[Simulated, int], Interval]
+
+
+def by_people(cell: Simulated, run: int) -> Interval:
+    return simple_interval(int(cell.hits[run].sum()), int(cell.drawn[run].sum()), int(cell.population[run].sum()))
+
+
+def with_judge(cell: Simulated, run: int) -> Interval:
+    rate = judge_assisted_rate(cell.sample(run)).rate
+    return rate.low, rate.high
+
+
+def predictions(cell: Simulated, run: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return what people say and what the judge says of what was drawn, and what the judge says of all; 0 or 1."""
+    hits, misses = cell.hits[run], cell.drawn[run] - cell.hits[run]
+    label = np.repeat([1.0, 0.0], [hits.sum(), misses.sum()])
+    is_true = np.array([1.0, 0.0, 0.0])
+    predicted = np.concatenate([np.repeat(is_true, hits), np.repeat(is_true, misses)])
+    return label, predicted, np.repeat(is_true, cell.population[run])
+
+
+def prediction_powered(cell: Simulated, run: int) -> Interval:
+    rate = prediction_powered_mean(*predictions(cell, run))
+    return rate.low, rate.high
+
+
+def peers(potato: Path | None) -> Iterator[tuple[str, Method]]:
+    """Yield what is installed of others' estimators."""
+    try:
+        from ppi_py import ppi_mean_ci
+
+        yield (
+            "ppi-python",
+            lambda cell, run: tuple(float(v[0]) for v in ppi_mean_ci(*predictions(cell, run), alpha=0.05)),
+        )
+    except ImportError:
+        pass
+    if potato:
+        sys.path.append(str(potato))
+        ppi_mean = importlib.import_module("potato.labeling_engine.contracts.ppi").ppi_mean
+
+        def by_potato(cell: Simulated, run: int) -> Interval:
+            told = ppi_mean(*predictions(cell, run), 0.95)
+            return max(0.0, told["lo"]), min(1.0, told["hi"])
+
+        yield "Potato 2.12.1", by_potato
+
+
+def judge_alone(cell: Simulated) -> float:
+    """Return how often Wilson's interval of the judge's share of True holds the accuracy."""
+    population = cell.population[0].sum()
+    share = cell.population[:, 0] / population
+    half = 1.96 * np.sqrt(share * (1 - share) / population)
+    return float(np.mean(np.abs(share - cell.truth) <= half))
+
+
+def told(intervals: np.ndarray, truth: float) -> tuple[float, float]:
+    """Return coverage and mean width."""
+    low, high = intervals.T
+    return float(np.mean((low - 1e-9 <= truth) & (truth <= high + 1e-9))), float(np.mean(high - low))
+
+
+def print_cells(n_runs: int, potato: Path | None) -> None:
+    methods = {"people": by_people, "with judge": with_judge, "PPI++": prediction_powered, **dict(peers(potato))}
+    print(f"{n_runs} runs a line; coverage / mean width\n")
+    print(f"| harvest | {' | '.join(methods)} | judge alone |\n|---|{'---|' * (len(methods) + 1)}")
+    every: dict[str, list[tuple[float, float]]] = {name: [] for name in methods}
+    for number, setting in enumerate(SETTINGS):
+        cell = simulate(setting, n_runs, np.random.default_rng(number))
+        for name, method in methods.items():
+            every[name].append(told(np.array([method(cell, run) for run in range(n_runs)]), cell.truth))
+        numbers = " | ".join(f"{coverage:.3f} / {width:.3f}" for coverage, width in (v[-1] for v in every.values()))
+        print(f"| {setting} | {numbers} | {judge_alone(cell):.3f} |", flush=True)
+    of_people = np.array([width for _, width in every["people"]])
+    for name, values in every.items():
+        coverage, width = np.array(values).T
+        ratio = width / of_people
+        print(
+            f"\n{name}: coverage {coverage.min():.3f} to {coverage.max():.3f}, mean {coverage.mean():.4f}; width "
+            f"{ratio.min():.2f} to {ratio.max():.2f} of people's, mean {ratio.mean():.2f}"
+        )
+
+
+# -- averages and comparisons ------------------------------------------------------------------------------------------
+
+
+def joined(samples: Sequence[JudgedSample]) -> JudgedSample:
+    population, drawn, accepted = zip(*samples, strict=True)
+    return JudgedSample(
+        np.concatenate(population),
+        np.concatenate(drawn),
+        VerdictSample(*map(np.concatenate, zip(*accepted, strict=True))),
+    )
+
+
+def print_averages(n_runs: int) -> None:
+    print(f"\n{n_runs} runs a line; coverage / mean width\n\n| average | people | with judge |\n|---|---|---|")
+    for number, (name, settings, by_size) in enumerate(AVERAGES):
+        rng = np.random.default_rng(number)
+        cells = [simulate(setting, n_runs, rng) for setting in settings]
+        sizes = np.array([setting.population for setting in settings])
+        weights = sizes / sizes.sum() if by_size else np.full(len(cells), 1 / len(cells))
+        truth = float(weights @ [cell.truth for cell in cells])
+        rates = [judge_assisted_rate(joined([cell.sample(run) for cell in cells]), weights) for run in range(n_runs)]
+        both = [told(np.array([rate[part][1:3] for rate in rates], dtype=float), truth) for part in (1, 0)]
+        print(f"| {name} | {' | '.join(f'{coverage:.3f} / {width:.3f}' for coverage, width in both)} |", flush=True)
+
+
+def print_wrong_signs(n_runs: int) -> None:
+    rng = np.random.default_rng(0)
+    cells = [simulate(setting, n_runs, rng) for setting in SIDES]
+    true_difference = cells[0].truth - cells[1].truth
+    wrong, held, widths = np.zeros(2), np.zeros(2), np.zeros(2)
+    for run in range(n_runs):
+        sides = [
+            JudgedSide(cell.sample(run), np.array([number]), np.ones(1), np.zeros(1, dtype=np.int64))
+            for number, cell in enumerate(cells)
+        ]
+        with_labels = judged_difference(*sides).difference
+        alone = judged_difference(*(side._replace(sample=unlabelled(side.sample)) for side in sides)).difference
+        for column, difference in enumerate((alone, with_labels)):
+            low, high = difference.interval
+            wrong[column] += difference.value < 0
+            held[column] += low - 1e-9 <= true_difference <= high + 1e-9
+            widths[column] += high - low
+    print(f"\nComparison of {SIDES[0]} with {SIDES[1]}: {n_runs} runs\n\n| | people | with judge |\n|---|---|---|")
+    for name, values in (("wrong sign", wrong), ("coverage", held), ("mean width", widths)):
+        print(f"| {name} | {' | '.join(f'{value / n_runs:.3f}' for value in values)} |")
+
+
+def unlabelled(sample: JudgedSample) -> JudgedSample:
+    """Return the sample as if the judge had said nothing."""
+
+    def in_other(values: np.ndarray) -> np.ndarray:
+        zeros = np.zeros((len(values), 2), dtype=values.dtype)
+        return np.concatenate([zeros, values.sum(axis=1, keepdims=True)], axis=1)
+
+    return JudgedSample(
+        in_other(sample.population), in_other(sample.drawn), VerdictSample(*map(in_other, sample.accepted))
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("n_runs", type=int, nargs="?", default=N_RUNS)
+    parser.add_argument("--potato", type=Path, help="folder of Potato's unpacked wheel")
+    arguments = parser.parse_args()
+    print_cells(arguments.n_runs, arguments.potato)
+    print_wrong_signs(arguments.n_runs)
+    print_averages(max(1, arguments.n_runs // SLOWER))

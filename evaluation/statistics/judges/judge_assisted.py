@@ -1,0 +1,219 @@
+"""Rates of a harvest from people's verdicts on a sample and a judge's labels of all of it.
+
+The sample is post-stratified by what the judge says: how many tuples of the harvest it calls true, how many false, and
+of how many it says neither, is known, and in each of these groups the tuples drawn are a simple sample. So the estimate
+holds whatever the judge is worth: people's verdicts alone say what is true, and the judge only tells which tuples are
+alike (Holt and Smith 1979, Post stratification, JRSS A 142; Cochran 1977, section 5A.9).
+
+Of one stratum the interval is the shortest that holds 95 % of the posterior of how many of its tuples are accepted:
+beta-binomial in each group, with Jeffreys's prior, of what was not drawn, convolved over groups (Ericson 1969,
+Subjective Bayesian models in sampling finite populations, JRSS B 31; shortest intervals for the accuracy of KGs:
+Marchesin and Silvello 2025, arXiv 2502.18961). A prior for each group of each of many strata would draw their average
+to one half, so that of several strata it is the exact interval of evaluation.statistics.finite_population over all
+groups. docs/statistics.md has the coverage measured.
+
+Whether groups are told apart depends on how many draws they should have, never on how many they had or on verdicts:
+choosing by what was seen, say the narrower interval, would prefer samples in which more is true.
+
+Letters of shapes: S strata; 3 labels of judges, in the order of GROUPS; G groups that are told apart.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.signal import convolve
+from scipy.special import gammaln
+
+from evaluation.statistics.finite_population import (
+    UNKNOWN_POPULATION,
+    VerdictSample,
+    population_rate,
+    population_share,
+    sample_rate,
+    whole_statements,
+)
+from evaluation.statistics.rates import SIGNIFICANCE, Rate, unknown_rate
+from evaluation.statistics.sample_size import statements_to_shrink
+
+Counts = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+GROUPS = ("true", "false", "other")  # what a judge says of a tuple; other: unjudgeable, unreadable or nothing
+CALLED_TRUE, CALLED_FALSE, OTHER = range(3)
+FEWEST_EXPECTED = 3.0  # draws that a group should have to stand alone
+POST_STRATIFIED, PEOPLE_ALONE = "post_stratified", "people_alone"
+PRIOR = 0.5  # both shapes of Jeffreys's
+
+
+class JudgedSample(NamedTuple):
+    """Strata by what a judge says. population, drawn (S, 3): tuples. accepted: what those drawn say, (S, 3) each."""
+
+    population: Counts
+    drawn: Counts
+    accepted: VerdictSample
+
+
+class PostStrata(NamedTuple):
+    """Groups (G,) that are told apart.
+
+    group_of (S, 3): which group the label of a stratum is in. part: of the stratum in the group. stratum: its number.
+    """
+
+    population: Counts
+    accepted: VerdictSample
+    part: Floats
+    stratum: Counts
+    group_of: Counts
+
+    def weights(self, of_strata: Floats) -> Floats:
+        return of_strata[self.stratum] * self.part
+
+
+class AssistedRate(NamedTuple):
+    """people: the rate by people's verdicts alone. method: POST_STRATIFIED or PEOPLE_ALONE, where both are the same.
+
+    effective_labels: how many statements with a verdict people alone would have needed for such an interval.
+    """
+
+    rate: Rate
+    people: Rate
+    method: str
+    n_labelled: int
+    effective_labels: int | None
+
+
+def judge_assisted_rate(sample: JudgedSample, weights: Floats | None = None) -> AssistedRate:
+    """Return the share accepted in the population of strata. weights (S,): of sum 1; None for their shares of it."""
+    population = sample.population.sum(axis=1)
+    of_strata = VerdictSample(*(column.sum(axis=1) for column in sample.accepted))
+    n = int(whole_statements(of_strata.n).sum())
+    if not population.all():
+        return AssistedRate(*(unknown_rate(UNKNOWN_POPULATION),) * 2, PEOPLE_ALONE, n, None)
+    people = sample_rate(of_strata, population, weights)
+    groups = post_strata(sample)
+    if people.with_interval is None or len(groups.population) == len(population):
+        return AssistedRate(people, people, PEOPLE_ALONE, n, n if people.value is not None else None)
+    rate = _rate(groups, len(population) == 1, weights)
+    return AssistedRate(rate, people, POST_STRATIFIED, n, effective_labels(n, int(population.sum()), people, rate))
+
+
+def effective_labels(n: int, population: int, people: Rate, assisted: Rate) -> int | None:
+    """Return how many statements of `population` make people's interval, from n, as wide as the assisted one."""
+    if people.with_interval is None or assisted.with_interval is None:
+        return None
+    width_of_people, width = (high - low for _, low, high in (people.with_interval, assisted.with_interval))
+    if width_of_people <= 0:
+        return n
+    return population if width <= 0 else statements_to_shrink(n, population, width / width_of_people)
+
+
+# -- groups ------------------------------------------------------------------------------------------------------------
+
+
+def post_strata(sample: JudgedSample) -> PostStrata:
+    """Return the groups of each stratum that are told apart.
+
+    "other" joins "false" where a group is thin; a stratum in which one still is thin is one group. Thin is a group that
+    should have fewer than FEWEST_EXPECTED draws, unless all of it was drawn; or, once in twenty such, has no verdict.
+    """
+    group_of = np.zeros(sample.population.shape, dtype=np.int64)
+    n_groups = 0
+    for stratum, (population, drawn, n) in enumerate(
+        zip(sample.population, sample.drawn, sample.accepted.n, strict=True)
+    ):
+        local = _groups_of_stratum(population, drawn, n)
+        group_of[stratum] = n_groups + local
+        n_groups += int(local.max()) + 1
+    flat = group_of.ravel()
+    sizes = np.bincount(flat, sample.population.ravel(), n_groups).astype(np.int64)
+    accepted = VerdictSample(
+        *(np.bincount(flat, column.ravel(), n_groups).astype(np.float64) for column in sample.accepted)
+    )
+    stratum_of = np.zeros(n_groups, dtype=np.int64)
+    stratum_of[flat] = np.repeat(np.arange(len(group_of)), len(GROUPS))
+    part = sizes / np.maximum(sample.population.sum(axis=1), 1)[stratum_of]
+    return PostStrata(sizes, accepted, part, stratum_of, group_of)
+
+
+def _groups_of_stratum(population: Counts, drawn: Counts, n: Floats) -> Counts:
+    """Return (3,) the group of each label, from 0 on; an empty label is in a group that is not."""
+    expected = drawn.sum() * population / max(int(population.sum()), 1)
+    for groups in (np.array([0, 1, 2]), np.array([0, 1, 1])):
+        columns = (population, drawn, n, expected)
+        sizes, draws, worth, hoped = (np.bincount(groups, column).astype(np.float64) for column in columns)
+        is_thin = (draws < sizes) & (hoped < FEWEST_EXPECTED)
+        has_verdicts = whole_statements(worth) > 0
+        if not is_thin.any() and has_verdicts[sizes > 0].all():
+            number = np.maximum(np.cumsum(sizes > 0) - 1, 0)  # an empty group is in that before it
+            numbered: Counts = number[groups]
+            return numbered
+    return np.zeros(len(GROUPS), dtype=np.int64)
+
+
+# -- intervals ---------------------------------------------------------------------------------------------------------
+
+
+def _rate(groups: PostStrata, is_simple: bool, weights: Floats | None) -> Rate:
+    """Return the rate over groups of a simple sample, or of several strata with `weights` (S,), None for their sizes.
+
+    As `sample_rate`: from the lower limit at the least to the upper one at the most hits.
+    """
+    n, sizes = groups.accepted.n, groups.population
+
+    def at(n_hits: Floats) -> Rate:
+        if not is_simple:
+            return population_rate(n_hits, n, sizes, None if weights is None else groups.weights(weights))
+        rate = population_share(n_hits, n, sizes)
+        if rate.value is None:
+            return rate
+        judged = whole_statements(n)
+        hits = np.clip(n_hits / n, 0, 1) * judged
+        low, high = posterior_interval(tuple(zip(hits.tolist(), judged.tolist(), sizes.tolist(), strict=True)))
+        return Rate(rate.value, min(low, rate.value), max(high, rate.value))
+
+    rate = at(groups.accepted.n_hits)
+    if np.array_equal(groups.accepted.least, groups.accepted.most):
+        return rate
+    return Rate(rate.value, at(groups.accepted.least).low, at(groups.accepted.most).high, rate.reason)
+
+
+@lru_cache(maxsize=100_000)
+def posterior_interval(groups: tuple[tuple[float, int, int], ...]) -> tuple[float, float]:
+    """Return the shortest interval that holds 95 % of the posterior of the share of hits in all groups together.
+
+    groups: hits, draws and population of each.
+    """
+    unseen = np.ones(1)
+    for n_hits, n, population in groups:
+        unseen = np.maximum(convolve(unseen, _unseen_hits(n_hits, n, population)), 0)
+    first, last = _shortest(unseen / unseen.sum())
+    seen, size = sum(group[0] for group in groups), sum(group[2] for group in groups)
+    return (seen + first) / size, (seen + last) / size
+
+
+def _unseen_hits(n_hits: float, n: int, population: int) -> Floats:
+    """Return the posterior probabilities of 0, 1, ... hits among the tuples that were not drawn: beta-binomial."""
+    rest = population - n
+    hits = np.arange(rest + 1)
+    logs = gammaln(hits + n_hits + PRIOR) - gammaln(hits + 1)
+    logs += gammaln(rest - hits + n - n_hits + PRIOR) - gammaln(rest - hits + 1)
+    probabilities: Floats = np.exp(logs - logs.max())
+    probabilities /= probabilities.sum()
+    return probabilities
+
+
+def _shortest(probabilities: Floats) -> tuple[int, int]:
+    """Return the first and last of the fewest neighbouring outcomes that hold 95 %; the likeliest of equally few."""
+    cumulated = np.concatenate([[0.0], probabilities.cumsum()])
+    wanted = cumulated[:-1] + (1 - SIGNIFICANCE) * cumulated[-1]
+    end = np.searchsorted(cumulated, wanted - 1e-12)
+    first = np.arange(len(probabilities))
+    length = np.where(end < len(cumulated), end - first, len(cumulated))
+    shortest = np.flatnonzero(length == length.min())
+    mass = cumulated[end[shortest]] - cumulated[shortest]
+    best = int(shortest[mass.argmax()])
+    return best, int(end[best]) - 1
