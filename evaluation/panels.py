@@ -21,6 +21,8 @@ from kgharvest.models import HarvestJob, Project, Relation
 from kgharvest.pages.home import home_step, navigation_item, project_step
 from kgharvest.pages.panels import Panel, button
 
+N_NEWEST = 5  # reports that the page of a round shows
+
 
 def navigation(request: HttpRequest, subject: None) -> Iterator[Panel]:
     yield navigation_item("Reports", reverse("evaluation:report_list"))
@@ -51,6 +53,15 @@ def compare_harvest(request: HttpRequest, job: HarvestJob) -> Iterator[Panel]:
 
 def make_report(request: HttpRequest, round: Round) -> Iterator[Panel]:
     yield Panel("evaluation/reports/_make_report.html", {"round": round, "form": ReportForm()})
+
+
+def round_reports(request: HttpRequest, round: Round) -> Iterator[Panel]:
+    """Yield the newest reports on the round, as a section, if there are any."""
+    reports = Report.objects.visible_to(request.user).for_list().filter(round=round).order_by("-created_at", "-pk")
+    newest = list(reports[: N_NEWEST + 1])
+    if newest:
+        context = {"reports": newest[:N_NEWEST], "has_more": len(newest) > N_NEWEST, "round": round}
+        yield Panel("evaluation/reports/_round_reports.html", context)
 
 
 def cell_accuracy(strata: Sequence[tuple[int, Mapping[Sequence[int], int]]], quorum: int) -> Rate:

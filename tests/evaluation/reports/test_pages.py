@@ -383,3 +383,27 @@ def test_what_the_planner_says_leads_to_what_it_rests_on(researcher_client, comp
 def test_a_comparison_that_is_not_there(researcher_client, compared):
     assert researcher_client.get(f"/reports/{compared.pk}/comparisons/2/").status_code == 404
     assert researcher_client.get(f"/reports/{compared.pk}/comparisons/0/").status_code == 404
+
+
+def test_the_page_of_a_round_leads_to_its_newest_reports(researcher_client, report):
+    reports = [create_report(report.round) for _ in range(5)]
+
+    page = researcher_client.get(report.round.get_absolute_url()).text
+
+    assert all(newer.get_absolute_url() in page for newer in reports)
+    assert report.get_absolute_url() not in page  # the sixth
+    assert "All reports on this round" in page
+
+
+def test_the_page_of_a_round_without_reports_has_no_section_for_them(researcher_client, researcher):
+    assert "<h2>Reports" not in researcher_client.get(make_round(name="new", by=researcher).get_absolute_url()).text
+
+
+@pytest.mark.parametrize(("source", "sentence"), [("people", "Send annotators the join link"), ("imported", "import_")])
+def test_nobody_is_told_to_send_a_link_where_judgments_are_imported(researcher_client, researcher, source, sentence):
+    round = make_round(name="new", by=researcher, source=source)
+
+    page = researcher_client.get(round.get_absolute_url()).text
+
+    assert ("join link" in page) == (source == "people")
+    assert sentence in page
