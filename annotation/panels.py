@@ -10,14 +10,18 @@ from django.core.cache import cache
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils import timezone
 
 from annotation.judging.verdicts import Verdict
 from annotation.models import Annotator, Judgment, JudgmentTask, Round
 from annotation.recruiting.access import session_annotators
-from kgharvest.models import KnowledgeTuple, Project
+from annotation.rounds.progress import progress
+from kgharvest.models import HarvestJob, KnowledgeTuple, Project
 from kgharvest.operations.metrics import Reading
-from kgharvest.pages.home import home_step, navigation_item, project_step
+from kgharvest.pages.home import home_step, navigation_item, next_step, project_step
 from kgharvest.pages.panels import Panel
+
+N_OPEN = 4  # open rounds on the start page
 
 
 def navigation(request: HttpRequest, subject: None) -> Iterator[Panel]:
@@ -30,8 +34,37 @@ def home_steps(request: HttpRequest, subject: None) -> Iterator[Panel]:
         reverse("annotation:round_list"),
         "What people say: a sample judged true, false or unjudgeable.",
         n=Round.objects.visible_to(request.user).count(),
-        how_to_begin="annotation/rounds/_first_round.html",
     )
+
+
+def first_round(request: HttpRequest, subject: None) -> Iterator[Panel]:
+    """Propose a round of the newest harvest where there is none."""
+    newest = HarvestJob.objects.visible_to(request.user).succeeded().filter(n_tuples__gt=0).order_by("-pk").first()
+    if newest and not Round.objects.visible_to(request.user).exists():
+        text = "Choose finished harvests; a sample of their tuples becomes statements for people to judge."
+        yield next_step("Next, a round", text, "New round", f"{reverse('annotation:round_new')}?job={newest.pk}")
+
+
+def waiting_rounds(request: HttpRequest, subject: None) -> Iterator[Panel]:
+    """Propose to open the newest draft, or to send people the link of a round that nobody has joined."""
+    rounds = Round.objects.visible_to(request.user).order_by("-pk")
+    if empty := rounds.filter(status=Round.Status.OPEN, source=Round.Source.PEOPLE, annotators=None).first():
+        text = f"Nobody has joined {empty.name} yet. Its page has the link that annotators judge by."
+        yield next_step("Next, annotators", text, "The join link", empty.get_absolute_url())
+    elif draft := rounds.filter(status=Round.Status.DRAFT).first():
+        text = f"{draft.name} is a draft: look at its plan, then open it."
+        yield next_step("Next, open the round", text, "To the draft", draft.get_absolute_url())
+
+
+def open_rounds(request: HttpRequest, subject: None) -> Iterator[Panel]:
+    """Yield how far the rounds are that people judge now, and how well people agree."""
+    now = timezone.now()
+    rounds = Round.objects.visible_to(request.user).filter(status=Round.Status.OPEN).order_by("-opened_at", "-pk")
+    newest = list(rounds.select_related("project")[: N_OPEN + 1])
+    if newest:
+        rounds_with_progress = [(round, progress(round, now)) for round in newest[:N_OPEN]]
+        context = {"rounds": rounds_with_progress, "has_more": len(newest) > N_OPEN}
+        yield Panel("annotation/rounds/_open_rounds.html", context)
 
 
 def project_contents(request: HttpRequest, project: Project) -> Iterator[Panel]:

@@ -26,7 +26,6 @@ from kgharvest.harvests.language_models import get_language_model
 from kgharvest.harvests.runner import HarvestRequest, queue_harvest, unique_key_of
 from kgharvest.models import HarvestJob, Job, KnowledgeTuple, Project, Role
 from kgharvest.relations.names import resolve_relation
-from kgharvest.relations.services import SHIPPED, import_relations
 
 MODEL = "embedded"
 RELATIONS = ("capital_of", "a_do_b_at", "need_a_to_do_b", "help", "place_for", "prevent")  # a_... and need_...: 3-ary
@@ -52,11 +51,6 @@ class Login(NamedTuple):
 
     username: str
     password: str | None
-
-
-def load_shipped_relations() -> None:
-    for path in sorted(SHIPPED.glob("*.json")):
-        import_relations(path)
 
 
 def create_logins() -> list[Login]:

@@ -12,13 +12,15 @@ from django.urls import reverse
 from annotation.models import Round
 from evaluation.evidence.arrays import ACCEPTED
 from evaluation.models import Report
+from evaluation.rendering.figures.report_figures import figures_of
 from evaluation.reports.forms import ReportForm
+from evaluation.reports.sections.comparisons import finding
 from evaluation.statistics.agreement import ALL_ALIKE, NOTHING_PAIRED, alpha_of_counts, pairable, percent_agreement
 from evaluation.statistics.finite_population import population_share
 from evaluation.statistics.incomplete_statements import CompletedVerdicts
 from evaluation.statistics.rates import Rate
 from kgharvest.models import HarvestJob, Project, Relation
-from kgharvest.pages.home import home_step, navigation_item, project_step
+from kgharvest.pages.home import home_step, navigation_item, next_step, project_step
 from kgharvest.pages.panels import Panel, button
 
 N_NEWEST = 5  # reports that the page of a round shows
@@ -49,6 +51,25 @@ def compare_relation(request: HttpRequest, relation: Relation) -> Iterator[Panel
 def compare_harvest(request: HttpRequest, job: HarvestJob) -> Iterator[Panel]:
     if job.n_tuples:
         yield button("Compare", f"{reverse('evaluation:compare_harvests')}?a={job.pk}")
+
+
+def report_to_make(request: HttpRequest, subject: None) -> Iterator[Panel]:
+    """Propose to report on the newest round that is judged and has no report."""
+    rounds = Round.objects.visible_to(request.user).filter(reports=None, completed_at__isnull=False)
+    if round := rounds.order_by("-completed_at").first():
+        text = f"Every statement of {round.name} has its judgments."
+        url = reverse("evaluation:report_new", args=[round.path])
+        yield next_step("Next, a report", text, "Make report", url, is_post=True)
+
+
+def newest_report(request: HttpRequest, subject: None) -> Iterator[Panel]:
+    """Yield what the newest report finds, with its forest plot."""
+    report = Report.objects.visible_to(request.user).for_list().order_by("-created_at", "-pk").first()
+    if report:
+        document = report.document_for_pages
+        figure = next((figure for figure in figures_of(document) if figure.name == "averages"), None)
+        context = {"report": report, "finding": finding(document)}
+        yield Panel("evaluation/reports/_newest_report.html", context | {"figure": figure and figure.image(document)})
 
 
 def make_report(request: HttpRequest, round: Round) -> Iterator[Panel]:

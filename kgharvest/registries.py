@@ -14,6 +14,14 @@ from django.utils.module_loading import import_string
 PANELS = {
     "navigation": ["kgharvest.pages.home.navigation", "annotation.panels.navigation", "evaluation.panels.navigation"],
     "home_steps": ["kgharvest.pages.home.home_steps", "annotation.panels.home_steps", "evaluation.panels.home_steps"],
+    "home_next": [  # what to do next; the first that one of them yields is shown
+        "kgharvest.pages.home.next_steps",
+        "annotation.panels.first_round",
+        "evaluation.panels.report_to_make",
+        "annotation.panels.waiting_rounds",
+    ],
+    "home_under_way": ["annotation.panels.open_rounds", "kgharvest.pages.home.harvests_under_way"],
+    "home_results": ["evaluation.panels.newest_report"],
     "home_work": ["annotation.panels.home_work"],  # what an annotator can go on with
     "relation_harvests": ["evaluation.panels.compare_relation"],  # subject: a relation with several harvests
     "harvest_actions": ["evaluation.panels.compare_harvest"],  # subject: a harvest

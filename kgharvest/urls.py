@@ -83,6 +83,7 @@ harvesting = [
     path("relations/", relations_views.relation_list, name="relation_list"),
     path("relations/new/", relations_views.relation_new, name="relation_new"),
     path("relations/import/", relations_views.relation_import, name="relation_import"),
+    path("relations/shipped/", relations_views.load_shipped, name="relation_load_shipped"),
     path("relations/<int:pk>/", relations_views.relation_detail, name="relation_detail"),
     path("relations/<int:pk>/edit/", relations_views.relation_edit, name="relation_edit"),
     path("relations/<int:pk>/delete/", relations_views.relation_delete, name="relation_delete"),

@@ -63,6 +63,7 @@ GET    /relations/                                                      302 403 
 GET    /relations/new/                                                  302 403 403 403 200 200 200 200
 GET    /relations/new/?copy={relation}                                  302 403 403 403 200 200 200 404
 GET    /relations/import/                                               302 403 403 403 200 200 200 200
+POST   /relations/shipped/                                              302 403 403 403 302 302 302 302
 GET    /relations/{relation}/                                           302 403 200 200 200 200 200 404
 GET    /relations/{shipped}/                                            302 403 200 200 200 200 200 200
 GET    /relations/{relation}/edit/                                      302 403 403 403 200 200 200 404

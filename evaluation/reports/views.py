@@ -27,7 +27,7 @@ from evaluation.rendering.formats import FORMATS, table_csv
 from evaluation.rendering.tables import Document, first_rows, without_empty_columns
 from evaluation.reports.document import report_tables, tables_to_read
 from evaluation.reports.forms import BadReportOption, report_options
-from evaluation.reports.sections.comparisons import common_of, sides_of
+from evaluation.reports.sections.comparisons import common_of, finding, sides_of
 from evaluation.reports.sections.rates import cells_by_relation, relation_table
 from evaluation.reports.services import create_report
 from kgharvest import code_version
@@ -94,6 +94,7 @@ def render_body(report: Report, everything: bool) -> SafeString:
     context = {
         "report": report,
         "document": document,
+        "finding": finding(document),
         "tables": {table.name.replace("-", "_"): table for table in tables},
         "csv_tables": [*((table.name, table.title) for table in tables), *LIST_TITLES],
         **relation_rows(document, everything),
@@ -130,17 +131,13 @@ def plans_with_evidence(report: Report, document: Document) -> list[tuple[str, s
 
 
 def figure_context(figure: ReportFigure, document: Document) -> dict[str, Any]:
-    """Return what the page says about a figure; its size in CSS pixels, so that nothing moves when it arrives."""
-    width, height = (round(96 * inches) for inches in figure.size(document))
+    """Return what the page says about a figure."""
     return {
-        "name": figure.name,
+        **figure.image(document),
         "title": figure.title,
         "caption": figure.caption,
-        "alt_text": figure.alt(document),
         "table": figure.table,
         "numbers": figure.numbers and first_rows(without_empty_columns(figure.numbers(document)), MOST_RELATIONS),
-        "width": width,
-        "height": height,
     }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from django.db import IntegrityError, transaction
 from django.db.models import Exists, OuterRef, ProtectedError, QuerySet
 
-from kgharvest.access import Action, NotAllowed, check_may
+from kgharvest.access import Action, NotAllowed, check_may, may_anywhere
 from kgharvest.accounts.projects import project_for
 from kgharvest.bulk.file_reading import read_bytes
 from kgharvest.errors import BadEntry, DomainError, Faults
@@ -71,6 +71,14 @@ def import_relations(path: Path, set_name: str | None = None, project: Project |
     """Import the relations of the file at `path` as the operator; see `import_relation_file`."""
     file = read_relation_file(path.name, read_bytes(path))
     return import_relation_file(file, set_name, is_shipped=path.resolve().parent == SHIPPED, project=project)
+
+
+def load_shipped_sets(by=None) -> list[RelationSet]:
+    """Import the sets that come with the project, or bring them up to date; return them. Raises NotAllowed."""
+    if by is not None and not may_anywhere(by, Action.WORK):
+        raise NotAllowed("Only those who work in a project load the relation sets that come with kgharvest.")
+    with transaction.atomic():
+        return [import_relations(path) for path in sorted(SHIPPED.glob("*.json"))]
 
 
 def import_relation_file(

@@ -8,6 +8,7 @@ from django.forms import Form
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.views.decorators.http import require_POST
 
 from kgharvest.access import MAY, Action, allowed_actions, researcher_required, visible_or_404, worker_required
 from kgharvest.accounts.forms import chosen_project, filter_by_project, offer_projects
@@ -29,6 +30,7 @@ from kgharvest.relations.services import (
     duplicate_set,
     import_relation_file,
     is_in_use,
+    load_shipped_sets,
 )
 
 RELATION_COLUMNS = {"name": "name", "set": "relation_set__name", "arity": "arity", "harvests": "n_harvests"}
@@ -167,6 +169,15 @@ def relation_import(request: HttpRequest) -> HttpResponse:
             messages.success(request, f"{counted(n, 'relation')} of {file.source} imported.")
             return redirect(relation_set)
     return render(request, "kgharvest/relations/relation_import.html", {"form": form, "refusal": refusal})
+
+
+@worker_required
+@require_POST
+def load_shipped(request: HttpRequest) -> HttpResponse:
+    sets = load_shipped_sets(request.user)
+    n_relations = Relation.objects.filter(relation_set__in=sets).count()
+    messages.success(request, f"{counted(n_relations, 'relation')} in {counted(len(sets), 'set')} loaded.")
+    return redirect("kgharvest:relation_list")
 
 
 @researcher_required

@@ -20,6 +20,7 @@ from kgharvest.embedded_lm.world import load_world
 from kgharvest.engine.types import HarvestParams
 from kgharvest.harvests.runner import queue_harvest
 from kgharvest.models import HarvestJob, Job
+from kgharvest.relations.services import load_shipped_sets
 from tests.factories import make_harvest
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +29,7 @@ WORLD = {relation.name: relation for relation in load_world()}
 
 @pytest.fixture
 def shipped(db):
-    demo.load_shipped_relations()
+    load_shipped_sets()
 
 
 @pytest.fixture

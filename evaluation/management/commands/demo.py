@@ -24,6 +24,7 @@ from kgharvest.jobs.child_processes import Supervisor
 from kgharvest.management.command import DomainCommand
 from kgharvest.models import HarvestJob, Job
 from kgharvest.pages.number_format import seconds
+from kgharvest.relations.services import load_shipped_sets
 
 HOST = "127.0.0.1"
 LOOK_EVERY_S = 0.3
@@ -53,7 +54,7 @@ class Command(DomainCommand):
             self.show(programs, once)
 
     def show(self, programs: Supervisor, once: bool) -> None:
-        demo.load_shipped_relations()
+        load_shipped_sets()
         logins = demo.create_logins()
         jobs = self.harvest(programs)
         round = demo.open_people_round(jobs)

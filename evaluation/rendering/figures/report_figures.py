@@ -30,6 +30,11 @@ class ReportFigure(NamedTuple):
     draw: Draw
     numbers: Callable[[Document], Table] | None = None
 
+    def image(self, document: Document) -> dict[str, Any]:
+        """Return name, words and size, in CSS pixels, so that nothing on a page moves when the figure arrives."""
+        width, height = (round(96 * inches) for inches in self.size(document))
+        return {"name": self.name, "alt_text": self.alt(document), "width": width, "height": height}
+
     def render(self, document: Document, file_format: str = "svg", theme: Theme = LIGHT) -> bytes:
         return render(self.draw, document, self.size(document), file_format, theme)
 

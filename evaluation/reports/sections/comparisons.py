@@ -18,7 +18,7 @@ from evaluation.evidence.sides import (
     relations_of_sides,
     shared_statements,
 )
-from evaluation.rendering.tables import Column, Document, Kind, Row, Table, name_of
+from evaluation.rendering.tables import ORIGINS, Column, Document, Kind, Row, Table, lm_and_setting, name_of
 from evaluation.reports.sections.statement_comparisons import statement_comparisons
 from evaluation.statistics.paired_tests import (
     FEWEST_RELATIONS_TO_TELL,
@@ -33,7 +33,14 @@ from evaluation.statistics.paired_tests import (
 )
 from evaluation.statistics.rates import SIGNIFICANCE, Rate, difference_interval
 from evaluation.statistics.statement_test import StatementDifference
-from kgharvest.pages.number_format import decimals_of_points, in_points, p_value, points_interval
+from kgharvest.pages.number_format import (
+    counted,
+    decimals_of_points,
+    in_points,
+    p_value,
+    points_interval,
+    share_with_interval,
+)
 
 METHOD = (
     "Comparisons: difference of macro averages over the relations that both sides share. From six relations on, for "
@@ -339,3 +346,32 @@ def common_key(comparison: Mapping[str, Any]) -> str:
 def common_about(comparison: Mapping[str, Any]) -> dict[str, str | None]:
     """Name the statements of both sides."""
     return {common_key(comparison): comparison.get(common_key(comparison))}
+
+
+def finding(document: Document) -> str:
+    """Return what the report says first: the most accurate side, and whether it is told apart from the next one."""
+    totals = [total for total in document["totals"] if total["macro_accuracy"] is not None]
+    if not totals:
+        return "No statement has a verdict yet."
+    best, *others = sorted(totals, key=lambda total: -total["macro_accuracy"])
+    n_relations = counted(best["n_relations"], "relation")
+    origin = f"{ORIGINS[document['source']].capitalize()}: " if document["source"] in ORIGINS else ""
+    if not others:
+        return f"{origin}{_share_of(best)} of what {lm_and_setting(best)} says is true, on average over {n_relations}."
+    found = (
+        f"{origin}{lm_and_setting(best)} is the most accurate of {len(totals)} in the sample: {_share_of(best)} is "
+        f"true on average over {n_relations}. Next is {lm_and_setting(others[0])} with {_share_of(others[0])}"
+    )
+    pair = {Side(total["model"], total["setting"]) for total in (best, others[0])}
+    compared = next((entry for entry in document["comparisons"] if set(sides_of(entry)) == pair), None)
+    if compared is None:
+        return f"{found}."
+    is_significant = compared["p_holm"] is not None and compared["p_holm"] < SIGNIFICANCE
+    verdict = "significant" if is_significant else "not significant"
+    return f"{found}; the difference is {verdict} (p after Holm: {p_value(compared['p_holm'])})."
+
+
+def _share_of(total: Mapping[str, Any]) -> str:
+    return share_with_interval(
+        total["macro_accuracy"], total.get("macro_accuracy_low"), total.get("macro_accuracy_high")
+    )

@@ -6,7 +6,11 @@ import re
 
 import pytest
 from django.urls import reverse
+from django.utils import timezone
 
+from annotation.models import Round
+from evaluation.models import Report
+from kgharvest.models import RelationSet
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -26,8 +30,53 @@ def test_a_researcher_is_led_to_the_first_step_not_taken(researcher_client):
     factories.make_relation()
     assert "Next, a harvest" in researcher_client.get(reverse("home")).text
 
-    factories.make_harvest([["seat belt", "injury"]])
-    assert "Next, a round" in researcher_client.get(reverse("home")).text
+    job = factories.make_harvest([["seat belt", "injury"]])
+    page = researcher_client.get(reverse("home")).text
+    assert "Next, a round" in page
+    assert f"{reverse('annotation:round_new')}?job={job.pk}" in page
+
+    round = factories.make_round(2, name="pilot")
+    assert "Nobody has joined pilot yet" in researcher_client.get(reverse("home")).text
+
+    factories.judge_all(round, ["true"] * 2, ["true"] * 2, ["true", "false"])
+    Round.objects.update(completed_at=timezone.now())
+    page = researcher_client.get(reverse("home")).text
+    assert "Next, a report" in page
+
+    researcher_client.post(reverse("evaluation:report_new", args=[round.path]))
+    page = researcher_client.get(reverse("home")).text
+    assert "Next, " not in page
+    assert Report.objects.get().get_absolute_url() in page
+
+
+def test_the_shipped_sets_are_loaded_from_the_empty_page(researcher_client):
+    assert "The way in five steps" in researcher_client.get(reverse("home")).text
+
+    page = researcher_client.post(reverse("kgharvest:relation_load_shipped"), follow=True).text
+
+    assert "105 relations in 4 sets loaded." in page
+    assert RelationSet.objects.filter(is_shipped=True).count() == 4
+
+
+def test_what_is_under_way_shows_with_its_progress(researcher_client):
+    round = factories.make_round(2, name="pilot")
+    factories.judge_all(round, ["true", "false"])
+    launch = factories.make_launch()
+    for _ in range(3):
+        factories.make_harvest_job(launch=launch)
+
+    page = researcher_client.get(reverse("home")).text
+
+    assert "2 of 6" in page
+    assert "0 of 3" in page
+    assert launch.get_absolute_url() in page
+
+
+def test_what_others_do_does_not_show(client):
+    factories.make_round(2, name="secret")
+    client.force_login(factories.make_researcher(project=factories.make_project()))
+
+    assert "secret" not in client.get(reverse("home")).text
 
 
 def test_visitors_are_told_what_this_is(client):

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from evaluation.demo import load_shipped_relations
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.models import Relation, RelationSet
 from kgharvest.relations.names import DEMO_SET, resolve_relation
-from kgharvest.relations.services import SHIPPED, import_relations
+from kgharvest.relations.services import SHIPPED, import_relations, load_shipped_sets
 
 SIZES = {"human": 14, "commonsense": 20, "lama": 41}  # files and their numbers of relations
 TERNARY = {"featured_thing", "need_a_to_do_b", "a_do_b_at"}
@@ -47,7 +46,7 @@ def test_a_shipped_set_is_imported_whole_without_ready_prompts(file, n_relations
 
 @pytest.mark.django_db
 def test_the_published_sets_can_be_imported_beside_the_shipped_ones(public_data):
-    load_shipped_relations()
+    load_shipped_sets()
 
     for file in ("human", "lama"):
         relation_set = import_relations(public_data / "bertnet" / "relation_info" / f"{file}.json")
@@ -137,7 +136,7 @@ def test_seeds_are_not_those_of_the_reference_code(public_data):
 
 @pytest.mark.django_db
 def test_every_shipped_relation_has_one_meaning_by_its_bare_name():
-    load_shipped_relations()
+    load_shipped_sets()
 
     for name in set(Relation.objects.values_list("name", flat=True)):
         relation = resolve_relation(name)
@@ -147,7 +146,7 @@ def test_every_shipped_relation_has_one_meaning_by_its_bare_name():
 
 @pytest.mark.django_db
 def test_all_sets_that_come_with_the_project_are_loaded_for_the_demo():
-    load_shipped_relations()
+    load_shipped_sets()
 
     names = set(RelationSet.objects.filter(is_shipped=True).values_list("name", flat=True))
     assert names == {DEMO_SET, *(f"kgharvest-{file}" for file in SIZES)}

@@ -1,0 +1,39 @@
+"""What a report says first."""
+
+from __future__ import annotations
+
+import pytest
+
+from evaluation.reports.sections.comparisons import finding
+
+
+def total(setting: str, accuracy: float | None, **fields) -> dict:
+    return {"model": "big", "setting": setting, "macro_accuracy": accuracy, "n_relations": 12, **fields}
+
+
+def document(*totals: dict, p: float | None = None, source: str = "people") -> dict:
+    compared = {"kind": "settings", "model": "big", "a": "human", "b": "multi", "p_holm": p}
+    return {"source": source, "totals": list(totals), "comparisons": [] if p is None else [compared]}
+
+
+HUMAN = total("human", 0.71)
+MULTI = total("multi", 0.84, macro_accuracy_low=0.79, macro_accuracy_high=0.88)
+BEST = (
+    "big · multi is the most accurate of 2 in the sample: .84 (.79 to .88) is true on average over 12 relations. "
+    "Next is big · human with .71"
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (document(total("human", None)), "No statement has a verdict yet."),
+        (document(MULTI), ".84 (.79 to .88) of what big · multi says is true, on average over 12 relations."),
+        (document(HUMAN, MULTI), f"{BEST}."),
+        (document(HUMAN, MULTI, p=0.012), f"{BEST}; the difference is significant (p after Holm: .012)."),
+        (document(HUMAN, MULTI, p=0.05), f"{BEST}; the difference is not significant (p after Holm: .050)."),
+        (document(HUMAN, MULTI, source="simulated"), f"Simulated, not people: {BEST}."),
+    ],
+)
+def test_the_finding_names_the_best_and_whether_it_is_told_apart(given, sentence):
+    assert finding(given) == sentence
