@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple
@@ -16,6 +15,7 @@ import numpy as np
 from django.db.models import Q, QuerySet
 
 from annotation.gold.selection import choose_gold, gold_task, training_statement
+from annotation.judges.allocation import LEAST_PER_STRATUM, JudgedTuples, allocate, judged_tuples
 from annotation.models import JudgmentTask, Round, Stratum, TrainingStatement
 from annotation.rounds.instructions import freeze_statements, relation_guide
 from annotation.rounds.sample_models import CellId
@@ -65,12 +65,13 @@ def freeze_round(round: Round, by: User = None) -> FrozenRound:
     """Return what opening the draft stores; the same for the same description, harvests and gold.
 
     by: whose harvests are meant, those of their projects; None for all of the installation. Raises
-    BadRoundSpec, BadCut, NotFound, NothingToSample, NotEnoughGold.
+    BadRoundSpec, BadCut, NotFound, NothingToSample, NotEnoughGold, JudgeNotReady, SeveralJudges.
     """
     rng = np.random.default_rng(round.seed)
     cells = _cells_with_jobs(round, by)
     written = instructions_by_relation(round)
-    samples = [sample for cell, job, path in cells for sample in draw_cell(round, cell, job, path, rng)]
+    judged = judged_tuples(round)
+    samples = [sample for cell, job, path in cells for sample in draw_cell(round, cell, job, path, rng, judged)]
     # A tuple that several cells drew is one task, worded as the first of them has it.
     tasks: dict[int, JudgmentTask] = {}
     for stratum, tuples in samples:
@@ -170,30 +171,34 @@ def instructions_by_relation(round: Round) -> dict[int, str]:
 # -- stratified random samples -----------------------------------------------------------------------------------------
 
 
-def draw_cell(round: Round, cell: Cell, job: HarvestJob, path: str, rng: np.random.Generator) -> list[Sample]:
+def draw_cell(
+    round: Round, cell: Cell, job: HarvestJob, path: str, rng: np.random.Generator, judged: JudgedTuples | None = None
+) -> list[Sample]:
     """Return a sample of each stratum of a cell, simple and without replacement within the stratum.
 
-    The population is what the cell's cut keeps, less what is hidden or, unless the round includes it, sensitive.
+    The population is what the cell's cut keeps, less what is hidden or, unless the round includes it, sensitive. Its
+    strata are what the judge labelled alike where there is one, else of ranks.
     """
     kept = job.tuples.presentable(include_sensitive=round.include_sensitive)
     if cell.cut:
         kept = kept.filter(rank__lte=kept_size(job, parse_cut(cell.cut)))
-    ranks = list(kept.order_by("rank").values_list("rank", flat=True))
-    strata = rank_strata(ranks, cell.strata)
-    n = len(ranks) if cell.n is None else cell.n
-    if not ranks:
+    population = list(kept.order_by("rank").values_list("rank", "knowledge_tuple"))
+    n = len(population) if cell.n is None else cell.n
+    if not population:
         left = f"after the cut {cell.cut}" if cell.cut else "in its harvest"
         raise NothingToSample(f"There is no tuple {left} for {path} ({job}, job {job.pk}); choose another cut or job.")
-    if n > len(ranks):
+    if n > len(population):
         raise NothingToSample(
-            f"{path} ({job}, job {job.pk}) has {len(ranks)} tuples to draw from but n is {n}; use a smaller n, or null "
-            "for all."
+            f"{path} ({job}, job {job.pk}) has {len(population)} tuples to draw from but n is {n}; use a smaller n, or "
+            "null for all."
         )
+    labels, strata = _strata_of(population, cell, path, judged)
     if n < len(strata):
         raise NothingToSample(
             f"{path} ({job}, job {job.pk}) has {len(strata)} strata but n is {n}; draw at least one tuple from each."
         )
-    sizes = allocate(n, [len(stratum) for stratum in strata], cell.allocation)
+    spreads, least = (judged.spreads(labels), LEAST_PER_STRATUM) if judged else (None, 1)
+    sizes = allocate(n, [len(stratum) for stratum in strata], cell.allocation, spreads, least)
     return [
         Sample(
             Stratum(
@@ -205,13 +210,30 @@ def draw_cell(round: Round, cell: Cell, job: HarvestJob, path: str, rng: np.rand
                 cut=cell.cut,
                 rank_from=stratum[0],
                 rank_to=stratum[-1],
+                judge_label=label,
+                ranks=stratum if label else None,
                 population=len(stratum),
                 sample_size=size,
             ),
             _tuples_of(job, draw_ranks(stratum, size, rng)),
         )
-        for stratum, size in zip(strata, sizes, strict=True)
+        for label, stratum, size in zip(labels, strata, sizes, strict=True)
     ]
+
+
+def _strata_of(
+    population: Sequence[tuple[int, int]], cell: Cell, path: str, judged: JudgedTuples | None
+) -> tuple[list[str], list[Sequence[int]]]:
+    """Return the label and the ranks of each stratum, the label empty for strata of ranks."""
+    if judged is None:
+        if cell.allocation == "optimal":
+            raise BadRoundSpec(f"{path}.allocation is optimal for what a judge says; name one in 'judge'.")
+        strata = rank_strata([rank for rank, _ in population], cell.strata)
+        return [""] * len(strata), strata
+    if cell.strata is not None:
+        raise BadRoundSpec(f"{path}.strata: the labels of the judge are the strata; leave out one of the two.")
+    by_label = judged.strata(population)
+    return list(by_label), list(by_label.values())
 
 
 def _tuples_of(job: HarvestJob, ranks: Sequence[int]) -> list[HarvestedTuple]:
@@ -241,21 +263,3 @@ def rank_strata(ranks: Sequence[int], strata: int | Sequence[int] | None) -> lis
     else:
         ends = [*(bisect_left(ranks, begin) for begin in strata), len(ranks)]
     return [ranks[begin:end] for begin, end in pairwise(ends) if begin < end]
-
-
-def allocate(n: int, sizes: Sequence[int], allocation: str) -> list[int]:
-    """Return how many of `n` each stratum of the given size gets: at least one, at most all that it has.
-
-    allocation: "equal" or "proportional" to the sizes; what a small stratum cannot take goes to the others in the same
-    manner. The sum is n, which must lie between the number of strata and the sum of sizes.
-    """
-    weights = [1 if allocation == "equal" else size for size in sizes]
-    shares = [1] * len(sizes)
-    owed = [(-weight / 3, stratum) for stratum, weight in enumerate(weights) if sizes[stratum] > 1]
-    heapify(owed)
-    for _ in range(n - len(sizes)):  # one by one to whom most is owed: Webster's method, within the bounds
-        _, stratum = heappop(owed)
-        shares[stratum] += 1
-        if shares[stratum] < sizes[stratum]:
-            heappush(owed, (-weights[stratum] / (2 * shares[stratum] + 1), stratum))
-    return shares

@@ -77,7 +77,7 @@ class Round(models.Model):
         DATE = "date", "a date has come"
 
     OPTIONS = {
-        "Sample": ("seed", "include_sensitive"),
+        "Sample": ("seed", "include_sensitive", "judge"),
         "Judgments": ("judgments_per_task", "third_only_if_split", "layout", "batch_size"),
         "Known answers": ("gold_share", "training_size"),
         "Instructions": ("instructions", "consent"),
@@ -91,6 +91,11 @@ class Round(models.Model):
     )
     seed = models.PositiveBigIntegerField(default=0, help_text="The same seed draws the same sample.")
     include_sensitive = models.BooleanField("draw tuples with sensitive words too", default=False)
+    judge = models.SlugField(
+        max_length=100,
+        blank=True,
+        help_text="Name of a judge run of this draft: what it labels true, false and neither are the strata then.",
+    )
     judgments_per_task = models.PositiveSmallIntegerField(
         "judgments per statement", default=3, validators=[MinValueValidator(1), MaxValueValidator(99)]
     )

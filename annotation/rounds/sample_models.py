@@ -29,6 +29,8 @@ class Stratum(models.Model):
     With a job: `sample_size` of the `population` tuples of rank `rank_from` .. `rank_to`, 1-based and inclusive. cut:
     which part of the harvest this is, e.g. "top:100"; empty for all of it. Without a job: statements that came with
     imported judgments, from a population nobody knows; language_model None and setting empty where they name none.
+    judge_label: where strata are what a judge labelled alike, one of annotation.judges.allocation.JUDGE_STRATA; ranks:
+    then those of its tuples, which lie among others'.
     """
 
     round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="strata")
@@ -41,6 +43,8 @@ class Stratum(models.Model):
     cut = models.CharField(max_length=50, blank=True)
     rank_from = models.PositiveIntegerField(default=1)
     rank_to = models.PositiveIntegerField(null=True, blank=True)
+    judge_label = models.CharField(max_length=5, blank=True)
+    ranks = models.JSONField(null=True, blank=True)
     population = models.PositiveIntegerField(null=True, blank=True)
     sample_size = models.PositiveIntegerField()
 

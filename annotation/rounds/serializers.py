@@ -233,7 +233,11 @@ class CellSerializer(Description):
     )
     strata = Strata(allow_null=True, default=None)
     allocation = serializers.ChoiceField(
-        [("equal", "Equal"), ("proportional", "Proportional to their sizes")],
+        [
+            ("equal", "Equal"),
+            ("proportional", "Proportional to their sizes"),
+            ("optimal", "Optimal for what the judge says (Neyman)"),
+        ],
         default="equal",
         help_text="Of n among the strata.",
     )

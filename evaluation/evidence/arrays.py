@@ -45,13 +45,18 @@ class CellKey(NamedTuple):
 
 
 class StratumKey(NamedTuple):
-    """A part of the cell number `cell`; the rest is None where nobody knows what was drawn from. job: its id."""
+    """A part of the cell number `cell`; the rest is None where nobody knows what was drawn from. job: its id.
+
+    judge_label, ranks: as of `annotation.models.Stratum`.
+    """
 
     cell: int
     rank_from: int | None
     rank_to: int | None
     population: int | None
     job: int | None = None
+    judge_label: str = ""
+    ranks: Sequence[int] | None = None
 
 
 class Judgments(NamedTuple):

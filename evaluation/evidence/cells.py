@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, VERDICTS, CellKey, Codes, Evidence, Floats, Patterns
-from evaluation.statistics.cut_rates import RankedStrata
+from evaluation.statistics.cut_rates import Members, RankedStrata
 from evaluation.statistics.finite_population import VerdictSample, sample_rate
 from evaluation.statistics.incomplete_statements import CompletedVerdicts, VerdictRule
 from evaluation.statistics.rates import Rate
@@ -65,7 +65,7 @@ class Cell:
 
     counts (s, 4): statements drawn, by verdict in the order of VERDICTS. samples: what they say of accepted, rejected,
     undecided. accepted_at_least, accepted_at_most (s,): statements, whatever those that are incomplete become.
-    population (s,): 0 if not known.
+    population (s,): 0 if not known. judge_labels (s,): of strata that a judge labelled alike, else empty.
     """
 
     key: CellKey
@@ -75,6 +75,7 @@ class Cell:
     accepted_at_most: Floats
     population: Codes
     ranks: Sequence[tuple[int | None, int | None]]
+    judge_labels: Sequence[str]
 
     @property
     def n(self) -> int:
@@ -119,6 +120,7 @@ def cells_of(evidence: Evidence, drawn: DrawnVerdicts) -> list[Cell]:
             accepted_at_most=at_most[numbers],
             population=np.array([evidence.strata[number].population or 0 for number in numbers]),
             ranks=[evidence.strata[number][1:3] for number in numbers],
+            judge_labels=[evidence.strata[number].judge_label for number in numbers],
         )
         for key, numbers in zip(evidence.cells, strata_of, strict=True)
     ]
@@ -148,4 +150,14 @@ def ranked_strata(evidence: Evidence, drawn: DrawnVerdicts) -> RankedStrata:
         np.array([stratum.rank_to or 0 for stratum in strata], dtype=np.int64),
         evidence.population_of_stratum.astype(np.int64),
         (draws.stratum[has_rank], draws.rank[has_rank], accepted, evidence.is_complete[draws.task[has_rank]]),
+        members_of([stratum.ranks for stratum in strata]),
     )
+
+
+def members_of(ranks: Sequence[Sequence[int] | None]) -> Members | None:
+    """Return the tuples of strata (S,) that know their ranks; None if none does."""
+    if not any(ranks):
+        return None
+    sizes = [len(of_stratum or ()) for of_stratum in ranks]
+    flat = np.array([rank for of_stratum in ranks for rank in of_stratum or ()], dtype=np.int64)
+    return Members(np.repeat(np.arange(len(ranks)), sizes), flat)

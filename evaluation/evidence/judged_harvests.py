@@ -10,8 +10,8 @@ from django.db.models import QuerySet
 
 from annotation.models import Draw, Round, Stratum
 from evaluation.evidence.arrays import ACCEPTED, Codes, Flags, Floats, patterns_of
-from evaluation.evidence.cells import DrawnVerdicts
-from evaluation.statistics.cut_rates import Cuts, RankedStrata, score_cuts
+from evaluation.evidence.cells import DrawnVerdicts, members_of
+from evaluation.statistics.cut_rates import Cuts, Members, RankedStrata, score_cuts
 from evaluation.statistics.finite_population import VerdictSample, sample_rate
 from evaluation.statistics.rates import NOTHING_COUNTED, Rate, unknown_rate
 from kgharvest.models import HarvestJob
@@ -22,7 +22,7 @@ class JudgedHarvest:
     """A harvest as one round drew it. Letters of shapes: as in evaluation.evidence.arrays.
 
     first, last, population (S,): ranks and tuples of the strata. stratum, rank, score, knowledge_tuple (D,): of the
-    draws. accepted: what each draw says of being accepted. has_verdict (D,).
+    draws. accepted: what each draw says of being accepted. has_verdict (D,). members: of strata of a judge's labels.
     """
 
     round: Round
@@ -35,6 +35,7 @@ class JudgedHarvest:
     knowledge_tuple: Codes
     accepted: VerdictSample
     has_verdict: Flags
+    members: Members | None
 
     @property
     def is_judged(self) -> Flags:
@@ -43,7 +44,11 @@ class JudgedHarvest:
     def cuts(self) -> Cuts:
         """Return the cuts at the scores of the judged tuples."""
         ranked = RankedStrata(
-            self.first, self.last, self.population, (self.stratum, self.rank, self.accepted, self.has_verdict)
+            self.first,
+            self.last,
+            self.population,
+            (self.stratum, self.rank, self.accepted, self.has_verdict),
+            self.members,
         )
         judged = self.is_judged
         return score_cuts(ranked, np.arange(len(self.first)), self.rank[judged], self.score[judged])
@@ -58,8 +63,10 @@ class JudgedHarvest:
         in_order = np.sort(np.fromiter(ranks.values(), dtype=np.int64, count=len(ranks)))
         n_ranks = np.searchsorted(in_order, self.last, side="right") - np.searchsorted(in_order, self.first)
         n_inside, n_outside = (np.bincount(self.stratum[side], minlength=len(self.first)) for side in (is_in, ~is_in))
-        expected = np.rint(n_ranks * (self.population / (self.last - self.first + 1))).astype(np.int64)
-        population = np.clip(expected, n_inside, np.maximum(self.population - n_outside, n_inside))
+        expected = np.rint(n_ranks * (self.population / (self.last - self.first + 1)))
+        if self.members is not None:
+            expected = self.members.n_among(np.arange(len(self.first)), in_order, expected)
+        population = np.clip(expected, n_inside, np.maximum(self.population - n_outside, n_inside)).astype(np.int64)
         sample = self.accepted.at(is_in).summed(self.stratum[is_in], len(self.first))
         is_taken = population > 0
         if not sample.n.any():
@@ -77,7 +84,9 @@ def judged_harvest(job: HarvestJob, rounds: QuerySet[Round]) -> JudgedHarvest | 
     if round is None:
         return None
     strata = Stratum.objects.sampled().filter(round=round, job=job).order_by("pk")
-    keys, *ranges = map(np.array, zip(*strata.values_list("pk", "rank_from", "rank_to", "population"), strict=True))
+    fields = ("ranks", "pk", "rank_from", "rank_to", "population")
+    ranks, *numbers = zip(*strata.values_list(*fields), strict=True)
+    keys, *ranges = map(np.array, numbers)
     labels = (f"task__{name}" for name in ("n_true", "n_false", "n_unjudgeable", "n_wanted", "verdict"))
     columns = ("stratum", "harvested_tuple__rank", "harvested_tuple__score", "task__knowledge_tuple", *labels)
     rows = draws.filter(stratum__round=round).order_by("harvested_tuple__rank").values_list(*columns)
@@ -87,5 +96,13 @@ def judged_harvest(job: HarvestJob, rounds: QuerySet[Round]) -> JudgedHarvest | 
     drawn = DrawnVerdicts(len(keys), (number, np.arange(len(number))), patterns, round.quorum)
     accepted = drawn.of_draws(ACCEPTED)
     return JudgedHarvest(
-        round, *ranges, number, rank, score.astype(np.float64), knowledge_tuple, accepted, verdict != ""
+        round,
+        *ranges,
+        number,
+        rank,
+        score.astype(np.float64),
+        knowledge_tuple,
+        accepted,
+        verdict != "",
+        members_of(ranks),
     )

@@ -173,7 +173,15 @@ def _strata(cells: Mapping[CellKey, Sequence[Stratum]]) -> tuple[list[StratumKey
     """Return the strata of all cells, and their ids."""
     numbered = [(number, stratum) for number, strata in enumerate(cells.values()) for stratum in strata]
     keys = [
-        StratumKey(number, stratum.rank_from, stratum.rank_to, stratum.population, stratum.job_id)
+        StratumKey(
+            number,
+            stratum.rank_from,
+            stratum.rank_to,
+            stratum.population,
+            stratum.job_id,
+            stratum.judge_label,
+            stratum.ranks,
+        )
         if stratum.job_id
         else StratumKey(number, None, None, None)
         for number, stratum in numbered
@@ -216,7 +224,7 @@ def _demonstrators(round: Round) -> list[str]:
 
 def _sampled_harvests(round: Round) -> list[SampledHarvest]:
     models = _model_names(round)
-    strata = round.strata.exclude(job=None).order_by("language_model__name", "setting", "relation__name", "rank_from")
+    strata = round.strata.exclude(job=None).order_by("language_model__name", "setting", "relation__name", "rank_to")
     # The last stratum of a job reaches furthest.
     rows = {job: rest for job, *rest in strata.values_list("job", "language_model", "setting", "rank_to")}
     kept = {base: _kept_by_base(rows, base) for base in BASES}

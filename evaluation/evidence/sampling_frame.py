@@ -68,7 +68,7 @@ def _frame(
 ) -> dict[str, Any]:
     """Return what was left of a harvest to draw from. hidden, sensitive: ranks, as they are now."""
     population = sum(stratum.population or 0 for stratum in strata)
-    kept = _kept(job, cut, strata[-1].rank_to or 0)
+    kept = _kept(job, cut, max(stratum.rank_to or 0 for stratum in strata))
     return {
         "cut": cut or None,
         "kept": kept,

@@ -13,6 +13,7 @@ import numpy as np
 
 from evaluation.evidence.arrays import UNJUDGEABLE, Conduct, Evidence
 from evaluation.evidence.cells import cells_of, drawn_verdicts
+from evaluation.evidence.judge_answers import JudgeAnswers
 from evaluation.rendering.tables import ORIGINS, Document, Table, without_empty_columns
 from evaluation.reports.sections import (
     agreement,
@@ -27,6 +28,7 @@ from evaluation.reports.sections import (
     sampling,
     sensitivity,
 )
+from evaluation.reports.sections.judges import card
 from evaluation.statistics.incomplete_statements import MOST_WANTED
 from evaluation.statistics.paired_tests import MARGIN
 
@@ -37,7 +39,7 @@ METHOD = " ".join([
     "from the worst to the best that they can become.",
     *(
         section.METHOD
-        for section in (rates, modelled_rates, curves, agreement, annotators, comparisons, sample_size, conduct)
+        for section in (rates, modelled_rates, curves, agreement, annotators, comparisons, sample_size, conduct, card)
     ),
 ])  # fmt: skip
 
@@ -61,6 +63,7 @@ TABLES = (
     leave_one_out.leave_one_out_comparison_table,
     sensitivity.rule_table,
     sample_size.plan_table,
+    *card.TABLES,
     conduct.flow_table,
     conduct.exclusion_table,
     conduct.exclusion_effect_table,
@@ -81,11 +84,15 @@ LISTS = (
 
 
 def build_document(
-    evidence: Evidence, equivalence_margin: float = MARGIN, happened: Conduct | None = None
+    evidence: Evidence,
+    equivalence_margin: float = MARGIN,
+    happened: Conduct | None = None,
+    answers: JudgeAnswers | None = None,
 ) -> dict[str, Any]:
     """Return the report's JSON. The same evidence gives the same document: the bootstrap is seeded by the round.
 
     equivalence_margin: at most how far apart two sides are to count as alike, as a share. happened: in the round.
+    answers: of the judge that the report was asked for.
     """
     conducted = conduct.conduct_entry(evidence, happened) if happened else None
     drawn = drawn_verdicts(evidence)
@@ -117,6 +124,7 @@ def build_document(
         "annotator_pairs": annotators.pair_entries(evidence),
         "annotator_models": annotators.model_entries(evidence, models),
         "planner": sample_size.plan_entry(totals, cells, compared, evidence.judgments_each),
+        "judge_card": card.card_entry(evidence, answers) if answers else None,
         "novelty": None,
         "conduct": conducted,
         "notes": [*_notes(evidence), *(conduct.notes_on_conduct(conducted) if conducted else ())],

@@ -10,9 +10,11 @@ from typing import Any
 from django.db import connection, transaction
 from django.utils import timezone
 
+from annotation.judges.models import JudgeRun
 from annotation.judging.sealing import seal_judgments
 from annotation.models import Round
 from evaluation.evidence.conduct import gather_conduct
+from evaluation.evidence.judge_answers import gather_judge_answers
 from evaluation.evidence.queries import gather_evidence
 from evaluation.evidence.reference_kg import compare_with_reference
 from evaluation.models import Report
@@ -45,18 +47,26 @@ def reported_heads() -> Iterator[tuple[str, Head]]:
         yield f"report {pk}", Head(audit["number"], audit["hash"])
 
 
-def compute_report(round: Round, by=None, reference: Path | None = None, equivalence_margin: float = MARGIN) -> Report:
+def compute_report(
+    round: Round,
+    by=None,
+    reference: Path | None = None,
+    equivalence_margin: float = MARGIN,
+    judge: JudgeRun | None = None,
+) -> Report:
     """Return an unstored report on the round as it is now: a function of its judgments and seed, but for the date.
 
-    reference: a KG whose entities and tuples are not new. equivalence_margin: as a share. Raises BadReference.
+    reference: a KG whose entities and tuples are not new. equivalence_margin: as a share. judge: a run of the round
+    that the report says something of. Raises BadReference, SeveralJudges.
     """
     now, version = timezone.now(), code_version()
     with one_moment():
         evidence = gather_evidence(round)
         happened = gather_conduct(round, evidence)
+        answers = gather_judge_answers(round, judge) if judge else None
         novelty = compare_with_reference(round, reference) if reference else None
         last_entry = head()
-    document = build_document(evidence, equivalence_margin, happened)
+    document = build_document(evidence, equivalence_margin, happened, answers)
     document |= {"novelty": novelty, "audit": last_entry._asdict()}
     stamp = {"created_at": now.isoformat(timespec="seconds"), "code_version": version, "method": METHOD}
     return Report(

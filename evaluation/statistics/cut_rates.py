@@ -29,14 +29,42 @@ class Parts(NamedTuple):
     accepted: VerdictSample
 
 
+class Members:
+    """Tuples of strata whose ranks lie among those of other strata: `stratum` and `rank` of each, (M,)."""
+
+    def __init__(self, stratum: Codes, rank: Codes) -> None:
+        self._most = int(rank.max(initial=0)) + 1
+        self._place = np.sort(stratum * self._most + rank)
+
+    def n_up_to(self, strata: Codes, last_rank: Codes, otherwise: Floats) -> Floats:
+        """Return how many members have a rank up to `last_rank` (..., S), `otherwise` (..., S) for strata without."""
+        start, whole = (np.searchsorted(self._place, (strata + step) * self._most) for step in (0, 1))
+        end = np.searchsorted(self._place, strata * self._most + np.clip(last_rank, 0, self._most - 1), side="right")
+        n_up_to: Floats = np.where(whole > start, end - start, otherwise)
+        return n_up_to
+
+    def n_among(self, strata: Codes, ranks: Codes, otherwise: Floats) -> Floats:
+        """Return how many members of `strata` (S,) have one of `ranks` (R,), `otherwise` (S,) for strata without."""
+        n = np.bincount(self._place[np.isin(self._place % self._most, ranks)] // self._most, minlength=strata.max() + 1)
+        whole = np.bincount(self._place // self._most, minlength=strata.max() + 1)
+        n_among: Floats = np.where(whole[strata] > 0, n[strata], otherwise)
+        return n_among
+
+
 class RankedStrata:
     """Strata of ranks `first` to `last` (S,), each with `population` tuples, and all their draws (D,), judged or not.
 
-    A stratum holds fewer tuples than ranks where some are hidden; these count as spread evenly over its ranks.
+    A stratum holds fewer tuples than ranks where some are hidden; these count as spread evenly over its ranks, but for
+    strata whose tuples have known ranks among those of others.
     """
 
     def __init__(
-        self, first: Codes, last: Codes, population: Codes, draws: tuple[Codes, Codes, VerdictSample, Flags]
+        self,
+        first: Codes,
+        last: Codes,
+        population: Codes,
+        draws: tuple[Codes, Codes, VerdictSample, Flags],
+        members: Members | None = None,
     ) -> None:
         """draws: stratum, rank from 1 on, what each says of being accepted, whether it has a verdict."""
         self.first, self.last, self.population = first, last, population
@@ -49,6 +77,7 @@ class RankedStrata:
         self._sums = np.zeros((2 + len(accepted), len(order) + 1))
         columns = [np.ones(len(order)), has_verdict[order], *accepted.at(order)]
         self._sums[:, 1:] = np.cumsum(columns, axis=1)
+        self._members = members
 
     def parts(self, strata: Codes, last_rank: Codes) -> Parts:
         """Return what a cut after `last_rank` (..., S) takes of `strata` (S,)."""
@@ -58,7 +87,10 @@ class RankedStrata:
         first, last, size = self.first[strata], self.last[strata], self.population[strata]
         share = np.clip((last_rank - first + 1) / (last - first + 1), 0, 1)
         below = self._sums[0][whole] - self._sums[0][end]  # drawn beyond the cut, so not in the part
-        population = np.clip(np.rint(share * size), drawn, np.maximum(size - below, drawn)).astype(np.int64)
+        expected = np.rint(share * size)
+        if self._members is not None:
+            expected = self._members.n_up_to(strata, last_rank, expected)
+        population = np.clip(expected, drawn, np.maximum(size - below, drawn)).astype(np.int64)
         return Parts(population, n.astype(np.int64), VerdictSample(*accepted))
 
     def rate(self, strata: Codes, last_rank: Codes) -> tuple[Rate, Parts]:

@@ -82,6 +82,8 @@ def _strata(cell: Cell) -> Iterable[dict[str, Any]]:
             "population": population,
             **_counts(counts),
         }
+        if judge_label := cell.judge_labels[number]:
+            entry["judge_label"] = judge_label
         if entry["incomplete"]:
             entry["completed"] = {
                 name: float(column[number]) for name, column in zip(accepted._fields, accepted, strict=True)

@@ -5,7 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from annotation.rounds.builder import allocate, draw_ranks, rank_strata
+from annotation.judges.allocation import allocate
+from annotation.rounds.builder import draw_ranks, rank_strata
 
 
 @pytest.mark.parametrize(

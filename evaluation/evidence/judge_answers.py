@@ -1,0 +1,142 @@
+"""What a judge answered about the statements of a round, beside what people said: arrays for its card.
+
+Letters of shapes: T statements and the rest as in evaluation.evidence.arrays; U tuples that the judge was asked about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from django.db.models import Avg, Count
+
+from annotation.judges.labels import UNPARSABLE as NO_LABEL
+from annotation.judges.labels import check_one_judge, judge_labels, most_frequent
+from annotation.judges.models import JudgeKind, JudgeRun
+from annotation.models import Round
+from evaluation.evidence.arrays import LABELS, Codes, Evidence, Floats
+from evaluation.statistics.judges.judge_quality import N_LABELS, UNPARSABLE
+
+CODES = {label: code for code, label in enumerate(LABELS)} | {NO_LABEL: UNPARSABLE}
+NO_ANSWER = -1
+DIFFERENCES = {
+    "model": "LM",
+    "revision": "revision",
+    "judge_kind": "kind",
+    "prompt_sha256": "prompt",
+    "temperature": "temperature",
+    "seed": "seed",
+    "repeats": "repeats",
+    "threshold": "threshold",
+}
+
+
+class OtherRun(NamedTuple):
+    """Another run of the round. differs: in what. own, other: labels (V,) of the tuples that both runs have."""
+
+    name: str
+    model: str
+    differs: Sequence[str]
+    own: Codes
+    other: Codes
+
+
+class PanelLabels(NamedTuple):
+    """A panel with its runs: label (T, M), NO_ANSWER where a run has none."""
+
+    name: str
+    runs: Sequence[str]
+    label: Codes
+
+
+@dataclass(frozen=True)
+class JudgeAnswers:
+    """label (T,): codes of judge_quality, NO_ANSWER where there is none. probability (T,): that it gave to True, NaN
+    for none. repeats (U, 4): answers by label. described: what defines the judge.
+    """
+
+    described: Mapping[str, Any]
+    label: Codes
+    probability: Floats
+    repeats: Codes
+    others: Sequence[OtherRun]
+    panel: PanelLabels | None
+
+
+def gather_judge_answers(round: Round, run: JudgeRun) -> JudgeAnswers:
+    """Raises SeveralJudges."""
+    check_one_judge(run)
+    statements = list(round.tasks.without_gold().order_by("position").values_list("knowledge_tuple", flat=True))
+    asked, repeats = _repeats(run)
+    label_of = {
+        tuple_id: most_frequent(dict(zip(CODES, counts, strict=True)))
+        for tuple_id, counts in zip(asked, repeats.tolist(), strict=True)
+    }
+    probabilities: dict[int, float] = {}
+    if run.judge_kind == JudgeKind.CAUSAL:
+        scores = run.answers.exclude(score=None).order_by().values_list("knowledge_tuple")
+        probabilities = dict(scores.annotate(mean=Avg("score")))
+    others = [
+        _other_run(run, other, label_of)
+        for other in round.judge_runs.exclude(pk=run.pk).order_by("name")
+        if other.answers.exists()
+    ]
+    fields = ("name", "model", "revision", "judge_kind", "prompt_sha256", "temperature", "seed", "repeats", "threshold")
+    return JudgeAnswers(
+        described={name: getattr(run, name) for name in fields},
+        label=_codes(label_of, statements),
+        probability=np.array([probabilities.get(tuple_id, np.nan) for tuple_id in statements], dtype=np.float64),
+        repeats=repeats,
+        others=others,
+        panel=_panel(round, run, statements),
+    )
+
+
+def _repeats(run: JudgeRun) -> tuple[list[int], Codes]:
+    """Return the tuples (U,) that the run has answers about, and how many of each label (U, 4)."""
+    rows = run.answers.order_by().values_list("knowledge_tuple", "label").annotate(n=Count("pk"))
+    counts: dict[int, list[int]] = {}
+    for tuple_id, label, n in rows.iterator():
+        counts.setdefault(tuple_id, [0] * N_LABELS)[CODES[label]] = n
+    return list(counts), np.array(list(counts.values()), dtype=np.int64).reshape(-1, N_LABELS)
+
+
+def _codes(label_of: Mapping[int, str], tuple_ids: Sequence[int]) -> Codes:
+    codes = (CODES[label_of[tuple_id]] if tuple_id in label_of else NO_ANSWER for tuple_id in tuple_ids)
+    return np.fromiter(codes, dtype=np.int64, count=len(tuple_ids))
+
+
+def _other_run(run: JudgeRun, other: JudgeRun, label_of: Mapping[int, str]) -> OtherRun:
+    labels = judge_labels(other)
+    shared = sorted(labels.keys() & label_of.keys())
+    differs = [word for name, word in DIFFERENCES.items() if getattr(run, name) != getattr(other, name)]
+    return OtherRun(other.name, other.model, differs, _codes(label_of, shared), _codes(labels, shared))
+
+
+def _panel(round: Round, run: JudgeRun, statements: Sequence[int]) -> PanelLabels | None:
+    if not run.panel:
+        return None
+    runs = list(round.judge_runs.filter(panel=run.panel).order_by("name"))
+    labels = [_codes(judge_labels(member), statements) for member in runs]
+    return PanelLabels(run.panel, [member.name for member in runs], np.column_stack(labels))
+
+
+def statement_weights(evidence: Evidence) -> Floats:
+    """Return (T,) for how many tuples of the round's cells each statement stands: the sum over its draws of one over
+    their inclusion probability, 1 for draws from a population nobody knows."""
+    drawn = np.bincount(evidence.draws.stratum, minlength=len(evidence.strata))
+    population = evidence.population_of_stratum
+    weight = np.where(population > 0, population / np.maximum(drawn, 1), 1.0)
+    weights: Floats = np.bincount(evidence.draws.task, weight[evidence.draws.stratum], evidence.n_tasks)
+    return weights
+
+
+def relation_of_statement(evidence: Evidence) -> tuple[list[str], Codes]:
+    """Return the relations, sorted, and the number (T,) of each statement's."""
+    names = sorted({cell.relation for cell in evidence.cells})
+    of_cell = np.array([names.index(cell.relation) for cell in evidence.cells], dtype=np.int64)
+    relation = np.zeros(evidence.n_tasks, dtype=np.int64)
+    relation[evidence.draws.task] = of_cell[evidence.cell_of_draw]
+    return names, relation

@@ -1,0 +1,317 @@
+"""The judge card: how good the LM that judges is, on the statements that people judged too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from evaluation.evidence.arrays import ACCEPTED, LABELS, UNDECIDED, VERDICTS, Evidence, Flags
+from evaluation.evidence.judge_answers import JudgeAnswers, relation_of_statement, statement_weights
+from evaluation.rendering.tables import Column, Document, Kind, Row, Table
+from evaluation.statistics.judges.alternative_annotator import EPSILON, alternative_annotator_test
+from evaluation.statistics.judges.judge_quality import (
+    FALSE,
+    N_BINS,
+    TRUE,
+    agreement_with_people,
+    calibration,
+    change_between,
+    effective_votes,
+    flips,
+    judge_errors,
+)
+
+METHOD = (
+    "Judge card: sensitivity, specificity and Youden's J of an LM's labels against people's verdicts, statements "
+    "weighted by one over their inclusion probability (Wilson at Kish's effective size, Newcombe for J); agreement of "
+    "the judge, and of each person, with the most frequent label of the others; the alternative annotator test "
+    "(Calderon, Reichart and Dror 2025); flips between repeats; calibration over ten bins of equal width; effective "
+    "votes of a panel from the correlations of errors (Kish 1965)."
+)
+JUDGE_LABELS = (*LABELS, "unparsable")
+NO_VERDICTS = "People have decided no statement that the judge labelled: nothing is known yet of how good it is."
+NO_PROBABILITY = "This kind of judge gives no probability, so there is nothing to calibrate."
+ASKED_ONCE = "Every tuple was asked once: start a run with repeats to see how steady the judge is."
+ALL_RELATIONS = "all"
+
+
+def card_entry(evidence: Evidence, answers: JudgeAnswers) -> dict[str, Any]:
+    """Return `judge_card` of docs/report-json.md."""
+    is_labelled = answers.label >= 0
+    has_verdict = is_labelled & evidence.is_complete
+    votes = answers.repeats.sum(axis=1)
+    return {
+        **answers.described,
+        "n_asked": len(votes),
+        "labels": dict(zip(JUDGE_LABELS, answers.repeats.sum(axis=0).tolist(), strict=True)),
+        "n_statements": int(is_labelled.sum()),
+        "n_verdicts": int(has_verdict.sum()),
+        "reason": None if has_verdict.any() else NO_VERDICTS,
+        "relations": list(_by_relation(evidence, answers, has_verdict)),
+        "calibration": _calibration_entry(evidence, answers, has_verdict),
+        "flips": {"reason": ASKED_ONCE} if (steadiness := flips(answers.repeats)) is None else steadiness._asdict(),
+        "other_runs": list(_changes(evidence, answers, has_verdict)),
+        "alternative_annotator": _alternative_annotator(evidence, answers),
+        "panel": _panel_entry(evidence, answers),
+    }
+
+
+def _by_relation(evidence: Evidence, answers: JudgeAnswers, has_verdict: Flags) -> Iterator[dict[str, Any]]:
+    """Yield all relations together, then each."""
+    names, relation = relation_of_statement(evidence)
+    weight = statement_weights(evidence)
+    everything = np.ones(evidence.n_tasks, dtype=bool)
+    parts = [(ALL_RELATIONS, everything)]
+    if len(names) > 1:
+        parts += [(name, relation == number) for number, name in enumerate(names)]
+    for name, is_in in parts:
+        judged = has_verdict & is_in
+        errors = judge_errors(evidence.verdict[judged], answers.label[judged], weight[judged])
+        own = is_in[evidence.judgments.task]
+        agreement = agreement_with_people(evidence.judgments.task[own], evidence.judgments.label[own], answers.label)
+        yield {
+            "relation": None if name == ALL_RELATIONS else name,
+            "n": int(judged.sum()),
+            **{part: getattr(errors, part)._asdict() for part in ("sensitivity", "specificity", "youden_j")},
+            "confusion": {
+                verdict: dict(zip(JUDGE_LABELS, row, strict=True))
+                for verdict, row in zip(VERDICTS, errors.confusion.tolist(), strict=False)
+            },
+            "agreement": {
+                "n": agreement.n,
+                "judge": agreement.judge._asdict(),
+                "people": agreement.people._asdict(),
+            },
+        }
+
+
+def _calibration_entry(evidence: Evidence, answers: JudgeAnswers, has_verdict: Flags) -> dict[str, Any]:
+    has_probability = has_verdict & ~np.isnan(answers.probability)
+    weight = statement_weights(evidence)[has_probability]
+    result = calibration(answers.probability[has_probability], evidence.verdict[has_probability] == ACCEPTED, weight)
+    if result is None:
+        is_known = bool((~np.isnan(answers.probability)).any())
+        return {"reason": NO_VERDICTS if is_known else NO_PROBABILITY}
+    return {**result._asdict(), "bins": [part._asdict() for part in result.bins]}
+
+
+def _changes(evidence: Evidence, answers: JudgeAnswers, has_verdict: Flags) -> Iterator[dict[str, Any]]:
+    """Yield each other run: what it has otherwise, and what that changes."""
+    for run in answers.others:
+        change = change_between(run.own, run.other)
+        if change is not None:
+            yield {
+                "run": run.name,
+                "model": run.model,
+                "differs": list(run.differs),
+                "n": change.n,
+                "n_differing": change.n_differing,
+                "share": change.share.value,
+                "low": change.share.low,
+                "high": change.share.high,
+                "more_true": change.more_true,
+            }
+
+
+def _alternative_annotator(evidence: Evidence, answers: JudgeAnswers) -> list[dict[str, Any]]:
+    """Return the test for each kind of annotator. A third person was asked only in disputes, so it is left out."""
+    task, annotator, label, _ = evidence.first_two.judgments
+    entries = []
+    for kind, epsilon in EPSILON.items():
+        test = alternative_annotator_test(task, annotator, label, answers.label, epsilon)
+        rows = [
+            {**row._asdict(), "annotator": evidence.annotators[row.annotator], "is_won": row.is_won}
+            for row in test.annotators
+        ]
+        entries.append({"kind": kind, **test._asdict(), "annotators": rows, "is_passed": test.is_passed})
+    return entries
+
+
+def _panel_entry(evidence: Evidence, answers: JudgeAnswers) -> dict[str, Any] | None:
+    if answers.panel is None:
+        return None
+    label = answers.panel.label
+    decided = (label >= 0).all(axis=1) & (evidence.verdict < UNDECIDED)
+    right = np.where(evidence.verdict[decided] == ACCEPTED, TRUE, FALSE)[:, None]
+    votes = effective_votes(label[decided] != right)
+    return {"panel": answers.panel.name, "runs": list(answers.panel.runs), **votes._asdict()}
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+def _card(document: Document) -> Mapping[str, Any]:
+    card: Mapping[str, Any] = document.get("judge_card") or {}
+    return card
+
+
+def judge_name(card: Mapping[str, Any]) -> str:
+    """Return a judge with its LM, as it is named wherever it shows."""
+    return f"{card['name']} ({card['model']})"
+
+
+def _titled(card: Mapping[str, Any], title: str) -> str:
+    return f"{title}: judge {judge_name(card)}" if card else title
+
+
+def judge_table(document: Document) -> Table:
+    card = _card(document)
+    rows = [
+        Row(
+            (
+                part["relation"] or "all relations",
+                part["n"],
+                *(part[name][key] for name in ("sensitivity", "specificity", "youden_j") for key in ERROR_KEYS),
+                *(part["agreement"][who][key] for key in ("percent", "alpha") for who in ("judge", "people")),
+            ),
+            is_summary=part["relation"] is None and len(card["relations"]) > 1,
+        )
+        for part in card.get("relations", [])
+    ]
+    columns = (
+        Column("relation"),
+        Column("verdicts", Kind.COUNT),
+        *(
+            Column(key, Kind.COEFFICIENT if name == "Youden's J" else Kind.SHARE, name)
+            for name in ("sensitivity", "specificity", "Youden's J")
+            for key in ERROR_KEYS
+        ),
+        *(Column(who, Kind.SHARE, "agrees with people") for who in ("judge", "a person")),
+        *(Column(who, Kind.COEFFICIENT, "alpha with people") for who in ("judge", "a person")),
+    )
+    notes = (
+        card.get("reason") or "",
+        "Sensitivity: of what people accept, the share that the judge calls True; specificity: of what they reject, "
+        "the share that it calls False; J: their sum less 1, 0 for a judge who tells nothing. Agreement: with the most "
+        "frequent label of the other people of a statement, of the judge and of the person left out, on the same "
+        "statements.",
+    )
+    return Table("judge", _titled(card, "How good the judge is"), columns, tuple(rows), tuple(filter(None, notes)))
+
+
+ERROR_KEYS = ("value", "low", "high")
+
+
+def confusion_table(document: Document) -> Table:
+    card = _card(document)
+    rows = [
+        Row((verdict, *(counts[label] for label in JUDGE_LABELS)))
+        for part in card.get("relations", [])[:1]
+        for verdict, counts in part["confusion"].items()
+        if part["n"]
+    ]
+    columns = (Column("people's verdict"), *(Column(label, Kind.COUNT, "judge says") for label in JUDGE_LABELS))
+    return Table("judge-confusion", _titled(card, "People's verdicts and the judge's labels"), columns, tuple(rows))
+
+
+def alternative_annotator_table(document: Document) -> Table:
+    card = _card(document)
+    tests = card.get("alternative_annotator", [])
+    rows = [
+        Row((
+            test["kind"], test["epsilon"], len(test["annotators"]) or None, test["omega"], test["rho"],
+            {True: "yes", False: "no", None: None}[test["is_passed"]],
+        ))
+        for test in tests
+    ]  # fmt: skip
+    columns = (
+        Column("if people are"),
+        Column("ε", Kind.SHARE),
+        Column("people", Kind.COUNT),
+        Column("ω, won against", Kind.SHARE),
+        Column("ρ, as good as", Kind.SHARE),
+        Column("passed"),
+    )
+    reasons = {test["reason"] for test in tests if test["reason"]}
+    notes = (
+        *reasons,
+        "Alternative annotator test (Calderon, Reichart and Dror 2025): whether the judge agrees with the others about "
+        "as well as each person who is left out in turn, but for ε, which its lower price is worth. ω: against how many "
+        "it wins (Benjamini and Yekutieli, 5 %); passed from .5 on. ρ: on what share of statements it is as good.",
+    )
+    return Table("judge-alternative", _titled(card, "Alternative annotator test"), columns, tuple(rows), notes)
+
+
+def calibration_table(document: Document) -> Table:
+    card = _card(document)
+    result = card.get("calibration") or {}
+    rows = [
+        Row((f"{part['low']:.1f} to {part['high']:.1f}", part["n"], part["probability"], part["accepted"]))
+        for part in result.get("bins", [])
+    ]
+    columns = (
+        Column("probability of True"),
+        Column("statements", Kind.COUNT),
+        Column("mean probability", Kind.SHARE),
+        Column("accepted", Kind.SHARE),
+    )
+    note = (
+        f"Expected calibration error {result['error']:.3f} over {N_BINS} bins of equal width, Brier score "
+        f"{result['brier']:.3f}. With few statements a bin the error is too large even for a calibrated judge."
+        if rows
+        else ""
+    )
+    return Table("judge-calibration", _titled(card, "Calibration"), columns, tuple(rows), (note,))
+
+
+def steadiness_table(document: Document) -> Table:
+    """How labels hang on chance, prompt and LM: repeats of the run, then the other runs of the round."""
+    card = _card(document)
+    rows = []
+    if card and (repeated := card["flips"]).get("n"):
+        changing = repeated["n_changing"]
+        rows.append(
+            Row(("its own repeats", "chance", repeated["n"], changing, repeated["flip_rate"], None, None, None))
+        )
+    rows += [
+        Row((
+            f"{run['run']} ({run['model']})", ", ".join(run["differs"]) or "nothing that is recorded", run["n"],
+            run["n_differing"], run["share"], run["low"], run["high"], run["more_true"],
+        ))
+        for run in card.get("other_runs", [])
+    ]  # fmt: skip
+    columns = (
+        Column("compared with"),
+        Column("what differs"),
+        Column("tuples", Kind.COUNT),
+        Column("other labels", Kind.COUNT),
+        Column("share", Kind.SHARE),
+        Column("low", Kind.SHARE),
+        Column("high", Kind.SHARE),
+        Column("more True", Kind.POINTS),
+    )
+    notes = (
+        "Repeats: tuples whose repeats are not all alike, and how likely two repeats differ. Other runs: tuples that "
+        "they label otherwise, and how much more often they say True.",
+    )
+    return Table("judge-steadiness", _titled(card, "What changes the judge's mind"), columns, tuple(rows), notes)
+
+
+def panel_table(document: Document) -> Table:
+    card = _card(document)
+    panel = card.get("panel") if card else None
+    rows = []
+    if panel:
+        names = ", ".join(panel["runs"])
+        rows = [Row((panel["panel"], names, panel["n"], panel["kish"], panel["eigenvalue"], panel["reason"]))]
+    columns = (
+        Column("panel"),
+        Column("judges"),
+        Column("statements", Kind.COUNT),
+        Column("votes (Kish)", Kind.NUMBER),
+        Column("votes (eigenvalues)", Kind.NUMBER),
+        Column("why not"),
+    )
+    notes = (
+        "Judges that err on the same statements are fewer votes than judges: M / (1 + (M − 1) r) with r the mean "
+        "correlation of their errors, and the squared sum of the eigenvalues of the correlations over the sum of their "
+        "squares.",
+    )
+    return Table("judge-panel", _titled(card, "Effective votes of the panel"), columns, tuple(rows), notes)
+
+
+TABLES = (
+    judge_table, confusion_table, alternative_annotator_table, calibration_table, steadiness_table, panel_table,
+)  # fmt: skip

@@ -1,0 +1,196 @@
+"""Samples shared among strata of a judge's labels: against brute force, and in rounds and their reports."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from annotation.judges.allocation import ASSUMED_ACCURACY, JudgeNotReady, accuracy_by_label, allocate
+from annotation.judges.labels import SeveralJudges
+from annotation.models import Draw, Judgment
+from annotation.rounds.builder import freeze_round
+from annotation.rounds.serializers import BadRoundSpec
+from annotation.rounds.services import clone_round, create_draft, open_draft, open_round
+from evaluation.evidence.cells import drawn_verdicts, ranked_strata
+from evaluation.evidence.judged_harvests import judged_harvest
+from evaluation.evidence.queries import gather_evidence
+from evaluation.reports.document import build_document
+from kgharvest.models import Job
+from tests.factories import judge_all, make_harvest, make_judge_answer, make_judge_run
+
+
+def variance(shares, sizes, spreads) -> float:
+    rows = zip(shares, sizes, spreads, strict=True)
+    return sum((size * spread) ** 2 * (1 / share - 1 / size) for share, size, spread in rows)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.floats(0.01, 0.5)), min_size=1, max_size=4).flatmap(
+        lambda strata: st.tuples(st.just(strata), st.integers(len(strata), sum(size for size, _ in strata)))
+    )
+)
+@settings(max_examples=150, deadline=None)
+def test_optimal_shares_have_the_smallest_variance_of_all_whole_ones(drawn):
+    strata, n = drawn
+    sizes, spreads = zip(*strata, strict=True)
+
+    shares = allocate(n, sizes, "optimal", spreads)
+
+    ways = [way for way in product(*(range(1, size + 1) for size in sizes)) if sum(way) == n]
+    assert sum(shares) == n
+    assert all(1 <= share <= size for share, size in zip(shares, sizes, strict=True))
+    assert variance(shares, sizes, spreads) == pytest.approx(min(variance(way, sizes, spreads) for way in ways))
+
+
+def test_neymans_shares_by_hand():
+    """N S = 30, 20, 10 shares 12 as 6, 4, 2."""
+    assert allocate(12, [100, 50, 20], "optimal", [0.3, 0.4, 0.5]) == [6, 4, 2]
+
+
+def test_each_stratum_gets_the_least_that_shows_its_errors_where_there_is_enough():
+    assert allocate(30, [900, 90, 10], "optimal", [0.3, 0.1, 0.1], least=5) == [20, 5, 5]
+    assert allocate(30, [900, 90, 3], "proportional", least=5) == [22, 5, 3]
+    assert allocate(4, [900, 90, 10], "equal", least=5) == [2, 1, 1]
+
+
+# -- rounds ------------------------------------------------------------------------------------------------------------
+
+JUDGE_LABELS = ["true"] * 8 + ["false", "true"] * 10 + ["false"] * 8 + ["unjudgeable", ""] * 2  # by rank: 40
+TRUTH = [rank <= 24 for rank in range(1, 41)]
+
+
+def judged_draft(allocation="optimal", n=24, name="pilot", **fields):
+    """A draft on 40 tuples that the judge "lm" has labelled as in JUDGE_LABELS."""
+    job = make_harvest([(f"head {rank}", f"tail {rank}") for rank in range(1, 41)])
+    cell = {"job": job.pk, "n": n, "allocation": allocation}
+    draft = create_draft({"name": name, "cells": [cell], "judge": "lm", "judgments_per_task": 1, **fields})
+    run = make_judge_run(draft, "lm")
+    for harvested, label in zip(job.tuples.order_by("rank"), JUDGE_LABELS, strict=True):
+        make_judge_answer(run, harvested.knowledge_tuple, label)
+    return draft
+
+
+def judge_by_truth(round):
+    rank = dict(Draw.objects.filter(stratum__round=round).values_list("task__position", "harvested_tuple__rank"))
+    judge_all(round, ["true" if TRUTH[rank[position] - 1] else "false" for position in sorted(rank)])
+
+
+@pytest.mark.django_db
+def test_the_strata_of_a_round_are_what_its_judge_labelled_alike():
+    round = open_draft(judged_draft())
+
+    strata = {stratum.judge_label: stratum for stratum in round.strata.all()}
+    assert {label: stratum.population for label, stratum in strata.items()} == {"true": 18, "false": 18, "other": 4}
+    assert strata["other"].ranks == [37, 38, 39, 40]
+    for label, stratum in strata.items():
+        draws = list(stratum.draws.select_related("harvested_tuple"))
+        assert len(draws) == stratum.sample_size
+        assert {draw.inclusion_probability for draw in draws} == {stratum.sample_size / stratum.population}
+        assert {draw.harvested_tuple.rank for draw in draws} <= set(stratum.ranks), label
+    # N S of the assumed accuracies .9, .3, .5: 5.4, 8.2, 2; the rest of 24 after four of "other".
+    assert [strata[label].sample_size for label in ("true", "false", "other")] == [8, 12, 4]
+
+
+@pytest.mark.django_db
+def test_the_report_weighs_strata_and_cuts_them_by_the_ranks_of_their_tuples():
+    round = open_draft(judged_draft(n=None))
+    judge_by_truth(round)
+    # Open are two of the 18 labelled false: ranks 29 and 31.
+    Judgment.objects.filter(task__draws__harvested_tuple__rank__in=(29, 31)).update(is_counted=False)
+    round.tasks.filter(draws__harvested_tuple__rank__in=(29, 31)).update(verdict="", n_judgments=0, n_false=0)
+
+    document = build_document(gather_evidence(round))
+
+    [cell] = document["cells"]
+    assert {stratum["judge_label"] for stratum in cell["strata"]} == {"true", "false", "other"}
+    # By hand: ranks 1-8 and 10 to 28 in twos are labelled true, 16 of these 18 are; of those labelled false 8 of 16.
+    assert cell["accuracy"] == pytest.approx((16 + 18 * 8 / 16) / 40)
+    cuts = {entry["cut"]: entry for entry in document["cuts"]}
+    # The best 20 are all true. Spread evenly over ranks 9-36, the stratum labelled false would have 8 there, not 6.
+    assert (cuts["share:0.5"]["size"], cuts["share:0.5"]["accuracy"]) == (20, 1.0)
+    evidence = gather_evidence(round)
+    _, parts = ranked_strata(evidence, drawn_verdicts(evidence)).rate(np.arange(3), np.full(3, 20))
+    assert sorted(parts.population.tolist()) == [0, 6, 14]
+
+
+@pytest.mark.django_db
+def test_a_part_of_a_harvest_weighs_strata_by_their_tuples_in_it():
+    round = open_draft(judged_draft(n=None))
+    judge_by_truth(round)
+    [job] = {stratum.job for stratum in round.strata.all()}
+    harvest = judged_harvest(job, type(round).objects.filter(pk=round.pk))
+    ranks = dict(job.tuples.filter(rank__gte=17, rank__lte=32).values_list("knowledge_tuple", "rank"))
+
+    n, rate = harvest.part(ranks)
+
+    assert (n, rate.value, rate.low, rate.high) == (16, 0.5, 0.5, 0.5)  # all judged: ranks 17-24 of 17-32
+
+
+@pytest.mark.django_db
+def test_a_round_waits_for_its_judge():
+    draft = judged_draft()
+    run = draft.judge_runs.get()
+
+    Job.objects.filter(pk=run.pk).update(status=Job.Status.QUEUED)
+    with pytest.raises(JudgeNotReady, match="the judge run lm is queued; wait until it has succeeded"):
+        open_draft(draft)
+    draft.judge_runs.update(name="another")
+    with pytest.raises(JudgeNotReady, match="has no judge run 'lm'; keep it as a draft"):
+        open_draft(draft)
+
+
+@pytest.mark.django_db
+def test_a_clone_has_no_judge_run_until_it_gets_one():
+    clone = clone_round(judged_draft())
+
+    assert clone.judge == "lm"
+    with pytest.raises(JudgeNotReady, match="has no judge run"):
+        freeze_round(clone)
+
+
+@pytest.mark.django_db
+def test_a_run_of_two_judges_makes_no_strata():
+    draft = judged_draft()
+    answer = draft.judge_runs.get().answers.first()
+    answer.model_reported = "another"
+    answer.save()
+
+    with pytest.raises(SeveralJudges):
+        open_draft(draft)
+
+
+@pytest.mark.django_db
+def test_strata_are_of_ranks_or_of_labels_and_optimal_is_for_labels():
+    with pytest.raises(BadRoundSpec, match=r"cells\[0\]\.allocation is optimal for what a judge says"):
+        open_round({"name": "a", "cells": [{"job": make_harvest([("a", "b")]).pk, "n": 1, "allocation": "optimal"}]})
+
+    draft = judged_draft()
+    draft.spec["cells"][0]["strata"] = 2
+    with pytest.raises(BadRoundSpec, match="the labels of the judge are the strata"):
+        freeze_round(draft)
+
+
+@pytest.mark.django_db
+def test_what_the_same_judge_showed_in_earlier_rounds_says_how_accurate_its_labels_are():
+    first = open_draft(judged_draft(n=None))
+    judge_by_truth(first)
+    again = judged_draft(name="again").judge_runs.get()
+
+    assert accuracy_by_label(first.judge_runs.get()) == ASSUMED_ACCURACY
+    # Beside one accepted and one rejected each: 16 of 18 true, 8 of 18 false, 0 of 4 others.
+    assert accuracy_by_label(again) == {"true": 17 / 20, "false": 9 / 20, "other": 1 / 6}
+
+
+@pytest.mark.django_db
+def test_another_prompt_is_another_judge():
+    first = open_draft(judged_draft(n=None))
+    judge_by_truth(first)
+    again = judged_draft(name="again").judge_runs.get()
+    again.prompt_sha256 = "another"
+    again.save()
+
+    assert accuracy_by_label(again) == ASSUMED_ACCURACY

@@ -1,0 +1,158 @@
+"""The judge card of a report: against counts by hand, and empty states."""
+
+from __future__ import annotations
+
+import pytest
+
+from annotation.judges.labels import SeveralJudges
+from annotation.judges.models import JudgeKind
+from annotation.models import Draw
+from evaluation.evidence.judge_answers import gather_judge_answers, statement_weights
+from evaluation.evidence.queries import gather_evidence
+from evaluation.reports.document import report_tables
+from evaluation.reports.sections.judges.card import ASKED_ONCE, NO_PROBABILITY, NO_VERDICTS, card_entry
+from evaluation.reports.services import compute_report
+from tests.factories import judge_all, make_harvest, make_judge_answer, make_judge_run, make_round
+
+pytestmark = pytest.mark.django_db
+
+N = 40
+
+
+@pytest.fixture
+def round():
+    """40 statements by rank: people accept the first 30, one of three errs in each fourth; the rest they reject."""
+    round = make_round(N)
+    rank = dict(Draw.objects.values_list("task__position", "harvested_tuple__rank"))
+    truth = ["true" if rank[position] <= 30 else "false" for position in range(N)]
+    wrong = ["false" if label == "true" else "true" for label in truth]
+    errs = [w if rank[position] % 4 == 0 else t for position, (t, w) in enumerate(zip(truth, wrong, strict=True))]
+    judge_all(round, truth, truth, errs)
+    return round
+
+
+def run_by_rank(round, label_of_rank, repeats=1, **fields):
+    """label_of_rank: from a rank and a repeat to a label, None for no answer."""
+    run = make_judge_run(round, repeats=repeats, **fields)
+    for harvested in round.strata.get().job.tuples.all():
+        for repeat in range(repeats):
+            if (label := label_of_rank(harvested.rank, repeat)) is not None:
+                make_judge_answer(run, harvested.knowledge_tuple, label, repeat=repeat)
+    return run
+
+
+def calls_27_true(rank, repeat):
+    """True up to 27, unparsable to 30; of the ten false ones two true, one unjudgeable."""
+    return "true" if rank <= 27 or rank in (31, 32) else {28: "", 29: "", 30: "", 33: "unjudgeable"}.get(rank, "false")
+
+
+def card_of(round, run):
+    return card_entry(gather_evidence(round), gather_judge_answers(round, run))
+
+
+def test_errors_and_agreement_by_hand(round):
+    card = card_of(round, run_by_rank(round, calls_27_true))
+
+    [everything] = card["relations"]
+    assert (card["n_asked"], card["n_statements"], card["n_verdicts"], everything["n"]) == (N, N, N, N)
+    assert everything["sensitivity"]["value"] == pytest.approx(27 / 30)
+    assert everything["specificity"]["value"] == pytest.approx(7 / 10)
+    assert everything["youden_j"]["value"] == pytest.approx(0.6)
+    assert everything["confusion"]["rejected"] == {"true": 2, "false": 7, "unjudgeable": 1, "unparsable": 0}
+    # Ten statements are disputed, each fourth rank: there only the odd one out has others who agree.
+    assert everything["agreement"]["n"] == 30 * 3 + 10
+    assert everything["agreement"]["people"]["percent"] == pytest.approx(90 / 100)
+    # The judge errs on 28, which is disputed, and on 29, 30, 31, 33 and the disputed 32: 4 * 3 + 2 judgments.
+    assert everything["agreement"]["judge"]["percent"] == pytest.approx(1 - (4 * 3 + 2) / 100)
+
+
+def test_the_alternative_annotator_test_is_there_for_each_kind_of_people(round):
+    card = card_of(round, run_by_rank(round, lambda rank, _: "true" if rank <= 30 else "false"))
+
+    # The judge is never wrong: only the third person is beaten for sure, but none is better than the judge.
+    assert {test["kind"]: test["omega"] for test in card["alternative_annotator"]} == {
+        "experts": 1.0,
+        "skilled": 1.0,
+        "crowd": 1.0,
+    }
+    assert all(test["is_passed"] and test["rho"] == 1.0 for test in card["alternative_annotator"])
+
+
+def test_flips_and_other_runs(round):
+    """The first three tuples change once in three repeats: 2 of 3 pairs differ each."""
+    run = run_by_rank(round, lambda rank, repeat: "false" if rank <= 3 and repeat == 2 else "true", repeats=3, seed=1)
+    other = run_by_rank(
+        round, lambda rank, _: "false" if rank > 30 else "true", seed=2, repeats=1, prompt="{statement}?"
+    )
+    other.prompt_sha256 = "other"
+    other.save()
+
+    card = card_of(round, run)
+
+    assert (card["flips"]["n"], card["flips"]["n_changing"]) == (N, 3)
+    assert card["flips"]["flip_rate"] == pytest.approx(3 * (2 / 3) / N)
+    [change] = card["other_runs"]
+    assert change["differs"] == ["prompt", "seed", "repeats"]
+    assert (change["n"], change["n_differing"], change["more_true"]) == (N, 10, pytest.approx(-0.25))
+
+
+def test_a_causal_judge_is_calibrated_by_its_probabilities_and_another_is_not(round):
+    run = make_judge_run(round, judge_kind=JudgeKind.CAUSAL)
+    for harvested in round.strata.get().job.tuples.all():
+        make_judge_answer(run, harvested.knowledge_tuple, "true", score=0.85)
+
+    # 30 of 40 are accepted.
+    assert card_of(round, run)["calibration"]["error"] == pytest.approx(0.1)
+    assert card_of(round, run_by_rank(round, calls_27_true))["calibration"] == {"reason": NO_PROBABILITY}
+
+
+def test_a_panel_is_worth_fewer_votes(round):
+    runs = [run_by_rank(round, calls_27_true, panel="jury") for _ in range(3)]
+
+    panel = card_of(round, runs[0])["panel"]
+
+    assert panel["runs"] == [run.name for run in runs]
+    assert (panel["kish"], panel["eigenvalue"]) == pytest.approx((1, 1))
+
+
+def test_statements_stand_for_what_they_were_drawn_from():
+    job = make_harvest([(f"head {n}", f"tail {n}") for n in range(40)])
+    round = make_round(1, cells=[{"job": job.pk, "n": 20, "strata": [1, 11], "allocation": "equal"}])
+
+    weights = statement_weights(gather_evidence(round))
+
+    assert sorted(weights.tolist()) == [1.0] * 10 + [3.0] * 10
+
+
+def test_before_people_have_judged_the_card_says_so():
+    round = make_round(N)
+
+    card = card_of(round, run_by_rank(round, calls_27_true))
+
+    assert (card["reason"], card["relations"][0]["sensitivity"]["value"]) == (NO_VERDICTS, None)
+    assert card["flips"] == {"reason": ASKED_ONCE}
+    assert card["alternative_annotator"][0]["omega"] is None
+    report = compute_report(round, judge=round.judge_runs.get())
+    tables = {table.name: table for table in report_tables(report.document)}
+    assert NO_VERDICTS in tables["judge"].notes
+
+
+def test_a_report_holds_the_card_and_names_the_lm_in_each_table(round):
+    run = run_by_rank(round, calls_27_true, repeats=2, panel="jury")
+
+    document = compute_report(round, judge=run).document
+
+    tables = [table for table in report_tables(document) if table.name.startswith("judge")]
+    assert {table.name for table in tables} >= {"judge", "judge-confusion", "judge-alternative", "judge-steadiness"}
+    assert all(f"judge {run.name} (judge-lm)" in table.title for table in tables)
+    assert compute_report(round).document["judge_card"] is None
+
+
+def test_a_run_of_several_judges_has_no_card(round):
+    run = run_by_rank(round, calls_27_true)
+    answer = run.answers.first()
+    answer.model_reported = "another"
+    answer.save()
+
+    with pytest.raises(SeveralJudges):
+        compute_report(round, judge=run)
