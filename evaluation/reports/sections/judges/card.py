@@ -228,7 +228,7 @@ def alternative_annotator_table(document: Document) -> Table:
     notes = (
         *reasons,
         "Alternative annotator test (Calderon, Reichart and Dror 2025): whether the judge agrees with the others about "
-        "as well as each person who is left out in turn, but for ε, which its lower price is worth. ω: against how many "
+        "as well as each person left out in turn, but for ε, which its lower price is worth. ω: against how many "
         "it wins (Benjamini and Yekutieli, 5 %); passed from .5 on. ρ: on what share of statements it is as good.",
     )
     return Table("judge-alternative", _titled(card, "Alternative annotator test"), columns, tuple(rows), notes)
