@@ -127,7 +127,7 @@ def roles_of(user: User) -> set[str]:
     if not hasattr(user, "_roles"):
         members = ProjectMember.objects.filter(user=user)
         reached = members if bound_to(user) is None else members.filter(project=bound_to(user))
-        user._roles = set(reached.values_list("role", flat=True).distinct())
+        user._roles = set(reached.order_by().values_list("role", flat=True).distinct())
     return user._roles
 
 

@@ -223,6 +223,7 @@ X_FRAME_OPTIONS = "DENY"
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 10_000  # a launch may tick every relation there is
 DATA_UPLOAD_MAX_MEMORY_SIZE = 3 << 20  # bytes of a form without its files, or of JSON
 LARGEST_UPLOAD = 32 << 20  # bytes of a form with its files: three of bulk.file_reading.LARGEST_FILE
+SESSION_ENGINE = "kgharvest.accounts.sign_in.session_store"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = PRODUCTION
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SECURE_SSL_REDIRECT = PRODUCTION

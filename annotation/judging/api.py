@@ -36,10 +36,12 @@ from annotation.judging.serializers import (
     TaskField,
     TaskQuery,
     TaskSerializer,
+    answer_of,
+    checked_answer,
     statements_of,
 )
 from annotation.models import Annotator
-from annotation.recruiting.access import own_annotators, session_annotator
+from annotation.recruiting.access import SessionAnnotator, own_annotators
 from annotation.rounds.instructions import instructions_markdown
 from kgharvest.accounts.tokens import Scope
 from kgharvest.api.authentication import TokenAllows
@@ -95,7 +97,8 @@ class NotJoined(exceptions.PermissionDenied):
     default_detail = NOT_JOINED
 
 
-KNOWN = ("user", "round", "token_key")  # of the annotator, before they are locked; what is judged reads the rest
+# Before annotators are locked, little of them is read; judging reads the rest.
+known_annotator = SessionAnnotator(lambda: Annotator.objects.only("user", "round", "token_key"))
 
 
 class JudgingView(ApiView):
@@ -116,7 +119,7 @@ class JudgingView(ApiView):
         if not self.by_browser:
             super().perform_authentication(request)
             return
-        self.annotator = session_annotator(request._request, self.kwargs["round_id"], Annotator.objects.only(*KNOWN))
+        self.annotator = known_annotator(request._request, self.kwargs["round_id"])
         if self.annotator is None and request._request.user.is_authenticated:
             raise exceptions.NotFound("No round that you have joined.")
         if self.annotator is None:
@@ -148,10 +151,9 @@ class Judge(JudgingView):
     )
     def post(self, request: Request, round_id: int) -> Response:
         """It is stored once, however often it is sent. To change your mind, answer again with another UUID."""
-        serializer = AnswerSerializer(data=request.data)
-        serializer.is_valid(raise_exception=True)
-        answer, tasks = serializer.answer_of(self.annotator), None
-        if serializer.validated_data.get("more"):
+        sent = checked_answer(request.data)
+        answer, tasks = answer_of(self.annotator, sent), None
+        if sent.get("more"):
             judgment, tasks = submit_and_fill_batch(self.annotator, answer, timezone.now())
         else:
             judgment = submit_judgment(self.annotator, answer, timezone.now())

@@ -13,19 +13,23 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from functools import cache
 from math import ceil
 
 from django.db import transaction
-from django.db.models import Count, Exists, F, OuterRef, Q
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
 
 from annotation.judging.models import AssignmentQuerySet
 from annotation.judging.verdict_update import update_verdicts
 from annotation.models import Annotator, Assignment, JudgmentTask, Round
 from annotation.rounds.models import RoundNotOpen
 from annotation.rounds.sample_models import JudgmentTaskQuerySet
+from kgharvest.bulk.prepared import Parameter, PreparedSelect, PreparedUpdate
 from kgharvest.errors import DomainError
+
+Tasks = Callable[[], JudgmentTaskQuerySet]  # with Parameters: `annotator`, `round`
 
 LEASE = timedelta(minutes=30)
 RELEASED_AT_ONCE = 100
@@ -66,15 +70,27 @@ def fill_batch(annotator: Annotator, now: datetime, few: int | None = None) -> l
         raise AnnotatorNotActive(annotator)
     if round.training_size and annotator.trained_at is None:
         raise TrainingFirst(f"Judging in the round {round.name} begins with a short training; finish it first.")
-    leased = Assignment.objects.filter(annotator=annotator, status=Assignment.Status.LEASED)
-    n_leased = leased.update(expires_at=now + LEASE)
+    n_leased = _extend_leases(annotator=annotator.pk, expires_at=now + LEASE)
     share = round.quota
     n_most = round.batch_size if share is None else min(round.batch_size, share - annotator.n_judged)
     if n_leased < (n_most if few is None else min(n_most, few)):
         release_expired(now)
         _lease_more(annotator, n_most - n_leased, now)
-    tasks = JudgmentTask.objects.filter(assignments__annotator=annotator, assignments__status=Assignment.Status.LEASED)
-    return list(tasks.only("statement", "spans").order_by("assignments__pk"))
+    return _assigned_tasks(annotator=annotator.pk)
+
+
+_extend_leases = PreparedUpdate(
+    lambda: Assignment.objects.filter(annotator=Parameter(Assignment, "annotator"), status=Assignment.Status.LEASED),
+    "expires_at",
+)
+
+
+@PreparedSelect
+def _assigned_tasks() -> QuerySet[JudgmentTask]:
+    tasks = JudgmentTask.objects.filter(
+        assignments__annotator=Parameter(Assignment, "annotator"), assignments__status=Assignment.Status.LEASED
+    )
+    return tasks.only("statement", "spans").order_by("assignments__pk")
 
 
 def _lease_more(annotator: Annotator, n: int, now: datetime) -> None:
@@ -82,9 +98,7 @@ def _lease_more(annotator: Annotator, n: int, now: datetime) -> None:
 
     The round is looked at anew: it may have been closed while this annotator waited to be locked (wait_for_answers).
     """
-    in_open_round = annotator.round.tasks.filter(round__status=Round.Status.OPEN)
-    untouched = in_open_round.with_open_slot().untouched_by(annotator)
-    tasks = _next_in_cycle(annotator, untouched.select_for_update(skip_locked=True, of=("self",), no_key=True), n)
+    tasks = _next_in_cycle(annotator, _untouched, n)
     if tasks and annotator.round.gold_rate:
         tasks = _mix_in_gold(annotator, tasks)
     if len(tasks) < n and annotator.round.n_gold:
@@ -114,8 +128,7 @@ def _mix_in_gold(annotator: Annotator, tasks: list[JudgmentTask]) -> list[Judgme
     """
     round = annotator.round
     positions = gold_positions(round.seed, annotator.code, round.gold_rate, annotator.n_handed_out, len(tasks))
-    never_given = round.tasks.gold().filter(~Exists(annotator.assignments.filter(task=OuterRef("pk"))))
-    gold = _next_in_cycle(annotator, never_given, max(1, len(positions)))[: len(positions)]
+    gold = _next_in_cycle(annotator, _gold_never_given, max(1, len(positions)))[: len(positions)]
     mixed = tasks[: len(tasks) - len(gold)]
     for position, task in zip(positions, gold, strict=False):
         mixed.insert(position, task)
@@ -135,12 +148,43 @@ def wanted_gold(annotator: Annotator, given: AssignmentQuerySet) -> JudgmentTask
     return wanted.alias(n_said=n_said).filter(n_said__lt=k)
 
 
-def _next_in_cycle(annotator: Annotator, tasks, n: int) -> list[JudgmentTask]:
-    tasks = tasks.only("round", "position", "is_gold").order_by("position")
-    ahead = list(tasks.filter(position__gte=annotator.next_position)[:n])
+def _next_in_cycle(annotator: Annotator, tasks: Tasks, n: int) -> list[JudgmentTask]:
+    where = {"annotator": annotator.pk, "round": annotator.round_id, "position": annotator.next_position}
+    ahead = _first_of(tasks, "position__gte", n)(**where)
     if len(ahead) == n:
         return ahead
-    return ahead + list(tasks.filter(position__lt=annotator.next_position)[: n - len(ahead)])
+    return ahead + _first_of(tasks, "position__lt", n - len(ahead))(**where)
+
+
+@cache
+def _first_of(tasks: Tasks, lookup: str, n: int) -> PreparedSelect[JudgmentTask]:
+    """Return the query for the first `n` of `tasks` on one side of a position."""
+    return PreparedSelect(
+        lambda: (
+            tasks()
+            .filter(**{lookup: Parameter(JudgmentTask, "position")})
+            .only("round", "position", "is_gold")
+            .order_by("position")[:n]
+        )
+    )
+
+
+def _untouched() -> JudgmentTaskQuerySet:
+    open_tasks = _tasks_of_round().filter(round__status=Round.Status.OPEN).with_open_slot()
+    untouched = open_tasks.filter(~Exists(_given().taken()))
+    return untouched.select_for_update(skip_locked=True, of=("self",), no_key=True)
+
+
+def _gold_never_given() -> JudgmentTaskQuerySet:
+    return _tasks_of_round().gold().filter(~Exists(_given()))
+
+
+def _tasks_of_round() -> JudgmentTaskQuerySet:
+    return JudgmentTask.objects.filter(round=Parameter(JudgmentTask, "round"))
+
+
+def _given() -> AssignmentQuerySet:
+    return Assignment.objects.filter(annotator=Parameter(Assignment, "annotator"), task=OuterRef("pk"))
 
 
 # -- positions in the cycle --------------------------------------------------------------------------------------------
@@ -178,12 +222,18 @@ def _digest(text: str) -> int:
 
 def release_expired(now: datetime) -> None:
     """Release leases that ran out; a hundred at a time, the rest with the next call."""
-    expired = Assignment.objects.filter(status=Assignment.Status.LEASED, expires_at__lt=now)
+    if leases := _expired_leases(expires_at=now):
+        _expire(leases)
+
+
+@PreparedSelect
+def _expired_leases() -> QuerySet[Assignment]:
+    expired = Assignment.objects.filter(
+        status=Assignment.Status.LEASED, expires_at__lt=Parameter(Assignment, "expires_at")
+    )
     expired = expired.select_related("task").only("task", "task__id").order_by("expires_at")
     # Both rows are locked or passed over, so that two callers share the work and never wait for each other.
-    leases = list(expired.select_for_update(skip_locked=True, of=("self", "task"), no_key=True)[:RELEASED_AT_ONCE])
-    if leases:
-        _expire(leases)
+    return expired.select_for_update(skip_locked=True, of=("self", "task"), no_key=True)[:RELEASED_AT_ONCE]
 
 
 def release_leases(assignments: AssignmentQuerySet) -> int:

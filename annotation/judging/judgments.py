@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from math import inf
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 
 from annotation.judging.assignment import AnnotatorNotActive, TrainingFirst, fill_batch, free_slots, wanted_gold
 from annotation.judging.verdicts import majority, wanted_if_split
@@ -31,6 +32,7 @@ from annotation.models import (
 )
 from annotation.quality.limits import CHECK_LIMITS_EVERY, enforce_limits
 from annotation.rounds.models import RoundNotOpen
+from kgharvest.bulk.prepared import Parameter, PreparedInsert, PreparedSelect, PreparedUpdate
 from kgharvest.errors import DomainError
 
 # The rest of a task need not be read for an answer.
@@ -123,9 +125,7 @@ def _uuid_reused(answer: Answer) -> UuidReused:
 
 def _submit(annotator: Annotator, answer: Answer, now: datetime) -> Judgment:
     """Do what submit_judgment does for an annotator who is locked, within the caller's transaction."""
-    assignments = Assignment.objects.filter(annotator=annotator, task=answer.task_id).select_related("task")
-    assignments = assignments.annotate(round_status=F("task__round__status")).only("status", *TASK_COLUMNS)
-    assignment = assignments.select_for_update(of=("self", "task"), no_key=True).first()
+    assignment = next(iter(_locked_assignment(annotator=annotator.pk, task=answer.task_id)), None)
     if assignment is None or assignment.status != Assignment.Status.LEASED:  # what is leased has no answer yet
         stored = Judgment.objects.filter(pk=answer.client_uuid).select_related("task").first()
         if stored and (stored.annotator_id, stored.task_id) != (annotator.pk, answer.task_id):
@@ -159,8 +159,8 @@ def _store(annotator: Annotator, assignment: Assignment, answer: Answer, now: da
         judgment.is_late = assignment.status != Assignment.Status.LEASED
         judgment.is_counted = _fill_slot(assignment, annotator, answer.label)
         annotator.n_judged += 1
-        Annotator.objects.filter(pk=annotator.pk).update(n_judged=annotator.n_judged)
-    judgment.save(force_insert=True)
+        _set_n_judged(id=annotator.pk, n_judged=annotator.n_judged)
+    _insert_judgment(judgment)
     if annotator.n_judged % CHECK_LIMITS_EVERY == 0:
         enforce_limits(annotator)
     return judgment
@@ -185,7 +185,7 @@ def _fill_slot(assignment: Assignment, annotator: Annotator, label: str) -> bool
     time of an answer must not tell it.
     """
     task, was_leased = assignment.task, assignment.status == Assignment.Status.LEASED
-    Assignment.objects.filter(pk=assignment.pk).update(status=Assignment.Status.DONE)
+    _set_done(id=assignment.pk)
     has_slot = was_leased or (_has_room(annotator) and task.n_wanted > task.n_judgments + task.n_leased)
     is_counted = has_slot and not task.is_gold
     changes = {"leased": -was_leased, "judgments": 1, label: 1} if is_counted else {}
@@ -211,7 +211,27 @@ def _add_to_counts(task: JudgmentTask, round: Round, **changes: int) -> None:
         task.n_wanted, task.verdict = wanted_if_split(task.n_true, task.n_false, task.n_unjudgeable, task.n_leased), ""
     if changes and task.n_judgments >= task.n_wanted:
         task.verdict = majority(task.n_true, task.n_false, task.n_judgments, round.quorum)
-    JudgmentTask.objects.filter(pk=task.pk).update(**{name: getattr(task, name) for name in WRITTEN})
+    _set_counts(id=task.pk, **{name: getattr(task, name) for name in WRITTEN})
+
+
+# -- its statements of SQL ---------------------------------------------------------------------------------------------
+
+
+@PreparedSelect
+def _locked_assignment() -> QuerySet[Assignment]:
+    assignments = Assignment.objects.filter(
+        annotator=Parameter(Assignment, "annotator"), task=Parameter(Assignment, "task")
+    )
+    assignments = assignments.select_related("task").annotate(round_status=F("task__round__status"))
+    return assignments.only("status", *TASK_COLUMNS).select_for_update(of=("self", "task"), no_key=True)
+
+
+_set_done = PreparedUpdate(
+    lambda: Assignment.objects.filter(pk=Parameter(Assignment, "id")), status=Assignment.Status.DONE
+)
+_set_counts = PreparedUpdate(lambda: JudgmentTask.objects.filter(pk=Parameter(JudgmentTask, "id")), *WRITTEN)
+_set_n_judged = PreparedUpdate(lambda: Annotator.objects.filter(pk=Parameter(Annotator, "id")), "n_judged")
+_insert_judgment = PreparedInsert(Judgment)
 
 
 # -- skips and reports -------------------------------------------------------------------------------------------------
@@ -269,6 +289,18 @@ def _not_assigned() -> NotAssigned:
 
 def recent_judgments(annotator: Annotator, n: int) -> list[Judgment]:
     """Return the annotator's current judgments of the tasks judged last, newest first."""
-    current = Judgment.objects.current().filter(annotator=annotator).select_related("task")
+    return _recent(n)(annotator=annotator.pk)
+
+
+@cache
+def _recent(n: int) -> PreparedSelect[Judgment]:
     columns = ("label", "comment", "annotator", "task__statement", "task__spans")
-    return list(current.only(*columns).order_by("-judged_at")[:n])
+    return PreparedSelect(
+        lambda: (
+            Judgment.objects.current()
+            .filter(annotator=Parameter(Judgment, "annotator"))
+            .select_related("task")
+            .only(*columns)
+            .order_by("-judged_at")[:n]
+        )
+    )

@@ -16,6 +16,7 @@ from django.db.models.functions import Lower
 
 from annotation.rounds.models import Layout, Round
 from annotation.rounds.sample_models import JudgmentTask
+from kgharvest.bulk.prepared import Parameter, PreparedSelect
 
 # What judging reads of an annotator and their round. Reading every column each time would cost half as much again.
 JUDGING_COLUMNS = (
@@ -76,11 +77,17 @@ def _mixed(half: bytes, other: bytes, key: str, number: int) -> bytes:
 # -- annotators --------------------------------------------------------------------------------------------------------
 
 
-class AnnotatorQuerySet(models.QuerySet):
+class AnnotatorManager(models.Manager):
     def lock(self, pk: int) -> Annotator:
         """Return the annotator, fresh and locked until the transaction ends: what one person does happens in a row."""
-        locked = self.select_for_update(of=("self",), no_key=True).select_related("round")
-        return locked.only(*JUDGING_COLUMNS).get(pk=pk)
+        [annotator] = _locked(id=pk)
+        return annotator
+
+
+@PreparedSelect
+def _locked() -> models.QuerySet[Annotator]:
+    locked = Annotator.objects.filter(pk=Parameter(Annotator, "id")).select_for_update(of=("self",), no_key=True)
+    return locked.select_related("round").only(*JUDGING_COLUMNS)
 
 
 class Annotator(models.Model):
@@ -119,7 +126,7 @@ class Annotator(models.Model):
     status_since = models.DateTimeField(null=True, blank=True)
     erased_at = models.DateTimeField(null=True, blank=True)
 
-    objects = AnnotatorQuerySet.as_manager()
+    objects = AnnotatorManager()
 
     class Meta:
         ordering = ["code"]

@@ -5,8 +5,8 @@ What is sent here must tell nothing about LM, setting, score, gold or what other
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import wraps
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, wraps
 from typing import Any
 from uuid import uuid4
 
@@ -14,19 +14,19 @@ from django import forms
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.http import urlencode
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 from rest_framework.parsers import FormParser, JSONParser, MultiPartParser
-from rest_framework.serializers import Serializer
+from rest_framework.serializers import ValidationError
 from rest_framework.views import APIView
 
 from annotation.judging.api import wants_json
 from annotation.judging.assignment import TrainingFirst, next_batch
 from annotation.judging.judgments import (
-    BadAnswer,
     n_skipped,
     reassign_skipped,
     recent_judgments,
@@ -34,9 +34,9 @@ from annotation.judging.judgments import (
     skip_task,
     submit_judgment,
 )
-from annotation.judging.serializers import AnswerSerializer, TaskSerializer, statements_of
+from annotation.judging.serializers import TaskSerializer, answer_of, checked_answer, statements_of
 from annotation.models import LONGEST_COMMENT, Annotator, Judgment, Label, Layout, StatementReport
-from annotation.recruiting.access import session_annotator
+from annotation.recruiting.access import SessionAnnotator
 from annotation.recruiting.services import choose_layout
 from annotation.rounds.instructions import instructions_html
 from annotation.rounds.models import RoundNotOpen
@@ -49,6 +49,11 @@ PAGES = {Layout.ONE: "annotation/judging/judge.html", Layout.PAGE: "annotation/j
 ROW_FIELDS = ("task", "label", "client_uuid", "seconds", "comment")
 NOTHING_TO_JUDGE = (RoundNotOpen, TrainingFirst)  # refusals after which there are no statements to show either
 
+annotator_with_round = SessionAnnotator(
+    lambda: Annotator.objects.select_related("round").defer("round__spec", "round__consent")
+)
+
+Errors = Mapping[str, Sequence[str]]  # by field
 Drafts = Mapping[str, Mapping[str, str]]  # what was sent of a statement and refused, by the task's id
 
 
@@ -75,7 +80,7 @@ def for_annotator(view: Callable[[HttpRequest, Annotator], HttpResponse | None])
     @never_cache
     @wraps(view)
     def view_for_annotator(request: HttpRequest, round_id: int) -> HttpResponse:
-        annotator = session_annotator(request, round_id, Annotator.objects.select_related("round"))
+        annotator = annotator_with_round(request, round_id)
         if annotator is None and request.user.is_authenticated:
             raise Http404("No round that you have joined.")
         if annotator is None:
@@ -101,13 +106,13 @@ def _nothing_to_judge(request: HttpRequest, annotator: Annotator, refusal: Domai
     return render(request, "annotation/judging/not_open.html", context, status=409)
 
 
-def _invalid(request: HttpRequest, annotator: Annotator, sent: Serializer) -> HttpResponse:
-    messages.error(request, f"That was not valid, nothing was stored of it. {_errors_of(sent)}")
+def _invalid(request: HttpRequest, annotator: Annotator, errors: Errors) -> HttpResponse:
+    messages.error(request, f"That was not valid, nothing was stored of it. {_in_words(errors)}")
     return show_statements(request, annotator, drafts=_draft(request), status=400)
 
 
-def _errors_of(sent: Serializer) -> str:
-    return " ".join(f"{name}: {error}" for name, errors in sent.errors.items() for error in errors)
+def _in_words(errors: Errors) -> str:
+    return " ".join(f"{name}: {error}" for name, reasons in errors.items() for error in reasons)
 
 
 def _draft(request: HttpRequest) -> Drafts:
@@ -128,7 +133,8 @@ def show_statements(
     """Show the assigned tasks in the annotator's layout; one that was judged before, `given`, comes alone or first."""
     layout = annotator.layout or annotator.round.layout
     tasks = next_batch(annotator, timezone.now(), few=FEW_AHEAD if layout == Layout.ONE else None)
-    annotator.refresh_from_db(fields=["n_judged"])
+    if request.method == "POST":
+        annotator.refresh_from_db(fields=["n_judged"])  # of what was sent, a part may be stored
     layout = Layout.ONE if given else layout
     statements = [*([_answered_statement(given, annotator)] if given else []), *statements_of(annotator, tasks)]
     recent = [judgment for judgment in recent_judgments(annotator, N_RECENT) if judgment != given]
@@ -137,7 +143,7 @@ def show_statements(
         "annotator": annotator,
         "instructions": instructions_html(annotator.round),
         "labels": Label,
-        "report_form": ReportForm(prefix="report"),
+        "report_fields": report_fields(),
         "longest_comment": LONGEST_COMMENT,
         "statements": statements,
         "rows": [
@@ -167,10 +173,11 @@ def _answered_statement(judgment: Judgment, annotator: Annotator) -> dict[str, A
 def judge(request: HttpRequest, annotator: Annotator) -> HttpResponse | None:
     """Show the next statements, or take the answer to one; `?task=` returns to one that this annotator has judged."""
     if request.method == "POST":
-        answer = AnswerSerializer(data=request.POST)
-        if not answer.is_valid():
-            return _invalid(request, annotator, answer)
-        submit_judgment(annotator, answer.answer_of(annotator), timezone.now())
+        try:
+            sent = checked_answer(request.POST)
+        except ValidationError as error:
+            return _invalid(request, annotator, error.detail)
+        submit_judgment(annotator, answer_of(annotator, sent), timezone.now())
         return None
     if "task" not in request.GET:
         return show_statements(request, annotator)
@@ -208,14 +215,13 @@ def _store_rows(request: HttpRequest, annotator: Annotator) -> Drafts:
             continue
         try:
             fields = {name: request.POST[f"{row}-{name}"] for name in ROW_FIELDS if f"{row}-{name}" in request.POST}
-            answer = AnswerSerializer(data=fields)
-            if not answer.is_valid():
-                raise BadAnswer(f"One answer was not valid. {_errors_of(answer)}")
-            submit_judgment(annotator, answer.answer_of(annotator), timezone.now())
+            submit_judgment(annotator, answer_of(annotator, checked_answer(fields)), timezone.now())
         except NOTHING_TO_JUDGE:
             raise
-        except DomainError as refusal:
-            messages.error(request, str(refusal))
+        except (DomainError, ValidationError) as refusal:
+            is_invalid = isinstance(refusal, ValidationError)
+            reason = f"One answer was not valid. {_in_words(refusal.detail)}" if is_invalid else str(refusal)
+            messages.error(request, reason)
             refused[row] = {name: request.POST.get(f"{row}-{name}", "") for name in ("label", "comment")}
     return refused
 
@@ -226,7 +232,7 @@ def judge_skip(request: HttpRequest, annotator: Annotator) -> HttpResponse | Non
     _store_rows(request, annotator)
     skipped = TaskSerializer(data=request.POST)
     if not skipped.is_valid():
-        return _invalid(request, annotator, skipped)
+        return _invalid(request, annotator, skipped.errors)
     skip_task(annotator, annotator.task_of(skipped.validated_data["task"]))
     return None
 
@@ -248,6 +254,12 @@ class ReportForm(forms.Form):
     )
 
 
+@cache
+def report_fields() -> str:
+    """Return the HTML of the fields of an empty report, which every judging page has; each widget is a template."""
+    return render_to_string("partials/_form.html", {"form": ReportForm(prefix="report")})
+
+
 @require_POST
 @for_annotator
 def judge_report(request: HttpRequest, annotator: Annotator) -> HttpResponse | None:
@@ -255,7 +267,7 @@ def judge_report(request: HttpRequest, annotator: Annotator) -> HttpResponse | N
     _store_rows(request, annotator)
     reported = TaskSerializer(data=request.POST)
     if not reported.is_valid():
-        return _invalid(request, annotator, reported)
+        return _invalid(request, annotator, reported.errors)
     token = reported.validated_data["task"]
     pk = annotator.task_of(token)
     is_sent = "report-reason" in request.POST or "report-comment" in request.POST

@@ -12,18 +12,18 @@ from django.utils import timezone
 
 from annotation.models import Annotator
 from kgharvest.accounts.throttle import count_wrong_link
+from kgharvest.bulk.prepared import Parameter, PreparedSelect
 
 GUESTS = "guests"  # in the session: {id of the round: id of the annotator}
 
 
-def session_annotators(request: HttpRequest, annotators: QuerySet[Annotator] | None = None) -> QuerySet[Annotator]:
-    """Return whom this browser judges as, one per round and account or guest; of `annotators`, as these are read."""
-    annotators = Annotator.objects.all() if annotators is None else annotators
+def session_annotators(request: HttpRequest) -> QuerySet[Annotator]:
+    """Return whom this browser judges as, one per round and account or guest."""
     guests = request.session.get(GUESTS, {}).values()
     is_here = Q(pk__in=guests, user=None, erased_at=None) if guests else Q()
     if request.user.is_authenticated:
         is_here |= Q(user=request.user)
-    return annotators.filter(is_here) if is_here else annotators.none()
+    return Annotator.objects.filter(is_here) if is_here else Annotator.objects.none()
 
 
 def own_annotators(user) -> QuerySet[Annotator]:
@@ -33,12 +33,28 @@ def own_annotators(user) -> QuerySet[Annotator]:
     return own if bound_to is None else own.filter(round__project=bound_to)
 
 
-def session_annotator(
-    request: HttpRequest, round_id: int, annotators: QuerySet[Annotator] | None = None
-) -> Annotator | None:
-    """Return who judges in this round here, of `annotators`, as these are read; an account goes before a guest."""
-    here = session_annotators(request, annotators).filter(round=round_id)
-    return min(here, key=lambda annotator: annotator.user_id is None, default=None)
+class SessionAnnotator:
+    """Finds as whom a browser judges in one round. annotators: what is read of them."""
+
+    def __init__(self, annotators: Callable[[], QuerySet[Annotator]]):
+        of_round = lambda: annotators().filter(round=Parameter(Annotator, "round"))  # noqa: E731
+        self._account = PreparedSelect(lambda: of_round().filter(user=Parameter(Annotator, "user")))
+        self._guest = PreparedSelect(
+            lambda: of_round().filter(pk=Parameter(Annotator, "id"), user=None, erased_at=None)
+        )
+
+    def __call__(self, request: HttpRequest, round_id: int) -> Annotator | None:
+        """Return who judges in this round here; an account goes before a guest."""
+        here = []
+        if request.user.is_authenticated:
+            here = self._account(round=round_id, user=request.user.pk)
+        guest = request.session.get(GUESTS, {}).get(str(round_id))
+        if guest and not here:
+            here = self._guest(round=round_id, id=guest)
+        return here[0] if here else None
+
+
+session_annotator = SessionAnnotator(Annotator.objects.all)
 
 
 def remember_guest(request: HttpRequest, annotator: Annotator) -> None:

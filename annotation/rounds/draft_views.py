@@ -13,7 +13,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
 from annotation.gold.candidates import confirmed_counts
-from annotation.judging.views import PAGES, ReportForm
+from annotation.judging.views import PAGES, report_fields
 from annotation.models import LONGEST_COMMENT, Annotator, Label, Layout, Limits, Round
 from annotation.quality.limits import limits_sentence
 from annotation.rounds.builder import freeze_round, instructions_by_relation
@@ -265,7 +265,7 @@ def round_preview(request: HttpRequest, path: str) -> HttpResponse:
         "round": draft,
         "annotator": Annotator(round=draft, user=None if draft.takes_guests else request.user),
         "labels": Label,
-        "report_form": ReportForm(prefix="report"),
+        "report_fields": report_fields(),
         "longest_comment": LONGEST_COMMENT,
         "rows": [{"task": position, "parts": task.parts} for position, task in enumerate(page)],
         "n_left": draft.most_by_one,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from django.db import models
-from django.db.models import Exists, F, OuterRef, Q
+from django.db.models import F, Q
 
 from annotation.judging.verdicts import Verdict
 from annotation.rounds.instructions import statement_parts
@@ -103,10 +103,6 @@ class JudgmentTaskQuerySet(models.QuerySet):
     def with_disagreement(self):
         """Return tasks whose judgments so far are not all alike."""
         return self.filter(self.DISAGREEMENT, n_judgments__gt=F("n_unjudgeable"))
-
-    def untouched_by(self, annotator):
-        """Leave out what the annotator has judged or holds."""
-        return self.filter(~Exists(annotator.assignments.taken().filter(task=OuterRef("pk"))))
 
     def gold(self):
         return self.filter(is_gold=True)

@@ -1,0 +1,25 @@
+"""Django's sessions in the database, read by a prepared statement: every request reads one."""
+
+from __future__ import annotations
+
+from django.contrib.sessions.backends import db
+from django.contrib.sessions.models import Session
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from kgharvest.bulk.prepared import Parameter, PreparedSelect
+
+
+@PreparedSelect
+def _unexpired() -> QuerySet[Session]:
+    return Session.objects.filter(
+        session_key=Parameter(Session, "session_key"), expire_date__gt=Parameter(Session, "expire_date")
+    )
+
+
+class SessionStore(db.SessionStore):
+    def _get_session_from_db(self) -> Session | None:
+        sessions = _unexpired(session_key=self.session_key, expire_date=timezone.now())
+        if not sessions:
+            self._session_key = None
+        return sessions[0] if sessions else None

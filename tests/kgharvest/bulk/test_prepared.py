@@ -1,0 +1,110 @@
+"""Prepared statements do what the QuerySets that they are made of do."""
+
+from datetime import timedelta
+from threading import Thread
+from uuid import uuid4
+
+import pytest
+from django.db import connection
+from django.db.models import Exists, OuterRef
+from django.utils import timezone
+
+from annotation.models import Assignment, Judgment, JudgmentTask
+from kgharvest.bulk.prepared import Parameter, PreparedInsert, PreparedSelect, PreparedUpdate
+from tests.factories import make_annotators, make_round
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def tasks():
+    return list(make_round(4).tasks.order_by("position"))
+
+
+@pytest.fixture
+def leases(tasks):
+    annotators = make_annotators(tasks[0].round, 2)
+    until = timezone.now() + timedelta(hours=1)
+    return [
+        Assignment.objects.create(task=task, annotator=annotator, expires_at=until)
+        for annotator, task in ((annotators[0], tasks[0]), (annotators[0], tasks[1]), (annotators[1], tasks[0]))
+    ]
+
+
+def test_a_select_returns_the_rows_of_its_query_with_what_is_joined_and_annotated(leases):
+    select = PreparedSelect(
+        lambda: (
+            Assignment.objects.filter(annotator=Parameter(Assignment, "annotator"))
+            .select_related("task__round")
+            .annotate(is_shared=Exists(Assignment.objects.filter(task=OuterRef("task")).exclude(pk=OuterRef("pk"))))
+            .only("expires_at", "task__spans", "task__round__name")
+            .order_by("pk")
+        )
+    )
+
+    mine = select(annotator=leases[0].annotator_id)
+
+    assert mine == leases[:2]
+    assert select(annotator=leases[2].annotator_id) == leases[2:]
+    assert [lease.is_shared for lease in mine] == [True, False]
+    assert mine[0].expires_at == leases[0].expires_at
+    assert mine[0].task.spans == leases[0].task.spans
+    assert mine[0].task.round.name == leases[0].task.round.name
+    assert mine[0].get_deferred_fields() == {"status", "annotator_id"}
+
+
+def test_an_update_sets_what_is_given_and_what_is_fixed_in_the_rows_of_its_query(leases):
+    update = PreparedUpdate(
+        lambda: Assignment.objects.filter(annotator=Parameter(Assignment, "annotator")), "expires_at", status="expired"
+    )
+    now = timezone.now()
+
+    assert update(annotator=leases[0].annotator_id, expires_at=now) == 2
+    assert update(annotator=0, expires_at=now) == 0
+
+    stored = list(Assignment.objects.order_by("pk").values_list("status", "expires_at"))
+    assert stored == [("expired", now), ("expired", now), ("leased", leases[2].expires_at)]
+
+
+def test_an_inserted_row_is_what_saving_it_would_store(leases):
+    given = {"annotator": leases[0].annotator, "label": "true", "judged_at": timezone.now(), "seconds": 1.5}
+    inserted, saved = (Judgment(pk=uuid4(), task=lease.task, **given) for lease in leases[:2])
+
+    PreparedInsert(Judgment)(inserted)
+    saved.save(force_insert=True)
+
+    rows = {row.pop("client_uuid"): row for row in Judgment.objects.values()}
+    assert rows[inserted.pk] | {"task_id": saved.task_id} == rows[saved.pk]
+    assert not inserted._state.adding
+
+
+def test_a_statement_is_made_once(leases, django_assert_num_queries):
+    made = []
+
+    def rows():
+        made.append(1)
+        return JudgmentTask.objects.filter(pk=Parameter(JudgmentTask, "id"))
+
+    select = PreparedSelect(rows)
+
+    with django_assert_num_queries(3):
+        assert [select(id=lease.task_id) for lease in leases] == [[lease.task] for lease in leases]
+    assert made == [1]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_statement_that_another_thread_made_is_asked_on_the_own_connection(tasks):
+    select = PreparedSelect(lambda: JudgmentTask.objects.filter(pk=Parameter(JudgmentTask, "id")))
+    found = []
+
+    def ask():
+        try:
+            found.extend(select(id=tasks[0].pk))
+        finally:
+            connection.close()
+
+    other = Thread(target=ask)
+    other.start()
+    other.join()
+
+    assert found == [tasks[0]] == select(id=tasks[0].pk)
