@@ -9,16 +9,24 @@ import numpy as np
 from django.http import HttpRequest
 from django.urls import reverse
 
+from annotation.judges.models import JudgeRun
 from annotation.models import Round
+from annotation.rounds.progress import LIVE_JUDGMENTS
 from evaluation.evidence.arrays import ACCEPTED
+from evaluation.evidence.judge_answers import gather_judge_answers
+from evaluation.evidence.queries import gather_evidence
 from evaluation.models import Report
 from evaluation.rendering.figures.report_figures import figures_of
+from evaluation.reports.document import tables_of
 from evaluation.reports.forms import ReportForm
 from evaluation.reports.sections.comparisons import finding
+from evaluation.reports.sections.judges.card import TABLES as CARD_TABLES
+from evaluation.reports.sections.judges.card import card_entry
 from evaluation.statistics.agreement import ALL_ALIKE, NOTHING_PAIRED, alpha_of_counts, pairable, percent_agreement
 from evaluation.statistics.finite_population import population_share
 from evaluation.statistics.incomplete_statements import CompletedVerdicts
 from evaluation.statistics.rates import Rate
+from kgharvest.errors import DomainError
 from kgharvest.models import HarvestJob, Project, Relation
 from kgharvest.pages.home import home_step, navigation_item, next_step, project_step
 from kgharvest.pages.panels import Panel, button
@@ -83,6 +91,31 @@ def round_reports(request: HttpRequest, round: Round) -> Iterator[Panel]:
     if newest:
         context = {"reports": newest[:N_NEWEST], "has_more": len(newest) > N_NEWEST, "round": round}
         yield Panel("evaluation/reports/_round_reports.html", context)
+
+
+TOO_LARGE = "The round is too large to be counted for each look; make a report with this judge."
+NOBODY_JUDGES = "People judge a sample once the round is open; what they say of it shows how good the judge is."
+
+
+def judge_card(request: HttpRequest, run: JudgeRun) -> Iterator[Panel]:
+    """Show how good a judge is, on the page of its run."""
+    context: dict[str, Any] = {"reason": NOBODY_JUDGES}
+    if run.round.n_tasks:
+        context = _card_of(run)
+    yield Panel("evaluation/reports/_judge_card_panel.html", context)
+
+
+def _card_of(run: JudgeRun) -> dict[str, Any]:
+    if run.round.n_tasks * run.round.judgments_per_task > LIVE_JUDGMENTS:
+        return {"reason": TOO_LARGE}
+    try:
+        answers = gather_judge_answers(run.round, run)
+    except DomainError as refusal:
+        return {"reason": str(refusal)}
+    card = card_entry(gather_evidence(run.round), answers)
+    document = {"judge_card": card, "source": run.round.source}
+    tables = tables_of(CARD_TABLES, document) if card["n_verdicts"] else []
+    return {"reason": card["reason"], "tables": {table.name.replace("-", "_"): table for table in tables}}
 
 
 def cell_accuracy(strata: Sequence[tuple[int, Mapping[Sequence[int], int]]], quorum: int) -> Rate:

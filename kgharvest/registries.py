@@ -34,6 +34,7 @@ PANELS = {
     "project_people": ["annotation.panels.erase_people"],  # subject: a project, for those who manage it
     "round_actions": ["evaluation.panels.make_report"],  # subject: a round, for those who manage it
     "round": ["evaluation.panels.round_reports"],  # subject: a round
+    "judge_run": ["evaluation.panels.judge_card"],  # subject: a judge run, below its labels
     "report_list_actions": ["probing.panels.probes"],
 }
 

@@ -12,6 +12,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from annotation.judges.cost import WANTED_HALF_WIDTH, Wish
 from annotation.judging.serializers import PartsField
 from annotation.models import Layout, Round
 from annotation.rounds.builder import freeze_round, instructions_by_relation
@@ -243,6 +244,16 @@ class PlannedComparisonSerializer(serializers.Serializer):
     )
 
 
+class WaySerializer(serializers.Serializer):
+    judge = serializers.CharField(help_text="Who labels every tuple first; empty for people alone.")
+    n_statements = serializers.IntegerField()
+    n_judgments = serializers.IntegerField()
+    hours = serializers.FloatField()
+    pay = serializers.FloatField(allow_null=True)
+    judge_cost = serializers.FloatField(allow_null=True, help_text="Of what it answered so far; null if not asked yet.")
+    cost = serializers.FloatField(allow_null=True, help_text="Pay and judge together.")
+
+
 class RoundPlanSerializer(serializers.Serializer):
     """What opening the round would make of it. `macros`: averages over the relations of one LM and setting."""
 
@@ -253,25 +264,32 @@ class RoundPlanSerializer(serializers.Serializer):
     cells = CellPlanSerializer(many=True)
     macros = MacroPlanSerializer(many=True)
     comparisons = PlannedComparisonSerializer(many=True, source="compared.comparisons")
+    ways = WaySerializer(many=True, help_text="To the half-width asked for: people alone, then with a judge.")
 
 
 class PlanQuery(Filters):
     accuracy = FiniteField(min_value=0.01, max_value=0.99, default=0.5, help_text="Expected; 0.5 is the widest.")
+    half_width = FiniteField(
+        min_value=0.001, max_value=0.5, default=WANTED_HALF_WIDTH, help_text="Wanted of each cell; what `ways` lead to."
+    )
+    pay_per_hour = FiniteField(min_value=0, max_value=10_000, allow_null=True, default=None)
 
 
 class PlanView(RoundView):
     serializer_class = RoundPlanSerializer
     refuses = True
 
-    def accuracy(self) -> float:
-        return self.filtered_by(PlanQuery)["accuracy"]
+    def plan(self, request: Request, round: Round) -> Response:
+        asked = self.filtered_by(PlanQuery)
+        wish = Wish(asked["half_width"], asked["pay_per_hour"])
+        return self.answer(plan_round(round, asked["accuracy"], by=request.user, wish=wish))
 
 
 class RoundPlan(PlanView):
     @extend_schema(summary="What opening a draft would do", parameters=[PlanQuery])
     def get(self, request: Request, round_id: int) -> Response:
         """Statements, judgments, hours, and the intervals to expect. Nothing is stored."""
-        return self.answer(plan_round(self.round(), self.accuracy(), by=request.user))
+        return self.plan(request, self.round())
 
 
 class DescriptionPlan(PlanView):
@@ -283,7 +301,7 @@ class DescriptionPlan(PlanView):
     )
     def post(self, request: Request) -> Response:
         """As for a draft, without making one."""
-        return self.answer(plan_round(round_from_spec(request.data), self.accuracy(), by=request.user))
+        return self.plan(request, round_from_spec(request.data))
 
 
 class PreviewStatementSerializer(serializers.Serializer):

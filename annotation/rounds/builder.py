@@ -42,13 +42,17 @@ class Sample(NamedTuple):
 
 
 class FrozenRound(NamedTuple):
-    """What opening a draft stores. tasks: gold included, by position. relation_instructions: by a relation's id."""
+    """What opening a draft stores. tasks: gold included, by position. relation_instructions: by a relation's id.
+
+    judged: what the judge says whose labels are the strata.
+    """
 
     relations: list[Relation]
     samples: list[Sample]
     tasks: list[JudgmentTask]
     training: list[TrainingStatement]
     relation_instructions: dict[str, str]
+    judged: JudgedTuples | None
 
     def draws(self, task_ids: Mapping[int, int]) -> Iterator[tuple[int, int, int, float]]:
         """Yield that each stratum's sample contains its tasks: stratum, task, harvested tuple, inclusion probability.
@@ -91,6 +95,7 @@ def freeze_round(round: Round, by: User = None) -> FrozenRound:
             str(relation.pk): written.get(relation.pk) or relation_guide(relation, *gold.examples[relation.pk])
             for relation in relations
         },
+        judged=judged,
     )
 
 

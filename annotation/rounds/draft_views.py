@@ -70,7 +70,7 @@ def show_round_form(request: HttpRequest, draft: Round | None, initial: dict[str
             form.add_error(None, str(refusal))
     context = choice_context(request, form) | {"form": form, "draft": draft}
     if action == "plan":
-        context |= plan_context(form, request.user)
+        context |= plan_context(form, request.user, draft)
     if action in ("filter", "plan"):
         # Shown as it stands and without complaints: one may look before everything is filled in.
         context["form"] = round_form(request, None, {name: form[name].data for name in form.fields})
@@ -120,13 +120,15 @@ def choice_context(request: HttpRequest, form: RoundForm) -> dict[str, Any]:
     }
 
 
-def plan_context(form: RoundForm, user) -> dict[str, Any]:
-    """Return the plan of what the form says, or why there is none."""
+def plan_context(form: RoundForm, user, draft: Round | None) -> dict[str, Any]:
+    """Return the plan of what the form says, or why there is none. draft: the one that the form changes."""
     if not form.is_valid():
         missing = ", ".join(form.fields[name].label or name for name in form.errors if name in form.fields)
         return {"no_plan": f"The plan waits for: {missing}."}
     try:
-        return {"plan": plan_round(round_from_spec(form.document()), form.accuracy(), by=user)}
+        planned = round_from_spec(form.document())
+        planned.pk = draft and draft.pk  # whose judges these are
+        return {"plan": plan_round(planned, form.accuracy(), by=user, wish=form.wish())}
     except DomainError as refusal:
         return {"no_plan": str(refusal)}
 
@@ -137,9 +139,10 @@ def round_plan(request: HttpRequest) -> HttpResponse:
     """Return the plan alone, for the script of the form. A name is not needed yet."""
     posted = request.POST.copy()
     posted["name"] = "plan-1"
-    return render(
-        request, "annotation/rounds/drafts/_plan.html", plan_context(round_form(request, posted), request.user)
-    )
+    path = request.GET.get("draft", "").replace("\x00", "")
+    draft = get_draft(request, path) if path else None
+    context = plan_context(round_form(request, posted), request.user, draft)
+    return render(request, "annotation/rounds/drafts/_plan.html", context)
 
 
 def edit_as_json(request: HttpRequest, draft: Round) -> HttpResponse:

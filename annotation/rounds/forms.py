@@ -10,6 +10,7 @@ from django import forms
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
+from annotation.judges.cost import WANTED_HALF_WIDTH, Wish
 from annotation.models import Limits, Round
 from annotation.rounds.instructions import DEFAULT_INSTRUCTIONS
 from annotation.rounds.models import LONGEST_INSTRUCTIONS
@@ -53,7 +54,7 @@ def option_field(option: models.Field, **kwargs: Any) -> forms.Field | None:
 
 
 class RoundForm(forms.ModelForm):
-    """A round on several harvests, sampled alike. GROUPS are folded; accuracy_percent is of the plan only."""
+    """A round on several harvests, sampled alike. GROUPS are folded; PLAN: fields of the plan only."""
 
     GROUPS = (
         ("Sample", ("cut", "strata", "allocation", *Round.OPTIONS["Sample"])),
@@ -65,6 +66,7 @@ class RoundForm(forms.ModelForm):
         ("Closing", Round.OPTIONS["Closing"]),
     )
     OF_CELLS = ("n", "cut", "strata", "allocation")
+    PLAN = ("accuracy_percent", "wished_points", "pay_per_hour")
 
     jobs = JobChoices(
         HarvestJob.objects.with_cell().succeeded().filter(n_tuples__gt=0).order_by("-pk"), label="Harvests"
@@ -96,6 +98,15 @@ class RoundForm(forms.ModelForm):
         initial=round(100 * ASSUMED_ACCURACY),
         help_text="For the widths of intervals below only; 50 gives the widest.",
     )
+    wished_points = forms.FloatField(
+        label="Half-width wanted of each cell, points",
+        min_value=0.1,
+        max_value=50,
+        required=False,
+        initial=100 * WANTED_HALF_WIDTH,
+        help_text="For what it costs below only, by people alone and with an LM that judges.",
+    )
+    pay_per_hour = forms.FloatField(label="Pay of an hour", min_value=0, max_value=10_000, required=False)
 
     class Meta:
         model = Round
@@ -118,6 +129,9 @@ class RoundForm(forms.ModelForm):
         for heading, names in self.GROUPS:
             bound = [self[name] for name in names]
             yield heading, bound, any(field.errors or is_unusual(field) for field in bound)
+
+    def plan_fields(self) -> list[forms.BoundField]:
+        return [self[name] for name in self.PLAN]
 
     def clean_instructions(self) -> str:
         """Return "" for the usual instructions: they are what a round has that says nothing of its own."""
@@ -151,6 +165,10 @@ class RoundForm(forms.ModelForm):
 
     def accuracy(self) -> float:
         return (self.cleaned_data["accuracy_percent"] or 100 * ASSUMED_ACCURACY) / 100
+
+    def wish(self) -> Wish:
+        points = self.cleaned_data["wished_points"] or 100 * WANTED_HALF_WIDTH
+        return Wish(points / 100, self.cleaned_data["pay_per_hour"])
 
 
 def is_unusual(field: forms.BoundField) -> bool:

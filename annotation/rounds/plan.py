@@ -7,8 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, sqrt
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
+from annotation.judges.cost import (
+    StratumPlan,
+    Way,
+    Wish,
+    accuracy_of,
+    assumed_strata,
+    judge_of,
+    statements_for,
+    variance,
+)
 from annotation.models import Annotator, Judgment, Round
 from annotation.rounds.builder import FrozenRound, Sample, freeze_round
 from annotation.rounds.sample_models import CellId, cell_names
@@ -23,11 +33,6 @@ PACE_JUDGMENTS = 5000
 SHOWN_CELLS = 20
 
 CellNames = Mapping[CellId, tuple[str, str, str]]
-
-
-class StratumSize(NamedTuple):
-    population: int
-    sample_size: int
 
 
 @dataclass(frozen=True)
@@ -77,18 +82,6 @@ def workload(
     )
 
 
-def effective_size(strata: Sequence[StratumSize]) -> float:
-    """Return the size of the endless population's simple sample that is as exact, if all strata are alike.
-
-    1 / sum of W_h^2 (1 / n_h - 1 / N_h), which is infinite where all tuples are judged.
-    """
-    population = sum(stratum.population for stratum in strata)
-    variance = sum(
-        (size.population / population) ** 2 * (1 / size.sample_size - 1 / size.population) for size in strata
-    )
-    return 1 / variance if variance > 0 else inf
-
-
 def half_width(n: float, accuracy: float = ASSUMED_ACCURACY) -> float:
     """Return half the width of the 95 % Wilson interval that a simple sample of `n` gives at this accuracy.
 
@@ -98,13 +91,17 @@ def half_width(n: float, accuracy: float = ASSUMED_ACCURACY) -> float:
     return Z_95 * sqrt(spread) / (1 + Z_95**2 / n)
 
 
-def macro_half_width(effective_sizes: Sequence[float], accuracy: float = ASSUMED_ACCURACY) -> float:
+def half_width_of(variance: float, accuracy: float) -> float:
+    """Return the half-width at the size of the endless population's simple sample that has this variance."""
+    return half_width(accuracy * (1 - accuracy) / variance if variance > 0 else inf, accuracy)
+
+
+def macro_half_width(variances: Sequence[float]) -> float:
     """Return half the width of the 95 % interval of the mean over cells, each with its own sample.
 
     Normal, and of sampling only: how far relations differ comes on top where one wants to speak of further ones.
     """
-    variance = sum(accuracy * (1 - accuracy) / n for n in effective_sizes)
-    return Z_95 * sqrt(variance) / len(effective_sizes)
+    return Z_95 * sqrt(sum(variances)) / len(variances)
 
 
 @dataclass(frozen=True)
@@ -141,7 +138,10 @@ class MacroPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """compared: what the comparisons of the report can find (evaluation.reports.sections.sample_size)."""
+    """compared: what the comparisons of the report can find (evaluation.reports.sections.sample_size).
+
+    ways: what it takes to know each cell as well as is wished, by people alone and with a judge.
+    """
 
     workload: Workload
     accuracy: float
@@ -150,6 +150,12 @@ class Plan:
     compared: Any
     n_gold: int
     n_training: int
+    wish: Wish
+    ways: list[Way]
+
+    @property
+    def wished_points(self) -> str:
+        return in_points(self.wish.half_width)
 
     @property
     def percent(self) -> str:
@@ -165,26 +171,70 @@ class Plan:
         return max(len(self.cells) - SHOWN_CELLS, 0)
 
 
-def plan_round(round: Round, accuracy: float = ASSUMED_ACCURACY, frozen: FrozenRound | None = None, by=None) -> Plan:
+def plan_round(
+    round: Round,
+    accuracy: float = ASSUMED_ACCURACY,
+    frozen: FrozenRound | None = None,
+    by=None,
+    wish: Wish = Wish(),  # noqa: B008 - it never changes
+) -> Plan:
     """Return what opening the round would make of it; `frozen` where that is at hand. Raises as freeze_round does."""
     frozen = frozen or freeze_round(round, by)
     cells: dict[int, list[Sample]] = defaultdict(list)
     for sample in frozen.samples:
         cells[sample.stratum.job_id].append(sample)
     n_gold = sum(task.is_gold for task in frozen.tasks)
-    work = workload(
-        [len(sample.tuples) for sample in frozen.samples],
-        len(frozen.tasks) - n_gold,
+    pace = measured_pace()
+    work = _workload(round, [len(sample.tuples) for sample in frozen.samples], len(frozen.tasks) - n_gold, pace)
+    names = cell_names(sample.stratum for sample in frozen.samples)
+    of_labels = frozen.judged.accuracy if frozen.judged else {}
+    expected = {job: _strata(samples, accuracy, of_labels) for job, samples in cells.items()}
+    cell_plans = [_cell_plan(cells[job], strata, names) for job, strata in expected.items()]
+    named = [(names[cells[job][0].stratum.cell], strata) for job, strata in expected.items()]
+    compared = hook("planned_comparisons")(dict(sorted((name, variance(strata)) for name, strata in named)))
+    return Plan(
+        work,
+        accuracy,
+        cell_plans,
+        _macro_plans(named),
+        compared,
+        n_gold,
+        len(frozen.training),
+        wish,
+        _ways(round, list(expected.values()), bool(frozen.judged), wish, pace),
+    )
+
+
+def _workload(round: Round, sizes: Sequence[int], n_tasks: int, pace: float | None) -> Workload:
+    return workload(
+        sizes,
+        n_tasks,
         round.judgments_per_task,
         third_only_if_split=round.third_only_if_split,
         gold_share=round.gold_share,
-        seconds_per_judgment=measured_pace(),
+        seconds_per_judgment=pace,
     )
-    names = cell_names(sample.stratum for sample in frozen.samples)
-    cell_plans = [_cell_plan(samples, names, accuracy) for samples in cells.values()]
-    macros = _macro_plans(cells.values(), names, accuracy)
-    compared = hook("planned_comparisons")(_variances(cells.values(), names, accuracy))
-    return Plan(work, accuracy, cell_plans, macros, compared, n_gold, len(frozen.training))
+
+
+def _ways(
+    round: Round, cells: Sequence[Sequence[StratumPlan]], is_judged: bool, wish: Wish, pace: float | None
+) -> list[Way]:
+    """Return people alone, then people with the round's judge or else an assumed one; cells share no statement."""
+    judge, judge_cost = judge_of(round)
+    ways = []
+    for name, cost in (("", None), (judge, judge_cost)):
+        n = 0
+        for strata in cells:
+            population, accuracy = sum(part.population for part in strata), accuracy_of(strata)
+            if not name:
+                strata = [StratumPlan(population, 0, accuracy)]
+            elif not is_judged:
+                strata = assumed_strata(population, accuracy)
+            n += statements_for(strata, half_width_of, wish.half_width)
+        work = _workload(round, [n], n, pace)
+        pay = None if wish.pay_per_hour is None else work.hours * wish.pay_per_hour
+        ways.append(Way(name, n, work.n_judgments, work.hours, pay, cost))
+    return ways
 
 
 def measured_pace() -> float | None:
@@ -196,38 +246,32 @@ def measured_pace() -> float | None:
     return median(measured) if measured else None
 
 
-def _sizes(samples: Sequence[Sample]) -> list[StratumSize]:
-    return [StratumSize(sample.stratum.population, sample.stratum.sample_size) for sample in samples]
+def _strata(samples: Sequence[Sample], accuracy: float, of_labels: Mapping[str, float]) -> list[StratumPlan]:
+    """Return a cell's strata; those of a judge's labels are as accurate as these seem to be."""
+    strata = (sample.stratum for sample in samples)
+    return [
+        StratumPlan(stratum.population, stratum.sample_size, of_labels.get(stratum.judge_label, accuracy))
+        for stratum in strata
+    ]
 
 
-def _cell_plan(samples: Sequence[Sample], names: CellNames, accuracy: float) -> CellPlan:
-    sizes = _sizes(samples)
+def _cell_plan(samples: Sequence[Sample], strata: Sequence[StratumPlan], names: CellNames) -> CellPlan:
     return CellPlan(
         name=" × ".join(names[samples[0].stratum.cell]),
-        population=sum(size.population for size in sizes),
-        n=sum(size.sample_size for size in sizes),
-        n_strata=len(sizes),
-        half_width=half_width(effective_size(sizes), accuracy),
-        n_to_halve=sum(hook("statements_to_shrink")(size.sample_size, size.population, 0.5) for size in sizes),
+        population=sum(stratum.population for stratum in strata),
+        n=sum(stratum.n for stratum in strata),
+        n_strata=len(strata),
+        half_width=half_width_of(variance(strata), accuracy_of(strata)),
+        n_to_halve=sum(hook("statements_to_shrink")(stratum.n, stratum.population, 0.5) for stratum in strata),
     )
 
 
-def _variances(
-    cells: Iterable[Sequence[Sample]], names: CellNames, accuracy: float
-) -> dict[tuple[str, str, str], float]:
-    """Return the variance of each cell's accuracy, 0 where all of its tuples are judged; in the order of the names."""
-    spread = accuracy * (1 - accuracy)
-    variances = ((names[samples[0].stratum.cell], spread / effective_size(_sizes(samples))) for samples in cells)
-    return dict(sorted(variances))
-
-
-def _macro_plans(cells: Iterable[Sequence[Sample]], names: CellNames, accuracy: float) -> list[MacroPlan]:
+def _macro_plans(cells: Iterable[tuple[tuple[str, str, str], Sequence[StratumPlan]]]) -> list[MacroPlan]:
     columns: dict[str, list[float]] = defaultdict(list)
-    for samples in cells:
-        _, *side = names[samples[0].stratum.cell]
-        columns[" × ".join(side)].append(effective_size(_sizes(samples)))
+    for (_, *side), strata in cells:
+        columns[" × ".join(side)].append(variance(strata))
     return [
-        MacroPlan(name, len(sizes), macro_half_width(sizes, accuracy))
-        for name, sizes in columns.items()
-        if len(sizes) > 1
+        MacroPlan(name, len(variances), macro_half_width(variances))
+        for name, variances in columns.items()
+        if len(variances) > 1
     ]

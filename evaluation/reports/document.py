@@ -28,7 +28,7 @@ from evaluation.reports.sections import (
     sampling,
     sensitivity,
 )
-from evaluation.reports.sections.judges import card
+from evaluation.reports.sections.judges import card, every_look
 from evaluation.statistics.incomplete_statements import MOST_WANTED
 from evaluation.statistics.paired_tests import MARGIN
 
@@ -39,7 +39,9 @@ METHOD = " ".join([
     "from the worst to the best that they can become.",
     *(
         section.METHOD
-        for section in (rates, modelled_rates, curves, agreement, annotators, comparisons, sample_size, conduct, card)
+        for section in (
+            rates, modelled_rates, curves, agreement, annotators, comparisons, sample_size, every_look, conduct, card,
+        )
     ),
 ])  # fmt: skip
 
@@ -63,6 +65,7 @@ TABLES = (
     leave_one_out.leave_one_out_comparison_table,
     sensitivity.rule_table,
     sample_size.plan_table,
+    every_look.every_look_table,
     *card.TABLES,
     conduct.flow_table,
     conduct.exclusion_table,
@@ -115,7 +118,9 @@ def build_document(
         **agreement.agreement_entries(evidence),
         "agreement": agreement.agreement_part_entries(evidence),
         "annotator_errors": modelled_rates.correction_entry(correction),
-        "cells": modelled_rates.with_modelled_rates(rates.cell_entries(cells), evidence, cells, correction),
+        "cells": every_look.every_look_entries(
+            evidence, modelled_rates.with_modelled_rates(rates.cell_entries(cells), evidence, cells, correction)
+        ),
         "totals": modelled_rates.with_corrected_averages(totals, evidence, cells, correction),
         "curves": curves.curve_entries(evidence, drawn),
         "comparisons": compared,
@@ -189,15 +194,16 @@ def _degenerate(evidence: Evidence) -> Iterable[str]:
 
 def report_tables(document: Document) -> list[Table]:
     """Return every table that has a row; what rests on no people says so in its caption."""
-    return _built(TABLES + LISTS, document)
+    return tables_of(TABLES + LISTS, document)
 
 
 def tables_to_read(document: Document) -> list[Table]:
     """Return what people read: without the long lists, and without columns that say nothing."""
-    return [without_empty_columns(table) for table in _built(TABLES, document)]
+    return [without_empty_columns(table) for table in tables_of(TABLES, document)]
 
 
-def _built(builders: Iterable[Callable[[Document], Table]], document: Document) -> list[Table]:
+def tables_of(builders: Iterable[Callable[[Document], Table]], document: Document) -> list[Table]:
+    """Return the tables that have a row."""
     origin = ORIGINS.get(document["source"], "")
     return [replace(table, origin=origin) for build in builders if (table := build(document)).rows]
 
@@ -228,7 +234,7 @@ def abridged(document: Document) -> dict[str, Any]:
 
 
 def _on_pages(cell: Document) -> dict[str, Any]:
-    modelled = {name: _without_nulls(cell[name]) for name in ("corrected", "pooled") if name in cell}
+    modelled = {name: _without_nulls(cell[name]) for name in ("corrected", "pooled", "every_look") if name in cell}
     return {key: cell[key] for key in CELL_KEYS_ON_PAGES if key in cell} | modelled
 
 

@@ -62,6 +62,10 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         yield f"  {cell.name}: {cell.n} of {cell.population}, +- {cell.points}{halved}"
     for macro in plan.macros:
         yield f"  {macro.name}, average of {macro.n_relations} relations: +- {macro.points}"
+    yield f"+- {plan.wished_points} for each cell takes:"
+    for way in plan.ways:
+        who = f"people, with {way.judge}" if way.judge else "people alone"
+        yield f"  {who}: {way.n_statements} statements, {way.n_judgments} judgments, {way.hours:.1f} h"
     if plan.compared.comparisons:
         yield "differences that comparisons find in four of five rounds:"
     for comparison in plan.compared.comparisons:

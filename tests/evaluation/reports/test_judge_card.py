@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from django.template.loader import render_to_string
 
 from annotation.judges.labels import SeveralJudges
 from annotation.judges.models import JudgeKind
-from annotation.models import Draw
+from annotation.models import Draw, Round
 from evaluation.evidence.judge_answers import gather_judge_answers, statement_weights
 from evaluation.evidence.queries import gather_evidence
+from evaluation.panels import judge_card
 from evaluation.reports.document import report_tables
 from evaluation.reports.sections.judges.card import ASKED_ONCE, NO_PROBABILITY, NO_VERDICTS, card_entry
-from evaluation.reports.services import compute_report
+from evaluation.reports.services import compute_report, create_report
 from tests.factories import judge_all, make_harvest, make_judge_answer, make_judge_run, make_round
 
 pytestmark = pytest.mark.django_db
@@ -156,3 +158,49 @@ def test_a_run_of_several_judges_has_no_card(round):
 
     with pytest.raises(SeveralJudges):
         compute_report(round, judge=run)
+
+
+def panel_of(run):
+    [panel] = judge_card(None, run)
+    return render_to_string(panel.template, panel.context)
+
+
+def test_the_page_of_a_run_has_the_card(round):
+    html = panel_of(run_by_rank(round, calls_27_true, repeats=2))
+
+    assert "How good the judge is" in html
+    assert "Alternative annotator test" in html
+    assert ".90" in html  # sensitivity 27 of 30
+
+
+def test_the_page_of_a_run_says_why_there_is_no_card_yet():
+    round = make_round(N)
+    run = run_by_rank(round, calls_27_true)
+    assert NO_VERDICTS in panel_of(run)
+
+    Round.objects.update(n_tasks=0)
+    run.round.refresh_from_db()
+    assert "People judge a sample once the round is open" in panel_of(run)
+
+
+def test_a_large_rounds_card_is_left_to_reports_and_several_judges_have_none(round):
+    run = run_by_rank(round, calls_27_true)
+    run.round.n_tasks = 1_000_000
+    assert "make a report with this judge" in panel_of(run)
+
+    run.round.refresh_from_db()
+    answer = run.answers.first()
+    answer.model_reported = "another"
+    answer.save()
+    assert "was answered by" in panel_of(run)
+
+
+def test_the_page_of_a_report_has_the_card(round, researcher_client):
+    run = run_by_rank(round, calls_27_true)
+    report = create_report(round, judge=run)
+
+    html = researcher_client.get(report.get_absolute_url()).content.decode()
+
+    assert 'id="judge"' in html
+    assert f"judge {run.name} (judge-lm)" in html
+    assert "Accuracy of cells, to look at as often as one likes" in html

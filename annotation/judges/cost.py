@@ -1,0 +1,116 @@
+"""What an interval of a wanted width costs: by people alone, and by people with a judge who has labelled everything."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from django.db.models import Sum
+
+from annotation.judges.allocation import JUDGE_STRATA, LEAST_PER_STRATUM, OTHER, allocate
+from annotation.models import Label, Round
+
+# Of a judge whom nobody has measured: about what LMs with instructions reach on facts.
+ASSUMED_SENSITIVITY, ASSUMED_SPECIFICITY = 0.9, 0.8
+WANTED_HALF_WIDTH = 0.05
+
+
+class Wish(NamedTuple):
+    """What one wants to know, and what it may cost. half_width: of each cell's 95 % interval, a share."""
+
+    half_width: float = WANTED_HALF_WIDTH
+    pay_per_hour: float | None = None
+
+
+class StratumPlan(NamedTuple):
+    """A part of a cell: tuples, how many of them are judged, and its accuracy to expect."""
+
+    population: int
+    n: int
+    accuracy: float
+
+
+class Way(NamedTuple):
+    """What the wanted width takes. judge: who labels everything first; empty for people alone.
+
+    pay, judge_cost: None where no pay was named, or the judge was not asked yet.
+    """
+
+    judge: str
+    n_statements: int
+    n_judgments: int
+    hours: float
+    pay: float | None
+    judge_cost: float | None
+
+    @property
+    def cost(self) -> float | None:
+        """Return the money for both together; None where a part of it is not known."""
+        if self.pay is None or (self.judge and self.judge_cost is None):
+            return None
+        return self.pay + (self.judge_cost or 0)
+
+
+def variance(strata: Sequence[StratumPlan]) -> float:
+    """Return the variance of the accuracy of a cell that samples of its strata give, without replacement.
+
+    Sum of W_h^2 p_h (1 - p_h) (1 / n_h - 1 / N_h), as Cochran (1977, section 5.9) but for N_h / (N_h - 1).
+    """
+    population = sum(stratum.population for stratum in strata)
+    return sum(
+        (stratum.population / population) ** 2
+        * stratum.accuracy
+        * (1 - stratum.accuracy)
+        * (1 / stratum.n - 1 / stratum.population)
+        for stratum in strata
+    )
+
+
+def accuracy_of(strata: Sequence[StratumPlan]) -> float:
+    return sum(part.population * part.accuracy for part in strata) / sum(part.population for part in strata)
+
+
+def with_sample(strata: Sequence[StratumPlan], n: int) -> list[StratumPlan]:
+    """Return the strata with `n` shared among them as is best."""
+    spreads = [(part.accuracy * (1 - part.accuracy)) ** 0.5 for part in strata]
+    shares = allocate(n, [part.population for part in strata], "optimal", spreads, LEAST_PER_STRATUM)
+    return [part._replace(n=share) for part, share in zip(strata, shares, strict=True)]
+
+
+def strata_by_label(sizes: Mapping[str, int], accuracy: Mapping[str, float]) -> list[StratumPlan]:
+    return [StratumPlan(sizes[label], 0, accuracy[label]) for label in JUDGE_STRATA if sizes.get(label)]
+
+
+def assumed_strata(population: int, accuracy: float) -> list[StratumPlan]:
+    """Return what a judge of the assumed sensitivity and specificity would make of a cell of this accuracy."""
+    true_share = accuracy * ASSUMED_SENSITIVITY + (1 - accuracy) * (1 - ASSUMED_SPECIFICITY)
+    right = {
+        Label.TRUE.value: accuracy * ASSUMED_SENSITIVITY / true_share,
+        Label.FALSE.value: accuracy * (1 - ASSUMED_SENSITIVITY) / (1 - true_share),
+        OTHER: 0.5,
+    }
+    n_true = round(population * true_share)
+    return strata_by_label({Label.TRUE.value: n_true, Label.FALSE.value: population - n_true}, right)
+
+
+def statements_for(strata: Sequence[StratumPlan], half_width: Callable[[float, float], float], wanted: float) -> int:
+    """Return how many statements of a cell give a half-width of `wanted` or less; all where no fewer do.
+
+    half_width: from a variance and an accuracy to half the width of the interval to expect.
+    """
+    population, accuracy = sum(part.population for part in strata), accuracy_of(strata)
+
+    def is_enough(n: int) -> bool:
+        return half_width(variance(with_sample(strata, n)), accuracy) <= wanted
+
+    return len(strata) + bisect_left(range(len(strata), population), True, key=is_enough)
+
+
+def judge_of(round: Round) -> tuple[str, float | None]:
+    """Return the name and the cost so far of the judge that the round names, else of the assumed one."""
+    run = round.judge_runs.filter(name=round.judge).first() if round.judge and round.pk else None
+    if run is None:
+        return f"a judge of sensitivity {ASSUMED_SENSITIVITY:g} and specificity {ASSUMED_SPECIFICITY:g}", None
+    cost = run.answers.aggregate(cost=Sum("cost"))["cost"]
+    return str(run), float(cost or 0)
