@@ -13,7 +13,6 @@ import numpy as np
 
 from evaluation.evidence.arrays import CellKey, Side
 from evaluation.evidence.sides import Pair
-from evaluation.rendering.figures.canvas import side_name
 from evaluation.rendering.tables import ORIGINS, Column, Document, Kind, Rates, Row, Table, name_of
 from evaluation.reports.sections.comparisons import compare_pair, comparison_in_words, tested
 from evaluation.reports.sections.rates import rates_of
@@ -30,12 +29,20 @@ FEWEST_RELATIONS = 2
 class ReportSide:
     """One of the two reports. cells: by LM and setting, then by the relation's plain name, in the order of its report.
 
-    origin: what its numbers rest on where that is not people.
+    origin: what its numbers rest on where that is not people. demonstrators: its LMs that come with the project.
     """
 
     name: str
     origin: str
     cells: Mapping[Side, Mapping[str, Mapping[str, Any]]]
+    demonstrators: frozenset[str] = frozenset()
+
+    def lm(self, side: Side) -> str:
+        """Return the LM of a side as tables show it: a demonstrator's with an asterisk."""
+        return name_of(side.model) + ("*" if side.model in self.demonstrators else "")
+
+    def column(self, side: Side) -> str:
+        return f"{self.lm(side)} · {name_of(side.setting)}"
 
 
 def report_side(name: str, document: Document) -> ReportSide:
@@ -49,7 +56,8 @@ def report_side(name: str, document: Document) -> ReportSide:
     for cell in document["cells"]:
         side = Side(models.get(cell["model"] or ""), cell["setting"])
         cells.setdefault(side, {})[relations[cell["relation"]]] = cell
-    return ReportSide(name, ORIGINS.get(document.get("source") or "", ""), cells)
+    demonstrators = frozenset(models.get(model, model) for model in document.get("demonstrators", []))
+    return ReportSide(name, ORIGINS.get(document.get("source") or "", ""), cells, demonstrators)
 
 
 def with_distinct_names(a: ReportSide, b: ReportSide) -> tuple[ReportSide, ReportSide]:
@@ -79,12 +87,12 @@ def report_comparison_table(a: ReportSide, b: ReportSide) -> Table:
     rows = [Row((relation, *(_rates(report, side, relation) for report, side in sides))) for relation in relations]
     average = Row(("average", *(_average(report, side, relations) for report, side in sides)), is_summary=True)
     columns = [
-        Column(
-            side_name(side._asdict()), Kind.RATES, f"{report.name} ({report.origin})" if report.origin else report.name
-        )
+        Column(report.column(side), Kind.RATES, f"{report.name} ({report.origin})" if report.origin else report.name)
         for report, side in sides
     ]
     notes = ("Only relations that both have, by name. Averages are over these.",)
+    if a.demonstrators or b.demonstrators:
+        notes = (*notes, "* Demonstrator: its accuracy says nothing about other LMs.")
     body = (*rows, average) if rows else ()
     return Table("report-comparison", f"{a.name} and {b.name}", (Column("relation"), *columns), body, notes)
 
@@ -110,7 +118,7 @@ def difference_table(a: ReportSide, b: ReportSide) -> Table:
         for relation in shared_relations(a, b)
     ]
     columns = [
-        Column(" − ".join(side_name(side._asdict()) for side in dict.fromkeys(pair)), Kind.POINTS) for pair in pairs
+        Column(" − ".join(dict.fromkeys((a.column(side_a), b.column(side_b)))), Kind.POINTS) for side_a, side_b in pairs
     ]
     return Table("differences", "Differences in percentage points", (Column("relation"), *columns), tuple(rows))
 
@@ -172,7 +180,7 @@ def _complete(stratum: Mapping[str, Any]) -> dict[str, float]:
 def _entry(
     a: ReportSide, b: ReportSide, side_a: Side, side_b: Side, paired: PairedDifference, p_holm: float
 ) -> dict[str, Any]:
-    names = f"{name_of(side_a.model)} ({a.name})", f"{name_of(side_b.model)} ({b.name})"
+    names = f"{a.lm(side_a)} ({a.name})", f"{b.lm(side_b)} ({b.name})"
     pair = Pair("models", side_a.setting, Side(names[0], side_a.setting), Side(names[1], side_a.setting))
     return {
         "kind": "models",

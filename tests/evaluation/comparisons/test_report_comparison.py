@@ -1,6 +1,12 @@
 """Two reports laid beside each other: which relations and LMs are the same."""
 
-from evaluation.comparisons.report_comparison import comparisons_between, report_side, shared_relations
+from evaluation.comparisons.report_comparison import (
+    comparisons_between,
+    difference_table,
+    report_comparison_table,
+    report_side,
+    shared_relations,
+)
 from evaluation.reports.sections.comparisons import Side
 
 
@@ -61,3 +67,21 @@ def test_what_prints_no_counts_is_compared_by_relations():
     [compared] = comparisons_between(report_side("a", document), report_side("b", counted_document(8, 20)), 0)
 
     assert compared["unit"] == "relations"
+
+
+def printed_document() -> dict:
+    printed = ("accuracy", "rejection", "accuracy_low", "accuracy_high", "n")
+    cell = {"relation": "can", "model": "lm", "setting": "multi", **dict.fromkeys(printed, 0.5)}
+    return {"cells": [cell, {**cell, "relation": "may"}]}
+
+
+def test_demonstrators_keep_their_mark():
+    marked = {**printed_document(), "demonstrators": ["lm"]}
+    a, b = report_side("pilot", marked), report_side("paper", printed_document())
+
+    table = report_comparison_table(a, b)
+
+    assert [column.title for column in table.columns[1:]] == ["lm* · multi", "lm · multi"]
+    assert any("Demonstrator" in note for note in table.notes)
+    assert difference_table(a, b).columns[1].title == "lm* · multi − lm · multi"
+    assert not any("Demonstrator" in note for note in report_comparison_table(b, b).notes)
