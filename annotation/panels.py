@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.core.cache import cache
 from django.db.models import QuerySet
@@ -19,6 +20,7 @@ from annotation.rounds.progress import progress
 from kgharvest.models import HarvestJob, KnowledgeTuple, Project
 from kgharvest.operations.metrics import Reading
 from kgharvest.pages.home import home_step, navigation_item, next_step, project_step
+from kgharvest.pages.number_format import hours
 from kgharvest.pages.panels import Panel
 
 N_OPEN = 4  # open rounds on the start page
@@ -62,9 +64,16 @@ def open_rounds(request: HttpRequest, subject: None) -> Iterator[Panel]:
     rounds = Round.objects.visible_to(request.user).filter(status=Round.Status.OPEN).order_by("-opened_at", "-pk")
     newest = list(rounds.select_related("project")[: N_OPEN + 1])
     if newest:
-        rounds_with_progress = [(round, progress(round, now)) for round in newest[:N_OPEN]]
-        context = {"rounds": rounds_with_progress, "has_more": len(newest) > N_OPEN}
+        context = {
+            "rounds": [(round, _progress_in_words(round, now)) for round in newest[:N_OPEN]],
+            "has_more": len(newest) > N_OPEN,
+        }
         yield Panel("annotation/rounds/_open_rounds.html", context)
+
+
+def _progress_in_words(round: Round, now: datetime) -> dict[str, Any]:
+    figures = progress(round, now)
+    return figures | {"left": "" if figures["hours_left"] is None else hours(figures["hours_left"])}
 
 
 def project_contents(request: HttpRequest, project: Project) -> Iterator[Panel]:

@@ -4,13 +4,14 @@ from django.contrib import admin
 from django.contrib.auth import views as auth
 from django.urls import include, path
 from django.views.generic import RedirectView
-from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
+from drf_spectacular.views import SpectacularSwaggerSplitView
 
 from kgharvest.accounts import api as accounts_api
 from kgharvest.accounts import project_api, project_views, token_views
 from kgharvest.accounts.projects import hand_over, set_role
 from kgharvest.accounts.sign_in import views as sign_in_views
 from kgharvest.accounts.views import Login, Logout, PasswordChange, PasswordReset, PasswordResetConfirm
+from kgharvest.api.schema_view import SchemaView
 from kgharvest.audit import views as audit_views
 from kgharvest.harvests import api as harvests_api
 from kgharvest.harvests import launch_api
@@ -197,7 +198,7 @@ urlpatterns = [
     path("", include("annotation.urls")),
     path("", include("evaluation.urls")),
     path("", include("probing.urls")),
-    path("api/v1/schema/", SpectacularAPIView.as_view(), name="api_schema"),
+    path("api/v1/schema/", SchemaView.as_view(), name="api_schema"),
     path("api/v1/docs/", SpectacularSwaggerSplitView.as_view(url_name="api_schema"), name="api_docs"),
     path("api/schema/", RedirectView.as_view(pattern_name="api_schema", permanent=True)),
     path("accounts/", include(accounts)),

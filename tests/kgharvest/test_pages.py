@@ -24,7 +24,13 @@ def harvest_page(job: HarvestJob) -> str:
 def test_the_api_describes_itself_to_researchers(client):
     client.force_login(factories.make_researcher())
 
-    assert "/api/v1/harvests/{id}/" in client.get(reverse("api_schema")).content.decode()
+    media_types = ("application/vnd.oai.openapi", "application/vnd.oai.openapi+json")
+    yaml, as_json = (client.get(reverse("api_schema"), headers={"accept": accepted}) for accepted in media_types)
+
+    assert "/api/v1/harvests/{id}/" in json.loads(as_json.content)["paths"]
+    assert "/api/v1/harvests/{id}/" in yaml.text
+    assert (yaml["Content-Type"], as_json["Content-Type"]) == media_types
+    assert as_json["Content-Disposition"] == 'inline; filename="kgharvest.json"'
 
 
 @pytest.mark.parametrize("name", ["relation_list", "harvest_list", "harvest_new"])
