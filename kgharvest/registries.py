@@ -68,6 +68,7 @@ JOB_RUNNERS = {
     "mark_sensitive": "kgharvest.knowledge.sensitive_words.mark_sensitive",
     "evaluate_scores": "evaluation.scores.score_jobs.run_score_job",
     "probe": "probing.probes.runner.run_probe",
+    "judge": "annotation.judges.runner.run_judge",
     "deliver_webhooks": "kgharvest.webhooks.delivery.run_delivery_job",
 }
 # Short jobs with a queue of their own: until the tuples are marked, exports and rounds go by the old list of words.

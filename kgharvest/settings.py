@@ -272,6 +272,9 @@ SPECTACULAR_SETTINGS = {
 # Networks besides the internet that webhooks may lead to, by plain http, too
 WEBHOOK_NETWORKS = networks("KGHARVEST_WEBHOOK_NETWORKS")
 
+# Where judges of the kind chat are asked, if a run names no address; what it says is trusted (docs/judges.md)
+JUDGE_BASE_URL = os.environ.get("KGHARVEST_JUDGE_BASE_URL", "").strip()
+
 # Jobs. The broker only wakes workers: what a job is and who works on it is in the database (kgharvest.jobs.ledger).
 URGENT_QUEUE = "urgent"  # of registries.URGENT_JOBS
 JOB_LEASE_S = 30  # a running job whose worker is silent for so long counts as lost

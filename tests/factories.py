@@ -10,6 +10,7 @@ from django.contrib.auth import get_user_model
 from django.db import transaction
 from django.utils import timezone
 
+from annotation.judges.prompts import sha256_of
 from annotation.judging.assignment import next_batch
 from annotation.judging.judgments import Answer, submit_judgment
 from annotation.models import (
@@ -176,6 +177,7 @@ def make_gold(round, tasks, label: str) -> None:
 def make_judge_run(round: Round, name: str | None = None, **fields) -> JudgeRun:
     """Make a run of a chat judge that has ended, without answers."""
     values = {"judge_kind": JudgeKind.CHAT, "model": "judge-lm", "status": Job.Status.SUCCEEDED, **fields}
+    values["prompt_sha256"] = sha256_of(values.get("prompt", ""))
     name = name or f"judge-{next(_numbers)}"
     return JudgeRun.objects.create(kind=JudgeRun.KIND, project=round.project, round=round, name=name, **values)
 

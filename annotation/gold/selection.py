@@ -49,7 +49,7 @@ def choose_gold(round: Round, relations: Iterable[Relation], drawn: Iterable[Har
     capitals of the tuples drawn. Raises NotEnoughGold.
     """
     relations, drawn = list(relations), list(drawn)
-    known = _known_answers(relations)
+    known = known_answers(relations)
     examples = {
         pk: (true[0].entities if true else None, false[0].entities if false else None)
         for pk, (true, false) in known.items()
@@ -90,7 +90,7 @@ def _with_casing_of(drawn: Iterable[HarvestedTuple], gold: Iterable[GoldStatemen
     ]
 
 
-def _known_answers(relations: Sequence[Relation]) -> dict[int, tuple[list[GoldStatement], list[GoldStatement]]]:
+def known_answers(relations: Sequence[Relation]) -> dict[int, tuple[list[GoldStatement], list[GoldStatement]]]:
     """Return, by relation, its true and its false statements. What has become a seed since is not false."""
     confirmed = defaultdict(list)
     for decision in GoldDecision.objects.in_force().filter(relation__in=relations, is_confirmed=True).order_by("pk"):

@@ -19,6 +19,7 @@ from kgharvest.models import Job, KnowledgeTuple
 LONGEST_PROMPT = 20_000  # characters
 MOST_TOKENS = 10**12
 MOST_MONEY = 10**6
+OUT_OF_BUDGET = "out of budget"  # the stage of a run that stopped there
 
 
 class JudgeKind(models.TextChoices):
@@ -41,14 +42,16 @@ class JudgeRun(Job):
     OPTIONS names the fields that researchers choose; JSON description and form are made from them.
 
     prompt_sha256: of the text of `prompt`, in UTF-8. relation_texts: what the prompt says of each relation, by its id,
-    {"instructions", "examples"}, frozen when the run is made. panel: runs of a round with the same one judge together.
+    {"instructions", "examples", ...}, frozen when the run is made; of a score judge {"prompts", "seed_tuples"}.
+    payload: {"is_trusted"}, whether any address may be asked and gets the installation's key. panel:
+    runs of a round with the same one judge together.
     """
 
     KIND = "judge"
     OPTIONS = (
         "name", "model", "revision", "base_url", "prompt", "n_examples", "temperature", "seed", "repeats", "threshold",
         "max_completion_tokens", "max_tokens_total", "budget", "prompt_price", "completion_price", "n_parallel",
-        "requests_per_minute", "timeout_s", "panel",
+        "requests_per_minute", "timeout_s", "device", "limit", "panel",
     )  # fmt: skip
 
     round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="judge_runs")
@@ -133,13 +136,20 @@ class JudgeRun(Job):
     timeout_s = models.PositiveSmallIntegerField(
         "seconds for an answer", default=60, validators=[MinValueValidator(1), MaxValueValidator(3600)]
     )
+    device = models.CharField(max_length=20, default="cpu", help_text="Of an LM that runs here: cpu, cuda or cuda:N.")
+    limit = models.PositiveIntegerField(
+        "tuples",
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1), MaxValueValidator(10_000_000)],
+        help_text="At most, those that people judge first. Empty is all; estimates need all.",
+    )
     panel = models.SlugField(
         max_length=100, blank=True, help_text="Runs of the round with the same panel judge together, each a vote."
     )
 
     prompt_sha256 = models.CharField(max_length=64, editable=False)
     relation_texts = models.JSONField(default=dict, editable=False)
-    limit = models.PositiveIntegerField(null=True, blank=True)
 
     objects = JudgeRunQuerySet.as_manager()
 
@@ -159,7 +169,11 @@ class JudgeRun(Job):
         return f"{self.name} ({self.model})"
 
     def get_absolute_url(self) -> str:
-        return reverse("annotation:judge_run", args=[self.pk])
+        return reverse("annotation:judge_run", args=[self.round.path, self.name])
+
+    @property
+    def is_out_of_budget(self) -> bool:
+        return self.status == self.Status.FAILED and self.stage == OUT_OF_BUDGET
 
 
 class JudgeAnswer(models.Model):

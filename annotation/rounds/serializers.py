@@ -48,7 +48,7 @@ def round_from_spec(document: Any) -> Round:
     """
     serializer = RoundSerializer(data=document)
     if not serializer.is_valid():
-        raise BadRoundSpec(_first_fault(serializer, document, serializer.errors, ""))
+        raise BadRoundSpec(first_fault(serializer, document, serializer.errors, ""))
     spec = _without_defaults(serializer, document)
     spec.pop("project", None)  # Round.project says it
     spec["cells"] = [_without_defaults(serializer.fields["cells"].child, cell) for cell in spec["cells"]]
@@ -65,20 +65,20 @@ def cells_of(round: Round) -> list[Cell]:
     """Return the cells to sample that the round's description names."""
     cells = CellSerializer(data=round.spec["cells"], many=True)
     if not cells.is_valid():
-        raise BadRoundSpec(_first_fault(cells, round.spec["cells"], cells.errors, "cells"))
+        raise BadRoundSpec(first_fault(cells, round.spec["cells"], cells.errors, "cells"))
     return cells.validated_data
 
 
 def _without_defaults(serializer: serializers.Serializer, document: Mapping[str, Any]) -> dict[str, Any]:
     fields = serializer.fields.items()
-    return {name: document[name] for name, field in fields if name in document and document[name] != _default(field)}
+    return {name: document[name] for name, field in fields if name in document and document[name] != default_of(field)}
 
 
-def _default(field: serializers.Field) -> Any:
+def default_of(field: serializers.Field) -> Any:
     return field.default() if callable(field.default) else field.default
 
 
-def _first_fault(field: serializers.Field, document: Any, errors: Any, path: str) -> str:
+def first_fault(field: serializers.Field, document: Any, errors: Any, path: str) -> str:
     """Return the first of a field's errors as a sentence that names the key by its path, such as cells[0].n."""
     if isinstance(errors, Mapping):
         key, inner = next(iter(errors.items()))
@@ -91,10 +91,10 @@ def _first_fault(field: serializers.Field, document: Any, errors: Any, path: str
                 return f"{name} is unknown; use {', '.join(sorted(field.fields))}."
             if key not in document:
                 return f"{name} is missing; see open_round --help for an example."
-            return _first_fault(field.fields[key], document[key], inner, name)
+            return first_fault(field.fields[key], document[key], inner, name)
         if key != "non_field_errors":  # of a list or of instructions by relation
             name = f"{path}[{key}]" if isinstance(document, list) else f"{path}.{key}"
-            return _first_fault(field.child, document[key], inner, name)
+            return first_fault(field.child, document[key], inner, name)
     return f"{path or 'The description'} is {reprlib.repr(document)}; give {_expected(field)}."
 
 
@@ -303,17 +303,17 @@ class RoundSerializer(ModelDescription):
 def example() -> str:
     """Return a description with every key, its usual value, and what may stand there."""
     cell = CellSerializer(many=True).child
-    lines = ["{", *_key_lines("name", "pilot-1", RoundSerializer().fields["name"]), '  "cells": [{']
+    lines = ["{", *key_lines("name", "pilot-1", RoundSerializer().fields["name"]), '  "cells": [{']
     for name, field in cell.fields.items():
-        lines += ["  " + line for line in _key_lines(name, {"job": 3, "n": 50}.get(name, field.default), field)]
+        lines += ["  " + line for line in key_lines(name, {"job": 3, "n": 50}.get(name, field.default), field)]
     lines.append("  }],")
     for name, field in RoundSerializer().fields.items():
         if field.default is not serializers.empty:
-            lines += _key_lines(name, _default(field), field)
+            lines += key_lines(name, default_of(field), field)
     return "\n".join([*lines, "}"])
 
 
-def _key_lines(name: str, value: Any, field: serializers.Field) -> list[str]:
+def key_lines(name: str, value: Any, field: serializers.Field) -> list[str]:
     is_named_well = field.label in (None, name.replace("_", " ").capitalize())
     comment = _expected(field) if is_named_well else f"{field.label}: {_expected(field)}"
     first, *more = textwrap.wrap(f"{comment}. {field.help_text or ''}", 80)

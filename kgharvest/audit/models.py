@@ -30,6 +30,7 @@ SENTENCES = {
     "gold.decided": "decided on {n_decisions} candidates for gold of {relation}",
     "gold.withdrawn": "withdrew a decision on gold of {relation}",
     "tuple.curated": "curated a tuple of {relation}: {decision}",
+    "judge_run.made": "had the judge {judge} asked about the round {round}: {run}",
     "report.made": "made a report on the round {round}",
     "project.made": "made the project {project}",
     "member.role_set": "made {person} {role} of the project {project}",

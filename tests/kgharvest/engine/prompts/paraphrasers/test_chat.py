@@ -12,12 +12,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import httpx
 import pytest
 
+from kgharvest.engine.chat_completions import retry_after_s
 from kgharvest.engine.prompts.paraphrasers.chat import (
     API_KEY_VARIABLE,
     ChatEndpoint,
     ChatParaphraser,
     ParaphraserFailed,
-    retry_after_s,
     sentences_of,
 )
 
@@ -183,7 +183,7 @@ def test_the_cap_on_calls_counts_every_request() -> None:
 
 
 def test_the_cap_on_tokens_leaves_room_for_the_answer() -> None:
-    script = Script(completion(usage={"total_tokens": 700}))
+    script = Script(completion(usage={"prompt_tokens": 100, "completion_tokens": 600, "total_tokens": 700}))
     paraphraser = script.paraphraser(max_tokens=2000)
 
     for _ in range(2):  # 0 and 700 used: a reply of at most 1000 fits in; 1400: it does not

@@ -1,0 +1,461 @@
+"""Answers of judges in files: JSON lines of this project, inspect-ai's eval logs, lm-eval's logged samples; in and out.
+
+inspect-ai: the JSON of `EvalLog` (https://inspect.aisi.org.uk/eval-logs.html), a sample for each tuple and epoch.
+lm-eval: the JSON lines of `--log_samples` (lm_eval.evaluator), a line for each tuple, its repeats in `resps`.
+Both keep what a tuple is in fields of the user's own: `metadata` of a sample, `doc` of a line, with `relation`
+(set/name) and `entities`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from django.db import transaction
+from django.utils import timezone
+
+from annotation.judges.models import JudgeAnswer, JudgeKind, JudgeRun
+from annotation.judges.prompts import fill
+from annotation.judges.runs import (
+    Answered,
+    JudgedTuple,
+    Question,
+    judged_tuples,
+    prepare_run,
+    record_run,
+    save_run,
+    store_answers,
+)
+from annotation.judges.specs import BadJudgeSpec, run_from_spec
+from annotation.models import Label, Round
+from kgharvest import VERSION
+from kgharvest.bulk.file_reading import (
+    MOST_ENTITIES,
+    Line,
+    decode_utf8,
+    entities_error,
+    parse_json,
+    read_bytes,
+    read_json_objects,
+)
+from kgharvest.errors import BadEntry, DomainError, ImportRefused
+from kgharvest.models import KnowledgeTuple, Relation, tuple_key
+
+MOST_REPEATS = 99
+LARGEST_COUNT = 2**31 - 1
+
+
+class UnknownFormat(DomainError):
+    """A format that answers are not written in."""
+
+
+class FileAnswer(NamedTuple):
+    """One answer of a file. where: "line 3". label: None for that which `raw` names."""
+
+    where: str
+    relation: str
+    entities: Sequence[str]
+    repeat: int
+    raw: str
+    label: str | None = None
+    model: str = ""
+    n_prompt_tokens: int = 0
+    n_completion_tokens: int = 0
+    seconds: float | None = None
+    score: float | None = None
+    prompt_sha256: str = ""
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def import_file(round: Round, document: Mapping[str, Any], path: Path | str, by=None) -> JudgeRun:
+    """Import the file at `path`; for commands, whose operator may read any. Raises as import_answers does."""
+    path = Path(path)
+    return import_answers(round, document, read_bytes(path), path.name, by)
+
+
+def import_answers(round: Round, document: Mapping[str, Any], content: bytes, source: str, by=None) -> JudgeRun:
+    """Return a run of the kind file with all answers of the file `source`, or store nothing.
+
+    An LM that the description does not name is that which the file names. Raises ImportRefused with the bad lines, and
+    as create_run does.
+    """
+    run, _ = run_from_spec(document)
+    if run.judge_kind != JudgeKind.FILE:
+        raise BadJudgeSpec(f"kind is {run.judge_kind}, but answers come from a file; give the kind file.")
+    prepare_run(run, round, by)
+    entries = list(read_answers(decode_utf8(content, source)))
+    faults = [entry for entry in entries if isinstance(entry, BadEntry)]
+    read = [entry for entry in entries if isinstance(entry, FileAnswer)]
+    answers, unmatched = _matched(run, read)
+    if faults or unmatched or not answers:
+        raise ImportRefused(source, [*faults, *unmatched] or [BadEntry("file", "has no answers")])
+    models = sorted({answer.model_reported for answer in answers} - {""})
+    run.model = run.model or (models[0] if models else "")
+    run.repeats = 1 + max(answer.question.repeat for answer in answers)
+    now = timezone.now()
+    run.status, run.started_at, run.finished_at = run.Status.SUCCEEDED, now, now
+    run.done = run.total = len(answers)
+    with transaction.atomic():
+        save_run(run)
+        store_answers(run, answers)
+        record_run(run, by)
+    return run
+
+
+def _matched(run: JudgeRun, read: Iterable[FileAnswer]) -> tuple[list[Answered], list[BadEntry]]:
+    """Return the answers with the tuples that they are about, and what is wrong with the others."""
+    judged = {each.tuple_id: each for each in judged_tuples(run)}
+    relations = Relation.objects.select_related("relation_set").in_bulk({each.relation_id for each in judged.values()})
+    names: dict[str, set[int]] = defaultdict(set)
+    for relation in relations.values():
+        names[relation.path].add(relation.pk)
+        names[relation.name].add(relation.pk)
+    stored = KnowledgeTuple.objects.filter(pk__in=judged).values_list("relation_id", "key", "pk")
+    by_key = {(relation_id, key): judged[pk] for relation_id, key, pk in stored.iterator()}
+    answers, faults, seen = [], [], set()
+    for entry in read:
+        meant = names.get(entry.relation, set())
+        found = by_key.get((min(meant), tuple_key(entry.entities))) if len(meant) == 1 else None
+        if len(meant) > 1:
+            faults.append(BadEntry(entry.where, f"names {entry.relation}, which several sets have; write set/name"))
+        elif found is None:
+            named = " · ".join(entry.entities)
+            faults.append(BadEntry(entry.where, f"is about {named} of {entry.relation}, which the round does not have"))
+        elif (question := (found.tuple_id, entry.repeat)) in seen:
+            faults.append(
+                BadEntry(entry.where, "answers what another one before it answers; give each repeat a number")
+            )
+        else:
+            seen.add(question)
+            answers.append(_answered(found, entry))
+    return answers, faults
+
+
+def _answered(judged: JudgedTuple, entry: FileAnswer) -> Answered:
+    return Answered(
+        Question(judged, entry.repeat),
+        entry.raw,
+        entry.model,
+        entry.n_prompt_tokens,
+        entry.n_completion_tokens,
+        entry.seconds,
+        entry.score,
+        entry.label,
+        entry.prompt_sha256,
+    )
+
+
+def read_answers(text: str) -> Iterator[FileAnswer | BadEntry]:
+    """Yield the answers of a file in any of the formats, or what is wrong with its lines or samples."""
+    whole = _whole_object(text)
+    if whole is not None and "samples" in whole:
+        yield from _from_inspect(whole)
+        return
+    for line in read_json_objects(text.splitlines()):
+        if isinstance(line, BadEntry):
+            yield line
+        else:
+            yield from (_from_lm_eval if "doc" in line.value else _from_line)(line)
+
+
+def _whole_object(text: str) -> dict[str, Any] | None:
+    try:
+        whole = parse_json(text)
+    except json.JSONDecodeError:
+        return None
+    return whole if isinstance(whole, dict) else None
+
+
+class BadAnswer(ValueError):
+    """What is wrong with one answer."""
+
+
+def _about(fields: Any) -> tuple[str, list[str]]:
+    """Return relation and entities, checked. Raises BadAnswer."""
+    relation, entities = (fields.get(name) if isinstance(fields, dict) else None for name in ("relation", "entities"))
+    if not isinstance(relation, str) or not relation:
+        raise BadAnswer("has no relation")
+    arity = len(entities) if isinstance(entities, list) and 2 <= len(entities) <= MOST_ENTITIES else 2
+    if fault := entities_error(entities, arity):
+        raise BadAnswer(fault)
+    return relation, entities
+
+
+def _count(value: Any, name: str, most: int = LARGEST_COUNT) -> int:
+    if value is None:
+        return 0
+    if type(value) is not int or not 0 <= value <= most:
+        raise BadAnswer(f"has {name} {value!r:.40}; give a whole number from 0 to {most}")
+    return value
+
+
+def _number(value: Any, name: str) -> float | None:
+    if value is not None and (type(value) not in (int, float) or abs(value) > 1e12):
+        raise BadAnswer(f"has {name} {value!r:.40}; give a number")
+    return value
+
+
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str):
+        raise BadAnswer(f"has {name} {value!r:.40}; give a text")
+    return value
+
+
+def _checked(where: str, read: Callable[[], Iterable[FileAnswer]]) -> Iterator[FileAnswer | BadEntry]:
+    try:
+        yield from list(read())
+    except BadAnswer as fault:
+        yield BadEntry(where, str(fault))
+
+
+def _from_line(line: Line) -> Iterator[FileAnswer | BadEntry]:
+    where, value = f"line {line.number}", line.value
+
+    def read() -> Iterable[FileAnswer]:
+        relation, entities = _about(value)
+        label = value.get("label")
+        if label is not None and label not in ("", *Label.values):
+            raise BadAnswer(f'has the label {label!r:.40}; use true, false, unjudgeable, or "" for none')
+        if label is None and "raw" not in value:
+            raise BadAnswer("has neither label nor raw")
+        yield FileAnswer(
+            where,
+            relation,
+            entities,
+            _count(value.get("repeat"), "repeat", MOST_REPEATS - 1),
+            _text(value.get("raw", label), "raw"),
+            label,
+            _text(value.get("model", ""), "model"),
+            _count(value.get("n_prompt_tokens"), "n_prompt_tokens"),
+            _count(value.get("n_completion_tokens"), "n_completion_tokens"),
+            _number(value.get("seconds"), "seconds"),
+            _number(value.get("score"), "score"),
+            _text(value.get("prompt_sha256", ""), "prompt_sha256")[:64],
+        )
+
+    return _checked(where, read)
+
+
+def _from_inspect(log: Mapping[str, Any]) -> Iterator[FileAnswer | BadEntry]:
+    samples = log["samples"] if isinstance(log["samples"], list) else []
+    for number, sample in enumerate(samples, start=1):
+        where = f"sample {number}"
+        yield from _checked(where, lambda sample=sample, where=where: [_inspect_sample(log, sample, where)])
+
+
+def _inspect_sample(log: Mapping[str, Any], sample: Any, where: str) -> FileAnswer:
+    relation, entities = _about(sample.get("metadata") if isinstance(sample, dict) else None)
+    try:
+        output = sample["output"]
+        content = output["choices"][0]["message"]["content"]
+        usage = output.get("usage") or {}
+        model = output.get("model") or log["eval"]["model"]
+    except (LookupError, TypeError, AttributeError):
+        raise BadAnswer("has no output of a model") from None
+    if isinstance(content, list):
+        content = "".join(part.get("text", "") for part in content if isinstance(part, dict))
+    return FileAnswer(
+        where,
+        relation,
+        entities,
+        _count(sample.get("epoch", 1), "epoch", MOST_REPEATS) - 1,
+        _text(content, "content"),
+        model=_text(model, "model"),
+        n_prompt_tokens=_count(usage.get("input_tokens"), "input_tokens"),
+        n_completion_tokens=_count(usage.get("output_tokens"), "output_tokens"),
+        seconds=_number(output.get("time"), "time"),
+    )
+
+
+def _from_lm_eval(line: Line) -> Iterator[FileAnswer | BadEntry]:
+    where, value = f"line {line.number}", line.value
+
+    def read() -> Iterable[FileAnswer]:
+        relation, entities = _about(value["doc"])
+        for repeat, raw in enumerate(_lm_eval_texts(value)):
+            yield FileAnswer(where, relation, entities, repeat, raw)
+
+    return _checked(where, read)
+
+
+def _lm_eval_texts(value: Mapping[str, Any]) -> list[str]:
+    """Return what was generated, a text for each repeat, or the likeliest of the answers that were given to choose."""
+    resps = value.get("resps")
+    try:
+        if all(isinstance(text, str) for text in resps[0]):
+            return list(resps[0])[:MOST_REPEATS]
+        logprobs = [float(resp[0][0]) for resp in resps]
+        likeliest = logprobs.index(max(logprobs))
+        return [value["arguments"][f"gen_args_{likeliest}"]["arg_1"].strip()]
+    except (LookupError, TypeError, ValueError, AttributeError):
+        raise BadAnswer("has no resps of generate_until or loglikelihood requests") from None
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def export_answers(run: JudgeRun, file_format: str) -> Iterator[str]:
+    """Yield the lines of the run's answers in one of FORMATS, by tuple and repeat. Raises UnknownFormat."""
+    if file_format not in FORMATS:
+        raise UnknownFormat(f"There is no format {file_format!r}; use {', '.join(FORMATS)}.")
+    return FORMATS[file_format].write(run)
+
+
+class Written(NamedTuple):
+    """An answer, with its relation's path, the tuple's entities as written, and the statement that was judged."""
+
+    answer: JudgeAnswer
+    relation: str
+    entities: Sequence[str]
+    statement: str
+
+
+def _written(run: JudgeRun) -> Iterator[Written]:
+    judged = {each.tuple_id: each for each in judged_tuples(run)}
+    answers = run.answers.select_related("knowledge_tuple__relation__relation_set").order_by(
+        "knowledge_tuple", "repeat"
+    )
+    for answer in answers.iterator():
+        found = answer.knowledge_tuple
+        each = judged.get(found.pk) or JudgedTuple(found.pk, found.relation_id, "", found.entities)
+        yield Written(answer, found.relation.path, each.entities, each.statement)
+
+
+def _as_lines(run: JudgeRun) -> Iterator[str]:
+    for answer, relation, entities, statement in _written(run):
+        document = {
+            "relation": relation,
+            "entities": entities,
+            "statement": statement,
+            "repeat": answer.repeat,
+            "label": answer.label,
+            "raw": answer.raw,
+            "score": answer.score,
+            "model": answer.model_reported,
+            "prompt_sha256": answer.prompt_sha256,
+            "n_prompt_tokens": answer.n_prompt_tokens,
+            "n_completion_tokens": answer.n_completion_tokens,
+            "cost": float(answer.cost),
+            "seconds": answer.seconds,
+            "answered_at": answer.answered_at.isoformat(),
+        }
+        yield json.dumps(document, ensure_ascii=False) + "\n"
+
+
+def _prompt_of(run: JudgeRun, written: Written) -> str:
+    texts = run.relation_texts.get(str(written.answer.knowledge_tuple.relation_id))
+    return fill(run.prompt, written.statement, texts) if run.prompt and texts and "instructions" in texts else ""
+
+
+def _as_inspect(run: JudgeRun) -> Iterator[str]:
+    created = run.created_at.isoformat()
+    model = run.model or "unknown"
+    head = {
+        "version": 2,
+        "status": "success" if run.status == run.Status.SUCCEEDED else "cancelled",
+        "eval": {
+            "run_id": f"judge-run-{run.pk}",
+            "created": created,
+            "task": run.name,
+            "task_id": f"judge-run-{run.pk}",
+            "task_version": 0,
+            "dataset": {"name": run.round.path, "samples": run.answers.values("knowledge_tuple").distinct().count()},
+            "model": model,
+            "model_generate_config": {"temperature": run.temperature, "seed": run.seed},
+            "config": {"epochs": run.repeats},
+            "packages": {"kgharvest": VERSION},
+            "metadata": {"prompt": run.prompt, "prompt_sha256": run.prompt_sha256, "kind": run.judge_kind},
+        },
+        "plan": {},
+        "stats": {
+            "started_at": (run.started_at or run.created_at).isoformat(),
+            "completed_at": (run.finished_at or run.created_at).isoformat(),
+        },
+    }
+    text = json.dumps(head, ensure_ascii=False)
+    yield text[:-1] + ', "samples": ['
+    for position, written in enumerate(_written(run)):
+        yield (",\n" if position else "\n") + json.dumps(_inspect_entry(run, written), ensure_ascii=False)
+    yield "\n]}\n"
+
+
+def _inspect_entry(run: JudgeRun, written: Written) -> dict[str, Any]:
+    answer, prompt = written.answer, _prompt_of(run, written) or written.statement
+    message = {"role": "assistant", "content": answer.raw, "source": "generate"}
+    n_tokens = {"input_tokens": answer.n_prompt_tokens, "output_tokens": answer.n_completion_tokens}
+    return {
+        "id": answer.knowledge_tuple_id,
+        "epoch": answer.repeat + 1,
+        "input": prompt,
+        "target": "",
+        "messages": [{"role": "user", "content": prompt, "source": "input"}, message],
+        "output": {
+            "model": answer.model_reported or run.model,
+            "choices": [{"message": message, "stop_reason": "stop"}],
+            "usage": n_tokens | {"total_tokens": sum(n_tokens.values())},
+            "time": answer.seconds,
+        },
+        "scores": {"judge_label": {"value": answer.label or "N", "answer": answer.raw}},
+        "metadata": {
+            "relation": written.relation,
+            "entities": list(written.entities),
+            "statement": written.statement,
+            "prompt_sha256": answer.prompt_sha256,
+        },
+    }
+
+
+def _as_lm_eval(run: JudgeRun) -> Iterator[str]:
+    of_tuple: list[Written] = []
+    for written in _written(run):
+        if of_tuple and of_tuple[0].answer.knowledge_tuple_id != written.answer.knowledge_tuple_id:
+            yield _lm_eval_line(run, of_tuple)
+            of_tuple = []
+        of_tuple.append(written)
+    if of_tuple:
+        yield _lm_eval_line(run, of_tuple)
+
+
+def _lm_eval_line(run: JudgeRun, of_tuple: Sequence[Written]) -> str:
+    first = of_tuple[0]
+    doc = {"relation": first.relation, "entities": list(first.entities), "statement": first.statement}
+    prompt = _prompt_of(run, first) or first.statement
+    raws = [written.answer.raw for written in of_tuple]
+    generation = {"temperature": run.temperature, "max_gen_toks": run.max_completion_tokens, "until": []}
+    document = {
+        "doc_id": first.answer.knowledge_tuple_id,
+        "doc": doc,
+        "target": "",
+        "arguments": {"gen_args_0": {"arg_0": prompt, "arg_1": generation}},
+        "resps": [raws],
+        "filtered_resps": raws[:1],
+        "filter": "none",
+        "metrics": [],
+        "doc_hash": _sha256(json.dumps(doc, indent=2, ensure_ascii=False)),
+        "prompt_hash": _sha256(prompt),
+        "target_hash": _sha256(""),
+    }
+    return json.dumps(document, ensure_ascii=False) + "\n"
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Format(NamedTuple):
+    extension: str
+    media_type: str
+    write: Callable[[JudgeRun], Iterator[str]]
+
+
+FORMATS: Mapping[str, Format] = {
+    "jsonl": Format("jsonl", "application/x-ndjson", _as_lines),
+    "inspect": Format("json", "application/json", _as_inspect),
+    "lm-eval": Format("jsonl", "application/x-ndjson", _as_lm_eval),
+}

@@ -1,0 +1,90 @@
+"""What judges are asked: a template, filled with a statement and with what the round says of its relation.
+
+Examples of answers come from gold alone, statements that are known to be true or false, and never from what is judged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Iterable, Mapping
+from itertools import chain, zip_longest
+
+from annotation.gold.selection import known_answers
+from annotation.models import Label, Round
+from annotation.rounds.instructions import freeze_statement, instructions_markdown
+from kgharvest.errors import DomainError
+from kgharvest.models import Relation
+
+PLACEHOLDER = re.compile(r"\{(\w+)\}")
+PLACEHOLDERS = ("statement", "instructions", "relation", "examples")
+DEFAULT_PROMPT = """\
+{instructions}
+
+{examples}Statement: {statement}
+Answer with one word: True, False or Unjudgeable.
+Answer:"""
+WRITTEN = {Label.TRUE.value: "True", Label.FALSE.value: "False", Label.UNJUDGEABLE.value: "Unjudgeable"}
+
+RelationTexts = Mapping[str, str]  # by placeholder
+
+
+class BadPromptTemplate(DomainError):
+    """A template that does not ask about the statement, or names what there is not."""
+
+
+class TooFewExamples(DomainError):
+    """A relation with less gold than a prompt is to show."""
+
+
+def check_template(template: str) -> None:
+    """Raise BadPromptTemplate unless `template` has {statement} and only PLACEHOLDERS."""
+    named = PLACEHOLDER.findall(template)
+    if unknown := [name for name in named if name not in PLACEHOLDERS]:
+        listed = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
+        raise BadPromptTemplate(f"The prompt names {{{unknown[0]}}}, which is none of {listed}.")
+    if "statement" not in named:
+        raise BadPromptTemplate("The prompt lacks {statement}; write it where the statement is to stand.")
+
+
+def sha256_of(template: str) -> str:
+    return hashlib.sha256(template.encode()).hexdigest()
+
+
+def fill(template: str, statement: str, texts: RelationTexts) -> str:
+    """Return `template` with the statement and what the run says of its relation; nothing of these is read again."""
+    values = {**texts, "statement": statement}
+    return PLACEHOLDER.sub(lambda match: values[match[1]], template)
+
+
+def relation_texts(
+    round: Round, relations: Iterable[Relation], n_examples: int, judged: Collection[tuple[int, str]]
+) -> dict[str, dict[str, str]]:
+    """Return what stands for the placeholders, by the relation's id, frozen with a run.
+
+    judged: (relation, key) of the tuples that the judge is asked about; none of them is an example. Raises
+    TooFewExamples.
+    """
+    relations = list(relations)
+    gold = known_answers(relations)
+    texts = {}
+    for relation in relations:
+        true, false = ([answer for answer in answers if answer.key not in judged] for answers in gold[relation.pk])
+        in_turns = [answer for answer in chain.from_iterable(zip_longest(true, false)) if answer is not None]
+        n_each = n_examples // 2
+        if len(true) < n_examples - n_each or len(false) < n_each:
+            raise TooFewExamples(
+                f"{n_examples} examples of {relation.path} need {n_examples - n_each} true and {n_each} false known "
+                f"answers that are not judged, but there are {len(true)} and {len(false)}; confirm false ones on the "
+                "page of known answers, or ask for less."
+            )
+        shown = [
+            f"Statement: {freeze_statement(relation.statement, answer.entities).text}\nAnswer: {WRITTEN[answer.label]}"
+            for answer in in_turns[:n_examples]
+        ]
+        texts[str(relation.pk)] = {
+            "instructions": instructions_markdown(round, relation),
+            "relation": relation.name,
+            "examples": "".join(f"{example}\n\n" for example in shown),
+        }
+    return texts

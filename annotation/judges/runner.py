@@ -1,0 +1,57 @@
+"""The runner of judge runs: asks what has no answer yet, and stores each answer as soon as it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Protocol
+
+from annotation.judges.chat_judges import BudgetSpent, ChatJudge
+from annotation.judges.models import OUT_OF_BUDGET, JudgeKind, JudgeRun
+from annotation.judges.runs import Answered, Question, open_questions, store_answers, usage_of
+from kgharvest.engine.types import Progress
+from kgharvest.harvests.runner import LOADING
+from kgharvest.jobs import ledger
+from kgharvest.models import Job
+
+ASKING = "asking the judge"
+
+
+class Judge(Protocol):
+    def answers(self, questions: Sequence[Question], tick: Callable[[], None]) -> Iterator[list[Answered]]:
+        """Yield answers as they come; those yielded are stored before the next ones are asked for in their place.
+
+        tick: called every now and then; may raise to end the work. Raises EngineError or DomainError.
+        """
+
+
+def run_judge(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
+    """Runner of its kind of job. Goes on where an earlier claim has left off."""
+    run = JudgeRun.objects.select_related("round__project", "created_by").get(pk=job.pk)
+    heartbeat(Progress(LOADING, 0))
+    with heartbeat.kept_alive():
+        questions, total = open_questions(run)
+        judge = make_judge(run)
+    done = total - len(questions)
+
+    def tick() -> None:
+        heartbeat(Progress(ASKING, done, total))
+
+    try:
+        for answers in judge.answers(questions, tick):
+            heartbeat.store(partial(store_answers, run, answers))
+            done += len(answers)
+            tick()
+    except BudgetSpent:
+        heartbeat(Progress(OUT_OF_BUDGET, done, total))
+        raise
+    return lambda: None
+
+
+def make_judge(run: JudgeRun) -> Judge:
+    if run.judge_kind == JudgeKind.CHAT:
+        return ChatJudge(run, usage_of(run))
+    # Imports torch, which workers and commands that ask an LM of their own need alone.
+    from annotation.judges.lm_judges import CausalJudge, ScoreJudge
+
+    return (CausalJudge if run.judge_kind == JudgeKind.CAUSAL else ScoreJudge)(run)

@@ -1,0 +1,326 @@
+"""Runs of judges: made with all they need frozen in them, done by a worker, continued with a larger budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+from django.db.models import Count, Sum
+from django.utils import timezone
+
+from annotation.judges.labels import label_of
+from annotation.judges.models import JudgeAnswer, JudgeKind, JudgeRun
+from annotation.judges.prompts import fill, relation_texts, sha256_of
+from annotation.judges.specs import run_from_spec
+from annotation.models import Round
+from annotation.rounds.builder import freeze_round
+from annotation.rounds.instructions import freeze_statement
+from kgharvest.access import Action, check_may, owns_installation
+from kgharvest.audit.trail import record
+from kgharvest.bulk.insert import insert_rows
+from kgharvest.errors import DomainError, NotFound
+from kgharvest.harvests.language_models import get_language_model, language_model_for_pages
+from kgharvest.jobs import ledger
+from kgharvest.models import KnowledgeTuple, Relation
+from kgharvest.webhooks.addresses import resolve
+
+CHARACTERS_PER_TOKEN = 4  # for estimates, and for endpoints that do not say what they used
+TOKENS_OF_AN_ANSWER = 5  # to expect of one word
+ESTIMATED_FROM = 200  # tuples
+A_MILLION = 1_000_000
+CENT_OF_CENT = Decimal("0.00000001")
+ANSWER_FIELDS = (
+    "run", "knowledge_tuple", "repeat", "raw", "label", "score", "prompt_sha256", "model_reported", "n_prompt_tokens",
+    "n_completion_tokens", "cost", "seconds", "answered_at",
+)  # fmt: skip
+
+
+class NameOfRunTaken(DomainError):
+    """The round has a judge run of this name."""
+
+
+class NothingToJudge(DomainError):
+    """A round without harvests or statements."""
+
+
+class BudgetTooSmall(DomainError):
+    """Continuing with a budget that is not larger than what is used."""
+
+
+class JudgedTuple(NamedTuple):
+    """entities: as written, by slot."""
+
+    tuple_id: int
+    relation_id: int
+    statement: str
+    entities: Sequence[str]
+
+
+class Question(NamedTuple):
+    """A tuple that a judge is asked about, for the `repeat`-th time, from 0."""
+
+    judged: JudgedTuple
+    repeat: int
+
+
+class Answered(NamedTuple):
+    """What a judge answered, as JudgeAnswer describes it.
+
+    label: None for that which `raw` names. prompt_sha256: of a file's answer; else that of the run's prompt.
+    """
+
+    question: Question
+    raw: str
+    model_reported: str = ""
+    n_prompt_tokens: int = 0
+    n_completion_tokens: int = 0
+    seconds: float | None = None
+    score: float | None = None
+    label: str | None = None
+    prompt_sha256: str = ""
+
+
+# -- what is judged ----------------------------------------------------------------------------------------------------
+
+
+def judged_tuples(run: JudgeRun) -> list[JudgedTuple]:
+    """Return what the run is asked about: the round's statements, then the populations of its strata, best first.
+
+    Of a draft the strata that opening it would draw from. Each tuple once, worded as its statement, or as the first
+    harvest has it. Gold is none of it. Raises NothingToJudge, and as freeze_round does.
+    """
+    tuples: dict[int, JudgedTuple] = {}
+    for judged in _judged_tuples(run):
+        tuples.setdefault(judged.tuple_id, judged)
+        if len(tuples) == run.limit:
+            break
+    if not tuples:
+        raise NothingToJudge(
+            f"The round {run.round.name} has neither statements nor harvests; there is nothing to judge."
+        )
+    return list(tuples.values())
+
+
+def _judged_tuples(run: JudgeRun) -> Iterator[JudgedTuple]:
+    round = run.round
+    tasks = round.tasks.without_gold().order_by("position")
+    columns = ("knowledge_tuple_id", "knowledge_tuple__relation_id", "statement", "entities")
+    yield from (JudgedTuple(*row) for row in tasks.values_list(*columns).iterator())
+    if round.status == Round.Status.DRAFT:
+        strata = [sample.stratum for sample in freeze_round(round, run.created_by).samples]
+    else:
+        strata = list(round.strata.filter(job__isnull=False).select_related("job", "relation"))
+    for stratum in strata:
+        kept = stratum.job.tuples.presentable(include_sensitive=round.include_sensitive)
+        ranked = kept.filter(rank__gte=stratum.rank_from, rank__lte=stratum.rank_to).order_by("rank")
+        for tuple_id, surface in ranked.values_list("knowledge_tuple_id", "surface").iterator():
+            statement = freeze_statement(stratum.relation.statement, surface).text
+            yield JudgedTuple(tuple_id, stratum.relation_id, statement, surface)
+
+
+def open_questions(run: JudgeRun) -> tuple[list[Question], int]:
+    """Return what the run has no answer for yet, and how many questions there are in all."""
+    answered = set(run.answers.order_by().values_list("knowledge_tuple", "repeat").iterator())
+    questions = [Question(judged, repeat) for repeat in range(run.repeats) for judged in judged_tuples(run)]
+    return [asked for asked in questions if (asked.judged.tuple_id, asked.repeat) not in answered], len(questions)
+
+
+# -- making and doing --------------------------------------------------------------------------------------------------
+
+
+def create_run(round: Round, document: Mapping[str, Any], by=None) -> JudgeRun:
+    """Return a new run in the queue, with its prompt and what it says of relations frozen; nobody is asked yet.
+
+    `queue_run` tells the workers. Raises BadJudgeSpec, BadPromptTemplate, TooFewExamples, NothingToJudge,
+    NameOfRunTaken, NotAllowed, BadAddress, NotFound for an LM that is not here, and as freeze_round does for a draft.
+    """
+    run, path = run_from_spec(document)
+    if run.judge_kind == JudgeKind.FILE or path:
+        raise NotFound("Answers of a file are imported; judge_tuples and the run's page read them.")
+    prepare_run(run, round, by)
+    with transaction.atomic():
+        save_run(run)
+        record_run(run, by)
+    return run
+
+
+@transaction.atomic
+def queue_run(round: Round, document: Mapping[str, Any], by=None) -> JudgeRun:
+    """Create a run and tell the workers. Raises as create_run does."""
+    run = create_run(round, document, by)
+    ledger.enqueue(run)
+    return run
+
+
+def prepare_run(run: JudgeRun, round: Round, by) -> None:
+    """Give an unsaved run its round and freeze what its prompt says. Raises as create_run does."""
+    check_may(by, Action.WORK, round.project)
+    run.round, run.project, run.created_by = round, round.project, by
+    run.payload = {"is_trusted": owns_installation(by)}
+    if run.judge_kind == JudgeKind.CHAT:
+        _check_address(run)
+    elif run.judge_kind in (JudgeKind.CAUSAL, JudgeKind.SCORE):
+        named = get_language_model(run.model, run.revision) if by is None else language_model_for_pages(run.model)
+        run.model = named.name
+    judged = judged_tuples(run)
+    relations = Relation.objects.select_related("relation_set").filter(pk__in={each.relation_id for each in judged})
+    if run.judge_kind == JudgeKind.SCORE:
+        run.relation_texts = {
+            str(relation.pk): {
+                "prompts": [run.prompt] if run.prompt else relation.initial_prompts,
+                "seed_tuples": relation.seed_tuples,
+            }
+            for relation in relations
+        }
+    elif run.judge_kind != JudgeKind.FILE:
+        keys = _keys_of(judged) if run.n_examples else set()
+        run.relation_texts = relation_texts(round, relations, run.n_examples, keys)
+    run.prompt_sha256 = sha256_of(run.prompt)
+
+
+def _check_address(run: JudgeRun) -> None:
+    """Raise BadAddress for an address inside the network that only who owns the installation may name."""
+    if not is_trusted(run):
+        with suppress(OSError):  # a name that is unknown now; the worker says so
+            resolve(run.base_url)
+
+
+def is_trusted(run: JudgeRun) -> bool:
+    """Return whether any address may be asked and gets the key: the environment's, or one that an owner named."""
+    return run.payload.get("is_trusted", False) or run.base_url in ("", settings.JUDGE_BASE_URL)
+
+
+def _keys_of(judged: Sequence[JudgedTuple]) -> set[tuple[int, str]]:
+    tuples = KnowledgeTuple.objects.in_bulk([each.tuple_id for each in judged])
+    return {(found.relation_id, found.key) for found in tuples.values()}
+
+
+def save_run(run: JudgeRun) -> None:
+    """Raises NameOfRunTaken."""
+    try:
+        with transaction.atomic():
+            run.save()
+    except IntegrityError:
+        if not run.round.judge_runs.filter(name=run.name).exists():
+            raise
+        raise NameOfRunTaken(
+            f"The round {run.round.name} has a judge run {run.name!r} already; choose another name."
+        ) from None
+
+
+def record_run(run: JudgeRun, by) -> None:
+    facts = {"run": run.name, "judge": run.model, "round": run.round.name}
+    record("judge_run.made", run, by, run.project_id, prompt_sha256=run.prompt_sha256, **facts)
+
+
+def continue_run(run: JudgeRun, limits: Mapping[str, Any], by=None) -> JudgeRun:
+    """Queue a run that stopped again. limits: new ones, of `budget` and `max_tokens_total`; those left out stay.
+
+    Raises NotAllowed, BudgetTooSmall, JobNotOpen.
+    """
+    check_may(by, Action.WORK, run.project)
+    used = usage_of(run)
+    with transaction.atomic():
+        for name, spent in (("budget", used.cost), ("max_tokens_total", used.n_tokens)):
+            wanted = limits.get(name, getattr(run, name))
+            if name in limits and wanted is not None and wanted <= spent:
+                raise BudgetTooSmall(f"The run has used {spent:f} of {name} already; give more than that.")
+            setattr(run, name, wanted)
+        run.save(update_fields=["budget", "max_tokens_total"])
+        ledger.retry(run, by)
+    run.refresh_from_db()
+    return run
+
+
+def find_run(round: Round, name: str) -> JudgeRun:
+    """Return the round's run of this name. Raises NotFound."""
+    run = round.judge_runs.for_list().filter(name=name).first()
+    if run is None:
+        raise NotFound(f"The round {round.name} has no judge run {name!r}; look at the list of its judge runs.")
+    return run
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+
+
+def cost_of(run: JudgeRun, n_prompt_tokens: int, n_completion_tokens: int) -> Decimal:
+    prices = n_prompt_tokens * run.prompt_price + n_completion_tokens * run.completion_price
+    return (Decimal(prices) / A_MILLION).quantize(CENT_OF_CENT)
+
+
+def store_answers(run: JudgeRun, answers: Sequence[Answered]) -> None:
+    """Add answers to the run, within the caller's transaction."""
+    sha256, now = sha256_of(run.prompt), timezone.now()
+    insert_rows(
+        JudgeAnswer,
+        ANSWER_FIELDS,
+        (
+            (
+                run.pk,
+                answer.question.judged.tuple_id,
+                answer.question.repeat,
+                answer.raw.replace("\x00", "\N{REPLACEMENT CHARACTER}"),
+                label_of(answer.raw) if answer.label is None else answer.label,
+                answer.score,
+                answer.prompt_sha256 or sha256,
+                answer.model_reported[:700],
+                answer.n_prompt_tokens,
+                answer.n_completion_tokens,
+                cost_of(run, answer.n_prompt_tokens, answer.n_completion_tokens),
+                answer.seconds,
+                now,
+            )
+            for answer in answers
+        ),
+    )
+
+
+class Usage(NamedTuple):
+    """What a run has used, or is expected to use. cost: in the currency of its prices."""
+
+    n_answers: int
+    n_prompt_tokens: int
+    n_completion_tokens: int
+    cost: Decimal
+
+    @property
+    def n_tokens(self) -> int:
+        return self.n_prompt_tokens + self.n_completion_tokens
+
+
+def usage_of(run: JudgeRun) -> Usage:
+    sums = run.answers.order_by().aggregate(
+        n=Count("pk"),
+        prompt=Sum("n_prompt_tokens", default=0),
+        completion=Sum("n_completion_tokens", default=0),
+        cost=Sum("cost", default=Decimal(0)),
+    )
+    return Usage(sums["n"], sums["prompt"], sums["completion"], sums["cost"])
+
+
+def estimated_usage(round: Round, document: Mapping[str, Any], by=None) -> Usage:
+    """Return what a run of this description would use, one-word answers taken for granted. Raises as create_run does.
+
+    Tokens are estimated from the lengths of some filled prompts; what runs here costs no tokens.
+    """
+    run, _ = run_from_spec(document)
+    prepare_run(run, round, by)
+    judged = judged_tuples(run)
+    n_questions = len(judged) * run.repeats
+    if run.judge_kind != JudgeKind.CHAT:
+        return Usage(n_questions, 0, 0, Decimal(0))
+    some = judged[:: max(1, len(judged) // ESTIMATED_FROM)]
+    n_characters = sum(
+        len(fill(run.prompt, each.statement, run.relation_texts[str(each.relation_id)])) for each in some
+    )
+    n_prompt_tokens = round_up(n_questions * n_characters / len(some) / CHARACTERS_PER_TOKEN)
+    n_completion_tokens = n_questions * TOKENS_OF_AN_ANSWER
+    return Usage(n_questions, n_prompt_tokens, n_completion_tokens, cost_of(run, n_prompt_tokens, n_completion_tokens))
+
+
+def round_up(number: float) -> int:
+    return int(-(-number // 1))

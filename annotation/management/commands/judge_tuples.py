@@ -1,0 +1,73 @@
+"""`judge_tuples --round NAME --judge SPEC.json [--limit N] [--wait]`"""
+
+from __future__ import annotations
+
+from argparse import RawDescriptionHelpFormatter
+from pathlib import Path
+
+from django.conf import settings
+
+from annotation.judges.files import import_file
+from annotation.judges.labels import judge_labels
+from annotation.judges.models import JudgeKind, JudgeRun
+from annotation.judges.runs import create_run, estimated_usage, queue_run, usage_of
+from annotation.judges.specs import BadJudgeSpec, example, read_judge_spec
+from annotation.rounds.services import find_round
+from kgharvest.errors import DomainError
+from kgharvest.management.command import DomainCommand, ProgressBar, positive, run_to_the_end, warnings_unlogged
+from kgharvest.models import Job
+
+
+class RunFailed(DomainError):
+    """A judge run that somebody waits for and that did not get to its end."""
+
+
+class Command(DomainCommand):
+    help = (
+        "Have an LM judge the tuples of a round and of the harvests behind it. Its answers are no judgments of people; "
+        f"reports use them to need fewer of these (docs/judges.md).\n\n{example()}"
+    )
+
+    def add_arguments(self, parser):
+        parser.formatter_class = RawDescriptionHelpFormatter  # keeps the lines of the example
+        parser.add_argument("--round", required=True, metavar="NAME", help="a round, or a draft; project/name")
+        parser.add_argument("--judge", required=True, type=Path, metavar="SPEC.json", help="what judges, and how")
+        parser.add_argument("--limit", type=positive, metavar="N", help="tuples at most; estimates need all")
+        how = parser.add_mutually_exclusive_group()
+        how.add_argument("--wait", action="store_true", help="do it in this process, with a progress bar")
+        how.add_argument("--estimate", action="store_true", help="only say what it would use; nobody is asked")
+
+    def handle(self, *, judge, limit, wait, estimate, **options):
+        round, document = find_round(options["round"]), read_judge_spec(judge)
+        if limit and isinstance(document, dict):
+            document = document | {"limit": limit}
+        if isinstance(document, dict) and document.get("kind") == JudgeKind.FILE:
+            if not document.get("path"):
+                raise BadJudgeSpec("path is missing; name the file with the judge's answers.")
+            run = import_file(round, document, judge.parent / document["path"])
+        elif estimate:
+            used = estimated_usage(round, document)
+            tokens = f"{used.n_prompt_tokens} prompt tokens and {used.n_completion_tokens} of answers"
+            self.stdout.write(f"{used.n_answers} answers, about {tokens}, cost about {used.cost:.4f}")
+            return
+        elif wait:
+            run = self.ask_here(create_run(round, document))
+        else:
+            run = queue_run(round, document)
+        self.tell(run)
+
+    def ask_here(self, run: JudgeRun) -> JudgeRun:
+        with ProgressBar(str(run)) as bar, warnings_unlogged():
+            run_to_the_end(run, bar)
+        run.refresh_from_db()
+        if run.status != Job.Status.SUCCEEDED:
+            raise RunFailed(f"The judge run {run.name} {run.status}: {run.error or 'somebody cancelled it.'}")
+        return run
+
+    def tell(self, run: JudgeRun) -> None:
+        self.stdout.write(f"judge run {run.pk}: {settings.ORIGIN}{run.get_absolute_url()}")
+        if run.is_unfinished:
+            return
+        used, labels = usage_of(run), list(judge_labels(run).values())
+        counts = ", ".join(f"{labels.count(label)} {label or 'without a label'}" for label in sorted(set(labels)))
+        self.stdout.write(f"{used.n_answers} answers, {used.n_tokens} tokens, cost {used.cost:.4f}: {counts}")

@@ -1,0 +1,266 @@
+"""Ask an OpenAI-compatible chat endpoint: a hosted model, vLLM, Ollama, llama.cpp and the like.
+
+Answers are read whole; one that comes as a stream all the same is put together. Passing trouble is tried again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, NamedTuple
+
+import httpx
+
+from kgharvest.engine.types import EngineError
+
+FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
+LARGEST_REPLY = 4 << 20  # bytes
+WORTH_A_RETRY = {408, 429, 500, 502, 503, 504}
+FILTER = re.compile(r"content[_ -](filter|policy|management)", re.IGNORECASE)
+EVENT_STREAM = "text/event-stream"
+
+Sleep = Callable[[float], None]
+
+
+class ChatFailed(EngineError):
+    """An endpoint that cannot be reached or refuses."""
+
+
+class NoCompletion(EngineError):
+    """A reply with status 200 that is no chat completion. text: what came instead."""
+
+    def __init__(self, sentence: str, text: str):
+        super().__init__(sentence)
+        self.text = text
+
+
+class Filtered(NoCompletion):
+    """That the endpoint's filter of contents refuses this question; another one may pass."""
+
+
+class Completion(NamedTuple):
+    """text: of the answer, or of the refusal to answer. model, fingerprint: as the endpoint says; "" where it does not.
+
+    n_prompt_tokens, n_completion_tokens: None where the endpoint does not count. seconds: that the reply took.
+    """
+
+    text: str
+    model: str = ""
+    fingerprint: str = ""
+    n_prompt_tokens: int | None = None
+    n_completion_tokens: int | None = None
+    seconds: float = 0.0
+
+
+class Reply(NamedTuple):
+    status: int
+    headers: httpx.Headers
+    text: str
+    seconds: float
+
+
+@dataclass
+class ChatClient:
+    """Asks one model at one address. Safe to use from several threads.
+
+    who: begins its sentences, as "The paraphraser". base_url: up to and without `/chat/completions`. key_variable: of
+    the environment, holds the key; "" sends none. max_attempts: requests for one answer; between them is a wait of 1,
+    2, 4 .. s, or what the endpoint asks for. advice: ends the sentence when all of them failed. before_request: is
+    called before each, and may raise. connect_to: an address to use in place of the host's name. failure: what is
+    raised.
+    """
+
+    who: str
+    base_url: str
+    model: str
+    key_variable: str
+    timeout_s: float = 60.0
+    max_attempts: int = 5
+    advice: str = "check the address, or try later"
+    before_request: Callable[[], None] = lambda: None
+    sleep: Sleep = time.sleep
+    transport: httpx.BaseTransport | None = None
+    connect_to: str = ""
+    failure: type[ChatFailed] = ChatFailed
+    _limit_field: str = field(default="max_tokens", init=False)
+
+    def __post_init__(self) -> None:
+        url = self._checked_url()
+        self.host = url.host
+        headers, self._extensions = self._authorization(), {}
+        if self.connect_to:
+            # A name is resolved once, by whoever checked where it leads; the certificate is still that of the name.
+            headers["Host"] = url.netloc.decode()
+            self._extensions = {"sni_hostname": url.host}
+            url = url.copy_with(host=self.connect_to)
+        self._client = httpx.Client(base_url=url, headers=headers, timeout=self.timeout_s, transport=self.transport)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def complete(self, question: str, max_tokens: int, **options: Any) -> Completion:
+        """Return the answer to a user's message. options: more fields of the request, as `temperature`.
+
+        Raises NoCompletion, or `failure` when the endpoint refuses or fails too often.
+        """
+        messages = [{"role": "user", "content": question}]
+        body = {"model": self.model, "messages": messages, **options}
+        reply = self._post(body | {self._limit_field: max_tokens})
+        if reply.status == 400 and "max_completion_tokens" in reply.text:
+            self._limit_field = "max_completion_tokens"  # what reasoning models call the same limit
+            reply = self._post(body | {self._limit_field: max_tokens})
+        if reply.status == 400 and FILTER.search(reply.text):
+            raise Filtered(f"{self.who} at {self.host} filters this question; ask another one.", reply.text)
+        if reply.status != 200:
+            raise self._refusal(reply)
+        try:
+            return read_completion(reply)
+        except (ValueError, LookupError, TypeError, AttributeError):
+            sentence = f"{self.who} at {self.host} answers, but not with a chat completion; check its address."
+            raise NoCompletion(sentence, reply.text) from None
+
+    def _post(self, body: dict[str, Any]) -> Reply:
+        """Return the first reply that is worth no retry."""
+        trouble, wait_s = "", 0.0
+        for attempt in range(self.max_attempts):
+            if attempt:
+                self.sleep(wait_s)
+            wait_s = min(FIRST_WAIT_S * 2**attempt, LONGEST_WAIT_S)
+            self.before_request()
+            try:
+                reply = self._exchange(body)
+            except httpx.TimeoutException:
+                trouble = f"gave no answer within {self.timeout_s:g} s"
+            except httpx.RequestError as error:
+                trouble = f"cannot be reached ({type(error).__name__})"
+            else:
+                if reply.status not in WORTH_A_RETRY:
+                    return reply
+                trouble = f"answered with status {reply.status}"
+                wait_s = self._asked_wait(reply, wait_s)
+        raise self.failure(f"{self.who} at {self.host} {trouble}, {self.max_attempts} times in a row; {self.advice}.")
+
+    def _exchange(self, body: dict[str, Any]) -> Reply:
+        """Send one request; the whole exchange ends in time, however slowly a reply dribbles in."""
+        start = time.monotonic()
+        content = bytearray()
+        with self._client.stream("POST", "/chat/completions", json=body, extensions=self._extensions) as response:
+            for part in response.iter_bytes():
+                content += part
+                if len(content) > LARGEST_REPLY or time.monotonic() - start > self.timeout_s:
+                    raise httpx.ReadTimeout("The reply does not end.")
+        text = content.decode(response.encoding or "utf-8", "replace")
+        return Reply(response.status_code, response.headers, text, time.monotonic() - start)
+
+    def _asked_wait(self, reply: Reply, otherwise_s: float) -> float:
+        wait_s = retry_after_s(reply.headers.get("Retry-After", ""), datetime.now(UTC))
+        if wait_s is not None and wait_s > LONGEST_WAIT_S:
+            raise self.failure(f"{self.who} at {self.host} asks to wait {wait_s:.0f} s; try again after that time.")
+        return otherwise_s if wait_s is None else wait_s
+
+    def _refusal(self, reply: Reply) -> ChatFailed:
+        if reply.status in (401, 403):
+            return self.failure(
+                f"{self.who} at {self.host} refuses the key (status {reply.status}); "
+                f"set {self.key_variable or 'a key'} to one that may use {self.model}."
+            )
+        if reply.status == 404:
+            return self.failure(
+                f"{self.who} at {self.host} knows no model {self.model!r} or no chat completions "
+                "(status 404); check the model's name and the address, which often ends in /v1."
+            )
+        return self.failure(
+            f"{self.who} at {self.host} refuses the request (status {reply.status}){said_in(reply.text)}; check its "
+            "address and model."
+        )
+
+    def _checked_url(self) -> httpx.URL:
+        """Raise `failure` unless the address is http(s) and holds no password, which logs would show."""
+        named = f"{self.who}'s address"
+        try:
+            url = httpx.URL(self.base_url)
+        except (httpx.InvalidURL, TypeError):
+            url = httpx.URL("")
+        if url.scheme not in ("http", "https") or not url.host:
+            raise self.failure(f"{named} is no http(s) URL; write one like https://api.openai.com/v1.")
+        if url.userinfo:
+            raise self.failure(f"{named} holds a password; put the key into {self.key_variable}.")
+        return url
+
+    def _authorization(self) -> dict[str, str]:
+        key = os.environ.get(self.key_variable, "").strip() if self.key_variable else ""
+        if not re.fullmatch(r"[!-~]*", key):
+            raise self.failure(
+                f"{self.key_variable} holds spaces or characters that no key has; set it to the key alone."
+            )
+        return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+def read_completion(reply: Reply) -> Completion:
+    """Return what a reply says. Raises ValueError, LookupError, TypeError or AttributeError if it is no completion."""
+    is_stream = reply.headers.get("Content-Type", "").startswith(EVENT_STREAM) or reply.text.startswith("data:")
+    document = joined_stream(reply.text) if is_stream else json.loads(reply.text)
+    message = document["choices"][0]["message"]
+    usage = document.get("usage") or {}
+    return Completion(
+        str.strip(message.get("content") or message.get("refusal") or ""),
+        str(document.get("model") or ""),
+        str(document.get("system_fingerprint") or ""),
+        _count(usage.get("prompt_tokens")),
+        _count(usage.get("completion_tokens")),
+        reply.seconds,
+    )
+
+
+def _count(value: Any) -> int | None:
+    return value if type(value) is int and 0 <= value < 2**31 else None
+
+
+def said_in(text: str) -> str:
+    """Return what an error of the usual shape says, as words that go on a sentence; "" if it says nothing."""
+    try:
+        message = " ".join(json.loads(text)["error"]["message"].split())
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return ""
+    return f" and says {message!r:.200}"
+
+
+def joined_stream(text: str) -> dict[str, Any]:
+    """Return the completion that a stream of server-sent events tells piece by piece. Raises ValueError if it is cut.
+
+    The format is that of OpenAI's `stream: true`: `data: {"choices": [{"delta": {"content": "..."}}]}`, at the end
+    `data: [DONE]`.
+    """
+    whole: dict[str, Any] = {}
+    content, is_over = "", False
+    for line in text.splitlines():
+        event = line.removeprefix("data:").strip()
+        if not line.startswith("data:") or not event:
+            continue
+        if event == "[DONE]":
+            is_over = True
+            break
+        piece = json.loads(event)
+        whole |= {name: piece[name] for name in ("model", "system_fingerprint", "usage") if piece.get(name)}
+        for choice in piece.get("choices", [])[:1]:
+            content += choice.get("delta", {}).get("content") or ""
+            is_over = is_over or bool(choice.get("finish_reason"))
+    if not is_over:
+        raise ValueError("The stream ends before its end.")
+    return whole | {"choices": [{"message": {"content": content}}]}
+
+
+def retry_after_s(header: str, now: datetime) -> float | None:
+    """Return the wait that a Retry-After header asks for, given in seconds or as a date; None if it is unreadable."""
+    if re.fullmatch(r"\s*\d+(\.\d+)?\s*", header):
+        return float(header)
+    try:
+        return max(0.0, (parsedate_to_datetime(header) - now).total_seconds())
+    except (ValueError, TypeError):
+        return None

@@ -1,0 +1,286 @@
+"""Judge runs against a real server on the loopback interface."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from decimal import Decimal
+from ipaddress import ip_network
+
+import pytest
+
+from annotation.judges.chat_judges import API_KEY_VARIABLE
+from annotation.judges.labels import judge_labels
+from annotation.judges.runs import BudgetTooSmall, continue_run, create_run, estimated_usage, usage_of
+from annotation.models import Judgment
+from kgharvest.audit.models import AuditEntry
+from kgharvest.engine import chat_completions
+from kgharvest.jobs import ledger
+from kgharvest.models import Job
+from kgharvest.webhooks.addresses import BadAddress
+from tests.annotation.judges.fake_endpoint import Reply, completion, serving, stream
+from tests.factories import make_researcher, make_round
+
+pytestmark = pytest.mark.django_db
+
+KEY = "sk-very-secret"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Wait a hundredth of the time between attempts."""
+    monkeypatch.setenv(API_KEY_VARIABLE, KEY)
+    monkeypatch.setattr(chat_completions, "FIRST_WAIT_S", 0.01)
+
+
+def truth(body) -> Reply:
+    """Say True of even heads."""
+    prompt = body["messages"][0]["content"]
+    statement = prompt.rpartition("Statement: head ")[2]
+    return completion("True" if int(statement.split()[0]) % 2 == 0 else "False")
+
+
+@contextmanager
+def judging(answer=truth, n: int = 6, by=None, **spec):
+    with serving(answer) as fake:
+        round = make_round(n)
+        document = {"name": "judge", "kind": "chat", "model": "gpt-x", "base_url": fake.url, **spec}
+        yield fake, create_run(round, document, by)
+
+
+def done(run):
+    ledger.run_job(run.pk)
+    run.refresh_from_db()
+    return run
+
+
+def raws(run) -> set[str]:
+    return set(run.answers.values_list("raw", flat=True))
+
+
+def test_every_tuple_is_asked_once_and_what_was_answered_is_kept():
+    with judging(prompt_price=2, completion_price=10) as (fake, run):
+        done(run)
+
+        assert run.status == Job.Status.SUCCEEDED
+        assert sorted(judge_labels(run).values()) == ["false"] * 3 + ["true"] * 3
+        answer = run.answers.first()
+        assert (answer.model_reported, answer.n_prompt_tokens, answer.n_completion_tokens) == ("judge-1 fp_1", 50, 2)
+        assert answer.cost == Decimal("0.00012")  # 50 x 2 and 2 x 10, of a million
+        assert answer.prompt_sha256 == run.prompt_sha256
+        assert len(fake.requests) == 6
+        assert fake.requests[0]["temperature"] == 0
+        assert fake.headers[0]["Authorization"] == f"Bearer {KEY}"
+        assert not Judgment.objects.exists()
+        [entry] = AuditEntry.objects.filter(action="judge_run.made")
+        assert "gpt-x" in entry.sentence
+
+
+def test_repeats_are_asked_with_seeds_of_their_own():
+    with judging(n=2, repeats=3, seed=7, temperature=1.0) as (fake, run):
+        done(run)
+
+        assert sorted(body["seed"] for body in fake.requests) == [7, 7, 8, 8, 9, 9]
+        assert run.answers.count() == 6
+
+
+def test_only_so_many_requests_are_under_way_at_once():
+    def slow(body):
+        return truth(body)._replace(delay_s=0.05)
+
+    with judging(slow, n=12, n_parallel=3) as (fake, run):
+        done(run)
+
+        assert run.answers.count() == 12
+        assert 2 <= fake.most_at_once <= 3
+
+
+def first_of(*replies: Reply):
+    """Give these replies first, to whatever is asked, then the truth."""
+    left = list(replies)
+
+    def answer(body):
+        return left.pop(0) if left else truth(body)
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        Reply(429, headers=(("Retry-After", "0"),)),
+        Reply(503),
+        Reply(body=b"x" * 100, is_cut=True),
+        Reply(body=b'{"choices": [{"mess'),
+        Reply(body=b"<html>Welcome</html>"),
+        stream("Tr", "u", is_whole=False),
+    ],
+    ids=["429", "503", "cut", "half of its JSON", "no JSON", "half a stream"],
+)
+def test_passing_trouble_is_asked_again(trouble):
+    with judging(first_of(trouble), n=3) as (fake, run):
+        done(run)
+
+        assert run.status == Job.Status.SUCCEEDED
+        assert set(judge_labels(run).values()) == {"true", "false"}
+        assert len(fake.requests) == 4
+
+
+def test_a_timeout_is_asked_again():
+    with judging(first_of(Reply(body=b"{}", delay_s=1.5)), n=2, timeout_s=1) as (fake, run):
+        done(run)
+
+        assert run.status == Job.Status.SUCCEEDED
+        assert len(fake.requests) == 3
+
+
+@pytest.mark.parametrize(
+    ("reply", "raw"),
+    [
+        (completion("I cannot judge people."), "I cannot judge people."),
+        (completion(None, refusal="No."), "No."),
+        (completion(""), ""),
+        (Reply(body=b"<html>Welcome</html>"), "<html>Welcome</html>"),
+        (
+            Reply(400, b'{"error": {"code": "content_filter", "message": "No."}}'),
+            '{"error": {"code": "content_filter", "message": "No."}}',
+        ),
+    ],
+    ids=["refusal", "refusal field", "empty", "no completion", "content filter"],
+)
+def test_what_cannot_be_read_is_kept_as_it_came_and_has_no_label(reply, raw):
+    with judging(lambda body: reply, n=2) as (_, run):
+        done(run)
+
+        assert run.status == Job.Status.SUCCEEDED
+        assert raws(run) == {raw}
+        assert set(judge_labels(run).values()) == {""}
+
+
+def test_a_stream_that_nobody_asked_for_is_put_together():
+    with judging(lambda body: stream("Fal", "se"), n=2) as (_, run):
+        done(run)
+
+        assert raws(run) == {"False"}
+
+
+@pytest.mark.parametrize(
+    ("reply", "says"),
+    [
+        (Reply(401), "refuses the key"),
+        (Reply(404), "knows no model 'gpt-x'"),
+        (Reply(400, b'{"error": {"message": "temperature must be 1"}}'), "says 'temperature must be 1'"),
+        (Reply(503), "answered with status 503, 5 times in a row"),
+        (Reply(429, headers=(("Retry-After", "7200"),)), "asks to wait 7200 s"),
+    ],
+    ids=["key", "model", "parameter", "always busy", "hours"],
+)
+def test_what_no_attempt_helps_against_ends_the_run_in_a_sentence_and_keeps_what_was_answered(reply, says):
+    n_true = 3
+    with judging(lambda body: truth(body) if len(fake.requests) <= n_true else reply, n=6, n_parallel=1) as (fake, run):
+        done(run)
+
+        assert run.status == Job.Status.FAILED
+        assert says in run.error
+        assert KEY not in run.error
+        assert run.answers.count() == n_true
+
+        fake.answer = truth
+        ledger.retry(run)
+        done(run)
+
+        assert run.status == Job.Status.SUCCEEDED
+        assert run.answers.count() == 6
+        assert fake.n_answered == 6
+
+
+# -- budgets -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit", [{"max_tokens_total": 2200}, {"budget": 0.0022, "completion_price": 1}])
+def test_a_run_stops_before_its_budget_is_exceeded_and_goes_on_with_a_larger_one(limit):
+    spec = {"prompt_price": 1, "n_parallel": 3, "max_completion_tokens": 10, **limit}
+
+    with judging(n=80, **spec) as (fake, run):
+        done(run)
+
+        used = usage_of(run)
+        assert run.is_out_of_budget
+        assert "Continue it with a larger budget" in run.error
+        assert used.n_tokens <= 2200  # one token costs a millionth
+        assert used.n_tokens > 2200 - 52 - 10 - 50 - len(fake.prompts[0])  # it stops for the next one's worst case
+        assert fake.n_answered == used.n_answers
+
+        with pytest.raises(BudgetTooSmall, match="give more than that"):
+            continue_run(run, {"max_tokens_total": used.n_tokens})
+        continue_run(run, {"max_tokens_total": 1_000_000, "budget": Decimal(1)})
+        done(run)
+
+        assert run.status == Job.Status.SUCCEEDED
+        assert fake.n_answered == run.answers.count() == 80
+
+
+def test_an_estimate_is_near_what_is_used():
+    def counted(body):
+        return truth(body)._replace(body=completion("True", len(body["messages"][0]["content"]) // 4).body)
+
+    with judging(counted, n=10, prompt_price=3) as (_, run):
+        spec = {"name": "other", "kind": "chat", "model": "gpt-x", "base_url": run.base_url, "prompt_price": 3}
+        expected = estimated_usage(run.round, spec)
+        done(run)
+
+        used = usage_of(run)
+        assert expected.n_answers == used.n_answers == 10
+        assert expected.n_prompt_tokens == pytest.approx(used.n_prompt_tokens, rel=0.1)
+        assert expected.cost == pytest.approx(used.cost, rel=Decimal("0.1"))
+
+
+# -- where it is asked -------------------------------------------------------------------------------------------------
+
+
+def test_an_address_inside_the_network_is_refused_unless_the_installation_names_it(settings):
+    with serving(truth) as fake:
+        round, researcher = make_round(2), make_researcher()
+        spec = {"name": "judge", "kind": "chat", "model": "gpt-x", "base_url": fake.url}
+
+        with pytest.raises(BadAddress, match=r"127\.0\.0\.1, which is no address of the internet"):
+            create_run(round, spec, researcher)
+        settings.JUDGE_BASE_URL = fake.url
+        run = done(create_run(round, spec, researcher))
+
+        assert run.status == Job.Status.SUCCEEDED
+
+
+def test_the_key_goes_to_no_address_that_a_researcher_names(settings):
+    """Else whoever may start a run could read the installation's key at a server of their own."""
+    settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
+    with serving(truth) as fake:
+        spec = {"name": "judge", "kind": "chat", "model": "gpt-x", "base_url": fake.url}
+        run = done(create_run(make_round(2), spec, make_researcher()))
+
+        assert run.status == Job.Status.SUCCEEDED
+        assert all("Authorization" not in headers for headers in fake.headers)
+
+
+# -- cancelling --------------------------------------------------------------------------------------------------------
+
+
+def test_a_cancelled_run_stops_and_goes_on_when_it_is_retried(monkeypatch):
+    monkeypatch.setattr(ledger, "REPORT_EVERY_S", 0.0)
+
+    def cancel_after_four(progress):
+        if progress.done == 4:
+            ledger.cancel_all(Job.objects.filter(pk=run.pk))
+
+    with judging(n=12, n_parallel=1) as (fake, run):
+        ledger.run_job(run.pk, cancel_after_four)
+        run.refresh_from_db()
+
+        assert run.status == Job.Status.CANCELLED
+        assert run.answers.count() == 4
+
+        ledger.retry(run)
+        done(run)
+
+        assert run.status == Job.Status.SUCCEEDED
+        assert run.answers.count() == 12
+        assert fake.n_answered <= 13  # one was under way

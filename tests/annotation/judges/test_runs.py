@@ -1,0 +1,205 @@
+"""What judges are asked, of which tuples, and what a description may say."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+
+import pytest
+from django.core.management import call_command
+
+from annotation.gold.models import GoldDecision
+from annotation.judges.prompts import BadPromptTemplate, TooFewExamples
+from annotation.judges.runs import JudgeRun, NameOfRunTaken, create_run, judged_tuples
+from annotation.judges.specs import BadJudgeSpec, run_from_spec, spec_of
+from annotation.rounds.services import create_draft
+from kgharvest.access import NotAllowed
+from kgharvest.accounts.projects import default_project
+from kgharvest.jobs import ledger
+from kgharvest.management.command import Error
+from kgharvest.models import KnowledgeTuple, Role, tuple_key
+from tests.annotation.judges.fake_endpoint import completion, serving
+from tests.factories import make_harvest, make_language_model, make_member, make_relation, make_round
+
+pytestmark = pytest.mark.django_db
+
+SPEC = {"name": "judge", "kind": "chat", "model": "gpt-x", "base_url": "http://127.0.0.1:9/v1"}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"kind": "oracle"}, "kind is 'oracle'; give one of chat, causal, score, file"),
+        ({"model": ""}, "model is empty"),
+        ({"base_url": ""}, "KGHARVEST_JUDGE_BASE_URL is not set"),
+        ({"tempo": 1}, "tempo is unknown"),
+        ({"repeats": 0}, "repeats is 0; give a whole number from 1 to 99"),
+        ({"repeats": "3"}, "repeats is '3'; give a whole number"),
+        ({"temperature": 3}, "temperature is 3; give a number from 0"),
+        ({"budget": 1}, "budget needs prompt_price or completion_price"),
+        ({"budget": -1}, "budget is -1; give a number from 0"),
+        ({"threshold": -3}, "threshold is for judges of the kind score"),
+        ({"kind": "score", "base_url": ""}, "threshold is missing"),
+        ({"kind": "score", "threshold": -3}, "base_url is for judges of the kind chat"),
+        ({"kind": "causal", "base_url": "", "repeats": 3}, "says the same each time"),
+        ({"n_examples": 2, "prompt": "{statement}"}, r"the prompt has no {examples}"),
+    ],
+)
+def test_a_description_that_cannot_be_is_refused_with_what_to_give(change, says):
+    with pytest.raises(BadJudgeSpec, match=says):
+        run_from_spec(SPEC | change)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "says"), [("Is it true?", "lacks {statement}"), ("{statement} {entity}", "names {entity}")]
+)
+def test_a_prompt_asks_about_the_statement_and_names_what_there_is(prompt, says):
+    with pytest.raises(BadPromptTemplate, match=says):
+        run_from_spec(SPEC | {"prompt": prompt})
+
+
+def test_a_description_says_what_a_run_is():
+    document = {**SPEC, "repeats": 3, "budget": 2.5, "prompt_price": 0.15, "prompt": "{statement}?"}
+
+    assert spec_of(run_from_spec(document)[0]) == document
+
+
+def test_whole_populations_are_judged_each_tuple_once():
+    relation = make_relation()
+    one, two = (
+        make_harvest(
+            [(f"head {number}", "tail") for number in numbers], relation=relation, language_model=make_language_model()
+        )
+        for numbers in (range(6), range(3, 9))
+    )
+    cells = [{"job": one.pk, "n": 2}, {"job": two.pk, "n": 2, "cut": "top:4"}]
+    draft = create_draft({"name": "pilot", "cells": cells}, None, default_project())
+
+    run = create_run(draft, SPEC)
+
+    judged = judged_tuples(run)
+    assert sorted(each.entities[0] for each in judged) == [f"head {number}" for number in range(7)]
+    assert judged[0].statement == f"{judged[0].entities[0]} goes with tail."
+
+
+def test_of_an_open_round_drawn_statements_come_first_and_hidden_tuples_not_at_all():
+    round = make_round(6)
+    job = round.strata.get().job
+    KnowledgeTuple.objects.filter(key=tuple_key(["head 5", "tail 5"])).update(curation="hidden")
+    drawn = make_round_of(job, 2)
+    run = create_run(drawn, SPEC)
+
+    judged = judged_tuples(run)
+
+    statements = list(drawn.tasks.order_by("position").values_list("statement", flat=True))
+    assert [each.statement for each in judged[:2]] == statements
+    assert "head 5" not in {each.entities[0] for each in judged}
+    assert len(judged) == 5
+    run.limit = 2
+    assert [each.statement for each in judged_tuples(run)] == statements
+
+
+def make_round_of(job, n: int):
+    from annotation.rounds.services import open_round
+
+    return open_round({"name": "few", "cells": [{"job": job.pk, "n": n}]}, None, default_project())
+
+
+def prompts_of(fake) -> str:
+    return "\n====\n".join(fake.prompts)
+
+
+def test_examples_are_gold_and_never_what_is_judged():
+    relation = make_relation(seed_tuples=[["a", "b"], ["head 0", "tail 0"], ["c", "d"]])
+    job = make_harvest([(f"head {number}", f"tail {number}") for number in range(3)], relation=relation)
+    false = ["a", "d"]
+    GoldDecision.objects.create(
+        relation=relation, entities=false, key=tuple_key(false), seed=["a", "b"], slot=1, is_confirmed=True
+    )
+    round = make_round_of(job, 3)
+
+    with serving(lambda body: completion("True")) as fake:
+        run = create_run(round, SPEC | {"base_url": fake.url, "n_examples": 2})
+        ledger.run_job(run.pk)
+
+    text = run.relation_texts[str(relation.pk)]["examples"]
+    assert text == "Statement: a goes with b.\nAnswer: True\n\nStatement: a goes with d.\nAnswer: False\n\n"
+    assert all(text in prompt for prompt in fake.prompts)
+    assert "Statement: head 0 goes with tail 0.\nAnswer: True" not in prompts_of(fake)
+
+    with pytest.raises(TooFewExamples, match="need 2 true and 2 false known answers"):
+        create_run(round, SPEC | {"name": "more", "n_examples": 4})
+
+
+def test_names_are_unique_in_a_round():
+    round = make_round(2)
+    create_run(round, SPEC)
+
+    with pytest.raises(NameOfRunTaken, match="has a judge run 'judge' already"):
+        create_run(round, SPEC)
+
+
+def test_only_who_works_in_the_project_starts_runs():
+    with pytest.raises(NotAllowed):
+        create_run(make_round(2), SPEC, make_member(Role.VIEWER))
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+def judge_tuples(tmp_path, document, *options: str) -> str:
+    (tmp_path / "judge.json").write_text(document if isinstance(document, str) else json.dumps(document))
+    out = StringIO()
+    call_command("judge_tuples", "--judge", str(tmp_path / "judge.json"), *options, stdout=out)
+    return out.getvalue()
+
+
+def test_the_command_asks_and_says_what_came(tmp_path):
+    make_round(4, name="pilot")
+
+    with serving(lambda body: completion("True")) as fake:
+        document = SPEC | {"base_url": fake.url, "prompt_price": 1}
+        estimate = judge_tuples(tmp_path, document, "--round", "pilot", "--estimate")
+        said = judge_tuples(tmp_path, document, "--round", "pilot", "--limit", "3", "--wait")
+
+    assert estimate.startswith("4 answers, about ")
+    assert "/judges/judge/" in said
+    assert "3 answers, 156 tokens, cost 0.0002: 3 true" in said
+    assert len(fake.requests) == 3
+
+
+def test_without_wait_a_worker_does_it(tmp_path):
+    make_round(2, name="pilot")
+
+    judge_tuples(tmp_path, SPEC, "--round", "pilot")
+
+    assert JudgeRun.objects.get().status == "queued"
+
+
+def test_the_command_reads_a_file_beside_the_description(tmp_path):
+    round = make_round(1, name="pilot")
+    relation = round.tasks.get().knowledge_tuple.relation
+    line = {"relation": relation.path, "entities": ["head 0", "tail 0"], "label": "true"}
+    (tmp_path / "answers.jsonl").write_text(json.dumps(line))
+
+    said = judge_tuples(tmp_path, {"name": "a", "kind": "file", "path": "answers.jsonl"}, "--round", "pilot")
+
+    assert "1 answers, 0 tokens, cost 0.0000: 1 true" in said
+
+
+@pytest.mark.parametrize(
+    ("document", "says"),
+    [
+        ("{", r"judge\.json, line 1, column 2: the description is not JSON"),
+        ("[]", "give a JSON object"),
+        ({"name": "a", "kind": "file"}, "path is missing"),
+        ({"name": "a", "kind": "file", "path": "nowhere"}, "nowhere cannot be read"),
+        ({"name": "a", "kind": "score", "model": "embedded"}, "threshold is missing"),
+        ({"name": "a", "kind": "score", "model": "./nowhere", "threshold": -3}, "There is no model folder"),
+    ],
+)
+def test_the_command_refuses_in_a_sentence(tmp_path, document, says):
+    make_round(2, name="pilot")
+
+    with pytest.raises(Error, match=says):
+        judge_tuples(tmp_path, document, "--round", "pilot", "--wait")
