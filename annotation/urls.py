@@ -8,6 +8,8 @@ from django.urls import path, register_converter
 from annotation.exchange import api as exchange_api
 from annotation.gold import api as gold_api
 from annotation.gold import views as gold_views
+from annotation.judges import api as judges_api
+from annotation.judges import views as judges_views
 from annotation.judging import api as judging_api
 from annotation.judging import views as judging_views
 from annotation.judging.views import in_json_or_as_page
@@ -73,6 +75,19 @@ urlpatterns = [
     path("projects/<round:path>/progress.json", rounds_views.round_progress, name="round_progress"),
     path("projects/<round:path>/events/", rounds_views.round_events, name="round_events"),
     path("projects/<round:path>/events.jsonl", rounds_views.round_events_file, name="round_events_file"),
+    # judges
+    path("projects/<round:path>/judges/", judges_views.judge_run_list, name="judge_runs"),
+    path("projects/<round:path>/judges/new/", judges_views.judge_run_new, name="judge_run_new"),
+    path("projects/<round:path>/judges/<slug:name>/", judges_views.judge_run, name="judge_run"),
+    path("projects/<round:path>/judges/<slug:name>/cancel/", judges_views.judge_run_cancel, name="judge_run_cancel"),
+    path(
+        "projects/<round:path>/judges/<slug:name>/continue/", judges_views.judge_run_continue, name="judge_run_continue"
+    ),
+    path(
+        "projects/<round:path>/judges/<slug:name>/answers/<slug:file_format>/",
+        judges_views.judge_run_file,
+        name="judge_run_file",
+    ),
     # quality
     path("projects/<round:path>/statements/", quality_views.statement_list, name="statement_list"),
     path("projects/<round:path>/statements/<int:pk>/", quality_views.statement_detail, name="statement"),
@@ -180,6 +195,21 @@ urlpatterns = [
             ("resume/", quality_api.AnnotatorResume, "_resume"),
             ("erase/", quality_api.AnnotatorErase, "_erase"),
             ("exclusion/", quality_api.AnnotatorExclusion, "_exclusion"),
+        )
+    ),
+    path("api/v1/rounds/<int:round_id>/judge-runs/", judges_api.JudgeRunList.as_view(), name="api_judge_runs"),
+    *(
+        path(f"api/v1/rounds/<int:round_id>/judge-runs/{rest}/", view.as_view(), name=f"api_judge_run_{rest}")
+        for rest, view in (("estimate", judges_api.JudgeRunEstimate), ("import", judges_api.JudgeRunImport))
+    ),
+    *(
+        path(f"api/v1/judge-runs/<int:pk>/{rest}", view.as_view(), name=f"api_judge_{name}")
+        for rest, view, name in (
+            ("", judges_api.JudgeRunDetail, "run"),
+            ("cancel/", judges_api.JudgeRunCancel, "run_cancel"),
+            ("continue/", judges_api.JudgeRunContinue, "run_continue"),
+            ("answers/", judges_api.JudgeAnswerList, "answers"),
+            ("answers.<slug:file_format>", judges_api.JudgeAnswerFile, "answers_file"),
         )
     ),
     path("api/v1/gold/candidates/<int:pk>/", gold_api.GoldCandidates.as_view(), name="api_gold_candidates"),

@@ -140,6 +140,13 @@ def make_round(
     return open_round(document, by, project)
 
 
+def make_round_on(relation: Relation, tuples: Sequence[Sequence[str]], n: int | None = None) -> Round:
+    """Open a round on a sample, by default all, of a harvest of `relation`."""
+    job = make_harvest(tuples, relation=relation)
+    document = {"name": f"round-{next(_numbers)}", "cells": [{"job": job.pk, "n": n}]}
+    return open_round(document, None, default_project())
+
+
 def judging_page(name: str = "pilot", page: str = "") -> str:
     """Return the address at which the round of this name is judged, or of a page below it."""
     return f"/judge/{Round.objects.get(name=name).pk}/{page}"

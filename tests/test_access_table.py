@@ -139,6 +139,13 @@ GET    /projects/default/rounds/pilot/invites/                          302 403 
 POST   /projects/default/rounds/pilot/invites/revoke/                   302 403 403 403 302 302 302 404
 GET    /projects/default/rounds/pilot/invites.csv                       302 403 403 403 200 200 200 404
 POST   /projects/default/rounds/pilot/report/                           302 403 403 403 302 302 302 404
+# LM judges
+GET    /projects/default/rounds/pilot/judges/                           302 403 200 200 200 200 200 404
+GET    /projects/default/rounds/pilot/judges/new/                       302 403 403 403 200 200 200 404
+GET    /projects/default/rounds/pilot/judges/lm/                        302 403 200 200 200 200 200 404
+GET    /projects/default/rounds/pilot/judges/lm/answers/jsonl/          302 403 200 200 200 200 200 404
+POST   /projects/default/rounds/pilot/judges/lm/cancel/                 302 403 403 403 302 302 302 404
+POST   /projects/default/rounds/pilot/judges/lm/continue/               302 403 403 403 302 302 302 404
 # judging: whoever joined
 GET    /judge/{round}/                                                  302 200 404 404 404 404 404 404
 POST   /judge/{round}/page/                                             302 302 404 404 404 404 404 404
@@ -251,6 +258,7 @@ def places(db) -> dict[str, object]:
     cells = [{"job": harvest.pk, "n": None}]
     round = factories.make_round(3, name="pilot", takes_guests=True)
     create_draft({"name": "draft", "cells": cells}, project=round.project)
+    factories.make_judge_run(round, "lm")
     annotator = join_round(round, factories.make_user("ann"))
     factories.judge(annotator, factories.next_batch(annotator, timezone.now())[0])
     decide_on_gold(relation, {gold_candidates(relation)[0].code: True})

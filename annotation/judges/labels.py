@@ -96,3 +96,15 @@ def check_one_judge(run: JudgeRun) -> None:
 
 def _listed(models: Iterable[str]) -> str:
     return " and by ".join(sorted(model or "an LM without a name" for model in models))
+
+
+def label_counts(run: JudgeRun) -> dict[str, int]:
+    """Return how many tuples have each label by `judge_labels`, those without one under UNPARSABLE."""
+    counts = Counter(judge_labels(run).values())
+    return {label: counts[label] for label in (*Label.values, UNPARSABLE)}
+
+
+def n_flipped(run: JudgeRun) -> int:
+    """Return of how many tuples the run's repeats gave different labels; what could not be read is none."""
+    labels = run.answers.exclude(label=UNPARSABLE).order_by().values("knowledge_tuple")
+    return labels.annotate(n_labels=Count("label", distinct=True)).filter(n_labels__gt=1).count()

@@ -15,7 +15,7 @@ from django.utils import timezone
 from annotation.judges.labels import label_of
 from annotation.judges.models import JudgeAnswer, JudgeKind, JudgeRun
 from annotation.judges.prompts import fill, relation_texts, sha256_of
-from annotation.judges.specs import run_from_spec
+from annotation.judges.specs import BadJudgeSpec, run_from_spec
 from annotation.models import Round
 from annotation.rounds.builder import freeze_round
 from annotation.rounds.instructions import freeze_statement
@@ -140,7 +140,7 @@ def create_run(round: Round, document: Mapping[str, Any], by=None) -> JudgeRun:
     """
     run, path = run_from_spec(document)
     if run.judge_kind == JudgeKind.FILE or path:
-        raise NotFound("Answers of a file are imported; judge_tuples and the run's page read them.")
+        raise BadJudgeSpec("Answers of a file are imported and not asked for; leave path out, or import the file.")
     prepare_run(run, round, by)
     with transaction.atomic():
         save_run(run)

@@ -92,6 +92,7 @@ def check_run(run: JudgeRun) -> None:
 
 
 RULES: list[tuple[Callable[[JudgeRun], bool], str]] = [
+    (lambda run: run.name == "new", "name is 'new', which is the address of the form; choose another one."),
     (
         lambda run: run.judge_kind != JudgeKind.FILE and not run.model,
         "model is empty; name the LM that judges.",

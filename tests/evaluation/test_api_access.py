@@ -7,6 +7,7 @@ adjudicator, researcher and owner of the project, a superuser, and an owner of a
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -67,6 +68,15 @@ TABLE: dict[str, str] = {
     "GET rounds/{done}/annotators/{code}/exclusion/":         "401 403 403 403 200 200 200 404",
     "POST rounds/{done}/annotators/{code}/exclusion/":        "401 403 403 403 200 200 200 404",
     "DELETE rounds/{done}/annotators/{code}/exclusion/":      "401 403 403 403 409 409 409 404",
+    "GET rounds/{open}/judge-runs/":                          "401 403 200 200 200 200 200 404",
+    "POST rounds/{open}/judge-runs/":                         "401 403 403 403 202 202 202 404",
+    "POST rounds/{open}/judge-runs/estimate/":                "401 403 403 403 200 200 200 404",
+    "POST rounds/{open}/judge-runs/import/":                  "401 403 403 403 201 201 201 404",
+    "GET judge-runs/{judge_run}/":                            "401 403 200 200 200 200 200 404",
+    "POST judge-runs/{judge_run}/cancel/":                    "401 403 403 403 200 200 200 404",
+    "POST judge-runs/{failed_judge_run}/continue/":           "401 403 403 403 202 202 202 404",
+    "GET judge-runs/{judge_run}/answers/":                    "401 403 200 200 200 200 200 404",
+    "GET judge-runs/{judge_run}/answers.jsonl":               "401 403 200 200 200 200 200 404",
     "GET gold/candidates/{relation}/":                        "401 403 200 200 200 200 200 404",
     "POST gold/candidates/{relation}/":                       "401 403 403 403 200 200 200 404",
     "GET gold/decisions/":                                    "401 403 200 200 200 200 200 200",
@@ -106,7 +116,14 @@ def sent(operation: str, made: dict[str, Any]) -> dict[str, Any]:
     spec = {"name": "new", "project": made["slug"], "cells": [{"job": made["harvest"], "n": 2}]}
     label = {"label": "true", "client_uuid": str(uuid4())}
     pair = {"a": made["harvest"], "b": made["harvest"]}
+    judge = {"name": "new-lm", "kind": "score", "model": "embedded", "threshold": -5}
+    answer = json.dumps({"relation": made["open_relation"], "entities": ["head 0", "tail 0"], "label": "true"})
     bodies: dict[str, Any] = {
+        "POST rounds/{open}/judge-runs/": judge,
+        "POST rounds/{open}/judge-runs/estimate/": judge,
+        "POST rounds/{open}/judge-runs/import/": {
+            "file": SimpleUploadedFile("answers.jsonl", answer.encode()), "name": "imported",
+        },
         "POST rounds/": spec,
         "POST rounds/plan/": spec,
         "PUT rounds/{draft}/": spec,
@@ -169,6 +186,9 @@ def made(db) -> dict[str, Any]:
         "model": harvest.language_model_id,
         "done": done.pk,
         "open": opened.pk,
+        "open_relation": task.knowledge_tuple.relation.path,
+        "judge_run": factories.make_judge_run(opened, "lm", status="queued").pk,
+        "failed_judge_run": factories.make_judge_run(opened, "failed-lm", status="failed").pk,
         "draft": create_draft(spec | {"name": "draft"}, None, project).pk,
         "link": opened.join_token,
         "invite": make_invites(opened, 1, timezone.now() + timedelta(days=1))[0].pk,

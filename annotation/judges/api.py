@@ -1,0 +1,279 @@
+"""Judge runs in the API: started, watched, continued, their answers in pages and files. Annotators get none of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import QuerySet
+from django.http import HttpResponse
+from django.urls import reverse
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiTypes, extend_schema, extend_schema_field
+from rest_framework import serializers
+from rest_framework.parsers import MultiPartParser
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from annotation.judges.files import FORMATS, import_answers
+from annotation.judges.labels import label_counts, n_flipped
+from annotation.judges.models import MOST_MONEY, MOST_TOKENS, JudgeAnswer, JudgeKind, JudgeRun
+from annotation.judges.runs import continue_run, estimated_usage, queue_run, usage_of
+from annotation.judges.specs import JudgeSpecSerializer, spec_of
+from annotation.judges.views import answers_file
+from annotation.models import Label
+from annotation.rounds.api import RoundView
+from kgharvest.access import Action
+from kgharvest.api.input import Filters, IdField, StrictSerializer
+from kgharvest.api.views import AnyRenderer, ApiView, DetailView, ListView
+from kgharvest.jobs import ledger
+from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES
+
+SPEC = {
+    "name": "llama-1",
+    "kind": "chat",
+    "model": "llama-3.3-70b",
+    "base_url": "https://llm.example.org/v1",
+    "prompt_price": 0.2,
+    "completion_price": 0.6,
+    "budget": 1.5,
+}
+
+
+class UsageSerializer(serializers.Serializer):
+    """cost: in the currency of the run's prices."""
+
+    n_answers = serializers.IntegerField()
+    n_prompt_tokens = serializers.IntegerField()
+    n_completion_tokens = serializers.IntegerField()
+    cost = serializers.FloatField()
+
+
+class LabelCountsSerializer(serializers.Serializer):
+    """Tuples by label; `none` are those whose answers tie or cannot be read."""
+
+    true = serializers.IntegerField()
+    false = serializers.IntegerField()
+    unjudgeable = serializers.IntegerField()
+    none = serializers.IntegerField(source="")
+
+    def to_representation(self, counts: dict[str, int]) -> dict[str, int]:
+        return {name: counts["" if name == "none" else name] for name in self.fields}
+
+
+class JudgeRunEntrySerializer(serializers.ModelSerializer):
+    """A run of a judge, an LM, on the tuples of a round. `name` is unique in the round; `id` is that of its job."""
+
+    round = serializers.IntegerField(source="round_id")
+    project = serializers.CharField(source="project.slug")
+    kind = serializers.ChoiceField(JudgeKind.choices, source="judge_kind")
+    created_by = serializers.CharField(source="created_by.username", allow_null=True)
+    is_unfinished = serializers.BooleanField()
+    is_out_of_budget = serializers.BooleanField(help_text="Whether it stopped there; continue it with a larger one.")
+
+    class Meta:
+        model = JudgeRun
+        fields = [
+            *("id", "round", "project", "name", "kind", "model", "panel", "prompt_sha256", "is_out_of_budget"),
+            *("created_by", *JOB_FIELDS, *JOB_TIMES),
+        ]
+
+
+class JudgeRunSerializer(JudgeRunEntrySerializer):
+    """n_flipped: tuples to which repeats gave different labels."""
+
+    spec = serializers.SerializerMethodField(help_text="Its description, without what is as usual.")
+    used = serializers.SerializerMethodField()
+    labels = serializers.SerializerMethodField()
+    n_flipped = serializers.SerializerMethodField()
+
+    class Meta(JudgeRunEntrySerializer.Meta):
+        fields = [*JudgeRunEntrySerializer.Meta.fields, "spec", "used", "labels", "n_flipped"]
+
+    def get_spec(self, run: JudgeRun) -> dict[str, Any]:
+        return dict(spec_of(run))
+
+    @extend_schema_field(UsageSerializer)
+    def get_used(self, run: JudgeRun) -> dict[str, Any]:
+        return UsageSerializer(usage_of(run)).data
+
+    @extend_schema_field(LabelCountsSerializer)
+    def get_labels(self, run: JudgeRun) -> dict[str, int]:
+        return LabelCountsSerializer(label_counts(run)).data
+
+    def get_n_flipped(self, run: JudgeRun) -> int:
+        return n_flipped(run)
+
+
+class JudgeRunFilters(Filters):
+    status = serializers.ChoiceField(JudgeRun.Status.choices, required=False)
+    panel = serializers.SlugField(required=False, help_text="Runs that judge together.")
+
+
+class JudgeRunList(RoundView, ListView):
+    """The judge runs of a round, the newest first."""
+
+    serializer_class = JudgeRunEntrySerializer
+    filters = JudgeRunFilters
+
+    def get_queryset(self) -> QuerySet:
+        return self.round().judge_runs.for_list()
+
+    @extend_schema(
+        summary="Have a judge asked about a round's tuples",
+        request=JudgeSpecSerializer,
+        responses={202: JudgeRunSerializer},
+        examples=[OpenApiExample("A chat model", SPEC, request_only=True)],
+    )
+    def post(self, request: Request, round_id: int) -> Response:
+        """A worker asks; the body is the description of docs/judges.md, as `judge_tuples` reads it."""
+        self.serializer_class = JudgeRunSerializer
+
+        def queue() -> Response:
+            run = queue_run(self.round(Action.WORK), request.data, request.user)
+            return self.accepted(run, reverse("annotation:api_judge_run", args=[run.pk]))
+
+        return self.once(queue)
+
+
+class JudgeRunEstimate(RoundView):
+    serializer_class = UsageSerializer
+
+    @extend_schema(
+        summary="What a judge run would use",
+        request=JudgeSpecSerializer,
+        examples=[OpenApiExample("A chat model", SPEC, request_only=True)],
+    )
+    def post(self, request: Request, round_id: int) -> Response:
+        """Tokens and cost by the lengths of its prompts, one-word answers taken for granted. Nobody is asked."""
+        return self.answer(estimated_usage(self.round(Action.WORK), request.data, request.user))
+
+
+class AnswersInput(StrictSerializer):
+    file = serializers.FileField(help_text="JSON lines of this project or of lm-eval, or a JSON log of inspect-ai.")
+    name = serializers.SlugField(max_length=100, help_text="Of the run; the round has no other one of it.")
+    model = serializers.CharField(max_length=500, required=False, help_text="The LM, if the file does not name it.")
+    panel = serializers.SlugField(max_length=100, required=False)
+
+
+class JudgeRunImport(RoundView):
+    serializer_class = JudgeRunSerializer
+    parser_classes = (MultiPartParser,)
+
+    @extend_schema(
+        summary="Import answers of a judge",
+        request={"multipart/form-data": AnswersInput},
+        responses={201: JudgeRunSerializer},
+    )
+    def post(self, request: Request, round_id: int) -> Response:
+        """All answers of the file or none: ImportRefused names each line that is wrong."""
+
+        def store() -> Response:
+            round, sent = self.round(Action.WORK), self.sent(AnswersInput)
+            file = sent.pop("file")
+            run = import_answers(round, sent | {"kind": "file"}, file.read(), file.name, request.user)
+            return self.created(run, reverse("annotation:api_judge_run", args=[run.pk]))
+
+        return self.once(store)
+
+
+class JudgeRunView(ApiView):
+    def get_queryset(self) -> QuerySet:
+        return JudgeRun.objects.visible_to(self.request.user).for_list()
+
+
+class JudgeRunDetail(JudgeRunView, DetailView):
+    """A judge run, how far it is, what it has used and its labels so far."""
+
+    serializer_class = JudgeRunSerializer
+
+
+class JudgeRunCancel(JudgeRunView):
+    serializer_class = JudgeRunSerializer
+
+    @extend_schema(summary="Cancel a judge run", request=None)
+    def post(self, request: Request, pk: int) -> Response:
+        """What is answered stays; it may be continued."""
+
+        def cancel() -> Response:
+            ledger.cancel(self.row(self.get_queryset()), request.user)
+            return self.answer(self.row(self.get_queryset()))
+
+        return self.once(cancel)
+
+
+class JudgeRunLimits(StrictSerializer):
+    budget = serializers.DecimalField(
+        max_digits=12, decimal_places=4, min_value=0, max_value=MOST_MONEY, required=False, allow_null=True
+    )
+    max_tokens_total = serializers.IntegerField(
+        min_value=1, max_value=MOST_TOKENS, required=False, allow_null=True, help_text="null is no limit."
+    )
+
+
+class JudgeRunContinue(JudgeRunView):
+    serializer_class = JudgeRunSerializer
+
+    @extend_schema(
+        summary="Continue a judge run",
+        request=JudgeRunLimits,
+        responses={202: JudgeRunSerializer},
+        examples=[OpenApiExample("With a larger budget", {"budget": 5}, request_only=True)],
+    )
+    def post(self, request: Request, pk: int) -> Response:
+        """Of one that failed, was cancelled or is out of budget: what has no answer yet is asked."""
+
+        def go_on() -> Response:
+            run = continue_run(self.row(self.get_queryset()), self.sent(JudgeRunLimits), request.user)
+            return self.accepted(run, reverse("annotation:api_judge_run", args=[pk]))
+
+        return self.once(go_on)
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+
+
+class JudgeAnswerSerializer(serializers.ModelSerializer):
+    """What the judge answered about one tuple, one time. label: empty if `raw` names none."""
+
+    tuple = serializers.IntegerField(source="knowledge_tuple_id")
+    relation = serializers.CharField(source="knowledge_tuple.relation.path")
+    entities = serializers.ListField(child=serializers.CharField(), source="knowledge_tuple.entities")
+    label = serializers.CharField(help_text="true, false, unjudgeable or empty.")
+    cost = serializers.FloatField()
+
+    class Meta:
+        model = JudgeAnswer
+        fields = [
+            *("id", "tuple", "relation", "entities", "repeat", "raw", "label", "score", "model_reported"),
+            *("prompt_sha256", "n_prompt_tokens", "n_completion_tokens", "cost", "seconds", "answered_at"),
+        ]
+
+
+class JudgeAnswerFilters(Filters):
+    label = serializers.ChoiceField([*Label.choices, ("", "none")], required=False, help_text="Empty: none was named.")
+    tuple = IdField(source="knowledge_tuple", required=False)
+    repeat = serializers.IntegerField(min_value=0, max_value=98, required=False)
+
+
+class JudgeAnswerList(JudgeRunView, ListView):
+    """The answers of a judge run, in the order in which they came."""
+
+    serializer_class = JudgeAnswerSerializer
+    filters = JudgeAnswerFilters
+    order = ("pk",)
+
+    def get_queryset(self) -> QuerySet:
+        run = self.row(super().get_queryset())
+        return run.answers.select_related("knowledge_tuple__relation__relation_set")
+
+
+class JudgeAnswerFile(JudgeRunView):
+    renderer_classes = (AnyRenderer,)
+
+    @extend_schema(
+        summary="The answers of a judge run as a file",
+        parameters=[OpenApiParameter("file_format", str, OpenApiParameter.PATH, enum=list(FORMATS))],
+        responses={(200, written.media_type): OpenApiTypes.BINARY for written in FORMATS.values()},
+    )
+    def get(self, request: Request, pk: int, file_format: str) -> HttpResponse:
+        """jsonl reads as an import does; inspect is a log of inspect-ai, lm-eval are its logged samples."""
+        return answers_file(self.row(self.get_queryset()), file_format)

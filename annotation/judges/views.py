@@ -1,0 +1,207 @@
+"""Researchers' pages of judge runs: a round's list, a form to start one, one run with what its judge answered."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.views.decorators.http import require_GET, require_POST
+
+from annotation.judges.files import FORMATS, export_answers, import_answers
+from annotation.judges.labels import label_counts, n_flipped
+from annotation.judges.models import JudgeKind, JudgeRun
+from annotation.judges.prompts import DEFAULT_PROMPT
+from annotation.judges.runs import continue_run, estimated_usage, queue_run, usage_of
+from annotation.judges.specs import BadJudgeSpec
+from annotation.models import Round
+from annotation.rounds.forms import option_field
+from annotation.rounds.views import visible_round
+from kgharvest.access import Action, allowed_actions, check_may, researcher_required
+from kgharvest.api.views import streamed
+from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
+from kgharvest.bulk.pagination import page_of
+from kgharvest.engine.types import EngineError
+from kgharvest.errors import DomainError, ImportRefused
+from kgharvest.jobs import ledger
+from kgharvest.relations.models import Relation
+
+
+class JudgeForm(forms.ModelForm):
+    """Options of a run, as the description has them. GROUPS are folded."""
+
+    FIRST = ("name", "judge_kind", "model", "base_url", "threshold", "answers")
+    GROUPS = (
+        ("Prompt", ("prompt", "n_examples", "max_completion_tokens")),
+        ("Repeats and panel", ("temperature", "seed", "repeats", "panel")),
+        ("Budget", ("max_tokens_total", "budget", "prompt_price", "completion_price", "limit")),
+        ("Pace and place", ("n_parallel", "requests_per_minute", "timeout_s", "revision", "device")),
+    )
+
+    answers = forms.FileField(
+        label="File with answers",
+        required=False,
+        help_text="Of a judge of the kind file: JSON lines of kgharvest or lm-eval, or a JSON log of inspect-ai.",
+    )
+
+    class Meta:
+        model = JudgeRun
+        fields = ("judge_kind", *JudgeRun.OPTIONS)
+        formfield_callback = option_field
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.fields["judge_kind"].required = True
+        self.fields["prompt"].widget.attrs["placeholder"] = DEFAULT_PROMPT
+
+    def _post_clean(self) -> None:
+        """Leave the checks of the model to the description, which says more."""
+
+    def clean_answers(self):
+        file = self.cleaned_data["answers"]
+        if file and file.size > LARGEST_FILE:
+            raise forms.ValidationError(
+                f"The file is larger than {LARGEST_FILE_MB} MB; import it on the server with judge_tuples."
+            )
+        return file
+
+    def document(self) -> dict[str, Any]:
+        """Return the description, without what was left empty."""
+        given = {name: value for name, value in self.cleaned_data.items() if value not in (None, "")}
+        given.pop("answers", None)
+        kind = given.pop("judge_kind")
+        numbers = {name: float(value) for name, value in given.items() if isinstance(value, Decimal)}
+        return {"kind": kind, **given, **numbers}
+
+    def first_fields(self) -> list[forms.BoundField]:
+        return [self[name] for name in self.FIRST]
+
+    def groups(self) -> list[tuple[str, list[forms.BoundField], bool]]:
+        """Return heading, fields, and whether one of them has an error, so that it is shown."""
+        named = [(heading, [self[name] for name in names]) for heading, names in self.GROUPS]
+        return [(heading, fields, any(field.errors for field in fields)) for heading, fields in named]
+
+
+@researcher_required
+@require_GET
+def judge_run_list(request: HttpRequest, path: str) -> HttpResponse:
+    round = visible_round(request, path)
+    context = {
+        "round": round,
+        "page_obj": page_of(request, round.judge_runs.for_list()),
+        "may": allowed_actions(request.user, round.project),
+    }
+    return render(request, "annotation/judges/judge_run_list.html", context)
+
+
+@researcher_required
+def judge_run_new(request: HttpRequest, path: str) -> HttpResponse:
+    """Show the form, say what a run would use, or start it: what its button says."""
+    round = visible_round(request, path, Action.WORK)
+    form = JudgeForm(request.POST or None, request.FILES or None)
+    context: dict[str, Any] = {"round": round, "form": form, "lacks_worker": not ledger.has_worker(timezone.now())}
+    if form.is_valid():
+        try:
+            if request.POST.get("action") == "estimate":
+                context["estimate"] = estimated_usage(round, form.document(), request.user)
+            else:
+                return redirect(start_run(round, form, request.user))
+        except ImportRefused as refusal:
+            context["refusal"] = refusal
+        except (DomainError, EngineError) as refusal:
+            form.add_error(None, str(refusal))
+    return render(request, "annotation/judges/judge_run_new.html", context)
+
+
+def start_run(round: Round, form: JudgeForm, by) -> JudgeRun:
+    """Queue a run, or import one from the form's file. Raises as these do."""
+    document, file = form.document(), form.cleaned_data["answers"]
+    if document["kind"] != JudgeKind.FILE:
+        return queue_run(round, document, by)
+    if not file:
+        raise BadJudgeSpec("There is no file; choose the one with the judge's answers.")
+    return import_answers(round, document, file.read(), file.name, by)
+
+
+def visible_run(request: HttpRequest, path: str, name: str, action: Action = Action.VIEW) -> JudgeRun:
+    """Return the run that an address names, if whoever asks may do `action` to it. Raises Http404, NotAllowed."""
+    round = visible_round(request, path)
+    run = get_object_or_404(round.judge_runs.for_list(), name=name)
+    if action != Action.VIEW:
+        check_may(request.user, action, round.project)
+    return run
+
+
+@researcher_required
+@require_GET
+def judge_run(request: HttpRequest, path: str, name: str) -> HttpResponse:
+    run = visible_run(request, path, name)
+    unparsable = run.answers.filter(label="").select_related("knowledge_tuple__relation").order_by("pk")
+    context = {
+        "round": run.round,
+        "run": run,
+        "used": usage_of(run),
+        "counts": label_counts(run),
+        "n_flipped": n_flipped(run),
+        "page_obj": page_of(request, unparsable),
+        "relations": Relation.objects.filter(pk__in=run.relation_texts).select_related("relation_set"),
+        "panel": run.round.judge_runs.filter(panel=run.panel).exclude(pk=run.pk) if run.panel else [],
+        "formats": FORMATS,
+        "may": allowed_actions(request.user, run.project),
+        "lacks_worker": run.is_unfinished and not ledger.has_worker(timezone.now()),
+    }
+    return render(request, "annotation/judges/judge_run.html", context)
+
+
+@researcher_required
+@require_POST
+def judge_run_cancel(request: HttpRequest, path: str, name: str) -> HttpResponse:
+    run = visible_run(request, path, name, Action.WORK)
+    try:
+        ledger.cancel(run, request.user)
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+    return redirect(run)
+
+
+class LimitsForm(forms.ModelForm):
+    """The limits with which a run goes on."""
+
+    class Meta:
+        model = JudgeRun
+        fields = ("max_tokens_total", "budget")
+
+
+@researcher_required
+@require_POST
+def judge_run_continue(request: HttpRequest, path: str, name: str) -> HttpResponse:
+    """Queue a run that stopped again, with the limits of the form, if it was sent."""
+    run = visible_run(request, path, name, Action.WORK)
+    form = LimitsForm(request.POST)
+    if not form.is_valid():
+        messages.error(request, " ".join(error for errors in form.errors.values() for error in errors))
+        return redirect(run)
+    try:
+        continue_run(run, {name: form.cleaned_data[name] for name in form.fields if name in request.POST}, request.user)
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+    return redirect(run)
+
+
+@researcher_required
+@require_GET
+def judge_run_file(request: HttpRequest, path: str, name: str, file_format: str) -> HttpResponse:
+    return answers_file(visible_run(request, path, name), file_format)
+
+
+def answers_file(run: JudgeRun, file_format: str) -> HttpResponse:
+    """Return the answers as a file that is made while it is sent. Raises Http404."""
+    if file_format not in FORMATS:
+        raise Http404(f"Answers come as {', '.join(FORMATS)}.")
+    written = FORMATS[file_format]
+    name = f"{run.round.name}-{run.name}-{file_format}.{written.extension}"
+    return streamed(export_answers(run, file_format), written.media_type, name)

@@ -1,0 +1,226 @@
+"""Pages and API of judge runs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+
+from annotation.judges.models import OUT_OF_BUDGET, JudgeRun
+from annotation.judges.runs import create_run
+from annotation.recruiting.services import join_round
+from kgharvest.jobs import ledger
+from kgharvest.models import Job
+from tests.annotation.judges.fake_endpoint import completion, serving
+from tests.api import JSON, client_of, error_of
+from tests.factories import make_judge_answer, make_judge_run, make_round, make_user
+
+pytestmark = pytest.mark.django_db
+
+PAGE = "/projects/default/rounds/pilot/judges/"
+SPEC = {"name": "lm-judge", "kind": "score", "model": "embedded", "threshold": -5}
+
+
+@pytest.fixture
+def round():
+    return make_round(3, name="pilot")
+
+
+@pytest.fixture
+def form(settings):
+    settings.JUDGE_BASE_URL = "http://127.0.0.1:9/v1"
+    return {"name": "gpt", "judge_kind": "chat", "model": "gpt-x", "prompt_price": "2", "action": "start"}
+
+
+def test_the_list_says_what_judges_are_and_where_to_ask_one(round, researcher_client):
+    assert "No judge was asked yet" in researcher_client.get(PAGE).text
+
+    make_judge_run(round, "gpt")
+
+    assert f'href="{PAGE}gpt/"' in researcher_client.get(PAGE).text
+    assert f'href="{PAGE}"' in researcher_client.get("/projects/default/rounds/pilot/").text
+
+
+def test_the_form_says_what_a_run_costs_and_starts_it(round, researcher_client, form):
+    page = researcher_client.post(f"{PAGE}new/", form | {"action": "estimate"}).text
+    assert "It would ask 3 times: about" in page
+    assert not JudgeRun.objects.exists()
+
+    response = researcher_client.post(f"{PAGE}new/", form)
+
+    assert response.url == f"{PAGE}gpt/"
+    run = JudgeRun.objects.get()
+    assert (run.status, run.repeats, run.prompt_price) == ("queued", 1, 2)
+    assert "waiting for a worker" in researcher_client.get(response.url).text
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"name": ""}, "This field is required"),
+        ({"name": "new"}, "choose another one"),
+        ({"repeats": "0"}, "greater than or equal to 1"),
+        ({"budget": "1", "prompt_price": ""}, "budget needs prompt_price"),
+        ({"prompt": "Is it so?"}, "lacks {statement}"),
+        ({"judge_kind": "file"}, "choose the one with the judge"),
+        ({"base_url": "http://127.0.0.1:7/"}, "no address of the internet"),
+        ({"judge_kind": "score", "threshold": "-5", "model": "/etc"}, "There is no model"),
+    ],
+)
+def test_what_cannot_be_is_said_in_the_form(round, researcher_client, form, change, says):
+    page = researcher_client.post(f"{PAGE}new/", form | change)
+
+    assert page.status_code == 200
+    assert says in page.text.replace("&#x27;", "'")
+
+
+def test_a_file_is_imported_from_the_form(round, researcher_client, form):
+    relation = round.tasks.first().knowledge_tuple.relation
+    line = {"relation": relation.path, "entities": ["head 1", "tail 1"], "raw": "Hm."}
+    sent = form | {"judge_kind": "file", "model": ""}
+
+    good = SimpleUploadedFile("a.jsonl", json.dumps(line).encode())
+    response = researcher_client.post(f"{PAGE}new/", sent | {"answers": good})
+    bad = SimpleUploadedFile("a.jsonl", b"{}")
+    refused = researcher_client.post(f"{PAGE}new/", sent | {"name": "other", "answers": bad}).text
+
+    page = researcher_client.get(response.url).text
+    assert "Answers that name no label" in page
+    assert "Hm." in page
+    assert "has no relation" in refused
+
+
+def test_the_page_of_a_run_shows_labels_flips_and_cost(round, researcher_client):
+    run = make_judge_run(round, "gpt", repeats=2, prompt_price=2)
+    first, second, third = (task.knowledge_tuple for task in round.tasks.all())
+    for repeat, labels in enumerate([["true", "true", ""], ["true", "false", ""]]):
+        for found, label in zip((first, second, third), labels, strict=True):
+            make_judge_answer(run, found, label, repeat=repeat, raw=label or "<b>odd</b>", cost="0.5")
+
+    page = researcher_client.get(f"{PAGE}gpt/").text
+
+    for name, n in (("True", 1), ("False", 0), ("No label", 2), ("Differ between repeats", 1), ("Answers", 6)):
+        assert f"<dt>{name}</dt><dd>{n}</dd>" in page
+    assert "<dd>3.0000</dd>" in page
+    assert "&lt;b&gt;odd&lt;/b&gt;" in page
+
+
+def test_a_run_that_is_out_of_budget_goes_on_from_its_page(round, researcher_client, enqueued):
+    run = make_judge_run(round, "gpt", status="failed", stage=OUT_OF_BUDGET, max_tokens_total=100, error="Stopped.")
+    make_judge_answer(run, round.tasks.first().knowledge_tuple, "true", n_prompt_tokens=80)
+
+    assert "out of budget" in researcher_client.get(f"{PAGE}gpt/").text
+    page = researcher_client.post(f"{PAGE}gpt/continue/", {"max_tokens_total": "80"}, follow=True).text
+    assert "give more than that" in page
+    researcher_client.post(f"{PAGE}gpt/continue/", {"max_tokens_total": "5000"})
+
+    run.refresh_from_db()
+    assert (run.status, run.max_tokens_total) == ("queued", 5000)
+
+
+@pytest.mark.parametrize("file_format", ["jsonl", "inspect", "lm-eval"])
+def test_answers_are_downloaded(round, researcher_client, file_format):
+    run = make_judge_run(round, "gpt")
+    make_judge_answer(run, round.tasks.first().knowledge_tuple, "true")
+
+    response = researcher_client.get(f"{PAGE}gpt/answers/{file_format}/")
+
+    assert "head" in response.getvalue().decode()
+    assert researcher_client.get(f"{PAGE}gpt/answers/docx/").status_code == 404
+
+
+# -- the API -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def api():
+    return client_of()
+
+
+def test_a_run_is_started_watched_cancelled_and_continued(round, api, enqueued):
+    runs = f"/api/v1/rounds/{round.pk}/judge-runs/"
+    key = {"headers": {"idempotency-key": "k1"}}
+    assert api.post(f"{runs}estimate/", SPEC, JSON).json()["n_answers"] == 3
+
+    made = api.post(runs, SPEC, JSON, **key)
+    again = api.post(runs, SPEC, JSON, **key)
+
+    assert made.status_code == 202
+    assert again.json() == made.json()
+    assert made.json()["spec"] == SPEC
+    [row] = api.get(runs, {"status": "queued"}).json()["results"]
+    address = f"/api/v1/judge-runs/{row['id']}/"
+    assert api.post(f"{address}cancel/", {}, JSON).json()["status"] == "cancelled"
+    assert api.post(f"{address}continue/", {"max_tokens_total": None}, JSON).status_code == 202
+    ledger.run_job(row["id"])
+    done = api.get(address).json()
+    assert done["status"] == "succeeded", done["error"]
+    assert sum(done["labels"].values()) == 3
+    answers = api.get(f"{address}answers/").json()["results"]
+    assert all(answer["score"] is None or answer["score"] < 0 for answer in answers)
+    assert len(api.get(f"{address}answers.jsonl").getvalue().splitlines()) == 3
+
+
+def test_what_cannot_be_is_refused_by_the_api(round, api):
+    runs = f"/api/v1/rounds/{round.pk}/judge-runs/"
+
+    for body, code in (
+        ({}, "BadJudgeSpec"),
+        ([], "BadJudgeSpec"),
+        (SPEC | {"threshold": None}, "BadJudgeSpec"),
+        (SPEC | {"path": "/etc/passwd"}, "BadJudgeSpec"),
+        (SPEC | {"kind": "file"}, "BadJudgeSpec"),
+    ):
+        response = api.post(runs, body, JSON)
+        assert response.status_code == 409
+        assert error_of(response)["code"] == code
+
+
+def test_answers_are_imported_once(round, api):
+    relation = round.tasks.first().knowledge_tuple.relation
+    line = json.dumps({"relation": relation.path, "entities": ["head 1", "tail 1"], "label": "true"}).encode()
+    address = f"/api/v1/rounds/{round.pk}/judge-runs/import/"
+
+    made = api.post(address, {"name": "a", "model": "gpt", "file": SimpleUploadedFile("a.jsonl", line)})
+    refused = api.post(address, {"name": "a", "file": SimpleUploadedFile("a.jsonl", line)})
+
+    assert (made.status_code, made.json()["labels"]["true"]) == (201, 1)
+    assert error_of(refused)["code"] == "NameOfRunTaken"
+
+
+# -- annotators --------------------------------------------------------------------------------------------------------
+
+NAME, MODEL, RAW = "hidden-judge-7", "oracle-lm-9", "TELLTALE-RAW-ANSWER"
+
+
+def test_annotators_get_no_byte_of_a_judge(round, client):
+    """Whatever an annotator asks for, before and after they judge, names neither run, LM nor answer."""
+    with serving(lambda body: completion(f"True, {RAW}")) as fake:
+        spec = {"name": NAME, "kind": "chat", "model": MODEL, "base_url": fake.url, "panel": "panel-11"}
+        run = create_run(round, spec)
+        ledger.run_job(run.pk)
+    run.refresh_from_db()
+    assert run.status == Job.Status.SUCCEEDED
+    annotator = join_round(round, make_user("ann"))
+    client.force_login(annotator.user)
+    secrets = [NAME, MODEL, RAW, "panel-11", run.prompt_sha256, fake.url, "judge-1 fp_1"]
+    judge, api = f"/judge/{round.pk}/", f"/api/v1/judging/{round.pk}/"
+    own = ["/", judge, f"{judge}instructions/", f"{judge}device/", f"{judge}?layout=page", "/api/v1/judging/", api]
+    own += [f"{api}{part}/" for part in ("recent", "instructions")]
+    researchers = [PAGE, f"{PAGE}{NAME}/", f"{PAGE}{NAME}/answers/jsonl/", f"/api/v1/judge-runs/{run.pk}/"]
+    researchers += [f"/api/v1/rounds/{round.pk}/judge-runs/", f"/api/v1/judge-runs/{run.pk}/answers/"]
+    researchers += [
+        f"/projects/default/rounds/pilot/{page}" for page in ("", "statements/", "judgments.csv", "events/")
+    ]
+
+    for _ in range(2):
+        for address in own + researchers:
+            response = client.get(address)
+            got = response.getvalue() if response.streaming else response.content
+            assert response.status_code == (200 if address in own else 403), address
+            assert [secret for secret in secrets if secret.encode() in got + str(response.headers).encode()] == []
+        task = client.get(api).json()["tasks"][0]["task"]
+        sent = {"task": task, "label": "true", "client_uuid": "5b0e7ab4-7f6d-4c3c-9c60-6cb84d2a1f10"}
+        posted = client.post(api, sent, JSON)
+        assert [secret for secret in secrets if secret.encode() in posted.content] == []
