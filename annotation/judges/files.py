@@ -24,11 +24,11 @@ from annotation.judges.runs import (
     Answered,
     JudgedTuple,
     Question,
-    judged_tuples,
     prepare_run,
     record_run,
     save_run,
     store_answers,
+    tuples_to_judge,
 )
 from annotation.judges.specs import BadJudgeSpec, run_from_spec
 from annotation.models import Label, Round
@@ -110,7 +110,7 @@ def import_answers(round: Round, document: Mapping[str, Any], content: bytes, so
 
 def _matched(run: JudgeRun, read: Iterable[FileAnswer]) -> tuple[list[Answered], list[BadEntry]]:
     """Return the answers with the tuples that they are about, and what is wrong with the others."""
-    judged = {each.tuple_id: each for each in judged_tuples(run)}
+    judged = {each.tuple_id: each for each in tuples_to_judge(run)}
     relations = Relation.objects.select_related("relation_set").in_bulk({each.relation_id for each in judged.values()})
     names: dict[str, set[int]] = defaultdict(set)
     for relation in relations.values():
@@ -317,7 +317,7 @@ class Written(NamedTuple):
 
 
 def _written(run: JudgeRun) -> Iterator[Written]:
-    judged = {each.tuple_id: each for each in judged_tuples(run)}
+    judged = {each.tuple_id: each for each in tuples_to_judge(run)}
     answers = run.answers.select_related("knowledge_tuple__relation__relation_set").order_by(
         "knowledge_tuple", "repeat"
     )

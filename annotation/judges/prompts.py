@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from copy import copy
 from itertools import chain, zip_longest
 
-from annotation.gold.selection import known_answers
+from annotation.gold.selection import GoldStatement, known_answers
 from annotation.models import Label, Round
-from annotation.rounds.instructions import freeze_statement, instructions_markdown
+from annotation.rounds.builder import instructions_by_relation
+from annotation.rounds.instructions import escape, freeze_statement, instructions_markdown, relation_guide
 from kgharvest.errors import DomainError
 from kgharvest.models import Relation
 
@@ -62,29 +64,50 @@ def relation_texts(
 ) -> dict[str, dict[str, str]]:
     """Return what stands for the placeholders, by the relation's id, frozen with a run.
 
-    judged: (relation, key) of the tuples that the judge is asked about; none of them is an example. Raises
-    TooFewExamples.
+    judged: (relation, key) of the tuples that the judge is asked about; none of them is an example, nor in the usual
+    instructions. Raises TooFewExamples.
     """
     relations = list(relations)
     gold = known_answers(relations)
+    written = instructions_by_relation(round) if round.status == Round.Status.DRAFT else {}
     texts = {}
     for relation in relations:
         true, false = ([answer for answer in answers if answer.key not in judged] for answers in gold[relation.pk])
-        in_turns = [answer for answer in chain.from_iterable(zip_longest(true, false)) if answer is not None]
-        n_each = n_examples // 2
-        if len(true) < n_examples - n_each or len(false) < n_each:
-            raise TooFewExamples(
-                f"{n_examples} examples of {relation.path} need {n_examples - n_each} true and {n_each} false known "
-                f"answers that are not judged, but there are {len(true)} and {len(false)}; confirm false ones on the "
-                "page of known answers, or ask for less."
-            )
-        shown = [
-            f"Statement: {freeze_statement(relation.statement, answer.entities).text}\nAnswer: {WRITTEN[answer.label]}"
-            for answer in in_turns[:n_examples]
-        ]
+        told = {_line(answer) for answer in chain(*gold[relation.pk]) if answer.key in judged}
+        worded = copy(round)
+        if round.status == Round.Status.DRAFT:
+            first = (answers[0].entities if answers else None for answers in (true, false))
+            usual = relation_guide(relation, *first)
+            worded.relation_instructions = {str(relation.pk): written.get(relation.pk) or usual}
+        lines = instructions_markdown(worded, relation).splitlines()
         texts[str(relation.pk)] = {
-            "instructions": instructions_markdown(round, relation),
+            "instructions": "\n".join(line for line in lines if line not in told),
             "relation": relation.name,
-            "examples": "".join(f"{example}\n\n" for example in shown),
+            "examples": "".join(f"{example}\n\n" for example in _examples(relation, true, false, n_examples)),
         }
     return texts
+
+
+def _line(answer: GoldStatement) -> str:
+    """Return the line of the usual instructions that gives a known answer as an example."""
+    statement = freeze_statement(answer.relation.statement, answer.entities).text
+    return f"- **{WRITTEN[answer.label]}**: {escape(statement)}"
+
+
+def _examples(
+    relation: Relation, true: Sequence[GoldStatement], false: Sequence[GoldStatement], n_examples: int
+) -> list[str]:
+    """Return examples, true and false in turns. Raises TooFewExamples."""
+    n_false = n_examples // 2
+    n_true = n_examples - n_false
+    if len(true) < n_true or len(false) < n_false:
+        raise TooFewExamples(
+            f"{n_examples} examples of {relation.path} need {n_true} true and {n_false} false known answers that are "
+            f"not judged, but there are {len(true)} and {len(false)}; confirm false ones on the page of known answers, "
+            "or ask for less."
+        )
+    in_turns = [answer for pair in zip_longest(true[:n_true], false[:n_false]) for answer in pair if answer]
+    return [
+        f"Statement: {freeze_statement(relation.statement, answer.entities).text}\nAnswer: {WRITTEN[answer.label]}"
+        for answer in in_turns
+    ]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import Count, Sum
+from django.db.models import Count, QuerySet, Sum
 from django.utils import timezone
 
 from annotation.judges.labels import label_of
@@ -17,7 +17,7 @@ from annotation.judges.models import JudgeAnswer, JudgeKind, JudgeRun
 from annotation.judges.prompts import fill, relation_texts, sha256_of
 from annotation.judges.specs import BadJudgeSpec, run_from_spec
 from annotation.models import Round
-from annotation.rounds.builder import freeze_round
+from annotation.rounds.builder import populations
 from annotation.rounds.instructions import freeze_statement
 from kgharvest.access import Action, check_may, owns_installation
 from kgharvest.audit.trail import record
@@ -25,7 +25,7 @@ from kgharvest.bulk.insert import insert_rows
 from kgharvest.errors import DomainError, NotFound
 from kgharvest.harvests.language_models import get_language_model, language_model_for_pages
 from kgharvest.jobs import ledger
-from kgharvest.models import KnowledgeTuple, Relation
+from kgharvest.models import HarvestedTuple, KnowledgeTuple, Relation
 from kgharvest.webhooks.addresses import resolve
 
 CHARACTERS_PER_TOKEN = 4  # for estimates, and for endpoints that do not say what they used
@@ -87,14 +87,14 @@ class Answered(NamedTuple):
 # -- what is judged ----------------------------------------------------------------------------------------------------
 
 
-def judged_tuples(run: JudgeRun) -> list[JudgedTuple]:
-    """Return what the run is asked about: the round's statements, then the populations of its strata, best first.
+def tuples_to_judge(run: JudgeRun) -> list[JudgedTuple]:
+    """Return what the run is asked about: the round's statements, then what they were drawn from, best first.
 
-    Of a draft the strata that opening it would draw from. Each tuple once, worded as its statement, or as the first
+    Of a draft what opening it would draw from. Each tuple once, worded as its statement, or as the first
     harvest has it. Gold is none of it. Raises NothingToJudge, and as freeze_round does.
     """
     tuples: dict[int, JudgedTuple] = {}
-    for judged in _judged_tuples(run):
+    for judged in _tuples_to_judge(run):
         tuples.setdefault(judged.tuple_id, judged)
         if len(tuples) == run.limit:
             break
@@ -105,27 +105,31 @@ def judged_tuples(run: JudgeRun) -> list[JudgedTuple]:
     return list(tuples.values())
 
 
-def _judged_tuples(run: JudgeRun) -> Iterator[JudgedTuple]:
+def _tuples_to_judge(run: JudgeRun) -> Iterator[JudgedTuple]:
     round = run.round
     tasks = round.tasks.without_gold().order_by("position")
     columns = ("knowledge_tuple_id", "knowledge_tuple__relation_id", "statement", "entities")
     yield from (JudgedTuple(*row) for row in tasks.values_list(*columns).iterator())
+    for relation, kept in _populations(run):
+        for tuple_id, surface in kept.values_list("knowledge_tuple_id", "surface").iterator():
+            yield JudgedTuple(tuple_id, relation.pk, freeze_statement(relation.statement, surface).text, surface)
+
+
+def _populations(run: JudgeRun) -> Iterator[tuple[Relation, QuerySet[HarvestedTuple]]]:
+    """Yield what the samples of the round were drawn from, or would be, best first."""
+    round = run.round
     if round.status == Round.Status.DRAFT:
-        strata = [sample.stratum for sample in freeze_round(round, run.created_by).samples]
-    else:
-        strata = list(round.strata.filter(job__isnull=False).select_related("job", "relation"))
-    for stratum in strata:
+        yield from ((job.relation, kept) for job, kept in populations(round, run.created_by))
+        return
+    for stratum in round.strata.filter(job__isnull=False).select_related("job", "relation"):
         kept = stratum.job.tuples.presentable(include_sensitive=round.include_sensitive)
-        ranked = kept.filter(rank__gte=stratum.rank_from, rank__lte=stratum.rank_to).order_by("rank")
-        for tuple_id, surface in ranked.values_list("knowledge_tuple_id", "surface").iterator():
-            statement = freeze_statement(stratum.relation.statement, surface).text
-            yield JudgedTuple(tuple_id, stratum.relation_id, statement, surface)
+        yield stratum.relation, kept.filter(rank__gte=stratum.rank_from, rank__lte=stratum.rank_to).order_by("rank")
 
 
 def open_questions(run: JudgeRun) -> tuple[list[Question], int]:
     """Return what the run has no answer for yet, and how many questions there are in all."""
     answered = set(run.answers.order_by().values_list("knowledge_tuple", "repeat").iterator())
-    questions = [Question(judged, repeat) for repeat in range(run.repeats) for judged in judged_tuples(run)]
+    questions = [Question(judged, repeat) for repeat in range(run.repeats) for judged in tuples_to_judge(run)]
     return [asked for asked in questions if (asked.judged.tuple_id, asked.repeat) not in answered], len(questions)
 
 
@@ -166,7 +170,7 @@ def prepare_run(run: JudgeRun, round: Round, by) -> None:
     elif run.judge_kind in (JudgeKind.CAUSAL, JudgeKind.SCORE):
         named = get_language_model(run.model, run.revision) if by is None else language_model_for_pages(run.model)
         run.model = named.name
-    judged = judged_tuples(run)
+    judged = tuples_to_judge(run)
     relations = Relation.objects.select_related("relation_set").filter(pk__in={each.relation_id for each in judged})
     if run.judge_kind == JudgeKind.SCORE:
         run.relation_texts = {
@@ -177,8 +181,7 @@ def prepare_run(run: JudgeRun, round: Round, by) -> None:
             for relation in relations
         }
     elif run.judge_kind != JudgeKind.FILE:
-        keys = _keys_of(judged) if run.n_examples else set()
-        run.relation_texts = relation_texts(round, relations, run.n_examples, keys)
+        run.relation_texts = relation_texts(round, relations, run.n_examples, _keys_of(judged))
     run.prompt_sha256 = sha256_of(run.prompt)
 
 
@@ -195,8 +198,9 @@ def is_trusted(run: JudgeRun) -> bool:
 
 
 def _keys_of(judged: Sequence[JudgedTuple]) -> set[tuple[int, str]]:
-    tuples = KnowledgeTuple.objects.in_bulk([each.tuple_id for each in judged])
-    return {(found.relation_id, found.key) for found in tuples.values()}
+    judged_ids = {each.tuple_id for each in judged}
+    known = KnowledgeTuple.objects.filter(relation__in={each.relation_id for each in judged})
+    return {(relation, key) for pk, relation, key in known.values_list("pk", "relation", "key") if pk in judged_ids}
 
 
 def save_run(run: JudgeRun) -> None:
@@ -309,7 +313,7 @@ def estimated_usage(round: Round, document: Mapping[str, Any], by=None) -> Usage
     """
     run, _ = run_from_spec(document)
     prepare_run(run, round, by)
-    judged = judged_tuples(run)
+    judged = tuples_to_judge(run)
     n_questions = len(judged) * run.repeats
     if run.judge_kind != JudgeKind.CHAT:
         return Usage(n_questions, 0, 0, Decimal(0))

@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('annotation', '0019_judge_runs'),
+        ('annotation', '0020_strata_of_judges'),
     ]
 
     operations = [

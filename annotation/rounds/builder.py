@@ -176,18 +176,27 @@ def instructions_by_relation(round: Round) -> dict[int, str]:
 # -- stratified random samples -----------------------------------------------------------------------------------------
 
 
+def populations(round: Round, by: User = None) -> list[tuple[HarvestJob, QuerySet[HarvestedTuple]]]:
+    """Return of each cell of a draft its harvest and what its sample would be drawn from. Raises as freeze_round."""
+    return [(job, population_of(round, cell, job)) for cell, job, _ in _cells_with_jobs(round, by)]
+
+
+def population_of(round: Round, cell: Cell, job: HarvestJob) -> QuerySet[HarvestedTuple]:
+    """Return what the cell's cut keeps, best first, less what is hidden or, unless the round includes it, sensitive."""
+    kept = job.tuples.presentable(include_sensitive=round.include_sensitive)
+    if cell.cut:
+        kept = kept.filter(rank__lte=kept_size(job, parse_cut(cell.cut)))
+    return kept.order_by("rank")
+
+
 def draw_cell(
     round: Round, cell: Cell, job: HarvestJob, path: str, rng: np.random.Generator, judged: JudgedTuples | None = None
 ) -> list[Sample]:
     """Return a sample of each stratum of a cell, simple and without replacement within the stratum.
 
-    The population is what the cell's cut keeps, less what is hidden or, unless the round includes it, sensitive. Its
-    strata are what the judge labelled alike where there is one, else of ranks.
+    Strata are what the judge labelled alike where there is one, else of ranks.
     """
-    kept = job.tuples.presentable(include_sensitive=round.include_sensitive)
-    if cell.cut:
-        kept = kept.filter(rank__lte=kept_size(job, parse_cut(cell.cut)))
-    population = list(kept.order_by("rank").values_list("rank", "knowledge_tuple"))
+    population = list(population_of(round, cell, job).values_list("rank", "knowledge_tuple"))
     n = len(population) if cell.n is None else cell.n
     if not population:
         left = f"after the cut {cell.cut}" if cell.cut else "in its harvest"

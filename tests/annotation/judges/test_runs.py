@@ -10,7 +10,7 @@ from django.core.management import call_command
 
 from annotation.gold.models import GoldDecision
 from annotation.judges.prompts import BadPromptTemplate, TooFewExamples
-from annotation.judges.runs import JudgeRun, NameOfRunTaken, create_run, judged_tuples
+from annotation.judges.runs import JudgeRun, NameOfRunTaken, create_run, tuples_to_judge
 from annotation.judges.specs import BadJudgeSpec, run_from_spec, spec_of
 from annotation.rounds.services import create_draft
 from kgharvest.access import NotAllowed
@@ -19,7 +19,7 @@ from kgharvest.jobs import ledger
 from kgharvest.management.command import Error
 from kgharvest.models import KnowledgeTuple, Role, tuple_key
 from tests.annotation.judges.fake_endpoint import completion, serving
-from tests.factories import make_harvest, make_language_model, make_member, make_relation, make_round
+from tests.factories import make_harvest, make_language_model, make_member, make_relation, make_round, make_round_on
 
 pytestmark = pytest.mark.django_db
 
@@ -77,7 +77,7 @@ def test_whole_populations_are_judged_each_tuple_once():
 
     run = create_run(draft, SPEC)
 
-    judged = judged_tuples(run)
+    judged = tuples_to_judge(run)
     assert sorted(each.entities[0] for each in judged) == [f"head {number}" for number in range(7)]
     assert judged[0].statement == f"{judged[0].entities[0]} goes with tail."
 
@@ -89,14 +89,14 @@ def test_of_an_open_round_drawn_statements_come_first_and_hidden_tuples_not_at_a
     drawn = make_round_of(job, 2)
     run = create_run(drawn, SPEC)
 
-    judged = judged_tuples(run)
+    judged = tuples_to_judge(run)
 
     statements = list(drawn.tasks.order_by("position").values_list("statement", flat=True))
     assert [each.statement for each in judged[:2]] == statements
     assert "head 5" not in {each.entities[0] for each in judged}
     assert len(judged) == 5
     run.limit = 2
-    assert [each.statement for each in judged_tuples(run)] == statements
+    assert [each.statement for each in tuples_to_judge(run)] == statements
 
 
 def make_round_of(job, n: int):
@@ -203,3 +203,32 @@ def test_the_command_refuses_in_a_sentence(tmp_path, document, says):
 
     with pytest.raises(Error, match=says):
         judge_tuples(tmp_path, document, "--round", "pilot", "--wait")
+
+
+def test_instructions_name_no_example_that_is_judged():
+    seeds = [["head 0", "tail 0"], ["a", "b"]]
+    relation = make_relation(seed_tuples=seeds, explanation="Always.")
+    tuples = [(f"head {number}", f"tail {number}") for number in range(3)]
+    opened = make_round_on(relation, tuples)
+    spec = {"name": "draft", "cells": [{"job": opened.strata.get().job_id, "n": 2}]}
+    draft = create_draft(spec | {"instructions": "Be strict."}, None, default_project())
+    known_to_people = opened.relation_instructions[str(relation.pk)]
+
+    of_open, of_draft = (
+        create_run(round, SPEC).relation_texts[str(relation.pk)]["instructions"] for round in (opened, draft)
+    )
+
+    assert "head 0 goes with tail 0" in known_to_people
+    assert "head 0" not in of_open
+    assert "Always." in of_open
+    assert of_draft.startswith("Be strict.\n\nAlways.")
+    assert "- **True**: a goes with b" in of_draft
+
+
+def test_a_draft_that_names_the_run_as_its_strata_can_start_it():
+    job = make_harvest([(f"head {number}", "tail") for number in range(6)])
+    spec = {"name": "draft", "cells": [{"job": job.pk, "n": 4, "allocation": "optimal"}], "judge": "judge"}
+
+    run = create_run(create_draft(spec, None, default_project()), SPEC)
+
+    assert len(tuples_to_judge(run)) == 6
