@@ -124,6 +124,11 @@ class Rounds(Resource):
         )
 
 
+    def judge(self, key: int, **spec: Any) -> Row:
+        """Have an LM asked about the round's tuples; `spec` as docs/judges.md has it. `wait` waits for the run."""
+        return self._row("POST", f"{self.path}{key}/judge-runs/", json=spec)
+
+
 class Client:
     """A server and a token, by default those of KGHARVEST_URL and KGHARVEST_TOKEN.
 
@@ -152,6 +157,7 @@ class Client:
         self.knowledge = Resource(self, "knowledge")
         self.probes = Resource(self, "probes")
         self.rounds = Rounds(self, "rounds")
+        self.judge_runs = Resource(self, "judge-runs")
         self.reports = Resource(self, "reports")
 
     def __enter__(self) -> Client:
