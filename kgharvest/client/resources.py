@@ -123,7 +123,6 @@ class Rounds(Resource):
             f"round {key}", lambda: self.read(key, "progress"), lambda progress: not progress["n_left"], timeout_s
         )
 
-
     def judge(self, key: int, **spec: Any) -> Row:
         """Have an LM asked about the round's tuples; `spec` as docs/judges.md has it. `wait` waits for the run."""
         return self._row("POST", f"{self.path}{key}/judge-runs/", json=spec)
