@@ -13,7 +13,8 @@ from rest_framework.parsers import MultiPartParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from annotation.judges.files import FORMATS, import_answers
+from annotation.judges.files.answer_export import FORMATS
+from annotation.judges.files.answer_import import import_answers
 from annotation.judges.labels import label_counts, n_flipped
 from annotation.judges.models import MOST_MONEY, MOST_TOKENS, JudgeAnswer, JudgeKind, JudgeRun
 from annotation.judges.runs import continue_run, estimated_usage, queue_run, usage_of

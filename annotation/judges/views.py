@@ -12,7 +12,8 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
-from annotation.judges.files import FORMATS, export_answers, import_answers
+from annotation.judges.files.answer_export import FORMATS, export_answers
+from annotation.judges.files.answer_import import import_answers
 from annotation.judges.labels import label_counts, n_flipped
 from annotation.judges.models import JudgeKind, JudgeRun
 from annotation.judges.prompts import DEFAULT_PROMPT

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from annotation.judges.files import import_file
+from annotation.judges.files.answer_import import import_file
 from annotation.judges.labels import judge_labels
 from annotation.judges.models import JudgeKind, JudgeRun
 from annotation.judges.runs import create_run, estimated_usage, queue_run, usage_of

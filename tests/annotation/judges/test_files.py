@@ -7,7 +7,8 @@ from itertools import product
 
 import pytest
 
-from annotation.judges.files import FORMATS, export_answers, import_answers
+from annotation.judges.files.answer_export import FORMATS, export_answers
+from annotation.judges.files.answer_import import import_answers
 from annotation.judges.labels import judge_labels
 from annotation.judges.models import JudgeRun
 from annotation.judges.prompts import DEFAULT_PROMPT
