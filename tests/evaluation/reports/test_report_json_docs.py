@@ -2,15 +2,25 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from annotation.judges.models import JudgeKind
 from annotation.quality.exclusion import exclude_annotator
 from annotation.rounds.services import open_round
 from evaluation.reports.services import create_report
-from tests.factories import judge_all, make_gold, make_harvest, make_language_model, make_relation
+from tests.factories import (
+    judge_all,
+    make_gold,
+    make_harvest,
+    make_judge_answer,
+    make_judge_run,
+    make_language_model,
+    make_relation,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -66,7 +76,11 @@ def document(tmp_path) -> dict:
     make_gold(round, list(round.tasks.order_by("position")[:2]), "true")
     reference = tmp_path / "known.csv"
     reference.write_text("human 1,is,p\n")
-    return create_report(round, reference=reference).document
+    judges = [make_judge_run(round, judge_kind=JudgeKind.CAUSAL, repeats=2, panel="jury") for _ in range(2)]
+    for judge, task, repeat in product(judges, round.tasks.without_gold().order_by("position"), range(2)):
+        said = "true" if task.position % 3 else "false"
+        make_judge_answer(judge, task.knowledge_tuple, said, repeat=repeat, score=0.7)
+    return create_report(round, reference=reference, judge=judges[0]).document
 
 
 def test_every_key_of_a_report_is_described(document):
