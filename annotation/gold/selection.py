@@ -9,16 +9,26 @@ from math import ceil
 from random import Random
 from typing import NamedTuple
 
-from annotation.models import GoldDecision, JudgmentTask, Label, Round, TrainingStatement
+from annotation.models import GoldDecision, Label, Round, TrainingStatement
 from annotation.rounds.instructions import freeze_statement
 from kgharvest.errors import DomainError
-from kgharvest.models import HarvestedTuple, KnowledgeTuple, Relation, tuple_key
+from kgharvest.models import KnowledgeTuple, Relation, tuple_key
 
 ROUNDING = 1e-9
 
 
 class NotEnoughGold(DomainError):
     """A round that wants more statements with known answers than there are."""
+
+
+class DrawnTuple(NamedTuple):
+    """A harvested tuple of a sample; `pk` is its own, surface as the harvest wrote it."""
+
+    pk: int
+    knowledge_tuple_id: int
+    relation_id: int
+    key: str
+    surface: list[str]
 
 
 class GoldStatement(NamedTuple):
@@ -42,7 +52,7 @@ class Gold(NamedTuple):
     examples: dict[int, tuple[Sequence[str] | None, Sequence[str] | None]]
 
 
-def choose_gold(round: Round, relations: Iterable[Relation], drawn: Iterable[HarvestedTuple], n_tasks: int) -> Gold:
+def choose_gold(round: Round, relations: Iterable[Relation], drawn: Iterable[DrawnTuple], n_tasks: int) -> Gold:
     """Choose examples, training and gold for a round of `n_tasks` other statements; none serves twice.
 
     As many true as false ones, so that saying True to everything is no success. What is mixed in is written with the
@@ -56,7 +66,7 @@ def choose_gold(round: Round, relations: Iterable[Relation], drawn: Iterable[Har
     }
     if not round.gold_share and not round.training_size:
         return Gold([], [], examples)
-    taken = {(harvested.knowledge_tuple.relation_id, harvested.knowledge_tuple.key) for harvested in drawn}
+    taken = {(harvested.relation_id, harvested.key) for harvested in drawn}
     rng = Random(round.seed)
     true, false = (_by_turns([answers[side][1:] for answers in known.values()], taken, rng) for side in (0, 1))
     n_pairs = min(len(true), len(false))
@@ -74,10 +84,10 @@ def choose_gold(round: Round, relations: Iterable[Relation], drawn: Iterable[Har
     return Gold(_with_casing_of(drawn, in_pairs[len(training) :][:n_mixed_in]), training, examples)
 
 
-def _with_casing_of(drawn: Iterable[HarvestedTuple], gold: Iterable[GoldStatement]) -> list[GoldStatement]:
+def _with_casing_of(drawn: Iterable[DrawnTuple], gold: Iterable[GoldStatement]) -> list[GoldStatement]:
     surfaces = defaultdict(list)
     for harvested in drawn:
-        surfaces[harvested.knowledge_tuple.relation_id].append(harvested.surface)
+        surfaces[harvested.relation_id].append(harvested.surface)
     by_slot = {relation: casings(tuples) for relation, tuples in surfaces.items()}
     return [
         statement._replace(
@@ -119,27 +129,11 @@ def _by_turns(
     return [statement for turn in zip_longest(*free) for statement in turn if statement is not None]
 
 
-def gold_task(round: Round, gold: GoldStatement) -> JudgmentTask:
-    """Return an unsaved task on an unsaved tuple (store_gold_tuple). It looks like any other."""
-    statement = freeze_statement(gold.relation.statement, gold.entities)
-    return JudgmentTask(
-        round=round,
-        knowledge_tuple=KnowledgeTuple(
-            relation=gold.relation, entities=[entity.casefold() for entity in gold.entities], key=gold.key[1]
-        ),
-        statement=statement.text,
-        spans=statement.spans,
-        entities=list(gold.entities),
-        is_gold=True,
-        gold_label=gold.label,
-        n_wanted=0,
-    )
-
-
-def store_gold_tuple(unsaved: KnowledgeTuple) -> KnowledgeTuple:
+def store_gold_tuple(gold: GoldStatement) -> KnowledgeTuple:
     """Return the stored tuple that is the same; what no harvest found stays out of the knowledge base."""
+    entities = [entity.casefold() for entity in gold.entities]
     return KnowledgeTuple.objects.get_or_create(
-        relation=unsaved.relation, key=unsaved.key, defaults={"entities": unsaved.entities}
+        relation=gold.relation, key=tuple_key(entities), defaults={"entities": entities}
     )[0]
 
 

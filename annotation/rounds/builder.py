@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple
@@ -14,16 +15,16 @@ from typing import NamedTuple
 import numpy as np
 from django.db.models import Q, QuerySet
 
-from annotation.gold.selection import choose_gold, gold_task, training_statement
+from annotation.gold.selection import DrawnTuple, GoldStatement, choose_gold, training_statement
 from annotation.judges.allocation import LEAST_PER_STRATUM, JudgedTuples, allocate, judged_tuples
-from annotation.models import JudgmentTask, Round, Stratum, TrainingStatement
-from annotation.rounds.instructions import freeze_statements, relation_guide
+from annotation.models import Round, Stratum, TrainingStatement
+from annotation.rounds.instructions import freeze_statement, freeze_statements, relation_guide, statement_parts
 from annotation.rounds.sample_models import CellId
 from annotation.rounds.serializers import BadRoundSpec, Cell, cells_of
 from kgharvest.access import User
 from kgharvest.errors import DomainError, NotFound
 from kgharvest.harvests.cuts import kept_size, parse_cut
-from kgharvest.models import HarvestedTuple, HarvestJob, Job, LanguageModel, Relation
+from kgharvest.models import HarvestJob, Job, LanguageModel, Relation
 from kgharvest.names import UnresolvedName, resolve_name
 from kgharvest.relations.names import resolve_relation
 
@@ -38,7 +39,36 @@ class Sample(NamedTuple):
     """What was drawn from one stratum, best first; nothing of it is stored yet."""
 
     stratum: Stratum
-    tuples: list[HarvestedTuple]
+    tuples: list[DrawnTuple]
+
+
+@dataclass(slots=True)
+class FrozenTask:
+    """A task that is not stored; its fields are JudgmentTask's. gold: None but for statements with known answers.
+
+    knowledge_tuple_id: 0 for gold, whose tuple may have to be stored (store_gold_tuple).
+    """
+
+    relation: Relation
+    knowledge_tuple_id: int
+    statement: str
+    spans: list[list[int]]
+    entities: list[str]
+    n_wanted: int
+    position: int = 0
+    gold: GoldStatement | None = None
+
+    @property
+    def is_gold(self) -> bool:
+        return self.gold is not None
+
+    @property
+    def gold_label(self) -> str:
+        return self.gold.label if self.gold else ""
+
+    @property
+    def parts(self) -> list[tuple[str, bool]]:
+        return statement_parts(self.statement, self.spans)
 
 
 class FrozenRound(NamedTuple):
@@ -49,7 +79,7 @@ class FrozenRound(NamedTuple):
 
     relations: list[Relation]
     samples: list[Sample]
-    tasks: list[JudgmentTask]
+    tasks: list[FrozenTask]
     training: list[TrainingStatement]
     relation_instructions: dict[str, str]
     judged: JudgedTuples | None
@@ -77,13 +107,13 @@ def freeze_round(round: Round, by: User = None) -> FrozenRound:
     judged = judged_tuples(round)
     samples = [sample for cell, job, path in cells for sample in draw_cell(round, cell, job, path, rng, judged)]
     # A tuple that several cells drew is one task, worded as the first of them has it.
-    tasks: dict[int, JudgmentTask] = {}
+    tasks: dict[int, FrozenTask] = {}
     for stratum, tuples in samples:
         new = [harvested for harvested in tuples if harvested.knowledge_tuple_id not in tasks]
-        tasks |= {task.knowledge_tuple_id: task for task in _tasks(round, stratum.relation.statement, new)}
+        tasks |= {task.knowledge_tuple_id: task for task in _tasks(round, stratum.relation, new)}
     relations = list({job.relation_id: job.relation for _, job, _ in cells}.values())
     gold = choose_gold(round, relations, [drawn for sample in samples for drawn in sample.tuples], len(tasks))
-    statements = [*tasks.values(), *(gold_task(round, statement) for statement in gold.mixed_in)]
+    statements = [*tasks.values(), *map(_gold_task, gold.mixed_in)]
     for task, position in zip(statements, rng.permutation(len(statements)).tolist(), strict=True):
         task.position = position
     return FrozenRound(
@@ -99,17 +129,17 @@ def freeze_round(round: Round, by: User = None) -> FrozenRound:
     )
 
 
-def _tasks(round: Round, template: str, tuples: Sequence[HarvestedTuple]) -> Iterator[JudgmentTask]:
-    statements = freeze_statements(template, [harvested.surface for harvested in tuples])
-    for harvested, statement in zip(tuples, statements, strict=True):
-        yield JudgmentTask(
-            round_id=round.pk,
-            knowledge_tuple=harvested.knowledge_tuple,
-            statement=statement.text,
-            spans=statement.spans,
-            entities=harvested.surface,
-            n_wanted=2 if round.third_only_if_split else round.judgments_per_task,
-        )
+def _tasks(round: Round, relation: Relation, tuples: Sequence[DrawnTuple]) -> Iterator[FrozenTask]:
+    n_wanted = 2 if round.third_only_if_split else round.judgments_per_task
+    statements = freeze_statements(relation.statement, [harvested.surface for harvested in tuples])
+    for harvested, (text, spans) in zip(tuples, statements, strict=True):
+        yield FrozenTask(relation, harvested.knowledge_tuple_id, text, spans, harvested.surface, n_wanted)
+
+
+def _gold_task(gold: GoldStatement) -> FrozenTask:
+    """Return a task that looks like any other."""
+    text, spans = freeze_statement(gold.relation.statement, gold.entities)
+    return FrozenTask(gold.relation, 0, text, spans, list(gold.entities), n_wanted=0, gold=gold)
 
 
 # -- names in the description ------------------------------------------------------------------------------------------
@@ -250,13 +280,11 @@ def _strata_of(
     return list(by_label), list(by_label.values())
 
 
-def _tuples_of(job: HarvestJob, ranks: Sequence[int]) -> list[HarvestedTuple]:
-    tuples = job.tuples.select_related("knowledge_tuple").order_by("rank")
+def _tuples_of(job: HarvestJob, ranks: Sequence[int]) -> list[DrawnTuple]:
+    columns = ("pk", "knowledge_tuple", "knowledge_tuple__relation", "knowledge_tuple__key", "surface")
+    rows = job.tuples.order_by("rank").values_list(*columns)
     parts = (ranks[start : start + ROWS_AT_ONCE] for start in range(0, len(ranks), ROWS_AT_ONCE))
-    drawn = [harvested for part in parts for harvested in tuples.filter(rank__in=part)]
-    for harvested in drawn:
-        harvested.knowledge_tuple.relation = job.relation
-    return drawn
+    return [DrawnTuple(*row) for part in parts for row in rows.filter(rank__in=part)]
 
 
 def draw_ranks(ranks: Sequence[int], sample_size: int, rng: np.random.Generator) -> list[int]:

@@ -257,7 +257,7 @@ def round_preview(request: HttpRequest, path: str) -> HttpResponse:
     # In the layout of the draft: statements come into sight one by one, or all of the first batch.
     batch = frozen.tasks[: draft.batch_size]
     page = Paginator(batch, len(batch) if draft.layout == Layout.PAGE else 1).get_page(request.GET.get("n"))
-    relations = sorted({task.knowledge_tuple.relation for task in page}, key=lambda relation: relation.name)
+    relations = sorted({task.relation for task in page}, key=lambda relation: relation.name)
     context = {
         "layout_template": PAGES[draft.layout],
         "page_obj": page,

@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 TASK_FIELDS = (
     "round", "knowledge_tuple", "statement", "entities", "spans", "is_gold", "gold_label", "position", "n_wanted",
 )  # fmt: skip
-TASK_COLUMNS = [JudgmentTask._meta.get_field(name).attname for name in TASK_FIELDS]
+values_of = attrgetter(*(JudgmentTask._meta.get_field(name).attname for name in TASK_FIELDS[1:]))
 DRAW_FIELDS = ("stratum", "task", "harvested_tuple", "inclusion_probability")
 
 
@@ -124,10 +124,10 @@ def open_draft(round: Round, by=None) -> Round:
         frozen = freeze_round(round, by)
         Stratum.objects.bulk_create([sample.stratum for sample in frozen.samples])
         for task in frozen.tasks:
-            if task.is_gold:
-                task.knowledge_tuple = store_gold_tuple(task.knowledge_tuple)
+            if task.gold:
+                task.knowledge_tuple_id = store_gold_tuple(task.gold).pk
         # In the order of their positions: made cell by cell, ids would tell cell, rank and gold.
-        insert_rows(JudgmentTask, TASK_FIELDS, map(attrgetter(*TASK_COLUMNS), frozen.tasks))
+        insert_rows(JudgmentTask, TASK_FIELDS, ((round.pk, *values_of(task)) for task in frozen.tasks))
         task_ids = dict(round.tasks.without_gold().order_by().values_list("knowledge_tuple_id", "pk").iterator())
         insert_rows(Draw, DRAW_FIELDS, frozen.draws(task_ids))
         TrainingStatement.objects.bulk_create(frozen.training)
