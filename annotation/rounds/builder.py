@@ -24,7 +24,7 @@ from annotation.rounds.serializers import BadRoundSpec, Cell, cells_of
 from kgharvest.access import User
 from kgharvest.errors import DomainError, NotFound
 from kgharvest.harvests.cuts import kept_size, parse_cut
-from kgharvest.models import HarvestJob, Job, LanguageModel, Relation
+from kgharvest.models import HarvestedTuple, HarvestJob, Job, LanguageModel, Relation
 from kgharvest.names import UnresolvedName, resolve_name
 from kgharvest.relations.names import resolve_relation
 
