@@ -27,6 +27,7 @@ from annotation.rounds import views as rounds_views
 from annotation.rounds.services import pause_round, reopen_round
 from annotation.training import api as training_api
 from annotation.training import views as training_views
+from kgharvest.access import Action
 
 app_name = "annotation"
 
@@ -104,14 +105,14 @@ urlpatterns = [
         path(
             f"projects/<round:path>/annotators/<slug:code>/{verb}/",
             quality_views.annotator_change,
-            {"change": change},
+            {"change": change, "action": action},
             name=f"annotator_{verb}",
         )
-        for verb, change in (
-            ("pause", pause_annotator),
-            ("resume", resume_annotator),
-            ("reinstate", reinstate_annotator),
-            ("erase", erase_annotator),
+        for verb, change, action in (
+            ("pause", pause_annotator, Action.WORK),
+            ("resume", resume_annotator, Action.WORK),
+            ("reinstate", reinstate_annotator, Action.WORK),
+            ("erase", erase_annotator, Action.MANAGE),
         )
     ),
     path("projects/<slug:slug>/erase/", recruiting_views.person_erase, name="person_erase"),

@@ -153,7 +153,8 @@ def populate() -> tuple[dict[str, dict[str, str]], dict[str, list[str]]]:
 
     from kgharvest.accounts.projects import default_project
     from kgharvest.accounts.tokens import create_token
-    from kgharvest.models import Role
+    from kgharvest.models import Role, Webhook
+    from kgharvest.webhooks.outbox import send_test
     from tests import factories
 
     people = {role.value: factories.make_member(role) for role in Role}
@@ -175,6 +176,7 @@ def populate() -> tuple[dict[str, dict[str, str]], dict[str, list[str]]]:
     factories.make_round(3, by=researcher, name="open")
     for status in ("failed", "queued", "cancelled"):
         factories.make_harvest_job(status, launch=factories.make_launch())
+    send_test(Webhook.objects.create(project_id=default_project().pk, url="https://1.1.1.1/", events=["report.made"]))
     usernames = [user.username for user in people.values()]
     return headers, {"slug": [default_project().slug], "username": usernames, "name": ["done", "open"]}
 

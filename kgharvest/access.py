@@ -119,6 +119,18 @@ def visible_or_404(user: User, objects: Any, action: Action = Action.VIEW, **loo
     return found
 
 
+def knows(user: User, person: Any) -> bool:
+    """Return whether `user` may learn that an account has done what the whole installation sees: gold of shipped
+    relations, decisions on knowledge tuples. They do of those in their own projects. Asks once per request and user.
+    """
+    if owns_installation(user) or person == user:
+        return True
+    if not hasattr(user, "_known_people"):
+        members = ProjectMember.objects.filter(project__in=Project.objects.visible_to(user).order_by().values("pk"))
+        user._known_people = set(members.values_list("user", flat=True))
+    return person.pk in user._known_people
+
+
 # -- researchers' pages ------------------------------------------------------------------------------------------------
 
 

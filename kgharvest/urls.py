@@ -12,6 +12,7 @@ from kgharvest.accounts.projects import hand_over, set_role
 from kgharvest.accounts.sign_in import views as sign_in_views
 from kgharvest.accounts.views import Login, Logout, PasswordChange, PasswordReset, PasswordResetConfirm
 from kgharvest.api.schema_view import SchemaView
+from kgharvest.audit import api as audit_api
 from kgharvest.audit import views as audit_views
 from kgharvest.harvests import api as harvests_api
 from kgharvest.harvests import launch_api
@@ -26,11 +27,12 @@ from kgharvest.operations.views import PROBES
 from kgharvest.pages.home import home
 from kgharvest.relations import api as relations_api
 from kgharvest.relations import views as relations_views
+from kgharvest.webhooks import api as webhook_api
 from kgharvest.webhooks import views as webhook_views
 from kgharvest.webhooks.outbox import disable_webhook, enable_webhook, send_test
 
 WEBHOOK_CHANGES = {
-    "test": {"change": send_test, "done": "A test is sent within seconds; the log shows it.", "takes_by": False},
+    "test": {"change": send_test, "done": "A test is sent within seconds; the log shows it."},
     "enable": {"change": enable_webhook, "done": "Enabled; what waits is sent now."},
     "disable": {"change": disable_webhook, "done": "Disabled; nothing more is sent."},
 }
@@ -137,6 +139,21 @@ harvesting = [
         "api/v1/projects/<slug:slug>/invites/<int:pk>/",
         project_api.InviteDetail.as_view(),
         name="api_project_invite",
+    ),
+    path("api/v1/projects/<slug:slug>/audit/", audit_api.ProjectTrail.as_view(), name="api_project_trail"),
+    path("api/v1/audit/", audit_api.WholeTrail.as_view(), name="api_trail"),
+    path("api/v1/projects/<slug:slug>/webhooks/", webhook_api.WebhookList.as_view(), name="api_webhooks"),
+    *(
+        path(f"api/v1/projects/<slug:slug>/webhooks/<int:pk>/{rest}", view.as_view(), name=f"api_{name}")
+        for rest, view, name in (
+            ("", webhook_api.WebhookDetail, "webhook"),
+            ("test/", webhook_api.WebhookTest, "webhook_test"),
+            ("enable/", webhook_api.WebhookEnable, "webhook_enable"),
+            ("disable/", webhook_api.WebhookDisable, "webhook_disable"),
+            ("secret/", webhook_api.WebhookSecret, "webhook_secret"),
+            ("deliveries/", webhook_api.DeliveryList, "deliveries"),
+            ("deliveries/<int:delivery>/send-again/", webhook_api.DeliveryAgain, "delivery_again"),
+        )
     ),
     path("api/v1/relation-sets/", relations_api.SetList.as_view(), name="api_sets"),
     path("api/v1/relation-sets/import/", relations_api.SetImport.as_view(), name="api_set_import"),

@@ -134,7 +134,7 @@ GET    /projects/default/rounds/pilot/annotators/{code}/exclude/        302 403 
 POST   /projects/default/rounds/pilot/annotators/{code}/pause/          302 403 403 403 302 302 302 404
 POST   /projects/default/rounds/pilot/annotators/{code}/resume/         302 403 403 403 302 302 302 404
 POST   /projects/default/rounds/pilot/annotators/{code}/reinstate/      302 403 403 403 302 302 302 404
-POST   /projects/default/rounds/pilot/annotators/{code}/erase/          302 403 403 403 302 302 302 404
+POST   /projects/default/rounds/pilot/annotators/{code}/erase/          302 403 403 403 403 302 302 404
 GET    /projects/default/rounds/pilot/invites/                          302 403 403 403 200 200 200 404
 POST   /projects/default/rounds/pilot/invites/revoke/                   302 403 403 403 302 302 302 404
 GET    /projects/default/rounds/pilot/invites.csv                       302 403 403 403 200 200 200 404

@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from annotation.gold.candidates import LONGEST_REASON, decide_on_gold, gold_candidates, withdraw_gold
 from annotation.models import GoldDecision
 from annotation.rounds.instructions import freeze_statement
-from kgharvest.api.input import Filters, IdField, StrictSerializer
+from kgharvest.api.input import Filters, IdField, PersonField, StrictSerializer
 from kgharvest.api.views import ApiView, ListView
 from kgharvest.models import Relation
 
@@ -95,7 +95,7 @@ class DecisionSerializer(serializers.ModelSerializer):
 
     entities = serializers.ListField(child=serializers.CharField())
     seed = serializers.ListField(child=serializers.CharField())
-    decided_by = serializers.CharField(source="decided_by.username", allow_null=True)
+    decided_by = PersonField()
 
     class Meta:
         model = GoldDecision

@@ -11,6 +11,7 @@ from django.utils import timezone
 from annotation.judging.judgments import UuidReused
 from annotation.judging.verdicts import Verdict
 from annotation.models import Adjudication, JudgmentTask, Label, Round
+from kgharvest.access import Action, check_may
 from kgharvest.audit.tables import AuditedTable
 from kgharvest.audit.trail import record
 
@@ -38,10 +39,12 @@ def adjudicate(
     """Store what `by` says about a task; a later adjudication supersedes an earlier one, whoever gave it.
 
     The same `client_uuid` again changes nothing; that of another task raises UuidReused. The crowd's counters and
-    verdict stay as they are.
+    verdict stay as they are. Raises NotAllowed.
     """
     with transaction.atomic():
-        task = JudgmentTask.objects.select_for_update(of=("self",), no_key=True).select_related("round").get(pk=task.pk)
+        locked = JudgmentTask.objects.select_for_update(of=("self",), no_key=True).select_related("round__project")
+        task = locked.get(pk=task.pk)
+        check_may(by, Action.ADJUDICATE, task.round.project)
         stored = Adjudication.objects.filter(pk=client_uuid).first()
         if stored is not None and stored.task_id != task.pk:
             raise UuidReused(f"The UUID {client_uuid} belongs to another adjudication; make a new one for each.")

@@ -184,14 +184,15 @@ class AnnotatorDetail(AnnotatorView):
 
 
 class AnnotatorChange(AnnotatorView):
-    """change: the service's function, of the annotator and who changes them."""
+    """change: the service's function, of the annotator and who changes them. action: what that is in the project."""
 
     change: Callable[..., Any]
+    action = Action.WORK
 
     @extend_schema(request=None)
     def post(self, request: Request, round_id: int, code: str) -> Response:
         def change() -> Response:
-            type(self).change(self.annotator(Action.WORK), by=request.user)
+            type(self).change(self.annotator(self.action), by=request.user)
             return self.profile()
 
         return self.once(change)
@@ -211,9 +212,10 @@ class AnnotatorResume(AnnotatorChange):
 
 @extend_schema(summary="Forget who an annotator is")
 class AnnotatorErase(AnnotatorChange):
-    """Account, name and invite are forgotten; code and judgments stay. This cannot be undone."""
+    """Account, name and invite are forgotten; code and judgments stay. This cannot be undone; owners do it."""
 
     change = erase_annotator
+    action = Action.MANAGE
 
 
 # -- exclusion ---------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from annotation.judging.verdict_update import add_counts, update_verdicts
 from annotation.models import Annotator, Assignment, Exclusion, Judgment, JudgmentTask, Round
 from annotation.quality.limits import set_status
 from annotation.rounds.progress import delete_snapshots
+from kgharvest.access import Action, check_may
 from kgharvest.audit.tables import AuditedTable
 from kgharvest.audit.trail import record
 from kgharvest.errors import DomainError
@@ -54,8 +55,9 @@ def exclude_annotator(annotator: Annotator, reason: str, by=None, effect: dict |
     """Take all judgments of the annotator out of the count; their tasks want another judgment instead.
 
     effect: what was shown before (exclusion_effect), kept with the decision. Their leases go back. Excluding again
-    goes on with an exclusion that was interrupted. Raises NoReason, BeingReinstated.
+    goes on with an exclusion that was interrupted. Raises NotAllowed, NoReason, BeingReinstated.
     """
+    check_may(by, Action.WORK, annotator.round.project)
     if not reason.strip():
         raise NoReason(f"Say why {annotator.code} is excluded; the reason stays with the decision.")
     exclusion = _decide_exclusion(annotator, reason.strip(), by, effect or {})
@@ -68,8 +70,9 @@ def reinstate_annotator(annotator: Annotator, by=None) -> Exclusion:
     """Count an excluded annotator's judgments again wherever their slot is still free, then let them go on.
 
     Where somebody else has filled the slot or is assigned it, the judgment is kept but stays uncounted: exactly k.
-    Raises NotExcluded.
+    Raises NotAllowed, NotExcluded.
     """
+    check_may(by, Action.WORK, annotator.round.project)
     exclusion = _decide_reinstatement(annotator, by)
     for chunk in _chunks(Judgment.objects.current().filter(annotator=annotator, is_excluded=True)):
         _put_back(exclusion, chunk)

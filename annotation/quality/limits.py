@@ -11,6 +11,7 @@ from django.utils import timezone
 from annotation.models import Annotator, Judgment, Limits, Round
 from annotation.quality.annotator_statistics import judgment_rows
 from annotation.quality.profiles import JudgmentRow, exceeded_limits, profile_of
+from kgharvest.access import Action, check_may
 from kgharvest.audit.trail import record
 from kgharvest.errors import DomainError
 from kgharvest.webhooks.outbox import emit
@@ -52,7 +53,8 @@ def enforce_limits(annotator: Annotator) -> None:
 
 
 def set_limits(round: Round, by=None, **values: Any) -> Limits:
-    """Set the limits of a round; None takes one away. They hold from everybody's next check on."""
+    """Set the limits of a round; None takes one away. They hold from everybody's next check on. Raises NotAllowed."""
+    check_may(by, Action.WORK, round.project)
     with transaction.atomic():
         limits, _ = Limits.objects.update_or_create(round=round, defaults=values)
         round.events.record("limits_set", by=by, limits=limits_sentence(limits))
@@ -77,23 +79,28 @@ def limits_sentence(limits: Limits) -> str:
 
 
 def pause_annotator(annotator: Annotator, by=None) -> None:
-    """Hand out nothing more to the annotator; what is assigned to them is still taken. Raises CannotPause."""
+    """Hand out nothing more to the annotator; what is assigned to them is still taken.
+
+    Raises NotAllowed, CannotPause.
+    """
     _change_status(annotator, Annotator.Status.ACTIVE, Annotator.Status.PAUSED, "annotator_paused", by)
 
 
 def resume_annotator(annotator: Annotator, by=None) -> None:
-    """Let a paused annotator go on, whatever paused them. Raises CannotPause."""
+    """Let a paused annotator go on, whatever paused them. Raises NotAllowed, CannotPause."""
     _change_status(annotator, Annotator.Status.PAUSED, Annotator.Status.ACTIVE, "annotator_resumed", by)
 
 
 @transaction.atomic
 def _change_status(annotator: Annotator, source: str, target: str, event: str, by) -> None:
+    # The annotator's own round is read only as far as judging needs it.
+    round = Round.objects.select_related("project").get(pk=annotator.round_id)
+    check_may(by, Action.WORK, round.project)
     annotator = Annotator.objects.lock(annotator.pk)
     if annotator.status != source:
         raise CannotPause(f"{annotator.code} is {annotator.status}, not {source}.")
     set_status(annotator, target)
     annotator.round.events.record(event, by=by, annotator=annotator)
-    round = Round.objects.get(pk=annotator.round_id)  # the annotator's own is read only as far as judging needs it
     if target == Annotator.Status.PAUSED:
         _tell_paused(round, annotator, "by hand")
     record(event.replace("_", "."), annotator, by, round.project_id, annotator=annotator.code, round=round.name)

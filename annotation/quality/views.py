@@ -115,9 +115,11 @@ def annotator_detail(request: HttpRequest, path: str, code: str) -> HttpResponse
 
 @researcher_required
 @require_POST
-def annotator_change(request: HttpRequest, path: str, code: str, change: Callable[..., Any]) -> HttpResponse:
-    """Pause, resume, reinstate or erase: `change` is the service's function."""
-    annotator = managed_annotator(request, path, code)
+def annotator_change(
+    request: HttpRequest, path: str, code: str, change: Callable[..., Any], action: Action
+) -> HttpResponse:
+    """Pause, resume, reinstate or erase: `change` is the service's function, `action` what that is in the project."""
+    annotator = managed_annotator(request, path, code, action)
     try:
         outcome = change(annotator, by=request.user)
     except DomainError as refusal:
@@ -180,8 +182,8 @@ def round_limits(request: HttpRequest, path: str) -> HttpResponse:
     return render(request, "annotation/quality/round_limits.html", {"round": round, "form": form})
 
 
-def managed_annotator(request: HttpRequest, path: str, code: str) -> Annotator:
-    round = visible_round(request, path, Action.WORK)
+def managed_annotator(request: HttpRequest, path: str, code: str, action: Action = Action.WORK) -> Annotator:
+    round = visible_round(request, path, action)
     return get_object_or_404(round.annotators.select_related("round__project", "user"), code=code)
 
 

@@ -80,7 +80,7 @@ class InviteDetail(RoundView):
     def delete(self, request: Request, round_id: int, pk: int) -> Response:
         """One that somebody has used stays as it is."""
         round = self.round(Action.WORK)
-        revoke_invites(round, [self.row(round.invites.all()).token], timezone.now())
+        revoke_invites(round, [self.row(round.invites.all()).token], timezone.now(), request.user)
         return self.deleted()
 
 

@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from annotation.judging.assignment import release_leases
 from annotation.models import Adjudication, Annotator, Invite, RoundEvent
+from kgharvest.access import Action, check_may
 from kgharvest.audit.trail import actor_code, append, record
 from kgharvest.errors import DomainError
 from kgharvest.models import Project, ProjectMember, Role
@@ -43,7 +44,9 @@ def erase_annotator(annotator: Annotator, by=None) -> None:
 
     Their code, judgments, comments, consent and what the round's log says of them under that code stay. What is leased
     to them is released. Whoever has an account keeps it (erase_account), and joins as somebody new.
+    Raises NotAllowed: as it cannot be undone, it is for those who manage the project, not all who work in it.
     """
+    check_may(by, Action.MANAGE, annotator.round.project)
     annotator = Annotator.objects.lock(annotator.pk)
     if _forget(annotator, by):
         _record_erased(annotator, by)

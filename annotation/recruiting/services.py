@@ -21,6 +21,7 @@ from django.utils.crypto import constant_time_compare, salted_hmac
 from annotation.judging.assignment import start_position
 from annotation.models import Annotator, Invite, Layout, Round
 from annotation.rounds.models import RoundNotOpen
+from kgharvest.access import Action, check_may
 from kgharvest.accounts.throttle import check_attempt
 from kgharvest.errors import DomainError
 
@@ -205,6 +206,8 @@ class InviteNotUsable(DomainError):
 
 
 def make_invites(round: Round, n: int, expires_at: datetime, by=None) -> list[Invite]:
+    """Raises NotAllowed."""
+    check_may(by, Action.WORK, round.project)
     return Invite.objects.bulk_create(Invite(round=round, expires_at=expires_at, created_by=by) for _ in range(n))
 
 
@@ -222,8 +225,9 @@ def use_invite(invite: Invite, annotator: Annotator, now: datetime) -> None:
         raise InviteNotUsable(NOT_USABLE.get(invite.status(now), "This invite is to another round."))
 
 
-def revoke_invites(round: Round, tokens: list[str], now: datetime) -> int:
-    """Take back those of the named invites that nobody has used; return how many that were."""
+def revoke_invites(round: Round, tokens: list[str], now: datetime, by=None) -> int:
+    """Take back those of the named invites that nobody has used; return how many that were. Raises NotAllowed."""
+    check_may(by, Action.WORK, round.project)
     named = [token for token in tokens if "\x00" not in token]  # PostgreSQL fails when asked for a NUL
     return round.invites.unused().filter(token__in=named).update(revoked_at=now)
 

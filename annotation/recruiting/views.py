@@ -75,7 +75,7 @@ def round_invites(request: HttpRequest, path: str) -> HttpResponse:
 def invites_revoke(request: HttpRequest, path: str) -> HttpResponse:
     round = managed_round(request, path)
     if request.method == "POST":
-        n = revoke_invites(round, request.POST.getlist("token"), timezone.now())
+        n = revoke_invites(round, request.POST.getlist("token"), timezone.now(), request.user)
         messages.success(request, f"{counted(n, 'invite')} revoked.")
     return redirect("annotation:round_invites", round.path)
 

@@ -21,6 +21,7 @@ from evaluation.models import Report
 from evaluation.reports.document import METHOD, build_document
 from evaluation.statistics.paired_tests import MARGIN
 from kgharvest import code_version
+from kgharvest.access import Action, check_may
 from kgharvest.audit.tables import AuditedTable
 from kgharvest.audit.trail import Head, head, record
 from kgharvest.webhooks.outbox import emit
@@ -29,7 +30,8 @@ REPORTS = AuditedTable(Report, "round_id", "document", "method", "code_version",
 
 
 def create_report(round: Round, by=None, **options: Any) -> Report:
-    """Compute and store a report on the round as it is now, with the options of `compute_report`."""
+    """Compute and store a report on the round as it is now, with the options of `compute_report`. Raises NotAllowed."""
+    check_may(by, Action.WORK, round.project)
     seal_judgments(round)
     report = compute_report(round, by=by, **options)
     with transaction.atomic():

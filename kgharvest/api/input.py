@@ -1,4 +1,4 @@
-"""What clients send: JSON, filters of lists, numbers that databases can hold."""
+"""What clients send: JSON, filters of lists, numbers that databases can hold; and who has done what they are told."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from rest_framework.filters import BaseFilterBackend
 from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 
+from kgharvest.access import knows
 from kgharvest.models import Project
 
 LARGEST_NUMBER = 2**31 - 1  # that every integer column holds
 LARGEST_ID = 2**63 - 1
+WHO = "Null for the operator, and for people outside your projects."
 
 
 class JsonParser(BaseParser):
@@ -93,6 +95,16 @@ class ProjectField(serializers.SlugRelatedField):
 
     def get_queryset(self) -> QuerySet:
         return Project.objects.visible_to(self.context["request"].user)
+
+
+class PersonField(serializers.CharField):
+    """Who has done something that the whole installation sees; null for people outside the projects of who asks."""
+
+    def __init__(self, **options: Any):
+        super().__init__(read_only=True, allow_null=True, help_text=WHO, **options)
+
+    def to_representation(self, person: Any) -> str | None:
+        return person.get_username() if knows(self.context["request"].user, person) else None
 
 
 class CountField(serializers.IntegerField):

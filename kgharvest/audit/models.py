@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import secrets
+from datetime import UTC, date, datetime, time
 from typing import Any
 
 from django.conf import settings
 from django.db import models
+from django.db.models import Q
 
+SYSTEM = "system"  # as whom people look for workers, and for the operator at a command
+LONGEST_NAME = 150  # of an account
 BEFORE_ALL = "0" * 64  # the previous hash of the first entry
 
 # What each action says, after the one who did it; the names in braces are facts. No fact names a person but by a code.
@@ -39,6 +43,7 @@ SENTENCES = {
     "member.joined": "joined the project {project} as {role}",
     "invite.made": "made an invite to the project {project} as {role}",
     "invite.revoked": "revoked an invite to the project {project} as {role}",
+    "superuser.made": "made {person} a superuser",
     "token.made": "made a token of the scope {scope} for {days} days",
     "token.revoked": "revoked a token",
     "second_factor.set_up": "set up a second factor",
@@ -76,6 +81,24 @@ class AuditEntryQuerySet(models.QuerySet):
     def for_list(self):
         """Leave the hashes of rows, up to 110 kB an entry, in the database; the newest come first."""
         return self.defer("row_hashes").order_by("-number")
+
+    def narrowed(
+        self, action: str = "", who: str = "", since: date | None = None, until: date | None = None
+    ) -> AuditEntryQuerySet:
+        """Return the entries of an action, of an account by its name or code (or SYSTEM), of the days from `since` to
+        `until` of UTC; of all where nothing is said.
+        """
+        entries = self.filter(action=action) if action else self
+        if who == SYSTEM:
+            entries = entries.filter(actor="")
+        elif who:
+            named = Actor.objects.filter(Q(code=who) | Q(user__username=who)).values_list("code", flat=True)
+            entries = entries.filter(actor__in=list(named))
+        if since:
+            entries = entries.filter(at__gte=datetime.combine(since, time(), UTC))
+        if until:
+            entries = entries.filter(at__lte=datetime.combine(until, time.max, UTC))
+        return entries
 
 
 class AuditEntry(models.Model):

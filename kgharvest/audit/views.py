@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime, time
 
 from django import forms
 from django.core.exceptions import PermissionDenied
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from kgharvest.access import Action, researcher_required
 from kgharvest.accounts.models import Project
 from kgharvest.accounts.project_views import find_visible
-from kgharvest.audit.models import SENTENCES, Actor, AuditEntry
+from kgharvest.audit.models import LONGEST_NAME, SENTENCES, SYSTEM, Actor, AuditEntry
 from kgharvest.audit.trail import head
 from kgharvest.bulk.pagination import ROWS_PER_PAGE, Filtered, keyset_page
-
-SYSTEM = "system"
 
 
 class TrailFilters(forms.Form):
@@ -26,24 +23,10 @@ class TrailFilters(forms.Form):
         required=False, choices=[("", "all"), *((name, name.replace("_", " ")) for name in SENTENCES)]
     )
     who = forms.CharField(
-        required=False, max_length=150, strip=True, help_text="An account's name, its code, or system."
+        required=False, max_length=LONGEST_NAME, strip=True, help_text="An account's name, its code, or system."
     )
     since = forms.DateField(required=False, widget=forms.DateInput({"type": "date"}))
     until = forms.DateField(required=False, widget=forms.DateInput({"type": "date"}))
-
-    def applied_to(self, entries: QuerySet[AuditEntry]) -> QuerySet[AuditEntry]:
-        """Return the entries that pass what is valid of the filters; days are those of UTC."""
-        wanted = self.cleaned_data
-        if action := wanted.get("action"):
-            entries = entries.filter(action=action)
-        if who := wanted.get("who"):
-            named = Actor.objects.filter(Q(code=who) | Q(user__username=who)).values_list("code", flat=True)
-            entries = entries.filter(actor="") if who == SYSTEM else entries.filter(actor__in=list(named))
-        if since := wanted.get("since"):
-            entries = entries.filter(at__gte=datetime.combine(since, time(), UTC))
-        if until := wanted.get("until"):
-            entries = entries.filter(at__lte=datetime.combine(until, time.max, UTC))
-        return entries
 
 
 @researcher_required
@@ -62,7 +45,7 @@ def whole_trail(request: HttpRequest) -> HttpResponse:
 def _show(request: HttpRequest, entries: QuerySet[AuditEntry], project: Project | None) -> HttpResponse:
     filters = TrailFilters(request.GET)
     filters.is_valid()
-    rows = filters.applied_to(entries).for_list()
+    rows = entries.narrowed(**filters.cleaned_data).for_list()
     page = keyset_page(Filtered(rows), "-number", request.GET, ROWS_PER_PAGE)
     facts = {entry.number: entry.known_facts for entry in page.rows}
     people = [person for known in facts.values() if (person := known.get("person"))]

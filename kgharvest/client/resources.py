@@ -103,6 +103,16 @@ class Resource:
             )
 
 
+class Projects(Resource):
+    def webhooks(self, key: str) -> Resource:
+        """Return a project's webhooks: `client.projects.webhooks("birds").create(url=..., events=[...])`."""
+        return Resource(self._client, f"{self.path}{key}/webhooks")
+
+    def audit(self, key: str, **filters: Any) -> Rows:
+        """Return the audit trail of a project, the newest entry first."""
+        return self.rows(key, "audit", **filters)
+
+
 class Harvests(Resource):
     def tuples(self, key: int, cut: str | None = None, include: str | None = None) -> Rows:
         """Return the tuples, best first, as they stream.
@@ -145,8 +155,9 @@ class Client:
     ):
         self._transport = Transport(url, token, timeout_s, tries)
         self._progress = progress
-        self.projects = Resource(self, "projects")
+        self.projects = Projects(self, "projects")
         self.tokens = Resource(self, "tokens")
+        self.audit = Resource(self, "audit")
         self.relation_sets = Resource(self, "relation-sets")
         self.relations = Resource(self, "relations")
         self.language_models = Resource(self, "language-models")

@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 
 from kgharvest.access import visible
-from kgharvest.api.input import Filters, FiniteField, IdField, StrictSerializer, checked_filters
+from kgharvest.api.input import Filters, FiniteField, IdField, PersonField, StrictSerializer, checked_filters
 from kgharvest.api.pagination import BAD_CURSOR, CursorPagination, cursor_of, rows_limit, values_of
 from kgharvest.api.views import ApiView, DetailView
 from kgharvest.bulk.pagination import Cursor, keyset_page
@@ -73,7 +73,7 @@ class TupleVerdictSerializer(serializers.Serializer):
 
 class CurationSerializer(serializers.ModelSerializer):
     entities = serializers.ListField(child=serializers.CharField(), allow_null=True)
-    decided_by = serializers.CharField(source="decided_by.username", default=None, allow_null=True)
+    decided_by = PersonField()
 
     class Meta:
         model = Curation

@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
+from kgharvest.access import knows
 from kgharvest.engine.prompts.template import SLOT, SPACE_BEFORE_END
 from kgharvest.pages.number_format import count, duration, hours, pace, percent, points, seconds, share
 from kgharvest.pages.panels import Panel, panels_of
@@ -19,6 +20,14 @@ from kgharvest.pages.panels import Panel, panels_of
 register = template.Library()
 for number_filter in (count, duration, hours, pace, percent, points, seconds, share):
     register.filter(number_filter.__name__, number_filter)
+
+
+@register.filter
+def named_for(person: Any, user: Any) -> str:
+    """Return who has done what the whole installation sees, as `user` may learn it."""
+    if person is None:
+        return "the operator"
+    return person.get_username() if knows(user, person) else "somebody outside your projects"
 
 
 # -- sentences and entities --------------------------------------------------------------------------------------------

@@ -14,6 +14,8 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from kgharvest.access import Action, check_may
+from kgharvest.accounts.models import Project
 from kgharvest.audit.tables import canonical_json
 from kgharvest.audit.trail import record
 from kgharvest.errors import DomainError
@@ -56,8 +58,9 @@ def emit(project_id: int | None, event: str, path: str, facts: dict[str, Any]) -
     Delivery.objects.bulk_create([_delivery(webhook, event, facts, now) for webhook in webhooks])
 
 
-def send_test(webhook: Webhook) -> Delivery:
-    """Put a test event into the outbox of one webhook. Raises WebhookDisabled."""
+def send_test(webhook: Webhook, by=None) -> Delivery:
+    """Put a test event into the outbox of one webhook. Raises NotAllowed, WebhookDisabled."""
+    _check_may_manage(webhook.project_id, by)
     if webhook.disabled_at is not None:
         raise WebhookDisabled(f"{webhook.url} is disabled; enable it first.")
     facts = {"message": "This is a test of the webhook; nothing has happened."}
@@ -73,8 +76,9 @@ def _delivery(webhook: Webhook, event: str, facts: dict[str, Any], now: datetime
     return Delivery(event_id=event_id, webhook=webhook, event=event, body=body, **times)
 
 
-def send_again(delivery: Delivery) -> None:
-    """Try an event at once that waits or was given up, and for another 48 hours. Raises WebhookDisabled."""
+def send_again(delivery: Delivery, by=None) -> None:
+    """Try an event at once that waits or was given up, for another 48 hours. Raises NotAllowed, WebhookDisabled."""
+    _check_may_manage(delivery.webhook.project_id, by)
     if delivery.webhook.disabled_at is not None:
         raise WebhookDisabled(f"{delivery.webhook.url} is disabled; enable it first.")
     now = timezone.now()
@@ -86,7 +90,8 @@ def send_again(delivery: Delivery) -> None:
 
 
 def create_webhook(project_id: int, url: str, events: Sequence[str], by=None) -> NewSecret:
-    """Make a webhook. Raises BadAddress, BadWebhook."""
+    """Make a webhook. Raises NotAllowed, BadAddress, BadWebhook."""
+    _check_may_manage(project_id, by)
     _check(url, events)
     if Webhook.objects.filter(project_id=project_id).count() >= MOST_WEBHOOKS:
         raise BadWebhook(f"A project has at most {MOST_WEBHOOKS} webhooks; delete one that nobody needs.")
@@ -98,6 +103,7 @@ def create_webhook(project_id: int, url: str, events: Sequence[str], by=None) ->
 
 def edit_webhook(webhook: Webhook, url: str, events: Sequence[str], by=None) -> None:
     """Give a webhook another address or other events. What waits goes to the new address. Raises as create_webhook."""
+    _check_may_manage(webhook.project_id, by)
     _check(url, events)
     with transaction.atomic():
         locked = _lock(webhook)
@@ -107,7 +113,11 @@ def edit_webhook(webhook: Webhook, url: str, events: Sequence[str], by=None) -> 
 
 
 def rotate_secret(webhook: Webhook, by=None) -> NewSecret:
-    """Give a webhook a new secret. The old one signs as well for a day, so that receivers can change theirs."""
+    """Give a webhook a new secret. The old one signs as well for a day, so that receivers can change theirs.
+
+    Raises NotAllowed.
+    """
+    _check_may_manage(webhook.project_id, by)
     with transaction.atomic():
         locked = _lock(webhook)
         locked.old_secret_key, locked.secret_key, locked.rotated_at = (
@@ -121,7 +131,8 @@ def rotate_secret(webhook: Webhook, by=None) -> NewSecret:
 
 
 def disable_webhook(webhook: Webhook, by=None) -> None:
-    """Send nothing more to it. Doing it twice is doing it once."""
+    """Send nothing more to it. Doing it twice is doing it once. Raises NotAllowed."""
+    _check_may_manage(webhook.project_id, by)
     with transaction.atomic():
         locked = _lock(webhook)
         if Webhook.objects.enabled().filter(pk=locked.pk).update(disabled_at=timezone.now(), failing_since=None):
@@ -129,7 +140,8 @@ def disable_webhook(webhook: Webhook, by=None) -> None:
 
 
 def enable_webhook(webhook: Webhook, by=None) -> None:
-    """Send to it again, what waits at once. Raises BadAddress."""
+    """Send to it again, what waits at once. Raises NotAllowed, BadAddress."""
+    _check_may_manage(webhook.project_id, by)
     _resolve(webhook.url)
     with transaction.atomic():
         locked = _lock(webhook)
@@ -140,13 +152,19 @@ def enable_webhook(webhook: Webhook, by=None) -> None:
 
 
 def delete_webhook(webhook: Webhook, by=None) -> None:
-    """Delete it with its log; what waits is not sent."""
+    """Delete it with its log; what waits is not sent. Raises NotAllowed."""
+    _check_may_manage(webhook.project_id, by)
     with transaction.atomic():
         locked = _lock(webhook)
         pk = locked.pk
         locked.delete()
         locked.pk = pk
         _record("deleted", locked, by)
+
+
+def _check_may_manage(project_id: int, by) -> None:
+    if by is not None:
+        check_may(by, Action.MANAGE, Project.objects.get(pk=project_id))
 
 
 def _check(url: str, events: Sequence[str]) -> None:

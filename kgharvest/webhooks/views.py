@@ -9,6 +9,7 @@ from django import forms
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_POST
@@ -75,19 +76,17 @@ def webhook_detail(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
 
 def _show(request: HttpRequest, project: Project, webhook: Webhook, form: WebhookForm, **context: Any) -> HttpResponse:
     page = keyset_page(Filtered(webhook.deliveries.defer("body")), "-id", request.GET, ROWS_PER_PAGE)
-    context |= {"project": project, "webhook": webhook, "form": form, "page": page}
+    context |= {"project": project, "webhook": webhook, "form": form, "page": page, "now": timezone.now()}
     return render(request, "kgharvest/webhooks/webhook.html", context)
 
 
 @researcher_required
 @require_POST
-def webhook_change(
-    request: HttpRequest, slug: str, pk: int, change: Callable[..., Any], done: str, takes_by: bool = True
-) -> HttpResponse:
+def webhook_change(request: HttpRequest, slug: str, pk: int, change: Callable[..., Any], done: str) -> HttpResponse:
     """Do `change` to a webhook and say what was done."""
     _, webhook = _find(request, slug, pk)
     try:
-        change(webhook, **({"by": request.user} if takes_by else {}))
+        change(webhook, by=request.user)
     except DomainError as refusal:
         messages.error(request, str(refusal))
     else:
@@ -122,7 +121,7 @@ def delivery_send_again(request: HttpRequest, slug: str, pk: int, delivery: int)
     _, webhook = _find(request, slug, pk)
     waiting: Delivery = get_object_or_404(webhook.deliveries.select_related("webhook"), pk=delivery)
     try:
-        send_again(waiting)
+        send_again(waiting, request.user)
     except DomainError as refusal:
         messages.error(request, str(refusal))
     else:

@@ -64,7 +64,7 @@ TABLE: dict[str, str] = {
     "GET rounds/{done}/annotators/{code}/":                   "401 403 200 200 200 200 200 404",
     "POST rounds/{done}/annotators/{code}/pause/":            "401 403 403 403 200 200 200 404",
     "POST rounds/{done}/annotators/{code}/resume/":           "401 403 403 403 409 409 409 404",
-    "POST rounds/{done}/annotators/{code}/erase/":            "401 403 403 403 200 200 200 404",
+    "POST rounds/{done}/annotators/{code}/erase/":            "401 403 403 403 403 200 200 404",
     "GET rounds/{done}/annotators/{code}/exclusion/":         "401 403 403 403 200 200 200 404",
     "POST rounds/{done}/annotators/{code}/exclusion/":        "401 403 403 403 200 200 200 404",
     "DELETE rounds/{done}/annotators/{code}/exclusion/":      "401 403 403 403 409 409 409 404",

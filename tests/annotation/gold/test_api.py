@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from django.test import Client
 
-from annotation.gold.candidates import gold_candidates
+from annotation.gold.candidates import decide_on_gold, gold_candidates
 from annotation.models import GoldDecision
 from kgharvest.models import Role
 from tests import factories
@@ -64,3 +65,19 @@ def test_who_only_looks_decides_nothing(relation):
     assert (refused.status_code, error_of(refused)["code"]) == (403, "NotAllowed")
     assert stranger.get(address).status_code == 404
     assert not GoldDecision.objects.exists()
+
+
+def test_who_decided_on_what_all_see_is_told_to_those_who_work_with_them():
+    shipped = factories.make_relation(
+        relation_set=factories.make_relation_set(is_shipped=True), seed_tuples=[["dog", "bone"], ["cat", "fish"]]
+    )
+    ada, colleague = factories.make_researcher("ada"), factories.make_researcher()
+    stranger = factories.make_member(Role.OWNER, factories.make_project())
+    decide_on_gold(shipped, {gold_candidates(shipped)[0].code: True}, ada)
+
+    for person, named in ((ada, "ada"), (colleague, "ada"), (stranger, None)):
+        [decision] = client_of(person).get(f"{GOLD}decisions/").json()["results"]
+        assert decision["decided_by"] == named
+        page = Client()
+        page.force_login(person)
+        assert ("ada," in page.get(f"/rounds/gold/{shipped.pk}/").text) == bool(named)

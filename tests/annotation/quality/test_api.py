@@ -55,7 +55,8 @@ def test_an_annotator_is_paused_resumed_and_erased(api, round):
     assert api.post(f"{address}pause/").json()["status"] == "paused"
     assert error_of(api.post(f"{address}pause/"))["code"] == "CannotPause"
     assert api.post(f"{address}resume/").json()["status"] == "active"
-    assert api.post(f"{address}erase/").json()["who"] == ""
+    assert error_of(api.post(f"{address}erase/"))["code"] == "NotAllowed"
+    assert client_of(factories.make_member(Role.OWNER)).post(f"{address}erase/").json()["who"] == ""
     annotator.refresh_from_db()
     assert annotator.user is None
     kinds = [

@@ -48,6 +48,7 @@ def everything_stored() -> str:
 
 
 def test_a_guest_is_forgotten_and_the_judgments_stay(round, researcher, researcher_client):
+    set_role(round.project, researcher, Role.OWNER)
     guest = with_a_judgment(join_round(round, name=WHO))
     code, browser = return_code(guest), Client()
     browser.post(f"/return/{code}/", {"code": code})

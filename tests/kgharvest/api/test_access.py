@@ -15,7 +15,8 @@ from django.utils import timezone
 
 from kgharvest.accounts.projects import create_invite
 from kgharvest.accounts.tokens import create_token
-from kgharvest.models import HarvestJob, Job, Relation
+from kgharvest.models import HarvestJob, Job, Relation, Webhook
+from kgharvest.webhooks.outbox import send_test
 from probing.models import Probe
 from tests import factories
 from tests.api import blanked, clients_of_columns, operations_of, wrong_rows
@@ -23,6 +24,7 @@ from tests.api import blanked, clients_of_columns, operations_of, wrong_rows
 WRITTEN = {"name": "new", "set": "{set}", "statement": "<ENT0> is <ENT1>.", "seed_tuples": [["a", "b"], ["c", "d"]]}
 FILE = b'{"entities": ["a", "b"], "score": -1}\n'
 RELATIONS = b'{"name": "imported", "relations": []}'
+HOOK = "https://1.1.1.1/"  # no name that has to be resolved; nothing is sent
 PROMPTS = b'{"template": "[X] is [Y] ."}\n'
 
 #                                                        no  ann view adj  res  own  sup  other
@@ -43,6 +45,19 @@ TABLE: dict[str, str] = {
     "POST projects/{slug}/invites/":                    "401 403 403 403 403 201 201 404",
     "GET projects/{slug}/invites/{invite}/":            "401 403 403 403 403 200 200 404",
     "DELETE projects/{slug}/invites/{invite}/":         "401 403 403 403 403 204 204 404",
+    "GET projects/{slug}/audit/":                       "401 403 403 403 403 200 200 404",
+    "GET audit/":                                       "401 403 403 403 403 403 200 403",
+    "GET projects/{slug}/webhooks/":                    "401 403 403 403 403 200 200 404",
+    "POST projects/{slug}/webhooks/":                   "401 403 403 403 403 201 201 404",
+    "GET projects/{slug}/webhooks/{webhook}/":          "401 403 403 403 403 200 200 404",
+    "PATCH projects/{slug}/webhooks/{webhook}/":        "401 403 403 403 403 200 200 404",
+    "DELETE projects/{slug}/webhooks/{webhook}/":       "401 403 403 403 403 204 204 404",
+    "POST projects/{slug}/webhooks/{webhook}/test/":    "401 403 403 403 403 202 202 404",
+    "POST projects/{slug}/webhooks/{webhook}/enable/":  "401 403 403 403 403 200 200 404",
+    "POST projects/{slug}/webhooks/{webhook}/disable/": "401 403 403 403 403 200 200 404",
+    "POST projects/{slug}/webhooks/{webhook}/secret/":  "401 403 403 403 403 200 200 404",
+    "GET projects/{slug}/webhooks/{webhook}/deliveries/": "401 403 403 403 403 200 200 404",
+    "POST projects/{slug}/webhooks/{webhook}/deliveries/{delivery}/send-again/": "401 403 403 403 403 202 202 404",
     "GET relation-sets/":                               "401 403 200 200 200 200 200 200",
     "POST relation-sets/":                              "401 403 403 403 201 201 201 400",
     "POST relation-sets/import/":                       "401 403 400 400 400 400 400 400",
@@ -96,6 +111,8 @@ def sent(operation: str, made: dict[str, Any]) -> dict[str, Any]:
         "PATCH projects/{slug}/": {"name": "Renamed"},
         "PATCH projects/{slug}/members/{username}/": {"role": "researcher"},
         "POST projects/{slug}/invites/": {"role": "viewer"},
+        "POST projects/{slug}/webhooks/": {"url": f"{HOOK}new", "events": ["report.made"]},
+        "PATCH projects/{slug}/webhooks/{webhook}/": {"events": ["job.finished"]},
         "POST relation-sets/": {"copy_of": made["set_id"], "name": "copy", "project": made["slug"]},
         "POST relation-sets/import/": {"file": SimpleUploadedFile("relations.json", RELATIONS)},
         "PATCH relation-sets/{set_id}/": {"description": "Changed."},
@@ -135,6 +152,7 @@ def made(db) -> dict[str, Any]:
     lm = factories.make_language_model()
     probe = Probe.objects.create(kind="probe", project=project, language_model=lm, name="p", methods=[], facts="f")
     owner = factories.make_member("owner", project, "owner")
+    webhook = Webhook.objects.create(project_id=project.pk, url=HOOK, events=["report.made"])
     return {
         "slug": project.slug,
         "set": relation.relation_set.name,
@@ -147,6 +165,8 @@ def made(db) -> dict[str, Any]:
         "failed": factories.make_harvest_job("failed", launch=launch, **common).pk,
         "launch": launch.pk,
         "probe": probe.pk,
+        "webhook": webhook.pk,
+        "delivery": send_test(webhook).pk,
         "username": factories.make_member("viewer", project, "viewer").username,
         "invite": create_invite(project, "viewer", timezone.now(), owner)[0].pk,
         "token": create_token(owner, "first", "read", 1, timezone.now()).token.pk,

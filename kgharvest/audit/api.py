@@ -1,0 +1,94 @@
+"""The audit trail in the API: of a project for its owners, of the installation for superusers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import OuterRef, QuerySet, Subquery
+from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from kgharvest.access import Action, check_may
+from kgharvest.accounts.project_api import ProjectView
+from kgharvest.api.input import Filters
+from kgharvest.api.views import ListView
+from kgharvest.audit.models import LONGEST_NAME, SENTENCES, Actor, AuditEntry
+from kgharvest.models import Project
+
+ENTRY = {
+    "number": 57,
+    "at": "2026-11-22T09:00:00.000000Z",
+    "project": "default",
+    "actor": "p-3f0c9a1b2d",
+    "who": "ada",
+    "action": "annotator.excluded",
+    "sentence": "excluded a-1f2e3d4c from the round pilot: 40 judgments",
+    "subject_type": "exclusion",
+    "subject_id": "3",
+    "facts": {"annotator": "a-1f2e3d4c", "round": "pilot", "n_judgments": 40},
+    "previous_hash": "9f2c" + "0" * 60,
+    "hash": "51ab" + "0" * 60,
+}
+
+
+@extend_schema_serializer(examples=[OpenApiExample("An entry", ENTRY, response_only=True)])
+class EntrySerializer(serializers.ModelSerializer):
+    """An entry. What its hash covers is in the file of the command `audit export`."""
+
+    project = serializers.CharField(source="slug", allow_null=True, help_text="Null for what is the installation's.")
+    actor = serializers.CharField(allow_blank=True, help_text="A code; empty for a worker and for the operator.")
+    who = serializers.CharField(allow_null=True, help_text="The account with this code, while it is there.")
+    sentence = serializers.CharField(help_text="What was done, without who did it.")
+    facts = serializers.DictField(source="known_facts")
+
+    class Meta:
+        model = AuditEntry
+        fields = [*ENTRY]
+
+
+class EntryFilters(Filters):
+    action = serializers.ChoiceField(list(SENTENCES), required=False)
+    who = serializers.CharField(
+        required=False, max_length=LONGEST_NAME, help_text='An account\'s name, its code, or "system".'
+    )
+    since = serializers.DateField(required=False, help_text="The first day, of UTC.")
+    until = serializers.DateField(required=False, help_text="The last day.")
+
+    def narrow(self, rows: QuerySet) -> QuerySet:
+        return rows.narrowed(**self.validated_data)
+
+
+class EntryList(ListView):
+    serializer_class = EntrySerializer
+    filters = EntryFilters
+    order = ("-number",)
+
+    def entries(self) -> QuerySet[AuditEntry]:
+        raise NotImplementedError
+
+    def get_queryset(self) -> QuerySet[AuditEntry]:
+        slug = Project.objects.filter(pk=OuterRef("project_id")).values("slug")
+        name = Actor.objects.filter(code=OuterRef("actor")).values("user__username")
+        return self.entries().annotate(slug=Subquery(slug), who=Subquery(name)).for_list()
+
+
+@extend_schema(operation_id="project_audit_list")
+class ProjectTrail(EntryList, ProjectView):
+    """The audit trail of a project, the newest entry first, for its owners."""
+
+    def entries(self) -> QuerySet[AuditEntry]:
+        check_may(self.request.user, Action.MANAGE, self.project)
+        return AuditEntry.objects.filter(project_id=self.project.pk)
+
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return self.list(request)
+
+
+class WholeTrail(EntryList):
+    """The audit trail of the installation, the newest entry first, for superusers."""
+
+    def entries(self) -> QuerySet[AuditEntry]:
+        check_may(self.request.user, Action.MANAGE, None)
+        return AuditEntry.objects.all()

@@ -1,0 +1,216 @@
+"""Services refuse whoever may not, whichever door was left open: each one, asked by somebody who only looks.
+
+Every function that takes `by` has a row here, or a reason why it needs none.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from types import SimpleNamespace
+from uuid import uuid4
+
+import pytest
+from django.utils import timezone
+
+from annotation.exchange.judgment_import import import_judgments
+from annotation.gold.candidates import decide_on_gold, gold_candidates, withdraw_gold
+from annotation.quality.adjudication import adjudicate
+from annotation.quality.exclusion import exclude_annotator, reinstate_annotator
+from annotation.quality.limits import pause_annotator, resume_annotator, set_limits
+from annotation.recruiting.erasure import NotYoursToErase, erase_account, erase_annotator
+from annotation.recruiting.services import make_invites, revoke_invites
+from annotation.rounds.services import (
+    clone_round,
+    close_round,
+    create_draft,
+    delete_draft,
+    edit_draft,
+    open_draft,
+    open_round,
+    pause_round,
+    reopen_round,
+    save_instructions,
+)
+from evaluation.reports.services import create_report
+from kgharvest.access import NotAllowed
+from kgharvest.accounts.projects import (
+    create_invite,
+    hand_over,
+    project_for,
+    remove_member,
+    rename_project,
+    revoke_invite,
+    set_role,
+)
+from kgharvest.harvests.launches import cancel_launch, retry_cancelled, retry_failed
+from kgharvest.jobs.ledger import cancel, retry
+from kgharvest.knowledge.curation import correct, hide, restore
+from kgharvest.knowledge.sensitive_words import replace_words
+from kgharvest.models import Role, Webhook
+from kgharvest.relations.services import (
+    change_set,
+    delete_relation,
+    delete_set,
+    duplicate_set,
+    own_set,
+)
+from kgharvest.webhooks.outbox import (
+    create_webhook,
+    delete_webhook,
+    disable_webhook,
+    edit_webhook,
+    enable_webhook,
+    rotate_secret,
+    send_again,
+    send_test,
+)
+from tests import factories
+
+NOW = timezone.now()
+URL, EVENTS = "https://example.org/", ["report.made"]
+
+# What each is asked for, of a viewer `by`.
+CALLS: dict[Callable, Callable] = {
+    project_for: lambda it, by: project_for(by, it.project),
+    rename_project: lambda it, by: rename_project(it.project, "Mine", by),
+    set_role: lambda it, by: set_role(it.project, by, Role.OWNER, by),
+    remove_member: lambda it, by: remove_member(it.project, it.owner, by),
+    hand_over: lambda it, by: hand_over(it.project, it.owner, by),
+    create_invite: lambda it, by: create_invite(it.project, Role.OWNER, NOW + timedelta(days=1), by),
+    revoke_invite: lambda it, by: revoke_invite(it.invite, NOW, by),
+    cancel_launch: lambda it, by: cancel_launch(it.launch, by),
+    retry_failed: lambda it, by: retry_failed(it.launch, by),
+    retry_cancelled: lambda it, by: retry_cancelled(it.launch, by),
+    cancel: lambda it, by: cancel(it.queued, by),
+    retry: lambda it, by: retry(it.queued, by),
+    hide: lambda it, by: hide(it.tuple, "wrong", by),
+    correct: lambda it, by: correct(it.tuple, ["a", "b"], "wrong", by),
+    restore: lambda it, by: restore(it.tuple, "right", by),
+    replace_words: lambda it, by: replace_words(["word"], by),
+    delete_relation: lambda it, by: delete_relation(it.relation, by),
+    own_set: lambda it, by: own_set(it.relation.relation_set.name, by),
+    duplicate_set: lambda it, by: duplicate_set(it.relation.relation_set, "copy", by, it.project),
+    change_set: lambda it, by: change_set(it.relation.relation_set, "other", "", by),
+    delete_set: lambda it, by: delete_set(it.relation.relation_set, by),
+    create_webhook: lambda it, by: create_webhook(it.project.pk, URL, EVENTS, by),
+    edit_webhook: lambda it, by: edit_webhook(it.webhook, URL, EVENTS, by),
+    rotate_secret: lambda it, by: rotate_secret(it.webhook, by),
+    disable_webhook: lambda it, by: disable_webhook(it.webhook, by),
+    enable_webhook: lambda it, by: enable_webhook(it.webhook, by),
+    delete_webhook: lambda it, by: delete_webhook(it.webhook, by),
+    send_test: lambda it, by: send_test(it.webhook, by),
+    send_again: lambda it, by: send_again(it.delivery, by),
+    import_judgments: lambda it, by: import_judgments(it.file, it.round.name, project=it.project, by=by),
+    decide_on_gold: lambda it, by: decide_on_gold(it.relation, {it.gold: True}, by),
+    withdraw_gold: lambda it, by: withdraw_gold(it.decision, "wrong", by),
+    adjudicate: lambda it, by: adjudicate(it.task, "true", uuid4(), by=by),
+    exclude_annotator: lambda it, by: exclude_annotator(it.annotator, "guesses", by),
+    reinstate_annotator: lambda it, by: reinstate_annotator(it.annotator, by),
+    set_limits: lambda it, by: set_limits(it.round, by, longest_run=9),
+    pause_annotator: lambda it, by: pause_annotator(it.annotator, by),
+    resume_annotator: lambda it, by: resume_annotator(it.annotator, by),
+    erase_annotator: lambda it, by: erase_annotator(it.annotator, by),
+    erase_account: lambda it, by: erase_account(it.owner, by),
+    make_invites: lambda it, by: make_invites(it.round, 1, NOW, by),
+    revoke_invites: lambda it, by: revoke_invites(it.round, [], NOW, by),
+    open_round: lambda it, by: open_round(it.document, by, it.project),
+    create_draft: lambda it, by: create_draft(it.document, by, it.project),
+    edit_draft: lambda it, by: edit_draft(it.draft, it.document, by),
+    delete_draft: lambda it, by: delete_draft(it.draft, by),
+    clone_round: lambda it, by: clone_round(it.round, by),
+    open_draft: lambda it, by: open_draft(it.draft, by),
+    save_instructions: lambda it, by: save_instructions(it.draft, it.relation, "Judge.", by),
+    pause_round: lambda it, by: pause_round(it.round, by),
+    reopen_round: lambda it, by: reopen_round(it.round, by),
+    close_round: lambda it, by: close_round(it.round, by),
+    create_report: lambda it, by: create_report(it.round, by),
+}
+
+# What needs no row, by why.
+ASK_PROJECT_FOR = {
+    "plan_launch", "create_harvest_job", "queue_harvest", "import_tuples", "prepared_import", "import_relation_file",
+    "save_relation", "queue_score_job", "create_probe", "queue_probe",
+}  # fmt: skip
+ASK_THOSE_WITH_A_ROW = {"start_launch", "import_prompts"}  # the plan's project_for, check_is_own
+WRITE_NOTHING = {
+    "may_decide", "check_may_decide", "may_withdraw", "check_may_withdraw", "check_may_erase", "check_is_own",
+    "freeze_round", "plan_round", "usual_instructions", "compute_report", "facts_of_content",
+}  # fmt: skip
+FOR_EVERYBODY = {"create_project", "remove"}  # one's own second factor
+WITHIN_SERVICES = {"record", "append"}  # to the audit trail
+APPS = ("kgharvest", "annotation", "evaluation", "probing")
+DOORS = ("api", "views", "forms", "panels", "commands", "migrations", "engine", "embedded_lm", "web_worker", "demo")
+
+
+@pytest.fixture
+def it(tmp_path) -> SimpleNamespace:
+    """One of everything in a project, and its owner."""
+    relation = factories.make_relation(relation_set=factories.make_relation_set("own"))
+    launch = factories.make_launch()
+    harvest = factories.make_harvest([("dog", "swim"), ("cat", "climb")], relation=relation, launch=launch)
+    document = {"name": "draft", "cells": [{"job": harvest.pk, "n": None}]}
+    round = factories.make_round(3, name="pilot")
+    project = round.project
+    owner = factories.make_member(Role.OWNER, project)
+    gold = gold_candidates(relation)[0].code
+    decide_on_gold(relation, {gold: True})
+    webhook = Webhook.objects.create(project_id=project.pk, url=URL, events=EVENTS)
+    file = tmp_path / "judgments.csv"
+    file.write_text('relation,entities,annotator,label\ncan,"[""dog"", ""swim""]",ann,true\n')
+    return SimpleNamespace(
+        relation=relation,
+        launch=launch,
+        queued=factories.make_harvest_job(relation=relation, launch=launch, setting="human"),
+        tuple=harvest.tuples.first().knowledge_tuple,
+        document=document,
+        round=round,
+        draft=create_draft(document, project=project),
+        task=round.tasks.first(),
+        annotator=factories.make_annotators(round, 1)[0],
+        project=project,
+        owner=owner,
+        invite=create_invite(project, Role.VIEWER, NOW + timedelta(days=1))[0],
+        gold=gold,
+        decision=relation.gold_decisions.get(),
+        webhook=webhook,
+        delivery=send_test(webhook),
+        file=file,
+    )
+
+
+@pytest.mark.django_db
+def test_services_refuse_who_only_looks(it, enqueued):
+    viewer = factories.make_member(Role.VIEWER, it.project)
+    allowed = []
+    for service, call in CALLS.items():
+        try:
+            call(it, viewer)
+        except (NotAllowed, NotYoursToErase):
+            continue
+        allowed.append(service.__name__)
+
+    assert allowed == []
+
+
+def test_every_service_with_an_actor_has_a_row():
+    known = {service.__name__ for service in CALLS}
+    known |= ASK_PROJECT_FOR | ASK_THOSE_WITH_A_ROW | WRITE_NOTHING | FOR_EVERYBODY | WITHIN_SERVICES
+
+    assert set(services_with_actor()) == known
+
+
+def services_with_actor() -> Iterator[str]:
+    """Yield the public functions of the apps that take `by`, but for those of doors."""
+    for app in APPS:
+        package = importlib.import_module(app)
+        for module in pkgutil.walk_packages(package.__path__, f"{app}."):
+            if {part for name in module.name.split(".") for part in (name, name.rpartition("_")[2])} & set(DOORS):
+                continue
+            for name, function in inspect.getmembers(importlib.import_module(module.name), inspect.isfunction):
+                is_its_own = function.__module__ == module.name and not name.startswith("_")
+                if is_its_own and "by" in inspect.signature(function).parameters:
+                    yield name
