@@ -178,10 +178,13 @@ LIMITS = {
     "reset_requests": limit("KGHARVEST_RESET_REQUESTS", 20, 3600),  # from one address, for whatever accounts
     "reset_mails": limit("KGHARVEST_RESET_MAILS", 3, 3600),  # to one mail address
 }
-# How many requests to the API in how many seconds, in each web process (kgharvest.api.throttles).
+# How many requests to the API in how many seconds (kgharvest.api.throttles).
 API_LIMITS = {
     "token": limit("KGHARVEST_API_REQUESTS", 1200, 60),  # of one token
     "anonymous": limit("KGHARVEST_API_ANONYMOUS_REQUESTS", 60, 60),  # from one address without a valid token
+}
+CACHES = {  # of each process: what it counts itself of these limits
+    "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "OPTIONS": {"MAX_ENTRIES": 10_000}}
 }
 PROXY_COUNT = int(os.environ.get("PROXY_COUNT") or PRODUCTION)  # proxies of our own between browsers and this server
 

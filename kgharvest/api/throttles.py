@@ -1,22 +1,31 @@
-"""How much is asked of the API: settings.API_LIMITS, counted by token, user or address in each web process."""
+"""How much is asked of the API: settings.API_LIMITS, counted by token, user or address, by all processes together."""
 
 from __future__ import annotations
 
 from django.conf import settings
+from django.utils import timezone
 from rest_framework.request import Request
-from rest_framework.throttling import SimpleRateThrottle
+from rest_framework.throttling import BaseThrottle
 
-from kgharvest.accounts.throttle import network_of
+from kgharvest.accounts.throttle import network_of, seconds_to_wait
 
 
-class Throttle(SimpleRateThrottle):
-    """A limit of settings.API_LIMITS: requests in a window of seconds."""
+class Throttle(BaseThrottle):
+    """A limit of settings.API_LIMITS, by its name."""
 
-    def get_rate(self) -> tuple[int, int]:
-        return settings.API_LIMITS[self.scope]
+    scope: str
 
-    def parse_rate(self, rate: tuple[int, int]) -> tuple[int, int]:
-        return rate
+    def who(self, request: Request, view) -> str | None:
+        """Return who is counted as one, None for whom this limit does not count."""
+        raise NotImplementedError
+
+    def allow_request(self, request: Request, view) -> bool:
+        who = self.who(request, view)
+        self._wait = seconds_to_wait(f"api:{who}", *settings.API_LIMITS[self.scope], timezone.now()) if who else 0.0
+        return not self._wait
+
+    def wait(self) -> float:
+        return self._wait
 
 
 class TokenThrottle(Throttle):
@@ -24,10 +33,10 @@ class TokenThrottle(Throttle):
 
     scope = "token"
 
-    def get_cache_key(self, request: Request, view) -> str | None:
+    def who(self, request: Request, view) -> str | None:
         if not request.user.is_authenticated:
             return None
-        return f"api:token:{request.auth.pk}" if request.auth else f"api:user:{request.user.pk}"
+        return f"token:{request.auth.pk}" if request.auth else f"user:{request.user.pk}"
 
 
 class AnonymousThrottle(Throttle):
@@ -35,6 +44,6 @@ class AnonymousThrottle(Throttle):
 
     scope = "anonymous"
 
-    def get_cache_key(self, request: Request, view) -> str | None:
+    def who(self, request: Request, view) -> str | None:
         is_known = view is not None and request.user.is_authenticated
-        return None if is_known else f"api:address:{network_of(request)}"
+        return None if is_known else f"address:{network_of(request)}"

@@ -7,9 +7,11 @@ from datetime import timedelta
 from threading import Barrier, Thread
 
 import pytest
+from django.core.cache import cache
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from kgharvest.api.pagination import cursor_of
@@ -120,6 +122,25 @@ def test_too_many_requests_are_429_with_the_seconds_to_wait(db, settings):
     assert [Client().get(SETS).status_code for _ in range(3)] == [401, 401, 429]
     wrong = Client(headers={"authorization": "Bearer kgh_wrong"})
     assert wrong.get(SETS).status_code == 429  # counted with what comes without a token
+
+
+def test_all_processes_count_together_and_seldom_ask_the_database(db, settings):
+    settings.API_LIMITS = {"token": (40, 60), "anonymous": (2, 60)}
+    client = client_of()
+
+    with CaptureQueriesContext(connection) as asked:
+        first = [client.get(SETS).status_code for _ in range(30)]
+        n_asked = sum("SELECT" in query["sql"] and "kgharvest_attempts" in query["sql"] for query in asked)
+    cache.clear()  # another process has a memory of its own
+    second = [client.get(SETS).status_code for _ in range(12)]
+    with CaptureQueriesContext(connection) as asked_when_refused:
+        client.get(SETS)
+        asks_again = any("kgharvest_attempts" in query["sql"] for query in asked_when_refused)
+
+    assert first == [200] * 30
+    assert second == [200] * 10 + [429] * 2
+    assert n_asked == 30 / (40 / 20)  # once for each twentieth of the limit
+    assert not asks_again
 
 
 # -- idempotency -------------------------------------------------------------------------------------------------------
