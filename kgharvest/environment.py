@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -129,6 +130,11 @@ def networks(name: str) -> list[IPv4Network | IPv6Network]:
 
 def generated_secret_key(path: Path) -> str:
     """Return the key kept in `path`, made on first use; two processes that start at once agree on it."""
+    if restoring_key(path).exists() and sys.argv[1:2] != ["restore"]:
+        raise ImproperlyConfigured(
+            f"A restore was interrupted ({restoring_key(path)}), so database and secret key may not belong together; "
+            "restore the backup once more: python manage.py restore FILE --replace."
+        )
     if not path.exists():
         handle, draft = tempfile.mkstemp(dir=path.parent)  # mkstemp makes it readable by its owner only
         with os.fdopen(handle, "w") as file:
@@ -140,6 +146,11 @@ def generated_secret_key(path: Path) -> str:
         finally:
             os.unlink(draft)
     return path.read_text()
+
+
+def restoring_key(path: Path) -> Path:
+    """Return where the key of a backup is while the database is being restored (kgharvest.operations.backup)."""
+    return path.with_name(f"{path.name}.restoring")
 
 
 def sqlite(path: Path | str) -> dict:

@@ -56,6 +56,7 @@ from kgharvest.relations.services import (
     delete_relation,
     delete_set,
     duplicate_set,
+    load_shipped_sets,
     own_set,
 )
 from kgharvest.webhooks.outbox import (
@@ -90,6 +91,7 @@ CALLS: dict[Callable, Callable] = {
     hide: lambda it, by: hide(it.tuple, "wrong", by),
     correct: lambda it, by: correct(it.tuple, ["a", "b"], "wrong", by),
     restore: lambda it, by: restore(it.tuple, "right", by),
+    load_shipped_sets: lambda it, by: load_shipped_sets(by),
     replace_words: lambda it, by: replace_words(["word"], by),
     delete_relation: lambda it, by: delete_relation(it.relation, by),
     own_set: lambda it, by: own_set(it.relation.relation_set.name, by),

@@ -8,7 +8,6 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib import messages
-from django.contrib.auth import get_user_model
 from django.contrib.auth.views import redirect_to_login
 from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
@@ -27,6 +26,7 @@ from kgharvest.accounts.projects import (
     create_invite,
     create_project,
     find_invite,
+    is_first_owners,
     remove_member,
     rename_project,
     revoke_invite,
@@ -46,7 +46,8 @@ MODEL_BACKEND = "django.contrib.auth.backends.ModelBackend"
 
 @researcher_required
 def project_list(request: HttpRequest) -> HttpResponse:
-    projects = Project.objects.visible_to(request.user).annotate(n_members=Count("members", distinct=True))
+    visible = Project.objects.visible_to(request.user).order_by().values("pk")
+    projects = Project.objects.filter(pk__in=visible).annotate(n_members=Count("members"))
     projects = projects.order_by("name")  # what is grouped has lost the order of its model
     own = dict(request.user.memberships.values_list("project", "role"))
     page = page_of(request, projects)
@@ -219,5 +220,5 @@ def _join(request: HttpRequest, invite: ProjectInvite) -> HttpResponse:
             return response
         except InviteNotUsable as refusal:
             return render(request, "kgharvest/accounts/project_join.html", {"refusal": refusal}, status=410)
-    context = {"invite": invite, "form": form, "is_first": asks_account and not get_user_model().objects.exists()}
+    context = {"invite": invite, "form": form, "is_first": is_first_owners(invite)}
     return render(request, "kgharvest/accounts/project_join.html", context)

@@ -208,31 +208,51 @@ def find_invite(secret: str) -> ProjectInvite:
 def accept_invite(invite: ProjectInvite, user, now: datetime) -> ProjectMember:
     """Make `user` a member with the invite's role, once. A member with another role keeps it, and the invite.
 
+    The first owner (`is_first_owners`) becomes superuser, and no other link that was made before serves any more.
     Raises InviteNotUsable.
     """
+    Project.objects.select_for_update(no_key=True).get(pk=invite.project_id)  # two first ones come one by one
     member = ProjectMember.objects.filter(project=invite.project, user=user).first()
     if member is not None:
         return member
+    is_first = is_first_owners(invite)
     if not ProjectInvite.objects.usable(now).filter(pk=invite.pk).update(used_at=now, used_by=user):
         raise InviteNotUsable("This link was used or revoked, or its time is over; ask for a new one.")
     member = ProjectMember.objects.create(project=invite.project, user=user, role=invite.role)
     _record_member("joined", invite.project, user, user, role=member.role)
+    if is_first:
+        make_superuser(user)
+        ProjectInvite.objects.filter(used_at=None, revoked_at=None).update(revoked_at=now)
     return member
 
 
 @transaction.atomic
-def sign_up(invite: ProjectInvite, form: ModelForm, now: datetime):
-    """Return a new account, of a valid form, that has joined. Raises InviteNotUsable.
+def make_superuser(user) -> None:
+    """Let an account do everything in the installation; the operator's to decide."""
+    user.is_superuser = user.is_staff = True
+    user.save(update_fields=["is_superuser", "is_staff"])
+    record("superuser.made", user, None, person=actor_code(user))
 
-    The first account of an installation is its superuser, and no other link that was made before serves any more.
+
+def is_first_owners(invite: ProjectInvite) -> bool:
+    """Return whether the operator made this link for an owner where nobody owns anything yet.
+
+    Whoever uses it owns the installation, too, with a new account or with one that a provider has brought.
     """
-    Project.objects.select_for_update(no_key=True).get(pk=invite.project_id)  # two first ones come one by one
-    user = form.save(commit=False)
-    user.is_superuser = user.is_staff = not get_user_model().objects.exists()
-    user.save()
+    return invite.created_by_id is None and invite.role == Role.OWNER and is_without_owner()
+
+
+def is_without_owner() -> bool:
+    """Return whether there is neither a superuser nor an owner of a project."""
+    superusers = get_user_model().objects.filter(is_superuser=True, is_active=True)
+    return not superusers.exists() and not ProjectMember.objects.filter(role=Role.OWNER).exists()
+
+
+@transaction.atomic
+def sign_up(invite: ProjectInvite, form: ModelForm, now: datetime):
+    """Return a new account, of a valid form, that has joined. Raises InviteNotUsable."""
+    user = form.save()
     accept_invite(invite, user, now)
-    if user.is_superuser:
-        ProjectInvite.objects.filter(used_at=None, revoked_at=None).update(revoked_at=now)
     return user
 
 

@@ -74,7 +74,6 @@ class EntryList(ListView):
         return self.entries().annotate(slug=Subquery(slug), who=Subquery(name)).for_list()
 
 
-@extend_schema(operation_id="project_audit_list")
 class ProjectTrail(EntryList, ProjectView):
     """The audit trail of a project, the newest entry first, for its owners."""
 
@@ -82,6 +81,7 @@ class ProjectTrail(EntryList, ProjectView):
         check_may(self.request.user, Action.MANAGE, self.project)
         return AuditEntry.objects.filter(project_id=self.project.pk)
 
+    @extend_schema(operation_id="project_audit_list")
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         return self.list(request)
 

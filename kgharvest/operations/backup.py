@@ -25,6 +25,7 @@ from django.db.migrations.loader import MigrationLoader
 from django.utils import timezone
 
 from kgharvest import VERSION
+from kgharvest.environment import restoring_key
 from kgharvest.errors import DomainError
 from kgharvest.operations import database_copies
 from kgharvest.registries import hook
@@ -109,13 +110,32 @@ def restore(path: Path, replace: bool = False) -> Manifest:
                 _extract(archive, name, folder / name)
                 if _sha256(folder / name) != sha256:
                     raise _damaged(path, f"{name} is not what was written")
-            database_copies.restore_from(folder / DATABASE, manifest.rows)
-            if SECRET_KEY in manifest.files:
-                (folder / SECRET_KEY).chmod(0o600)
-                os.replace(folder / SECRET_KEY, settings.DATA_DIR / "secret_key")
+            with _key_put_in_place(folder / SECRET_KEY if SECRET_KEY in manifest.files else None):
+                database_copies.restore_from(folder / DATABASE, manifest.rows)
     except (zipfile.BadZipFile, EOFError, zlib.error, AttributeError, KeyError, TypeError, ValueError) as error:
         raise _damaged(path, str(error) or type(error).__name__) from error
     return manifest
+
+
+@contextmanager
+def _key_put_in_place(key: Path | None) -> Iterator[None]:
+    """Put the key of a backup in place after its database. Who is killed between leaves a file, by which nothing
+    starts with a database and a key that do not belong together (kgharvest.environment.generated_secret_key).
+    """
+    place = settings.DATA_DIR / "secret_key"
+    waiting = restoring_key(place)
+    if key:
+        key.chmod(0o600)
+        _flush(key)
+        os.replace(key, waiting)
+    try:
+        yield
+    except BaseException:
+        waiting.unlink(missing_ok=True)
+        raise
+    if key:
+        os.replace(waiting, place)
+    waiting.unlink(missing_ok=True)  # of a restore that was killed
 
 
 def _manifest(archive: zipfile.ZipFile, path: Path) -> Manifest:

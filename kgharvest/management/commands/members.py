@@ -1,4 +1,4 @@
-"""`members PROJECT [--add NAME --role R] [--remove NAME] [--invite ROLE] [--first-owner]`"""
+"""`members PROJECT [--add NAME --role R] [--remove NAME] [--invite ROLE] [--superuser NAME] [--first-owner]`"""
 
 from datetime import timedelta
 
@@ -8,7 +8,15 @@ from django.core.management.base import CommandError
 from django.urls import reverse
 from django.utils import timezone
 
-from kgharvest.accounts.projects import create_invite, default_project, find_project, remove_member, set_role
+from kgharvest.accounts.projects import (
+    create_invite,
+    default_project,
+    find_project,
+    is_without_owner,
+    make_superuser,
+    remove_member,
+    set_role,
+)
 from kgharvest.errors import NotFound
 from kgharvest.management.command import DomainCommand
 from kgharvest.models import Project, Role
@@ -25,18 +33,22 @@ class Command(DomainCommand):
         what.add_argument("--add", metavar="NAME", help="an account, which gets --role")
         what.add_argument("--remove", metavar="NAME", help="an account, which is a member no more")
         what.add_argument("--invite", choices=Role.values, metavar="ROLE", help=f"one of {', '.join(Role.values)}")
+        what.add_argument("--superuser", metavar="NAME", help="an account, which may do everything here from now on")
         what.add_argument(
-            "--first-owner", action="store_true", help="on an installation without accounts, print a link to make one"
+            "--first-owner", action="store_true", help="where nobody owns anything yet, print a link for who is to"
         )
         parser.add_argument("--role", choices=Role.values, help="of --add")
 
-    def handle(self, *, project, add, remove, invite, first_owner, role, **options):
+    def handle(self, *, project, add, remove, invite, superuser, first_owner, role, **options):
         if bool(add) != bool(role):
             raise CommandError("--add and --role go together; give both.")
         if first_owner:
-            if not get_user_model().objects.exists():
-                self.stderr.write("Nobody has an account yet. Make the first one, the owner's, once, at this address:")
+            if is_without_owner():
+                self.stderr.write("Nobody owns this installation yet. Who opens this address does, once:")
                 self.print_link(default_project(), Role.OWNER)
+            return
+        if superuser:
+            make_superuser(find_account(superuser))
             return
         project = find_project(project) if project else only_project()
         if invite:

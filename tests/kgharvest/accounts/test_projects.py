@@ -304,6 +304,30 @@ def test_the_command_lists_adds_and_removes(project, owner, capsys):
 
 
 @pytest.mark.django_db
+def test_without_passwords_the_first_owner_s_link_makes_an_account_from_the_provider_superuser(capsys, settings):
+    settings.LOCAL_LOGIN, settings.OPENID = False, {"name": "SSO"}
+    someone, ada = make_user("someone"), make_user("ada")  # whom the provider brought
+    call_command("members", first_owner=True)
+    link = capsys.readouterr().out.strip().removeprefix("http://127.0.0.1:8000")
+
+    assert Client().get(link).url == f"/accounts/login/?next={link}"
+    assert "Set up this installation" in client_of(ada).get(link).text
+    client_of(ada).post(link)
+
+    for user in (ada, someone):
+        user.refresh_from_db()
+    assert (ada.is_superuser, roles_in(default_project())) == (True, {"ada": "owner"})
+    assert not someone.is_superuser
+    _, later = create_invite(make_project(), Role.OWNER, timezone.now() + timedelta(days=1))
+    client_of(someone).post(f"/member/{later}/")
+    someone.refresh_from_db()
+    assert not someone.is_superuser
+    call_command("members", superuser="someone")
+    someone.refresh_from_db()
+    assert someone.is_superuser
+
+
+@pytest.mark.django_db
 def test_the_first_account_of_an_installation_owns_it(capsys):
     call_command("members", first_owner=True)
     call_command("members", first_owner=True)
@@ -318,3 +342,13 @@ def test_the_first_account_of_an_installation_owns_it(capsys):
     assert Client().get(links[1]).status_code == 410  # the other link serves no more
     call_command("members", first_owner=True)
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.django_db
+def test_the_list_counts_all_members(client):
+    project = make_project("Birds")
+    for _ in range(3):
+        ada = make_member(Role.OWNER, project)
+    client.force_login(ada)
+
+    assert [row["project"].n_members for row in client.get("/projects/").context["rows"]] == [3]

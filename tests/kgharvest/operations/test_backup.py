@@ -240,6 +240,44 @@ def test_a_restore_goes_into_what_is_empty_or_to_be_replaced_and_when_killed_lea
     assert elsewhere.read(names) == [("ada",), ("grace",)]
 
 
+KILLED_BETWEEN = """
+import os, pathlib, signal, sys
+import django
+django.setup()
+from kgharvest.operations import backup
+
+replace = os.replace
+os.replace = lambda source, target: (
+    os.kill(0, signal.SIGKILL) if str(target).endswith("secret_key") else replace(source, target)
+)
+backup.restore(pathlib.Path(sys.argv[1]), replace=True)
+"""
+
+
+def test_who_is_killed_between_database_and_secret_key_is_told_what_to_do(tmp_path, elsewhere, settings):
+    file, settings.DATA_DIR = tmp_path / "backup.zip", tmp_path
+    (tmp_path / "secret_key").write_text("another key than the one there")
+    back_up(file)
+    variables = {"DATABASE_URL": elsewhere.url, "KGHARVEST_DATA_DIR": str(elsewhere.folder), "DEBUG": "1"}
+
+    assert elsewhere.manage("restore", str(file)).returncode == 0
+    (elsewhere.folder / "secret_key").write_text("the key of before")
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED_BETWEEN, str(file)],
+        cwd=ROOT,
+        env={**os.environ, **variables},
+        start_new_session=True,
+    )
+
+    assert killed.returncode == -signal.SIGKILL
+    refused = elsewhere.manage("check")
+    assert refused.returncode != 0
+    assert "restore the backup once more: python manage.py restore FILE --replace" in refused.stderr
+    assert elsewhere.manage("restore", str(file), "--replace").returncode == 0
+    assert elsewhere.manage("check").returncode == 0
+    assert (elsewhere.folder / "secret_key").read_text() == "another key than the one there"
+
+
 def test_a_backup_overwrites_nothing_and_leaves_no_draft(tmp_path):
     file = tmp_path / "backup.zip"
     file.write_text("mine")
