@@ -18,6 +18,8 @@ from django.utils import timezone
 
 from annotation.exchange.judgment_import import import_judgments
 from annotation.gold.candidates import decide_on_gold, gold_candidates, withdraw_gold
+from annotation.judges.runs import continue_run, prepare_run
+from annotation.models import JudgeRun
 from annotation.quality.adjudication import adjudicate
 from annotation.quality.exclusion import exclude_annotator, reinstate_annotator
 from annotation.quality.limits import pause_annotator, resume_annotator, set_limits
@@ -129,6 +131,8 @@ CALLS: dict[Callable, Callable] = {
     pause_round: lambda it, by: pause_round(it.round, by),
     reopen_round: lambda it, by: reopen_round(it.round, by),
     close_round: lambda it, by: close_round(it.round, by),
+    prepare_run: lambda it, by: prepare_run(JudgeRun(), it.round, by),
+    continue_run: lambda it, by: continue_run(JudgeRun(project=it.project), {}, by),
     create_report: lambda it, by: create_report(it.round, by),
 }
 
@@ -137,13 +141,16 @@ ASK_PROJECT_FOR = {
     "plan_launch", "create_harvest_job", "queue_harvest", "import_tuples", "prepared_import", "import_relation_file",
     "save_relation", "queue_score_job", "create_probe", "queue_probe",
 }  # fmt: skip
-ASK_THOSE_WITH_A_ROW = {"start_launch", "import_prompts"}  # the plan's project_for, check_is_own
+ASK_THOSE_WITH_A_ROW = {
+    "start_launch", "import_prompts", "create_run", "queue_run", "import_file", "import_answers",
+}  # fmt: skip
 WRITE_NOTHING = {
     "may_decide", "check_may_decide", "may_withdraw", "check_may_withdraw", "check_may_erase", "check_is_own",
-    "freeze_round", "plan_round", "usual_instructions", "compute_report", "facts_of_content",
+    "freeze_round", "plan_round", "estimated_usage", "populations", "usual_instructions", "compute_report",
+    "facts_of_content",
 }  # fmt: skip
 FOR_EVERYBODY = {"create_project", "remove"}  # one's own second factor
-WITHIN_SERVICES = {"record", "append"}  # to the audit trail
+WITHIN_SERVICES = {"record", "append", "record_run"}  # to the audit trail
 APPS = ("kgharvest", "annotation", "evaluation", "probing")
 DOORS = ("api", "views", "forms", "panels", "commands", "migrations", "engine", "embedded_lm", "web_worker", "demo")
 
