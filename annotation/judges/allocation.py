@@ -31,7 +31,7 @@ class JudgeNotReady(DomainError):
     """A judge run that a round names and that does not exist, or has not finished."""
 
 
-class JudgedTuples(NamedTuple):
+class JudgeStrata(NamedTuple):
     """Labels of a judge by knowledge tuple, and how accurate each of JUDGE_STRATA seems to be."""
 
     labels: Mapping[int, str]
@@ -50,7 +50,7 @@ class JudgedTuples(NamedTuple):
         return [sqrt(self.accuracy[label] * (1 - self.accuracy[label])) for label in strata]
 
 
-def judged_tuples(round: Round) -> JudgedTuples | None:
+def judge_strata(round: Round) -> JudgeStrata | None:
     """Return what the judge that the round names says; None if it names none. Raises JudgeNotReady, SeveralJudges."""
     if not round.judge:
         return None
@@ -63,7 +63,7 @@ def judged_tuples(round: Round) -> JudgedTuples | None:
     if run.status != Job.Status.SUCCEEDED:
         raise JudgeNotReady(f"judge: the judge run {run.name} is {run.status}; wait until it has succeeded.")
     check_one_judge(run)
-    return JudgedTuples(judge_labels(run), accuracy_by_label(run))
+    return JudgeStrata(judge_labels(run), accuracy_by_label(run))
 
 
 def accuracy_by_label(run: JudgeRun) -> dict[str, float]:

@@ -16,7 +16,7 @@ import numpy as np
 from django.db.models import Q, QuerySet
 
 from annotation.gold.selection import DrawnTuple, GoldStatement, choose_gold, training_statement
-from annotation.judges.allocation import LEAST_PER_STRATUM, JudgedTuples, allocate, judged_tuples
+from annotation.judges.allocation import LEAST_PER_STRATUM, JudgeStrata, allocate, judge_strata
 from annotation.models import Round, Stratum, TrainingStatement
 from annotation.rounds.instructions import freeze_statement, freeze_statements, relation_guide, statement_parts
 from annotation.rounds.sample_models import CellId
@@ -82,7 +82,7 @@ class FrozenRound(NamedTuple):
     tasks: list[FrozenTask]
     training: list[TrainingStatement]
     relation_instructions: dict[str, str]
-    judged: JudgedTuples | None
+    judged: JudgeStrata | None
 
     def draws(self, task_ids: Mapping[int, int]) -> Iterator[tuple[int, int, int, float]]:
         """Yield that each stratum's sample contains its tasks: stratum, task, harvested tuple, inclusion probability.
@@ -104,7 +104,7 @@ def freeze_round(round: Round, by: User = None) -> FrozenRound:
     rng = np.random.default_rng(round.seed)
     cells = _cells_with_jobs(round, by)
     written = instructions_by_relation(round)
-    judged = judged_tuples(round)
+    judged = judge_strata(round)
     samples = [sample for cell, job, path in cells for sample in draw_cell(round, cell, job, path, rng, judged)]
     # A tuple that several cells drew is one task, worded as the first of them has it.
     tasks: dict[int, FrozenTask] = {}
@@ -220,7 +220,7 @@ def population_of(round: Round, cell: Cell, job: HarvestJob) -> QuerySet[Harvest
 
 
 def draw_cell(
-    round: Round, cell: Cell, job: HarvestJob, path: str, rng: np.random.Generator, judged: JudgedTuples | None = None
+    round: Round, cell: Cell, job: HarvestJob, path: str, rng: np.random.Generator, judged: JudgeStrata | None = None
 ) -> list[Sample]:
     """Return a sample of each stratum of a cell, simple and without replacement within the stratum.
 
@@ -266,7 +266,7 @@ def draw_cell(
 
 
 def _strata_of(
-    population: Sequence[tuple[int, int]], cell: Cell, path: str, judged: JudgedTuples | None
+    population: Sequence[tuple[int, int]], cell: Cell, path: str, judged: JudgeStrata | None
 ) -> tuple[list[str], list[Sequence[int]]]:
     """Return the label and the ranks of each stratum, the label empty for strata of ranks."""
     if judged is None:

@@ -123,3 +123,15 @@ def test_without_a_judge_the_plan_assumes_one_whose_price_is_not_known():
     assert with_judge.judge == "a judge of sensitivity 0.9 and specificity 0.8"
     assert with_judge.n_statements < alone.n_statements
     assert (with_judge.judge_cost, with_judge.cost) == (None, None)
+
+
+@pytest.mark.django_db
+def test_the_form_of_a_draft_plans_with_its_judge_and_a_new_one_says_what_to_do(researcher_client):
+    draft = judged_draft()
+    sent = {"jobs": [draft.spec["cells"][0]["job"]], "n": 24, "judge": "lm", "allocation": "optimal"}
+    sent |= {"wished_points": "10", "pay_per_hour": "12"}
+
+    page = researcher_client.post(f"/rounds/plan/?draft={draft.path}", sent).text
+    assert "people, with lm (judge-lm)" in page
+    assert "What ± 10.0 points for each cell takes" in page
+    assert "has no judge run &#x27;lm&#x27;; keep it as a draft" in researcher_client.post("/rounds/plan/", sent).text
