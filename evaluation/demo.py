@@ -13,6 +13,8 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractBaseUser
 from django.utils.crypto import get_random_string
 
+from annotation.judges.models import JudgeRun
+from annotation.judges.runs import queue_run
 from annotation.judging.simulation import Truth, fill_with_simulated_judgments
 from annotation.models import Round
 from annotation.recruiting.services import join_round
@@ -44,6 +46,12 @@ SIMULATED_ROUND = "demo-simulated"
 SIMULATED_N = 25
 SIMULATION_SEED = 2023
 CHANCE_OF_TRUE = {True: 0.9, False: 0.15}  # by whether the tuple is a fact: made-up annotators err, as people do
+
+
+# The smaller embedded LM judges what the larger one said, as they were trained on the same world. Like it a
+# demonstrator. The threshold tells facts of that world from the rest of the demo's tuples with a sensitivity of .86 and
+# a specificity of .60, so that it is of some use and of no great one.
+JUDGE = {"name": "small-sibling", "kind": "score", "model": "embedded-small", "threshold": -8.0}
 
 
 class Login(NamedTuple):
@@ -132,6 +140,12 @@ def truth_of_the_world() -> Truth:
     return chance_of_true
 
 
-def report_on(round: Round) -> Report:
-    """Return the newest report on the round, or the first one."""
-    return round.reports.first() or create_report(round, by=researcher())
+def queue_missing_judge_run(round: Round) -> JudgeRun:
+    """Return the run of the demo's judge in the round: the one there is, or else a new one in the queue."""
+    known = round.judge_runs.filter(name=JUDGE["name"]).first()
+    return known or queue_run(round, JUDGE, researcher())
+
+
+def report_on(round: Round, judge: JudgeRun) -> Report:
+    """Return the newest report on the round, or the first one. judge: a run that has succeeded."""
+    return round.reports.first() or create_report(round, by=researcher(), judge=judge)

@@ -29,7 +29,7 @@ from kgharvest.bulk.pagination import page_of
 from kgharvest.engine.types import EngineError
 from kgharvest.errors import DomainError, ImportRefused
 from kgharvest.jobs import ledger
-from kgharvest.relations.models import Relation
+from kgharvest.models import LanguageModel
 
 
 class JudgeForm(forms.ModelForm):
@@ -149,9 +149,8 @@ def judge_run(request: HttpRequest, path: str, name: str) -> HttpResponse:
         "counts": label_counts(run),
         "n_flipped": n_flipped(run),
         "page_obj": page_of(request, unparsable),
-        "relations": Relation.objects.filter(pk__in=run.relation_texts).select_related("relation_set"),
         "panel": run.round.judge_runs.filter(panel=run.panel).exclude(pk=run.pk) if run.panel else [],
-        "formats": FORMATS,
+        "is_demonstrator": LanguageModel.objects.filter(name=run.model, is_demonstrator=True).exists(),
         "may": allowed_actions(request.user, run.project),
         "lacks_worker": run.is_unfinished and not ledger.has_worker(timezone.now()),
     }

@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 from django.contrib.auth import get_user_model
 
-from annotation.models import Judgment, Round
+from annotation.models import JudgeRun, Judgment, Round
 from evaluation import demo
 from evaluation.models import Report
 from kgharvest.access import is_researcher
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.engine.types import HarvestParams
 from kgharvest.harvests.runner import queue_harvest
+from kgharvest.jobs import ledger
 from kgharvest.models import HarvestJob, Job
 from kgharvest.relations.services import load_shipped_sets
 from tests.factories import make_harvest
@@ -55,6 +56,19 @@ def finish(job: HarvestJob, n_facts: int, n_others: int) -> HarvestJob:
 def harvests(shipped, logins, enqueued, monkeypatch) -> list[HarvestJob]:
     monkeypatch.setattr(demo, "SIMULATED_N", 10)
     return [finish(job, n_facts=20, n_others=10) for job in demo.queue_missing_harvests()]
+
+
+def judged(round: Round) -> JudgeRun:
+    """Do the demo's judge run as a worker would."""
+    run = demo.queue_missing_judge_run(round)
+    ledger.run_job(run.pk)
+    run.refresh_from_db()
+    return run
+
+
+def report_on(jobs) -> Report:
+    round = demo.open_simulated_round(jobs)
+    return demo.report_on(round, judged(round))
 
 
 def test_the_demo_harvests_six_relations_two_of_them_ternary_in_two_settings(shipped, logins, enqueued):
@@ -113,12 +127,25 @@ def test_the_round_for_people_has_the_annotators_and_no_judgments(harvests):
 
 
 def test_the_simulated_round_is_complete_and_its_report_says_what_it_is(harvests):
-    report = demo.report_on(demo.open_simulated_round(harvests))
+    report = report_on(harvests)
 
     assert report.document["source"] == "simulated"
     assert report.document["n_complete"] == report.document["n_tasks"] > 0
     assert "The judgments are simulated, not people: they say nothing about what is true." in report.document["notes"]
     assert len(report.document["cells"]) == 12
+
+
+def test_the_smaller_sibling_judges_whole_harvests_and_is_marked_as_a_demonstrator(harvests, client):
+    round = demo.open_simulated_round(harvests)
+
+    run = judged(round)
+
+    assert run.status == Job.Status.SUCCEEDED, run.error
+    tuples = {found for job in harvests for found in job.tuples.values_list("knowledge_tuple", flat=True)}
+    assert set(run.answers.values_list("knowledge_tuple", flat=True)) == tuples
+    client.force_login(demo.researcher())
+    page = client.get(run.get_absolute_url()).text
+    assert "embedded-small is a demonstrator: its labels say nothing about other LMs." in page
 
 
 def test_the_simulation_mostly_accepts_facts_and_rejects_the_rest(harvests):
@@ -136,7 +163,7 @@ def test_running_the_steps_again_makes_nothing_new(harvests):
     def run_steps() -> tuple[int, int, int, int]:
         jobs = demo.queue_missing_harvests()
         demo.open_people_round(jobs)
-        demo.report_on(demo.open_simulated_round(jobs))
+        report_on(jobs)
         return tuple(model.objects.count() for model in (HarvestJob, Round, Judgment, Report))
 
     assert run_steps() == run_steps()

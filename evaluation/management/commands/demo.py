@@ -13,7 +13,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.urls import reverse
 
-from annotation.models import Round
+from annotation.models import JudgeRun, Round
 from evaluation import demo
 from evaluation.demo import Login
 from evaluation.models import Report
@@ -33,7 +33,7 @@ SHOWN = ("relations", "comparisons")  # of the report's tables
 
 
 class HarvestFailed(DomainError):
-    """A harvest of the demo that did not succeed."""
+    """A harvest or a judge run of the demo that did not succeed."""
 
 
 class Command(DomainCommand):
@@ -58,7 +58,8 @@ class Command(DomainCommand):
         logins = demo.create_logins()
         jobs = self.harvest(programs)
         round = demo.open_people_round(jobs)
-        report = demo.report_on(demo.open_simulated_round(jobs))
+        simulated = demo.open_simulated_round(jobs)
+        report = demo.report_on(simulated, self.judge(programs, simulated))
         self.say(f"Ready: a round for people, {round}, and one judged by a simulation, not people, {report.round}")
         self.print_logins(logins)
         if once:
@@ -79,6 +80,20 @@ class Command(DomainCommand):
             waiting -= {job.pk for job in self.newly_done(waiting)}
             time.sleep(LOOK_EVERY_S)
         return list(HarvestJob.objects.filter(pk__in=[job.pk for job in jobs]).order_by("pk"))
+
+    def judge(self, programs: Supervisor, round: Round) -> JudgeRun:
+        """Wait until the worker has asked the demo's judge about the round; return its run."""
+        run = demo.queue_missing_judge_run(round)
+        while run.is_unfinished:
+            programs.check()
+            time.sleep(LOOK_EVERY_S)
+            run.refresh_from_db()
+        if run.status != Job.Status.SUCCEEDED:
+            raise HarvestFailed(f"The judge run {run} (job {run.pk}) {run.status}: {run.error or 'start it again'}")
+        self.say(
+            f"  {run.model}, a demonstrator as well, has judged {run.done} tuples as an LM judge, beside the simulation"
+        )
+        return run
 
     def newly_done(self, waiting: set[int]) -> list[HarvestJob]:
         ended = list(HarvestJob.objects.with_cell().filter(pk__in=waiting).exclude(pk__in=Job.objects.unfinished()))
