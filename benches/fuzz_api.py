@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benches.installation import migrate, set_up_django
 
 NEAR = 6  # ids of rows that there are: 1 to this
 FAILURES_SHOWN = 40
@@ -188,26 +188,21 @@ def main() -> bool:
     parser.add_argument("--role", default="")
     parser.add_argument("--only", default="", help='one operation, such as "POST /api/v1/relations/"')
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ |= {"DJANGO_SETTINGS_MODULE": "kgharvest.settings", "KGHARVEST_DATA_DIR": folder}
-        import django
+    set_up_django()
+    from django.conf import settings
 
-        django.setup()
-        from django.conf import settings
-        from django.core.management import call_command
+    logging.disable(logging.CRITICAL)
+    settings.API_LIMITS = dict.fromkeys(settings.API_LIMITS, (10**9, 60))
+    migrate()
+    roles, names = populate()
+    fuzz = Fuzz(names)
 
-        logging.disable(logging.CRITICAL)
-        settings.API_LIMITS = dict.fromkeys(settings.API_LIMITS, (10**9, 60))
-        call_command("migrate", verbosity=0)
-        roles, names = populate()
-        fuzz = Fuzz(names)
+    def chosen(number: int, operation: Any) -> bool:
+        return options.only in ("", f"{operation.method.upper()} {operation.path}")
 
-        def chosen(number: int, operation: Any) -> bool:
-            return options.only in ("", f"{operation.method.upper()} {operation.path}")
-
-        for role, headers in roles.items():
-            if options.role in ("", role):
-                fuzz.run(role, headers, options.cases, options.seed, chosen)
+    for role, headers in roles.items():
+        if options.role in ("", role):
+            fuzz.run(role, headers, options.cases, options.seed, chosen)
     print(*dict.fromkeys(fuzz.failures[:FAILURES_SHOWN]), sep="\n\n")
     print(f"{fuzz.statuses.total()} requests, seed {options.seed}: {dict(sorted(fuzz.statuses.items()))}")
     print(f"{len(fuzz.failures)} failed")

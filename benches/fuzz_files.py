@@ -19,7 +19,6 @@ import logging
 import os
 import random
 import sys
-import tempfile
 import time
 import traceback
 import zipfile
@@ -29,6 +28,8 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benches.installation import migrate, set_up_django
 
 SLOW_S = 20.0
 ODD_WORDS = [
@@ -330,25 +331,14 @@ def main() -> bool:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        os.chdir(folder)  # outputs of odd names go there
-        os.environ |= {
-            "DJANGO_SETTINGS_MODULE": "kgharvest.settings",
-            "KGHARVEST_DATA_DIR": name,
-            "HF_HUB_OFFLINE": "1",
-        }
-        import django
-
-        django.setup()
-        from django.core.management import call_command
-
-        logging.disable(logging.CRITICAL)
-        call_command("migrate", verbosity=0)
-        with contextlib.redirect_stdout(io.StringIO()):
-            populate(folder)
-        numbers = range(options.commands) if options.only is None else range(options.only, options.only + 1)
-        n_run, n_failed = fuzz(folder, options.seed, numbers)
+    folder = set_up_django(HF_HUB_OFFLINE="1")
+    os.chdir(folder)  # outputs of odd names go there
+    logging.disable(logging.CRITICAL)
+    migrate()
+    with contextlib.redirect_stdout(io.StringIO()):
+        populate(folder)
+    numbers = range(options.commands) if options.only is None else range(options.only, options.only + 1)
+    n_run, n_failed = fuzz(folder, options.seed, numbers)
     print(f"{n_run.total()} commands, seed {options.seed}: {dict(n_run)}, {n_failed} failed")
     return not n_failed
 

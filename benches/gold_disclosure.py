@@ -13,9 +13,7 @@ Must hold: between .45 and .55 over 2,000 statements.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,23 +23,18 @@ from uuid import uuid4
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
-os.environ["DJANGO_SETTINGS_MODULE"] = "kgharvest.settings"
-folder = tempfile.TemporaryDirectory(prefix="kgharvest-bench-")
-os.environ.setdefault("KGHARVEST_DATA_DIR", folder.name)
+from benches.installation import migrate, set_up_django
 
-import django  # noqa: E402
+set_up_django()
 
-django.setup()
+from django.conf import settings
+from django.db import connection
+from django.test import Client
+from scipy.stats import mannwhitneyu
 
-from django.conf import settings  # noqa: E402
-from django.core.management import call_command  # noqa: E402
-from django.db import connection  # noqa: E402
-from django.test import Client  # noqa: E402
-from scipy.stats import mannwhitneyu  # noqa: E402
-
-from annotation.models import Round  # noqa: E402
-from benches.judging import make_round  # noqa: E402
-from tests.factories import judging_page, make_annotators, make_gold  # noqa: E402
+from annotation.models import Round
+from benches.judging import make_round
+from tests.factories import judging_page, make_annotators, make_gold
 
 GOLD_SHARE = 0.1
 
@@ -101,7 +94,7 @@ def main() -> None:
     parser.add_argument("--statements", type=int, default=2000)
     arguments = parser.parse_args()
     settings.ALLOWED_HOSTS.append("testserver")
-    call_command("migrate", verbosity=0)
+    migrate()
     print(connection.vendor)
     with_page = list(walk(mixed_round(arguments.statements, batch_size=10), more=""))
     print("answers:                 ", areas(with_page, [answer.is_gold for answer in with_page]))

@@ -7,9 +7,7 @@ for a newcomer and for an annotator with 20,000 judgments behind them.
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
 import time
 from pathlib import Path
 from uuid import uuid4
@@ -21,24 +19,19 @@ MEASURED = 1000
 BATCH = 10
 
 sys.path.insert(0, str(ROOT))
-os.environ["DJANGO_SETTINGS_MODULE"] = "kgharvest.settings"
-folder = tempfile.TemporaryDirectory(prefix="kgharvest-bench-")
-os.environ.setdefault("KGHARVEST_DATA_DIR", folder.name)
+from benches.installation import migrate, set_up_django
 
-import django  # noqa: E402
+set_up_django()
 
-django.setup()
+from django.db import connection, transaction
+from django.utils import timezone
 
-from django.core.management import call_command  # noqa: E402
-from django.db import connection, transaction  # noqa: E402
-from django.utils import timezone  # noqa: E402
-
-from annotation.judging.assignment import next_batch  # noqa: E402
-from annotation.judging.judgments import Answer, submit_judgment  # noqa: E402
-from annotation.models import Annotator, Assignment, Judgment, JudgmentTask, Label, Round  # noqa: E402
-from evaluation.reports.services import create_report  # noqa: E402
-from kgharvest.bulk.insert import insert_rows  # noqa: E402
-from kgharvest.models import KnowledgeTuple, Project, Relation, RelationSet  # noqa: E402
+from annotation.judging.assignment import next_batch
+from annotation.judging.judgments import Answer, submit_judgment
+from annotation.models import Annotator, Assignment, Judgment, JudgmentTask, Label, Round
+from evaluation.reports.services import create_report
+from kgharvest.bulk.insert import insert_rows
+from kgharvest.models import KnowledgeTuple, Project, Relation, RelationSet
 
 
 @transaction.atomic
@@ -86,7 +79,7 @@ def cost_of_judging(annotator: Annotator) -> tuple[float, float]:
 
 
 def main() -> None:
-    call_command("migrate", verbosity=0)
+    migrate()
     print(f"{connection.vendor}; milliseconds per judgment (next_batch + submit_judgment)")
     for n_tasks in SIZES:
         round = make_round(n_tasks)

@@ -17,10 +17,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import socket
 import sys
-import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
@@ -32,23 +30,18 @@ from uuid import uuid4
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
-os.environ["DJANGO_SETTINGS_MODULE"] = "kgharvest.settings"
-folder = tempfile.TemporaryDirectory(prefix="kgharvest-bench-")
-os.environ.setdefault("KGHARVEST_DATA_DIR", folder.name)
+from benches.installation import migrate, set_up_django
 
-import django  # noqa: E402
+set_up_django()
 
-django.setup()
+from django.conf import settings
+from django.db import connection
+from django.urls import reverse
 
-from django.conf import settings  # noqa: E402
-from django.core.management import call_command  # noqa: E402
-from django.db import connection  # noqa: E402
-from django.urls import reverse  # noqa: E402
-
-from annotation.models import Round  # noqa: E402
-from benches.judging import BATCH, give_a_past, make_round  # noqa: E402
-from tests.factories import make_annotators  # noqa: E402
-from tests.load.web_server import WebServer, cpu_seconds, logged_in, url_of  # noqa: E402
+from annotation.models import Round
+from benches.judging import BATCH, give_a_past, make_round
+from tests.factories import make_annotators
+from tests.load.web_server import WebServer, cpu_seconds, logged_in, url_of
 
 N_ANNOTATORS = 8
 BEHIND = 20_000
@@ -179,7 +172,7 @@ def main() -> None:
     parser.add_argument("--workers", default="2")
     parser.add_argument("--judgments", type=int, default=100, help="of each annotator, for each figure")
     arguments = parser.parse_args()
-    call_command("migrate", verbosity=0)
+    migrate()
     with WebServer(url_of(connection), settings.SECRET_KEY, "--workers", arguments.workers) as server:
         for n_tasks in arguments.tasks:
             round = make_round(n_tasks)

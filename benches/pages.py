@@ -12,10 +12,8 @@ the line "stored" is the speed of an import without its parsing. A page holds if
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,27 +41,23 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-ASKED = arguments()
+OPTIONS = arguments()
 sys.path.insert(0, str(ROOT))
-os.environ["DJANGO_SETTINGS_MODULE"] = "kgharvest.settings"
-os.environ["KGHARVEST_DATA_DIR"] = ASKED.keep or tempfile.mkdtemp(prefix="kgharvest-bench-")
+from benches.installation import migrate, set_up_django
 
-import django  # noqa: E402
+set_up_django(OPTIONS.keep)
 
-django.setup()
+from django.contrib.auth import get_user_model
+from django.db import connection, reset_queries, transaction
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils import timezone
 
-from django.contrib.auth import get_user_model  # noqa: E402
-from django.core.management import call_command  # noqa: E402
-from django.db import connection, reset_queries, transaction  # noqa: E402
-from django.test import Client  # noqa: E402
-from django.test.utils import CaptureQueriesContext  # noqa: E402
-from django.urls import reverse  # noqa: E402
-from django.utils import timezone  # noqa: E402
-
-from annotation.models import Draw, JudgmentTask, Round, Stratum  # noqa: E402
-from kgharvest.accounts.projects import create_project  # noqa: E402
-from kgharvest.knowledge.tuple_store import TupleRow, store_tuples  # noqa: E402
-from kgharvest.models import HarvestJob, KnowledgeTuple, LanguageModel, Project, Relation, RelationSet  # noqa: E402
+from annotation.models import Draw, JudgmentTask, Round, Stratum
+from kgharvest.accounts.projects import create_project
+from kgharvest.knowledge.tuple_store import TupleRow, store_tuples
+from kgharvest.models import HarvestJob, KnowledgeTuple, LanguageModel, Project, Relation, RelationSet
 
 AT_ONCE = {"batch_size": 5000}
 
@@ -240,9 +234,9 @@ def measure(client: Client, path: str) -> tuple[float, float, int]:
 
 
 def main() -> None:
-    call_command("migrate", verbosity=0)
+    migrate()
     if not KnowledgeTuple.objects.exists():
-        fill(ASKED.tuples)
+        fill(OPTIONS.tuples)
     client = Client(SERVER_NAME="localhost")
     client.force_login(get_user_model().objects.get(username="bench"))
     for name, path in pages():

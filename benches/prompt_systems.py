@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import re
 import sys
@@ -31,28 +30,26 @@ from tqdm import tqdm
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kgharvest.settings")
+from benches.installation import set_up_django
 
-import django  # noqa: E402
+set_up_django()
 
-django.setup()
-
-from evaluation.rendering.formats import terminal_text  # noqa: E402
-from evaluation.statistics.paired_tests import PairedDifference, paired_difference  # noqa: E402
-from kgharvest.embedded_lm.train import Recipe, save, train  # noqa: E402
-from kgharvest.embedded_lm.world import Phrasing, Relation  # noqa: E402
-from kgharvest.engine.language_models.base import EncodedPrompt  # noqa: E402
-from kgharvest.engine.language_models.compact import load_compact  # noqa: E402
-from kgharvest.engine.language_models.masked import MaskedLM  # noqa: E402
-from kgharvest.engine.probing import probe  # noqa: E402
-from kgharvest.engine.prompt_learning import lpaqa  # noqa: E402
-from kgharvest.engine.prompt_learning.registry import METHODS, LearningBudget  # noqa: E402
-from kgharvest.engine.prompts.prompt_set import PromptSetAnswerer  # noqa: E402
-from kgharvest.engine.prompts.template import PromptTemplate  # noqa: E402
-from probing.probes.document import probe_document  # noqa: E402
-from probing.probes.facts import PARTS, ProbeRelation, relation_type  # noqa: E402
-from probing.probes.measurement import probe_records, probe_task  # noqa: E402
-from probing.probes.tables import summary_table  # noqa: E402
+from evaluation.rendering.formats import terminal_text
+from evaluation.statistics.paired_tests import PairedDifference, paired_difference
+from kgharvest.embedded_lm.train import Recipe, save, train
+from kgharvest.embedded_lm.world import Phrasing, Relation
+from kgharvest.engine.language_models.base import EncodedPrompt
+from kgharvest.engine.language_models.compact import load_compact
+from kgharvest.engine.language_models.masked import MaskedLM
+from kgharvest.engine.probing import probe
+from kgharvest.engine.prompt_learning import lpaqa
+from kgharvest.engine.prompt_learning.registry import METHODS, LearningBudget
+from kgharvest.engine.prompts.prompt_set import PromptSetAnswerer
+from kgharvest.engine.prompts.template import PromptTemplate
+from probing.probes.document import probe_document
+from probing.probes.facts import PARTS, ProbeRelation, relation_type
+from probing.probes.measurement import probe_records, probe_task
+from probing.probes.tables import summary_table
 
 N_MINED = 12  # mined prompts that the LM learns from
 N_PARAPHRASED = 8  # paraphrased ones that it is asked, besides the manual one

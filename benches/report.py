@@ -17,7 +17,6 @@ import random
 import re
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,21 +33,16 @@ SHARED_EVERY = 10
 LABELS = ("true", "false", "unjudgeable")
 
 sys.path.insert(0, str(ROOT))
-os.environ["DJANGO_SETTINGS_MODULE"] = "kgharvest.settings"
-if REPORT not in sys.argv:
-    os.environ["KGHARVEST_DATA_DIR"] = tempfile.mkdtemp(prefix="kgharvest-bench-")
+from benches.installation import migrate, set_up_django
 
-import django  # noqa: E402
+set_up_django(os.environ["KGHARVEST_DATA_DIR"] if REPORT in sys.argv else None)
 
-django.setup()
+from django.utils import timezone
 
-from django.core.management import call_command  # noqa: E402
-from django.utils import timezone  # noqa: E402
-
-from annotation.judging.verdicts import majority  # noqa: E402
-from annotation.models import Annotator, Draw, Judgment, JudgmentTask, Round, Stratum  # noqa: E402
-from evaluation.reports.services import create_report  # noqa: E402
-from kgharvest.models import (  # noqa: E402
+from annotation.judging.verdicts import majority
+from annotation.models import Annotator, Draw, Judgment, JudgmentTask, Round, Stratum
+from evaluation.reports.services import create_report
+from kgharvest.models import (
     HarvestedTuple,
     HarvestJob,
     Job,
@@ -175,7 +169,7 @@ def main() -> None:
     if sys.argv[1:2] == [REPORT]:
         report(sys.argv[2])
         return
-    call_command("migrate", verbosity=0)
+    migrate()
     for n_tasks in map(int, sys.argv[1:] or SIZES):
         round = make_round(n_tasks, random.Random(0))
         subprocess.run([sys.executable, __file__, REPORT, round.name], check=True)

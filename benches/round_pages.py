@@ -16,9 +16,7 @@ judgments.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,26 +36,22 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-ASKED = arguments()
-N_TASKS = ASKED.tasks
+OPTIONS = arguments()
+N_TASKS = OPTIONS.tasks
 N_JUDGED = N_TASKS // 10  # tasks; three judgments each
 
 sys.path.insert(0, str(ROOT))
-os.environ["DJANGO_SETTINGS_MODULE"] = "kgharvest.settings"
-os.environ["KGHARVEST_DATA_DIR"] = ASKED.keep or tempfile.mkdtemp(prefix="kgharvest-bench-")
+from benches.installation import migrate, set_up_django
 
-import django  # noqa: E402
+set_up_django(OPTIONS.keep)
 
-django.setup()
+from django.contrib.auth import get_user_model
+from django.db import connection, transaction
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
-from django.contrib.auth import get_user_model  # noqa: E402
-from django.core.management import call_command  # noqa: E402
-from django.db import connection, transaction  # noqa: E402
-from django.test import Client  # noqa: E402
-from django.test.utils import CaptureQueriesContext  # noqa: E402
-from django.utils import timezone  # noqa: E402
-
-from annotation.models import (  # noqa: E402
+from annotation.models import (
     Adjudication,
     Annotator,
     Draw,
@@ -67,12 +61,12 @@ from annotation.models import (  # noqa: E402
     StatementReport,
     Stratum,
 )
-from annotation.quality.annotator_statistics import count_annotators  # noqa: E402
-from annotation.quality.exclusion import exclude_annotator, reinstate_annotator  # noqa: E402
-from annotation.quality.exclusion_effect import exclusion_effect  # noqa: E402
-from annotation.rounds.progress import count_progress  # noqa: E402
-from kgharvest.bulk.insert import insert_rows  # noqa: E402
-from kgharvest.models import KnowledgeTuple, Project, Relation, RelationSet  # noqa: E402
+from annotation.quality.annotator_statistics import count_annotators
+from annotation.quality.exclusion import exclude_annotator, reinstate_annotator
+from annotation.quality.exclusion_effect import exclusion_effect
+from annotation.rounds.progress import count_progress
+from kgharvest.bulk.insert import insert_rows
+from kgharvest.models import KnowledgeTuple, Project, Relation, RelationSet
 
 T, F, U = "true", "false", "unjudgeable"
 SAID = ((T, T, T), (F, F, F), (T, T, T), (F, F, F), (T, T, F), (T, T, T), (F, F, F), (T, F, F), (T, F, U))
@@ -205,7 +199,7 @@ def seconds(call: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    call_command("migrate", verbosity=0)
+    migrate()
     if not Round.objects.exists():
         print(f"filled in {seconds(make_round):.0f} s", flush=True)
         get_user_model().objects.create_superuser("bench")

@@ -10,7 +10,6 @@ is on its way when the server is told to stop is answered.
 from __future__ import annotations
 
 import argparse
-import os
 import resource
 import secrets
 import sys
@@ -19,6 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from benches.installation import migrate, set_up_django
 from tests.load import slow_clients
 from tests.load.web_server import WebServer
 
@@ -65,18 +65,8 @@ def main() -> bool:
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     with tempfile.TemporaryDirectory() as folder:
         database = f"sqlite:///{folder}/kgharvest.sqlite3"
-        os.environ |= {
-            "DJANGO_SETTINGS_MODULE": "kgharvest.settings",
-            "KGHARVEST_DATA_DIR": folder,
-            "DATABASE_URL": database,
-            "DEBUG": "1",
-        }
-        import django
-
-        django.setup()
-        from django.core.management import call_command
-
-        call_command("migrate", verbosity=0)
+        set_up_django(folder, DATABASE_URL=database, DEBUG="1")
+        migrate()
         with WebServer(database, secrets.token_urlsafe(64), *arguments) as server:
             return measure(server, options.slow, options.idle)
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import csv
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import chain
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from annotation.models import LONGEST_COMMENT, Label
-from kgharvest.bulk.file_reading import MOST_ENTITIES, entities_error, parse_json
-from kgharvest.errors import BadEntry
+from kgharvest.bulk.file_reading import MOST_ENTITIES, entities_error, parse_json, read_lines
+from kgharvest.errors import BadEntry, ImportRefused
 
 REQUIRED = ("relation", "entities", "annotator", "label")
 LABELS = {label.casefold(): label for label in Label.values} | {
@@ -21,6 +23,7 @@ LABELS = {label.casefold(): label for label in Label.values} | {
     "f": Label.FALSE,
     "u": Label.UNJUDGEABLE,
 }
+MOST_ROWS = 1_000_000  # of a file, bad ones too; they are kept in memory
 LONGEST_NAME = 200  # characters of an annotator's name
 CACHED_VALUES = 10_000  # values of a column that are remembered, as many come again soon
 
@@ -45,6 +48,51 @@ class ImportedRow(NamedTuple):
 
 class BadValue(ValueError):
     """What is wrong with one value."""
+
+
+def read_rows(path: Path) -> list[ImportedRow]:
+    """Return the rows of a CSV file. Raises ImportRefused with what is wrong, each reason once."""
+    rows: list[ImportedRow] = []
+    faults = _FaultsByReason()
+    for n_rows, row in enumerate(read_judgments(read_lines(path)), start=1):
+        if n_rows > MOST_ROWS:
+            where = row.where.partition(",")[0] if isinstance(row, BadEntry) else f"line {row.line}"
+            raise ImportRefused(path.name, [BadEntry(where, "is one too many; split the file")])
+        if isinstance(row, BadEntry):
+            faults.add(row)
+        else:
+            rows.append(row)
+    faults.refuse(path.name)
+    if not rows:
+        raise ImportRefused(path.name, [BadEntry("file", "has no judgments")])
+    return rows
+
+
+class _FaultsByReason:
+    """The first fault of each reason with how many more there are, so that all unknown labels are in sight.
+
+    Of the reasons the first that people see, so that a file of faults takes no memory.
+    """
+
+    def __init__(self) -> None:
+        self._first: dict[str, BadEntry] = {}
+        self._n = Counter[str]()
+
+    def add(self, fault: BadEntry) -> None:
+        reason = fault.reason
+        if reason in self._first or len(self._first) <= ImportRefused.SHOWN:
+            self._first.setdefault(reason, fault)
+            self._n[reason] += 1
+
+    def refuse(self, source: str) -> None:
+        """Raise ImportRefused if there are any."""
+        if self._first:
+            raise ImportRefused(
+                source, [self._said(fault, self._n[reason] - 1) for reason, fault in self._first.items()]
+            )
+
+    def _said(self, fault: BadEntry, n_more: int) -> BadEntry:
+        return fault._replace(reason=f"{fault.reason} (and so in {n_more} more)") if n_more else fault
 
 
 def read_judgments(lines: Iterable[str]) -> Iterator[ImportedRow | BadEntry]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
-from annotation.exchange.judgment_files import ImportedRow, read_judgments
+from annotation.exchange.judgment_files import ImportedRow, read_rows
 from annotation.judging.verdict_update import count_draws, recount
 from annotation.models import Annotator, Draw, Judgment, JudgmentTask, Round, Stratum
 from annotation.rounds.instructions import freeze_statement
@@ -23,7 +23,7 @@ from annotation.rounds.services import find_round
 from kgharvest.access import Action, check_may
 from kgharvest.accounts.projects import project_for
 from kgharvest.audit.trail import record
-from kgharvest.bulk.file_reading import CONTROL, read_lines
+from kgharvest.bulk.file_reading import CONTROL
 from kgharvest.bulk.insert import ROWS_AT_ONCE, insert_rows
 from kgharvest.errors import BadEntry, DomainError, ImportRefused, NotFound
 from kgharvest.harvests.language_models import name_language_model
@@ -35,7 +35,6 @@ from kgharvest.relations.services import own_set
 
 NAME = re.compile(r"[-\w]{1,100}", re.ASCII)  # of a round that an import may make
 DUPLICATES = ("error", "first", "last")
-MOST_ROWS = 1_000_000  # of a file, bad ones too; they are kept in memory
 
 
 class NotForImports(DomainError):
@@ -79,7 +78,7 @@ def import_judgments(
     both. A task's k becomes the number of judgments it has. Raises ImportRefused with all faults, NotFound,
     NotForImports, NotAllowed, ProjectNotNamed; then nothing is stored.
     """
-    rows = _read_rows(path)
+    rows = read_rows(path)
     if set_name is not None:
         relations_of_set(set_name)  # raises if there is none
     with transaction.atomic():
@@ -96,50 +95,6 @@ def import_judgments(
             facts = {"round": work.round.name, "n_judgments": n_judgments, **policy}
             record("round.imported", work.round, by, work.round.project_id, **facts)
         return ImportSummary(work.round, n_judgments, work.n_duplicates)
-
-
-def _read_rows(path: Path) -> list[ImportedRow]:
-    rows: list[ImportedRow] = []
-    faults = _FaultsByReason()
-    for n_rows, row in enumerate(read_judgments(read_lines(path)), start=1):
-        if n_rows > MOST_ROWS:
-            where = row.where.partition(",")[0] if isinstance(row, BadEntry) else f"line {row.line}"
-            raise ImportRefused(path.name, [BadEntry(where, "is one too many; split the file")])
-        if isinstance(row, BadEntry):
-            faults.add(row)
-        else:
-            rows.append(row)
-    faults.refuse(path.name)
-    if not rows:
-        raise ImportRefused(path.name, [BadEntry("file", "has no judgments")])
-    return rows
-
-
-class _FaultsByReason:
-    """The first fault of each reason with how many more there are, so that all unknown labels are in sight.
-
-    Of the reasons the first that people see, so that a file of faults takes no memory.
-    """
-
-    def __init__(self) -> None:
-        self._first: dict[str, BadEntry] = {}
-        self._n = Counter[str]()
-
-    def add(self, fault: BadEntry) -> None:
-        reason = fault.reason
-        if reason in self._first or len(self._first) <= ImportRefused.SHOWN:
-            self._first.setdefault(reason, fault)
-            self._n[reason] += 1
-
-    def refuse(self, source: str) -> None:
-        """Raise ImportRefused if there are any."""
-        if self._first:
-            raise ImportRefused(
-                source, [self._said(fault, self._n[reason] - 1) for reason, fault in self._first.items()]
-            )
-
-    def _said(self, fault: BadEntry, n_more: int) -> BadEntry:
-        return fault._replace(reason=f"{fault.reason} (and so in {n_more} more)") if n_more else fault
 
 
 def _locked(round: Round, by) -> Round:

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kgharvest.settings")
 django.setup()
 
-from annotation.exchange.judgment_import import _read_rows  # noqa: E402
+from annotation.exchange.judgment_files import read_rows  # noqa: E402
 from evaluation.scores.facts import facts_of_content  # noqa: E402
 from kgharvest.bulk.file_reading import LARGEST_FILE  # noqa: E402
 from kgharvest.errors import DomainError  # noqa: E402
@@ -60,7 +60,7 @@ def judgments(content: bytes) -> None:
     with tempfile.NamedTemporaryFile(suffix=".csv") as file:
         file.write(content)
         file.flush()
-        _read_rows(Path(file.name))
+        read_rows(Path(file.name))
 
 
 def facts(content: bytes) -> None:

@@ -296,7 +296,7 @@ def test_duplicates_of_an_earlier_import_follow_the_policy(round, tmp_path, dupl
 
 @pytest.mark.parametrize("row", [f"can,{DOG},ann,True", "can", f"can,{DOG},ann,perhaps"], ids=["good", "short", "bad"])
 def test_a_file_ends_at_the_most_rows_whether_they_are_good_or_bad(db, tmp_path, monkeypatch, row):
-    monkeypatch.setattr("annotation.exchange.judgment_import.MOST_ROWS", 3)
+    monkeypatch.setattr("annotation.exchange.judgment_files.MOST_ROWS", 3)
 
     with pytest.raises(ImportRefused, match="line 5: is one too many; split the file"):
         import_judgments(csv_file(tmp_path, *[row] * 5), "pilot", create=True)

@@ -1,0 +1,345 @@
+"""Simulate designs: draw samples and judgments, and give what is true with the interval that reports give."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from evaluation.evidence.arrays import ACCEPTED, patterns_of
+from evaluation.evidence.cells import DrawnVerdicts
+from evaluation.statistics.agreement import alpha_of_shares, annotators_interval, krippendorff_alpha, pattern_interval
+from evaluation.statistics.annotator_errors import Sample as StatementSample
+from evaluation.statistics.annotator_errors import corrected_rate, sample_truths, why_unidentified
+from evaluation.statistics.annotator_models import Judged
+from evaluation.statistics.finite_population import VerdictSample, population_rate, sample_rate
+from evaluation.statistics.partial_pooling import SimpleSample, pooled_rates
+from evaluation.statistics.rates import Rate, difference_interval
+from evaluation.statistics.statement_test import SharedStatements, SideSample, StatementDifference, statement_difference
+from evaluation.statistics.verdict_rules import expected_flips
+
+K = 3  # judgments of a statement
+
+
+class Line(NamedTuple):
+    """simulate: takes a generator and the number of runs; returns truth, low, high of each, the latter NaN for none."""
+
+    name: str
+    simulate: Callable[[np.random.Generator, int], np.ndarray]
+
+
+class Sample(NamedTuple):
+    """population, n, share: of each stratum. weights: of the strata in the rate; None for their sizes."""
+
+    population: Sequence[int]
+    n: Sequence[int]
+    share: Sequence[float]
+    weights: Sequence[float] | None = None
+
+    def __str__(self) -> str:
+        return f"{listed(self.n)} of {listed(self.population)}, p {listed(self.share)}"
+
+    @property
+    def n_true(self) -> np.ndarray:
+        return np.array([round(size * share) for size, share in zip(self.population, self.share, strict=True)])
+
+    @property
+    def truth(self) -> float:
+        weights = np.array(self.population) / sum(self.population) if self.weights is None else self.weights
+        return float(np.dot(weights, self.n_true / self.population))
+
+    def rates(self, rng: np.random.Generator, runs: int) -> list[Rate]:
+        n_false = np.array(self.population) - self.n_true
+        samples = rng.hypergeometric(self.n_true, n_false, self.n, (runs, len(self.n)))
+        different, of_run = np.unique(samples, axis=0, return_inverse=True)
+        rates = [population_rate(hits, self.n, self.population, self.weights) for hits in different]
+        return [rates[number] for number in of_run.reshape(-1)]
+
+
+def listed(values: Sequence[float]) -> str:
+    if len(values) > 3 and len(set(values)) == 1:
+        return f"{len(values)} x {values[0]:g}"
+    shown = [f"{value:g}" for value in values]
+    return " + ".join(shown if len(shown) <= 4 else [shown[0], f"({len(shown) - 1} of {shown[1]} to {shown[-1]})"])
+
+
+def of_sample(kind: str, sample: Sample) -> Line:
+    def simulate(rng: np.random.Generator, runs: int) -> np.ndarray:
+        return np.array([(sample.truth, rate.low, rate.high) for rate in sample.rates(rng, runs)])
+
+    return Line(f"{kind}: {sample}", simulate)
+
+
+def of_difference(a: Sample, b: Sample) -> Line:
+    def simulate(rng: np.random.Generator, runs: int) -> np.ndarray:
+        pairs = zip(a.rates(rng, runs), b.rates(rng, runs), strict=True)
+        return np.array([(a.truth - b.truth, *difference_interval(x, y)) for x, y in pairs])
+
+    return Line(f"difference: {a} against {b}", simulate)
+
+
+class Overlap(NamedTuple):
+    """Two harvests of one relation. n_both: tuples of either that are the other's too, of which a true share `p_both`.
+
+    p_a, p_b: of the rest. is_coordinated: whether tuples of both are drawn for both alike.
+    """
+
+    population: tuple[int, int]
+    n: tuple[int, int]
+    n_both: int
+    p_a: float
+    p_b: float
+    p_both: float
+    is_coordinated: bool = False
+
+    def verdicts(self) -> list[np.ndarray]:
+        """Return the verdicts of either harvest, tuples of both first."""
+        return [
+            np.concatenate([first_true(self.n_both, self.p_both), first_true(size - self.n_both, share)])
+            for size, share in zip(self.population, (self.p_a, self.p_b), strict=True)
+        ]
+
+    def draw(self, rng: np.random.Generator) -> list[np.ndarray]:
+        common = rng.random(self.n_both)
+        orders = []
+        for size in self.population:
+            of_both = common if self.is_coordinated else rng.random(self.n_both)
+            orders.append(np.concatenate([of_both, rng.random(size - self.n_both)]))
+        return [np.argsort(order)[:n] for order, n in zip(orders, self.n, strict=True)]
+
+
+def first_true(size: int, share: float) -> np.ndarray:
+    return np.arange(size) < round(size * share)
+
+
+def statement_differences(
+    relations: Sequence[Overlap], rng: np.random.Generator, runs: int
+) -> list[StatementDifference]:
+    verdicts = [overlap.verdicts() for overlap in relations]
+    number, weight = np.arange(len(relations)), np.full(len(relations), 1 / len(relations))
+    differences = []
+    for _ in range(runs):
+        draws = [overlap.draw(rng) for overlap in relations]
+        hits = np.array([
+            [of[drawn].sum() for of, drawn in zip(*pair, strict=True)] for pair in zip(verdicts, draws, strict=True)
+        ])  # fmt: skip
+        both = [
+            np.intersect1d(a[a < overlap.n_both], b[b < overlap.n_both])
+            for overlap, (a, b) in zip(relations, draws, strict=True)
+        ]
+        n_true = [of[drawn].sum() for (of, _), drawn in zip(verdicts, both, strict=True)]
+        shared = SharedStatements(np.diag([len(drawn) for drawn in both]), np.diag(n_true))
+        a, b = (
+            SideSample(
+                VerdictSample.of_complete([overlap.n[side] for overlap in relations], hits[:, side]),
+                np.array([overlap.population[side] for overlap in relations]),
+                weight,
+                number,
+            )
+            for side in (0, 1)
+        )
+        differences.append(statement_difference(a, b, shared))
+    return differences
+
+
+def of_statements(*relations: Overlap) -> Line:
+    """The statement-level comparison of two sides over these relations."""
+
+    def simulate(rng: np.random.Generator, runs: int) -> np.ndarray:
+        truth = np.mean([of_a.mean() - of_b.mean() for of_a, of_b in (overlap.verdicts() for overlap in relations)])
+        return np.array([(truth, *difference.interval) for difference in statement_differences(relations, rng, runs)])
+
+    (n_a, n_b), (of_a, of_b) = relations[0].n, relations[0].population
+    drawn = "drawn alike" if relations[0].is_coordinated else "drawn apart"
+    name = (
+        f"{len(relations)} relations, {n_a} of {of_a} against {n_b} of {of_b}, {relations[0].n_both} in both, {drawn}"
+    )
+    shares = ", ".join(f"p {overlap.p_a:g} and {overlap.p_b:g}" for overlap in dict.fromkeys(relations))
+    return Line(f"statements: {name}, {shares}", simulate)
+
+
+def of_incomplete(n: int, population: int, share: float, accuracy: float, excluded: float, waiting: float) -> Line:
+    """Two are asked, a third where they differ. The truth is what three honest people would decide of all.
+
+    excluded: the share of statements that lost a judgment of somebody who always said True. waiting: the share of
+    disputes without a third judgment yet.
+    """
+
+    def simulate(rng: np.random.Generator, runs: int) -> np.ndarray:
+        results = []
+        for _ in range(runs):
+            is_true = rng.random(population) < share
+            says_true = rng.random((population, K)) < np.where(is_true, accuracy, 1 - accuracy)[:, None]
+            first, second, third = says_true[rng.choice(population, n, replace=False)].T
+            lost = rng.random(n) < excluded
+            differ = first != np.where(lost, True, second)
+            asked = differ & (rng.random(n) >= waiting)
+            n_judgments = 2 - lost.astype(int) + asked
+            n_true = first.astype(int) + (~lost & second) + (asked & third)
+            truth = (says_true.sum(axis=1) >= 2).mean()
+            results.append((truth, *limits_of_labels(n_true, n_judgments, population)))
+        return np.array(results)
+
+    name = f"{n} of {population}, p {share:g}, people right {accuracy:g}, {excluded:.0%} lost one, {waiting:.0%} wait"
+    return Line(f"incomplete: {name}", simulate)
+
+
+def limits_of_labels(n_true: np.ndarray, n_judgments: np.ndarray, population: int) -> tuple[float, float]:
+    """Return the interval of a cell of statements with so many judgments of True among those so far."""
+    n = len(n_true)
+    counts = np.stack([n_true, n_judgments - n_true, np.zeros(n, dtype=int)], axis=1)
+    draws = np.zeros(n, dtype=int), np.arange(n)
+    drawn = DrawnVerdicts(1, draws, patterns_of(counts, np.full(n, K)), quorum=1)
+    rate = sample_rate(drawn.of_strata(ACCEPTED), [population])
+    return (rate.low, rate.high) if rate.low is not None and rate.high is not None else (0, 1)
+
+
+def of_interim(n: int, population: int, share: float, accuracy: float, judged: Sequence[float]) -> Line:
+    """judged: the shares of statements with 0, 1, 2 and 3 judgments so far."""
+
+    def simulate(rng: np.random.Generator, runs: int) -> np.ndarray:
+        results = []
+        for _ in range(runs):
+            is_true = rng.random(population) < share
+            says_true = rng.random((population, K)) < np.where(is_true, accuracy, 1 - accuracy)[:, None]
+            n_judgments = rng.choice(K + 1, n, p=judged)
+            sample = says_true[rng.choice(population, n, replace=False)]
+            n_true = (sample & (np.arange(K) < n_judgments[:, None])).sum(axis=1)
+            truth = (says_true.sum(axis=1) >= 2).mean()
+            results.append((truth, *limits_of_labels(n_true, n_judgments, population)))
+        return np.array(results)
+
+    so_far = "/".join(f"{part:.0%}" for part in judged)
+    name = f"{n} of {population}, p {share:g}, people right {accuracy:g}, {so_far} have 0/1/2/3 judgments"
+    return Line(f"incomplete: {name}", simulate)
+
+
+class Crowd(NamedTuple):
+    """People who call true tuples True with `sensitivity` and false ones False with `specificity` on average.
+
+    spread: theirs lie evenly up to as much above and below, the more sensitive the less specific.
+    """
+
+    n_annotators: int
+    sensitivity: float
+    specificity: float
+    spread: float = 0
+
+    def __str__(self) -> str:
+        unlike = f" +- {self.spread:g}" if self.spread else ""
+        return f"{self.n_annotators} people right {self.sensitivity:g} and {self.specificity:g}{unlike}"
+
+    def judge(self, is_true: np.ndarray, n_gold: int, rng: np.random.Generator) -> Judged:
+        """is_true: of statements, the last of them gold."""
+        n = len(is_true)
+        annotator = np.argsort(rng.random((n, self.n_annotators)), axis=1)[:, :K].ravel()
+        away = np.linspace(-self.spread, self.spread, self.n_annotators)[annotator]
+        true_called_true, false_called_false = (
+            np.minimum(skill, 0.995) for skill in (self.sensitivity + away, self.specificity - away)
+        )
+        task = np.repeat(np.arange(n), K)
+        says_true = rng.random(n * K) < np.where(is_true[task], true_called_true, 1 - false_called_false)
+        return Judged(task, annotator, np.where(says_true, 0, 1), n, self.n_annotators, 2, n_gold)
+
+
+def of_annotators(sample: Sample, crowd: Crowd, n_gold: int = 0) -> Line:
+    """Accuracy corrected for annotators' errors. n_gold: statements whose truth is known, half of them true."""
+    population, n = np.array(sample.population), np.array(sample.n)
+    weights = population / population.sum() if sample.weights is None else np.array(sample.weights)
+    stratum = np.repeat(np.arange(len(n)), n)
+    is_true_gold = np.arange(n_gold) % 2 == 0
+
+    def simulate(rng: np.random.Generator, runs: int) -> np.ndarray:
+        results = []
+        for _ in range(runs):
+            drawn = [
+                rng.choice(size, n_drawn, replace=False) < n_true
+                for size, n_drawn, n_true in zip(population, n, sample.n_true, strict=True)
+            ]
+            judged = crowd.judge(np.concatenate([*drawn, is_true_gold]), n_gold, rng)
+            gold_truth = np.where(is_true_gold, 0, 1)
+            if why_unidentified(judged, gold_truth):
+                results.append((sample.truth, np.nan, np.nan))
+                continue
+            truths = sample_truths(judged, gold_truth, StatementSample(np.arange(n.sum()), stratum, len(n)), rng)
+            rate = corrected_rate(truths, np.arange(len(n)), population, weights)
+            results.append((sample.truth, rate.low, rate.high))
+        return np.array(results)
+
+    gold = f", {n_gold} gold" if n_gold else ""
+    return Line(f"annotators' errors: {sample}, {crowd}{gold}", simulate)
+
+
+def of_pooled(n_relations: int, n: int, population: int, mean: float, precision: float) -> Line:
+    """Relations whose tuples are true with Beta(mean * precision, (1 - mean) * precision); each is a row."""
+
+    def simulate(rng: np.random.Generator, runs: int) -> np.ndarray:
+        results = []
+        for _ in range(runs):
+            shares = rng.beta(mean * precision, (1 - mean) * precision, n_relations)
+            n_true = rng.binomial(population, shares)
+            hits = rng.hypergeometric(n_true, population - n_true, n)
+            rates = pooled_rates(hits / n, [SimpleSample(n, population)] * n_relations, rng)
+            results += [(x / population, rate.low, rate.high) for x, rate in zip(n_true, rates, strict=True)]
+        return np.array(results)
+
+    name = f"{n_relations} relations, {n} of {population}, p Beta with mean {mean:g} and precision {precision:g}"
+    return Line(f"partially pooled: {name}", simulate)
+
+
+def of_alpha(n: int, share: float, accuracy: float) -> Line:
+    patterns = np.array([[n_true, K - n_true] for n_true in range(K + 1)])
+
+    def simulate(rng: np.random.Generator, runs: int) -> np.ndarray:
+        ways, n_true = np.array([1, 3, 3, 1]), np.arange(K + 1)
+        if_true = ways * accuracy**n_true * (1 - accuracy) ** (K - n_true)
+        shares = share * if_true + (1 - share) * if_true[::-1]
+        [truth] = alpha_of_shares(patterns, shares[np.newaxis])
+        samples = rng.multinomial(n, shares, size=runs)
+        intervals = (pattern_interval(alpha_of_shares, patterns, sample, rng, 1000) for sample in samples)
+        return np.array([(truth, *interval) for interval in intervals])
+
+    return Line(f"alpha: {n} statements, p {share:g}, people right {accuracy:g}", simulate)
+
+
+def of_other_annotators(n: int, n_annotators: int, share: float, accuracy: float, precision: float) -> Line:
+    """People are right with Beta(accuracy * precision, (1 - accuracy) * precision). The truth is alpha of others."""
+
+    def simulate(rng: np.random.Generator, runs: int) -> np.ndarray:
+        n_true = share * accuracy + (1 - share) * (1 - accuracy)
+        truth = 1 - accuracy * (1 - accuracy) / (n_true * (1 - n_true))
+        task = np.repeat(np.arange(n), K)
+        results = []
+        for _ in range(runs):
+            accuracies = rng.beta(accuracy * precision, (1 - accuracy) * precision, n_annotators)
+            annotator = np.argsort(rng.random((n, n_annotators)), axis=1)[:, :K].ravel()
+            is_true = np.repeat(rng.random(n) < share, K)
+            label = np.where(rng.random(n * K) < accuracies[annotator], is_true, ~is_true).astype(int)
+            counts = np.stack([(label == code).reshape(n, K).sum(axis=1) for code in (0, 1)], axis=1)
+            alpha = krippendorff_alpha(*np.unique(counts, axis=0, return_counts=True), rng, 1000)
+            interval = annotators_interval(alpha, task, annotator, label)
+            results.append((truth, interval.low, interval.high) if interval.low is not None else (truth, -1, 1))
+        return np.array(results)
+
+    name = f"{n} statements, p {share:g}, {n_annotators} people right {accuracy:g}, precision {precision:g}"
+    return Line(f"alpha for annotators like these: {name}", simulate)
+
+
+def of_flips(n: int, k: int, propensities: tuple[float, float] | None) -> Line:
+    """k judgments of each statement, panels of k. propensities: of half of the statements each; None: Beta(2, 1)."""
+
+    def draw(rng: np.random.Generator, size: int) -> np.ndarray:
+        return rng.beta(2, 1, size) if propensities is None else rng.choice(propensities, size)
+
+    def simulate(rng: np.random.Generator, runs: int) -> np.ndarray:
+        one, other = (2 * rng.binomial(k, propensity) > k for propensity in [draw(rng, 1_000_000)] * 2)
+        samples = [np.bincount(rng.binomial(k, draw(rng, n)), minlength=k + 1) for _ in range(runs)]
+        return np.array([((one != other).mean(), *expected_flips(sample, k, rng, 1000)[1:]) for sample in samples])
+
+    kinds = "Beta(2, 1)" if propensities is None else f"{propensities[0]:g} or {propensities[1]:g}"
+    return Line(f"verdict stability: {n} statements, {k} judgments, True of {kinds}", simulate)
