@@ -11,31 +11,24 @@ Must hold: 10 s for 100,000 statements on PostgreSQL.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
-os.environ["DJANGO_SETTINGS_MODULE"] = "kgharvest.settings"
-folder = tempfile.TemporaryDirectory(prefix="kgharvest-bench-")
-os.environ.setdefault("KGHARVEST_DATA_DIR", folder.name)
+from benches.installation import migrate, set_up_django
 
-import django  # noqa: E402
+set_up_django()
 
-django.setup()
+from django.conf import settings
+from django.db import connection, transaction
 
-from django.conf import settings  # noqa: E402
-from django.core.management import call_command  # noqa: E402
-from django.db import connection, transaction  # noqa: E402
-
-from annotation.rounds.services import open_round  # noqa: E402
-from benches.judging_http import database_seconds  # noqa: E402
-from kgharvest.bulk.insert import insert_rows  # noqa: E402
-from kgharvest.models import HarvestedTuple, HarvestJob, KnowledgeTuple  # noqa: E402
-from tests import factories  # noqa: E402
+from annotation.rounds.services import open_round
+from benches.judging_http import database_seconds
+from kgharvest.bulk.insert import insert_rows
+from kgharvest.models import HarvestedTuple, HarvestJob, KnowledgeTuple
+from tests import factories
 
 
 @transaction.atomic
@@ -65,7 +58,7 @@ def main() -> None:
     parser.add_argument("--statements", type=int, nargs="+", default=[20_000, 100_000])
     arguments = parser.parse_args()
     settings.DEBUG = False  # else every statement of SQL is kept
-    call_command("migrate", verbosity=0)
+    migrate()
     print(connection.vendor)
     for n in arguments.statements:
         job = harvest_of(n)
