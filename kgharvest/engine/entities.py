@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kgharvest.engine.filters import UNWRITABLE, EntityFilter, Words, is_writable, words_of
+from kgharvest.engine.filters import LONGEST_ENTITY, UNWRITABLE, EntityFilter, Words, words_of
 from kgharvest.engine.language_models.base import LanguageModel, TokenIds
 
 CACHE_SIZE = 1_000_000
+
+
+def is_writable(entity: str) -> bool:
+    """Return whether people can read `entity`, and files hold it.
+
+    It is not too long and has no control, bidirectional, zero-width or unassigned character. A zero-width non-joiner,
+    which Persian spelling uses, is one: two entities that look the same would be two.
+    """
+    return len(entity) <= LONGEST_ENTITY and entity.isprintable()
 
 
 class Entity(NamedTuple):

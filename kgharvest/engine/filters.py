@@ -35,15 +35,6 @@ def words_of(text: str) -> Words:
     return tuple(text.casefold().split())
 
 
-def is_writable(entity: str) -> bool:
-    """Return whether people can read `entity`, and files hold it.
-
-    It is not too long and has no control, bidirectional, zero-width or unassigned character. A zero-width non-joiner,
-    which Persian spelling uses, is one: two entities that look the same would be two.
-    """
-    return len(entity) <= LONGEST_ENTITY and entity.isprintable()
-
-
 def is_stop_word(entity: Words) -> bool:
     return all(word in STOP_WORDS for word in entity)
 
@@ -107,7 +98,7 @@ FILTERS = {
         Filter(OVERLAP, "overlap with another entity of the tuple", overlaps_another, compared_with="entities"),
     )
 }
-# These cannot be switched off: equal after case-folding to a better tuple; see `is_writable`.
+# These cannot be switched off: equal after case-folding to a better tuple; see `entities.is_writable`.
 DUPLICATE, UNWRITABLE = "duplicate", "unwritable"
 
 

@@ -10,8 +10,8 @@ from string import capwords
 
 import numpy as np
 
-from kgharvest.engine.entities import EntityVocabulary
-from kgharvest.engine.filters import EntityFilter, is_writable
+from kgharvest.engine.entities import EntityVocabulary, is_writable
+from kgharvest.engine.filters import EntityFilter
 from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, fits
 from kgharvest.engine.prompts.comprehension import warning_about
 from kgharvest.engine.prompts.paraphrase import Paraphraser
