@@ -1,0 +1,107 @@
+"""CPU of one answer in the web process, and its statements of SQL: in JSON as the judging page asks, and by the plain
+form, which answers with a redirect to the page with the next statement.
+
+    python benches/judging_clicks.py             on a SQLite file in a temporary folder
+    DATABASE_URL=postgres://... DEBUG=1 python benches/judging_clicks.py    on an empty PostgreSQL database
+
+Through Django's test client, without network and threads, so that two versions can be compared on a machine that
+others use as well: the least of twenty batches. SQLite works in this process; PostgreSQL's own work is not in it.
+
+Must hold: 5 ms in JSON and 12 ms by the form on PostgreSQL, its own work included (benches/judging_http.py has that).
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from uuid import uuid4
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+from benches.installation import migrate, set_up_django
+
+set_up_django()
+
+from django.conf import settings
+from django.db import connection
+from django.test import Client
+from django.urls import reverse
+
+from annotation.models import Round
+from benches.judging import BATCH, make_round
+from tests.factories import make_annotators
+
+FEW = 4  # statements ahead; with fewer, the page asks for more
+BATCHES, CLICKS = 20, 25
+
+
+def json_clicks(round: Round) -> Callable[[], None]:
+    client, url = _client_of_a_newcomer(round, accept="application/json")
+    ahead = [statement["task"] for statement in client.get(url).json()["tasks"]]
+
+    def click() -> None:
+        answer = {"task": ahead.pop(0), "label": "true", "client_uuid": uuid4(), "seconds": "1.00", "comment": ""}
+        reply = client.post(url, answer | {"more": "1" if len(ahead) < FEW else ""}).json()
+        ahead.extend(task for statement in reply.get("tasks", []) if (task := statement["task"]) not in ahead)
+
+    return click
+
+
+def form_clicks(round: Round) -> Callable[[], None]:
+    client, url = _client_of_a_newcomer(round, accept="text/html")
+    pages = [client.get(url).content.decode()]
+
+    def click() -> None:
+        page = pages.pop()
+        shown = {name: re.search(f'name="{name}" value="([^"]*)"', page)[1] for name in ("task", "client_uuid")}
+        pages.append(client.post(url, shown | {"label": "true", "seconds": ""}, follow=True).content.decode())
+
+    return click
+
+
+def _client_of_a_newcomer(round: Round, accept: str) -> tuple[Client, str]:
+    [annotator] = make_annotators(round, 1)
+    client = Client(headers={"accept": accept})
+    client.force_login(annotator.user)
+    return client, reverse("annotation:judge", args=[round.pk])
+
+
+def n_statements(click: Callable[[], None]) -> int:
+    statements = []
+    with connection.execute_wrapper(lambda execute, sql, *rest: statements.append(sql) or execute(sql, *rest)):
+        click()
+    return len(statements)
+
+
+def cpu_ms(click: Callable[[], None]) -> float:
+    """Return the milliseconds of this process's CPU for one click, of the batch that had the least."""
+    batches = []
+    for _ in range(BATCHES):
+        begin = time.process_time()
+        for _ in range(CLICKS):
+            click()
+        batches.append(1000 * (time.process_time() - begin) / CLICKS)
+    return min(batches)
+
+
+def main() -> None:
+    settings.ALLOWED_HOSTS.append("testserver")
+    settings.DEBUG = False  # else every statement of SQL is kept
+    migrate()
+    round = make_round(10_000)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")  # as autovacuum does after so many new rows
+    for name, clicks in (("JSON", json_clicks), ("form", form_clicks)):
+        click = clicks(round)
+        for _ in range(BATCH):  # what is made once
+            click()
+        print(
+            f"{connection.vendor}, {name}: {cpu_ms(click):5.2f} ms of CPU, {n_statements(click)} statements", flush=True
+        )
+
+
+if __name__ == "__main__":
+    main()
