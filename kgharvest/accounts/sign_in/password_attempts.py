@@ -1,9 +1,9 @@
 """Limits on guessing passwords that stop whoever guesses, not whoever shares an address or a name with them.
 
-Passwords tried in a browser that has logged in as this name before, which a signed cookie tells, are counted alone. In
-all others they are counted by name and address, and by name: as a locked name at an address must not close the address,
-one from which too many passwords were wrong gets fewer tries at each name, and no name is closed for a right one.
-OWASP, "Slow Down Online Guessing Attacks with Device Cookies"; of a name at most 100 (NIST SP 800-63B, 3.2.2).
+A browser that has logged in under a name carries a signed cookie, and its tries at that name are counted alone. Those
+of all others are counted by name and address, and by name (at most 100: NIST SP 800-63B, 3.2.2). An address is never
+closed: where many passwords were wrong, each name gets FEW tries. OWASP, "Slow Down Online Guessing Attacks with Device
+Cookies".
 """
 
 from __future__ import annotations
