@@ -41,9 +41,9 @@ class JudgeRun(Job):
 
     OPTIONS names the fields that researchers choose; JSON description and form are made from them.
 
-    prompt_sha256: of the text of `prompt`, in UTF-8. relation_texts: what the prompt says of each relation, by its id,
-    {"instructions", "examples", ...}, frozen when the run is made; of a score judge {"prompts", "seed_tuples"}.
-    payload: {"is_trusted"}, whether any address may be asked and gets the installation's key. panel:
+    prompt_sha256: as annotation.judges.runs.prompt_sha256 says. relation_texts: what the prompt says of each relation,
+    by its id, {"instructions", "examples", ...}, frozen when the run is made; of a score judge {"prompts",
+    "seed_tuples"}. payload: {"is_trusted"}, whether any address may be asked and gets the installation's key. panel:
     runs of a round with the same one judge together.
     """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
@@ -182,7 +183,15 @@ def prepare_run(run: JudgeRun, round: Round, by) -> None:
         }
     elif run.judge_kind != JudgeKind.FILE:
         run.relation_texts = relation_texts(round, relations, run.n_examples, _keys_of(judged))
-    run.prompt_sha256 = sha256_of(run.prompt)
+    run.prompt_sha256 = prompt_sha256(run)
+
+
+def prompt_sha256(run: JudgeRun) -> str:
+    """Return the SHA-256 of the prompt as it is now; of a score judge without one, of its relations' in JSON."""
+    if run.judge_kind == JudgeKind.SCORE and not run.prompt:
+        prompts = {relation_id: texts["prompts"] for relation_id, texts in run.relation_texts.items()}
+        return sha256_of(json.dumps(prompts, sort_keys=True, ensure_ascii=False))
+    return sha256_of(run.prompt)
 
 
 def _check_address(run: JudgeRun) -> None:
@@ -258,7 +267,7 @@ def cost_of(run: JudgeRun, n_prompt_tokens: int, n_completion_tokens: int) -> De
 
 def store_answers(run: JudgeRun, answers: Sequence[Answered]) -> None:
     """Add answers to the run, within the caller's transaction."""
-    sha256, now = sha256_of(run.prompt), timezone.now()
+    sha256, now = prompt_sha256(run), timezone.now()
     insert_rows(
         JudgeAnswer,
         ANSWER_FIELDS,

@@ -56,7 +56,7 @@ class JudgeForm(forms.ModelForm):
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        self.fields["judge_kind"].required = True
+        self.fields["judge_kind"] = forms.ChoiceField(label="Kind", choices=JudgeKind.choices)
         self.fields["prompt"].widget.attrs["placeholder"] = DEFAULT_PROMPT
 
     def _post_clean(self) -> None:

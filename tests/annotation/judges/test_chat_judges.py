@@ -61,7 +61,7 @@ def test_every_tuple_is_asked_once_and_what_was_answered_is_kept():
     with judging(prompt_price=2, completion_price=10) as (fake, run):
         done(run)
 
-        assert run.status == Job.Status.SUCCEEDED
+        assert (run.status, run.done, run.total) == (Job.Status.SUCCEEDED, 6, 6)
         assert sorted(judge_labels(run).values()) == ["false"] * 3 + ["true"] * 3
         answer = run.answers.first()
         assert (answer.model_reported, answer.n_prompt_tokens, answer.n_completion_tokens) == ("judge-1 fp_1", 50, 2)
