@@ -25,7 +25,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from evaluation.statistics.finite_population import VerdictSample, simple_interval
-from evaluation.statistics.judges.judge_assisted import JudgedSample, judge_assisted_rate
+from evaluation.statistics.judges.judge_assisted import JudgedSample, judge_assisted_rate, people_alone
 from evaluation.statistics.judges.judge_comparison import JudgedSide, judged_difference
 from evaluation.statistics.judges.prediction_powered import prediction_powered_mean
 
@@ -215,27 +215,15 @@ def print_wrong_signs(n_runs: int) -> None:
             for number, cell in enumerate(cells)
         ]
         with_labels = judged_difference(*sides).difference
-        alone = judged_difference(*(side._replace(sample=unlabelled(side.sample)) for side in sides)).difference
+        alone = judged_difference(*(side._replace(sample=people_alone(side.sample)) for side in sides)).difference
         for column, difference in enumerate((alone, with_labels)):
             low, high = difference.interval
-            wrong[column] += difference.value < 0
+            wrong[column] += 0.5 if difference.value == 0 else difference.value < 0
             held[column] += low - 1e-9 <= true_difference <= high + 1e-9
             widths[column] += high - low
     print(f"\nComparison of {SIDES[0]} with {SIDES[1]}: {n_runs} runs\n\n| | people | with judge |\n|---|---|---|")
-    for name, values in (("wrong sign", wrong), ("coverage", held), ("mean width", widths)):
+    for name, values in (("wrong sign, ties by half", wrong), ("coverage", held), ("mean width", widths)):
         print(f"| {name} | {' | '.join(f'{value / n_runs:.3f}' for value in values)} |")
-
-
-def unlabelled(sample: JudgedSample) -> JudgedSample:
-    """Return the sample as if the judge had said nothing."""
-
-    def in_other(values: np.ndarray) -> np.ndarray:
-        zeros = np.zeros((len(values), 2), dtype=values.dtype)
-        return np.concatenate([zeros, values.sum(axis=1, keepdims=True)], axis=1)
-
-    return JudgedSample(
-        in_other(sample.population), in_other(sample.drawn), VerdictSample(*map(in_other, sample.accepted))
-    )
 
 
 if __name__ == "__main__":

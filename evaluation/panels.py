@@ -81,7 +81,7 @@ def newest_report(request: HttpRequest, subject: None) -> Iterator[Panel]:
 
 
 def make_report(request: HttpRequest, round: Round) -> Iterator[Panel]:
-    yield Panel("evaluation/reports/_make_report.html", {"round": round, "form": ReportForm()})
+    yield Panel("evaluation/reports/_make_report.html", {"round": round, "form": ReportForm(judged=round)})
 
 
 def round_reports(request: HttpRequest, round: Round) -> Iterator[Panel]:

@@ -19,7 +19,7 @@ from evaluation.rendering.figures.canvas import THEMES
 from evaluation.rendering.figures.report_figures import figures_of
 from evaluation.rendering.formats import FORMATS
 from evaluation.reports.document import report_tables
-from evaluation.reports.forms import LEAST_POINTS, MOST_POINTS
+from evaluation.reports.forms import LEAST_POINTS, MOST_POINTS, report_options
 from evaluation.reports.services import create_report
 from evaluation.reports.views import (
     CONTENT_TYPES,
@@ -110,6 +110,13 @@ class ReportInput(StrictSerializer):
         default=100 * MARGIN,
         help_text="Percentage points within which two sides count as alike.",
     )
+    judge = serializers.CharField(
+        required=False,
+        default="",
+        allow_blank=True,
+        max_length=100,
+        help_text="Name of a judge run of the round, whose labels of all tuples have a part in the estimates.",
+    )
 
 
 class ReportList(ListView):
@@ -135,7 +142,7 @@ class ReportList(ListView):
             sent = self.sent(ReportInput)
             rounds = Round.objects.select_related("project")
             judged = visible_or_404(request.user, rounds, Action.WORK, pk=sent["round"])
-            report = create_report(judged, by=request.user, equivalence_margin=sent["equivalence_margin"] / 100)
+            report = create_report(judged, by=request.user, **report_options(sent, judged))
             return self.created(report, reverse("evaluation:api_report", args=[report.pk]))
 
         return self.once(make)

@@ -14,6 +14,7 @@ import numpy as np
 from evaluation.evidence.arrays import UNJUDGEABLE, Conduct, Evidence
 from evaluation.evidence.cells import cells_of, drawn_verdicts
 from evaluation.evidence.judge_answers import JudgeAnswers
+from evaluation.evidence.judged_population import JudgedStrata, JudgedTuples
 from evaluation.rendering.tables import ORIGINS, Document, Table, without_empty_columns
 from evaluation.reports.sections import (
     agreement,
@@ -28,7 +29,7 @@ from evaluation.reports.sections import (
     sampling,
     sensitivity,
 )
-from evaluation.reports.sections.judges import card, every_look
+from evaluation.reports.sections.judges import assisted_comparisons, assisted_rates, card, every_look
 from evaluation.statistics.incomplete_statements import MOST_WANTED
 from evaluation.statistics.paired_tests import MARGIN
 
@@ -40,7 +41,8 @@ METHOD = " ".join([
     *(
         section.METHOD
         for section in (
-            rates, modelled_rates, curves, agreement, annotators, comparisons, sample_size, every_look, conduct, card,
+            rates, modelled_rates, curves, agreement, annotators, comparisons, sample_size, every_look, conduct,
+            assisted_rates, assisted_comparisons, card,
         )
     ),
 ])  # fmt: skip
@@ -66,6 +68,8 @@ TABLES = (
     sensitivity.rule_table,
     sample_size.plan_table,
     every_look.every_look_table,
+    assisted_rates.assisted_table,
+    assisted_comparisons.assisted_comparison_table,
     *card.TABLES,
     conduct.flow_table,
     conduct.exclusion_table,
@@ -83,6 +87,7 @@ LISTS = (
     curves.size_curve_table,
     curves.calibration_table,
     sampling.sampling_cell_table,
+    assisted_rates.assisted_cut_table,
 )
 
 
@@ -91,15 +96,17 @@ def build_document(
     equivalence_margin: float = MARGIN,
     happened: Conduct | None = None,
     answers: JudgeAnswers | None = None,
+    judged_tuples: JudgedTuples | None = None,
 ) -> dict[str, Any]:
     """Return the report's JSON. The same evidence gives the same document: the bootstrap is seeded by the round.
 
     equivalence_margin: at most how far apart two sides are to count as alike, as a share. happened: in the round.
-    answers: of the judge that the report was asked for.
+    answers, judged_tuples: of the judge that the report was asked for, on statements and on all tuples.
     """
     conducted = conduct.conduct_entry(evidence, happened) if happened else None
     drawn = drawn_verdicts(evidence)
     cells = cells_of(evidence, drawn)
+    judged = JudgedStrata(evidence, drawn, judged_tuples) if judged_tuples else None
     totals = rates.total_entries(evidence, cells)
     compared = comparisons.comparison_entries(evidence, cells, drawn, equivalence_margin)
     models = annotators.fit_models(evidence)
@@ -118,22 +125,29 @@ def build_document(
         **agreement.agreement_entries(evidence),
         "agreement": agreement.agreement_part_entries(evidence),
         "annotator_errors": modelled_rates.correction_entry(correction),
-        "cells": every_look.every_look_entries(
-            evidence, modelled_rates.with_modelled_rates(rates.cell_entries(cells), evidence, cells, correction)
+        "cells": assisted_rates.with_assisted_rates(
+            every_look.every_look_entries(
+                evidence, modelled_rates.with_modelled_rates(rates.cell_entries(cells), evidence, cells, correction)
+            ),
+            evidence,
+            judged,
         ),
-        "totals": modelled_rates.with_corrected_averages(totals, evidence, cells, correction),
-        "curves": curves.curve_entries(evidence, drawn),
+        "totals": assisted_rates.with_assisted_averages(
+            modelled_rates.with_corrected_averages(totals, evidence, cells, correction), evidence, judged
+        ),
+        "curves": curves.curve_entries(evidence, drawn, judged),
         "comparisons": compared,
         "sensitivity": sensitivity.sensitivity_entry(evidence, drawn, models),
         "annotators": annotators.annotator_entries(evidence, models),
         "annotator_pairs": annotators.pair_entries(evidence),
         "annotator_models": annotators.model_entries(evidence, models),
         "planner": sample_size.plan_entry(totals, cells, compared, evidence.judgments_each),
+        "judge": assisted_comparisons.judge_entry(evidence, drawn, judged) if judged else None,
         "judge_card": card.card_entry(evidence, answers) if answers else None,
         "novelty": None,
         "conduct": conducted,
         "notes": [*_notes(evidence), *(conduct.notes_on_conduct(conducted) if conducted else ())],
-        "cuts": curves.cut_entries(evidence, drawn),
+        "cuts": curves.cut_entries(evidence, drawn, judged),
     }
 
 
@@ -210,7 +224,7 @@ def tables_of(builders: Iterable[Callable[[Document], Table]], document: Documen
 
 CELL_KEYS_ON_PAGES = (
     "relation", "model", "setting", "n", "accepted", "rejected", "undecided", "incomplete",
-    "accuracy", "accuracy_low", "accuracy_high", "rejection", "reason",
+    "accuracy", "accuracy_low", "accuracy_high", "rejection", "reason", "judge",
 )  # fmt: skip
 
 

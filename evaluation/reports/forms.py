@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from django import forms
+from django.db.models import Exists, OuterRef
 
+from annotation.models import JudgeAnswer, Round
 from evaluation.statistics.paired_tests import MARGIN
 from kgharvest.errors import DomainError
 
@@ -21,6 +23,8 @@ class BadReportOption(DomainError):
 
 
 class ReportForm(forms.Form):
+    """Options of a report on `judged`, a round."""
+
     equivalence_margin = forms.FloatField(
         label="Equivalence margin, points",
         required=False,
@@ -31,15 +35,31 @@ class ReportForm(forms.Form):
         error_messages=dict.fromkeys(("invalid", "min_value", "max_value"), IN_POINTS),
     )
 
+    judge = forms.ModelChoiceField(
+        None,
+        label="Judge",
+        required=False,
+        empty_label="none",
+        to_field_name="name",
+        help_text="A judge run of the round, whose labels of all tuples make the intervals narrower where it is good.",
+        error_messages={"invalid_choice": "The round has no judge run named %(value)s with an answer."},
+    )
+
+    def __init__(self, *args: Any, judged: Round, **options: Any) -> None:
+        super().__init__(*args, **options)
+        answered = JudgeAnswer.objects.filter(run=OuterRef("pk"))
+        runs = judged.judge_runs.filter(Exists(answered)).order_by("name")
+        self.fields["judge"].queryset = runs  # type: ignore[attr-defined]
+
     def clean_equivalence_margin(self) -> float:
         """Return it as a share."""
         points = self.cleaned_data["equivalence_margin"]
         return MARGIN if points is None else points / 100
 
 
-def report_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of `compute_report` that a form or a command was given. Raises BadReportOption."""
-    form = ReportForm(given)
+def report_options(given: Mapping[str, Any], judged: Round) -> dict[str, Any]:
+    """Return the options of `compute_report` that a form, a command or a client gave. Raises BadReportOption."""
+    form = ReportForm(given, judged=judged)
     if not form.is_valid():
         raise BadReportOption(" ".join(reason for reasons in form.errors.values() for reason in reasons))
     return form.cleaned_data

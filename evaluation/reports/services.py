@@ -15,6 +15,7 @@ from annotation.judging.sealing import seal_judgments
 from annotation.models import Round
 from evaluation.evidence.conduct import gather_conduct
 from evaluation.evidence.judge_answers import gather_judge_answers
+from evaluation.evidence.judged_population import gather_judged_tuples
 from evaluation.evidence.queries import gather_evidence
 from evaluation.evidence.reference_kg import compare_with_reference
 from evaluation.models import Report
@@ -59,16 +60,17 @@ def compute_report(
     """Return an unstored report on the round as it is now: a function of its judgments and seed, but for the date.
 
     reference: a KG whose entities and tuples are not new. equivalence_margin: as a share. judge: a run of the round
-    that the report says something of. Raises BadReference, SeveralJudges.
+    that the report rests on, too. Raises BadReference, SeveralJudges.
     """
     now, version = timezone.now(), code_version()
     with one_moment():
         evidence = gather_evidence(round)
         happened = gather_conduct(round, evidence)
         answers = gather_judge_answers(round, judge) if judge else None
+        judged = gather_judged_tuples(round, judge, evidence) if judge else None
         novelty = compare_with_reference(round, reference) if reference else None
         last_entry = head()
-    document = build_document(evidence, equivalence_margin, happened, answers)
+    document = build_document(evidence, equivalence_margin, happened, answers, judged)
     document |= {"novelty": novelty, "audit": last_entry._asdict()}
     stamp = {"created_at": now.isoformat(timespec="seconds"), "code_version": version, "method": METHOD}
     return Report(

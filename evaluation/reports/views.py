@@ -17,6 +17,7 @@ from django.utils.cache import patch_cache_control
 from django.utils.safestring import SafeString
 from django.views.decorators.http import condition, require_POST
 
+from annotation.judges.labels import SeveralJudges
 from annotation.judging.verdicts import Verdict
 from annotation.models import Draw, Judgment, JudgmentTask, Round
 from annotation.rounds.views import visible_round
@@ -43,6 +44,7 @@ LIST_TITLES = (
     ("calibration", "Accuracy by score"),
     ("sampling-cells", "The sample of every cell"),
 )
+TITLES_WITH_JUDGE = (("assisted-cuts", "Accuracy of cuts with a judge"),)
 BODY_CACHE_S = 3600
 MOST_RELATIONS = 60  # shown at first: a page of 487 relations times eight columns is slow to read and to load
 
@@ -66,8 +68,8 @@ def report_list(request: HttpRequest) -> HttpResponse:
 def report_new(request: HttpRequest, path: str) -> HttpResponse:
     round = visible_round(request, path, Action.WORK)
     try:
-        return redirect(create_report(round, by=request.user, **report_options(request.POST)))
-    except BadReportOption as refusal:
+        return redirect(create_report(round, by=request.user, **report_options(request.POST, round)))
+    except (BadReportOption, SeveralJudges) as refusal:
         messages.error(request, str(refusal))
         return redirect(round)
 
@@ -91,12 +93,13 @@ def render_body(report: Report, everything: bool) -> SafeString:
     """Return the page but for its frame: the same for everyone who may see it, as a report never changes."""
     document = report.document_for_pages
     tables = [first_rows(table, MOST_RELATIONS) for table in tables_to_read(document)]
+    lists = (*LIST_TITLES, *TITLES_WITH_JUDGE) if document.get("judge") else LIST_TITLES
     context = {
         "report": report,
         "document": document,
         "finding": finding(document),
         "tables": {table.name.replace("-", "_"): table for table in tables},
-        "csv_tables": [*((table.name, table.title) for table in tables), *LIST_TITLES],
+        "csv_tables": [*((table.name, table.title) for table in tables), *lists],
         **relation_rows(document, everything),
         "plans": plans_with_evidence(report, document),
         "figures": [figure_context(figure, document) for figure in figures_of(document)],

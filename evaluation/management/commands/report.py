@@ -1,5 +1,5 @@
 """`report --round NAME [--format json/csv/md/tex/html/xlsx] [--table T] [--reference KG]
-[--equivalence-margin POINTS] [--output F]`"""
+[--equivalence-margin POINTS] [--judge RUN] [--output F]`"""
 
 from pathlib import Path
 
@@ -31,16 +31,18 @@ class Command(DomainCommand):
         )
         margin = ReportForm.base_fields["equivalence_margin"]
         parser.add_argument("--equivalence-margin", metavar="POINTS", default=margin.initial, help=margin.help_text)
+        judge = ReportForm.base_fields["judge"]
+        parser.add_argument("--judge", metavar="RUN", help=judge.help_text)
         parser.add_argument("--output", type=Path, metavar="F", help="write to a file instead of standard output")
 
-    def handle(self, *, round, file_format, table, reference, equivalence_margin, output, **options):
+    def handle(self, *, round, file_format, table, reference, equivalence_margin, judge, output, **options):
         if table and file_format != "csv":
             raise NoSuchTable("--table chooses a table for --format csv; the other formats hold all tables.")
         if output:
             check_writable(output)
-        report = compute_report(
-            find_round(round), reference=reference, **report_options({"equivalence_margin": equivalence_margin})
-        )
+        judged = find_round(round)
+        chosen = report_options({"equivalence_margin": equivalence_margin, "judge": judge}, judged)
+        report = compute_report(judged, reference=reference, **chosen)
         content = csv_of(report.document, table) if table else FORMATS[file_format].bytes_of(report.document)
         report.save()
         if output:

@@ -262,6 +262,8 @@ def comparison_in_words(pair: Pair, paired: PairedDifference, p_holm: float) -> 
 
 
 def _over(paired: PairedDifference) -> str:
+    if paired.unit == "statements" and paired.n_relations == 1:
+        return "for this relation, by its statements"
     if paired.unit == "statements":
         return f"for these {paired.n_relations} relations, by their statements"
     return f"over {paired.n_relations} relations"

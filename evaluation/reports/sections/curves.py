@@ -10,7 +10,9 @@ import numpy as np
 
 from evaluation.evidence.arrays import ACCEPTED, BASES, Codes, Evidence, Side
 from evaluation.evidence.cells import DrawnVerdicts, ranked_strata
+from evaluation.evidence.judged_population import JudgedStrata
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, name_of
+from evaluation.reports.sections.judges.assisted_rates import assisted_point
 from evaluation.reports.sections.rates import demonstrator_mark
 from evaluation.statistics.cut_rates import RankedStrata, largest_part, score_cuts
 from evaluation.statistics.finite_population import VerdictSample
@@ -24,8 +26,8 @@ TARGET = 0.8  # precision
 N_SIZES, N_SIZES_OF_SIDES = 20, 10  # those of sides, over all their strata, take long
 
 
-def curve_entries(evidence: Evidence, drawn: DrawnVerdicts) -> list[dict[str, Any]]:
-    """Return one curve per cell whose population is known, then one per LM and setting."""
+def curve_entries(evidence: Evidence, drawn: DrawnVerdicts, judged: JudgedStrata | None = None) -> list[dict[str, Any]]:
+    """Return a curve per cell whose population is known, then one per LM and setting; with `judge` if there is one."""
     ranked, accepted = ranked_strata(evidence, drawn), drawn.of_draws(ACCEPTED)
     known = np.flatnonzero((ranked.population > 0) & (ranked.last > 0))
     entries = []
@@ -35,19 +37,22 @@ def curve_entries(evidence: Evidence, drawn: DrawnVerdicts) -> list[dict[str, An
             entries.append({
                 **key._asdict(),
                 "population": int(ranked.population[strata].sum()),
-                "sizes": list(_sizes(evidence, ranked, strata)),
+                "sizes": list(_sizes(evidence, ranked, strata, judged)),
                 **_by_score(evidence, ranked, accepted, strata),
             })  # fmt: skip
-    return entries + list(_side_curves(evidence, ranked, known))
+    return entries + list(_side_curves(evidence, ranked, known, judged))
 
 
-def _sizes(evidence: Evidence, ranked: RankedStrata, strata: Codes, n_sizes: int = N_SIZES) -> Iterator[dict[str, Any]]:
+def _sizes(
+    evidence: Evidence, ranked: RankedStrata, strata: Codes, judged: JudgedStrata | None, n_sizes: int = N_SIZES
+) -> Iterator[dict[str, Any]]:
     """Yield the accuracy of the best parts of each harvest, up to all of it, where every stratum's has a verdict."""
     cell = evidence.cell_of_stratum[strata]
     deepest = np.zeros(len(evidence.cells), dtype=np.int64)
     np.maximum.at(deepest, cell, ranked.last[strata])
     for step in range(1, n_sizes + 1):
-        rate, parts = ranked.rate(strata, step * deepest[cell] // n_sizes)
+        last_rank = step * deepest[cell] // n_sizes
+        rate, parts = ranked.rate(strata, last_rank)
         if rate.value is not None:
             yield {
                 "size": int(parts.population.sum()),
@@ -56,6 +61,7 @@ def _sizes(evidence: Evidence, ranked: RankedStrata, strata: Codes, n_sizes: int
                 "accuracy": rate.value,
                 "low": rate.low,
                 "high": rate.high,
+                **assisted_point(judged, strata, last_rank),
             }
 
 
@@ -78,7 +84,9 @@ def _by_score(evidence: Evidence, ranked: RankedStrata, accepted: VerdictSample,
     }
 
 
-def _side_curves(evidence: Evidence, ranked: RankedStrata, known: Codes) -> Iterator[dict[str, Any]]:
+def _side_curves(
+    evidence: Evidence, ranked: RankedStrata, known: Codes, judged: JudgedStrata | None
+) -> Iterator[dict[str, Any]]:
     side_of_stratum = evidence.side_of_cell[evidence.cell_of_stratum[known]]
     for number, (model, setting) in enumerate(evidence.sides):
         strata = known[side_of_stratum == number]
@@ -88,7 +96,9 @@ def _side_curves(evidence: Evidence, ranked: RankedStrata, known: Codes) -> Iter
                 "model": model,
                 "setting": setting,
                 "population": int(ranked.population[strata].sum()),
-                "sizes": [{**point, "size": None} for point in _sizes(evidence, ranked, strata, N_SIZES_OF_SIDES)],
+                "sizes": [
+                    {**point, "size": None} for point in _sizes(evidence, ranked, strata, judged, N_SIZES_OF_SIDES)
+                ],
                 "scores": [],
             }
 
@@ -96,7 +106,7 @@ def _side_curves(evidence: Evidence, ranked: RankedStrata, known: Codes) -> Iter
 # -- cuts of the paper's Table 2 ---------------------------------------------------------------------------------------
 
 
-def cut_entries(evidence: Evidence, drawn: DrawnVerdicts) -> list[dict[str, Any]]:
+def cut_entries(evidence: Evidence, drawn: DrawnVerdicts, judged: JudgedStrata | None = None) -> list[dict[str, Any]]:
     """Return an entry per LM, setting and cut, for docs/report-json.md: a part of what was sampled, so estimable."""
     ranked = ranked_strata(evidence, drawn)
     job_of_stratum = np.array([stratum.job or 0 for stratum in evidence.strata], dtype=np.int64)
@@ -114,17 +124,20 @@ def cut_entries(evidence: Evidence, drawn: DrawnVerdicts) -> list[dict[str, Any]
     for harvest in evidence.harvests:
         jobs_of_side.setdefault(harvest.side, []).append(harvest.job)
     return [
-        {"model": model, "setting": setting, "cut": cut, **_cut_entry(own, ranked, job_of_stratum)}
+        {"model": model, "setting": setting, "cut": cut, **_cut_entry(own, ranked, job_of_stratum, judged)}
         for (model, setting), jobs in jobs_of_side.items()
         for cut, sizes in n_kept.items()
         if (own := {job: sizes[job] for job in jobs if job in sizes})
     ]
 
 
-def _cut_entry(n_kept: Mapping[int, int], ranked: RankedStrata, job_of_stratum: Codes) -> dict[str, Any]:
+def _cut_entry(
+    n_kept: Mapping[int, int], ranked: RankedStrata, job_of_stratum: Codes, judged: JudgedStrata | None
+) -> dict[str, Any]:
     """n_kept: tuples kept, by job."""
     strata = np.flatnonzero(np.isin(job_of_stratum, list(n_kept)))
-    rate, parts = ranked.rate(strata, np.array([n_kept[job] for job in job_of_stratum[strata].tolist()], np.int64))
+    last_rank = np.array([n_kept[job] for job in job_of_stratum[strata].tolist()], np.int64)
+    rate, parts = ranked.rate(strata, last_rank)
     return {
         "size": int(parts.population.sum()),
         "n_relations": len(n_kept),
@@ -133,6 +146,7 @@ def _cut_entry(n_kept: Mapping[int, int], ranked: RankedStrata, job_of_stratum: 
         "low": rate.low,
         "high": rate.high,
         "reason": rate.reason,
+        **assisted_point(judged, strata, last_rank),
     }
 
 

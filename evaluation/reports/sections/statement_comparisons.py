@@ -33,14 +33,10 @@ class SharedTasks(NamedTuple):
 
 def statement_comparisons(evidence: Evidence) -> CompareStatements:
     strata_of = {key: np.flatnonzero(evidence.cell_of_stratum == number) for number, key in enumerate(evidence.cells)}
-    side_of_draw = evidence.side_of_cell[evidence.cell_of_draw]
 
     @cache
-    def shared_tasks(a: Side, b: Side) -> SharedTasks:
-        of_a, of_b = (np.flatnonzero(side_of_draw == evidence.sides.index(side)) for side in (a, b))
-        _, at_a, at_b = np.intersect1d(evidence.draws.task[of_a], evidence.draws.task[of_b], return_indices=True)
-        draw_a, draw_b = of_a[at_a], of_b[at_b]
-        return SharedTasks(draw_a, draw_b, evidence.draws.stratum[draw_a], evidence.draws.stratum[draw_b])
+    def tasks_of(a: Side, b: Side) -> SharedTasks:
+        return shared_tasks(evidence, a, b)
 
     def compare(a: Side, b: Side, accepted: VerdictSample) -> StatementDifference | None:
         sample = accepted.summed(evidence.draws.stratum, len(evidence.strata))
@@ -53,10 +49,18 @@ def statement_comparisons(evidence: Evidence) -> CompareStatements:
         if not cells:
             return None
         of_a, of_b = ([pair[side] for pair in cells] for side in (0, 1))
-        shared = _shared(shared_tasks(a, b), accepted, np.concatenate(of_a), np.concatenate(of_b))
+        shared = shared_between(tasks_of(a, b), accepted, np.concatenate(of_a), np.concatenate(of_b))
         return statement_difference(_side_sample(evidence, sample, of_a), _side_sample(evidence, sample, of_b), shared)
 
     return compare
+
+
+def shared_tasks(evidence: Evidence, a: Side, b: Side) -> SharedTasks:
+    side_of_draw = evidence.side_of_cell[evidence.cell_of_draw]
+    of_a, of_b = (np.flatnonzero(side_of_draw == evidence.sides.index(side)) for side in (a, b))
+    _, at_a, at_b = np.intersect1d(evidence.draws.task[of_a], evidence.draws.task[of_b], return_indices=True)
+    draw_a, draw_b = of_a[at_a], of_b[at_b]
+    return SharedTasks(draw_a, draw_b, evidence.draws.stratum[draw_a], evidence.draws.stratum[draw_b])
 
 
 def _has_rate(evidence: Evidence, sample: VerdictSample) -> Flags:
@@ -78,7 +82,7 @@ def _side_sample(evidence: Evidence, sample: VerdictSample, cells: Sequence[Code
     )
 
 
-def _shared(tasks: SharedTasks, accepted: VerdictSample, of_a: Codes, of_b: Codes) -> SharedStatements:
+def shared_between(tasks: SharedTasks, accepted: VerdictSample, of_a: Codes, of_b: Codes) -> SharedStatements:
     """Return the shared statements of two sides' strata; of_a, of_b: the numbers of these.
 
     A statement tells as much as it does on the side where it tells less.

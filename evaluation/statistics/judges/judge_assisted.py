@@ -21,7 +21,7 @@ Letters of shapes: S strata; 3 labels of judges, in the order of GROUPS; G group
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,7 +82,6 @@ class AssistedRate(NamedTuple):
     rate: Rate
     people: Rate
     method: str
-    n_labelled: int
     effective_labels: int | None
 
 
@@ -92,13 +91,25 @@ def judge_assisted_rate(sample: JudgedSample, weights: Floats | None = None) -> 
     of_strata = VerdictSample(*(column.sum(axis=1) for column in sample.accepted))
     n = int(whole_statements(of_strata.n).sum())
     if not population.all():
-        return AssistedRate(*(unknown_rate(UNKNOWN_POPULATION),) * 2, PEOPLE_ALONE, n, None)
+        return AssistedRate(*(unknown_rate(UNKNOWN_POPULATION),) * 2, PEOPLE_ALONE, None)
     people = sample_rate(of_strata, population, weights)
     groups = post_strata(sample)
     if people.with_interval is None or len(groups.population) == len(population):
-        return AssistedRate(people, people, PEOPLE_ALONE, n, n if people.value is not None else None)
+        return AssistedRate(people, people, PEOPLE_ALONE, n if people.value is not None else None)
     rate = _rate(groups, len(population) == 1, weights)
-    return AssistedRate(rate, people, POST_STRATIFIED, n, effective_labels(n, int(population.sum()), people, rate))
+    return AssistedRate(rate, people, POST_STRATIFIED, effective_labels(n, int(population.sum()), people, rate))
+
+
+def people_alone(sample: JudgedSample) -> JudgedSample:
+    """Return the sample as if the judge had said nothing."""
+
+    def in_other(values: NDArray[Any]) -> NDArray[Any]:
+        zeros = np.zeros((len(values), OTHER), dtype=values.dtype)
+        return np.concatenate([zeros, values.sum(axis=1, keepdims=True)], axis=1)
+
+    return JudgedSample(
+        in_other(sample.population), in_other(sample.drawn), VerdictSample(*map(in_other, sample.accepted))
+    )
 
 
 def effective_labels(n: int, population: int, people: Rate, assisted: Rate) -> int | None:

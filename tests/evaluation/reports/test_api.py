@@ -34,6 +34,19 @@ def round(db):
     return round
 
 
+def test_a_report_names_the_judge_run_that_it_rests_on_too(api, round):
+    run = factories.make_judge_run(round, "lm-judge")
+    factories.make_judge_answer(run, round.tasks.first().knowledge_tuple, "true")
+
+    made = api.post(REPORTS, {"round": round.pk, "judge": "lm-judge"}, JSON)
+    unknown = api.post(REPORTS, {"round": round.pk, "judge": "nobody"}, JSON)
+
+    assert made.json()["document"]["judge"]["run"] == "lm-judge"
+    assert made.json()["document"]["cells"][0]["judge"]["n_labelled"] == 1
+    assert unknown.status_code == 409
+    assert unknown.json()["error"]["message"] == "The round has no judge run named nobody with an answer."
+
+
 def test_a_report_is_made_once_listed_and_read(api, round):
     headers = {"idempotency-key": "one"}
     made = [api.post(REPORTS, {"round": round.pk, "equivalence_margin": 3}, JSON, headers=headers) for _ in range(2)]

@@ -95,6 +95,15 @@ def with_hidden_tuples(by, tmp_path) -> Round:
     return judged(opened(by, jobs, strata=2))
 
 
+def with_judge(by, tmp_path) -> Round:
+    """A judge who says something of its own of every tuple."""
+    round = judged(opened(by))
+    run = factories.make_judge_run(round, "lm-judge")
+    for number, knowledge_tuple in enumerate(KnowledgeTuple.objects.order_by("pk")):
+        factories.make_judge_answer(run, knowledge_tuple, ("true", "false", "true", "false", "")[number % 5])
+    return round
+
+
 def imported(by, tmp_path) -> Round:
     """Three to five people of whom one is excluded later; of a harvest that is known, for one of its cells."""
     rng = random.Random(7)
@@ -120,7 +129,7 @@ def imported(by, tmp_path) -> Round:
     return round
 
 
-KINDS = (simple, stratified, interim, third_only_if_split, excluded, with_hidden_tuples, imported)
+KINDS = (simple, stratified, interim, third_only_if_split, excluded, with_hidden_tuples, with_judge, imported)
 
 
 class Numbers:
@@ -165,6 +174,49 @@ def add_document(numbers: Numbers, source: str, document) -> None:
         if curve["sizes"] and curve["sizes"][-1]["share"] == 1:
             quantity = ("accuracy", *cell_of(curve)) if curve["relation"] else ("weighted", *side_of(curve))
             numbers.add(f"{source}, curve", curve["sizes"][-1]["accuracy"], *quantity)
+
+
+JUDGE_KEYS = {"accuracy": "Acc", "accuracy_low": "low", "accuracy_high": "high"}  # and the columns of their table
+
+
+def add_judge(numbers: Numbers, source: str, document) -> None:
+    """With a judge: cells and averages, as curves and cuts have them at their ends."""
+    for cell in document["cells"]:
+        for key in JUDGE_KEYS:
+            numbers.add(source, cell["judge"][key], "judge", key, *cell_of(cell))
+    for curve in (curve for curve in document["curves"] if curve["sizes"][-1]["share"] == 1):
+        quantity = cell_of(curve) if curve["relation"] else ("weighted", *side_of(curve))
+        for key in JUDGE_KEYS:
+            numbers.add(f"{source}, curve", curve["sizes"][-1]["judge"][key], "judge", key, *quantity)
+    for total in document["totals"]:
+        own = [cell["judge"]["accuracy"] for cell in document["cells"] if side_of(cell) == side_of(total)]
+        numbers.add(f"{source}, totals", total["judge"]["accuracy"], "judge", "macro", *side_of(total))
+        numbers.add(f"{source}, mean of cells", sum(own) / len(own), "judge", "macro", *side_of(total))
+        for key in JUDGE_KEYS:
+            numbers.add(
+                f"{source}, totals", total["judge"][f"weighted_{key}"], "judge", key, "weighted", *side_of(total)
+            )
+    for cut in (cut for cut in document["cuts"] if cut["cut"] == "all"):
+        for key in JUDGE_KEYS:
+            numbers.add(f"{source}, cuts", cut["judge"][key], "judge", key, "weighted", *side_of(cut))
+
+
+def add_judge_comparisons(numbers: Numbers, source: str, document) -> None:
+    for compared in document["comparisons"]:
+        numbers.add(f"{source}, comparisons", compared["these_low"], "these low", compared["a"], compared["b"])
+    for compared in document["judge"]["comparisons"]:
+        numbers.add(f"{source}, with judge", compared["people"]["low"], "these low", compared["a"], compared["b"])
+
+
+def add_judge_files(numbers: Numbers, client, report: Report, sheets: bytes) -> None:
+    address = reverse("evaluation:table_file", args=[report.pk, "assisted"])
+    header, *rows = csv.reader(io.StringIO(client.get(address).getvalue().decode()))
+    start = header.index("with the judge: Acc")
+    of_sheet = list(load_workbook(io.BytesIO(sheets), read_only=True)["assisted"].iter_rows(values_only=True))
+    for source, row in [*(("CSV of the judge", row) for row in rows), *(("XLSX", row) for row in of_sheet)]:
+        if row and row[0] in {"prevent", "cause"}:
+            for column, key in enumerate(JUDGE_KEYS, start):
+                numbers.add(source, float(row[column]), "judge", key, row[0], row[1].rpartition("/")[2], row[2])
 
 
 def add_averages(numbers: Numbers, source: str, document) -> None:
@@ -239,7 +291,8 @@ def add_overlaps(numbers: Numbers, client, round: Round) -> None:
 
 def run_report(round: Round) -> Any:
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
-    call_command("report", "--round", round.name, stdout=out)
+    judge = [option for run in round.judge_runs.all() for option in ("--judge", run.name)]
+    call_command("report", "--round", round.name, *judge, stdout=out)
     return json.loads(out.buffer.getvalue())
 
 
@@ -249,7 +302,8 @@ def test_a_quantity_is_one_number_wherever_it_stands(researcher_client, research
     numbers = Numbers()
 
     add_document(numbers, "command", run_report(round))
-    researcher_client.post(reverse("evaluation:report_new", args=[round.path]))
+    asked = {"judge": "lm-judge"} if round.judge_runs.exists() else {}
+    researcher_client.post(reverse("evaluation:report_new", args=[round.path]), asked)
     report = Report.objects.latest("pk")
     files = {
         file_format: researcher_client.get(reverse("evaluation:report_file", args=[report.pk, file_format])).getvalue()
@@ -258,6 +312,11 @@ def test_a_quantity_is_one_number_wherever_it_stands(researcher_client, research
     add_document(numbers, "JSON", json.loads(files["json"]))
     add_csv(numbers, files["csv"].decode())
     add_sheets(numbers, files["xlsx"])
+    if asked:
+        add_judge(numbers, "JSON", report.document)
+        add_judge(numbers, "file", json.loads(files["json"]))
+        add_judge_comparisons(numbers, "JSON", report.document)
+        add_judge_files(numbers, researcher_client, report, files["xlsx"])
     page = researcher_client.get(round.get_absolute_url())
     add_progress(numbers, "round page", page.context["progress"])
     add_overlaps(numbers, researcher_client, round)

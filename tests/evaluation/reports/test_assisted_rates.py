@@ -1,0 +1,235 @@
+"""Reports with a judge, from stored answers to every number that they show."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import numpy as np
+import pytest
+from django.core.management import CommandError, call_command
+from django.urls import reverse
+
+from annotation.judges.labels import SeveralJudges
+from annotation.rounds.services import open_round
+from evaluation.evidence.cells import drawn_verdicts
+from evaluation.evidence.judged_population import JudgedStrata, gather_judged_tuples
+from evaluation.evidence.queries import gather_evidence
+from evaluation.models import Report
+from evaluation.reports.sections.judges.assisted_comparisons import assisted_comparison_entries
+from evaluation.reports.sections.judges.assisted_rates import with_assisted_rates
+from evaluation.reports.services import compute_report
+from evaluation.statistics.finite_population import simple_interval
+from evaluation.statistics.judges.judge_assisted import PEOPLE_ALONE, POST_STRATIFIED, posterior_interval
+from kgharvest.errors import DomainError
+from kgharvest.models import KnowledgeTuple
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+N_TUPLES, N_DRAWN = 40, 20
+SETTINGS = {"human": 1, "multi": 2}
+
+
+def is_true(knowledge_tuple: KnowledgeTuple) -> bool:
+    return int(knowledge_tuple.entities[0].split()[-1]) % 4 != 0
+
+
+def opened(strata=None, relations=("prevent",)):
+    """A round of harvests in two settings that share every other tuple; three in four tuples are true."""
+    language_model, jobs = factories.make_language_model("lm"), []
+    for name in relations:
+        relation = factories.make_relation(name)
+        for setting, step in SETTINGS.items():
+            tuples = [(f"head {step * number}", f"{name} {step * number}") for number in range(N_TUPLES)]
+            fields = {"relation": relation, "setting": setting, "language_model": language_model}
+            jobs.append(factories.make_harvest(tuples, **fields))
+    cells = [{"job": job.pk, "n": N_DRAWN, "strata": strata} for job in jobs]
+    return open_round(
+        {"name": "judged", "cells": cells, "seed": 3, "judgments_per_task": 1}, factories.make_researcher()
+    )
+
+
+def judged(round):
+    """People are right about everything."""
+    tasks = round.tasks.order_by("position").select_related("knowledge_tuple")
+    labels = ["true" if is_true(task.knowledge_tuple) else "false" for task in tasks]
+    factories.judge_all(round, labels)
+    return round
+
+
+def with_run(round, wrong=10, left_out=0, **fields):
+    """A judge who errs on each tenth tuple, unless told otherwise, and answers nothing about the first."""
+    run = factories.make_judge_run(round, "lm-judge", **fields)
+    tuples = KnowledgeTuple.objects.filter(harvested_tuples__job__strata__round=round).distinct().order_by("pk")
+    for number, knowledge_tuple in enumerate(tuples[left_out:]):
+        label = is_true(knowledge_tuple) != (number % wrong == 0)
+        factories.make_judge_answer(run, knowledge_tuple, "true" if label else "false")
+    return run
+
+
+def strata_of(round, run):
+    evidence = gather_evidence(round)
+    return evidence, JudgedStrata(evidence, drawn_verdicts(evidence), gather_judged_tuples(round, run, evidence))
+
+
+def cells_of(round, run):
+    """Return what the report says of each cell with the judge, without the rest of the report."""
+    evidence, judged_strata = strata_of(round, run)
+    return [entry["judge"] for entry in with_assisted_rates([{}] * len(evidence.cells), evidence, judged_strata)]
+
+
+def test_a_cell_counts_the_harvest_by_what_the_judge_says_of_it():
+    round = judged(opened())
+    run = with_run(round)
+    labels = dict(run.answers.values_list("knowledge_tuple", "label"))
+
+    cell = cells_of(round, run)[0]
+
+    job = round.strata.get(setting="human").job
+    said = [labels[pk] for pk in job.tuples.values_list("knowledge_tuple", flat=True)]
+    groups = cell["groups"]
+    assert [group["population"] for group in groups] == [said.count("true"), said.count("false"), 0]
+    assert sum(group["drawn"] for group in groups) == N_DRAWN
+    shares = [group["accepted"] / group["drawn"] for group in groups[:2]]
+    assert cell["accuracy"] == pytest.approx(np.dot(shares, [said.count("true"), said.count("false")]) / N_TUPLES)
+    limits = posterior_interval(tuple((g["accepted"], g["drawn"], g["population"]) for g in groups[:2]))
+    assert (cell["accuracy_low"], cell["accuracy_high"]) == pytest.approx(limits)
+    assert cell["judge_alone"] == said.count("true") / N_TUPLES
+    assert (cell["method"], cell["n_labelled"]) == (POST_STRATIFIED, N_TUPLES)
+    assert cell["effective_labels"] > N_DRAWN
+
+
+def test_what_a_cut_takes_is_counted_exactly():
+    """The judge calls true what ranks first: of the best ten tuples it calls all true, of the rest none."""
+    round = judged(opened())
+    run = factories.make_judge_run(round, "by-rank")
+    for harvested in round.strata.get(setting="human").job.tuples.select_related("knowledge_tuple"):
+        factories.make_judge_answer(run, harvested.knowledge_tuple, "true" if harvested.rank <= 10 else "false")
+    evidence, strata = strata_of(round, run)
+    human = np.array([evidence.cells.index(cell) for cell in evidence.cells if cell.setting == "human"])
+
+    taken = [strata.sample(human, np.array([rank])).population.tolist() for rank in (5, 10, 25, 40)]
+
+    assert taken == [[[5, 0, 0]], [[10, 0, 0]], [[10, 15, 0]], [[10, 30, 0]]]
+
+
+def test_what_was_hidden_before_the_draw_is_no_part_and_what_was_hidden_since_still_is():
+    round = opened()
+    run = with_run(round)
+    job = round.strata.get(setting="human").job
+    hidden = job.tuples.exclude(draws__stratum__round=round).order_by("rank")[:6].values("knowledge_tuple")
+    before = strata_of(round, run)[1].sample(np.array([0]), np.array([N_TUPLES])).population
+    KnowledgeTuple.objects.filter(pk__in=list(hidden.values_list("knowledge_tuple", flat=True))).update(
+        curation="hidden"
+    )
+
+    after = strata_of(round, run)[1].sample(np.array([0]), np.array([N_TUPLES])).population
+
+    assert before.sum() == after.sum() == N_TUPLES
+    assert np.abs(after - before).max() <= 2
+
+
+def test_tuples_that_the_judge_has_not_answered_about_are_a_group_of_their_own():
+    round = judged(opened())
+    run = with_run(round, left_out=20)
+
+    cell = cells_of(round, run)[0]
+
+    assert cell["n_labelled"] == N_TUPLES - cell["groups"][2]["population"] < N_TUPLES
+
+
+def test_averages_are_the_means_of_the_cells_and_all_of_a_curve_is_its_cell():
+    round = judged(opened(relations=("prevent", "cause")))
+    document = compute_report(round, judge=with_run(round)).document
+
+    for total in document["totals"]:
+        own = [cell["judge"]["accuracy"] for cell in document["cells"] if cell["setting"] == total["setting"]]
+        assert total["judge"]["accuracy"] == pytest.approx(np.mean(own))
+        assert total["judge"]["n_relations"] == 2
+    for cell, curve in zip(document["cells"], document["curves"], strict=False):
+        keys = ("accuracy", "accuracy_low", "accuracy_high", "effective_labels")
+        assert [curve["sizes"][-1]["judge"][key] for key in keys] == [cell["judge"][key] for key in keys]
+    of_all = {cut["setting"]: cut["judge"]["accuracy"] for cut in document["cuts"] if cut["cut"] == "all"}
+    assert of_all == {total["setting"]: total["judge"]["weighted_accuracy"] for total in document["totals"]}
+
+
+def test_strata_of_ranks_are_post_stratified_each_by_itself():
+    round = judged(opened(strata=2))
+
+    human, cell = cells_of(round, with_run(round, wrong=60))
+
+    assert human["method"] == PEOPLE_ALONE  # ten draws of a stratum, of whose tuples a quarter is called false
+    assert cell["method"] == POST_STRATIFIED
+    assert cell["effective_labels"] > N_DRAWN
+    assert cell["prediction_powered"] is None
+
+
+def test_a_judge_who_says_the_same_of_all_leaves_what_people_say():
+    round = judged(opened())
+    run = factories.make_judge_run(round, "yes-sayer")
+    for knowledge_tuple in KnowledgeTuple.objects.all():
+        factories.make_judge_answer(run, knowledge_tuple, "true")
+
+    cell = cells_of(round, run)[0]
+
+    n_true = cell["groups"][0]["accepted"]
+    assert cell["method"] == PEOPLE_ALONE
+    assert (cell["accuracy_low"], cell["accuracy_high"]) == simple_interval(int(n_true), N_DRAWN, N_TUPLES)
+    assert cell["effective_labels"] == N_DRAWN
+    assert cell["judge_alone"] == 1
+
+
+def test_sides_are_compared_with_the_judge_and_its_worth_on_either():
+    round = judged(opened())
+    run = with_run(round)
+    evidence, judged_strata = strata_of(round, run)
+
+    [compared] = assisted_comparison_entries(evidence, drawn_verdicts(evidence), judged_strata)
+
+    a, b = cells_of(round, run)
+    n_true_a, n_true_b = (sum(group["accepted"] for group in cell["groups"]) for cell in (a, b))
+    assert compared["difference"] == pytest.approx(a["accuracy"] - b["accuracy"])
+    assert compared["people"]["difference"] == pytest.approx((n_true_a - n_true_b) / N_DRAWN)
+    assert compared["high"] - compared["low"] < compared["people"]["high"] - compared["people"]["low"]
+    assert compared["n_shared_tuples"] > 0
+    assert 0.5 < compared["youden_j_a"] < 1
+    assert compared["youden_j_difference"]["value"] == pytest.approx(compared["youden_j_a"] - compared["youden_j_b"])
+    assert "for this relation, by its statements" in compared["sentence"]
+
+
+def test_a_run_of_two_judges_is_refused_with_its_sentence(researcher_client):
+    round = judged(opened())
+    run = with_run(round)
+    run.answers.filter(pk=run.answers.first().pk).update(model_reported="another-lm")
+
+    with pytest.raises(SeveralJudges, match="Start a new run with one LM"):
+        gather_judged_tuples(round, run, gather_evidence(round))
+    answer = researcher_client.post(
+        reverse("evaluation:report_new", args=[round.path]), {"judge": run.name}, follow=True
+    )
+    assert "Start a new run with one LM" in answer.content.decode()
+    assert not Report.objects.exists()
+
+
+def test_command_page_and_file_take_the_name_of_a_run(researcher_client):
+    round = judged(opened())
+    with_run(round)
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    call_command("report", "--round", round.name, "--judge", "lm-judge", stdout=out)
+    by_command = json.loads(out.buffer.getvalue())
+
+    assert b'name="judge"' in researcher_client.get(round.get_absolute_url()).content
+    page = researcher_client.post(
+        reverse("evaluation:report_new", args=[round.path]), {"judge": "lm-judge"}, follow=True
+    )
+
+    assert "With a judge: judge-lm" in page.content.decode()
+    assert Report.objects.latest("pk").document["cells"] == by_command["cells"]
+
+
+def test_an_unknown_run_is_refused_with_a_sentence():
+    round = opened()
+
+    with pytest.raises((DomainError, CommandError), match="no judge run named nobody"):
+        call_command("report", "--round", round.name, "--judge", "nobody")
