@@ -90,7 +90,7 @@ def report_comparison_table(a: ReportSide, b: ReportSide) -> Table:
         Column(report.column(side), Kind.RATES, f"{report.name} ({report.origin})" if report.origin else report.name)
         for report, side in sides
     ]
-    notes = ("Only relations that both have, by name. Averages are over these.",)
+    notes: tuple[str, ...] = ("Only relations that both have, by name. Averages are over these.",)
     if a.demonstrators or b.demonstrators:
         notes = (*notes, "* Demonstrator: its accuracy says nothing about other LMs.")
     body = (*rows, average) if rows else ()
