@@ -182,7 +182,7 @@ class _Import:
             elif RELATION_NAME.fullmatch(name) and not CONTROL.search(name):
                 return self._create_relation(name, row.relation, len(row.entities))
             else:
-                self._fault(row, f"{row.relation!r:.150} cannot name a new relation; use up to 100 characters and no /")
+                self._fault(row, f"{refusal} It cannot name a new relation; use up to 100 characters and no /")
         return None
 
     def _name_of_set(self) -> str:
