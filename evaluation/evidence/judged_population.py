@@ -115,6 +115,11 @@ class JudgedStrata:
         taken = JudgedSample(sample.population[is_taken], sample.drawn[is_taken], accepted)
         return judge_assisted_rate(taken, None if weights is None else weights[is_taken])
 
+    def groups(self) -> tuple[Codes, Codes]:
+        """Return the group of each draw (D,), and how many tuples of each stratum are in each group (S, 3)."""
+        every_stratum = np.arange(len(self.ranked.last))
+        return self.tuples.group_of_draw, self.sample(every_stratum, self.ranked.last).population
+
     def n_labelled(self, strata: Codes) -> int:
         """Return of how many tuples the judge said anything."""
         _, is_labelled = self._up_to(self._all, strata, self.ranked.last[strata])

@@ -127,7 +127,9 @@ def build_document(
         "annotator_errors": modelled_rates.correction_entry(correction),
         "cells": assisted_rates.with_assisted_rates(
             every_look.every_look_entries(
-                evidence, modelled_rates.with_modelled_rates(rates.cell_entries(cells), evidence, cells, correction)
+                evidence,
+                modelled_rates.with_modelled_rates(rates.cell_entries(cells), evidence, cells, correction),
+                *(judged.groups() if judged else ()),
             ),
             evidence,
             judged,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from django.template.loader import render_to_string
 
@@ -14,6 +15,7 @@ from evaluation.panels import judge_card
 from evaluation.reports.document import report_tables
 from evaluation.reports.sections.judges.card import ASKED_ONCE, NO_PROBABILITY, NO_VERDICTS, card_entry
 from evaluation.reports.services import compute_report, create_report
+from evaluation.statistics.judges.sequential import SeenStrata, anytime_interval
 from tests.factories import judge_all, make_harvest, make_judge_answer, make_judge_run, make_round
 
 pytestmark = pytest.mark.django_db
@@ -204,3 +206,21 @@ def test_the_page_of_a_report_has_the_card(round, researcher_client):
     assert 'id="judge"' in html
     assert f"judge {run.name} (judge-lm)" in html
     assert "Accuracy of cells, to look at as often as one likes" in html
+
+
+def test_the_interval_that_holds_at_every_look_uses_the_reports_judge():
+    job = make_harvest([(f"head {rank}", f"tail {rank}") for rank in range(1, 201)])
+    round = make_round(1, cells=[{"job": job.pk, "n": 60}], judgments_per_task=1)
+    run = make_judge_run(round)
+    for harvested in job.tuples.all():
+        make_judge_answer(run, harvested.knowledge_tuple, "true" if harvested.rank <= 150 else "false")
+    rank = dict(Draw.objects.filter(stratum__round=round).values_list("task__position", "harvested_tuple__rank"))
+    judge_all(round, ["true" if rank[position] <= 150 else "false" for position in range(60)])
+
+    [alone], [with_judge] = (compute_report(round, judge=judge).document["cells"] for judge in (None, run))
+
+    n_true = sum(place <= 150 for place in rank.values())
+    people = SeenStrata(*np.array([[60, n_true, n_true, 200]]).T)
+    split = SeenStrata(*np.array([[n_true, n_true, n_true, 150], [60 - n_true, 0, 0, 50]]).T)
+    assert tuple(alone["every_look"].values()) == anytime_interval(people)
+    assert tuple(with_judge["every_look"].values()) == anytime_interval(people, split)
