@@ -68,7 +68,11 @@ def split(url: str) -> tuple[str, str, int, str]:
 
 
 def _addresses(host: str, port: int) -> Iterator[Address]:
-    for *_, socket_address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except UnicodeError:  # a part between two dots is empty or too long
+        raise BadAddress(f"{host!r:.80} is no name of a host.") from None
+    for *_, socket_address in found:
         yield ip_address(str(socket_address[0]).partition("%")[0])
 
 

@@ -63,6 +63,8 @@ def test_deliveries_are_listed_and_sent_again(api, hooks):
     ("sent", "status", "code"),
     [
         ({"url": "https://127.0.0.1/", "events": ["report.made"]}, 409, "BadAddress"),
+        ({"url": "https://lab..example.org/", "events": ["report.made"]}, 409, "BadAddress"),
+        ({"url": f"https://{'a' * 64}.example.org/", "events": ["report.made"]}, 409, "BadAddress"),
         ({"url": HOOK, "events": []}, 400, "Invalid"),
         ({"url": HOOK, "events": ["none"]}, 400, "Invalid"),
     ],
