@@ -25,6 +25,7 @@ from kgharvest.accounts.projects import project_for
 from kgharvest.audit.trail import record
 from kgharvest.bulk.file_reading import CONTROL
 from kgharvest.bulk.insert import ROWS_AT_ONCE, insert_rows
+from kgharvest.engine.prompts.template import SLOT
 from kgharvest.errors import BadEntry, DomainError, ImportRefused, NotFound
 from kgharvest.harvests.language_models import name_language_model
 from kgharvest.models import KnowledgeTuple, LanguageModel, Project, Relation, RelationSet, tuple_key
@@ -179,10 +180,11 @@ class _Import:
                 self._fault(row, f"{refusal} Or import with --set.")
             elif not self.create:
                 self._fault(row, f"{refusal} Or import with --create.")
-            elif RELATION_NAME.fullmatch(name) and not CONTROL.search(name):
+            elif RELATION_NAME.fullmatch(name) and not CONTROL.search(name) and not SLOT.search(name):
                 return self._create_relation(name, row.relation, len(row.entities))
             else:
-                self._fault(row, f"{refusal} It cannot name a new relation; use up to 100 characters and no /")
+                takes = "up to 100 characters, no / and no slot such as <ENT0>"
+                self._fault(row, f"{refusal} It cannot name a new relation; use {takes}")
         return None
 
     def _name_of_set(self) -> str:

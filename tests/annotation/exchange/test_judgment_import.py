@@ -229,12 +229,14 @@ def test_relations_are_made_under_names_as_data_have_them(db, tmp_path, written,
 
 
 def test_who_imports_with_create_is_told_which_names_it_takes(db, tmp_path):
+    names = ("a/b", "x" * 101, "is <ENT5>")
+
     with pytest.raises(ImportRefused) as refusal:
-        import_judgments(csv_file(tmp_path, f"a/b,{DOG},a,True", f"{'x' * 101},{DOG},a,True"), "new", create=True)
+        import_judgments(csv_file(tmp_path, *(f"{name},{DOG},a,True" for name in names)), "new", create=True)
 
     assert [entry.reason.split(" cannot ")[1] for entry in refusal.value.entries] == [
-        "name a new relation; use up to 100 characters and no /"
-    ] * 2
+        "name a new relation; use up to 100 characters, no / and no slot such as <ENT0>"
+    ] * 3
 
 
 def test_a_name_that_several_sets_have_is_refused_with_all_of_them(db, tmp_path):
