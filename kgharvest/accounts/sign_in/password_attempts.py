@@ -49,10 +49,10 @@ class LoginForm(AuthenticationForm):
 
 def check_password_attempt(request: HttpRequest, name: str, now: datetime) -> None:
     """Count a password that is tried for `name`. Raises TooManyAttempts if it is not to be looked at."""
-    device = _devices(request).get(_digest(name))
-    if device and not is_exhausted("wrong_passwords_of_device", device, now):
-        count_attempt("wrong_passwords_of_device", device, now)
-        return
+    if device := _devices(request).get(_digest(name)):
+        most, _ = settings.LIMITS["wrong_passwords_of_device"]
+        if count_attempt("wrong_passwords_of_device", device, now) <= most:
+            return
     network = network_of(request)
     n = count_attempt("wrong_passwords_of_name", _name_at(name, network), now)
     if network and n > FEW and is_exhausted("wrong_passwords", network, now):

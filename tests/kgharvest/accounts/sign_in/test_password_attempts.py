@@ -151,3 +151,20 @@ def test_passwords_tried_at_the_same_moment_are_all_counted():
     statuses = at_once(*[lambda: log_in("ada")] * 14)
 
     assert sorted(statuses) == [200] * 10 + [429] * 4
+
+
+@pytest.mark.django_db(transaction=True)
+def test_passwords_tried_at_the_same_moment_by_a_known_browser_are_all_counted():
+    make_user("ada", password=PASSWORD)
+    own = Client()
+    log_in("ada", PASSWORD, client=own)
+    device = own.cookies[DEVICES].value
+
+    def try_one() -> int:
+        browser = Client()
+        browser.cookies[DEVICES] = device
+        return log_in("ada", client=browser)
+
+    statuses = at_once(*[try_one] * 24)
+
+    assert sorted(statuses) == [200] * 20 + [429] * 4  # ten of the browser, ten of the name at its address
