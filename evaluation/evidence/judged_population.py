@@ -37,7 +37,9 @@ N_GROUPS = len(GROUPS)
 class JudgedTuples(NamedTuple):
     """group_of_draw (D,). stratum, rank, group, is_labelled (U,): of tuples that are not left out by curation.
 
-    run, model: names of the judge run and its LM. is_labelled: the judge answered, whatever it said.
+    run, model: names of the judge run and its LM. is_labelled: the judge answered, whatever it said. Of a stratum that
+    has a tuple without an answer all are OTHER: what people judge is asked about first, so whether there is an answer
+    tells what was drawn, and those drawn with one label would stand for themselves alone.
     """
 
     run: str
@@ -64,6 +66,8 @@ def gather_judged_tuples(round: Round, run: JudgeRun, evidence: Evidence) -> Jud
         own = (rank >= (stratum.rank_from or 0)) & (rank <= (stratum.rank_to or 0)) & (is_in_frame > 0)
         if stratum.ranks:  # of a stratum of a judge's labels, which shares its ranks with others
             own &= np.isin(rank, stratum.ranks)
+        if not is_labelled[own].all():
+            group, group_of_draw[drawn] = np.full(len(rank), OTHER), OTHER
         columns.append(np.array([np.full(len(rank), number), rank, group, is_labelled])[:, own])
     return JudgedTuples(run.name, run.model, group_of_draw, *np.concatenate(columns, axis=1))
 
@@ -124,6 +128,11 @@ class JudgedStrata:
         """Return of how many tuples the judge said anything."""
         _, is_labelled = self._up_to(self._all, strata, self.ranked.last[strata])
         return int(is_labelled.sum())
+
+    def is_labelled(self, strata: Codes) -> bool:
+        """Return whether the judge said anything of every tuple."""
+        counted, is_labelled = self._up_to(self._all, strata, self.ranked.last[strata])
+        return bool(counted.sum() == is_labelled.sum())
 
     def _up_to(self, cumulated: _Cumulated, strata: Codes, last_rank: Codes) -> Floats:
         """Return the sums of each column (columns, S, 3) over ranks up to `last_rank` (S,)."""

@@ -130,13 +130,24 @@ def test_what_was_hidden_before_the_draw_is_no_part_and_what_was_hidden_since_st
     assert np.abs(after - before).max() <= 2
 
 
-def test_tuples_that_the_judge_has_not_answered_about_are_a_group_of_their_own():
+def test_a_judge_who_has_not_answered_about_every_tuple_leaves_what_people_say():
+    """Asked about what people judge alone, its labels would tell what was drawn, and one label stand for the rest."""
     round = judged(opened())
-    run = with_run(round, left_out=20)
+    run = with_run(round)
+    run.answers.exclude(knowledge_tuple__in=round.tasks.values("knowledge_tuple")).delete()
 
     cell = cells_of(round, run)[0]
 
-    assert cell["n_labelled"] == N_TUPLES - cell["groups"][2]["population"] < N_TUPLES
+    n_true = sum(group["accepted"] for group in cell["groups"])
+    assert [group["population"] for group in cell["groups"]] == [0, 0, N_TUPLES]
+    assert cell["method"] == PEOPLE_ALONE
+    assert cell["accuracy"] == pytest.approx(n_true / N_DRAWN)
+    assert (cell["accuracy_low"], cell["accuracy_high"]) == simple_interval(int(n_true), N_DRAWN, N_TUPLES)
+    assert N_DRAWN <= cell["n_labelled"] < N_TUPLES
+    assert (cell["judge_alone"], cell["prediction_powered"]) == (None, None)
+    document = compute_report(round, judge=run).document
+    assert {total["judge"]["judge_alone"] for total in document["totals"]} == {None}
+    assert {entry["youden_j_a"] for entry in document["judge"]["comparisons"]} <= {None}
 
 
 def test_averages_are_the_means_of_the_cells_and_all_of_a_curve_is_its_cell():

@@ -106,6 +106,8 @@ def _youden(evidence: Evidence, judged: JudgedStrata, of_a: Codes, of_b: Codes) 
     rates: list[Rate] = []
     for strata in (of_a, of_b):
         own = np.isin(evidence.draws.stratum, strata) & evidence.is_complete[evidence.draws.task]
+        if not judged.is_labelled(strata):
+            own[:] = False  # what has no label is no error
         rates.append(judge_errors(verdict[own], judged.tuples.group_of_draw[own], weight[own]).youden_j)
     a, b = rates
     low, high = difference_interval(a, b)

@@ -58,7 +58,7 @@ def _cell_entry(strata: Codes, evidence: Evidence, judged: JudgedStrata) -> dict
     return {
         **_judge(judged, strata),
         **_rate(judged.rate(strata, last)),
-        "judge_alone": _judge_alone(population),
+        "judge_alone": _judge_alone(strata, judged),
         "prediction_powered": _prediction_powered(strata, population, evidence, judged),
         "groups": [
             {"label": label, "population": int(size), "drawn": int(drawn), "accepted": float(n_hits)}
@@ -81,18 +81,22 @@ def _rate(assisted: AssistedRate) -> dict[str, Any]:
     }
 
 
-def _judge_alone(population: Codes) -> float | None:
-    """Return the share that the judge calls true: what it would be if people were not asked."""
+def _judge_alone(strata: Codes, judged: JudgedStrata) -> float | None:
+    """Return the share that the judge calls true: what it would be if people were not asked.
+
+    None where it was not asked about every tuple.
+    """
+    population = judged.sample(strata, judged.ranked.last[strata]).population.sum(axis=0)
     size = int(population.sum())
-    return int(population[CALLED_TRUE]) / size if size else None
+    return int(population[CALLED_TRUE]) / size if size and judged.is_labelled(strata) else None
 
 
 def _prediction_powered(
     strata: Codes, population: Codes, evidence: Evidence, judged: JudgedStrata
 ) -> dict[str, float | None] | None:
-    """Return PPI++ of a simple sample; None of several strata, and where nobody decided anything."""
+    """Return PPI++ of a simple sample; None of several strata, and where nobody decided anything or labels lack."""
     drawn = np.flatnonzero(np.isin(evidence.draws.stratum, strata) & evidence.is_complete[evidence.draws.task])
-    if len(strata) > 1 or not len(drawn) or not population.any():
+    if len(strata) > 1 or not len(drawn) or not population.any() or not judged.is_labelled(strata):
         return None
     is_accepted = evidence.verdict[evidence.draws.task[drawn]] == ACCEPTED
     is_called_true = judged.tuples.group_of_draw[drawn] == CALLED_TRUE
@@ -129,12 +133,12 @@ def _average_entry(cells: Sequence[Codes], evidence: Evidence, judged: JudgedStr
     last, every = judged.ranked.last, np.concatenate(cells)
     known = [strata for strata in cells if judged.rate(strata, last[strata]).rate.value is not None]
     weighted = judged.rate(every, last[every])
-    alone = [_judge_alone(judged.sample(strata, last[strata]).population.sum(axis=0)) for strata in known]
+    alone = [_judge_alone(strata, judged) for strata in known]
     return {
         **_judge(judged, every),
         **_rate(macro_rate(known, evidence, judged)),
         "n_relations": len(known),
-        "judge_alone": float(np.mean(np.array(alone, dtype=np.float64))) if alone else None,
+        "judge_alone": None if None in alone or not alone else float(np.mean(np.array(alone, dtype=np.float64))),
         **{f"weighted_{key}": value for key, value in zip(KEYS, weighted.rate[:3], strict=True)},
     }
 
@@ -166,7 +170,10 @@ NOTE = (
     "that knows nothing changes nothing. As many as: statements that people alone would have needed for such an "
     "interval. Judge alone: the share that the LM calls true, which no interval makes right."
 )
-NOTE_ON_ALONE = "People alone stand where a group of the judge's labels should have fewer than three draws."
+NOTE_ON_ALONE = (
+    "People alone stand where a group of the judge's labels should have fewer than three draws, and where the judge has "
+    "not answered about every tuple."
+)
 
 
 def assisted_table(document: Document) -> Table:
