@@ -102,7 +102,7 @@ def judge_card(request: HttpRequest, run: JudgeRun) -> Iterator[Panel]:
     context: dict[str, Any] = {"reason": NOBODY_JUDGES}
     if run.round.n_tasks:
         context = _card_of(run)
-    yield Panel("evaluation/reports/_judge_card_panel.html", context)
+    yield Panel("evaluation/reports/_judge_card_panel.html", context | {"round": run.round})
 
 
 def _card_of(run: JudgeRun) -> dict[str, Any]:

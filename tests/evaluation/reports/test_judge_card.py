@@ -175,6 +175,18 @@ def test_the_page_of_a_run_has_the_card(round):
     assert ".90" in html  # sensitivity 27 of 30
 
 
+def test_a_card_that_rests_on_simulated_people_says_so(round, researcher_client):
+    run = run_by_rank(round, calls_27_true)
+    assert "simulated, not people" not in panel_of(run)
+
+    Round.objects.update(source=Round.Source.SIMULATED)
+    run.round.refresh_from_db()
+
+    assert 'How good it is <strong class="simulated">' in panel_of(run)
+    page = researcher_client.get(create_report(run.round, judge=run).get_absolute_url()).content.decode()
+    assert 'How good the judge is <strong class="simulated">' in page
+
+
 def test_the_page_of_a_run_says_why_there_is_no_card_yet():
     round = make_round(N)
     run = run_by_rank(round, calls_27_true)
