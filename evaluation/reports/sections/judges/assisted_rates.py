@@ -171,8 +171,8 @@ NOTE = (
     "interval. Judge alone: the share that the LM calls true, which no interval makes right."
 )
 NOTE_ON_ALONE = (
-    "People alone stand where a group of the judge's labels should have fewer than three draws, and where the judge has "
-    "not answered about every tuple."
+    "People alone stand where a group of the judge's labels should have fewer than three draws, and where the judge "
+    "has not answered about every tuple."
 )
 
 
