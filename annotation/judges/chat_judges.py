@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from django.conf import settings
 
+from annotation.judges.labels import UNPARSABLE
 from annotation.judges.models import JudgeRun
 from annotation.judges.prompts import fill
 from annotation.judges.runs import CHARACTERS_PER_TOKEN, Answered, Question, Usage, cost_of, is_trusted, round_up
@@ -154,12 +155,13 @@ class ChatJudge:
             try:
                 completion = self._client.complete(prompt, self._run.max_completion_tokens, **options)
             except Filtered as refusal:
-                return Answered(question, refusal.text)
+                return Answered(question, refusal.text, label=UNPARSABLE)
             except NoCompletion as fault:
                 came = fault.text
             else:
                 return _answered(question, prompt, completion)
-        return _answered(question, prompt, Completion(came))
+        # Whatever came is no answer, even if it holds "false", as JSON does.
+        return _answered(question, prompt, Completion(came))._replace(label=UNPARSABLE)
 
 
 def _answered(question: Question, prompt: str, completion: Completion) -> Answered:

@@ -130,7 +130,8 @@ def _populations(run: JudgeRun) -> Iterator[tuple[Relation, QuerySet[HarvestedTu
 def open_questions(run: JudgeRun) -> tuple[list[Question], int]:
     """Return what the run has no answer for yet, and how many questions there are in all."""
     answered = set(run.answers.order_by().values_list("knowledge_tuple", "repeat").iterator())
-    questions = [Question(judged, repeat) for repeat in range(run.repeats) for judged in tuples_to_judge(run)]
+    every_tuple = tuples_to_judge(run)
+    questions = [Question(judged, repeat) for repeat in range(run.repeats) for judged in every_tuple]
     return [asked for asked in questions if (asked.judged.tuple_id, asked.repeat) not in answered], len(questions)
 
 
@@ -265,6 +266,11 @@ def cost_of(run: JudgeRun, n_prompt_tokens: int, n_completion_tokens: int) -> De
     return (Decimal(prices) / A_MILLION).quantize(CENT_OF_CENT)
 
 
+def storable(text: str) -> str:
+    """Return `text` without what no database stores: NUL, and halves of surrogate pairs."""
+    return text.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()
+
+
 def store_answers(run: JudgeRun, answers: Sequence[Answered]) -> None:
     """Add answers to the run, within the caller's transaction."""
     sha256, now = prompt_sha256(run), timezone.now()
@@ -276,11 +282,11 @@ def store_answers(run: JudgeRun, answers: Sequence[Answered]) -> None:
                 run.pk,
                 answer.question.judged.tuple_id,
                 answer.question.repeat,
-                answer.raw.replace("\x00", "\N{REPLACEMENT CHARACTER}"),
+                storable(answer.raw),
                 label_of(answer.raw) if answer.label is None else answer.label,
                 answer.score,
                 answer.prompt_sha256 or sha256,
-                answer.model_reported[:700],
+                storable(answer.model_reported)[:700],
                 answer.n_prompt_tokens,
                 answer.n_completion_tokens,
                 cost_of(run, answer.n_prompt_tokens, answer.n_completion_tokens),

@@ -140,12 +140,18 @@ def test_a_timeout_is_asked_again():
         (completion(None, refusal="No."), "No."),
         (completion(""), ""),
         (Reply(body=b"<html>Welcome</html>"), "<html>Welcome</html>"),
+        (Reply(body=b'{"choices": [], "stream": false}'), '{"choices": [], "stream": false}'),
+        (
+            Reply(400, b'{"error": {"code": "content_filter", "filtered": true}}'),
+            '{"error": {"code": "content_filter", "filtered": true}}',
+        ),
+        (completion("No \ud800 \x00 idea."), "No ? \N{REPLACEMENT CHARACTER} idea."),
         (
             Reply(400, b'{"error": {"code": "content_filter", "message": "No."}}'),
             '{"error": {"code": "content_filter", "message": "No."}}',
         ),
     ],
-    ids=["refusal", "refusal field", "empty", "no completion", "content filter"],
+    ids=["refusal", "refusal field", "empty", "no completion", "no choices", "filtered", "no text", "content filter"],
 )
 def test_what_cannot_be_read_is_kept_as_it_came_and_has_no_label(reply, raw):
     with judging(lambda body: reply, n=2) as (_, run):
