@@ -25,6 +25,7 @@ from annotation.judges.runs import (
     prepare_run,
     record_run,
     save_run,
+    storable,
     store_answers,
     tuples_to_judge,
 )
@@ -44,6 +45,7 @@ from kgharvest.models import KnowledgeTuple, Relation, tuple_key
 
 MOST_REPEATS = 99
 LARGEST_COUNT = 2**31 - 1
+LONGEST_MODEL = JudgeRun._meta.get_field("model").max_length
 
 
 class FileAnswer(NamedTuple):
@@ -86,7 +88,7 @@ def import_answers(round: Round, document: Mapping[str, Any], content: bytes, so
     if faults or unmatched or not answers:
         raise ImportRefused(source, [*faults, *unmatched] or [BadEntry("file", "has no answers")])
     models = sorted({answer.model_reported for answer in answers} - {""})
-    run.model = run.model or (models[0] if models else "")
+    run.model = run.model or storable(models[0] if models else "")[:LONGEST_MODEL]
     run.repeats = 1 + max(answer.question.repeat for answer in answers)
     now = timezone.now()
     run.status, run.started_at, run.finished_at = run.Status.SUCCEEDED, now, now
@@ -147,7 +149,7 @@ def read_answers(text: str) -> Iterator[FileAnswer | BadEntry]:
     if whole is not None and "samples" in whole:
         yield from _from_inspect(whole)
         return
-    for line in read_json_objects(text.splitlines()):
+    for line in read_json_objects(text.split("\n")):  # JSON may hold what else splitlines splits at
         if isinstance(line, BadEntry):
             yield line
         else:
@@ -169,7 +171,7 @@ class BadAnswer(ValueError):
 def _about(fields: Any) -> tuple[str, list[str]]:
     """Return relation and entities, checked. Raises BadAnswer."""
     relation, entities = (fields.get(name) if isinstance(fields, dict) else None for name in ("relation", "entities"))
-    if not isinstance(relation, str) or not relation:
+    if not isinstance(relation, str) or not relation or relation != storable(relation):
         raise BadAnswer("has no relation")
     arity = len(entities) if isinstance(entities, list) and 2 <= len(entities) <= MOST_ENTITIES else 2
     if fault := entities_error(entities, arity):
@@ -186,7 +188,7 @@ def _count(value: Any, name: str, most: int = LARGEST_COUNT) -> int:
 
 
 def _number(value: Any, name: str) -> float | None:
-    if value is not None and (type(value) not in (int, float) or abs(value) > 1e12):
+    if value is not None and not (type(value) in (int, float) and abs(value) <= 1e12):  # NaN is no number, either
         raise BadAnswer(f"has {name} {value!r:.40}; give a number")
     return value
 
@@ -244,17 +246,19 @@ def _inspect_sample(log: Mapping[str, Any], sample: Any, where: str) -> FileAnsw
     try:
         output = sample["output"]
         content = output["choices"][0]["message"]["content"]
-        usage = output.get("usage") or {}
+        usage = dict(output.get("usage") or {})
         model = output.get("model") or log["eval"]["model"]
-    except (LookupError, TypeError, AttributeError):
+    except (LookupError, TypeError, AttributeError, ValueError):
         raise BadAnswer("has no output of a model") from None
+    if (epoch := _count(sample.get("epoch", 1), "epoch", MOST_REPEATS)) == 0:
+        raise BadAnswer(f"has epoch {sample['epoch']!r}; give a whole number from 1 to {MOST_REPEATS}")
     if isinstance(content, list):
-        content = "".join(part.get("text", "") for part in content if isinstance(part, dict))
+        content = "".join(_text(part.get("text", ""), "text") for part in content if isinstance(part, dict))
     return FileAnswer(
         where,
         relation,
         entities,
-        _count(sample.get("epoch", 1), "epoch", MOST_REPEATS) - 1,
+        epoch - 1,
         _text(content, "content"),
         model=_text(model, "model"),
         n_prompt_tokens=_count(usage.get("input_tokens"), "input_tokens"),
@@ -278,10 +282,10 @@ def _lm_eval_texts(value: Mapping[str, Any]) -> list[str]:
     """Return what was generated, a text for each repeat, or the likeliest of the answers that were given to choose."""
     resps = value.get("resps")
     try:
-        if all(isinstance(text, str) for text in resps[0]):
+        if isinstance(resps[0], list) and all(isinstance(text, str) for text in resps[0]):
             return list(resps[0])[:MOST_REPEATS]
         logprobs = [float(resp[0][0]) for resp in resps]
         likeliest = logprobs.index(max(logprobs))
         return [value["arguments"][f"gen_args_{likeliest}"]["arg_1"].strip()]
-    except (LookupError, TypeError, ValueError, AttributeError):
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError):
         raise BadAnswer("has no resps of generate_until or loglikelihood requests") from None

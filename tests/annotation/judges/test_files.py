@@ -66,6 +66,8 @@ def test_labels_and_raw_answers_become_a_finished_run(round):
         ({"entities": ["Dog", "bark"], "raw": 3}, "has raw 3"),
         ({"entities": ["Dog", "bark"], "label": "true", "repeat": -1}, "has repeat -1"),
         ({"entities": ["Cat", "meow"], "label": "true"}, "answers what another one before it answers"),
+        ({"entities": ["Dog", "bark"], "label": "true", "score": float("nan")}, "has score nan"),
+        ({"relation": "\ud800", "entities": ["Dog", "bark"], "label": "true"}, "has no relation"),
     ],
 )
 def test_a_line_that_cannot_be_used_is_named_and_nothing_is_stored(round, fields, says):
@@ -73,6 +75,38 @@ def test_a_line_that_cannot_be_used_is_named_and_nothing_is_stored(round, fields
         imported(round, line(round, ["Cat", "meow"], label="true"), line(round, **{"entities": None, **fields}))
 
     assert not JudgeRun.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"epoch": 0}, "has epoch 0"),
+        ({"epoch": None}, "has epoch None"),
+        ({"output": {"usage": [1], "model": "m", "choices": [{"message": {"content": "True"}}]}}, "has no output"),
+        ({"output": {"model": "m", "choices": [{"message": {"content": [{"text": 1}]}}]}}, "has text 1"),
+    ],
+)
+def test_a_sample_of_inspect_that_cannot_be_used_is_named(round, fields, says):
+    output = {"model": "m", "choices": [{"message": {"content": "True"}}]}
+    about = {"relation": relation_of(round).path, "entities": ["Dog", "bark"]}
+
+    with pytest.raises(ImportRefused, match=f"sample 1: .*{says}"):
+        imported(round, json.dumps({"samples": [{"metadata": about, "output": output, **fields}]}))
+
+
+@pytest.mark.parametrize("resps", [["True"], [[[10**400, False]]], [3]])
+def test_a_line_of_lm_eval_without_answers_is_named(round, resps):
+    about = {"relation": relation_of(round).path, "entities": ["Dog", "bark"]}
+
+    with pytest.raises(ImportRefused, match="line 1: has no resps"):
+        imported(round, json.dumps({"doc": about, "resps": resps}))
+
+
+def test_what_a_database_cannot_hold_of_a_file_is_stored_as_far_as_it_can(round):
+    run = imported(round, line(round, ["Dog", "bark"], raw="Tr\ud800ue\x00", model="m\x00" * 900))
+
+    assert run.answers.get().raw == "Tr?ue\N{REPLACEMENT CHARACTER}"
+    assert len(JudgeRun.objects.get().model) == 500
 
 
 def test_a_judge_of_another_kind_reads_no_file(round):
@@ -86,7 +120,7 @@ def asked(round) -> JudgeRun:
     relation = relation_of(round)
     texts = {str(relation.pk): {"instructions": "Judge.", "relation": relation.name, "examples": ""}}
     run = make_judge_run(round, "asked", prompt=DEFAULT_PROMPT, repeats=2, model="llama-3", relation_texts=texts)
-    raws = ["True", 'False, as "fish" do not sing.\nFalse', "", "Tür 鳥", "Unjudgeable", "true or false"]
+    raws = ["True", 'False, as "fish" do not sing.\nFalse', "", "Tür\u2028\x85鳥", "Unjudgeable", "true or false"]
     tuples = [task.knowledge_tuple for task in round.tasks.all()]
     for (repeat, found), raw in zip(product(range(2), tuples), raws, strict=True):
         fields = {"raw": raw, "n_prompt_tokens": 50, "n_completion_tokens": 3, "seconds": 0.25, "score": None}
