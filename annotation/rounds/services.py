@@ -83,6 +83,7 @@ def edit_draft(round: Round, document: dict[str, Any], by=None) -> Round:
         for name in (*OPTIONS, "spec"):
             setattr(draft, name, getattr(edited, name))
         _save(draft)
+        draft.judge_runs.update(project=draft.project)  # who may see the round sees them, and nobody else
         if _wording(draft) != before:
             _record("instructions_edited", draft, by)
         return draft

@@ -12,14 +12,24 @@ from annotation.gold.models import GoldDecision
 from annotation.judges.prompts import BadPromptTemplate, TooFewExamples
 from annotation.judges.runs import JudgeRun, NameOfRunTaken, create_run, tuples_to_judge
 from annotation.judges.specs import BadJudgeSpec, run_from_spec, spec_of
-from annotation.rounds.services import create_draft
+from annotation.rounds.services import create_draft, edit_draft
 from kgharvest.access import NotAllowed
 from kgharvest.accounts.projects import default_project
 from kgharvest.jobs import ledger
 from kgharvest.management.command import Error
 from kgharvest.models import KnowledgeTuple, Role, tuple_key
 from tests.annotation.judges.fake_endpoint import completion, serving
-from tests.factories import make_harvest, make_language_model, make_member, make_relation, make_round, make_round_on
+from tests.factories import (
+    make_harvest,
+    make_judge_run,
+    make_language_model,
+    make_member,
+    make_project,
+    make_relation,
+    make_researcher,
+    make_round,
+    make_round_on,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -232,3 +242,17 @@ def test_a_draft_that_names_the_run_as_its_strata_can_start_it():
     run = create_run(create_draft(spec, None, default_project()), SPEC)
 
     assert len(tuples_to_judge(run)) == 6
+
+
+def test_runs_of_a_draft_move_with_it_to_another_project():
+    """Else those of the first project could still read, cancel and continue them."""
+    job, other = make_harvest([("a", "b"), ("c", "d")]), make_project()
+    spec = {"name": "moved", "cells": [{"job": job.pk, "n": 2}]}
+    draft = create_draft(spec, None, default_project())
+    run = make_judge_run(draft)
+
+    edit_draft(draft, spec | {"project": other.slug})
+
+    run.refresh_from_db()
+    assert run.project == other
+    assert not JudgeRun.objects.visible_to(make_researcher()).exists()
