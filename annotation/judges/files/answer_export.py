@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from annotation.judges.models import JudgeAnswer, JudgeRun
@@ -35,7 +36,9 @@ class Written(NamedTuple):
 
 
 def _written(run: JudgeRun) -> Iterator[Written]:
-    judged = {each.tuple_id: each for each in tuples_to_judge(run)}
+    judged: dict[int, JudgedTuple] = {}
+    with suppress(DomainError):  # a draft may have no such tuples any more; what was answered about them is still there
+        judged = {each.tuple_id: each for each in tuples_to_judge(run)}
     answers = run.answers.select_related("knowledge_tuple__relation__relation_set").order_by(
         "knowledge_tuple", "repeat"
     )

@@ -13,8 +13,10 @@ from annotation.judges.labels import judge_labels
 from annotation.judges.models import JudgeRun
 from annotation.judges.prompts import DEFAULT_PROMPT
 from annotation.judges.specs import BadJudgeSpec
+from annotation.rounds.services import create_draft
 from kgharvest.errors import ImportRefused
-from tests.factories import make_judge_answer, make_judge_run, make_round
+from kgharvest.models import KnowledgeTuple
+from tests.factories import make_harvest, make_judge_answer, make_judge_run, make_round
 
 pytestmark = pytest.mark.django_db
 
@@ -146,6 +148,16 @@ def test_what_is_written_is_read_again_as_it_was(asked, file_format):
     rows, copied = (list(run.answers.order_by("knowledge_tuple", "repeat").values(*columns)) for run in (asked, again))
     assert copied == rows
     assert again.repeats == 2
+
+
+def test_answers_about_what_a_draft_has_no_more_are_written_all_the_same():
+    job = make_harvest([("a", "b"), ("c", "d")])
+    run = make_judge_run(create_draft({"name": "draft", "cells": [{"job": job.pk, "n": 2}]}))
+    for harvested in job.tuples.all():
+        make_judge_answer(run, harvested.knowledge_tuple, "true")
+    KnowledgeTuple.objects.update(curation=KnowledgeTuple.Curation.HIDDEN)
+
+    assert len(list(export_answers(run, "jsonl"))) == 2
 
 
 def test_an_inspect_log_has_the_fields_of_its_documentation(asked):
