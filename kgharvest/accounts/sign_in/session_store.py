@@ -18,6 +18,10 @@ def _unexpired() -> QuerySet[Session]:
 
 
 class SessionStore(db.SessionStore):
+    def _validate_session_key(self, key: str | None) -> bool:
+        """A cookie can hold a NUL, which PostgreSQL fails on; then there is no session."""
+        return key is not None and "\x00" not in key and super()._validate_session_key(key)
+
     def _get_session_from_db(self) -> Session | None:
         sessions = _unexpired(session_key=self.session_key, expire_date=timezone.now())
         if not sessions:

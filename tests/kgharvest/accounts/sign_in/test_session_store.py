@@ -1,0 +1,46 @@
+"""Sessions: who has one is known until it ends, and no cookie breaks a page."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.contrib.sessions.models import Session
+from django.test import Client
+from django.utils import timezone
+
+from kgharvest.accounts.sign_in.session_store import SessionStore
+from tests.factories import make_user
+
+pytestmark = pytest.mark.django_db
+
+
+def is_logged_in(browser: Client) -> bool:
+    return browser.get("/accounts/").status_code == 200
+
+
+@pytest.fixture
+def browser() -> Client:
+    browser = Client()
+    browser.force_login(make_user("ada"))
+    assert is_logged_in(browser)
+    return browser
+
+
+def test_an_expired_session_is_over(browser):
+    Session.objects.update(expire_date=timezone.now() - timedelta(seconds=1))
+
+    assert not is_logged_in(browser)
+
+
+def test_a_key_from_before_the_log_out_opens_nothing(browser):
+    before = browser.cookies["sessionid"].value
+    browser.post("/accounts/logout/")
+    browser.cookies["sessionid"] = before
+
+    assert not is_logged_in(browser)
+
+
+def test_a_key_with_a_nul_is_asked_of_no_database(django_assert_num_queries):
+    with django_assert_num_queries(0):
+        assert SessionStore("\x00aaaaaaaaaa").get("anything") is None
