@@ -120,10 +120,12 @@ def restore(path: Path, replace: bool = False) -> Manifest:
 @contextmanager
 def _key_put_in_place(key: Path | None) -> Iterator[None]:
     """Put the key of a backup in place after its database. Who is killed between leaves a file, by which nothing
-    starts with a database and a key that do not belong together (kgharvest.environment.generated_secret_key).
+    starts with a database and a key that do not belong together (kgharvest.environment.generated_secret_key). It stays
+    until a restore has come to its end.
     """
     place = settings.DATA_DIR / "secret_key"
     waiting = restoring_key(place)
+    was_interrupted = waiting.exists()
     if key:
         key.chmod(0o600)
         _flush(key)
@@ -131,7 +133,8 @@ def _key_put_in_place(key: Path | None) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        waiting.unlink(missing_ok=True)
+        if not was_interrupted:
+            waiting.unlink(missing_ok=True)
         raise
     if key:
         os.replace(waiting, place)

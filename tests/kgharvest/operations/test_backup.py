@@ -24,8 +24,11 @@ from django.utils import timezone
 
 from annotation.judging.assignment import next_batch
 from annotation.judging.judgments import Answer, submit_judgment
+from kgharvest.environment import restoring_key
 from kgharvest.errors import DomainError
+from kgharvest.operations import database_copies
 from kgharvest.operations.backup import BackupRefused, back_up, restore
+from kgharvest.operations.database_copies import CopyFailed
 from tests import factories
 from tests.kgharvest.test_settings import ROOT, run_python
 from tests.postgres import on_postgresql, run_on_postgresql
@@ -276,6 +279,26 @@ def test_who_is_killed_between_database_and_secret_key_is_told_what_to_do(tmp_pa
     assert elsewhere.manage("restore", str(file), "--replace").returncode == 0
     assert elsewhere.manage("check").returncode == 0
     assert (elsewhere.folder / "secret_key").read_text() == "another key than the one there"
+
+
+@pytest.mark.parametrize("was_interrupted", [True, False])
+def test_a_restore_that_fails_ends_no_other_that_was_interrupted(tmp_path, settings, monkeypatch, was_interrupted):
+    file, settings.DATA_DIR = tmp_path / "backup.zip", tmp_path
+    (tmp_path / "secret_key").write_text("the key of the backup")
+    back_up(file)
+    waiting = restoring_key(tmp_path / "secret_key")
+    if was_interrupted:
+        waiting.write_text("the key of a restore that was killed")
+
+    def fail(*arguments):
+        raise CopyFailed("The database in the backup is damaged.")
+
+    monkeypatch.setattr(database_copies, "restore_from", fail)
+
+    with pytest.raises(CopyFailed):
+        restore(file, replace=True)
+
+    assert waiting.exists() == was_interrupted
 
 
 def test_a_backup_overwrites_nothing_and_leaves_no_draft(tmp_path):
