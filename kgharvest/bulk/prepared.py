@@ -16,6 +16,7 @@ from django.db.models import Expression, Model, QuerySet
 from django.db.models.query import ModelIterable
 from django.db.models.sql import UpdateQuery
 from django.db.models.sql.compiler import SQLCompiler
+from django.db.transaction import TransactionManagementError
 
 Row = TypeVar("Row", bound=Model)
 
@@ -70,6 +71,10 @@ class PreparedSelect(Prepared[Row]):
 
     def __call__(self, **values: Any) -> list[Row]:
         statement = self._statement()
+        # Django looks at this when it makes SQL, which is once here: without a transaction nothing would stay locked.
+        locks = statement.compiler.query.select_for_update and connection.features.has_select_for_update
+        if locks and connection.get_autocommit():
+            raise TransactionManagementError("Rows are locked within a transaction only; begin one.")
         parameters = statement.bound(values)
         compiler = copy(statement.compiler)
         compiler.connection = connection

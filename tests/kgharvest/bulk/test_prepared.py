@@ -5,7 +5,7 @@ from threading import Thread
 from uuid import uuid4
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
@@ -108,3 +108,14 @@ def test_a_statement_that_another_thread_made_is_asked_on_the_own_connection(tas
     other.join()
 
     assert found == [tasks[0]] == select(id=tasks[0].pk)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_rows_are_locked_in_no_place_where_they_would_not_stay_locked(tasks, monkeypatch):
+    monkeypatch.setattr(connection.features, "has_select_for_update", True)
+    select = PreparedSelect(lambda: JudgmentTask.objects.filter(pk=Parameter(JudgmentTask, "id")).select_for_update())
+    with transaction.atomic():
+        select._statement()  # made, as by an earlier call
+
+    with pytest.raises(transaction.TransactionManagementError):
+        select(id=tasks[0].pk)
