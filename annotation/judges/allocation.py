@@ -69,13 +69,15 @@ def judge_strata(round: Round) -> JudgeStrata | None:
 def accuracy_by_label(run: JudgeRun) -> dict[str, float]:
     """Return the accuracy of each of JUDGE_STRATA in earlier rounds of the project that the same judge labelled.
 
-    One accepted and one rejected statement are added to each, so that none is certain; ASSUMED_ACCURACY without any.
+    Simulated people say nothing of it. One accepted and one rejected statement are added to each, so that none is
+    certain; ASSUMED_ACCURACY without any.
     """
     same = {"prompt_sha256": run.prompt_sha256, "model": run.model, "revision": run.revision}
     runs = JudgeRun.objects.filter(**same, judge_kind=run.judge_kind, threshold=run.threshold)
     n: Counter[str] = Counter()
     n_accepted: Counter[str] = Counter()
-    for other in runs.filter(round__project=run.round.project_id).exclude(round=run.round_id):
+    runs = runs.filter(round__project=run.round.project_id).exclude(round__source=Round.Source.SIMULATED)
+    for other in runs.exclude(round=run.round_id):
         verdicts = other.round.tasks.without_gold().complete().values_list("knowledge_tuple", "verdict")
         labels = judge_labels(other)
         for tuple_id, verdict in verdicts:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from annotation.judges.allocation import ASSUMED_ACCURACY, JudgeNotReady, accuracy_by_label, allocate
 from annotation.judges.labels import SeveralJudges
-from annotation.models import Draw, Judgment
+from annotation.models import Draw, Judgment, Round
 from annotation.rounds.builder import freeze_round
 from annotation.rounds.serializers import BadRoundSpec
 from annotation.rounds.services import clone_round, create_draft, open_draft, open_round
@@ -183,6 +183,8 @@ def test_what_the_same_judge_showed_in_earlier_rounds_says_how_accurate_its_labe
     assert accuracy_by_label(first.judge_runs.get()) == ASSUMED_ACCURACY
     # Beside one accepted and one rejected each: 16 of 18 true, 8 of 18 false, 0 of 4 others.
     assert accuracy_by_label(again) == {"true": 17 / 20, "false": 9 / 20, "other": 1 / 6}
+    Round.objects.filter(pk=first.pk).update(source=Round.Source.SIMULATED)
+    assert accuracy_by_label(again) == ASSUMED_ACCURACY  # simulated people tell nothing of a judge
 
 
 @pytest.mark.django_db
