@@ -56,6 +56,8 @@ def judge_labels(run: JudgeRun) -> dict[int, str]:
 
     UNPARSABLE where repeats tie or none can be read. Tuples without an answer yet are left out.
     """
+    if run.repeats == 1:  # of a million tuples, votes would take a gigabyte
+        return dict(run.answers.order_by().values_list("knowledge_tuple", "label").iterator())
     votes: dict[int, dict[str, int]] = defaultdict(dict)
     rows = run.answers.order_by().values_list("knowledge_tuple", "label").annotate(n=Count("pk"))
     for tuple_id, label, n in rows.iterator():
@@ -100,11 +102,16 @@ def _listed(models: Iterable[str]) -> str:
 
 def label_counts(run: JudgeRun) -> dict[str, int]:
     """Return how many tuples have each label by `judge_labels`, those without one under UNPARSABLE."""
-    counts = Counter(judge_labels(run).values())
+    if run.repeats == 1:  # pages ask again and again while a run goes on
+        counts = Counter(dict(run.answers.order_by().values_list("label").annotate(n=Count("pk"))))
+    else:
+        counts = Counter(judge_labels(run).values())
     return {label: counts[label] for label in (*Label.values, UNPARSABLE)}
 
 
 def n_flipped(run: JudgeRun) -> int:
     """Return of how many tuples the run's repeats gave different labels; what could not be read is none."""
+    if run.repeats == 1:
+        return 0
     labels = run.answers.exclude(label=UNPARSABLE).order_by().values("knowledge_tuple")
     return labels.annotate(n_labels=Count("label", distinct=True)).filter(n_labels__gt=1).count()

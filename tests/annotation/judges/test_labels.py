@@ -58,7 +58,7 @@ def round(db):
 
 def answered(round, name, labels, **fields):
     """Make a run with an answer for each label of each task, in the order of tasks and repeats."""
-    run = make_judge_run(round, name)
+    run = make_judge_run(round, name, repeats=max(map(len, labels)))
     for task, of_task in zip(round.tasks.all(), labels, strict=False):
         for repeat, label in enumerate(of_task):
             make_judge_answer(run, task.knowledge_tuple, label, repeat=repeat, **fields)
