@@ -16,7 +16,7 @@ from evaluation.evidence.arrays import ACCEPTED
 from evaluation.evidence.judge_answers import gather_judge_answers
 from evaluation.evidence.queries import gather_evidence
 from evaluation.models import Report
-from evaluation.rendering.figures.report_figures import figures_of
+from evaluation.rendering.figures.report_figures import figure_named
 from evaluation.reports.document import tables_of
 from evaluation.reports.forms import ReportForm
 from evaluation.reports.sections.comparisons import finding
@@ -75,7 +75,7 @@ def newest_report(request: HttpRequest, subject: None) -> Iterator[Panel]:
     report = Report.objects.visible_to(request.user).for_list().order_by("-created_at", "-pk").first()
     if report:
         document = report.document_for_pages
-        figure = next((figure for figure in figures_of(document) if figure.name == "averages"), None)
+        figure = figure_named("averages", document)
         context = {"report": report, "finding": finding(document)}
         yield Panel("evaluation/reports/_newest_report.html", context | {"figure": figure and figure.image(document)})
 

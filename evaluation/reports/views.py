@@ -23,7 +23,7 @@ from annotation.models import Draw, Judgment, JudgmentTask, Round
 from annotation.rounds.views import visible_round
 from evaluation.models import Report
 from evaluation.rendering.figures.canvas import LIGHT, THEMES
-from evaluation.rendering.figures.report_figures import ReportFigure, figures_of
+from evaluation.rendering.figures.report_figures import ReportFigure, figure_named, figures_of
 from evaluation.rendering.formats import FORMATS, table_csv
 from evaluation.rendering.tables import Document, first_rows, without_empty_columns
 from evaluation.reports.document import report_tables, tables_to_read
@@ -271,7 +271,7 @@ def figure_file(request: HttpRequest, pk: int, name: str, file_format: str) -> H
 
 def figure_download(report: Report, name: str, file_format: str, theme: str | None = None) -> HttpResponse:
     """Return a figure: a file to keep, or with a `theme` an image for a page. Raises Http404 for an unknown name."""
-    figure = next((figure for figure in figures_of(report.document_for_pages) if figure.name == name), None)
+    figure = figure_named(name, report.document_for_pages)
     if figure is None or file_format not in CONTENT_TYPES:
         raise Http404(f"This report has no figure {name}.{file_format}.")
     content = figure.render(report.document_for_pages, file_format, THEMES.get(theme or "", LIGHT))

@@ -43,6 +43,11 @@ def figures_of(document: Document) -> list[ReportFigure]:
     return [figure for figure in FIGURES if figure.shows(document)]
 
 
+def figure_named(name: str, document: Document) -> ReportFigure | None:
+    """Return the figure, None if there is none of this name or the document has nothing for it."""
+    return next((figure for figure in FIGURES if figure.name == name and figure.shows(document)), None)
+
+
 def averages_in_words(document: Document) -> str:
     parts = [
         f"{estimate.name} {share_with_interval(estimate.value, estimate.low, estimate.high)}"
