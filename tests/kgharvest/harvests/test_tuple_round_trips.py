@@ -187,15 +187,16 @@ def test_a_row_that_no_one_means_is_a_bad_row(tmp_path, row):
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("heading", ["", "entities,score\n"])
-def test_of_many_bad_rows_the_first_fifty_are_listed_and_all_counted(tmp_path, heading):
+def test_of_many_bad_rows_the_first_twenty_are_listed_and_all_counted(tmp_path, heading):
     cell = Cell(factories.make_relation(), factories.make_language_model(), "x")
     bad = '"[""a""]",-1\n' if heading else '{"entities": ["a"], "score": -1}\n'
 
     with pytest.raises(ImportRefused) as refusal:
         import_rows(tmp_path, heading + bad * 120, cell)
 
-    assert [entry.where for entry in refusal.value.entries] == [f"line {n + bool(heading)}" for n in range(1, 51)]
-    assert "; and 70 more (120 in all)." in str(refusal.value)
+    assert [entry.where for entry in refusal.value.entries] == [f"line {n + bool(heading)}" for n in range(1, 21)]
+    assert "120 things are wrong:" in str(refusal.value)
+    assert str(refusal.value).endswith("\n  and 100 more")
     assert not HarvestJob.objects.exists()
 
 
