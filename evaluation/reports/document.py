@@ -111,32 +111,16 @@ def build_document(
     compared = comparisons.comparison_entries(evidence, cells, drawn, equivalence_margin)
     models = annotators.fit_models(evidence)
     correction = modelled_rates.correct_for_errors(evidence)
+    modelled = modelled_rates.with_modelled_rates(rates.cell_entries(cells), evidence, cells, correction)
+    at_every_look = every_look.every_look_entries(evidence, modelled, *(judged.groups() if judged else ()))
+    averages = modelled_rates.with_corrected_averages(totals, evidence, cells, correction)
     return {
-        "round": evidence.round,
-        "source": evidence.source,
-        "demonstrators": list(evidence.demonstrators),
-        "seed": evidence.seed,
-        "judgments_per_task": evidence.judgments_per_task,
-        "equivalence_margin": equivalence_margin,
-        "n_tasks": evidence.n_tasks,
-        "n_complete": int(evidence.is_complete.sum()),
-        "n_judgments": len(evidence.judgments.task),
-        "n_adjudicated": evidence.n_adjudicated,
+        **_round_entries(evidence, equivalence_margin),
         **agreement.agreement_entries(evidence),
         "agreement": agreement.agreement_part_entries(evidence),
         "annotator_errors": modelled_rates.correction_entry(correction),
-        "cells": assisted_rates.with_assisted_rates(
-            every_look.every_look_entries(
-                evidence,
-                modelled_rates.with_modelled_rates(rates.cell_entries(cells), evidence, cells, correction),
-                *(judged.groups() if judged else ()),
-            ),
-            evidence,
-            judged,
-        ),
-        "totals": assisted_rates.with_assisted_averages(
-            modelled_rates.with_corrected_averages(totals, evidence, cells, correction), evidence, judged
-        ),
+        "cells": assisted_rates.with_assisted_rates(at_every_look, evidence, judged),
+        "totals": assisted_rates.with_assisted_averages(averages, evidence, judged),
         "curves": curves.curve_entries(evidence, drawn, judged),
         "comparisons": compared,
         "sensitivity": sensitivity.sensitivity_entry(evidence, drawn, models),
@@ -150,6 +134,22 @@ def build_document(
         "conduct": conducted,
         "notes": [*_notes(evidence), *(conduct.notes_on_conduct(conducted) if conducted else ())],
         "cuts": curves.cut_entries(evidence, drawn, judged),
+    }
+
+
+def _round_entries(evidence: Evidence, equivalence_margin: float) -> dict[str, Any]:
+    """Return what the report is about, and how much of it there is."""
+    return {
+        "round": evidence.round,
+        "source": evidence.source,
+        "demonstrators": list(evidence.demonstrators),
+        "seed": evidence.seed,
+        "judgments_per_task": evidence.judgments_per_task,
+        "equivalence_margin": equivalence_margin,
+        "n_tasks": evidence.n_tasks,
+        "n_complete": int(evidence.is_complete.sum()),
+        "n_judgments": len(evidence.judgments.task),
+        "n_adjudicated": evidence.n_adjudicated,
     }
 
 

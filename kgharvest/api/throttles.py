@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from django.conf import settings
 from django.utils import timezone
 from rest_framework.request import Request
@@ -10,14 +12,14 @@ from rest_framework.throttling import BaseThrottle
 from kgharvest.accounts.throttle import network_of, seconds_to_wait
 
 
-class Throttle(BaseThrottle):
+class Throttle(BaseThrottle, ABC):
     """A limit of settings.API_LIMITS, by its name."""
 
     scope: str
 
+    @abstractmethod
     def who(self, request: Request, view) -> str | None:
         """Return who is counted as one, None for whom this limit does not count."""
-        raise NotImplementedError
 
     def allow_request(self, request: Request, view) -> bool:
         who = self.who(request, view)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 from django.db.models import OuterRef, QuerySet, Subquery
@@ -60,13 +61,14 @@ class EntryFilters(Filters):
         return rows.narrowed(**self.validated_data)
 
 
-class EntryList(ListView):
+class EntryList(ListView, ABC):
     serializer_class = EntrySerializer
     filters = EntryFilters
     order = ("-number",)
 
+    @abstractmethod
     def entries(self) -> QuerySet[AuditEntry]:
-        raise NotImplementedError
+        """Return the entries of the trail that is asked for. Raises NotAllowed."""
 
     def get_queryset(self) -> QuerySet[AuditEntry]:
         slug = Project.objects.filter(pk=OuterRef("project_id")).values("slug")
