@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benches.installation import migrate, set_up_django
 from tests.load import slow_clients
-from tests.load.web_server import WebServer
+from tests.load.web_server import WebServer, collect_static_files
 
 MOST_S = 1.0
 LOOKS = 10
@@ -67,6 +67,7 @@ def main() -> bool:
         database = f"sqlite:///{folder}/kgharvest.sqlite3"
         set_up_django(folder, DATABASE_URL=database, DEBUG="1")
         migrate()
+        collect_static_files()
         with WebServer(database, secrets.token_urlsafe(64), *arguments) as server:
             return measure(server, options.slow, options.idle)
 

@@ -61,8 +61,8 @@ RELATIONS = {
 class Installation:
     """A data directory with a migrated database and one relation, and programs that run on it."""
 
-    def __init__(self, folder: Path, migrated: Path, **environment: str):
-        """migrated: a database to begin with a copy of."""
+    def __init__(self, folder: Path, migrated: Path | None, **environment: str):
+        """migrated: a database to begin with a copy of; without one, the DATABASE_URL of `environment` is migrated."""
         self.folder = folder
         outer = {name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "BROKER_URL")}
         self.environment = {
@@ -71,7 +71,10 @@ class Installation:
             "KGHARVEST_DATA_DIR": str(folder),
             "DJANGO_SETTINGS_MODULE": "tests.kgharvest.jobs.worker_settings",
         }
-        shutil.copyfile(migrated, folder / "kgharvest.sqlite3")
+        if migrated:
+            shutil.copyfile(migrated, folder / "kgharvest.sqlite3")
+        else:
+            self.manage("migrate", "--verbosity", "0")
         (folder / "relations.json").write_text(json.dumps(RELATIONS))
         self.manage("import_relations", str(folder / "relations.json"))
 
