@@ -150,7 +150,7 @@ WRITE_NOTHING = {
     "facts_of_content",
 }  # fmt: skip
 FOR_EVERYBODY = {"create_project", "remove"}  # one's own second factor
-WITHIN_SERVICES = {"record", "append", "record_run"}  # to the audit trail
+WITHIN_SERVICES = {"record", "append", "record_run", "delete_runs"}  # the audit trail; with a draft
 APPS = ("kgharvest", "annotation", "evaluation", "probing")
 DOORS = ("api", "views", "forms", "panels", "commands", "migrations", "engine", "embedded_lm", "web_worker", "demo")
 

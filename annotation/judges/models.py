@@ -6,9 +6,11 @@ of it.
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
-from django.db.models import Q
+from django.db.models import Count, Q, Sum
 from django.urls import reverse
 
 from annotation.judging.models import Label
@@ -35,6 +37,10 @@ class JudgeRunQuerySet(JobQuerySet):
     def for_list(self):
         return self.select_related("round__project", "created_by").order_by("-pk")
 
+    def with_usage(self):
+        """Add to each run `n_answers`, and `cost` in the currency of its prices."""
+        return self.annotate(n_answers=Count("answers"), cost=Sum("answers__cost", default=Decimal(0)))
+
 
 class JudgeRun(Job):
     """A judge asked about the tuples of a round; work of a worker, or of the command. Its prompt and LM never change.
@@ -54,7 +60,7 @@ class JudgeRun(Job):
         "requests_per_minute", "timeout_s", "device", "limit", "panel",
     )  # fmt: skip
 
-    round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="judge_runs")
+    round = models.ForeignKey(Round, on_delete=models.PROTECT, related_name="judge_runs")
     name = models.SlugField(max_length=100, help_text="Letters, digits, - and _; the round has no other run of it.")
     judge_kind = models.CharField("kind", max_length=6, choices=JudgeKind)
     model = models.CharField(max_length=500, help_text="As the endpoint knows it; else an LM as harvests name it.")

@@ -48,6 +48,10 @@ class NothingToJudge(DomainError):
     """A round without harvests or statements."""
 
 
+class AnswersWouldBeLost(DomainError):
+    """Deleting runs that hold answers which whoever deletes them did not count, or that go on answering."""
+
+
 class BudgetTooSmall(DomainError):
     """Continuing with a budget that is not larger than what is used."""
 
@@ -248,6 +252,25 @@ def continue_run(run: JudgeRun, limits: Mapping[str, Any], by=None) -> JudgeRun:
         ledger.retry(run, by)
     run.refresh_from_db()
     return run
+
+
+def delete_runs(round: Round, n_answers: int, by=None) -> None:
+    """Delete the runs of a round, within the caller's transaction, if they hold no more answers than `n_answers`.
+
+    Answers cost money and cannot be had again. Raises AnswersWouldBeLost.
+    """
+    runs = list(round.judge_runs.with_usage().order_by("pk"))
+    if unfinished := [run.name for run in runs if run.is_unfinished]:
+        raise AnswersWouldBeLost(f"The judge run {unfinished[0]} still goes on; cancel it, or wait until it has ended.")
+    held = sum(run.n_answers for run in runs)
+    if held > n_answers:
+        raise AnswersWouldBeLost(
+            f"The judge runs of {round.name} hold {held} answers (cost {sum(run.cost for run in runs):.4f}), which "
+            f"would be deleted with it. Download those you want to keep; judge_answers={held} deletes them."
+        )
+    for run in runs:
+        record("judge_run.deleted", run, by, run.project_id, run=run.name, round=round.name, n_answers=run.n_answers)
+        run.delete()
 
 
 def find_run(round: Round, name: str) -> JudgeRun:

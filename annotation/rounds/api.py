@@ -33,7 +33,7 @@ from annotation.rounds.services import (
     usual_instructions,
 )
 from kgharvest.access import Action, may, visible_or_404
-from kgharvest.api.input import Filters, FiniteField, StrictSerializer
+from kgharvest.api.input import CountField, Filters, FiniteField, StrictSerializer
 from kgharvest.api.views import ApiView, ListView
 from kgharvest.models import Relation
 
@@ -125,6 +125,10 @@ class RoundList(ListView):
         return self.once(create)
 
 
+class DeleteQuery(Filters):
+    judge_answers = CountField(min_value=0, default=0, help_text="Of the draft's judge runs, which go with it.")
+
+
 class RoundDetail(RoundView):
     serializer_class = RoundDetailSerializer
 
@@ -140,9 +144,10 @@ class RoundDetail(RoundView):
     def put(self, request: Request, round_id: int) -> Response:
         return self.answer(edit_draft(self.round(), request.data, request.user))
 
-    @extend_schema(summary="Delete a draft", responses={204: None})
+    @extend_schema(summary="Delete a draft", parameters=[DeleteQuery], responses={204: None})
     def delete(self, request: Request, round_id: int) -> Response:
-        delete_draft(self.round(), request.user)
+        """Its judge runs go with it, if you say how many of their answers you know to be lost."""
+        delete_draft(self.round(), request.user, self.filtered_by(DeleteQuery)["judge_answers"])
         return self.deleted()
 
 

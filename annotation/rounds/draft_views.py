@@ -13,6 +13,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
 from annotation.gold.candidates import confirmed_counts
+from annotation.judges.runs import AnswersWouldBeLost
 from annotation.judging.views import PAGES, report_fields
 from annotation.models import LONGEST_COMMENT, Annotator, Label, Layout, Limits, Round
 from annotation.quality.limits import limits_sentence
@@ -220,13 +221,25 @@ def round_open(request: HttpRequest, path: str) -> HttpResponse:
 
 @researcher_required
 def round_delete(request: HttpRequest, path: str) -> HttpResponse:
-    """Ask first."""
+    """Ask first, and say which answers of judges go with it."""
     draft = get_draft(request, path)
     if request.method == "POST":
-        delete_draft(draft, request.user)
+        try:
+            delete_draft(draft, request.user, number_in(request.POST.get("judge_answers", "")) or 0)
+        except AnswersWouldBeLost as refusal:
+            messages.error(request, str(refusal))
+            return redirect(request.path)
         messages.success(request, f"The draft {draft.name} is deleted.")
         return redirect("annotation:round_list")
-    return render(request, "annotation/rounds/drafts/round_delete.html", {"round": draft})
+    runs = list(draft.judge_runs.with_usage().order_by("pk"))
+    context = {
+        "round": draft,
+        "runs": runs,
+        "n_answers": sum(run.n_answers for run in runs),
+        "cost": sum(run.cost for run in runs),
+        "unfinished": next((run for run in runs if run.is_unfinished), None),
+    }
+    return render(request, "annotation/rounds/drafts/round_delete.html", context)
 
 
 @researcher_required

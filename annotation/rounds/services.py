@@ -16,6 +16,7 @@ from django.http import Http404
 from django.utils import timezone
 
 from annotation.gold.selection import store_gold_tuple
+from annotation.judges.runs import delete_runs
 from annotation.judging.assignment import release_leases, wait_for_answers
 from annotation.models import Assignment, Draw, JudgmentTask, Round, Stratum, TrainingStatement
 from annotation.quality.limits import limits_spec, set_limits
@@ -94,11 +95,15 @@ def _wording(draft: Round) -> tuple[Any, ...]:
     return draft.instructions, draft.consent, draft.spec.get("relation_instructions", {})
 
 
-def delete_draft(round: Round, by=None) -> None:
-    """Raises NotAllowed, WrongStatus."""
+def delete_draft(round: Round, by=None, n_judge_answers: int = 0) -> None:
+    """Delete a draft with its judge runs. n_judge_answers: how many of their answers one knows to be lost.
+
+    Raises NotAllowed, WrongStatus, AnswersWouldBeLost.
+    """
     with transaction.atomic():
         draft = lock_draft(round)
         check_may(by, Action.WORK, draft.project)
+        delete_runs(draft, n_judge_answers, by)
         draft.delete()
 
 

@@ -35,6 +35,7 @@ SENTENCES = {
     "gold.withdrawn": "withdrew a decision on gold of {relation}",
     "tuple.curated": "curated a tuple of {relation}: {decision}",
     "judge_run.made": "had the judge {judge} asked about the round {round}: {run}",
+    "judge_run.deleted": "deleted the judge run {run} of the draft {round} with {n_answers} answers",
     "report.made": "made a report on the round {round}",
     "project.made": "made the project {project}",
     "member.role_set": "made {person} {role} of the project {project}",

@@ -6,7 +6,7 @@ import pytest
 
 from annotation.models import Round
 from annotation.rounds.services import create_draft, open_round
-from kgharvest.models import Role
+from kgharvest.models import KnowledgeTuple, Role
 from tests import factories
 from tests.api import JSON, client_of, error_of
 
@@ -75,6 +75,19 @@ def test_a_draft_is_deleted_and_an_open_round_is_not(api, spec):
     opened = factories.make_round()
     for answer in (api.delete(address_of(opened)), api.put(address_of(opened), spec, JSON)):
         assert (answer.status_code, error_of(answer)["code"]) == (409, "WrongStatus")
+
+
+def test_a_draft_with_answers_of_judges_is_deleted_by_who_names_their_number(api, spec):
+    address = api.post(ROUNDS, spec, JSON).headers["Location"]
+    draft = Round.objects.get()
+    factories.make_judge_answer(factories.make_judge_run(draft), KnowledgeTuple.objects.first(), "true")
+
+    refused = api.delete(address)
+    assert (refused.status_code, error_of(refused)["code"]) == (409, "AnswersWouldBeLost")
+    assert "judge_answers=1" in error_of(refused)["message"]
+    assert api.delete(f"{address}?judge_answer=1").status_code == 400
+
+    assert api.delete(f"{address}?judge_answers=1").status_code == 204
 
 
 def test_a_description_is_refused_with_the_path_of_what_is_wrong(api, spec):

@@ -6,17 +6,21 @@ import pytest
 from django.test import Client
 
 from annotation.gold.candidates import decide_on_gold, gold_candidates
+from annotation.judges.models import JudgeAnswer
 from annotation.models import Annotator, GoldDecision, JudgmentTask, Limits, Round, Stratum
 from annotation.rounds import draft_views
 from annotation.rounds.forms import RoundForm
 from annotation.rounds.models import OPTIONS
 from annotation.rounds.serializers import RoundSerializer, example
 from annotation.rounds.services import create_draft, edit_draft, open_draft
-from kgharvest.models import ProjectMember, RelationSet, Role
+from kgharvest.audit.models import AuditEntry
+from kgharvest.models import Job, ProjectMember, RelationSet, Role
 from tests.annotation.gold.test_gold import SEEDS, confirm
 from tests.factories import (
     judging_page,
     make_harvest,
+    make_judge_answer,
+    make_judge_run,
     make_language_model,
     make_member,
     make_project,
@@ -453,6 +457,34 @@ def test_a_draft_is_deleted_after_asking(researcher_client, draft):
     researcher_client.post(f"{PILOT}delete/")
 
     assert not Round.objects.exists()
+
+
+def test_a_draft_takes_answers_of_judges_with_it_only_if_their_number_is_known(researcher_client, draft, harvest):
+    run = make_judge_run(draft, "gpt", prompt_price=2)
+    make_judge_answer(run, harvest.tuples.first().knowledge_tuple, "true", cost="0.0125")
+    page = researcher_client.get(f"{PILOT}delete/").text
+    assert "1 answer of LMs, paid with 0.0125" in page
+    assert 'name="judge_answers" value="1"' in page
+
+    make_judge_answer(run, harvest.tuples.last().knowledge_tuple, "true")  # since the page was shown
+    refused = researcher_client.post(f"{PILOT}delete/", {"judge_answers": "1"}, follow=True).text
+    assert "hold 2 answers (cost 0.0125), which would be deleted with it" in refused
+    assert JudgeAnswer.objects.count() == 2
+
+    researcher_client.post(f"{PILOT}delete/", {"judge_answers": "2"})
+    assert not Round.objects.exists()
+    assert not Job.objects.filter(pk=run.pk).exists()
+    entry = AuditEntry.objects.get(action="judge_run.deleted")
+    assert (entry.known_facts["run"], entry.known_facts["n_answers"]) == ("gpt", 2)
+
+
+def test_a_draft_whose_judge_goes_on_is_kept(researcher_client, draft):
+    make_judge_run(draft, "gpt", status=Job.Status.QUEUED)
+
+    assert "still goes on. Cancel it" in researcher_client.get(f"{PILOT}delete/").text
+    researcher_client.post(f"{PILOT}delete/")
+
+    assert Round.objects.exists()
 
 
 def test_a_round_is_cloned_into_a_draft(researcher_client, researcher):
