@@ -13,6 +13,8 @@ from annotation.judges import views as judges_views
 from annotation.judging import api as judging_api
 from annotation.judging import views as judging_views
 from annotation.judging.views import in_json_or_as_page
+from annotation.monitoring import api as monitoring_api
+from annotation.monitoring import views as monitoring_views
 from annotation.quality import api as quality_api
 from annotation.quality import task_api
 from annotation.quality import views as quality_views
@@ -72,6 +74,7 @@ urlpatterns = [
     path("projects/<round:path>/pause/", rounds_views.round_change, {"change": pause_round}, name="round_pause"),
     path("projects/<round:path>/reopen/", rounds_views.round_change, {"change": reopen_round}, name="round_reopen"),
     path("projects/<round:path>/close/", rounds_views.round_close, name="round_close"),
+    path("projects/<round:path>/release/", monitoring_views.round_release, name="round_release"),
     path("projects/<round:path>/judgments.<slug:file_format>", rounds_views.round_export, name="round_export"),
     path("projects/<round:path>/progress.json", rounds_views.round_progress, name="round_progress"),
     path("projects/<round:path>/events/", rounds_views.round_events, name="round_events"),
@@ -151,6 +154,8 @@ urlpatterns = [
     path("api/v1/rounds/<int:round_id>/pause/", rounds_api.RoundPause.as_view(), name="api_round_pause"),
     path("api/v1/rounds/<int:round_id>/reopen/", rounds_api.RoundReopen.as_view(), name="api_round_reopen"),
     path("api/v1/rounds/<int:round_id>/close/", rounds_api.RoundClose.as_view(), name="api_round_close"),
+    path("api/v1/rounds/<int:round_id>/assigned/", monitoring_api.RoundAssigned.as_view(), name="api_round_assigned"),
+    path("api/v1/rounds/<int:round_id>/release/", monitoring_api.RoundRelease.as_view(), name="api_round_release"),
     path("api/v1/rounds/<int:round_id>/clone/", rounds_api.RoundClone.as_view(), name="api_round_clone"),
     path("api/v1/rounds/<int:round_id>/plan/", rounds_api.RoundPlan.as_view(), name="api_round_plan"),
     path("api/v1/rounds/<int:round_id>/preview/", rounds_api.RoundPreview.as_view(), name="api_round_preview"),

@@ -20,6 +20,7 @@ from annotation.exchange.judgment_import import import_judgments
 from annotation.gold.candidates import decide_on_gold, gold_candidates, withdraw_gold
 from annotation.judges.runs import continue_run, prepare_run
 from annotation.models import JudgeRun
+from annotation.monitoring.assigned import release_assigned
 from annotation.quality.adjudication import adjudicate
 from annotation.quality.exclusion import exclude_annotator, reinstate_annotator
 from annotation.quality.limits import pause_annotator, resume_annotator, set_limits
@@ -133,6 +134,7 @@ CALLS: dict[Callable, Callable] = {
     close_round: lambda it, by: close_round(it.round, by),
     prepare_run: lambda it, by: prepare_run(JudgeRun(), it.round, by),
     continue_run: lambda it, by: continue_run(JudgeRun(project=it.project), {}, by),
+    release_assigned: lambda it, by: release_assigned(it.round, by=by),
     create_report: lambda it, by: create_report(it.round, by),
 }
 

@@ -120,6 +120,7 @@ POST   /projects/default/rounds/pilot/clone/                            302 403 
 POST   /projects/default/rounds/pilot/pause/                            302 403 403 403 302 302 302 404
 POST   /projects/default/rounds/pilot/reopen/                           302 403 403 403 302 302 302 404
 POST   /projects/default/rounds/pilot/close/                            302 403 403 403 302 302 302 404
+POST   /projects/default/rounds/pilot/release/                          302 403 403 403 302 302 302 404
 GET    /projects/default/rounds/pilot/judgments.csv                     302 403 200 200 200 200 200 404
 GET    /projects/default/rounds/pilot/progress.json                     302 403 200 200 200 200 200 404
 GET    /projects/default/rounds/pilot/events/                           302 403 200 200 200 200 200 404

@@ -25,7 +25,7 @@ ROOMS = {
     "kgharvest": "accounts api audit bulk client embedded_lm engine harvests jobs knowledge"
     " operations pages relations sqlite webhooks",
     "kgharvest/engine": "language_models prompt_learning prompts text_tasks",
-    "annotation": "exchange gold judges judging quality recruiting rounds training",
+    "annotation": "exchange gold judges judging monitoring quality recruiting rounds training",
     "evaluation": "comparisons evidence rendering reports scores statistics",
     "evaluation/statistics": "judges",
     "probing": "probes text_tasks",

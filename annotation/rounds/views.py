@@ -26,6 +26,7 @@ from django.views.decorators.http import require_POST
 
 from annotation.exchange.judgment_export import FORMATS, judgment_rows
 from annotation.models import Annotator, Round, StatementReport
+from annotation.monitoring.assigned import holders
 from annotation.recruiting.access import session_annotators
 from annotation.recruiting.services import capacity_warning
 from annotation.rounds.draft_views import draft_page
@@ -136,6 +137,7 @@ def round_detail(request: HttpRequest, path: str) -> HttpResponse:
         "page_obj": cells,
         "annotators": round.annotators.select_related("user", "invite").order_by("-n_judged", "code")[:N_ANNOTATORS],
         "n_annotators": round.annotators.count(),
+        "holders": holders(round),
         "n_set_aside": round.annotators.exclude(status=Annotator.Status.ACTIVE).count(),
         "n_reported": StatementReport.objects.filter(task__round=round).values("task").distinct().count(),
         "events": round.events.select_related("by", "annotator")[:N_EVENTS],

@@ -27,6 +27,7 @@ SENTENCES = {
     "round.imported": "imported {n_judgments} judgments into the round {round}",
     "annotator.paused": "paused {annotator} in the round {round}",
     "annotator.resumed": "let {annotator} go on in the round {round}",
+    "annotator.released": "released {n} assigned statements of {annotator} in the round {round}",
     "annotator.excluded": "excluded {annotator} from the round {round}: {n_judgments} judgments",
     "annotator.reinstated": "reinstated {annotator} in the round {round}",
     "annotator.erased": "had {annotator} of the round {round} forgotten: account, name and invite",

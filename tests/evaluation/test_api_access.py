@@ -43,6 +43,8 @@ TABLE: dict[str, str] = {
     "POST rounds/{done}/reopen/":                             "401 403 403 403 200 200 200 404",
     "POST rounds/{open}/close/":                              "401 403 403 403 200 200 200 404",
     "POST rounds/{open}/clone/":                              "401 403 403 403 201 201 201 404",
+    "GET rounds/{open}/assigned/":                            "401 403 200 200 200 200 200 404",
+    "POST rounds/{open}/release/":                            "401 403 403 403 200 200 200 404",
     "GET rounds/{draft}/plan/":                               "401 403 200 200 200 200 200 404",
     "GET rounds/{draft}/preview/":                            "401 403 403 403 200 200 200 404",
     "GET rounds/{open}/progress/":                            "401 403 200 200 200 200 200 404",
