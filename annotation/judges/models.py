@@ -55,9 +55,9 @@ class JudgeRun(Job):
 
     KIND = "judge"
     OPTIONS = (
-        "name", "model", "revision", "base_url", "prompt", "n_examples", "temperature", "seed", "repeats", "threshold",
-        "max_completion_tokens", "max_tokens_total", "budget", "prompt_price", "completion_price", "n_parallel",
-        "requests_per_minute", "timeout_s", "device", "limit", "panel",
+        "name", "model", "revision", "base_url", "prompt", "n_examples", "example_order", "temperature", "seed",
+        "repeats", "threshold", "max_completion_tokens", "max_tokens_total", "budget", "prompt_price",
+        "completion_price", "n_parallel", "requests_per_minute", "timeout_s", "device", "limit", "panel",
     )  # fmt: skip
 
     round = models.ForeignKey(Round, on_delete=models.PROTECT, related_name="judge_runs")
@@ -81,6 +81,12 @@ class JudgeRun(Job):
         default=0,
         validators=[MaxValueValidator(20)],
         help_text="Statements with known answers that {examples} shows of each relation, half of them true.",
+    )
+    example_order = models.PositiveIntegerField(
+        "order of the examples",
+        default=0,
+        validators=[MaxValueValidator(1_000_000)],
+        help_text="0 is true and false in turns, each other number an order of its own: to see what order changes.",
     )
     temperature = models.FloatField(default=0, validators=[MinValueValidator(0), MaxValueValidator(2)])
     seed = models.PositiveBigIntegerField(default=0, help_text="Sent with each request; repeats count on from it.")

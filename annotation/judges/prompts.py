@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from itertools import chain, zip_longest
+from random import Random
 
 from annotation.gold.selection import GoldStatement, known_answers
 from annotation.models import Label, Round
@@ -60,12 +61,16 @@ def fill(template: str, statement: str, texts: RelationTexts) -> str:
 
 
 def relation_texts(
-    round: Round, relations: Iterable[Relation], n_examples: int, judged: Collection[tuple[int, str]]
+    round: Round,
+    relations: Iterable[Relation],
+    judged: Collection[tuple[int, str]],
+    n_examples: int,
+    example_order: int = 0,
 ) -> dict[str, dict[str, str]]:
     """Return what stands for the placeholders, by the relation's id, frozen with a run.
 
     judged: (relation, key) of the tuples that the judge is asked about; none of them is an example, nor in the usual
-    instructions. Raises TooFewExamples.
+    instructions. example_order: as of JudgeRun. Raises TooFewExamples.
     """
     relations = list(relations)
     gold = known_answers(relations)
@@ -80,10 +85,13 @@ def relation_texts(
             usual = relation_guide(relation, *first)
             worded.relation_instructions = {str(relation.pk): written.get(relation.pk) or usual}
         lines = instructions_markdown(worded, relation).splitlines()
+        examples = _examples(relation, true, false, n_examples)
+        if example_order:
+            Random(example_order).shuffle(examples)
         texts[str(relation.pk)] = {
             "instructions": "\n".join(line for line in lines if line not in told),
             "relation": relation.name,
-            "examples": "".join(f"{example}\n\n" for example in _examples(relation, true, false, n_examples)),
+            "examples": "".join(f"{example}\n\n" for example in examples),
         }
     return texts
 

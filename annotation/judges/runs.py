@@ -187,7 +187,7 @@ def prepare_run(run: JudgeRun, round: Round, by) -> None:
             for relation in relations
         }
     elif run.judge_kind != JudgeKind.FILE:
-        run.relation_texts = relation_texts(round, relations, run.n_examples, _keys_of(judged))
+        run.relation_texts = relation_texts(round, relations, _keys_of(judged), run.n_examples, run.example_order)
     run.prompt_sha256 = prompt_sha256(run)
 
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from django.db.models import Avg, Count
 
+from annotation.judges.labels import LABEL_WORDS, check_one_judge, judge_labels, most_frequent
 from annotation.judges.labels import UNPARSABLE as NO_LABEL
-from annotation.judges.labels import check_one_judge, judge_labels, most_frequent
 from annotation.judges.models import JudgeKind, JudgeRun
 from annotation.models import Round
 from evaluation.evidence.arrays import LABELS, Codes, Evidence, Floats
@@ -25,12 +25,15 @@ DIFFERENCES = {
     "model": "LM",
     "revision": "revision",
     "judge_kind": "kind",
-    "prompt_sha256": "prompt",
+    "base_url": "address",
     "temperature": "temperature",
     "seed": "seed",
     "repeats": "repeats",
     "threshold": "threshold",
 }
+WORDING, ORDER_OF_LABELS = "wording of the prompt", "order of the labels"
+TEXTS = {"instructions": "instructions", "examples": "examples"}  # what prompts say of each relation
+ORDER_OF_EXAMPLES = "order of the examples"
 
 
 class OtherRun(NamedTuple):
@@ -111,8 +114,24 @@ def _codes(label_of: Mapping[int, str], tuple_ids: Sequence[int]) -> Codes:
 def _other_run(run: JudgeRun, other: JudgeRun, label_of: Mapping[int, str]) -> OtherRun:
     labels = judge_labels(other)
     shared = sorted(labels.keys() & label_of.keys())
+    return OtherRun(other.name, other.model, differences(run, other), _codes(label_of, shared), _codes(labels, shared))
+
+
+def differences(run: JudgeRun, other: JudgeRun) -> list[str]:
+    """Return in what two runs differ, by what was asked rather than by how it was chosen."""
     differs = [word for name, word in DIFFERENCES.items() if getattr(run, name) != getattr(other, name)]
-    return OtherRun(other.name, other.model, differs, _codes(label_of, shared), _codes(labels, shared))
+    if run.prompt_sha256 != other.prompt_sha256:
+        one, two = (LABEL_WORDS.split(each.prompt.lower()) for each in (run, other))
+        # The labels stand at the odd places.
+        is_order = run.prompt != other.prompt and one[::2] == two[::2] and sorted(one[1::2]) == sorted(two[1::2])
+        differs.append(ORDER_OF_LABELS if is_order else WORDING)
+    relations = run.relation_texts.keys() & other.relation_texts.keys()
+    for name, word in TEXTS.items():
+        texts = [[each.relation_texts[relation].get(name, "") for relation in relations] for each in (run, other)]
+        if texts[0] != texts[1]:
+            one, two = ([sorted(text.split("\n\n")) for text in own] for own in texts)
+            differs.append(ORDER_OF_EXAMPLES if name == "examples" and one == two else word)
+    return differs
 
 
 def _panel(round: Round, run: JudgeRun, statements: Sequence[int]) -> PanelLabels | None:

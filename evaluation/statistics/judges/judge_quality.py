@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.statistics.agreement import ALL_ALIKE, NOTHING_PAIRED, alpha_of_counts
-from evaluation.statistics.rates import Rate, difference_interval, hajek_share, rate, unknown_rate
+from evaluation.statistics.rates import Rate, difference_interval, hajek_share, unknown_rate
 
 Codes = NDArray[np.int64]
 Counts = NDArray[np.int64]
@@ -147,30 +147,6 @@ def flips(counts: Counts) -> Flips | None:
         return None
     alike = (counts * (counts - 1)).sum(axis=1) / (n_repeats * (n_repeats - 1))
     return Flips(len(counts), int(np.count_nonzero(counts.max(axis=1) < n_repeats)), float(1 - alike.mean()))
-
-
-class Change(NamedTuple):
-    """Two runs on the tuples that both labelled. n_differing: with another label; share: of these, with its interval.
-
-    more_true: share of True in the other run less that in this one.
-    """
-
-    n: int
-    n_differing: int
-    share: Rate
-    more_true: float
-
-
-def change_between(label: Codes, other: Codes) -> Change | None:
-    """Return what another prompt, order or seed changes: labels of two runs of the same tuples (T,). None without any.
-
-    A single order or wording is one draw of many: how far labels hang on it says how far its errors are the LM's.
-    """
-    if not len(label):
-        return None
-    n_differing = int(np.count_nonzero(label != other))
-    more_true = float(np.mean(other == TRUE) - np.mean(label == TRUE))
-    return Change(len(label), n_differing, rate(n_differing, len(label)), more_true)
 
 
 # -- agreement with people ---------------------------------------------------------------------------------------------

@@ -137,6 +137,13 @@ def test_examples_are_gold_and_never_what_is_judged():
     assert all(text in prompt for prompt in fake.prompts)
     assert "Statement: head 0 goes with tail 0.\nAnswer: True" not in prompts_of(fake)
 
+    orders = {
+        create_run(round, SPEC | {"name": f"order-{order}", "n_examples": 2, "example_order": order}).relation_texts[
+            str(relation.pk)
+        ]["examples"]
+        for order in range(1, 6)
+    }
+    assert orders == {text, "Statement: a goes with d.\nAnswer: False\n\nStatement: a goes with b.\nAnswer: True\n\n"}
     with pytest.raises(TooFewExamples, match="need 2 true and 2 false known answers"):
         create_run(round, SPEC | {"name": "more", "n_examples": 4})
 

@@ -14,6 +14,7 @@ from evaluation.evidence.queries import gather_evidence
 from evaluation.panels import judge_card
 from evaluation.reports.document import report_tables
 from evaluation.reports.sections.judges.card import ASKED_ONCE, NO_PROBABILITY, NO_VERDICTS, card_entry
+from evaluation.reports.sections.judges.changes import effect_table
 from evaluation.reports.services import compute_report, create_report
 from evaluation.statistics.judges.sequential import SeenStrata, anytime_interval
 from tests.factories import judge_all, make_harvest, make_judge_answer, make_judge_run, make_round
@@ -96,8 +97,32 @@ def test_flips_and_other_runs(round):
     assert (card["flips"]["n"], card["flips"]["n_changing"]) == (N, 3)
     assert card["flips"]["flip_rate"] == pytest.approx(3 * (2 / 3) / N)
     [change] = card["other_runs"]
-    assert change["differs"] == ["prompt", "seed", "repeats"]
+    assert change["differs"] == ["seed", "repeats", "wording of the prompt"]
+    assert change["p_holm"] is None  # of what does not differ in one thing alone
     assert (change["n"], change["n_differing"], change["more_true"]) == (N, 10, pytest.approx(-0.25))
+
+
+def test_each_thing_that_differs_alone_has_its_effect(round):
+    """Against `plain` ten tuples turn true under another wording, none under another order of labels."""
+    asked = {"relation_texts": {"1": {"instructions": "Say so.", "examples": "one\n\ntwo\n\n"}}}
+    run = run_by_rank(round, calls_27_true, name="plain", prompt="{statement} True or False?", **asked)
+    other_order = {"1": {"instructions": "Say so.", "examples": "two\n\none\n\n"}}
+    more_true = run_by_rank(round, lambda *_: "true", name="b", prompt="{statement} is True, or False?", **asked)
+    run_by_rank(round, calls_27_true, name="c", prompt="{statement} False or True?", **asked)
+    run_by_rank(round, calls_27_true, name="d", prompt=run.prompt, relation_texts=other_order)
+
+    card = card_of(round, run)
+
+    effects = {change["run"]: change for change in card["other_runs"]}
+    assert [effects[name]["differs"] for name in "bcd"] == [
+        ["wording of the prompt"], ["order of the labels"], ["order of the examples"],
+    ]  # fmt: skip
+    assert (effects["b"]["n_to_true"], effects["b"]["n_from_true"], effects["c"]["n_differing"]) == (11, 0, 0)
+    assert effects["b"]["p_holm"] == effects["b"]["p"] == pytest.approx(2 / 2**11)  # the others differ in nothing
+    document = {"judge_card": card, "source": round.source}
+    rows = {row.values[0]: row.values for row in effect_table(document).rows}
+    assert rows["wording of the prompt"][1] == str(more_true)
+    assert rows["order of the labels"][3:6] == (0, 0, pytest.approx(effects["c"]["low"]))
 
 
 def test_a_causal_judge_is_calibrated_by_its_probabilities_and_another_is_not(round):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from evaluation.evidence.arrays import ACCEPTED, LABELS, UNDECIDED, VERDICTS, Evidence, Flags
 from evaluation.evidence.judge_answers import JudgeAnswers, relation_of_statement, statement_weights
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table
+from evaluation.reports.sections.judges.changes import card_of, change_entries, effect_table, steadiness_table, titled
 from evaluation.statistics.judges.alternative_annotator import EPSILON, alternative_annotator_test
 from evaluation.statistics.judges.judge_quality import (
     FALSE,
@@ -17,7 +18,6 @@ from evaluation.statistics.judges.judge_quality import (
     TRUE,
     agreement_with_people,
     calibration,
-    change_between,
     effective_votes,
     flips,
     judge_errors,
@@ -27,8 +27,9 @@ METHOD = (
     "Judge card: sensitivity, specificity and Youden's J of an LM's labels against people's verdicts, statements "
     "weighted by one over their inclusion probability (Wilson at Kish's effective size, Newcombe for J); agreement of "
     "the judge, and of each person, with the most frequent label of the others; the alternative annotator test "
-    "(Calderon, Reichart and Dror 2025); flips between repeats; calibration over ten bins of equal width; effective "
-    "votes of a panel from the correlations of errors (Kish 1965)."
+    "(Calderon, Reichart and Dror 2025); flips between repeats, and between runs that differ in one thing (McNemar, "
+    "exact, adjusted after Holm; Cohen's kappa); calibration over ten bins of equal width; effective votes of a panel "
+    "from the correlations of errors (Kish 1965)."
 )
 JUDGE_LABELS = (*LABELS, "unparsable")
 NO_VERDICTS = "People have decided no statement that the judge labelled: nothing is known yet of how good it is."
@@ -52,7 +53,7 @@ def card_entry(evidence: Evidence, answers: JudgeAnswers) -> dict[str, Any]:
         "relations": list(_by_relation(evidence, answers, has_verdict)),
         "calibration": _calibration_entry(evidence, answers, has_verdict),
         "flips": {"reason": ASKED_ONCE} if (steadiness := flips(answers.repeats)) is None else steadiness._asdict(),
-        "other_runs": list(_changes(evidence, answers, has_verdict)),
+        "other_runs": change_entries(answers.others),
         "alternative_annotator": _alternative_annotator(evidence, answers),
         "panel": _panel_entry(evidence, answers),
     }
@@ -97,24 +98,6 @@ def _calibration_entry(evidence: Evidence, answers: JudgeAnswers, has_verdict: F
     return {**result._asdict(), "bins": [part._asdict() for part in result.bins]}
 
 
-def _changes(evidence: Evidence, answers: JudgeAnswers, has_verdict: Flags) -> Iterator[dict[str, Any]]:
-    """Yield each other run: what it has otherwise, and what that changes."""
-    for run in answers.others:
-        change = change_between(run.own, run.other)
-        if change is not None:
-            yield {
-                "run": run.name,
-                "model": run.model,
-                "differs": list(run.differs),
-                "n": change.n,
-                "n_differing": change.n_differing,
-                "share": change.share.value,
-                "low": change.share.low,
-                "high": change.share.high,
-                "more_true": change.more_true,
-            }
-
-
 def _alternative_annotator(evidence: Evidence, answers: JudgeAnswers) -> list[dict[str, Any]]:
     """Return the test for each kind of annotator. A third person was asked only in disputes, so it is left out."""
     task, annotator, label, _ = evidence.first_two.judgments
@@ -142,22 +125,8 @@ def _panel_entry(evidence: Evidence, answers: JudgeAnswers) -> dict[str, Any] | 
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 
-def _card(document: Document) -> Mapping[str, Any]:
-    card: Mapping[str, Any] = document.get("judge_card") or {}
-    return card
-
-
-def judge_name(card: Mapping[str, Any]) -> str:
-    """Return a judge with its LM, as it is named wherever it shows."""
-    return f"{card['name']} ({card['model']})"
-
-
-def _titled(card: Mapping[str, Any], title: str) -> str:
-    return f"{title}: judge {judge_name(card)}" if card else title
-
-
 def judge_table(document: Document) -> Table:
-    card = _card(document)
+    card = card_of(document)
     rows = [
         Row(
             (
@@ -188,14 +157,14 @@ def judge_table(document: Document) -> Table:
         "frequent label of the other people of a statement, of the judge and of the person left out, on the same "
         "statements.",
     )
-    return Table("judge", _titled(card, "How good the judge is"), columns, tuple(rows), tuple(filter(None, notes)))
+    return Table("judge", titled(card, "How good the judge is"), columns, tuple(rows), tuple(filter(None, notes)))
 
 
 ERROR_KEYS = ("value", "low", "high")
 
 
 def confusion_table(document: Document) -> Table:
-    card = _card(document)
+    card = card_of(document)
     rows = [
         Row((verdict, *(counts[label] for label in JUDGE_LABELS)))
         for part in card.get("relations", [])[:1]
@@ -203,11 +172,11 @@ def confusion_table(document: Document) -> Table:
         if part["n"]
     ]
     columns = (Column("people's verdict"), *(Column(label, Kind.COUNT, "judge says") for label in JUDGE_LABELS))
-    return Table("judge-confusion", _titled(card, "People's verdicts and the judge's labels"), columns, tuple(rows))
+    return Table("judge-confusion", titled(card, "People's verdicts and the judge's labels"), columns, tuple(rows))
 
 
 def alternative_annotator_table(document: Document) -> Table:
-    card = _card(document)
+    card = card_of(document)
     tests = card.get("alternative_annotator", [])
     rows = [
         Row((
@@ -231,11 +200,11 @@ def alternative_annotator_table(document: Document) -> Table:
         "as well as each person left out in turn, but for ε, which its lower price is worth. ω: against how many "
         "it wins (Benjamini and Yekutieli, 5 %); passed from .5 on. ρ: on what share of statements it is as good.",
     )
-    return Table("judge-alternative", _titled(card, "Alternative annotator test"), columns, tuple(rows), notes)
+    return Table("judge-alternative", titled(card, "Alternative annotator test"), columns, tuple(rows), notes)
 
 
 def calibration_table(document: Document) -> Table:
-    card = _card(document)
+    card = card_of(document)
     result = card.get("calibration") or {}
     rows = [
         Row((f"{part['low']:.1f} to {part['high']:.1f}", part["n"], part["probability"], part["accepted"]))
@@ -253,44 +222,11 @@ def calibration_table(document: Document) -> Table:
         if rows
         else ""
     )
-    return Table("judge-calibration", _titled(card, "Calibration"), columns, tuple(rows), (note,))
-
-
-def steadiness_table(document: Document) -> Table:
-    """How labels hang on chance, prompt and LM: repeats of the run, then the other runs of the round."""
-    card = _card(document)
-    rows = []
-    if card and (repeated := card["flips"]).get("n"):
-        changing = repeated["n_changing"]
-        rows.append(
-            Row(("its own repeats", "chance", repeated["n"], changing, repeated["flip_rate"], None, None, None))
-        )
-    rows += [
-        Row((
-            f"{run['run']} ({run['model']})", ", ".join(run["differs"]) or "nothing that is recorded", run["n"],
-            run["n_differing"], run["share"], run["low"], run["high"], run["more_true"],
-        ))
-        for run in card.get("other_runs", [])
-    ]  # fmt: skip
-    columns = (
-        Column("compared with"),
-        Column("what differs"),
-        Column("tuples", Kind.COUNT),
-        Column("other labels", Kind.COUNT),
-        Column("share", Kind.SHARE),
-        Column("low", Kind.SHARE),
-        Column("high", Kind.SHARE),
-        Column("more True", Kind.POINTS),
-    )
-    notes = (
-        "Repeats: tuples whose repeats are not all alike, and how likely two repeats differ. Other runs: tuples that "
-        "they label otherwise, and how much more often they say True.",
-    )
-    return Table("judge-steadiness", _titled(card, "What changes the judge's mind"), columns, tuple(rows), notes)
+    return Table("judge-calibration", titled(card, "Calibration"), columns, tuple(rows), (note,))
 
 
 def panel_table(document: Document) -> Table:
-    card = _card(document)
+    card = card_of(document)
     panel = card.get("panel") if card else None
     rows = []
     if panel:
@@ -309,9 +245,10 @@ def panel_table(document: Document) -> Table:
         "correlation of their errors, and the squared sum of the eigenvalues of the correlations over the sum of their "
         "squares.",
     )
-    return Table("judge-panel", _titled(card, "Effective votes of the panel"), columns, tuple(rows), notes)
+    return Table("judge-panel", titled(card, "Effective votes of the panel"), columns, tuple(rows), notes)
 
 
 TABLES = (
-    judge_table, confusion_table, alternative_annotator_table, calibration_table, steadiness_table, panel_table,
+    judge_table, confusion_table, alternative_annotator_table, effect_table, steadiness_table, calibration_table,
+    panel_table,
 )  # fmt: skip

@@ -21,7 +21,6 @@ from evaluation.statistics.judges.judge_quality import (
     UNPARSABLE,
     agreement_with_people,
     calibration,
-    change_between,
     effective_votes,
     flips,
     judge_errors,
@@ -95,13 +94,6 @@ def test_flips_are_pairs_of_repeats_that_differ():
     assert (result.n, result.n_changing) == (3, 2)
     assert result.flip_rate == pytest.approx(1 - (1 / 3 + 1 + 0) / 3)
     assert flips(np.array([[1, 0, 0, 0]])) is None
-
-
-def test_what_another_prompt_changes():
-    change = change_between(np.array([TRUE, TRUE, FALSE, UNPARSABLE]), np.array([TRUE, FALSE, FALSE, TRUE]))
-
-    assert (change.n, change.n_differing, change.share.value, change.more_true) == (4, 2, 0.5, 0.0)
-    assert change_between(np.zeros(0, dtype=int), np.zeros(0, dtype=int)) is None
 
 
 def test_judge_and_people_are_compared_with_the_same_others():
