@@ -1,13 +1,16 @@
 """What a report costs: 30,000 judgments on 10,000 statements and 1,000,000 on 333,340, by 40 annotators.
 
     python benches/report.py [N_TASKS ...]    on a SQLite file in a temporary folder
+    python benches/report.py --pages          what its pages cost, of 487 relations in eight columns
     DATABASE_URL=postgres://... DEBUG=1 python benches/report.py    on an empty PostgreSQL database
 
 Fourteen relations in four settings; every tenth statement was drawn for two settings. A harvest holds what was drawn
 from it, as many tuples again that were not, and scores that are higher for what is true, so that curves and cuts are
 part of the report. Seven in ten statements are true; annotators are right in 65 to 95 % and call every tenth statement
 unjudgeable. Prints the seconds of a report, by the clock and of the processor, and the peak of memory of a process that
-does nothing else.
+does nothing else. With --pages, two LMs in four settings on 487 relations with 8 statements a cell: of each page, and of
+each figure's data, the milliseconds of the processor at the first request and the median of ten more; a page holds if
+its first view takes less than 300.
 """
 
 from __future__ import annotations
@@ -19,13 +22,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
+from statistics import median
 from uuid import UUID
 
 ROOT = Path(__file__).resolve().parent.parent
-REPORT = "--report"
+REPORT, PAGES = "--report", "--pages"
 SIZES = (10_000, 333_340)
 N_RELATIONS = 14
+N_RELATIONS_OF_PAGES, STATEMENTS_OF_A_CELL = 487, 8
+MODELS = ("lm", "other-lm")
 SETTINGS = ("human", "autoprompt", "top1", "multi")
 N_ANNOTATORS = 40
 K = 3
@@ -37,6 +44,8 @@ from benches.installation import migrate, set_up_django
 
 set_up_django(os.environ["KGHARVEST_DATA_DIR"] if REPORT in sys.argv else None)
 
+from django.contrib.auth import get_user_model
+from django.test import Client
 from django.utils import timezone
 
 from annotation.judging.verdicts import majority
@@ -56,15 +65,16 @@ from kgharvest.models import (
 AT_ONCE = {"batch_size": 5000}
 
 
-def make_round(n_tasks: int, rng: random.Random) -> Round:
+def make_round(n_tasks: int, rng: random.Random, n_relations: int = N_RELATIONS, n_models: int = 1) -> Round:
     """Make a judged round on harvests."""
+    sides = list(product(MODELS[:n_models], SETTINGS))
     project, _ = Project.objects.get_or_create(slug="bench", defaults={"name": "bench"})
     round = Round.objects.create(project=project, name=f"bench-{n_tasks}", n_tasks=n_tasks, source="simulated")
-    relations = make_relations(round)
+    relations = make_relations(round, n_relations)
     annotators = Annotator.objects.bulk_create(Annotator(round=round, code=f"a{n:02}") for n in range(N_ANNOTATORS))
     known = KnowledgeTuple.objects.bulk_create(
         (
-            KnowledgeTuple(relation=relations[n % N_RELATIONS], entities=[str(n)], key=f"{round.pk}-{n}")
+            KnowledgeTuple(relation=relations[n % n_relations], entities=[str(n)], key=f"{round.pk}-{n}")
             for n in range(n_tasks)
         ),
         **AT_ONCE,
@@ -76,9 +86,9 @@ def make_round(n_tasks: int, rng: random.Random) -> Round:
     tasks = JudgmentTask.objects.bulk_create(
         (make_task(round, known[n], n, labels[n]) for n in range(n_tasks)), **AT_ONCE
     )
-    for setting in range(len(SETTINGS)):
-        for relation in range(N_RELATIONS):
-            make_cell(round, relations[relation], tasks[relation::N_RELATIONS], setting, rng)
+    for side in range(len(sides)):
+        for number, relation in enumerate(relations):
+            make_cell(round, relation, tasks[number::n_relations], sides, side, rng)
     Judgment.objects.bulk_create(make_judgments(tasks, said, annotators, rng), **AT_ONCE)
     return round
 
@@ -87,23 +97,24 @@ def is_true(number: int) -> bool:
     return number % 10 < 7
 
 
-def make_relations(round: Round) -> list[Relation]:
+def make_relations(round: Round, n_relations: int) -> list[Relation]:
     relation_set = RelationSet.objects.create(name=round.name, is_shipped=True)
     sentence = "<ENT0> goes with <ENT1> ."
     return [
         Relation.objects.create(
             relation_set=relation_set, name=f"r{n}", statement=sentence, arity=2, initial_prompts=[], seed_tuples=[]
         )
-        for n in range(N_RELATIONS)
+        for n in range(n_relations)
     ]
 
 
-def make_cell(round: Round, relation: Relation, tasks: list[JudgmentTask], setting: int, rng: random.Random) -> None:
-    """Make a harvest, its stratum and its draws. tasks: all of the relation, in their order."""
-    language_model, _ = LanguageModel.objects.get_or_create(name="lm")
-    own = [task for number, task in enumerate(tasks) if is_drawn(task.position, number, setting)]
-    others = [task for number, task in enumerate(tasks) if number % len(SETTINGS) == (setting + 2) % len(SETTINGS)]
-    cell = {"relation": relation, "language_model": language_model, "setting": SETTINGS[setting]}
+def make_cell(round: Round, relation: Relation, tasks: list[JudgmentTask], sides: list, side: int, rng) -> None:
+    """Make a harvest of a side, its stratum and its draws. tasks: all of the relation, in their order."""
+    model, setting = sides[side]
+    language_model, _ = LanguageModel.objects.get_or_create(name=model)
+    own = [task for number, task in enumerate(tasks) if is_drawn(task.position, number, side, len(sides))]
+    others = [task for number, task in enumerate(tasks) if number % len(sides) == (side + 2) % len(sides)]
+    cell = {"relation": relation, "language_model": language_model, "setting": setting}
     job = HarvestJob.objects.create(
         kind="harvest", status=Job.Status.SUCCEEDED, n_tuples=len(own) + len(others), **cell
     )
@@ -126,9 +137,9 @@ def make_cell(round: Round, relation: Relation, tasks: list[JudgmentTask], setti
     )
 
 
-def is_drawn(position: int, number: int, setting: int) -> bool:
-    own = number % len(SETTINGS)
-    return setting == own or (position % SHARED_EVERY == 0 and setting == (own + 1) % len(SETTINGS))
+def is_drawn(position: int, number: int, side: int, n_sides: int) -> bool:
+    own = number % n_sides
+    return side == own or (position % SHARED_EVERY == 0 and side == (own + 1) % n_sides)
 
 
 def score_of(position: int, rng: random.Random) -> float:
@@ -170,6 +181,9 @@ def main() -> None:
         report(sys.argv[2])
         return
     migrate()
+    if sys.argv[1:2] == [PAGES]:
+        measure_pages()
+        return
     for n_tasks in map(int, sys.argv[1:] or SIZES):
         round = make_round(n_tasks, random.Random(0))
         subprocess.run([sys.executable, __file__, REPORT, round.name], check=True)
@@ -186,6 +200,30 @@ def report(name: str) -> None:
         f"{len(document['comparisons'])} comparisons, {len(document['curves'])} curves, {len(document['cuts'])} cuts, "
         f"models at rest: {converged}"
     )
+
+
+# -- pages -------------------------------------------------------------------------------------------------------------
+
+
+def measure_pages() -> None:
+    n_tasks = N_RELATIONS_OF_PAGES * STATEMENTS_OF_A_CELL * len(MODELS) * len(SETTINGS)
+    round = make_round(n_tasks, random.Random(0), N_RELATIONS_OF_PAGES, len(MODELS))
+    address = create_report(round).get_absolute_url()
+    client = Client()
+    client.force_login(get_user_model().objects.create_superuser("bench"))
+    client.get("/reports/")  # what the first request of a process loads
+    tuples = f"tuples/?model={MODELS[0]}&setting={SETTINGS[0]}"
+    figures = (f"figures/{name}.json" for name in ("heat-map", "averages", "differences", "sizes", "calibration"))
+    for path in ("", "?all", *figures, tuples, f"{tuples}&verdict=rejected", f"{tuples}&best=0.3"):
+        first, *more = (cpu_ms(client, address + path) for _ in range(11))
+        print(f"{path or 'report':45} {first:7.0f} ms, then {median(more):5.0f} ms")
+
+
+def cpu_ms(client: Client, path: str) -> float:
+    begin = time.process_time()
+    response = client.get(path)
+    assert response.status_code == 200, (path, response.status_code)
+    return 1000 * (time.process_time() - begin)
 
 
 if __name__ == "__main__":

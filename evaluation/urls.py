@@ -20,6 +20,7 @@ urlpatterns = [
     path("reports/<int:pk>/", reports_views.report_detail, name="report"),
     path("reports/<int:pk>/report.<slug:file_format>", reports_views.report_file, name="report_file"),
     path("reports/<int:pk>/tables/<slug:name>.csv", reports_views.table_file, name="table_file"),
+    path("reports/<int:pk>/figures/<slug:name>.json", reports_views.figure_data, name="figure_data"),
     path("reports/<int:pk>/figures/<slug:name>.<slug:file_format>", reports_views.figure_file, name="figure"),
     path("reports/<int:pk>/comparisons/<int:number>/", reports_views.comparison, name="comparison"),
     path("reports/<int:pk>/tuples/", reports_views.tuples, name="tuples"),

@@ -170,6 +170,7 @@ GET    /reports/                                                        302 403 
 GET    /reports/{report}/                                               302 403 200 200 200 200 200 404
 GET    /reports/{report}/report.json                                    302 403 200 200 200 200 200 404
 GET    /reports/{report}/tables/cells.csv                               302 403 200 200 200 200 200 404
+GET    /reports/{report}/figures/heat-map.json                          302 403 404 404 404 404 404 404
 GET    /reports/{report}/figures/none.svg                               302 403 404 404 404 404 404 404
 GET    /reports/{report}/comparisons/1/                                 302 403 404 404 404 404 404 404
 GET    /reports/{report}/tuples/                                        302 403 200 200 200 200 200 404

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import partial
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 from kgharvest.pages import number_format
 
@@ -196,3 +197,9 @@ def lm_and_setting(part: Mapping[str, Any]) -> str:
 def about_side(part: Mapping[str, Any]) -> dict[str, str | None]:
     """Return what a row on an LM and setting is about, for `Row.about`."""
     return {"model": part.get("model"), "setting": part.get("setting")}
+
+
+def tuples_query(about: Mapping[str, Any], **part: Any) -> str:
+    """Return the query that names those of a relation, LM and setting on the page of tuples. part: filters besides."""
+    keys = {key: about.get(key) for key in ("relation", "model", "setting")} | part
+    return urlencode({key: value for key, value in keys.items() if value is not None})

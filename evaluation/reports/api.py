@@ -19,17 +19,14 @@ from evaluation.rendering.figures.canvas import THEMES
 from evaluation.rendering.figures.report_figures import figures_of
 from evaluation.rendering.formats import FORMATS
 from evaluation.reports.document import report_tables
+from evaluation.reports.drawn_tuples import INCOMPLETE, OUTCOMES, in_part, with_evidence, with_verdict
 from evaluation.reports.forms import LEAST_POINTS, MOST_POINTS, report_options
 from evaluation.reports.services import create_report
 from evaluation.reports.views import (
     CONTENT_TYPES,
-    INCOMPLETE,
-    draws_of,
     figure_download,
     report_download,
     table_download,
-    with_evidence,
-    with_verdict,
 )
 from evaluation.statistics.paired_tests import MARGIN
 from kgharvest.access import Action, visible_or_404
@@ -245,10 +242,20 @@ class TupleFilters(Filters):
     relation = serializers.CharField(required=False, max_length=500, help_text="Name, or set/name.")
     model = serializers.CharField(required=False, max_length=500)
     setting = serializers.CharField(required=False, max_length=30)
-    outcome = serializers.ChoiceField(["accepted", "rejected", "undecided", INCOMPLETE], required=False)
+    outcome = serializers.ChoiceField(OUTCOMES, required=False)
+    best = FiniteField(
+        required=False,
+        min_value=0,
+        max_value=1,
+        help_text="Best share of each cell's ranks: 0.3 of 100 are 1 to 30.",
+    )
+    score_from = FiniteField(required=False)
+    score_to = FiniteField(required=False)
 
     def narrow(self, rows: QuerySet) -> QuerySet:
-        return with_verdict(rows, self.validated_data.get("outcome", ""))
+        part = self.validated_data
+        rows = rows.filter(in_part(self.context["view"].report().round, part))
+        return with_verdict(rows, part.get("outcome", ""))
 
 
 class ReportTuples(ReportView, ListView):
@@ -258,5 +265,5 @@ class ReportTuples(ReportView, ListView):
     filters = TupleFilters
 
     def get_queryset(self) -> QuerySet:
-        cell = (self.request.query_params.get(name, "") for name in ("relation", "model", "setting"))
-        return with_evidence(draws_of(self.report().round, *cell)).select_related("stratum__relation__relation_set")
+        draws = Draw.objects.filter(stratum__round=self.report().round_id)
+        return with_evidence(draws).select_related("stratum__relation__relation_set")

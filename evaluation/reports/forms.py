@@ -9,6 +9,7 @@ from django import forms
 from django.db.models import Exists, OuterRef
 
 from annotation.models import JudgeAnswer, Round
+from evaluation.reports.drawn_tuples import OUTCOMES
 from evaluation.statistics.paired_tests import MARGIN
 from kgharvest.errors import DomainError
 
@@ -63,3 +64,15 @@ def report_options(given: Mapping[str, Any], judged: Round) -> dict[str, Any]:
     if not form.is_valid():
         raise BadReportOption(" ".join(reason for reasons in form.errors.values() for reason in reasons))
     return form.cleaned_data
+
+
+class TuplesForm(forms.Form):
+    """Which of a round's tuples the page of a report shows: what figures and tables lead to."""
+
+    relation = forms.CharField(required=False)
+    model = forms.CharField(required=False)
+    setting = forms.CharField(required=False)
+    verdict = forms.ChoiceField(choices=[("", "any"), *((name, name) for name in OUTCOMES)], required=False)
+    best = forms.FloatField(label="Best share", required=False, min_value=0, max_value=1)
+    score_from = forms.FloatField(required=False)
+    score_to = forms.FloatField(required=False)

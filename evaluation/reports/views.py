@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.core.cache import cache
-from django.db.models import Prefetch, QuerySet
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
 from django.urls import reverse
@@ -18,16 +16,16 @@ from django.utils.safestring import SafeString
 from django.views.decorators.http import condition, require_POST
 
 from annotation.judges.labels import SeveralJudges
-from annotation.judging.verdicts import Verdict
-from annotation.models import Draw, Judgment, JudgmentTask, Round
+from annotation.models import Draw
 from annotation.rounds.views import visible_round
 from evaluation.models import Report
 from evaluation.rendering.figures.canvas import LIGHT, THEMES
 from evaluation.rendering.figures.report_figures import ReportFigure, figure_named, figures_of
 from evaluation.rendering.formats import FORMATS, table_csv
-from evaluation.rendering.tables import Document, first_rows, without_empty_columns
+from evaluation.rendering.tables import Document, first_rows, tuples_query, without_empty_columns
 from evaluation.reports.document import report_tables, tables_to_read
-from evaluation.reports.forms import BadReportOption, report_options
+from evaluation.reports.drawn_tuples import count_outcomes, in_part, with_evidence, with_verdict
+from evaluation.reports.forms import BadReportOption, TuplesForm, report_options
 from evaluation.reports.sections.comparisons import common_of, finding, sides_of
 from evaluation.reports.sections.rates import cells_by_relation, relation_table
 from evaluation.reports.services import create_report
@@ -148,8 +146,7 @@ def with_tuples_query(cell: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Return a cell, or a total, with the query that names its tuples."""
     if cell is None:
         return None
-    keys = {key: cell.get(key) for key in ("relation", "model", "setting")}
-    return {**cell, "query": urlencode({key: value for key, value in keys.items() if value is not None})}
+    return {**cell, "query": tuples_query(cell)}
 
 
 @researcher_required
@@ -205,62 +202,50 @@ def as_download(content: bytes, content_type: str, name: str) -> HttpResponse:
     return response
 
 
-INCOMPLETE = "incomplete"
 TUPLE_COLUMNS = {"statement": "task__statement", "verdict": "task__verdict", "rank": "harvested_tuple__rank"}
 
 
 @researcher_required
 def tuples(request: HttpRequest, pk: int) -> HttpResponse:
-    """The draws of a cell, of a side, or of the whole round, as the query names them."""
+    """The draws of a cell, of a side, of a part of them, or of the whole round, as the query names them."""
     report = find_report(request, pk)
-    filters = {name: request.GET.get(name, "") for name in ("relation", "model", "setting", "verdict")}
-    of_cell = draws_of(report.round, filters["relation"], filters["model"], filters["setting"])
+    form = TuplesForm(request.GET)
+    part = form.cleaned_data if form.is_valid() else {}
+    draws = Draw.objects.filter(in_part(report.round, part)) if form.is_valid() else Draw.objects.none()
+    counts, verdict = count_outcomes(draws), part.get("verdict", "")
     sort = sort_key(request, TUPLE_COLUMNS, "rank")
-    draws = sorted_by(with_verdict(of_cell, filters["verdict"]), sort, TUPLE_COLUMNS)
     context = {
         "report": report,
         "round": report.round,
-        "filters": filters,
-        "verdicts": [*(verdict.value for verdict in Verdict), INCOMPLETE],
+        "form": form,
+        "part": part,
+        "counts": {"": sum(counts.values()), **counts},
+        "verdict": verdict,
         "sort": sort,
-        "page_obj": page_of(request, with_evidence(draws)),
+        "page_obj": page_of(request, with_evidence(sorted_by(with_verdict(draws, verdict), sort, TUPLE_COLUMNS))),
     }
     return render(request, "evaluation/reports/tuples.html", context)
-
-
-def draws_of(round: Round, relation: str, model: str, setting: str) -> QuerySet[Draw]:
-    """Return the draws of the cells with these names; an empty name is any."""
-    strata = round.strata.select_related("relation__relation_set", "language_model")
-    stratum_ids = [
-        stratum.pk
-        for stratum in strata
-        if relation in ("", stratum.relation.name, stratum.relation.path)
-        and model in ("", str(stratum.language_model))
-        and setting in ("", stratum.setting)
-    ]
-    return Draw.objects.filter(stratum__in=stratum_ids)
-
-
-def with_verdict(draws: QuerySet[Draw], verdict: str) -> QuerySet[Draw]:
-    if not verdict:
-        return draws
-    return draws.filter(task__verdict="" if verdict == INCOMPLETE else verdict)
-
-
-def with_evidence(draws: QuerySet[Draw]) -> QuerySet[Draw]:
-    judgments = Judgment.objects.counted().select_related("annotator").order_by("annotator__code")
-    tasks = JudgmentTask.objects.prefetch_related(Prefetch("judgments", judgments, to_attr="evidence"))
-    return draws.select_related("harvested_tuple", "stratum__relation", "stratum__language_model").prefetch_related(
-        Prefetch("task", tasks)
-    )
 
 
 CONTENT_TYPES = {"svg": "image/svg+xml", "pdf": "application/pdf"}
 
 
-def etag(request: HttpRequest, pk: int, name: str, file_format: str) -> str:
+def etag(request: HttpRequest, pk: int, name: str, file_format: str = "json") -> str:
     """A report never changes; how it is drawn does with the code."""
     return f'"{pk}-{name}-{file_format}-{request.GET.get("theme", "")}-{code_version()}"'
+
+
+@researcher_required
+@condition(etag_func=etag)
+def figure_data(request: HttpRequest, pk: int, name: str) -> HttpResponse:
+    """What an interactive figure draws. Raises Http404 for one that has nothing to draw, or is an image only."""
+    document = find_report(request, pk).document_for_pages
+    figure = figure_named(name, document)
+    if figure is None or figure.plot is None:
+        raise Http404(f"This report has no interactive figure {name}.")
+    response = JsonResponse(figure.plot(document))
+    patch_cache_control(response, private=True, max_age=600)
+    return response
 
 
 @researcher_required

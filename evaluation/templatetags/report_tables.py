@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from urllib.parse import urlencode
 
 from django import template
 from django.core.validators import slug_re as SLUG
@@ -13,7 +12,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from evaluation.models import Report
-from evaluation.rendering.tables import Column, Kind, text_of
+from evaluation.rendering.tables import Column, Kind, text_of, tuples_query
 
 NUMBER = re.compile(r"\d+\.\d+ points")  # of a sentence on a comparison or a plan
 
@@ -40,8 +39,7 @@ def evidence_url(report: Report | None, about: Mapping[str, str | None] | None) 
         return ""
     if code := about.get("annotator"):
         return reverse("annotation:annotator", args=[report.round.path, code]) if SLUG.fullmatch(code) else ""
-    query = urlencode({key: value for key, value in about.items() if value is not None})
-    return f"{reverse('evaluation:tuples', args=[report.pk])}?{query}"
+    return f"{reverse('evaluation:tuples', args=[report.pk])}?{tuples_query(about)}"
 
 
 @register.simple_tag

@@ -9,7 +9,7 @@ from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from evaluation.rendering.tables import ORIGINS, name_of
+from evaluation.rendering.tables import ORIGINS, Document, name_of, tuples_query
 from kgharvest.names import short_name
 from kgharvest.pages.number_format import share_tick
 
@@ -112,6 +112,11 @@ def style(axes: Axes, theme: Theme) -> None:
 def side_name(side: Mapping[str, Any]) -> str:
     """Return an LM and a setting; of a folder or hub id the last part, as wide as a figure has room for."""
     return f"{short_model(side['model'])} · {name_of(side['setting'])}"
+
+
+def series_of(document: Document) -> list[dict[str, str]]:
+    """Return what interactive figures put on and off: LMs and settings in their order, and how to ask for each."""
+    return [{"name": side_name(total), "query": tuples_query(total)} for total in document["totals"]]
 
 
 def short_model(model: str | None) -> str:

@@ -5,19 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from evaluation.rendering.figures.canvas import Theme, share_axis, short_model, side_name, style
-from evaluation.rendering.tables import Document
-from evaluation.reports.sections.comparisons import common_of
+from evaluation.rendering.figures.canvas import Theme, series_of, share_axis, short_model, side_name, style
+from evaluation.rendering.tables import Document, tuples_query
+from evaluation.reports.sections.comparisons import common_of, sides_of
 from evaluation.statistics.rates import SIGNIFICANCE
-from kgharvest.pages.number_format import points_tick, points_with_interval, share_with_interval
+from kgharvest.pages.number_format import counted, p_value, points_tick, points_with_interval, share_with_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
+AVERAGES_AXIS = "accuracy, mean over relations, 95 % interval"
+DIFFERENCES_AXIS = "difference in percentage points, 95 % interval; filled: p after Holm below .05"
+
+
 class Estimate(NamedTuple):
-    """A row of a forest plot. is_firm: told apart from nothing, by a test."""
+    """A row of a forest plot. is_firm: told apart from nothing, by a test.
+
+    For interactive ones, basis: what it rests on, in words. series: numbers of the LMs and settings that it is about.
+    address: of what is behind it, from the figure's own.
+    """
 
     name: str
     value: float
@@ -25,6 +33,9 @@ class Estimate(NamedTuple):
     high: float | None
     text: str
     is_firm: bool = True
+    basis: str = ""
+    series: Sequence[int] = ()
+    address: str = ""
 
 
 def averages(document: Document) -> list[Estimate]:
@@ -35,13 +46,17 @@ def averages(document: Document) -> list[Estimate]:
             low := total.get("macro_accuracy_low"),
             high := total.get("macro_accuracy_high"),
             share_with_interval(total["macro_accuracy"], low, high),
+            basis=f"{counted(total['n_relations'], 'relation')}, {counted(total['n'], 'statement')}",
+            series=(number,),
+            address=f"../tuples/?{tuples_query(total)}",
         )
-        for total in document["totals"]
+        for number, total in enumerate(document["totals"])
         if total["macro_accuracy"] is not None
     ]
 
 
 def differences(document: Document) -> list[Estimate]:
+    numbers = {(total["model"], total["setting"]): number for number, total in enumerate(document["totals"])}
     return [
         Estimate(
             f"{short_model(common_of(comparison))}: {short_model(comparison['a'])} − {short_model(comparison['b'])}",
@@ -50,9 +65,26 @@ def differences(document: Document) -> list[Estimate]:
             comparison["high"],
             points_with_interval(comparison["difference"], comparison["low"], comparison["high"]),
             comparison["p_holm"] < SIGNIFICANCE,
+            f"{counted(comparison['n_relations'], 'relation')}, p (Holm) {p_value(comparison['p_holm'])}",
+            [numbers[side] for side in sides_of(comparison)],
+            f"../comparisons/{position}/",
         )
-        for comparison in document["comparisons"]
+        for position, comparison in enumerate(document["comparisons"], start=1)
     ]
+
+
+def plot_averages(document: Document) -> dict[str, Any]:
+    """Return what the interactive figure draws; `unit` says how its axis is printed."""
+    return _plot(document, averages(document), unit="share", axis=AVERAGES_AXIS)
+
+
+def plot_differences(document: Document) -> dict[str, Any]:
+    return _plot(document, differences(document), unit="points", axis=DIFFERENCES_AXIS)
+
+
+def _plot(document: Document, estimates: Sequence[Estimate], **axis: str) -> dict[str, Any]:
+    rows = [estimate._asdict() for estimate in estimates]
+    return {"kind": "forest", "series": series_of(document), "rows": rows, **axis}
 
 
 def averages_size(document: Document) -> tuple[float, float]:
@@ -70,7 +102,7 @@ def size_of(estimates: Sequence[Estimate]) -> tuple[float, float]:
 def draw_averages(figure: Figure, document: Document, theme: Theme) -> None:
     axes = draw_estimates(figure, averages(document), theme)
     axes.set_xlim(0, 1)
-    axes.set_xlabel("accuracy, mean over relations, 95 % interval")
+    axes.set_xlabel(AVERAGES_AXIS)
 
 
 def draw_differences(figure: Figure, document: Document, theme: Theme) -> None:
@@ -81,7 +113,7 @@ def draw_paired(figure: Figure, estimates: Sequence[Estimate], theme: Theme) -> 
     axes = draw_estimates(figure, estimates, theme)
     axes.axvline(0, color=theme.ink, linewidth=0.9)
     axes.xaxis.set_major_formatter(lambda difference, _: points_tick(difference))
-    axes.set_xlabel("difference in percentage points, 95 % interval; filled: p after Holm below .05")
+    axes.set_xlabel(DIFFERENCES_AXIS)
 
 
 def draw_estimates(figure: Figure, estimates: Sequence[Estimate], theme: Theme) -> Axes:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
-from evaluation.rendering.figures.canvas import Theme, short_model
+from evaluation.rendering.figures.canvas import Theme, series_of, short_model
 from evaluation.rendering.tables import Document, name_of
 from evaluation.reports.sections.rates import cells_by_relation
-from kgharvest.pages.number_format import share
+from kgharvest.pages.number_format import counted, share, share_with_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,6 +23,36 @@ def size(document: Document) -> tuple[float, float]:
     n_rows = len(cells_by_relation(document))
     row = 0.27 if n_rows <= MOST_LABELLED else 0.03
     return 2.2 + 0.85 * len(document["totals"]), 1.0 + row * (n_rows + 1)
+
+
+def plot(document: Document) -> dict[str, Any]:
+    """Return what the interactive figure draws: rows of cells as [accuracy, printed, in words], None without a rate."""
+    rows = [
+        {"name": relation, "query": urlencode({"relation": relation}), "cells": [_cell(cell) for cell in cells]}
+        for relation, cells in cells_by_relation(document)
+    ]
+    average = {"name": "average", "query": "", "cells": [_average(total) for total in document["totals"]]}
+    columns = [[short_model(total["model"]), name_of(total["setting"])] for total in document["totals"]]
+    return {"kind": "heat_map", "series": series_of(document), "columns": columns, "rows": [*rows, average]}
+
+
+def _cell(cell: Mapping[str, Any] | None) -> list[Any] | None:
+    if cell is None or cell["accuracy"] is None:
+        return None
+    counts = [(cell[name], name) for name in ("accepted", "rejected", "undecided", "incomplete")]
+    known = ", ".join(f"{n:,} {name}" for n, name in counts if n)
+    return _printed(cell["accuracy"], cell["accuracy_low"], cell["accuracy_high"], f"n = {cell['n']:,}: {known}")
+
+
+def _average(total: Mapping[str, Any]) -> list[Any] | None:
+    if total["macro_accuracy"] is None:
+        return None
+    interval = total.get("macro_accuracy_low"), total.get("macro_accuracy_high")
+    return _printed(total["macro_accuracy"], *interval, counted(total["n_relations"], "relation"))
+
+
+def _printed(accuracy: float, low: float | None, high: float | None, basis: str) -> list[Any]:
+    return [round(accuracy, 4), share(accuracy), f"{share_with_interval(accuracy, low, high)}, {basis}"]
 
 
 def draw(figure: Figure, document: Document, theme: Theme) -> None:

@@ -17,7 +17,8 @@ class ReportFigure(NamedTuple):
     """A figure that some reports have.
 
     shows: what it draws from the document; none of it, no figure. alt: the figure in words. table: the report's table
-    with its numbers; numbers: that part of it that is drawn, None where the page shows the table anyway.
+    with its numbers; numbers: that part of it that is drawn, None where the page shows the table anyway. plot: what
+    the interactive figure draws, as JSON whose addresses are relative to its own; None where there is the image only.
     """
 
     name: str
@@ -29,11 +30,13 @@ class ReportFigure(NamedTuple):
     size: Callable[[Document], tuple[float, float]]
     draw: Draw
     numbers: Callable[[Document], Table] | None = None
+    plot: Callable[[Document], dict[str, Any]] | None = None
 
     def image(self, document: Document) -> dict[str, Any]:
         """Return name, words and size, in CSS pixels, so that nothing on a page moves when the figure arrives."""
         width, height = (round(96 * inches) for inches in self.size(document))
-        return {"name": self.name, "alt_text": self.alt(document), "width": width, "height": height}
+        about = {"name": self.name, "alt_text": self.alt(document), "is_interactive": self.plot is not None}
+        return {**about, "width": width, "height": height}
 
     def render(self, document: Document, file_format: str = "svg", theme: Theme = LIGHT) -> bytes:
         return render(self.draw, document, self.size(document), file_format, theme)
@@ -88,6 +91,7 @@ FIGURES = (
         lambda document: f"Heat map of accuracy, relations by LM and setting. {averages_in_words(document)}",
         heat_map.size,
         heat_map.draw,
+        plot=heat_map.plot,
     ),
     ReportFigure(
         "averages",
@@ -98,6 +102,7 @@ FIGURES = (
         averages_in_words,
         forest.averages_size,
         forest.draw_averages,
+        plot=forest.plot_averages,
     ),
     ReportFigure(
         "differences",
@@ -108,6 +113,7 @@ FIGURES = (
         differences_in_words,
         forest.differences_size,
         forest.draw_differences,
+        plot=forest.plot_differences,
     ),
     ReportFigure(
         "sizes",

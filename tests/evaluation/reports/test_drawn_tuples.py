@@ -1,0 +1,90 @@
+"""The tuples behind a number: parts of cells by verdict, rank and score, with who said what."""
+
+import json
+
+import pytest
+
+from annotation.models import Draw, Judgment
+from evaluation.reports.drawn_tuples import count_outcomes, in_part
+from evaluation.reports.services import create_report
+from tests.factories import judge_all, make_round
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def report(researcher):
+    """On a harvest of ten tuples, of which ranks 1 to 5 are accepted and 6 to 10 rejected."""
+    round = make_round(10, name="pilot", by=researcher)
+    ranked = round.tasks.order_by("draws__harvested_tuple__rank").values_list("pk", flat=True)
+    accepted = set(ranked[:5])
+    labels = ["true" if task.pk in accepted else "false" for task in round.tasks.order_by("position")]
+    judge_all(round, labels, labels, labels)
+    return create_report(round, by=researcher)
+
+
+def ranks(report, **part) -> list[int]:
+    return sorted(
+        Draw.objects.filter(in_part(report.round, part)).values_list("harvested_tuple__rank", flat=True)
+    )  # fmt: skip
+
+
+def test_the_best_share_is_the_ranks_that_a_curve_counts(report):
+    assert ranks(report, best=0.3) == [1, 2, 3]
+    assert ranks(report, best=1.0) == list(range(1, 11))
+    assert ranks(report, best=0.0) == []
+
+
+def test_scores_are_a_part_with_both_ends(report):
+    scores = dict(Draw.objects.values_list("harvested_tuple__rank", "harvested_tuple__score"))
+
+    assert ranks(report, score_from=scores[7], score_to=scores[4]) == [4, 5, 6, 7]
+
+
+def test_outcomes_of_a_part_are_counted(report):
+    of_best = Draw.objects.filter(in_part(report.round, {"best": 0.6}))
+
+    assert count_outcomes(of_best) == {"accepted": 5, "rejected": 1, "undecided": 0, "incomplete": 0}
+
+
+def test_a_name_of_no_cell_has_no_tuples(report):
+    assert ranks(report, model="another") == []
+
+
+def test_the_page_says_who_said_what_and_why(researcher_client, report):
+    judgment = Judgment.objects.filter(label="false").first()
+    Judgment.objects.filter(pk=judgment.pk).update(comment="Only in winter.")
+
+    page = researcher_client.get(f"/reports/{report.pk}/tuples/?best=0.6&verdict=rejected").text
+
+    assert page.count('class="badge is-rejected"') == 1
+    assert "the best 60 % of each harvest" in page
+    assert f"/annotators/{judgment.annotator.code}/" in page
+    rejected = researcher_client.get(f"/reports/{report.pk}/tuples/?verdict=rejected").text
+    assert "Only in winter." in rejected
+
+
+@pytest.mark.parametrize("query", ["best=7", "best=nan", "score_from=much", "verdict=maybe"])
+def test_what_cannot_be_meant_is_refused_with_a_sentence(researcher_client, report, query):
+    response = researcher_client.get(f"/reports/{report.pk}/tuples/?{query}")
+
+    assert response.status_code == 200
+    assert 'class="callout error"' in response.text
+    assert "No tuple matches" in response.text
+
+
+def test_the_api_takes_the_same_parts(researcher_client, report):
+    entries = researcher_client.get(f"/api/v1/reports/{report.pk}/tuples/?best=0.6&outcome=rejected").json()
+
+    assert [entry["rank"] for entry in entries["results"]] == [6]
+
+
+def test_a_figure_comes_with_its_data(researcher_client, report):
+    page = researcher_client.get(f"/reports/{report.pk}/").text
+    data = researcher_client.get(f"/reports/{report.pk}/figures/averages.json")
+    again = researcher_client.get(data.request["PATH_INFO"], headers={"if-none-match": data["ETag"]})
+
+    assert f'data-plot="{data.request["PATH_INFO"]}"' in page
+    assert json.loads(data.content)["kind"] == "forest"
+    assert again.status_code == 304
+    assert researcher_client.get(f"/reports/{report.pk}/figures/flow.json").status_code == 404  # an image only
