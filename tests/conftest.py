@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -12,9 +11,27 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
+# A process of tests a core is busy enough: threads of torch, here and in programs that tests start, would only wait.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # A busy machine is no failure: Hypothesis gives an example 200 ms otherwise.
 hypothesis.settings.register_profile("kgharvest", deadline=None)
 hypothesis.settings.load_profile("kgharvest")
+
+
+FIRST = ("browser", "slow")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes long, so that no process waits at the end for another's last test.
+
+    Only on SQLite, which is put back after tests with transactions of their own (`django_db_setup`): elsewhere those
+    come after the others.
+    """
+    from django.conf import settings
+
+    if settings.DATABASES["default"]["ENGINE"] == "kgharvest.sqlite":
+        items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in FIRST])
 
 
 @pytest.fixture(scope="session")
@@ -30,6 +47,14 @@ def django_db_modify_db_settings(django_db_modify_db_settings, tmp_path_factory)
         }
         # No fsync: a power cut during a test run may cost the test database.
         database["OPTIONS"]["init_command"] += " PRAGMA synchronous=OFF;"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def static_files_found_when_asked_for() -> None:
+    """Let no test's client list all static files first, which takes as long as a page."""
+    from django.conf import settings
+
+    settings.WHITENOISE_AUTOREFRESH = True
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -55,18 +80,25 @@ def _drop_audit_triggers(**of_signal) -> None:
 
 
 @pytest.fixture(scope="session")
-def django_db_setup(django_db_setup, django_db_blocker, tmp_path_factory) -> Path | None:
-    """Copy the test database as the migrations made it, before any test."""
+def django_db_setup(django_db_setup, django_db_blocker, tmp_path_factory) -> Iterator[Path | None]:
+    """Copy the test database as the migrations made it, and put that back after tests with transactions of their own.
+
+    So they may come before others: Django itself would leave the tables empty, without what migrations put there.
+    """
     from django.db import connection
+    from django.test import TransactionTestCase
+
+    from tests.database_copies import put_back, save_copy
 
     database = connection.settings_dict
     if connection.vendor != "sqlite" or database["NAME"] != database["TEST"]["NAME"]:  # no test asks for a database
-        return None
+        yield None
+        return
     path = tmp_path_factory.mktemp("migrated") / "migrated.sqlite3"
-    with django_db_blocker.unblock(), closing(sqlite3.connect(path)) as copy:
-        connection.ensure_connection()
-        connection.connection.backup(copy)
-    return path
+    with django_db_blocker.unblock(), pytest.MonkeyPatch.context() as patched:
+        save_copy(path)
+        patched.setattr(TransactionTestCase, "_fixture_teardown", lambda of_test: put_back(path))
+        yield path
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ from django.db.models import ProtectedError
 from kgharvest.models import Job, LanguageModel
 from probing.models import LearnedPrompt, Probe, ProbedRelation, ProbeRecord
 from probing.probes.services import document_of
+from tests.database_copies import KeptState
 from tests.postgres import on_postgresql, run_on_postgresql
 
 OLD = [
@@ -35,11 +36,21 @@ def migrate(targets) -> Any:
     return loader.project_state([key for key in loader.applied_migrations if key in loader.graph.nodes]).apps
 
 
-@pytest.fixture
-def old_apps(transactional_db):
-    """A database as it was while probes belonged to `evaluation`, empty; it is brought up to date again at the end."""
-    yield migrate(OLD)
+def migrate_to_today() -> None:
     migrate(MigrationExecutor(connection).loader.graph.leaf_nodes())
+
+
+@pytest.fixture(scope="module")
+def old_database(tmp_path_factory) -> KeptState:
+    return KeptState(lambda: migrate(OLD), tmp_path_factory.mktemp("old") / "old.sqlite3")
+
+
+@pytest.fixture
+def old_apps(transactional_db, old_database):
+    """A database as it was while probes belonged to `evaluation`, empty; it is brought up to date again at the end."""
+    yield old_database.enter()
+    if connection.vendor != "sqlite":  # which is put back after each test
+        migrate_to_today()
 
 
 def fill(apps) -> None:
@@ -150,9 +161,6 @@ def rows_by_table() -> dict[str, list[tuple]]:
     return rows
 
 
-# Each test migrates back to the old tables and on to those of today, which takes seconds: there are two.
-
-
 def test_every_row_and_column_is_there_after_the_move_and_after_moving_back(old_apps):
     fill(old_apps)
     before = rows_by_table()
@@ -173,7 +181,7 @@ def test_every_row_and_column_is_there_after_the_move_and_after_moving_back(old_
 def test_the_code_of_today_reads_what_was_moved_under_the_same_constraints(old_apps):
     fill(old_apps)
 
-    migrate(MigrationExecutor(connection).loader.graph.leaf_nodes())
+    migrate_to_today()
 
     check_what_is_read()
     check_constraints()

@@ -8,26 +8,28 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.db import connection
-from django.db.migrations.executor import MigrationExecutor
 
 from annotation.models import Round
 from kgharvest.models import Job, Launch, Project, ProjectMember, RelationSet
+from tests.database_copies import KeptState
 from tests.postgres import on_postgresql, run_on_postgresql
-from tests.probing.test_migration import migrate, rows_by_table
+from tests.probing.test_migration import migrate, migrate_to_today, rows_by_table
 
 OLD = [("kgharvest", "0016_webhooks"), ("annotation", "0015_round_completed_at")]
 MOVED = [("kgharvest", "0017_projects"), ("annotation", "0017_rounds_of_projects")]
 
 
-def leaves() -> Any:
-    return MigrationExecutor(connection).loader.graph.leaf_nodes()
+@pytest.fixture(scope="module")
+def old_database(tmp_path_factory) -> KeptState:
+    return KeptState(lambda: migrate(OLD), tmp_path_factory.mktemp("old") / "old.sqlite3")
 
 
 @pytest.fixture
-def old_apps(transactional_db):
+def old_apps(transactional_db, old_database):
     """A database as it was while there were studies, empty; it is brought up to date again at the end."""
-    yield migrate(OLD)
-    migrate(leaves())
+    yield old_database.enter()
+    if connection.vendor != "sqlite":  # which is put back after each test
+        migrate_to_today()
 
 
 def make_people(apps) -> dict[str, Any]:
@@ -83,10 +85,20 @@ def test_every_row_is_there_after_the_move_and_back(old_apps):
     assert rows_by_table() == before
 
 
+def fill_and_move(apps) -> None:
+    fill(apps)
+    migrate_to_today()
+
+
+@pytest.fixture(scope="module")
+def moved_database(old_database, tmp_path_factory) -> KeptState:
+    return KeptState(lambda: fill_and_move(old_database.enter()), tmp_path_factory.mktemp("moved") / "moved.sqlite3")
+
+
 @pytest.fixture
-def moved(old_apps) -> None:
-    fill(old_apps)
-    migrate(leaves())
+def moved(transactional_db, moved_database) -> None:
+    """A database of those days, filled and brought up to date."""
+    moved_database.enter()
 
 
 def test_what_had_no_study_is_in_the_default_project(moved):
@@ -125,7 +137,7 @@ def test_a_study_named_default_is_the_default_project(old_apps):
     old_apps.get_model("annotation", "Study").objects.create(name="Default")
     old_apps.get_model("kgharvest", "RelationSet").objects.create(name="own")
 
-    migrate(leaves())
+    migrate_to_today()
 
     assert list(Project.objects.values_list("name", "slug")) == [("Default", "default")]
     assert RelationSet.objects.get().project.slug == "default"
@@ -134,7 +146,7 @@ def test_a_study_named_default_is_the_default_project(old_apps):
 def test_an_empty_installation_gets_no_project(old_apps):
     old_apps.get_model("auth", "User").objects.create(username="root", is_superuser=True)
 
-    migrate(leaves())
+    migrate_to_today()
 
     assert not Project.objects.exists()
 
