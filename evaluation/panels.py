@@ -80,6 +80,10 @@ def newest_report(request: HttpRequest, subject: None) -> Iterator[Panel]:
         yield Panel("evaluation/reports/_newest_report.html", context | {"figure": figure and figure.image(document)})
 
 
+def rehearse_draft(request: HttpRequest, draft: Round) -> Iterator[Panel]:
+    yield button("Rehearse", reverse("evaluation:rehearsal", args=[draft.path]))
+
+
 def make_report(request: HttpRequest, round: Round) -> Iterator[Panel]:
     yield Panel("evaluation/reports/_make_report.html", {"round": round, "form": ReportForm(judged=round)})
 

@@ -5,6 +5,8 @@ from django.urls import path
 import annotation.urls  # noqa: F401 - registers the converter of rounds
 from evaluation.comparisons import api as comparisons_api
 from evaluation.comparisons import views as comparisons_views
+from evaluation.rehearsals import api as rehearsals_api
+from evaluation.rehearsals import views as rehearsals_views
 from evaluation.reports import api as reports_api
 from evaluation.reports import views as reports_views
 from evaluation.scores import api as scores_api
@@ -14,6 +16,7 @@ app_name = "evaluation"
 
 
 urlpatterns = [
+    path("projects/<round:path>/rehearsal/", rehearsals_views.rehearsal, name="rehearsal"),
     # reports
     path("projects/<round:path>/report/", reports_views.report_new, name="report_new"),
     path("reports/", reports_views.report_list, name="report_list"),
@@ -36,6 +39,7 @@ urlpatterns = [
     path("reports/scores/<int:pk>/cancel/", scores_views.score_cancel, name="score_cancel"),
     path("reports/scores/<int:pk>/scores.<slug:file_format>", scores_views.score_file, name="score_file"),
     # the API
+    path("api/v1/rounds/<int:round_id>/rehearsal/", rehearsals_api.RoundRehearsal.as_view(), name="api_rehearsal"),
     path("api/v1/reports/", reports_api.ReportList.as_view(), name="api_reports"),
     path("api/v1/reports/<int:pk>/", reports_api.ReportDetail.as_view(), name="api_report"),
     path("api/v1/reports/<int:pk>/report.<slug:file_format>", reports_api.ReportFile.as_view(), name="api_report_file"),

@@ -32,6 +32,7 @@ PANELS = {
         "evaluation.panels.project_contents",
     ],
     "project_people": ["annotation.panels.erase_people"],  # subject: a project, for those who manage it
+    "draft_actions": ["evaluation.panels.rehearse_draft"],  # subject: a draft that can be opened
     "round_actions": ["evaluation.panels.make_report"],  # subject: a round, for those who manage it
     "round": ["evaluation.panels.round_reports"],  # subject: a round
     "judge_run": ["evaluation.panels.judge_card"],  # subject: a judge run, below its labels

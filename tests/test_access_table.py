@@ -113,6 +113,7 @@ GET    /projects/default/rounds/pilot/                                  302 403 
 GET    /projects/default/rounds/draft/                                  302 403 200 200 200 200 200 404
 GET    /projects/default/rounds/draft/edit/                             302 403 403 403 200 200 200 404
 GET    /projects/default/rounds/draft/preview/                          302 403 403 403 200 200 200 404
+GET    /projects/default/rounds/draft/rehearsal/                        302 403 403 403 200 200 200 404
 GET    /projects/default/rounds/draft/instructions/{relation}/          302 403 403 403 200 200 200 404
 POST   /projects/default/rounds/draft/open/                             302 403 403 403 302 302 302 404
 POST   /projects/default/rounds/draft/delete/                           302 403 403 403 302 302 302 404

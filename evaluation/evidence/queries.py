@@ -52,7 +52,7 @@ def gather_evidence(round: Round) -> Evidence:
     number = {code: position for position, code in enumerate(annotators)}
     thirds = {task: number[codes[annotator]] for task, annotator in third_annotators(round).items()}
     cells = cells_with_strata(round)
-    strata, stratum_ids = _strata(cells)
+    stratum_ids = _whole([stratum.pk for strata in cells.values() for stratum in strata])
     return Evidence(
         round=round.name,
         source=round.source,
@@ -66,7 +66,7 @@ def gather_evidence(round: Round) -> Evidence:
         wanted=np.maximum(wanted, round.least_k),
         judgments=judgments,
         cells=list(cells),
-        strata=strata,
+        strata=stratum_keys(cells),
         draws=_draws(round, tasks, stratum_ids),
         annotators=annotators,
         gold=gold,
@@ -159,9 +159,14 @@ def _verdicts_of_experts(labels: Sequence[str]) -> Codes:
 
 def cells_with_strata(round: Round) -> dict[CellKey, list[Stratum]]:
     """Return the cells in the order of reports, each with its strata from the best ranks on."""
-    strata = list(round.strata.sampled().order_by("rank_from", "pk"))
+    return cells_of_strata(round.strata.sampled().order_by("rank_from", "pk"))
+
+
+def cells_of_strata(strata: Iterable[Stratum]) -> dict[CellKey, list[Stratum]]:
+    """Return the cells in the order of reports, each with its strata in the order given."""
+    strata = list(strata)
     relations = _relation_names(stratum.relation_id for stratum in strata)
-    models = _model_names(round)
+    models = _model_names(stratum.language_model_id for stratum in strata)
     cells: defaultdict[CellKey, list[Stratum]] = defaultdict(list)
     for stratum in strata:
         key = CellKey(relations[stratum.relation_id], models.get(stratum.language_model_id), stratum.setting or None)
@@ -169,10 +174,10 @@ def cells_with_strata(round: Round) -> dict[CellKey, list[Stratum]]:
     return dict(sorted(cells.items(), key=lambda cell: _sort_key(cell[0])))
 
 
-def _strata(cells: Mapping[CellKey, Sequence[Stratum]]) -> tuple[list[StratumKey], Codes]:
-    """Return the strata of all cells, and their ids."""
+def stratum_keys(cells: Mapping[CellKey, Sequence[Stratum]]) -> list[StratumKey]:
+    """Return the strata of all cells, in their order."""
     numbered = [(number, stratum) for number, strata in enumerate(cells.values()) for stratum in strata]
-    keys = [
+    return [
         StratumKey(
             number,
             stratum.rank_from,
@@ -186,7 +191,6 @@ def _strata(cells: Mapping[CellKey, Sequence[Stratum]]) -> tuple[list[StratumKey
         else StratumKey(number, None, None, None)
         for number, stratum in numbered
     ]
-    return keys, _whole([stratum.pk for _, stratum in numbered])
 
 
 def _draws(round: Round, task_ids: Codes, stratum_ids: Codes) -> Draws:
@@ -206,8 +210,8 @@ def _sort_key(key: CellKey) -> tuple[str, int, str, str]:
     return key.model or "", position, key.setting or "", key.relation
 
 
-def _model_names(round: Round) -> dict[int, str]:
-    return {model.pk: str(model) for model in LanguageModel.objects.filter(strata__round=round).distinct()}
+def _model_names(ids: Iterable[int | None]) -> dict[int, str]:
+    return {model.pk: str(model) for model in LanguageModel.objects.filter(pk__in=set(ids) - {None})}
 
 
 def _relation_names(ids: Iterable[int]) -> dict[int, str]:
@@ -223,7 +227,7 @@ def _demonstrators(round: Round) -> list[str]:
 
 
 def _sampled_harvests(round: Round) -> list[SampledHarvest]:
-    models = _model_names(round)
+    models = _model_names(round.strata.values_list("language_model", flat=True).distinct())
     strata = round.strata.exclude(job=None).order_by("language_model__name", "setting", "relation__name", "rank_to")
     # The last stratum of a job reaches furthest.
     rows = {job: rest for job, *rest in strata.values_list("job", "language_model", "setting", "rank_to")}

@@ -47,6 +47,7 @@ TABLE: dict[str, str] = {
     "POST rounds/{open}/release/":                            "401 403 403 403 200 200 200 404",
     "GET rounds/{draft}/plan/":                               "401 403 200 200 200 200 200 404",
     "GET rounds/{draft}/preview/":                            "401 403 403 403 200 200 200 404",
+    "GET rounds/{draft}/rehearsal/":                           "401 403 403 403 200 200 200 404",
     "GET rounds/{open}/progress/":                            "401 403 200 200 200 200 200 404",
     "GET rounds/{open}/instructions/":                        "401 403 200 200 200 200 200 404",
     "PUT rounds/{draft}/instructions/{relation}/":            "401 403 403 403 200 200 200 404",

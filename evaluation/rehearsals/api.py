@@ -1,0 +1,104 @@
+"""Rehearsals of drafts in the API."""
+
+from __future__ import annotations
+
+from django import forms
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from annotation.rounds.api import RoundView
+from evaluation.rehearsals.forms import MOST_SIDES, RehearsalForm, percent_field
+from evaluation.rehearsals.views import outcome_of, rehearsal_form
+from kgharvest.access import Action
+from kgharvest.api.input import Filters, FiniteField
+
+
+def parameter(field: forms.IntegerField | forms.FloatField) -> serializers.Field:
+    """Return the parameter of an address that takes what the form's field does."""
+    kind = serializers.IntegerField if isinstance(field, forms.IntegerField) else FiniteField
+    return kind(min_value=field.min_value, max_value=field.max_value, required=False, help_text=str(field.label))
+
+
+class AssumptionFilters(Filters):
+    """The form of the page: accuracies by the place of their LM and setting, or the first for all if they are many."""
+
+    def get_fields(self) -> dict[str, serializers.Field]:
+        accuracies = {
+            f"accuracy_{number}": percent_field(f"Accuracy of LM and setting {number}, %", 0, 99, least=1)
+            for number in range(1, MOST_SIDES + 1)
+        }
+        return {name: parameter(field) for name, field in (accuracies | RehearsalForm.base_fields).items()}
+
+
+class SpreadSerializer(serializers.Serializer):
+    """Median, and between what nine in ten rehearsals lie."""
+
+    low = serializers.FloatField()
+    median = serializers.FloatField()
+    high = serializers.FloatField()
+
+
+class CellOutcomeSerializer(serializers.Serializer):
+    relation = serializers.CharField()
+    model = serializers.CharField(allow_null=True)
+    setting = serializers.CharField(allow_null=True)
+    half_width = SpreadSerializer()
+
+
+class SideOutcomeSerializer(serializers.Serializer):
+    """Means over relations. half_width: of the interval for these relations; for_others: for relations like these."""
+
+    model = serializers.CharField(allow_null=True)
+    setting = serializers.CharField(allow_null=True)
+    n_relations = serializers.IntegerField()
+    true = SpreadSerializer()
+    measured = SpreadSerializer()
+    error = SpreadSerializer(help_text="Measured less true.")
+    half_width = SpreadSerializer()
+    for_others = SpreadSerializer(allow_null=True)
+
+
+class ComparisonOutcomeSerializer(serializers.Serializer):
+    """expected: a minus b. found: the share of rehearsals in which p after Holm is below .05."""
+
+    common = serializers.CharField(allow_null=True)
+    a = serializers.CharField()
+    b = serializers.CharField()
+    expected = serializers.FloatField()
+    found = serializers.FloatField()
+    wrong_sign = serializers.FloatField()
+
+
+class RehearsalSerializer(serializers.Serializer):
+    """What reports on many simulated rounds of the draft would say."""
+
+    n_runs = serializers.IntegerField(help_text="Rounds that were simulated.")
+    sides = SideOutcomeSerializer(many=True)
+    cells = CellOutcomeSerializer(many=True, help_text="Those of the widest intervals first.")
+    comparisons = ComparisonOutcomeSerializer(many=True)
+    alpha = SpreadSerializer(allow_null=True)
+    undecided = SpreadSerializer(help_text="Share of statements.")
+    wrong_verdicts = SpreadSerializer(help_text="Share of statements whose verdict is not the truth.")
+    n_judgments = SpreadSerializer()
+
+
+class RehearsalOutcomeSerializer(serializers.Serializer):
+    rehearsal = RehearsalSerializer()
+    hours = serializers.ListField(child=serializers.FloatField(), help_text="Low, median and high.")
+    pay = serializers.ListField(child=serializers.FloatField(), allow_null=True, help_text="Null if no pay was named.")
+
+
+class RoundRehearsal(RoundView):
+    serializer_class = RehearsalOutcomeSerializer
+    refuses = True
+
+    @extend_schema(summary="Rehearse a draft with a simulated crowd", parameters=[AssumptionFilters])
+    def get(self, request: Request, round_id: int) -> Response:
+        """Widths of intervals, power of comparisons, judgments and cost to expect. Nothing is stored."""
+        asked = self.filtered_by(AssumptionFilters)
+        form, evidence = rehearsal_form(self.round(Action.WORK), asked, request.user)
+        if not form.is_valid():
+            raise serializers.ValidationError(form.errors)
+        return self.answer(outcome_of(form, evidence))

@@ -1,0 +1,132 @@
+"""A simulated crowd errs as often as assumed, and is as accurate as assumed in the mean."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from evaluation.evidence.arrays import ACCEPTED, FALSE, REJECTED, TRUE, UNJUDGEABLE, CellKey, Evidence
+from evaluation.rehearsals.crowd import Assumptions, draw_truth, judged
+from evaluation.rehearsals.rehearsal import rehearse
+from tests.evaluation.evidence_factory import make_evidence
+
+NO_ERRORS = {"true_called_false": 0, "false_called_true": 0, "unjudgeable": 0}
+
+
+def draft(n_relations: int, n: int, sides: str = "a", population: int | None = None, **fields) -> Evidence:
+    """`n` statements, none judged, of each relation and LM. population: of a cell, ten times as many if None."""
+    cells = [CellKey(f"r{number:02}", model, "multi") for model in sides for number in range(n_relations)]
+    evidence = make_evidence({key: [0, 0, 0, n] for key in cells}, **fields)
+    if population:
+        strata = [stratum._replace(population=population, rank_to=population) for stratum in evidence.strata]
+        evidence = replace(evidence, strata=strata)
+    return evidence
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def test_tuples_are_as_often_true_as_assumed_and_relations_differ_as_assumed():
+    evidence = draft(400, 10, "ab")
+    accuracies = draw_truth(evidence, Assumptions((0.6, 0.8), spread=0.15), rng()).accuracies.reshape(2, 400)
+    assert accuracies.mean(axis=1) == pytest.approx([0.6, 0.8], abs=0.025)
+    # Of 100 tuples each: what is drawn of them varies by p (1 - p) / 100 besides.
+    within = np.array([0.6 * 0.4, 0.8 * 0.2]) / 100
+    assert accuracies.std(axis=1) == pytest.approx(np.sqrt(0.15**2 + within), rel=0.1)
+    assert 0.35 < np.corrcoef(accuracies)[0, 1] < 0.6  # half of the variance is the relation's
+
+
+def test_without_spread_all_relations_are_alike():
+    truth = draw_truth(draft(50, 200), Assumptions((0.7,), spread=0), rng())
+    assert truth.is_true.mean() == pytest.approx(0.7, abs=0.02)
+    assert np.ptp(truth.accuracies) < 0.1
+
+
+def test_people_err_as_often_as_assumed():
+    evidence = draft(1, 20_000)
+    is_true = np.arange(20_000) % 2 == 0
+    simulated = judged(evidence, is_true, Assumptions((0.5,), 0, 0.1, 0.3, 0.05), rng())
+    label, of_true = simulated.judgments.label, is_true[simulated.judgments.task]
+    assert np.mean(label == UNJUDGEABLE) == pytest.approx(0.05, abs=0.005)
+    assert np.mean(label[of_true & (label != UNJUDGEABLE)] == FALSE) == pytest.approx(0.1, abs=0.01)
+    assert np.mean(label[~of_true & (label != UNJUDGEABLE)] == TRUE) == pytest.approx(0.3, abs=0.01)
+
+
+def test_verdicts_are_wrong_as_often_as_majorities_of_three_are():
+    evidence = draft(1, 20_000)
+    is_true = np.arange(20_000) % 2 == 0
+    simulated = judged(evidence, is_true, Assumptions((0.5,), 0, 0.2, 0.3, 0), rng())
+    for truth, error, wrong in ((True, 0.2, REJECTED), (False, 0.3, ACCEPTED)):
+        expected = sum(
+            np.prod([error if errs else 1 - error for errs in who])
+            for who in product((True, False), repeat=3)
+            if sum(who) >= 2
+        )
+        assert np.mean(simulated.verdict[is_true == truth] == wrong) == pytest.approx(expected, abs=0.015)
+
+
+def test_a_statement_is_judged_by_different_people():
+    simulated = judged(draft(1, 500), np.ones(500, dtype=bool), Assumptions((0.5,), n_people=4), rng())
+    people = simulated.judgments.annotator.reshape(500, 3)
+    assert all(len(set(row)) == 3 for row in people.tolist())
+    assert set(np.unique(people)) == {0, 1, 2, 3}
+
+
+def test_a_third_is_asked_only_where_two_differ():
+    evidence = draft(1, 2000, has_thirds=True)
+    simulated = judged(evidence, np.ones(2000, dtype=bool), Assumptions((0.5,), 0, 0.2, 0, 0), rng())
+    n_judgments = simulated.counts.sum(axis=1)
+    has_third = simulated.third >= 0
+    assert np.array_equal(n_judgments, np.where(has_third, 3, 2))
+    first_two = simulated.first_two.counts
+    assert np.array_equal(has_third, (first_two > 0).sum(axis=1) == 2)
+    assert has_third.mean() == pytest.approx(2 * 0.2 * 0.8, abs=0.03)
+
+
+def test_a_census_by_people_without_errors_is_the_truth():
+    rehearsed = rehearse(draft(6, 20, population=20), Assumptions((0.7,), **NO_ERRORS), 10)
+    [side] = rehearsed.sides
+    assert side.measured == pytest.approx(side.true)
+    assert side.half_width.high == 0
+    assert rehearsed.wrong_verdicts.high == rehearsed.undecided.high == 0
+    assert rehearsed.alpha.low == rehearsed.alpha.high == 1
+    assert rehearsed.n_judgments == (360, 360, 360)
+
+
+def test_errors_of_people_move_the_measured_accuracy():
+    """Of .9 true and .1 false tuples, three who call every other false one True accept half of these."""
+    assumed = Assumptions((0.9,), 0, true_called_false=0, false_called_true=0.5, unjudgeable=0)
+    [side] = rehearse(draft(8, 100), assumed, 40).sides
+    assert side.measured.median == pytest.approx(0.95, abs=0.01)
+    assert side.error.median == pytest.approx(0.05, abs=0.012)
+
+
+def test_power_is_full_for_a_large_difference_and_small_for_none():
+    assumed = Assumptions((0.95, 0.4), 0.05)
+    [comparison] = rehearse(draft(10, 40, "ab"), assumed, 20).comparisons
+    assert (comparison.found, comparison.wrong_sign) == (1, 0)
+    assert comparison.expected == pytest.approx(0.55)
+    [comparison] = rehearse(draft(10, 40, "ab"), Assumptions((0.7, 0.7)), 50).comparisons
+    assert comparison.found <= 0.16  # .05 in the long run
+    assert comparison.wrong_sign == 0  # no way round is wrong where there is no difference
+
+
+def test_few_relations_are_compared_by_their_statements():
+    """Two relations can never differ by a sign-flip test over relations."""
+    [comparison] = rehearse(draft(2, 60, "ab"), Assumptions((0.9, 0.4), 0), 10).comparisons
+    assert comparison.found == 1
+
+
+def test_one_relation_has_no_interval_for_others():
+    [side] = rehearse(draft(1, 30), Assumptions((0.7,)), 10).sides
+    assert side.for_others is None
+    assert side.half_width.median > 0
+
+
+def test_a_rehearsal_is_the_same_every_time():
+    evidence, assumed = draft(4, 10, "ab"), Assumptions((0.6, 0.7))
+    assert rehearse(evidence, assumed, 10) == rehearse(evidence, assumed, 10)
