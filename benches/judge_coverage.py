@@ -25,12 +25,11 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from evaluation.statistics.finite_population import VerdictSample, simple_interval
-from evaluation.statistics.judges.judge_assisted import JudgedSample, judge_assisted_rate, people_alone
+from evaluation.statistics.judges.judge_assisted import JudgedSample, judge_assisted_rate, people_alone, tells_apart
 from evaluation.statistics.judges.judge_comparison import JudgedSide, judged_difference
 from evaluation.statistics.judges.prediction_powered import prediction_powered_mean
 
 N_RUNS = 2000
-SLOWER = 10  # times fewer runs of averages, whose exact intervals take long
 
 
 class Setting(NamedTuple):
@@ -60,6 +59,9 @@ AVERAGES = (
     ("14 small relations", [Setting(200, 10, 0.9, 0.9, 0.8, 0.02)] * 14, False),
     ("14 small relations, unlike", [Setting(200, 10, p, 0.97, 0.95) for p in np.linspace(0.5, 1, 14)], False),
     ("14 relations, random judge", [Setting(400, 25, 0.9, 0.5, 0.5)] * 14, False),
+    ("14 relations, weak judge", [Setting(400, 25, 0.8, 0.75, 0.6)] * 14, False),
+    ("14 relations, hardly a judge", [Setting(400, 25, 0.8, 0.6, 0.5)] * 14, False),
+    ("3 relations, random judge", [Setting(400, 50, 0.8, 0.5, 0.5)] * 3, False),
     ("2 strata of a harvest", [Setting(100, 30, 0.95, 0.9, 0.8), Setting(900, 30, 0.7, 0.9, 0.8)], True),
     ("4 strata of a harvest", [Setting(size, 12, p, 0.9, 0.8) for size, p in
                                ((50, 0.95), (100, 0.9), (200, 0.8), (500, 0.7))], True),
@@ -192,16 +194,21 @@ def joined(samples: Sequence[JudgedSample]) -> JudgedSample:
 
 
 def print_averages(n_runs: int) -> None:
-    print(f"\n{n_runs} runs a line; coverage / mean width\n\n| average | people | with judge |\n|---|---|---|")
+    print(f"\n{n_runs} runs a line; coverage / mean width, bias\n\n| average | people | with judge |\n|---|---|---|")
     for number, (name, settings, by_size) in enumerate(AVERAGES):
         rng = np.random.default_rng(number)
         cells = [simulate(setting, n_runs, rng) for setting in settings]
         sizes = np.array([setting.population for setting in settings])
         weights = sizes / sizes.sum() if by_size else np.full(len(cells), 1 / len(cells))
         truth = float(weights @ [cell.truth for cell in cells])
-        rates = [judge_assisted_rate(joined([cell.sample(run) for cell in cells]), weights) for run in range(n_runs)]
-        both = [told(np.array([rate[part][1:3] for rate in rates], dtype=float), truth) for part in (1, 0)]
-        print(f"| {name} | {' | '.join(f'{coverage:.3f} / {width:.3f}' for coverage, width in both)} |", flush=True)
+        samples = (joined([cell.sample(run) for cell in cells]) for run in range(n_runs))
+        rates = [judge_assisted_rate(each if tells_apart(each) else people_alone(each), weights) for each in samples]
+        columns = []
+        for part in (1, 0):
+            value, *interval = np.array([rate[part][:3] for rate in rates], dtype=float).T
+            coverage, width = told(np.array(interval).T, truth)
+            columns.append(f"{coverage:.3f} / {width:.4f}, {value.mean() - truth:+.4f}")
+        print(f"| {name} | {' | '.join(columns)} |", flush=True)
 
 
 def print_wrong_signs(n_runs: int) -> None:
@@ -233,4 +240,4 @@ if __name__ == "__main__":
     arguments = parser.parse_args()
     print_cells(arguments.n_runs, arguments.potato)
     print_wrong_signs(arguments.n_runs)
-    print_averages(max(1, arguments.n_runs // SLOWER))
+    print_averages(arguments.n_runs)

@@ -26,6 +26,8 @@ from evaluation.statistics.judges.judge_assisted import (
     AssistedRate,
     JudgedSample,
     judge_assisted_rate,
+    people_alone,
+    tells_apart,
 )
 from evaluation.statistics.rates import unknown_rate
 from kgharvest.models import HarvestedTuple, KnowledgeTuple
@@ -101,6 +103,23 @@ class JudgedStrata:
         of_all = (tuples.stratum * N_GROUPS + tuples.group) * self._most + tuples.rank
         self._all = _Cumulated(of_all, [np.ones(len(of_all)), tuples.is_labelled.astype(np.float64)])
 
+        sides = evidence.side_of_cell[evidence.cell_of_stratum]
+        self._is_heard = np.zeros(len(sides), dtype=bool)
+        for side in range(len(evidence.sides)):
+            own = np.flatnonzero(sides == side)
+            self._is_heard[own] = tells_apart(self.sample(own, self.ranked.last[own]))
+
+    def heard(self, strata: Codes, last_rank: Codes) -> JudgedSample:
+        """Return `sample`, but as if the judge had said nothing where it tells nothing of an LM and setting.
+
+        That is asked once of all that was judged of these, so that an average is the mean of its cells.
+        """
+        sample = self.sample(strata, last_rank)
+        alone, is_heard = people_alone(sample), self._is_heard[strata][:, np.newaxis]
+        population, drawn = (np.where(is_heard, sample[part], alone[part]) for part in (0, 1))
+        accepted = (np.where(is_heard, *both) for both in zip(sample.accepted, alone.accepted, strict=True))
+        return JudgedSample(population, drawn, VerdictSample(*accepted))
+
     def sample(self, strata: Codes, last_rank: Codes) -> JudgedSample:
         """Return what a cut after `last_rank` (S,) takes of `strata` (S,), by what the judge says of it."""
         n_drawn, *accepted = self._up_to(self._drawn, strata, last_rank)
@@ -111,7 +130,7 @@ class JudgedStrata:
 
     def rate(self, strata: Codes, last_rank: Codes, weights: Floats | None = None) -> AssistedRate:
         """Return the share accepted of all that the cuts take together; weights (S,): as of `judge_assisted_rate`."""
-        sample = self.sample(strata, last_rank)
+        sample = self.heard(strata, last_rank)
         is_taken = sample.population.any(axis=1)
         if not is_taken.any():
             return AssistedRate(*(unknown_rate(UNKNOWN_POPULATION),) * 2, PEOPLE_ALONE, None)

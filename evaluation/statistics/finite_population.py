@@ -293,8 +293,9 @@ def _stratified_acceptability(rate: float, n_hits: Floats, n: Counts, population
     if score is not None:
         return float(2 * ndtr(-abs(score)))
     probabilities = _distribution(shares, n, population, weights)
-    # Estimates are spread over two neighbouring points in each stratum; what is that near counts as equal.
-    observed, near = float(weights @ (n_hits / n)) * (GRID - 1), 0.5 + 0.5 * len(n)
+    # Estimates are spread over two neighbouring points in each stratum: by one for each at most, and over many strata
+    # by a normal error whose deviation is at most half the root of their number. What is that near counts as equal.
+    observed, near = float(weights @ (n_hits / n)) * (GRID - 1), 0.5 + min(0.5 * len(n), len(n) ** 0.5)
     up_to, down_to = int(observed + near), max(0, int(np.ceil(observed - near)))
     below, above = probabilities.cumsum(), probabilities[::-1].cumsum()[::-1]
     tails = below[min(up_to, GRID - 1)], above[min(down_to, GRID - 1)]

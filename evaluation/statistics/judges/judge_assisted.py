@@ -12,8 +12,10 @@ Marchesin and Silvello 2025, arXiv 2502.18961). A prior for each group of each o
 to one half, so that of several strata it is the exact interval of evaluation.statistics.finite_population over all
 groups. docs/statistics.md has the coverage measured.
 
-Whether groups are told apart depends on how many draws they should have, never on how many they had or on verdicts:
-choosing by what was seen, say the narrower interval, would prefer samples in which more is true.
+Whether groups are told apart depends on how many draws they should have, never on how many they had: choosing by the
+narrower interval, say, would prefer samples in which more is true. Of several strata a judge who tells nothing would
+cost width, as their groups are small: whoever estimates these asks `tells_apart` first, which does not ask whether many
+or few are true.
 
 Letters of shapes: S strata; 3 labels of judges, in the order of GROUPS; G groups that are told apart.
 """
@@ -26,9 +28,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.signal import convolve
-from scipy.special import gammaln
+from scipy.special import fdtrc, gammaln
 
 from evaluation.statistics.finite_population import (
+    ROUNDING,
     UNKNOWN_POPULATION,
     VerdictSample,
     population_rate,
@@ -163,6 +166,26 @@ def _groups_of_stratum(population: Counts, drawn: Counts, n: Floats) -> Counts:
             numbered: Counts = number[groups]
             return numbered
     return np.zeros(len(GROUPS), dtype=np.int64)
+
+
+def tells_apart(sample: JudgedSample) -> bool:
+    """Return whether verdicts differ between groups of several strata by more than chance; of one stratum always.
+
+    F test of the groups within strata (analysis of variance), which for verdicts is about the permutation test.
+    """
+    n_strata = len(sample.population)
+    groups = post_strata(sample)
+    if n_strata == 1 or len(groups.population) == n_strata:
+        return n_strata == 1
+    n, n_hits = groups.accepted.n, groups.accepted.n_hits
+    share = n_hits / np.where(n > 0, n, 1)
+    n_of_stratum, hits_of_stratum = (np.bincount(groups.stratum, column) for column in (n, n_hits))
+    overall = (hits_of_stratum / np.where(n_of_stratum > 0, n_of_stratum, 1))[groups.stratum]
+    between, within = float(n @ (share - overall) ** 2), float(n @ (share * (1 - share)))
+    between_df, within_df = len(n) - n_strata, float(n.sum()) - len(n)
+    if within <= ROUNDING or within_df <= 0:
+        return between > ROUNDING
+    return bool(fdtrc(between_df, within_df, between / between_df / (within / within_df)) <= SIGNIFICANCE)
 
 
 # -- intervals ---------------------------------------------------------------------------------------------------------

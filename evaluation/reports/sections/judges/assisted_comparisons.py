@@ -94,7 +94,7 @@ def _differences(
 def _side(evidence: Evidence, judged: JudgedStrata, cells: Sequence[Codes]) -> JudgedSide:
     strata = np.concatenate(cells)
     relation = np.repeat(np.arange(len(cells)), [len(own) for own in cells])
-    sample: JudgedSample = judged.sample(strata, judged.ranked.last[strata])
+    sample: JudgedSample = judged.heard(strata, judged.ranked.last[strata])
     return JudgedSide(sample, strata, macro_weights(cells, evidence), relation)
 
 

@@ -24,7 +24,8 @@ METHOD = (
     "alone tell what is true, so the estimate holds whatever the LM is worth. Interval of a simple sample: the "
     "shortest that holds 95 % of the beta-binomial posterior of what was not drawn (Jeffreys's prior in each group), "
     "convolved over groups; of several strata, and of averages: the exact one over all groups. People's verdicts stand "
-    "alone where a group should have fewer than three draws. PPI++ (Angelopoulos, Duchi and Zrnic 2023), for "
+    "alone where a group should have fewer than three draws, and for an LM and setting of several strata whose "
+    "verdicts do not differ between the judge's labels (F test). PPI++ (Angelopoulos, Duchi and Zrnic 2023), for "
     "comparison: normal interval, weight from the gradients."
 )
 METHOD_NAMES = {POST_STRATIFIED: "with the judge"}
@@ -171,8 +172,8 @@ NOTE = (
     "interval. Judge alone: the share that the LM calls true, which no interval makes right."
 )
 NOTE_ON_ALONE = (
-    "People alone stand where a group of the judge's labels should have fewer than three draws, and where the judge "
-    "has not answered about every tuple."
+    "People alone stand where a group of the judge's labels should have fewer than three draws, where the judge has "
+    "not answered about every tuple, and where verdicts on an LM and setting do not differ between its labels."
 )
 
 

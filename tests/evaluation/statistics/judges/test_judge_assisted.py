@@ -16,6 +16,7 @@ from evaluation.statistics.judges.judge_assisted import (
     judge_assisted_rate,
     post_strata,
     posterior_interval,
+    tells_apart,
 )
 from evaluation.statistics.rates import NOTHING_COUNTED
 
@@ -119,6 +120,15 @@ def test_strata_are_post_stratified_each_by_itself_and_average_exactly():
     assert rate[:3] == pytest.approx(expected[:3])
     weighted = judge_assisted_rate(sample, np.array([0.5, 0.5])).rate
     assert weighted.value == pytest.approx((0.8 * 22 / 24 + 0.2 * 0.5 + 0.6 / 0.9 * 0.9 + 0.3 / 0.9 * 0.4) / 2)
+
+
+def test_a_judge_tells_several_strata_apart_if_verdicts_differ_between_its_labels():
+    """Shares of .8 and .8: F is 0. Of .9 and .5 with 20 draws each, twice: F is about 10 on 2 and 76."""
+    alike, unlike = (judged(*[((200, 20, a), (200, 20, b))] * 2) for a, b in ((16, 16), (18, 10)))
+    of_one_label = judged(((400, 40, 32),), ((400, 40, 32),))
+
+    assert (tells_apart(unlike), tells_apart(alike), tells_apart(of_one_label)) == (True, False, False)
+    assert tells_apart(judged(((200, 20, 16), (200, 20, 16))))  # of one stratum, where it costs nothing
 
 
 def test_incomplete_statements_widen_the_interval_to_what_they_may_become():
