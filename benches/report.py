@@ -8,8 +8,8 @@ Fourteen relations in four settings; every tenth statement was drawn for two set
 from it, as many tuples again that were not, and scores that are higher for what is true, so that curves and cuts are
 part of the report. Seven in ten statements are true; annotators are right in 65 to 95 % and call every tenth statement
 unjudgeable. Prints the seconds of a report, by the clock and of the processor, and the peak of memory of a process that
-does nothing else. With --pages, two LMs in four settings on 487 relations with 8 statements a cell: of each page, and of
-each figure's data, the milliseconds of the processor at the first request and the median of ten more; a page holds if
+does nothing else. With --pages, two LMs in four settings on 487 relations with 8 statements a cell: of each page and of
+each figure's data the milliseconds of the processor at the first request, and the median of ten more; a page holds if
 its first view takes less than 300.
 """
 
