@@ -208,8 +208,11 @@ def report(name: str) -> None:
 def measure_pages() -> None:
     n_tasks = N_RELATIONS_OF_PAGES * STATEMENTS_OF_A_CELL * len(MODELS) * len(SETTINGS)
     round = make_round(n_tasks, random.Random(0), N_RELATIONS_OF_PAGES, len(MODELS))
-    address = create_report(round).get_absolute_url()
-    client = Client()
+    print_costs(create_report(round).get_absolute_url())
+
+
+def print_costs(address: str) -> None:
+    client = Client(SERVER_NAME="localhost")
     client.force_login(get_user_model().objects.create_superuser("bench"))
     client.get("/reports/")  # what the first request of a process loads
     tuples = f"tuples/?model={MODELS[0]}&setting={SETTINGS[0]}"

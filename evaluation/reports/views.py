@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from django.contrib import messages
@@ -23,6 +23,7 @@ from evaluation.rendering.figures.canvas import LIGHT, THEMES
 from evaluation.rendering.figures.report_figures import ReportFigure, figure_named, figures_of
 from evaluation.rendering.formats import FORMATS, table_csv
 from evaluation.rendering.tables import Document, first_rows, tuples_query, without_empty_columns
+from evaluation.reports.comparison_matrix import matrices_of
 from evaluation.reports.document import report_tables, tables_to_read
 from evaluation.reports.drawn_tuples import count_outcomes, in_part, with_evidence, with_verdict
 from evaluation.reports.forms import BadReportOption, TuplesForm, report_options
@@ -33,6 +34,7 @@ from kgharvest import code_version
 from kgharvest.access import Action, researcher_required
 from kgharvest.accounts.forms import filter_by_project
 from kgharvest.bulk.pagination import page_of, sort_key, sorted_by
+from kgharvest.pages.number_format import count, counted, interval, share
 
 REPORT_COLUMNS = {"round": "round__name", "project": "round__project__name", "made": "created_at"}
 LIST_TITLES = (
@@ -100,10 +102,22 @@ def render_body(report: Report, everything: bool) -> SafeString:
         "csv_tables": [*((table.name, table.title) for table in tables), *lists],
         **relation_rows(document, everything),
         "plans": plans_with_evidence(report, document),
-        "figures": [figure_context(figure, document) for figure in figures_of(document)],
+        "figures": {figure.name.replace("-", "_"): figure_context(figure, document) for figure in figures_of(document)},
+        "key_numbers": list(key_numbers(document)),
+        "matrices": matrices_of(document),
         "formats": FORMATS,
     }
     return render_to_string("evaluation/reports/_report_body.html", context)
+
+
+def key_numbers(document: Document) -> Iterator[tuple[str, str, str]]:
+    """Yield what a reader looks for first: a name, the number, and what it rests on."""
+    yield "Statements complete", f"{count(document['n_complete'])} of {count(document['n_tasks'])}", ""
+    yield "Judgments", count(document["n_judgments"]), f"by {counted(len(document['annotators']), 'annotator')}"
+    alpha = document["alpha"]
+    rests_on = f"{interval(alpha['low'], alpha['high'])}, {counted(alpha['n_units'], 'statement')}".lstrip(", ")
+    yield "Krippendorff's alpha", share(alpha["value"]), alpha["reason"] or rests_on
+    yield "Percent agreement", share(document["percent_agreement"]), ""
 
 
 def relation_rows(document: Document, everything: bool) -> dict[str, Any]:

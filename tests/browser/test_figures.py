@@ -36,9 +36,7 @@ def test_from_a_closed_round_to_the_false_tuples_of_a_dot_in_three_clicks(visit,
     page.goto(report.round.get_absolute_url())
 
     page.locator(f'a[href="{report.get_absolute_url()}"]').first.click()
-    forest_plot = page.locator("#figure-averages")
-    forest_plot.scroll_into_view_if_needed()
-    forest_plot.get_by_role("link", name="lm-b · multi: .50").click()
+    page.locator("#figure-averages").get_by_role("link", name="lm-b · multi: .50").click()
     page.get_by_role("link", name="Rejected 4").click()
 
     expect(page.locator("tbody tr")).to_have_count(4)

@@ -165,9 +165,12 @@ def agreement_table(document: Document) -> Table:
     rows = [Row(_agreement_values(name, entry), about={}) for name, entry in coefficients.items() if entry is not None]
     kappa = document.get("fleiss_kappa", {"value": None, "reason": None})
     percent = document["percent_agreement"]
-    why_not = document["alpha"]["reason"] if percent is None else None  # both need a statement with two judgments
-    rows.append(Row(_agreement_values("Fleiss' kappa", kappa), about={}))
-    rows.append(Row(_agreement_values("percent agreement", {"value": percent, "reason": why_not}), about={}))
+    # All three rest on the statements with two judgments or more.
+    n_units = document["alpha"]["n_units"]
+    why_not = document["alpha"]["reason"] if percent is None else None
+    rows.append(Row(_agreement_values("Fleiss' kappa", {"n_units": n_units, **kappa}), about={}))
+    percent_entry = {"value": percent, "n_units": n_units, "reason": why_not}
+    rows.append(Row(_agreement_values("percent agreement", percent_entry), about={}))
     if stability := document.get("verdict_stability"):
         entry = stability | {"value": stability["flips"]}
         rows.append(Row(_agreement_values("verdicts that a fresh panel would change", entry), about={}))
