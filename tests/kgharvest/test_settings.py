@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.programs import run_program
+
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCTION = {
     "DATABASE_URL": "postgres://kg:p%40ss@db.example.org:5433/harvest?sslmode=require",
@@ -28,13 +30,10 @@ VARIABLES = [
 def run_python(tmp_path: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess:
     clean = {name: value for name, value in os.environ.items() if name not in VARIABLES}
     environment = {**clean, "KGHARVEST_DATA_DIR": str(tmp_path), "DJANGO_SETTINGS_MODULE": "kgharvest.settings"}
-    return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=ROOT,
-        env={**environment, **variables},
-        capture_output=True,
-        text=True,
-    )
+    environment |= variables
+    if arguments[0] == "manage.py":
+        return run_program([*arguments], environment)
+    return subprocess.run([sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True)
 
 
 def settings_with(tmp_path: Path, *names: str, **variables: str) -> dict:

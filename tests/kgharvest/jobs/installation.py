@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import re
 import shutil
 import signal
 import sqlite3
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -17,33 +15,12 @@ from datetime import datetime
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from celery.__main__ import main as celery
-from django.core.management import execute_from_command_line
+from tests.programs import run_program, start_program
 
-ROOT = Path(__file__).resolve().parents[3]
 PATIENCE_S = 60
 CANCEL = "from kgharvest.models import Job; from kgharvest.jobs.ledger import cancel; cancel"
 NEW_WORDS = "from kgharvest.knowledge.sensitive_words import replace_words; print(replace_words([{!r}]).pk)"
 LOG_TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}")
-
-# Every program starts as a fork of a process that has loaded these packages, which takes longer than all that they do.
-# The packages read no settings; of the project itself nothing is loaded before.
-PACKAGES = [
-    "celery.bin.celery",
-    "celery.bin.worker",
-    "celery.concurrency.prefork",
-    "django.contrib.postgres.fields",
-    "django.test",
-    "httpx",
-    "kombu.transport.filesystem",
-    "krippendorff",
-    "psycopg",
-    "rdflib",
-    "scipy.optimize",
-    "scipy.stats",
-]
-FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload([__name__, *PACKAGES])
 
 RELATIONS = {
     "name": "demo",
@@ -80,22 +57,9 @@ class Installation:
 
     def manage(self, *arguments: str) -> str:
         """Run manage.py to its end and return what it prints. Raises AssertionError if it fails."""
-        stdout, stderr = self.folder / "stdout", self.folder / "stderr"
-        stdout.unlink(missing_ok=True)
-        with self._program(["manage.py", *arguments], stdout, stderr) as program:
-            program.join()
-        assert program.exitcode == 0, stderr.read_text()
-        return stdout.read_text()
-
-    @contextmanager
-    def _program(self, arguments: list[str], stdout: Path, stderr: Path) -> Iterator[BaseProcess]:
-        """A program in a process group of its own. What it prints is added to the two files."""
-        program = FORKS.Process(target=run_program, args=[arguments, self.environment, stdout, stderr])
-        program.start()
-        try:
-            yield program
-        finally:
-            kill_group(program)
+        done = run_program(["manage.py", *arguments], self.environment)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     def queue_harvest(self, setting: str = "human") -> int:
         return int(self.manage("harvest", "--relation", "can", "--setting", setting, "--again").split()[0])
@@ -110,8 +74,11 @@ class Installation:
         """A worker with all its children in a process group of its own."""
         arguments = ["celery", "-A", "kgharvest", "worker", "--loglevel", "INFO", "-n", f"{name}@%h", *options]
         log = self.folder / "worker.log"
-        with self._program(arguments, log, log) as worker:
+        worker = start_program(arguments, self.environment, log, log)
+        try:
             yield worker
+        finally:
+            kill_group(worker)
 
     def job(self, pk: int) -> dict:
         with closing(sqlite3.connect(self.folder / "kgharvest.sqlite3")) as database:
@@ -147,22 +114,6 @@ class Installation:
 
     def starts(self) -> int:
         return len((self.folder / "starts").read_text().splitlines())
-
-
-def run_program(arguments: list[str], environment: dict[str, str], stdout: Path, stderr: Path) -> None:
-    """Be manage.py or celery in a process group of its own, from the first import of ours on."""
-    os.setsid()
-    os.chdir(ROOT)
-    os.environ.clear()
-    os.environ.update(environment)
-    with stdout.open("ab") as out, stderr.open("ab") as err:
-        os.dup2(out.fileno(), sys.stdout.fileno())
-        os.dup2(err.fileno(), sys.stderr.fileno())
-    sys.argv = arguments
-    if arguments[0] == "celery":
-        celery()
-    else:
-        execute_from_command_line(arguments)
 
 
 def kill_group(program: BaseProcess) -> None:
