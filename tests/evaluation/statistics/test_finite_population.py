@@ -166,3 +166,12 @@ def test_what_incomplete_statements_are_worth_need_not_be_whole():
     assert rate.value == pytest.approx(7.7 / 9.6)
     assert rate.low == simple_interval(7, 9, 100)[0]  # 7.2 of the 9 whole ones: 7 below, 8 above
     assert rate.high == simple_interval(8, 9, 100)[1]
+
+
+def test_an_average_of_many_relations_is_not_accepted_far_away():
+    """14 relations, 48 of 400 judged, .5 true: 1.96 standard errors are .5 / sqrt(48 * 14) * 1.96 * sqrt(352 / 399)."""
+    hits = np.repeat([20.0, 22.0, 24.0, 24.0, 26.0, 28.0, 24.0], 2)
+
+    rate = population_rate(hits, np.full(14, 48), np.full(14, 400), np.full(14, 1 / 14))
+
+    assert (rate.high - rate.low) / 2 == pytest.approx(0.0355, abs=0.001)
