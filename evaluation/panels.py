@@ -23,7 +23,7 @@ from evaluation.reports.sections.comparisons import finding
 from evaluation.reports.sections.judges.card import TABLES as CARD_TABLES
 from evaluation.reports.sections.judges.card import card_entry
 from evaluation.statistics.agreement import ALL_ALIKE, NOTHING_PAIRED, alpha_of_counts, pairable, percent_agreement
-from evaluation.statistics.finite_population import population_share
+from evaluation.statistics.finite_population import population_share, sample_rate
 from evaluation.statistics.incomplete_statements import CompletedVerdicts
 from evaluation.statistics.rates import Rate
 from kgharvest.errors import DomainError
@@ -31,6 +31,9 @@ from kgharvest.models import HarvestJob, Project, Relation
 from kgharvest.pages.home import home_step, navigation_item, next_step, project_step
 from kgharvest.pages.panels import Panel, button
 
+# The population of a stratum, 0 if not known, and how many of its statements have which labels: n_true, n_false,
+# n_unjudgeable and how many judgments decide.
+Labelled = tuple[int, Mapping[Sequence[int], int]]
 N_NEWEST = 5  # reports that the page of a round shows
 
 
@@ -122,17 +125,27 @@ def _card_of(run: JudgeRun) -> dict[str, Any]:
     return {"reason": card["reason"], "tables": {table.name.replace("-", "_"): table for table in tables}}
 
 
-def cell_accuracy(strata: Sequence[tuple[int, Mapping[Sequence[int], int]]], quorum: int) -> Rate:
-    """Return the accuracy of a cell as reports have it, without its interval.
+def cell_rates(cells: Sequence[Sequence[Labelled]], quorum: int, *, has_interval: bool) -> list[Rate]:
+    """Return the accuracy of each cell as reports have it; the interval takes time and may be left out.
 
-    strata: the population of each, 0 if not known, and how many of its statements have which labels: n_true, n_false,
-    n_unjudgeable and how many judgments decide.
+    cells: their strata.
     """
+    strata = [stratum for cell in cells for stratum in cell]
     rows = sorted({row for _, n_tasks in strata for row in n_tasks})
     patterns = np.array(rows, dtype=np.int64).reshape(-1, 4)
     n_tasks = np.array([[n_tasks.get(row, 0) for row in rows] for _, n_tasks in strata], dtype=np.int64)
-    accepted = CompletedVerdicts(patterns[:, :3], patterns[:, 3], n_tasks, quorum).of_groups(ACCEPTED)
-    return population_share(accepted.n_hits, accepted.n, [population for population, _ in strata])
+    accepted = CompletedVerdicts(patterns[:, :3], patterns[:, 3], n_tasks.reshape(-1, len(rows)), quorum).of_groups(
+        ACCEPTED
+    )
+    rates, first = [], 0
+    for cell in cells:
+        sample = accepted.at(list(range(first, first + len(cell))))
+        population = [size for size, _ in cell]
+        rates.append(
+            sample_rate(sample, population) if has_interval else population_share(sample.n_hits, sample.n, population)
+        )
+        first += len(cell)
+    return rates
 
 
 def agreement(patterns: Iterable[Sequence[int]]) -> dict[str, Any]:

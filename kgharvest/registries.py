@@ -59,8 +59,8 @@ HOOKS = {
     "jobs_ended": "kgharvest.harvests.launches.tell_webhooks",
     # seal what the audit trail does not speak for yet -> how many rows that were
     "seal": "annotation.judging.sealing.seal_judgments",
-    # population and labels of the statements of each stratum, quorum -> an accuracy as in reports, or why there is none
-    "cell_accuracy": "evaluation.panels.cell_accuracy",
+    # population and labels of the strata of each cell, quorum -> accuracies as in reports, or why there are none
+    "cell_rates": "evaluation.panels.cell_rates",
 }
 
 # What runs each kind of job: functions of (job, heartbeat) that return what stores the result (kgharvest.jobs.ledger).

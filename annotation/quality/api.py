@@ -14,6 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from annotation.models import Annotator, Exclusion, Limits, RoundEvent
+from annotation.monitoring.cells import round_cells
 from annotation.quality.annotator_statistics import annotator_statistics, statistics_of
 from annotation.quality.exclusion import exclude_annotator, reinstate_annotator
 from annotation.quality.exclusion_effect import exclusion_effect
@@ -47,6 +48,10 @@ class CellProgressSerializer(OutcomesSerializer):
     n_strata = serializers.IntegerField()
     drawn = serializers.IntegerField()
     population = serializers.IntegerField(help_text="0 where nobody knows.")
+    accuracy = serializers.FloatField(allow_null=True, help_text="As in reports; null for the `reason`.")
+    low = serializers.FloatField(allow_null=True, help_text="Of the 95 % interval.")
+    high = serializers.FloatField(allow_null=True)
+    reason = serializers.CharField(allow_null=True)
 
 
 class ProgressSerializer(OutcomesSerializer):
@@ -77,7 +82,8 @@ class RoundProgress(RoundView):
 
     @extend_schema(summary="How far a round is")
     def get(self, request: Request, round_id: int) -> Response:
-        return self.answer(progress(self.round(), timezone.now()))
+        round, now = self.round(), timezone.now()
+        return self.answer(progress(round, now) | {"cells": round_cells(round, now).content})
 
 
 # -- profiles ----------------------------------------------------------------------------------------------------------

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from django.db.models import Count, Exists, OuterRef
 
 from annotation.judging.third_judgments import LabelCounts, first_two_counts, without_label
 from annotation.judging.verdicts import task_verdict, wanted_if_split
-from annotation.models import Annotator, Draw, Judgment, Round, Stratum
-from annotation.rounds.progress import rows_of, strata_by_cell, stratum_outcomes
+from annotation.models import Annotator, Judgment, Round, Stratum
+from annotation.monitoring.cells import StratumCounts, cell_rates, strata_by_cell, stratum_counts
+from annotation.rounds.progress import rows_of
 from kgharvest.registries import hook
 
 INCOMPLETE = "incomplete"
-
-DecisiveLabels = tuple[int, int, int, int]  # n_true, n_false, n_unjudgeable and how many judgments decide
 
 
 class _JudgedTask(NamedTuple):
@@ -98,34 +97,20 @@ def _cells(annotator: Annotator) -> list[dict[str, Any]]:
     accuracy: None for the `reason`, such as a stratum that has no verdict.
     """
     round = annotator.round
-    labels = _labels_by_stratum(round)
-    labels_without = defaultdict(Counter, {stratum: counts.copy() for stratum, counts in labels.items()})
-    outcomes = stratum_outcomes(round)
-    outcomes_without = defaultdict(Counter, {stratum: counts.copy() for stratum, counts in outcomes.items()})
+    counts, counts_without = stratum_counts(round), stratum_counts(round)
     for stratum, task, n in _drawn_and_judged(annotator):
         k = max(task.n_wanted, round.least_k)
-        labels_without[stratum][*task.counts, k] -= n
-        labels_without[stratum][*task.counts_without, k] += n
-        outcomes_without[stratum][task.outcome] -= n
-        outcomes_without[stratum][task.outcome_without(round)] += n
+        labels, outcomes = counts_without[stratum]
+        labels[*task.counts, k] -= n
+        labels[*task.counts_without, k] += n
+        outcomes[task.outcome] -= n
+        outcomes[task.outcome_without(round)] += n
+    cells = strata_by_cell(round)
+    before, after = (_accuracies(round, [strata for _, strata in cells], each) for each in (counts, counts_without))
     return [
-        {
-            **dict(zip(("relation", "model", "setting"), name, strict=True)),
-            "before": _accuracy(round, strata, labels, outcomes),
-            "after": _accuracy(round, strata, labels_without, outcomes_without),
-        }
-        for name, strata in strata_by_cell(round)
+        dict(zip(("relation", "model", "setting"), names, strict=True)) | {"before": before[n], "after": after[n]}
+        for n, (names, _) in enumerate(cells)
     ]
-
-
-def _labels_by_stratum(round: Round) -> defaultdict[int, Counter[DecisiveLabels]]:
-    """Return, by the id of a stratum, how many of its statements have which labels."""
-    labels: defaultdict[int, Counter[DecisiveLabels]] = defaultdict(Counter)
-    columns = [f"task__{name}" for name in ("n_true", "n_false", "n_unjudgeable", "n_wanted")]
-    drawn = Draw.objects.filter(stratum__round=round).order_by().values_list("stratum", *columns)
-    for stratum, *counts, n_wanted, n in drawn.annotate(n=Count("pk")):
-        labels[stratum][*counts, max(n_wanted, round.least_k)] += n
-    return labels
 
 
 def _drawn_and_judged(annotator: Annotator) -> Iterator[tuple[int, _JudgedTask, int]]:
@@ -135,19 +120,20 @@ def _drawn_and_judged(annotator: Annotator) -> Iterator[tuple[int, _JudgedTask, 
         yield stratum, _JudgedTask(*row), n
 
 
-def _accuracy(
-    round: Round,
-    strata: Sequence[Stratum],
-    labels: Mapping[int, Counter[DecisiveLabels]],
-    outcomes: Mapping[int, Counter[str]],
-) -> dict[str, Any]:
-    accuracy = hook("cell_accuracy")(
-        [(stratum.population or 0, +labels[stratum.pk]) for stratum in strata], round.quorum
-    )
-    counts = sum((outcomes[stratum.pk] for stratum in strata), Counter())
+def _accuracies(
+    round: Round, cells: Sequence[Sequence[Stratum]], counts: defaultdict[int, StratumCounts]
+) -> list[dict[str, Any]]:
+    rates = cell_rates(round, cells, counts, has_interval=False)
+    return [
+        _accuracy(rate, [counts[stratum.pk] for stratum in strata]) for rate, strata in zip(rates, cells, strict=True)
+    ]
+
+
+def _accuracy(rate: Any, counts: Iterable[StratumCounts]) -> dict[str, Any]:
+    outcomes = sum((stratum.outcomes for stratum in counts), Counter())
     return {
-        "n": counts.total() - counts[INCOMPLETE],
-        "n_incomplete": counts[INCOMPLETE],
-        "accuracy": accuracy.value,
-        "reason": accuracy.reason,
+        "n": outcomes.total() - outcomes[INCOMPLETE],
+        "n_incomplete": outcomes[INCOMPLETE],
+        "accuracy": rate.value,
+        "reason": rate.reason,
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from hashlib import blake2s
 from typing import NamedTuple
 
 from django.core.paginator import Page, Paginator
@@ -39,21 +40,53 @@ class StatementGroup(NamedTuple):
         return sum(map(bool, self.counts)) > 1
 
 
+class Side(NamedTuple):
+    """An LM, by its id, and a setting; None and empty where imported judgments name none."""
+
+    model: int | None
+    setting: str
+
+
+def side_key(model: int | None, setting: str) -> str:
+    """Return what addresses have for an LM and setting: 3.multi"""
+    return f"{model or ''}.{setting}"
+
+
+def round_sides(round: Round) -> list[tuple[str, str]]:
+    """Return the LMs and settings of a round's cells, each as addresses have it and by name."""
+    strata = round.strata.order_by("language_model__name", "setting").select_related("language_model")
+    sides = strata.values_list("language_model", "language_model__name", "setting").distinct()
+    return [
+        (side_key(model, setting), " × ".join(part for part in (name, setting) if part) or "not named")
+        for model, name, setting in sides
+    ]
+
+
 class StatementFilters(NamedTuple):
-    """None: whichever. relation: its id; counts: by label; outcome: one of OUTCOMES."""
+    """None: whichever. relation: its id; counts: by label; outcome: one of OUTCOMES; side: they were drawn for."""
 
     relation: int | None
     counts: Counts | None
     outcome: str | None
+    side: Side | None = None
 
     @classmethod
     def from_address(cls, address: Mapping[str, str]) -> StatementFilters:
-        """Read `relation`, `pattern` (2-1-0) and `verdict`; what cannot be meant is left out, as in every list."""
+        """Read `relation`, `pattern` (2-1-0), `verdict` and `side` (3.multi).
+
+        What cannot be meant is left out, as in every list.
+        """
         relation = number_in(address["relation"])
         counts = address["pattern"].split("-")
         is_pattern = len(counts) == len(COUNTERS) and all(count.isdecimal() and len(count) < 5 for count in counts)
         outcome = address["verdict"]
-        return cls(relation, tuple(map(int, counts)) if is_pattern else None, outcome if outcome in OUTCOMES else None)
+        model, dot, setting = address["side"].partition(".")
+        return cls(
+            relation,
+            tuple(map(int, counts)) if is_pattern else None,
+            outcome if outcome in OUTCOMES else None,
+            Side(number_in(model), setting) if dot else None,
+        )
 
     def filter(self, tasks: QuerySet[JudgmentTask]) -> QuerySet[JudgmentTask]:
         if self.relation is not None:
@@ -62,19 +95,25 @@ class StatementFilters(NamedTuple):
             tasks = tasks.filter(**dict(zip(COUNTERS, self.counts, strict=True)))
         if self.outcome is not None:
             tasks = tasks.filter(verdict="" if self.outcome == "incomplete" else self.outcome)
+        if self.side is not None:
+            tasks = tasks.drawn_for(*self.side)
         return tasks
 
     def match(self, group: StatementGroup) -> bool:
-        pairs = zip(self, (group.relation, group.counts, group.outcome), strict=True)
+        pairs = zip(self[:3], (group.relation, group.counts, group.outcome), strict=True)
         return all(condition in (None, value) for condition, value in pairs)
 
 
-def statement_groups(round: Round) -> tuple[list[StatementGroup], datetime | None]:
-    """Return how a round's statements stand, gold left out, and when they were counted if not for this look.
+def statement_groups(round: Round, side: Side | None = None) -> tuple[list[StatementGroup], datetime | None]:
+    """Return how a round's statements stand, those drawn for a side or all, and when they were counted if not now.
 
-    See annotation.rounds.progress.
+    Gold is left out. See annotation.rounds.progress.
     """
-    snapshot = cached_count(round, "statements", count_statements, timezone.now())
+    subject, tasks = "statements", round.tasks.without_gold()
+    if side is not None:
+        subject = f"statements {blake2s(side_key(*side).encode(), digest_size=8).hexdigest()}"
+        tasks = tasks.drawn_for(*side)
+    snapshot = cached_count(round, subject, lambda _: count_statements(tasks), timezone.now())
     groups = [StatementGroup(relation, tuple(counts), outcome, n) for relation, *counts, outcome, n in snapshot.content]
     return groups, snapshot.counted_at
 
@@ -142,7 +181,7 @@ def page_of_all(
     round: Round, filters: StatementFilters, groups: Sequence[StatementGroup], address: QueryDict
 ) -> StatementPage:
     tasks = round.tasks.without_gold()
-    scanned = None if filters == (None, None, None) else tasks
+    scanned = None if filters == StatementFilters(None, None, None) else tasks
     n = sum(group.n for group in groups if filters.match(group))
     return StatementPage(_keyset_page(filters.filter(tasks), scanned, address), n)
 

@@ -32,6 +32,7 @@ from annotation.quality.statement_list import (
     page_of_all,
     page_of_gold,
     page_of_marked,
+    round_sides,
     statement_groups,
     with_evidence,
 )
@@ -256,9 +257,10 @@ STATEMENT_LISTS = {
 @researcher_required
 def statement_list(request: HttpRequest, path: str) -> HttpResponse:
     round = visible_round(request, path)
-    filters = {key: request.GET.get(key, "") for key in ("show", "relation", "pattern", "verdict")}
+    filters = {key: request.GET.get(key, "") for key in ("show", "relation", "pattern", "verdict", "side")}
     filters["show"] = filters["show"] if filters["show"] in STATEMENT_LISTS else "disagreements"
-    groups, counted_at = statement_groups(round)
+    narrowed = StatementFilters.from_address(filters)
+    groups, counted_at = statement_groups(round, narrowed.side)
     context = {
         "round": round,
         "filters": filters,
@@ -266,20 +268,20 @@ def statement_list(request: HttpRequest, path: str) -> HttpResponse:
         "shown": STATEMENT_LISTS,
         "relations": Relation.objects.filter(strata__round=round).distinct().order_by("name"),
         "patterns": disagreement_patterns(groups),
+        "sides": round_sides(round),
         "counted_at": counted_at,
         "outcomes": OUTCOMES,
         "may": allowed_actions(request.user, round.project),
     }
-    context |= _statement_page(request, round, filters, groups)
+    context |= _statement_page(request, round, narrowed, filters["show"], groups)
     return render(request, "annotation/quality/statement_list.html", context)
 
 
 def _statement_page(
-    request: HttpRequest, round: Round, address: dict[str, str], groups: Sequence[StatementGroup]
+    request: HttpRequest, round: Round, filters: StatementFilters, shown: str, groups: Sequence[StatementGroup]
 ) -> dict[str, Any]:
     """Return the tasks of a page, how many the list has, and what leads to its other pages."""
-    filters = StatementFilters.from_address(address)
-    match address["show"]:
+    match shown:
         case "disagreements":
             page = disagreement_page(round, filters, groups, request.GET.get("page"))
             return {"tasks": list(page), "n": page.paginator.count, "page_obj": page}

@@ -1,9 +1,9 @@
-"""Progress of a round: outcomes in all and by cell, agreement, pace; of large rounds kept as snapshots."""
+"""Progress of a round: outcomes, agreement, pace; of large rounds kept as snapshots, as other counts are."""
 
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,8 +16,8 @@ from django.utils import timezone
 
 from annotation.judging.third_judgments import LabelCounts, first_two_counts
 from annotation.judging.verdicts import Verdict
-from annotation.models import Draw, Judgment, Label, Round, Snapshot, Stratum
-from annotation.rounds.sample_models import CellId, cell_names
+from annotation.models import Judgment, Label, Round, Snapshot
+from annotation.rounds.sample_models import JudgmentTaskQuerySet
 from kgharvest.registries import hook
 
 PACE_OVER = timedelta(hours=1)
@@ -26,7 +26,7 @@ COUNTERS = ("n_true", "n_false", "n_unjudgeable", "n_wanted", "n_leased", "verdi
 
 
 def progress(round: Round, now: datetime) -> dict[str, Any]:
-    """Return what the round's page shows of it: tasks, judgments, verdicts in all and by cell, agreement and pace.
+    """Return what the round's page shows of it: tasks, judgments, verdicts, agreement and pace.
 
     counted_at: None if it is true of now; a large round is counted now and then.
     """
@@ -67,7 +67,6 @@ def count_progress(round: Round) -> dict[str, Any]:
         "complete": totals["n_tasks"] - totals["incomplete"],
         "patterns": rows_of(patterns),
         "first_two": rows_of(first_two_counts(round, round.tasks.without_gold())),
-        "cells": count_cells(round),
         "n_commented": commented.aggregate(n=Count("task", distinct=True))["n"],
         "judgments_per_hour": judgments_per_hour(round, timezone.now()),
     }
@@ -78,45 +77,10 @@ def rows_of(patterns: Mapping[LabelCounts, int]) -> list[list[int]]:
     return [[*counts, n] for counts, n in sorted(patterns.items())]
 
 
-def count_cells(round: Round) -> list[dict[str, Any]]:
-    """Return for each cell its name, how it was sampled and how many of its statements have which outcome."""
-    all_outcomes = stratum_outcomes(round)
-    return [
-        {
-            **dict(zip(("relation", "model", "setting"), names, strict=True)),
-            "job": strata[0].job_id,
-            "cut": strata[0].cut,
-            "n_strata": len(strata),
-            "drawn": sum(stratum.sample_size for stratum in strata),
-            "population": sum(stratum.population or 0 for stratum in strata),
-            **{outcome: sum(all_outcomes[stratum.pk][outcome] for stratum in strata) for outcome in OUTCOMES},
-        }
-        for names, strata in strata_by_cell(round)
-    ]
-
-
-def strata_by_cell(round: Round) -> list[tuple[tuple[str, str, str], list[Stratum]]]:
-    """Return relation, LM and setting of each cell, by name, and its strata."""
-    cells: defaultdict[CellId, list[Stratum]] = defaultdict(list)
-    for stratum in round.strata.sampled().select_related("relation__relation_set", "language_model").order_by("pk"):
-        cells[stratum.cell].append(stratum)
-    names = cell_names(stratum for strata in cells.values() for stratum in strata)
-    return [(name, cells[cell]) for cell, name in names.items()]
-
-
-def stratum_outcomes(round: Round) -> defaultdict[int, Counter[str]]:
-    """Return, by the id of a stratum, how many of the statements drawn for it have which of OUTCOMES; none at first."""
-    outcomes: defaultdict[int, Counter[str]] = defaultdict(Counter)
-    drawn = Draw.objects.filter(stratum__round=round).order_by()
-    for stratum, verdict, n in drawn.values_list("stratum", "task__verdict").annotate(n=Count("pk")):
-        outcomes[stratum][verdict or "incomplete"] += n
-    return outcomes
-
-
-def count_statements(round: Round) -> list[list[Any]]:
-    """Count statements by relation's id, n_true, n_false, n_unjudgeable, outcome; gold left out. The count is last."""
+def count_statements(tasks: JudgmentTaskQuerySet) -> list[list[Any]]:
+    """Count statements by relation's id, n_true, n_false, n_unjudgeable and outcome. The count is last."""
     columns = ("knowledge_tuple__relation", "n_true", "n_false", "n_unjudgeable", "verdict")
-    rows = round.tasks.without_gold().order_by().values_list(*columns).annotate(n=Count("pk"))
+    rows = tasks.order_by().values_list(*columns).annotate(n=Count("pk"))
     return [[*pattern, verdict or "incomplete", n] for *pattern, verdict, n in rows]
 
 
@@ -151,14 +115,20 @@ class CachedCount:
     counted_at: datetime | None
 
 
-def cached_count(round: Round, subject: str, count: CountRound, now: datetime) -> CachedCount:
-    """Return what `count` says of the round, perhaps as it was a while ago."""
-    if round.n_tasks * round.judgments_per_task <= LIVE_JUDGMENTS:
+def cached_count(
+    round: Round, subject: str, count: CountRound, now: datetime, *, first: CountRound | None = None
+) -> CachedCount:
+    """Return what `count` says of the round, perhaps as it was a while ago.
+
+    first: what the first look shows if `count` takes long however small the round is; it then follows aside.
+    """
+    if first is None and round.n_tasks * round.judgments_per_task <= LIVE_JUDGMENTS:
         return CachedCount(count(round), None)
     last = round.snapshots.filter(subject=subject).first()
+    is_due = first is not None if last is None else _is_stale(last, now)
     if last is None:
-        last, _ = round.snapshots.update_or_create(subject=subject, defaults=_count(round, count))
-    if _is_stale(last, now) and _claim(last, now):
+        last, _ = round.snapshots.update_or_create(subject=subject, defaults=_count(round, first or count))
+    if is_due and _claim(last, now):
         Thread(target=_count_aside, args=(last, count), daemon=True).start()
     return CachedCount(last.content, last.counted_at)
 

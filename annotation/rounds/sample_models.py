@@ -113,6 +113,11 @@ class JudgmentTaskQuerySet(models.QuerySet):
     def complete(self):
         return self.exclude(verdict="")
 
+    def drawn_for(self, model: int | None, setting: str):
+        """Return the tasks that a cell of this LM, by its id, and setting drew."""
+        draws = Draw.objects.filter(task=models.OuterRef("pk"))
+        return self.filter(models.Exists(draws.filter(stratum__language_model=model, stratum__setting=setting)))
+
 
 class JudgmentTask(models.Model):
     """One statement of a round, judged once whichever cells drew its tuple.

@@ -27,6 +27,8 @@ from django.views.decorators.http import require_POST
 from annotation.exchange.judgment_export import FORMATS, judgment_rows
 from annotation.models import Annotator, Round, StatementReport
 from annotation.monitoring.assigned import holders
+from annotation.monitoring.cell_tables import cell_tables
+from annotation.monitoring.cells import round_cells
 from annotation.recruiting.access import session_annotators
 from annotation.recruiting.services import capacity_warning
 from annotation.rounds.draft_views import draft_page
@@ -126,15 +128,16 @@ def round_detail(request: HttpRequest, path: str) -> HttpResponse:
     round = visible_round(request, path)
     if round.status == Round.Status.DRAFT:
         return draft_page(request, round)
-    counts = progress(round, timezone.now())
-    cells = page_of(request, counts["cells"])
+    now = timezone.now()
+    counts, cells = progress(round, now), round_cells(round, now)
     context = {
         "round": round,
         "progress": counts,
         "n_gold": round.n_tasks - counts["n_tasks"] if round.gold_share else 0,
         "capacity_warning": capacity_warning(round, counts["n_left"]),
-        "figures": figures(counts, cells),
-        "page_obj": cells,
+        "figures": figures(counts),
+        "cells": cell_tables(cells.content, request.GET),
+        "cells_counted_at": cells.counted_at,
         "annotators": round.annotators.select_related("user", "invite").order_by("-n_judged", "code")[:N_ANNOTATORS],
         "n_annotators": round.annotators.count(),
         "holders": holders(round),
@@ -151,7 +154,7 @@ def round_detail(request: HttpRequest, path: str) -> HttpResponse:
 @never_cache
 @researcher_required
 def round_progress(request: HttpRequest, path: str) -> JsonResponse:
-    """What changes on the round's page, as it is printed there, for the cells of the same page of the list."""
+    """What changes on the round's page, as it is printed there; the script asks for the page itself for the rest."""
     round = visible_round(request, path)
     counts = progress(round, timezone.now())
     return JsonResponse(
@@ -159,7 +162,7 @@ def round_progress(request: HttpRequest, path: str) -> JsonResponse:
             "status": round.status,
             "done": counts["n_judgments"],
             "total": counts["n_wanted"],
-            "figures": figures(counts, page_of(request, counts["cells"])),
+            "figures": figures(counts),
         }
     )
 
@@ -184,15 +187,13 @@ def visible_round(request: HttpRequest, path: str, action: Action = Action.VIEW)
     return visible_or_404(request.user, Round.objects.select_related("project", "created_by").at(path), action)
 
 
-def figures(counts: dict[str, Any], cells) -> dict[str, str]:
-    """Return what the page prints and later brings up to date, by name; a cell's by its position in the list."""
+def figures(counts: dict[str, Any]) -> dict[str, str]:
+    """Return what the page prints and later brings up to date, by name."""
     printed = {name: count(counts[name]) for name in COUNTS}
     printed |= {name: share(counts[name]) for name in ("percent_agreement", "alpha")}
     per_hour = counts["judgments_per_hour"]
     printed["per_hour"] = count(None if per_hour is None else round(per_hour))
     printed["time_left"] = hours(counts["hours_left"])
-    for position, cell in enumerate(cells, start=cells.start_index()):
-        printed |= {f"{position}-{outcome}": count(cell[outcome]) for outcome in OUTCOMES}
     return printed
 
 

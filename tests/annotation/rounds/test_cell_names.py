@@ -1,11 +1,10 @@
 """Cells whose relations or LMs share a short name: a row each, under the shortest names that tell them apart."""
 
 import pytest
-from django.utils import timezone
 
+from annotation.monitoring.cells import count_cells
 from annotation.quality.exclusion_effect import exclusion_effect
 from annotation.rounds.plan import plan_round
-from annotation.rounds.progress import progress
 from annotation.rounds.serializers import round_from_spec
 from annotation.rounds.services import open_round
 from tests.factories import (
@@ -48,7 +47,7 @@ def test_the_rounds_page_and_the_preview_of_an_exclusion_have_a_row_for_each(spe
     round = open_round(spec)
     annotator, *_ = judge_all(round, *[["true"] * 8] * 3)
 
-    of_page, of_preview = progress(round, timezone.now())["cells"], exclusion_effect(annotator)["cells"]
+    of_page, of_preview = count_cells(round), exclusion_effect(annotator)["cells"]
 
     for cells in (of_page, of_preview):
         assert [(cell["relation"], cell["model"], cell["setting"]) for cell in cells] == NAMES
@@ -66,7 +65,7 @@ def test_the_plan_averages_over_the_relations_of_one_lm(spec):
 def test_names_are_short_where_that_is_enough(spec):
     round = open_round(spec | {"cells": spec["cells"][2:]})
 
-    names = [(cell["relation"], cell["model"]) for cell in progress(round, timezone.now())["cells"]]
+    names = [(cell["relation"], cell["model"]) for cell in count_cells(round)]
 
     assert names == [("capital", "bert"), ("river", "bert")]
 

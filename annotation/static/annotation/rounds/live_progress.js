@@ -1,11 +1,15 @@
-// Brings the numbers of a round's page up to date every few seconds while the tab is in sight.
+// Brings a round's page up to date while the tab is in sight: numbers every few seconds, tables and pictures now and then.
 (() => {
+  const REST_AFTER_MS = 30000;
   const source = document.querySelector("[data-live]");
   const bar = source.querySelector("progress");
   const pace = source.querySelector("[data-pace]");
   const figureElements = [...document.querySelectorAll("[data-figure]")];
+  let renewedAt = Date.now();
+  let isRenewed = true;
 
   const show = ({ done, total, figures }) => {
+    isRenewed &&= bar.value === done;
     [bar.max, bar.value] = [total, done];
     pace.hidden = figures.time_left === "–";
     for (const element of figureElements) {
@@ -14,12 +18,30 @@
     }
   };
 
+  const fetched = async (address) => {
+    const response = await fetch(address).catch(() => null);
+    return response?.ok && !response.redirected ? response : null;
+  };
+
+  // The address says how tables are filtered and sorted; what somebody is in is left as it is.
+  const renewRest = async () => {
+    [renewedAt, isRenewed] = [Date.now(), true];
+    const response = await fetched(location.href);
+    if (!response) return;
+    const page = new DOMParser().parseFromString(await response.text(), "text/html");
+    for (const part of document.querySelectorAll("[data-fresh]")) {
+      const renewed = page.querySelector(`[data-fresh="${part.dataset.fresh}"]`);
+      if (renewed && !part.contains(document.activeElement) && !part.matches(":hover")) part.replaceWith(renewed);
+    }
+  };
+
   setInterval(async () => {
     if (document.hidden) return;
-    const response = await fetch(source.dataset.live + location.search).catch(() => null);
-    if (!response?.ok || response.redirected) return;
+    const response = await fetched(source.dataset.live);
+    if (!response) return;
     const progress = await response.json();
     if (progress.status !== source.dataset.status) return location.reload();
     show(progress);
+    if (!isRenewed && Date.now() - renewedAt > REST_AFTER_MS) await renewRest();
   }, 5000);
 })();

@@ -1,0 +1,95 @@
+"""The cells of a round: what became of the statements drawn for each, and its accuracy as reports have it."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any, NamedTuple
+
+from django.db.models import Count
+
+from annotation.models import Draw, Round, Stratum
+from annotation.rounds.progress import OUTCOMES, CachedCount, cached_count
+from annotation.rounds.sample_models import CellId, cell_names
+from kgharvest.registries import hook
+
+MOST_AT_A_LOOK = 200  # strata; the intervals of more are computed aside
+LATER = "Its accuracy is being computed; look again in a moment."
+
+DecisiveLabels = tuple[int, int, int, int]  # n_true, n_false, n_unjudgeable and how many judgments decide
+
+
+class StratumCounts(NamedTuple):
+    """How many of the statements drawn for a stratum have which labels, and how many which of OUTCOMES."""
+
+    labels: Counter[DecisiveLabels]
+    outcomes: Counter[str]
+
+
+def round_cells(round: Round, now: datetime) -> CachedCount:
+    """Return one dict a cell, as count_cells does; of a round with many, perhaps as they were a while ago."""
+    is_quick = round.strata.count() <= MOST_AT_A_LOOK
+    first = None if is_quick else partial(count_cells, has_accuracy=False)
+    return cached_count(round, "cells", count_cells, now, first=first)
+
+
+def count_cells(round: Round, *, has_accuracy: bool = True) -> list[dict[str, Any]]:
+    """Return for each cell its names and ids, how it was sampled, the outcomes of its statements, and its accuracy.
+
+    accuracy, low, high: with the 95 % interval of reports; None for the `reason`.
+    """
+    counts = stratum_counts(round)
+    cells = strata_by_cell(round)
+    rates = cell_rates(round, [strata for _, strata in cells], counts) if has_accuracy else [None] * len(cells)
+    return [
+        {
+            **dict(zip(("relation", "model", "setting"), names, strict=True)),
+            "relation_id": strata[0].relation_id,
+            "model_id": strata[0].language_model_id,
+            "job": strata[0].job_id,
+            "cut": strata[0].cut,
+            "n_strata": len(strata),
+            "drawn": sum(stratum.sample_size for stratum in strata),
+            "population": sum(stratum.population or 0 for stratum in strata),
+            **{outcome: sum(counts[stratum.pk].outcomes[outcome] for stratum in strata) for outcome in OUTCOMES},
+            "accuracy": rate and rate.value,
+            "low": rate and rate.low,
+            "high": rate and rate.high,
+            "reason": rate.reason if rate else LATER,
+        }
+        for (names, strata), rate in zip(cells, rates, strict=True)
+    ]
+
+
+def cell_rates(
+    round: Round,
+    cells: Iterable[Sequence[Stratum]],
+    counts: defaultdict[int, StratumCounts],
+    *,
+    has_interval: bool = True,
+) -> list[Any]:
+    """Return the accuracy of each cell, given as its strata, from what their statements show: `Rate`s of reports."""
+    samples = [[(stratum.population or 0, +counts[stratum.pk].labels) for stratum in strata] for strata in cells]
+    return hook("cell_rates")(samples, round.quorum, has_interval=has_interval)
+
+
+def strata_by_cell(round: Round) -> list[tuple[tuple[str, str, str], list[Stratum]]]:
+    """Return relation, LM and setting of each cell, by name, and its strata."""
+    cells: defaultdict[CellId, list[Stratum]] = defaultdict(list)
+    for stratum in round.strata.sampled().select_related("relation__relation_set", "language_model").order_by("pk"):
+        cells[stratum.cell].append(stratum)
+    names = cell_names(stratum for strata in cells.values() for stratum in strata)
+    return [(name, cells[cell]) for cell, name in names.items()]
+
+
+def stratum_counts(round: Round) -> defaultdict[int, StratumCounts]:
+    """Return the counts of each stratum by its id; none at first."""
+    counts: defaultdict[int, StratumCounts] = defaultdict(lambda: StratumCounts(Counter(), Counter()))
+    columns = [f"task__{name}" for name in ("n_true", "n_false", "n_unjudgeable", "n_wanted", "verdict")]
+    drawn = Draw.objects.filter(stratum__round=round).order_by().values_list("stratum", *columns)
+    for stratum, *labels, n_wanted, verdict, n in drawn.annotate(n=Count("pk")):
+        counts[stratum].labels[*labels, max(n_wanted, round.least_k)] += n
+        counts[stratum].outcomes[verdict or "incomplete"] += n
+    return counts

@@ -1,0 +1,113 @@
+"""The cells of a round's page: the numbers of reports, as a pivot and as a list, filtered and sorted by the address."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.utils import timezone
+
+from annotation.models import Round, Snapshot
+from annotation.monitoring import cells as monitoring_cells
+from annotation.monitoring.cell_tables import interval_picture
+from annotation.monitoring.cells import LATER, count_cells, round_cells
+from annotation.rounds import progress as snapshots
+from annotation.rounds.services import open_round
+from evaluation.evidence.arrays import ACCEPTED
+from evaluation.evidence.cells import cells_of, drawn_verdicts
+from evaluation.evidence.queries import gather_evidence
+from kgharvest.models import Project
+from tests.annotation.rounds.test_progress import Aside
+from tests.factories import judge_all, make_harvest, make_language_model, make_relation
+
+pytestmark = pytest.mark.django_db
+
+PILOT = "/projects/default/rounds/pilot/"
+NUMBERS = ("drawn", "accepted", "rejected", "undecided", "accuracy", "low", "high")
+
+
+@pytest.fixture
+def round(db) -> Round:
+    """Two relations by two LMs, of which one cell is missing; all say True but of what holds an odd number."""
+    bert, gpt = make_language_model("bert"), make_language_model("gpt")
+    river, capital = make_relation("river"), make_relation("capital")
+    jobs = [
+        make_harvest([(f"{relation.name} {n}", f"tail {n}") for n in range(20)], relation=relation, language_model=lm)
+        for relation, lm in ((river, bert), (river, gpt), (capital, bert))
+    ]
+    cells = [{"job": job.pk, "n": n} for job, n in zip(jobs, (4, 6, 8), strict=True)]
+    round = open_round({"name": "pilot", "cells": cells, "batch_size": 50}, None, Project.objects.get(slug="default"))
+    labels = ["false" if task.statement[-2] in "13579" else "true" for task in round.tasks.order_by("position")]
+    judge_all(round, *[labels] * 3)
+    return round
+
+
+def test_a_cell_has_the_accuracy_and_the_interval_of_reports(round):
+    evidence = gather_evidence(round)
+    reported = {
+        (cell.key.relation, cell.key.model): [cell.n, *cell.rate_of(ACCEPTED)[:3]]
+        for cell in cells_of(evidence, drawn_verdicts(evidence))
+    }
+
+    shown = {
+        (cell["relation"], cell["model"]): [cell["drawn"], cell["accuracy"], cell["low"], cell["high"]]
+        for cell in count_cells(round)
+    }
+
+    assert shown == reported
+    assert len(shown) == 3
+
+
+def test_a_round_of_many_cells_shows_counts_first_and_its_accuracies_at_the_next_look(round, monkeypatch):
+    monkeypatch.setattr(monitoring_cells, "MOST_AT_A_LOOK", 2)
+    monkeypatch.setattr(snapshots, "Thread", Aside)
+    monkeypatch.setattr(snapshots.connection, "close", lambda: None)
+    monkeypatch.setattr(Aside, "waiting", [])
+
+    first = round_cells(round, timezone.now())
+    assert {(cell["accuracy"], cell["reason"]) for cell in first.content} == {(None, LATER)}
+    assert sum(cell["accepted"] for cell in first.content) > 0
+    [count_aside] = Aside.waiting
+    count_aside()
+
+    assert round_cells(round, first.counted_at).content == count_cells(round)
+    assert Snapshot.objects.count() == 1
+
+
+def test_the_pivot_has_relations_against_lms_and_a_cell_leads_to_its_statements(researcher_client, round):
+    context = researcher_client.get(PILOT).context["cells"]
+
+    assert [side["setting"] for side in context.sides] == ["multi", "multi"]
+    assert [name for name, _ in context.models] == ["bert", "gpt"]
+    assert [[row["relation"], *map(bool, row["cells"])] for row in context.rows] == [
+        ["capital", True, False],
+        ["river", True, True],
+    ]
+    statements = researcher_client.get(PILOT + context.rows[1]["cells"][1]["statements"])
+    assert statements.context["n"] == 6
+    assert "bert × multi" in statements.text
+
+
+def test_an_unknown_side_shows_nothing_and_an_unreadable_one_everything(researcher_client, round):
+    sides = ("9.multi", ".", "x", "")
+    n_of = [researcher_client.get(f"{PILOT}statements/?show=all&side={side}").context["n"] for side in sides]
+
+    assert n_of == [0, 0, round.n_tasks, round.n_tasks]
+
+
+def test_the_address_filters_and_sorts_and_keeps_what_does_not_fit_on_the_page(researcher_client, round):
+    def cells(query):
+        return researcher_client.get(PILOT + query).context["cells"]
+
+    by_accuracy = cells("?sort=-s1")
+    assert [row["relation"] for row in by_accuracy.rows] == ["river", "capital"]  # which gpt was not asked about
+    filtered = cells("?cells=list&q=RIV gpt&sort=-drawn")
+    assert [(row["drawn"], row["is_hidden"]) for row in filtered.rows] == [(8, True), (6, False), (4, True)]
+    assert (filtered.n_shown, cells("?sort=made-up").sort) == (1, "relation")
+
+
+def test_a_picture_spans_the_interval_and_there_is_none_without_one():
+    path, circle = re.findall(r'd="([^"]+)"|cx="([^"]+)"', interval_picture(0.5, 0, 1))
+
+    assert (path[0], circle[1]) == ("M3.0 5H61.0", "32.0")
+    assert interval_picture(None, None, None) == ""

@@ -1,0 +1,67 @@
+"""The page of a round in a browser: its cells are filtered and sorted as one types, and the address keeps it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests import factories
+
+sync_api = pytest.importorskip("playwright.sync_api")
+expect = sync_api.expect
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+PILOT = "/projects/default/rounds/pilot/"
+
+
+@pytest.fixture
+def page(visit):
+    """A round of three relations by two LMs, all judged: true of river, false of the others but for one of lake."""
+    researcher = factories.make_researcher()
+    lms = [factories.make_language_model(name) for name in ("bert", "gpt")]
+    jobs = [
+        factories.make_harvest([(name, f"{lm} {n}") for n in range(2)], relation=relation, language_model=lm)
+        for name in ("river", "lake", "sea")
+        for relation in [factories.make_relation(name)]
+        for lm in lms
+    ]
+    round = factories.open_round({"name": "pilot", "cells": [{"job": job.pk, "n": None} for job in jobs]}, researcher)
+    tasks = round.tasks.order_by("position")
+    is_true = [task.entities[0] == "river" or task.entities == ["lake", "gpt 0"] for task in tasks]
+    factories.judge_all(round, *[["true" if it_is else "false" for it_is in is_true]] * 3)
+    visitor = visit(researcher, width=1280)
+    visitor.page.goto(PILOT)
+    visitor.page.axe_violations = visitor.axe_violations
+    return visitor.page
+
+
+def shown(page) -> list[str]:
+    return [row.get_by_role("rowheader").inner_text() for row in page.locator("[data-table] tbody tr:visible").all()]
+
+
+def test_cells_are_filtered_and_sorted_at_once_and_the_address_restores_it(page):
+    assert page.axe_violations() == []
+    assert shown(page) == ["lake", "river", "sea"]
+
+    page.locator("[data-key=s1]").click()
+    assert shown(page) == ["river", "lake", "sea"]
+    page.get_by_label("Relation", exact=True).fill("e")
+    assert shown(page) == ["river", "lake", "sea"]
+    page.get_by_label("Relation", exact=True).fill("A")
+    assert shown(page) == ["lake", "sea"]
+
+    page.reload()
+    assert shown(page) == ["lake", "sea"]
+    page.get_by_label("Relation", exact=True).fill("")
+    assert shown(page) == ["river", "lake", "sea"]
+    expect(page.get_by_text("3 of 3 relations, 6 cells")).to_be_visible()
+
+
+def test_a_cell_leads_to_its_statements_and_its_harvest_and_the_list_has_all_counts(page):
+    page.get_by_role("row", name="lake").get_by_role("link", name=".50").click()
+    expect(page.get_by_text("2 statements")).to_be_visible()
+    page.go_back()
+
+    page.get_by_role("link", name="list with counts").click()
+    expect(page.get_by_role("row", name="lake gpt multi .50 .50 to .50")).to_be_visible()
+    assert page.axe_violations() == []
