@@ -120,6 +120,7 @@ urlpatterns = [
     ),
     path("projects/<slug:slug>/erase/", recruiting_views.person_erase, name="person_erase"),
     # judging
+    path("judge/offline_worker.js", judging_views.offline_worker, name="offline_worker"),
     path("judge/<int:round_id>/", in_json_or_as_page(judging_api.Judge, judging_views.judge), name="judge"),
     path("judge/<int:round_id>/page/", judging_views.judge_page, name="judge_page"),
     path(

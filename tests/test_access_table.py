@@ -149,6 +149,7 @@ GET    /projects/default/rounds/pilot/judges/lm/answers/jsonl/          302 403 
 POST   /projects/default/rounds/pilot/judges/lm/cancel/                 302 403 403 403 302 302 302 404
 POST   /projects/default/rounds/pilot/judges/lm/continue/               302 403 403 403 302 302 302 404
 # judging: whoever joined
+GET    /judge/offline_worker.js                                         200 200 200 200 200 200 200 200
 GET    /judge/{round}/                                                  302 200 404 404 404 404 404 404
 POST   /judge/{round}/page/                                             302 302 404 404 404 404 404 404
 POST   /judge/{round}/skip/                                             302 400 404 404 404 404 404 404

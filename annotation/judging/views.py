@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, wraps
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from django import forms
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
+from django.contrib.staticfiles import finders
+from django.http import FileResponse, Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
 from django.urls import reverse
@@ -289,6 +291,12 @@ def judge_instructions(request: HttpRequest, annotator: Annotator) -> HttpRespon
     task = tasks.filter(pk=annotator.task_of(query.validated_data["task"])).first() if query.is_valid() else None
     html = instructions_html(annotator.round, task and task.knowledge_tuple.relation)
     return render(request, "annotation/judging/instructions.html", {"round": annotator.round, "instructions": html})
+
+
+def offline_worker(request: HttpRequest) -> HttpResponse:
+    """Return the service worker: it may serve addresses below its own alone, which static files are not."""
+    path = finders.find("annotation/judging/offline_worker.js")
+    return FileResponse(Path(path).open("rb"), content_type="text/javascript")
 
 
 class LayoutForm(forms.Form):

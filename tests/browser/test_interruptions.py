@@ -56,6 +56,50 @@ def test_who_kept_a_statement_too_long_is_told_and_goes_on(visit):
     assert Judgment.objects.counted().count() == 2
 
 
+@pytest.mark.parametrize("layout", ["one", "page"])
+def test_a_reload_without_a_connection_goes_on_where_one_was(visit, layout):
+    round = factories.make_round(8, name="pilot", judgments_per_task=1, layout=layout)
+    visitor = judging(visit, round)
+    page = visitor.page
+    page.wait_for_function("caches.match(location.pathname)")
+    answered = page.locator(".recent li" if layout == "one" else ".choice :checked")
+    for key in "tf":
+        page.keyboard.press(key)
+    expect(page.get_by_text("Saved", exact=True)).to_be_visible()
+    page.context.set_offline(True)
+    page.keyboard.press("u")
+    expect(page.get_by_text("1 waiting")).to_be_visible()
+
+    page.reload()
+
+    expect(page.get_by_text("1 waiting")).to_be_visible()
+    expect(answered).to_have_count(3)
+    expect(page.locator("[data-done]")).to_have_text("3")
+    page.keyboard.press("t")
+    expect(page.get_by_text("2 waiting")).to_be_visible()
+    page.context.set_offline(False)
+    expect(page.get_by_text("Saved", exact=True)).to_be_visible()
+    labels = Judgment.objects.order_by("judged_at").values_list("label", flat=True)
+    assert list(labels) == ["true", "false", "unjudgeable", "true"]
+
+
+def test_buttons_stay_where_they_are_and_cannot_be_pressed_in_vain(visit):
+    round = factories.make_round(9, name="pilot", judgments_per_task=1, batch_size=9)
+    visitor = judging(visit, round)
+    page = visitor.page
+    button = page.get_by_role("button", name="True")
+    tops = set()
+    for _ in range(8):
+        tops.add(button.bounding_box()["y"])
+        answer_with(page, "t")
+    assert len(tops) == 1
+    assert page.locator("progress").get_attribute("max") == "9"
+    page.context.set_offline(True)
+    answer_with(page, "t")
+    expect(page.get_by_text("More statements come when you are connected again")).to_be_visible()
+    expect(button).to_be_disabled()
+
+
 def test_a_lease_that_ran_out_and_that_nobody_took_changes_nothing(visit):
     round = factories.make_round(TUPLES[:2], name="pilot", judgments_per_task=1, batch_size=1)
     page = judging(visit, round).page

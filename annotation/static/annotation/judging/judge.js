@@ -6,12 +6,15 @@ import { listenToKeys } from "./keys.js";
 import { labelElement, linkElement, statementNodes, recentElement, textOf } from "./elements.js";
 import { startTimer } from "./timer.js";
 
-const { root, url, saveState, outbox, part } = openJudgingSession(takeBackRefused, (reply) => tasks.receive(reply));
+const { root, url, saveState, outbox, kept, part } = openJudgingSession(takeBackRefused, (reply) => tasks.receive(reply));
 const form = root.querySelector("form.answers-form");
 const read = (id) => JSON.parse(document.getElementById(id).textContent);
 const timer = startTimer();
-const tasks = openTaskQueue({ url, outbox, statements: read("statements"), answered: read("earlier"), onStatement: show });
+const { ahead: statements, answered: earlier, n: nSince } = kept.state ?? { ahead: read("statements"), answered: read("earlier"), n: 0 };
+const tasks = openTaskQueue({ url, outbox, statements, answered: earlier, onStatement: show });
 const { ahead, answered } = tasks;
+const buttons = [...form.querySelectorAll(".answer"), part("skip"), part("report-button")];
+let nCounted = 0; // answers since the page came from the server
 const dialogs = bindDialogs(() => ahead[0]?.task, (values) => {
   outbox.add("report/", values);
   part("report-sent").hidden = false;
@@ -19,6 +22,7 @@ const dialogs = bindDialogs(() => ahead[0]?.task, (values) => {
 });
 
 function countJudged(n) {
+  nCounted += n;
   part("done").textContent = part("progress").value += n;
   part("left").textContent = Math.max(0, part("left").textContent - n);
 }
@@ -27,6 +31,8 @@ function show() {
   const recent = answered.slice(-5).reverse();
   part("recent").replaceChildren(...recent.map((statement) => recentElement(statement, () => backTo(statement))));
   tasks.refillIfLow();
+  kept.keep({ ahead, answered: answered.slice(-5), n: nCounted });
+  buttons.forEach((button) => { button.disabled = !ahead.length; });
   if (!ahead.length) return showNothing();
   const { parts, label, comment = "" } = ahead[0];
   part("statement").replaceChildren(...statementNodes(parts));
@@ -96,5 +102,5 @@ part("keep").addEventListener("click", (event) => { event.preventDefault(); skip
 part("back").addEventListener("click", back);
 const answers = Object.fromEntries(["true", "false", "unjudgeable"].map((label) => [label, () => answer(label)]));
 listenToKeys({ ...answers, skip, back, left: back, comment: openComment, report: openReport, instructions: dialogs.openInstructions });
-countJudged(tasks.nUnsaved);
+countJudged(kept.state ? nSince : tasks.nUnsaved);
 show();

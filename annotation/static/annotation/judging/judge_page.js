@@ -6,7 +6,7 @@ import { listenToKeys } from "./keys.js";
 import { readRows } from "./rows.js";
 import { startTimer } from "./timer.js";
 
-const { root, url, saveState, outbox, part } = openJudgingSession(takeBackRefused);
+const { root, url, saveState, outbox, kept, part } = openJudgingSession(takeBackRefused);
 const form = root.querySelector("form.page-form");
 const nLeft = Number(part("left").textContent);
 
@@ -21,6 +21,7 @@ const answered = []; // rows, in the order of their answers
 
 function showCounts() {
   const n = rows.filter(chosen).length;
+  kept.keep(Object.fromEntries(rows.filter(chosen).map((row) => [row.dataset.row, chosen(row).value])));
   part("done").textContent = part("progress").value = n;
   part("left").textContent = Math.max(0, nLeft - n);
   part("missing").textContent = "";
@@ -90,6 +91,7 @@ form.addEventListener("submit", (event) => {
 const answers = Object.fromEntries(["true", "false", "unjudgeable"].map((label) => [label, () => answer(label)]));
 const moves = { back: () => answered.length > 0 && focus(answered.pop()), up: () => step(-1), down: () => step(1) };
 listenToKeys({ ...answers, ...moves, skip: () => skip(), report: () => openReport(), comment: openComment, instructions: dialogs.openInstructions });
+for (const row of rows) if (kept.state?.[row.dataset.row]) choose(row, kept.state[row.dataset.row]);
 for (const { path, values } of outbox.all()) {
   const row = ofTask(values.task);
   if (row && path === "") choose(row, values.label);
