@@ -134,6 +134,7 @@ urlpatterns = [
         in_json_or_as_page(judging_api.Report, judging_views.judge_report),
         name="judge_report",
     ),
+    path("judge/<int:round_id>/answers/", judging_views.judge_answers, name="judge_answers"),
     path("judge/<int:round_id>/instructions/", judging_views.judge_instructions, name="judge_instructions"),
     path("judge/<int:round_id>/layout/", judging_views.judge_layout, name="judge_layout"),
     path("judge/<int:round_id>/training/", training_views.training, name="training"),

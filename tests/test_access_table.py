@@ -155,6 +155,7 @@ POST   /judge/{round}/page/                                             302 302 
 POST   /judge/{round}/skip/                                             302 400 404 404 404 404 404 404
 POST   /judge/{round}/skipped/                                          302 302 404 404 404 404 404 404
 POST   /judge/{round}/report/                                           302 400 404 404 404 404 404 404
+GET    /judge/{round}/answers/                                          302 200 404 404 404 404 404 404
 GET    /judge/{round}/instructions/                                     302 200 404 404 404 404 404 404
 POST   /judge/{round}/layout/                                           302 302 404 404 404 404 404 404
 GET    /judge/{round}/training/                                         302 404 404 404 404 404 404 404

@@ -42,6 +42,7 @@ from annotation.recruiting.access import SessionAnnotator
 from annotation.recruiting.services import choose_layout
 from annotation.rounds.instructions import instructions_html
 from annotation.rounds.models import RoundNotOpen
+from kgharvest.bulk.pagination import page_of
 from kgharvest.errors import DomainError
 
 LARGEST_PAGE = 100  # statements, as batch_size has it
@@ -281,6 +282,16 @@ def judge_report(request: HttpRequest, annotator: Annotator) -> HttpResponse | N
     task = get_object_or_404(annotator.round.tasks.filter(assignments__annotator=annotator), pk=pk)
     context = {"round": annotator.round, "task": task, "token": token, "report_form": form}
     return render(request, "annotation/judging/report.html", context)
+
+
+@for_annotator
+def judge_answers(request: HttpRequest, annotator: Annotator) -> HttpResponse:
+    """List what the annotator has said, the newest first."""
+    given = Judgment.objects.current().filter(annotator=annotator).select_related("task").order_by("-judged_at", "-pk")
+    page = page_of(request, given)
+    answers = [(judgment, annotator.token_of(judgment.task_id)) for judgment in page]
+    context = {"round": annotator.round, "answers": answers, "page_obj": page}
+    return render(request, "annotation/judging/answers.html", context)
 
 
 @for_annotator

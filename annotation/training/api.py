@@ -30,8 +30,11 @@ class TrainingStatementSerializer(serializers.Serializer):
 
 
 class TrainedSerializer(serializers.Serializer):
+    """missed: the positions of what was answered wrong, each with the label given."""
+
     n_right = serializers.IntegerField()
     n_answered = serializers.IntegerField()
+    missed = serializers.ListField(child=serializers.ListField())
 
 
 class TrainingSerializer(serializers.Serializer):
@@ -60,7 +63,7 @@ class TrainingStatements(JudgingView):
         "The next statement of the training",
         TrainingSerializer,
         {"n_statements": 5, "statement": {"position": 0, "parts": PARTS}, "finished": None},
-        {"n_statements": 5, "statement": None, "finished": {"n_right": 4, "n_answered": 5}},
+        {"n_statements": 5, "statement": None, "finished": {"n_right": 4, "n_answered": 5, "missed": [[2, "true"]]}},
     )
     def get(self, request: Request, round_id: int) -> Response:
         self.check_training()

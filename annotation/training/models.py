@@ -36,11 +36,15 @@ class TrainingStatement(models.Model):
 
 
 class Training(models.Model):
-    """One time that an annotator went through the training; the last one may be unfinished."""
+    """One time that an annotator went through the training; the last one may be unfinished.
+
+    missed: positions of the statements answered wrong, in the order of the answers, each with the label given.
+    """
 
     annotator = models.ForeignKey(Annotator, on_delete=models.CASCADE, related_name="trainings")
     n_answered = models.PositiveSmallIntegerField(default=0)
     n_right = models.PositiveSmallIntegerField(default=0)
+    missed = models.JSONField(default=list)
     started_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True, blank=True)
 

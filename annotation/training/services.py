@@ -37,7 +37,10 @@ def answer_training(annotator: Annotator, position: int, label: str, now: dateti
         if statement is None or statement.position != position:
             return None
         training.n_answered += 1
-        training.n_right += label == statement.label
+        if label == statement.label:
+            training.n_right += 1
+        else:
+            training.missed.append([position, label])
         if next_statement(training) is None:
             training.finished_at = now
             Annotator.objects.filter(pk=annotator.pk, trained_at=None).update(trained_at=now)
@@ -50,6 +53,12 @@ def answered_statement(annotator: Annotator, position: int) -> TrainingStatement
     unfinished = annotator.trainings.filter(finished_at=None).first()
     has_answered = position < unfinished.n_answered if unfinished else last_training(annotator) is not None
     return annotator.round.training_statements.filter(position=position).first() if has_answered else None
+
+
+def missed_statements(training: Training) -> list[tuple[TrainingStatement, Label]]:
+    """Return the statements that were answered wrong, each with the label given."""
+    statements = {statement.position: statement for statement in training.annotator.round.training_statements.all()}
+    return [(statements[position], Label(label)) for position, label in training.missed]
 
 
 def last_training(annotator: Annotator) -> Training | None:

@@ -18,6 +18,7 @@ from annotation.training.services import (
     answered_statement,
     current_training,
     last_training,
+    missed_statements,
     next_statement,
 )
 
@@ -69,6 +70,7 @@ def _show(request: HttpRequest, annotator: Annotator) -> HttpResponse:
         context |= {"statement": statement, "given": Label(label), "is_right": label == statement.label}
         return render(request, "annotation/training/reason.html", context)
     if finished and unfinished is None:
-        return render(request, "annotation/training/done.html", context | {"training": finished})
+        context |= {"training": finished, "missed": missed_statements(finished)}
+        return render(request, "annotation/training/done.html", context)
     statement = next_statement(current_training(annotator, timezone.now()))
     return render(request, "annotation/training/statement.html", context | {"statement": statement})

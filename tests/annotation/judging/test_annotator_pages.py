@@ -404,3 +404,21 @@ def test_a_page_takes_as_many_queries_for_many_statements_as_for_few(client, dja
 
     with django_assert_max_num_queries(18):
         client.get(judging_page())
+
+
+def test_annotators_find_all_their_answers_and_only_theirs(annotator_client, annotator, round):
+    other = join_round(round, make_user())
+    given = [
+        judge(annotator, task, label)
+        for task, label in zip(next_batch(annotator, timezone.now()), ["true", "false"], strict=False)
+    ]
+    judge(other, next_batch(other, timezone.now())[-1], comment="not ann's")
+
+    page = annotator_client.get(judging_page(page="answers/")).text
+
+    assert page.count("Change<span") == len(given) == 2
+    assert all(f"?task={annotator.token_of(judgment.task_id)}" in page for judgment in given)
+    assert "not ann" not in page
+    assert page.index("is-false") < page.index("is-true")  # the newest first
+    close_round(round, None)
+    assert "Change<span" not in annotator_client.get(judging_page(page="answers/")).text

@@ -186,7 +186,7 @@ def test_training_comes_first_and_says_what_is_right(with_training):
         assert reason == {"position": 0, "is_right": True, "label": "true", "reason": "It is known."}
     assert client.post(training, {"position": 1, "label": "true"}, JSON).json()["is_right"] is False
     assert client.get(training).json() == {
-        "n_statements": 2, "statement": None, "finished": {"n_right": 1, "n_answered": 2}
+        "n_statements": 2, "statement": None, "finished": {"n_right": 1, "n_answered": 2, "missed": [[1, "true"]]},
     }  # fmt: skip
     assert len(tasks_of(client.get(address))) == 3
 

@@ -117,3 +117,14 @@ def test_the_training_tells_nothing_of_lm_setting_or_gold(trainee_client, annota
 
     for secret in (stratum.language_model.name, f">{stratum.setting}<", "gold", "What holds is"):
         assert secret not in page
+
+
+def test_the_end_shows_what_was_missed_with_the_reason(trainee_client, annotator):
+    train(annotator, "true")
+    missed = [statement for statement in annotator.round.training_statements.all() if statement.label == "false"]
+
+    page = trainee_client.get(judging_page("pilot", "training/")).text
+
+    assert "3 of 5 right" in page
+    assert page.count("but it is") == len(missed) == 2
+    assert all(statement.reason in page for statement in missed)

@@ -10,12 +10,16 @@ export function openKeptPage({ worker, url, outbox: prefix }) {
 
   async function register() {
     await navigator.serviceWorker.register(worker, { scope: url });
-    const cache = await caches.open(CACHE);
-    await cache.addAll([url, ...performance.getEntriesByType("resource").filter(isFile).map(({ name }) => name)]);
+    const [cache, page] = await Promise.all([caches.open(CACHE), fetch(url)]);
+    if (!page.ok) return;
+    await cache.put(url, page);
+    await cache.addAll(performance.getEntriesByType("resource").filter(isFile).map(({ name }) => name));
   }
 
-  // Where the browser has none of this, or no https, or forbids storage, a reload needs a connection.
-  if (!isCopy && navigator.serviceWorker && window.caches) addEventListener("load", () => register().catch(() => {}));
+  // Where the browser has none of this, or no https, or forbids storage, a reload needs a connection. A preview has no
+  // worker, and what answers a refusal is no page to come back to.
+  const isPage = worker && performance.getEntriesByType("navigation")[0]?.responseStatus === 200;
+  if (isPage && !isCopy && navigator.serviceWorker && window.caches) addEventListener("load", () => register().catch(() => {}));
 
   const attempt = (act) => { try { return act(); } catch { return null; } };
   return {
