@@ -8,6 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.db import models
 from django.urls import reverse
+from django.utils.functional import cached_property
 
 from annotation.models import Round
 from evaluation.reports.document import abridged
@@ -69,6 +70,49 @@ class Report(models.Model):
 
     def get_absolute_url(self) -> str:
         return reverse("evaluation:report", args=[self.pk])
+
+    @cached_property
+    def tuples_url(self) -> str:
+        """The page of its tuples, to which hundreds of numbers lead."""
+        return reverse("evaluation:tuples", args=[self.pk])
+
+
+class ReportShareQuerySet(models.QuerySet):
+    def usable(self, now):
+        return self.filter(revoked_at=None, expires_at__gt=now)
+
+
+class ReportShare(models.Model):
+    """A link by which anybody who has it reads a frozen report.
+
+    name: for whom it is. token_hash: SHA-256 of the link's secret, which is not stored. password: hashed as those of
+    accounts are; empty where none is asked for.
+    """
+
+    report = models.ForeignKey(Report, on_delete=models.CASCADE, related_name="shares")
+    name = models.CharField(max_length=100)
+    token_hash = models.CharField(max_length=64, unique=True)
+    password = models.CharField(max_length=128, blank=True)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    objects = ReportShareQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-pk"]
+
+    def __str__(self) -> str:
+        return f"link {self.pk} to report {self.report_id}"
+
+    def status(self, now) -> str:
+        """Return "open", "revoked" or "over"."""
+        if self.revoked_at:
+            return "revoked"
+        return "open" if now < self.expires_at else "over"
 
 
 class ScoreEvaluation(Job):

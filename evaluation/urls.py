@@ -11,6 +11,8 @@ from evaluation.reports import api as reports_api
 from evaluation.reports import views as reports_views
 from evaluation.scores import api as scores_api
 from evaluation.scores import views as scores_views
+from evaluation.sharing import api as sharing_api
+from evaluation.sharing import views as sharing_views
 
 app_name = "evaluation"
 
@@ -27,6 +29,10 @@ urlpatterns = [
     path("reports/<int:pk>/figures/<slug:name>.<slug:file_format>", reports_views.figure_file, name="figure"),
     path("reports/<int:pk>/comparisons/<int:number>/", reports_views.comparison, name="comparison"),
     path("reports/<int:pk>/tuples/", reports_views.tuples, name="tuples"),
+    # links to frozen reports
+    path("reports/<int:pk>/shares/", sharing_views.shares, name="shares"),
+    path("reports/<int:pk>/shares/<int:share>/revoke/", sharing_views.share_revoke, name="share_revoke"),
+    path("shared/<str:secret>/", sharing_views.shared_report, name="shared_report"),
     # comparisons
     path("knowledge/compare/", comparisons_views.compare_harvests, name="compare_harvests"),
     path("knowledge/compare/set/", comparisons_views.compare_sets, name="compare_sets"),
@@ -50,6 +56,8 @@ urlpatterns = [
         name="api_report_figure",
     ),
     path("api/v1/reports/<int:pk>/tuples/", reports_api.ReportTuples.as_view(), name="api_report_tuples"),
+    path("api/v1/reports/<int:report_id>/shares/", sharing_api.ShareList.as_view(), name="api_shares"),
+    path("api/v1/reports/<int:report_id>/shares/<int:pk>/", sharing_api.ShareDetail.as_view(), name="api_share"),
     path("api/v1/comparisons/reports/", comparisons_api.ReportComparison.as_view(), name="api_compare_reports"),
     path("api/v1/comparisons/harvests/", comparisons_api.HarvestComparison.as_view(), name="api_compare_harvests"),
     path("api/v1/comparisons/sets/", comparisons_api.SetComparison.as_view(), name="api_compare_sets"),

@@ -175,6 +175,8 @@ LIMITS = {
     "wrong_passwords_of_device": limit("KGHARVEST_WRONG_PASSWORDS_OF_DEVICE", 10, 900),  # known to have logged in
     "old_passwords": limit("KGHARVEST_OLD_PASSWORDS", 5, 900),  # of one account, when it changes its password
     "second_factors": limit("KGHARVEST_SECOND_FACTORS", 5, 900),  # codes for one account
+    "share_passwords": limit("KGHARVEST_SHARE_PASSWORDS", 10, 900),  # tried on a link to a report from one address
+    "share_passwords_everywhere": limit("KGHARVEST_SHARE_PASSWORDS_EVERYWHERE", 100, 3600),  # on one link
     "reset_requests": limit("KGHARVEST_RESET_REQUESTS", 20, 3600),  # from one address, for whatever accounts
     "reset_mails": limit("KGHARVEST_RESET_MAILS", 3, 3600),  # to one mail address
 }

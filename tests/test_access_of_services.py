@@ -39,6 +39,7 @@ from annotation.rounds.services import (
     save_instructions,
 )
 from evaluation.reports.services import create_report
+from evaluation.sharing.services import revoke_share, share_report
 from kgharvest.access import NotAllowed
 from kgharvest.accounts.projects import (
     create_invite,
@@ -136,6 +137,8 @@ CALLS: dict[Callable, Callable] = {
     continue_run: lambda it, by: continue_run(JudgeRun(project=it.project), {}, by),
     release_assigned: lambda it, by: release_assigned(it.round, by=by),
     create_report: lambda it, by: create_report(it.round, by),
+    share_report: lambda it, by: share_report(it.report, "Reviewers", 1, NOW, by=by),
+    revoke_share: lambda it, by: revoke_share(it.share, NOW, by),
 }
 
 # What needs no row, by why.
@@ -172,7 +175,10 @@ def it(tmp_path) -> SimpleNamespace:
     webhook = Webhook.objects.create(project_id=project.pk, url=URL, events=EVENTS)
     file = tmp_path / "judgments.csv"
     file.write_text('relation,entities,annotator,label\ncan,"[""dog"", ""swim""]",ann,true\n')
+    report = create_report(round)
     return SimpleNamespace(
+        report=report,
+        share=share_report(report, "Reviewers", 1, NOW).share,
         relation=relation,
         launch=launch,
         queued=factories.make_harvest_job(relation=relation, launch=launch, setting="human"),

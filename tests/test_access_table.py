@@ -22,6 +22,7 @@ from annotation.recruiting.services import join_round
 from annotation.rounds.services import create_draft
 from evaluation.models import ScoreEvaluation
 from evaluation.reports.services import create_report
+from evaluation.sharing.services import share_report
 from kgharvest.accounts.projects import create_invite
 from kgharvest.accounts.tokens import create_token
 from kgharvest.api.views import ApiView
@@ -177,6 +178,11 @@ GET    /reports/{report}/figures/heat-map.json                          302 403 
 GET    /reports/{report}/figures/none.svg                               302 403 404 404 404 404 404 404
 GET    /reports/{report}/comparisons/1/                                 302 403 404 404 404 404 404 404
 GET    /reports/{report}/tuples/                                        302 403 200 200 200 200 200 404
+GET    /reports/{report}/shares/                                        302 403 403 403 200 200 200 404
+POST   /reports/{report}/shares/                                        302 403 403 403 200 200 200 404
+POST   /reports/{report}/shares/{share}/revoke/                         302 403 403 403 302 302 302 404
+GET    /shared/{shared}/                                                200 200 200 200 200 200 200 200
+GET    /shared/made-up/                                                 404 404 404 404 404 404 404 404
 GET    /knowledge/compare/?relation={relation}                          302 403 200 200 200 200 200 404
 GET    /knowledge/compare/set/?a={harvest}&b={harvest}                  302 403 200 200 200 200 200 404
 GET    /reports/published/                                              302 403 200 200 200 200 200 200
@@ -276,7 +282,11 @@ def places(db) -> dict[str, object]:
     owner = factories.make_member(Role.OWNER, project, "owner")
     invite, secret = create_invite(project, Role.VIEWER, timezone.now() + timedelta(days=1))
     webhook = Webhook.objects.create(project_id=project.pk, url="https://example.org/", events=["report.made"])
+    report = create_report(round)
+    share, shared = share_report(report, "Reviewers", 1, timezone.now(), password="correct horse")
     return {
+        "share": share.pk,
+        "shared": shared,
         "webhook": webhook.pk,
         "delivery": send_test(webhook).pk,
         "relation": relation.pk,
@@ -292,7 +302,7 @@ def places(db) -> dict[str, object]:
         "join": round.join_token,
         "task": round.tasks.order_by("position").first().pk,
         "code": annotator.code,
-        "report": create_report(round).pk,
+        "report": report.pk,
         "scores": scores.pk,
         "probe": probe.pk,
         "probed": probed.pk,

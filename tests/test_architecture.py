@@ -26,7 +26,7 @@ ROOMS = {
     " operations pages relations sqlite webhooks",
     "kgharvest/engine": "language_models prompt_learning prompts text_tasks",
     "annotation": "exchange gold judges judging monitoring quality recruiting rounds training",
-    "evaluation": "comparisons evidence rehearsals rendering reports scores statistics",
+    "evaluation": "comparisons evidence rehearsals rendering reports scores sharing statistics",
     "evaluation/statistics": "judges",
     "probing": "probes text_tasks",
 }

@@ -122,10 +122,10 @@ class Table:
         return zip(row.values, self.columns, strict=True)
 
 
-def first_rows(table: Table, n: int) -> Table:
-    """Return the table cut to its first n rows and its summaries, which says so."""
+def first_rows(table: Table, most: int, n: int) -> Table:
+    """Return a table of more than `most` rows cut to its first n and its summaries, which says so."""
     rows = [row for row in table.rows if not row.is_summary]
-    if len(rows) <= n:
+    if len(rows) <= most:
         return table
     summaries = [row for row in table.rows if row.is_summary]
     note = f"The first {n} of {len(rows):,} rows; all are in the files below."
@@ -134,8 +134,13 @@ def first_rows(table: Table, n: int) -> Table:
 
 def without_empty_columns(table: Table) -> Table:
     """Return the table as people read it: a column in which every value is undefined tells nothing."""
-    values = list(zip(*(row.values for row in table.rows), strict=True))
-    kept = [number for number, column in enumerate(values) if any(value not in (None, "") for value in column)]
+    kept = [
+        number
+        for number in range(len(table.columns))
+        if any(row.values[number] is not None and row.values[number] != "" for row in table.rows)
+    ]
+    if len(kept) == len(table.columns):
+        return table
     rows = tuple(row._replace(values=tuple(row.values[number] for number in kept)) for row in table.rows)
     return replace(table, columns=tuple(table.columns[number] for number in kept), rows=rows)
 

@@ -22,7 +22,7 @@ from evaluation.models import Report
 from evaluation.rendering.figures.canvas import LIGHT, THEMES
 from evaluation.rendering.figures.report_figures import ReportFigure, figure_named, figures_of
 from evaluation.rendering.formats import FORMATS, table_csv
-from evaluation.rendering.tables import Document, first_rows, tuples_query, without_empty_columns
+from evaluation.rendering.tables import Document, Table, first_rows, tuples_query, without_empty_columns
 from evaluation.reports.comparison_matrix import matrices_of
 from evaluation.reports.document import report_tables, tables_to_read
 from evaluation.reports.drawn_tuples import count_outcomes, in_part, with_evidence, with_verdict
@@ -31,7 +31,7 @@ from evaluation.reports.sections.comparisons import common_of, finding, sides_of
 from evaluation.reports.sections.rates import cells_by_relation, relation_table
 from evaluation.reports.services import create_report
 from kgharvest import code_version
-from kgharvest.access import Action, researcher_required
+from kgharvest.access import Action, allowed_actions, researcher_required
 from kgharvest.accounts.forms import filter_by_project
 from kgharvest.bulk.pagination import page_of, sort_key, sorted_by
 from kgharvest.pages.number_format import count, counted, interval, share
@@ -47,6 +47,7 @@ LIST_TITLES = (
 TITLES_WITH_JUDGE = (("assisted-cuts", "Accuracy of cuts with a judge"),)
 BODY_CACHE_S = 3600
 MOST_RELATIONS = 60  # shown at first: a page of 487 relations times eight columns is slow to read and to load
+LONG_TABLE = 20  # rows shown of another table that has more than these
 
 
 @researcher_required
@@ -86,13 +87,14 @@ def report_detail(request: HttpRequest, pk: int) -> HttpResponse:
     everything = "all" in request.GET
     key = f"report-{pk}-{report.created_at.timestamp()}-{everything}-{code_version()}"
     body = cache.get_or_set(key, lambda: render_body(report, everything), BODY_CACHE_S)
-    return render(request, "evaluation/reports/report_detail.html", {"report": report, "body": body})
+    context = {"report": report, "body": body, "may": allowed_actions(request.user, report.project)}
+    return render(request, "evaluation/reports/report_detail.html", context)
 
 
 def render_body(report: Report, everything: bool) -> SafeString:
     """Return the page but for its frame: the same for everyone who may see it, as a report never changes."""
     document = report.document_for_pages
-    tables = [first_rows(table, MOST_RELATIONS) for table in tables_to_read(document)]
+    tables = [shortened(table) for table in tables_to_read(document)]
     lists = (*LIST_TITLES, *TITLES_WITH_JUDGE) if document.get("judge") else LIST_TITLES
     context = {
         "report": report,
@@ -136,13 +138,16 @@ def relation_rows(document: Document, everything: bool) -> dict[str, Any]:
 def plans_with_evidence(report: Report, document: Document) -> list[tuple[str, str]]:
     """Return the planner's sentences, each with the address of what it rests on."""
     plans = document.get("planner") or {}
-    tuples = reverse("evaluation:tuples", args=[report.pk])
-    of_totals = ((plan, f"{tuples}?{with_tuples_query(plan)['query']}") for plan in plans.get("totals", []))
+    of_totals = ((plan, f"{report.tuples_url}?{with_tuples_query(plan)['query']}") for plan in plans.get("totals", []))
     of_comparisons = (
         (plan, reverse("evaluation:comparison", args=[report.pk, number]))
         for number, plan in enumerate(plans.get("comparisons", []), start=1)
     )
     return [(plan["sentence"], address) for plan, address in (*of_totals, *of_comparisons) if plan["sentence"]]
+
+
+def shortened(table: Table) -> Table:
+    return first_rows(table, MOST_RELATIONS, LONG_TABLE)
 
 
 def figure_context(figure: ReportFigure, document: Document) -> dict[str, Any]:
@@ -152,7 +157,8 @@ def figure_context(figure: ReportFigure, document: Document) -> dict[str, Any]:
         "title": figure.title,
         "caption": figure.caption,
         "table": figure.table,
-        "numbers": figure.numbers and first_rows(without_empty_columns(figure.numbers(document)), MOST_RELATIONS),
+        "numbers": figure.numbers
+        and first_rows(without_empty_columns(figure.numbers(document)), MOST_RELATIONS, LONG_TABLE),
     }
 
 

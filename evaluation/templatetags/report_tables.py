@@ -39,7 +39,7 @@ def evidence_url(report: Report | None, about: Mapping[str, str | None] | None) 
         return ""
     if code := about.get("annotator"):
         return reverse("annotation:annotator", args=[report.round.path, code]) if SLUG.fullmatch(code) else ""
-    return f"{reverse('evaluation:tuples', args=[report.pk])}?{tuples_query(about)}"
+    return f"{report.tuples_url}?{tuples_query(about)}"
 
 
 @register.simple_tag

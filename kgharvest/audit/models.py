@@ -38,6 +38,8 @@ SENTENCES = {
     "judge_run.made": "had the judge {judge} asked about the round {round}: {run}",
     "judge_run.deleted": "deleted the judge run {run} of the draft {round} with {n_answers} answers",
     "report.made": "made a report on the round {round}",
+    "report.shared": "shared report {report} on the round {round} by a link for {days} days",
+    "report.share_revoked": "revoked a link to report {report} on the round {round}",
     "project.made": "made the project {project}",
     "member.role_set": "made {person} {role} of the project {project}",
     "member.removed": "took {person} out of the project {project}",

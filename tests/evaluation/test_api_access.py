@@ -22,6 +22,7 @@ from annotation.recruiting.services import join_round, make_invites
 from annotation.rounds.services import create_draft
 from evaluation.models import ScoreEvaluation
 from evaluation.reports.services import create_report
+from evaluation.sharing.services import share_report
 from tests import factories
 from tests.api import blanked, clients_of_columns, operations_of, wrong_rows
 
@@ -103,6 +104,10 @@ TABLE: dict[str, str] = {
     "GET reports/{report}/tables/cells.csv":                  "401 403 200 200 200 200 200 404",
     "GET reports/{report}/figures/heat-map.svg":              "401 403 200 200 200 200 200 404",
     "GET reports/{report}/tuples/":                           "401 403 200 200 200 200 200 404",
+    "GET reports/{report}/shares/":                           "401 403 403 403 200 200 200 404",
+    "POST reports/{report}/shares/":                          "401 403 403 403 201 201 201 404",
+    "GET reports/{report}/shares/{share}/":                   "401 403 403 403 200 200 200 404",
+    "DELETE reports/{report}/shares/{share}/":                "401 403 403 403 204 204 204 404",
     "GET comparisons/reports/":                               "401 403 200 200 200 200 200 404",
     "GET comparisons/harvests/":                              "401 403 200 200 200 200 200 404",
     "GET comparisons/sets/":                                  "401 403 200 200 200 200 200 404",
@@ -144,6 +149,7 @@ def sent(operation: str, made: dict[str, Any]) -> dict[str, Any]:
         "POST judging/{open}/report/": {"task": made["token"], "report-reason": "other"},
         "POST judging/{open}/training/": {"position": 0, "label": "true"},
         "POST reports/": {"round": made["done"]},
+        "POST reports/{report}/shares/": {"name": "Reviewers"},
         "GET comparisons/reports/": {"a": made["report"], "b": made["report"]},
         "GET comparisons/harvests/": pair,
         "GET comparisons/sets/": pair,
@@ -181,6 +187,7 @@ def made(db) -> dict[str, Any]:
         kind=ScoreEvaluation.KIND, project=project, language_model=harvest.language_model, status="succeeded",
         document={"scorers": []},
     )  # fmt: skip
+    report = create_report(done)
     return {
         "project": project,
         "slug": project.slug,
@@ -201,7 +208,8 @@ def made(db) -> dict[str, Any]:
         "annotator": annotator.user,
         "candidate": second.code,
         "decision": relation.gold_decisions.get().pk,
-        "report": create_report(done).pk,
+        "report": report.pk,
+        "share": share_report(report, "Reviewers", 1, timezone.now()).share.pk,
         "scores": scores.pk,
     }
 

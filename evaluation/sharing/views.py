@@ -1,0 +1,131 @@
+"""Pages of links to frozen reports: made and revoked by those who work in the project, read by whoever has one."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+
+from django import forms
+from django.core.cache import cache
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
+from django.views.decorators.http import require_http_methods, require_POST
+
+from evaluation.models import Report
+from evaluation.rendering.formats import FORMATS
+from evaluation.sharing.services import (
+    LONGEST_DAYS,
+    LONGEST_PASSWORD,
+    NewShare,
+    WrongPassword,
+    find_share,
+    open_share,
+    revoke_share,
+    share_report,
+)
+from kgharvest import code_version
+from kgharvest.access import Action, researcher_required, visible_or_404
+from kgharvest.accounts.throttle import TooManyAttempts, count_wrong_link, network_of
+from kgharvest.errors import DomainError
+
+PAGE_CACHE_S = 3600
+STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
+
+
+class ShareForm(forms.Form):
+    name = forms.CharField(label="For whom", max_length=100, initial="Reviewers", help_text="Only members of the project see this.")
+    days = forms.IntegerField(label="Good for how many days", min_value=1, max_value=LONGEST_DAYS, initial=90)
+    password = forms.CharField(
+        label="Password",
+        required=False,
+        strip=False,
+        max_length=LONGEST_PASSWORD,
+        help_text="Left empty: whoever has the link reads the report. Send a password by another way than the link.",
+        widget=forms.TextInput(attrs={"autocomplete": "off"}),
+    )
+
+
+@researcher_required
+@sensitive_variables()
+@sensitive_post_parameters()
+def shares(request: HttpRequest, pk: int) -> HttpResponse:
+    """The links to a report. A new one is shown once: only its hash is kept."""
+    report = visible_or_404(request.user, Report.objects.for_list(), Action.WORK, pk=pk)
+    form = ShareForm(request.POST or None)
+    link = None
+    if form.is_valid():
+        try:
+            made = share_report(report, **form.cleaned_data, now=timezone.now(), by=request.user)
+            link, form = link_of(request, made), ShareForm()
+        except DomainError as refusal:
+            form.add_error(None, str(refusal))
+    now = timezone.now()
+    rows = [(share, share.status(now)) for share in report.shares.select_related("created_by")]
+    return render(
+        request, "evaluation/sharing/shares.html", {"report": report, "form": form, "link": link, "shares": rows}
+    )
+
+
+def link_of(request: HttpRequest, made: NewShare) -> str:
+    return request.build_absolute_uri(reverse("evaluation:shared_report", args=[made.secret]))
+
+
+@researcher_required
+@require_POST
+def share_revoke(request: HttpRequest, pk: int, share: int) -> HttpResponse:
+    report = visible_or_404(request.user, Report.objects.for_list(), Action.WORK, pk=pk)
+    revoke_share(get_object_or_404(report.shares, pk=share), timezone.now(), request.user)
+    return redirect("evaluation:shares", pk)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@sensitive_variables()
+@sensitive_post_parameters()
+def shared_report(request: HttpRequest, secret: str) -> HttpResponse:
+    """The frozen report behind a link, and nothing else of the installation."""
+    now = timezone.now()
+    share = find_share(secret, now)
+    if share is None:
+        status = 429 if count_wrong_link(request, now) else 404
+        return closed(request, {"refusal": "Nothing is behind this link. Ask whoever sent it for a new one."}, status)
+    if share.password:
+        if request.method != "POST":
+            return closed(request, {})
+        try:
+            open_share(share, request.POST.get("password", ""), network_of(request), now)
+        except WrongPassword as refusal:
+            return closed(request, {"error": refusal}, 403)
+        except TooManyAttempts as refusal:
+            return closed(request, {"refusal": refusal}, 429)
+    return frozen_page(share.report)
+
+
+def closed(request: HttpRequest, context: dict, status: int = 200) -> HttpResponse:
+    context |= {"is_researcher": False}  # no navigation, whoever looks
+    return kept_out_of_sight(render(request, "evaluation/sharing/closed.html", context, status=status))
+
+
+def frozen_page(report: Report) -> HttpResponse:
+    """Return the report's HTML file as a page, with its own style allowed and nothing else."""
+    key = f"shared-report-{report.pk}-{report.created_at.timestamp()}-{code_version()}"
+    content = cache.get_or_set(key, lambda: FORMATS["html"].bytes_of(report.document), PAGE_CACHE_S)
+    response = HttpResponse(content, content_type=FORMATS["html"].content_type)
+    [style] = STYLE.findall(content.decode())
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    response["Content-Security-Policy"] = (
+        f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'; frame-ancestors 'none'; base-uri 'none'; "
+        "form-action 'none'"
+    )
+    return kept_out_of_sight(response)
+
+
+def kept_out_of_sight(response: HttpResponse) -> HttpResponse:
+    """Return the response as one that no cache keeps, no search engine lists, and no link tells others."""
+    response["Cache-Control"] = "no-store"
+    response["X-Robots-Tag"] = "noindex, nofollow"
+    response["Referrer-Policy"] = "no-referrer"
+    return response
