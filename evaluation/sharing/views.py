@@ -37,7 +37,9 @@ STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
 
 
 class ShareForm(forms.Form):
-    name = forms.CharField(label="For whom", max_length=100, initial="Reviewers", help_text="Only members of the project see this.")
+    name = forms.CharField(
+        label="For whom", max_length=100, initial="Reviewers", help_text="Only members of the project see it."
+    )
     days = forms.IntegerField(label="Good for how many days", min_value=1, max_value=LONGEST_DAYS, initial=90)
     password = forms.CharField(
         label="Password",
