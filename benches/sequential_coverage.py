@@ -5,6 +5,9 @@ judged in random order and looked at after each sixth of `most`. Any miss: the s
 the cell's own accuracy at some look: the one that holds at every look from people alone (P), with the labels of a judge
 (J), and that of a sample fixed beforehand (F), which reports print as the accuracy's. Width at the first look of P and
 J in those of F. Labels: how many it took, on average, until P and J were at most .15 wide.
+
+Then averages over several relations, of which `share` are true on average and from .1 less to .1 more in each: any miss
+of six looks, and width at the first and the last of them in those of the usual interval there (of 50 runs).
 """
 
 from __future__ import annotations
@@ -20,8 +23,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from evaluation.statistics.finite_population import simple_interval
-from evaluation.statistics.judges.sequential import SeenStrata, anytime_interval
+from evaluation.statistics.finite_population import VerdictSample, population_rate, simple_interval
+from evaluation.statistics.judges.judge_assisted import JudgedSample, people_alone, post_strata, tells_apart
+from evaluation.statistics.judges.sequential import SeenStrata, anytime_average, anytime_interval
 
 N_LOOKS, WANTED = 6, 0.15
 
@@ -97,12 +101,97 @@ def simulate(setting: Setting, runs: int) -> str:
     )
 
 
+# -- averages ----------------------------------------------------------------------------------------------------------
+
+
+class Average(NamedTuple):
+    n_relations: int
+    population: int
+    most: int  # of each relation
+    truth: float
+    sensitivity: float
+    specificity: float
+
+    def __str__(self) -> str:
+        judge = f"{self.sensitivity:.2f}/{self.specificity:.2f}"
+        return (
+            f"{self.n_relations:2} relations, {self.most // N_LOOKS}..{self.most} of {self.population}, "
+            f"truth {self.truth:.2f} judge {judge}"
+        )
+
+
+AVERAGES = [
+    Average(*shape, truth, *judge)
+    for shape in ((2, 400, 60), (6, 400, 60), (14, 200, 12), (14, 400, 48))
+    for truth in (0.5, 0.8, 0.95)
+    for judge in ((0.9, 0.8), (0.5, 0.5))
+]
+
+
+def simulate_average(average: Average, runs: int) -> str:
+    rng = np.random.default_rng(zlib.crc32(str(average).encode()))
+    R, N, most = average.n_relations, average.population, average.most
+    shares = np.clip(average.truth + np.linspace(-0.1, 0.1, R), 0, 1)
+    n_true = np.rint(shares * N).astype(int)
+    says_true = np.array([1 - average.specificity, average.sensitivity])
+    weights, truth = np.full(R, 1 / R), n_true.mean() / N
+    missed, widths = np.zeros(2), np.zeros((N_LOOKS, 2))
+    usual = np.zeros(N_LOOKS)
+    for run in range(runs):
+        is_true = rng.permuted(np.arange(N) < n_true[:, np.newaxis], axis=1).astype(int)  # (R, N), in random order
+        label = (rng.random((R, N)) >= says_true[is_true]).astype(int)  # 0: called true
+        misses = np.zeros(2, dtype=bool)
+        for number in range(N_LOOKS):
+            n = most * (number + 1) // N_LOOKS
+            for column, interval_ in enumerate(average_look(is_true, label, n, most, weights)):
+                misses[column] |= not interval_[0] - 1e-9 <= truth <= interval_[1] + 1e-9
+                widths[number, column] += interval_[1] - interval_[0]
+            if run < 50 and number in (0, N_LOOKS - 1):
+                rate = population_rate(is_true[:, :n].sum(axis=1), np.full(R, n), np.full(R, N), weights)
+                usual[number] += (rate.high - rate.low) / min(50, runs)
+        missed += misses
+    first, last = (widths[number] / runs / usual[number] for number in (0, -1))
+    return (
+        f"{average}  any miss P {missed[0] / runs:.4f} J {missed[1] / runs:.4f}   width at the first look "
+        f"P {first[0]:.2f} J {first[1]:.2f}, at the last P {last[0]:.2f} J {last[1]:.2f} of {usual[-1]:.3f}"
+    )
+
+
+def average_look(
+    is_true: np.ndarray, label: np.ndarray, n: int, most: int, weights: np.ndarray
+) -> list[tuple[float, float]]:
+    """Return the intervals of people alone and with the judge's groups, when `n` of each relation are judged."""
+
+    def by_label(until: int, values: np.ndarray) -> np.ndarray:
+        return np.stack([((label == group) * values)[:, :until].sum(axis=1) for group in range(3)], axis=1)
+
+    ones = np.ones_like(label)
+    sizes, drawn, judged, hits = (
+        by_label(label.shape[1], ones),
+        by_label(most, ones),
+        by_label(n, ones),
+        by_label(n, is_true),
+    )
+    sample = JudgedSample(sizes, drawn, VerdictSample.of_complete(judged, hits))
+    intervals = []
+    for each in (people_alone(sample), sample if tells_apart(sample) else people_alone(sample)):
+        groups = post_strata(each)
+        kept = groups.population > 0
+        n_drawn = np.bincount(groups.group_of.ravel(), each.drawn.ravel(), len(kept))[kept]
+        columns = (groups.accepted.n, groups.accepted.n_hits, groups.accepted.n_hits, groups.population)
+        seen = SeenStrata(*(column[kept].astype(int) for column in columns))
+        intervals.append(anytime_average(seen, groups.weights(weights)[kept], n_drawn))
+    return intervals
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--runs", type=int, default=2000)
     runs = arguments.parse_args().runs
     for setting in SETTINGS:
         print(simulate(setting, runs), flush=True)
+    for average in AVERAGES:
+        print(simulate_average(average, runs), flush=True)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from evaluation.reports.forms import ReportForm
 from evaluation.reports.sections.comparisons import finding
 from evaluation.reports.sections.judges.card import TABLES as CARD_TABLES
 from evaluation.reports.sections.judges.card import card_entry
+from evaluation.reports.sections.judges.every_look import every_look_entries, with_every_look_averages
 from evaluation.statistics.agreement import ALL_ALIKE, NOTHING_PAIRED, alpha_of_counts, pairable, percent_agreement
 from evaluation.statistics.finite_population import population_share, sample_rate
 from evaluation.statistics.incomplete_statements import CompletedVerdicts
@@ -123,6 +124,20 @@ def _card_of(run: JudgeRun) -> dict[str, Any]:
     document = {"judge_card": card, "source": run.round.source}
     tables = tables_of(CARD_TABLES, document) if card["n_verdicts"] else []
     return {"reason": card["reason"], "tables": {table.name.replace("-", "_"): table for table in tables}}
+
+
+def half_width(round: Round) -> float | None:
+    """Return the largest half-width of the accuracies of LMs and settings that holds at every look, as reports have it.
+
+    None while one of them is not known.
+    """
+    evidence = gather_evidence(round)
+    sides = [{"model": side.model, "setting": side.setting} for side in evidence.sides]
+    cells = every_look_entries(evidence, [{}] * len(evidence.cells))
+    intervals = [entry["every_look"] for entry in with_every_look_averages(sides, cells, evidence)]
+    if not intervals or any(interval["low"] is None for interval in intervals):
+        return None
+    return max((interval["high"] - interval["low"]) / 2 for interval in intervals)
 
 
 def cell_rates(cells: Sequence[Sequence[Labelled]], quorum: int, *, has_interval: bool) -> list[Rate]:

@@ -49,6 +49,8 @@ HOOKS = {
     "agreement": "evaluation.panels.agreement",
     # n_hits, n -> a share with its Wilson interval
     "rate": "evaluation.statistics.rates.rate",
+    # round -> the largest half-width of its averages that holds at every look, None while one is not known
+    "half_width": "evaluation.panels.half_width",
     # variance of each cell's accuracy, by relation, LM and setting -> what comparing them can find
     "planned_comparisons": "evaluation.reports.sections.sample_size.planned_comparisons",
     # n, population, how many times as wide -> statements of a stratum for an interval that is narrower

@@ -111,7 +111,11 @@ class RoundForm(forms.ModelForm):
     class Meta:
         model = Round
         fields = ("name", *(name for names in Round.OPTIONS.values() for name in names))
-        field_classes = {"gold_share": PercentField, "dominance_cap": PercentField}
+        field_classes = {
+            "gold_share": PercentField,
+            "dominance_cap": PercentField,
+            "closes_at_half_width": PercentField,
+        }
         formfield_callback = option_field
         widgets = {
             "instructions": forms.Textarea(attrs={"rows": 8}),

@@ -75,6 +75,7 @@ class Round(models.Model):
         MANUAL = "manual", "somebody closes it"
         COMPLETE = "complete", "every statement has its judgments"
         DATE = "date", "a date has come"
+        NARROW = "narrow", "accuracies are known well enough"
 
     OPTIONS = {
         "Sample": ("seed", "include_sensitive", "judge"),
@@ -82,7 +83,7 @@ class Round(models.Model):
         "Known answers": ("gold_share", "training_size"),
         "Instructions": ("instructions", "consent"),
         "People": ("takes_guests", "max_per_annotator", "dominance_cap"),
-        "Closing": ("closes_when", "closes_at"),
+        "Closing": ("closes_when", "closes_at", "closes_at_half_width"),
     }
 
     name = models.SlugField(
@@ -157,6 +158,14 @@ class Round(models.Model):
     closes_at = models.DateTimeField(
         "date", null=True, blank=True, help_text="Goes with “a date has come”; in the zone of this installation."
     )
+    closes_at_half_width = models.FloatField(
+        "half-width",
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(0.01), MaxValueValidator(0.5)],
+        help_text="Goes with “accuracies are known well enough”: of the accuracy of each LM and setting, averaged over "
+        "its relations, by the interval that holds at every look.",
+    )
 
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="rounds")
     source = models.CharField(max_length=9, choices=Source, default=Source.PEOPLE)
@@ -202,9 +211,14 @@ class Round(models.Model):
                 name="round_dominance_cap_in_range",
             ),
             models.CheckConstraint(
-                condition=Q(closes_when__in=["manual", "complete"], closes_at=None)
+                condition=Q(closes_when__in=["manual", "complete", "narrow"], closes_at=None)
                 | Q(closes_when="date", closes_at__isnull=False),
                 name="round_closes_at_a_date",
+            ),
+            models.CheckConstraint(
+                condition=Q(closes_when__in=["manual", "complete", "date"], closes_at_half_width=None)
+                | Q(closes_when="narrow", closes_at_half_width__isnull=False),
+                name="round_closes_at_a_half_width",
             ),
         ]
 
@@ -229,6 +243,9 @@ class Round(models.Model):
         if (self.closes_when == self.ClosesWhen.DATE) != (self.closes_at is not None):
             reason = "Give a date and time if the round closes at a date, and only then."
             raise ValidationError({"closes_at": reason})
+        if (self.closes_when == self.ClosesWhen.NARROW) != (self.closes_at_half_width is not None):
+            reason = "Give a half-width if the round closes once accuracies are known well enough, and only then."
+            raise ValidationError({"closes_at_half_width": reason})
 
     @property
     def quota(self) -> int | None:

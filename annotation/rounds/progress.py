@@ -98,6 +98,28 @@ def judgments_per_hour(round: Round, now: datetime) -> float | None:
     return n_recent / hours if n_recent and hours > 0 else None
 
 
+# -- looks at widths ---------------------------------------------------------------------------------------------------
+
+LOOK_EVERY = timedelta(minutes=1)
+HALF_WIDTH = "half_width"  # subject of the snapshots
+
+
+def look_at_half_width(round: Round, now: datetime) -> float | None:
+    """Return how well the accuracies of the round are known, looking anew once a minute or less often.
+
+    The largest half-width of its LMs' and settings' intervals that hold at every look; None while one is not known.
+    """
+    last = last_look(round)
+    if last is None or now - last.counted_at > max(LOOK_EVERY, timedelta(seconds=STALE_AFTER * last.took_s)):
+        last, _ = round.snapshots.update_or_create(subject=HALF_WIDTH, defaults=_count(round, hook("half_width")))
+    half_width: float | None = last.content
+    return half_width
+
+
+def last_look(round: Round) -> Snapshot | None:
+    return round.snapshots.filter(subject=HALF_WIDTH).first()
+
+
 # -- snapshots of counts -----------------------------------------------------------------------------------------------
 
 LIVE_JUDGMENTS = 30_000  # rounds up to this size are counted for each look

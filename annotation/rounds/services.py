@@ -22,6 +22,7 @@ from annotation.models import Assignment, Draw, JudgmentTask, Round, Stratum, Tr
 from annotation.quality.limits import limits_spec, set_limits
 from annotation.rounds.builder import freeze_round, instructions_by_relation
 from annotation.rounds.models import OPTIONS
+from annotation.rounds.progress import look_at_half_width
 from annotation.rounds.serializers import BadRoundSpec, round_from_spec
 from kgharvest.access import Action, check_may
 from kgharvest.accounts.projects import project_for
@@ -235,7 +236,8 @@ def reopen_round(round: Round, by=None) -> None:
     Raises NotAllowed, WrongStatus.
     """
     check_may(by, Action.WORK, round.project)
-    rule = {"closes_when": Round.ClosesWhen.MANUAL, "closes_at": None} if round.closed_at else {}
+    no_rule = {"closes_when": Round.ClosesWhen.MANUAL, "closes_at": None, "closes_at_half_width": None}
+    rule = no_rule if round.closed_at else {}
     _move(round, [Round.Status.PAUSED, Round.Status.CLOSED], Round.Status.OPEN, closed_at=None, **rule)
     round.events.record("reopened", by=by)
     _record("reopened", round, by)
@@ -287,11 +289,16 @@ def note_complete_rounds(now: datetime) -> None:
 
 
 def close_due_rounds(now: datetime) -> None:
-    """Close the open rounds whose date has come, or whose statements all have their judgments."""
+    """Close the open rounds whose date has come, whose statements all have their judgments, or that are narrow."""
     incomplete = JudgmentTask.objects.without_gold().filter(round=OuterRef("pk"), verdict="")
     is_over = Q(closes_when=Round.ClosesWhen.DATE, closes_at__lte=now)
     is_complete = Q(closes_when=Round.ClosesWhen.COMPLETE) & ~Exists(incomplete)
-    for round in Round.objects.filter(is_over | is_complete, status=Round.Status.OPEN):
+    may_be_narrow = Q(closes_when=Round.ClosesWhen.NARROW)
+    for round in Round.objects.filter(is_over | is_complete | may_be_narrow, status=Round.Status.OPEN):
+        if round.closes_at_half_width is not None:
+            half_width = look_at_half_width(round, now)
+            if half_width is None or half_width > round.closes_at_half_width:
+                continue
         try:
             close_round(round)
         except WrongStatus:

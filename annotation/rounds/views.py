@@ -32,7 +32,7 @@ from annotation.monitoring.cells import round_cells
 from annotation.recruiting.access import session_annotators
 from annotation.recruiting.services import capacity_warning
 from annotation.rounds.draft_views import draft_page
-from annotation.rounds.progress import OUTCOMES, progress
+from annotation.rounds.progress import OUTCOMES, last_look, progress
 from annotation.rounds.services import close_round
 from kgharvest.access import Action, allowed_actions, researcher_required, visible_or_404
 from kgharvest.accounts.forms import filter_by_project
@@ -135,6 +135,7 @@ def round_detail(request: HttpRequest, path: str) -> HttpResponse:
         "progress": counts,
         "n_gold": round.n_tasks - counts["n_tasks"] if round.gold_share else 0,
         "capacity_warning": capacity_warning(round, counts["n_left"]),
+        "look": last_look(round) if round.closes_at_half_width is not None else None,
         "figures": figures(counts),
         "cells": cell_tables(cells.content, request.GET),
         "cells_counted_at": cells.counted_at,

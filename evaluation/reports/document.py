@@ -114,6 +114,7 @@ def build_document(
     modelled = modelled_rates.with_modelled_rates(rates.cell_entries(cells), evidence, cells, correction)
     at_every_look = every_look.every_look_entries(evidence, modelled, *(judged.groups() if judged else ()))
     averages = modelled_rates.with_corrected_averages(totals, evidence, cells, correction)
+    averages = every_look.with_every_look_averages(averages, at_every_look, evidence, judged)
     return {
         **_round_entries(evidence, equivalence_margin),
         **agreement.agreement_entries(evidence),

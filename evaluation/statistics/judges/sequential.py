@@ -7,6 +7,12 @@ however many there are and whatever makes one look or stop: a confidence sequenc
 holds every number of hits whose prior-to-posterior ratio is below 20. By Ville's inequality the ratio of the true
 number, a martingale of mean 1, reaches 20 at any time with probability 1 / 20 at most; the prior does not matter for
 that.
+
+Averages over relations would pay for the prior of each stratum: ratios that multiply make the interval of fourteen
+relations four times as wide as the usual one. Their estimates have a normal error with independent increments in
+information, one over the variance, so that a normal mixture holds at all looks in the limit (Robbins 1970, "Statistical
+methods related to the law of the iterated logarithm", Ann. Math. Stat. 41; Waudby-Smith et al. 2024, "Time-uniform
+central limit theory and asymptotic confidence sequences", Ann. Statist. 52): about 1.6 times as wide.
 """
 
 from __future__ import annotations
@@ -25,10 +31,15 @@ Floats = NDArray[np.float64]
 PRIOR = 0.5  # both parameters of the beta-binomial prior of a stratum's hits: Jeffreys's
 LOG_LIMIT = -float(np.log(SIGNIFICANCE))
 
+# Information, in units of the mixture's, when all that was drawn is judged: from a quarter of that on the interval is
+# within 2 % of the narrowest that a mixture can be.
+INFORMATION_AT_END = 20.0
+
 METHOD = (
     "Interval that holds at every look: the numbers of hits whose prior-to-posterior ratio has stayed below 20, for a "
     "beta-binomial prior (1/2, 1/2) in each stratum (Waudby-Smith and Ramdas 2020); ratios of strata multiply, and "
-    "those of people alone and with the judge are averaged. All looks together miss in at most 5 % of rounds."
+    "those of people alone and with the judge are averaged. All looks together miss in at most 5 % of rounds. Averages "
+    "over relations: normal mixture (Robbins 1970), variances from shares with half a hit and half a miss added."
 )
 
 
@@ -59,6 +70,32 @@ def anytime_interval(people: SeenStrata, with_judge: SeenStrata | None = None) -
     low = _first_possible([_log_ratios(sample, sample.least) for sample in samples])
     high = size - _first_possible([_log_ratios(sample, sample.most)[::-1] for sample in samples])
     return low / size, high / size
+
+
+def anytime_average(strata: SeenStrata, weights: Floats, n_drawn: Counts) -> tuple[float, float] | None:
+    """Return the interval of the weighted mean of strata's shares that holds at every look; None where one has no
+    statement yet.
+
+    weights (S,): of sum 1. n_drawn (S,): statements to be judged in all, fixed when the round was opened.
+    """
+    if not strata.n.all() or not strata.population.all():
+        return None
+    low, _ = _mixture_interval(strata.least, strata, weights, n_drawn)
+    _, high = _mixture_interval(strata.most, strata, weights, n_drawn)
+    return low, high
+
+
+def _mixture_interval(n_hits: Counts, strata: SeenStrata, weights: Floats, n_drawn: Counts) -> tuple[float, float]:
+    smoothed = (n_hits + PRIOR) / (strata.n + 2 * PRIOR)
+    spread = weights**2 * smoothed * (1 - smoothed)
+    unseen = (strata.population - strata.n) / np.maximum(strata.population - 1, 1)
+    variance = float((spread / strata.n * unseen).sum())
+    value = float(weights @ (n_hits / strata.n))
+    if variance == 0:
+        return value, value
+    information = INFORMATION_AT_END * float((spread / n_drawn).sum()) / variance
+    half = float(np.sqrt(variance * (1 + 1 / information) * (np.log1p(information) + 2 * LOG_LIMIT)))
+    return max(0.0, value - half), min(1.0, value + half)
 
 
 def _first_possible(log_ratios: list[Floats]) -> int:

@@ -4,6 +4,7 @@ import re
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from annotation.gold.candidates import decide_on_gold, gold_candidates
 from annotation.judges.models import JudgeAnswer
@@ -12,11 +13,12 @@ from annotation.rounds import draft_views
 from annotation.rounds.forms import RoundForm
 from annotation.rounds.models import OPTIONS
 from annotation.rounds.serializers import RoundSerializer, example
-from annotation.rounds.services import create_draft, edit_draft, open_draft
+from annotation.rounds.services import close_due_rounds, create_draft, edit_draft, open_draft
 from kgharvest.audit.models import AuditEntry
 from kgharvest.models import Job, ProjectMember, RelationSet, Role
 from tests.annotation.gold.test_gold import SEEDS, confirm
 from tests.factories import (
+    judge_all,
     judging_page,
     make_harvest,
     make_judge_answer,
@@ -485,6 +487,19 @@ def test_a_draft_whose_judge_goes_on_is_kept(researcher_client, draft):
     researcher_client.post(f"{PILOT}delete/")
 
     assert Round.objects.exists()
+
+
+def test_a_round_that_closes_when_it_is_narrow_says_how_far_it_is(researcher_client, harvest):
+    fields = {"name": "pilot", "jobs": [harvest.pk], "n": 4, "closes_when": "narrow", "closes_at_half_width": 5}
+    researcher_client.post("/rounds/new/", fields)
+    assert "accuracies are known to ± .05" in researcher_client.get(PILOT).text
+    round = open_draft(Round.objects.get())
+    assert "each relation needs a judgment" in researcher_client.get(PILOT).text
+
+    judge_all(round, ["true", "true", "false", "true"])
+    close_due_rounds(timezone.now())
+
+    assert re.search(r"known to ± \.\d{3}: not yet, .* closes at ± \.050", researcher_client.get(PILOT).text)
 
 
 def test_a_round_is_cloned_into_a_draft(researcher_client, researcher):

@@ -63,6 +63,7 @@ def test_a_broken_file_is_refused_with_line_and_column(tmp_path):
         ({"name": "a", "cells": [CELL], "dominance_cap": 0}, "^dominance_cap is 0; .* or null"),
         ({"name": "a", "cells": [CELL], "closes_when": "date"}, "^closes_at: Give a date and time"),
         ({"name": "a", "cells": [CELL], "closes_when": "date", "closes_at": "soon"}, "^closes_at is 'soon'"),
+        ({"name": "a", "cells": [CELL], "closes_when": "narrow"}, "^closes_at_half_width: Give a half-width"),
         ({"name": "a", "cells": [CELL], "seed": -1}, "^seed is -1"),
         ({"name": "a", "cells": [CELL], "seed": "3"}, "^seed is '3'; give a whole number"),
         ({"name": "a", "cells": [CELL], "takes_guests": 1}, "^takes_guests is 1; give true or false"),

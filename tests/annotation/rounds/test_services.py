@@ -9,6 +9,7 @@ from annotation.judging.assignment import next_batch
 from annotation.models import Round, Stratum
 from annotation.quality.limits import set_limits
 from annotation.rounds.models import RoundNotOpen
+from annotation.rounds.progress import last_look
 from annotation.rounds.serializers import BadRoundSpec
 from annotation.rounds.services import (
     NameTaken,
@@ -31,6 +32,7 @@ from kgharvest.models import ProjectMember, Role
 from kgharvest.names import UnresolvedName
 from tests.annotation.rounds.test_builder import HUNDRED, spec
 from tests.factories import (
+    judge,
     judge_all,
     make_annotators,
     make_harvest,
@@ -190,6 +192,29 @@ def test_a_round_closes_when_its_date_has_come_or_all_is_judged():
 
     close_due_rounds(now + timedelta(hours=2))
     assert statuses(dated, half) == ["closed", "open"]
+
+
+def test_a_round_closes_once_it_is_narrow_enough_at_a_look_that_is_taken_now_and_then():
+    """A census has no width; before, one judged of four says next to nothing."""
+    now = timezone.now()
+    round = make_round(4, closes_when="narrow", closes_at_half_width=0.1, judgments_per_task=1)
+    [annotator] = make_annotators(round, 1)
+    tasks = next_batch(annotator, now)
+    judge(annotator, tasks[0])
+    close_due_rounds(now)
+    assert (statuses(round), last_look(round).content > 0.3) == (["open"], True)
+
+    for task in tasks[1:]:
+        judge(annotator, task)
+    close_due_rounds(now)
+    assert statuses(round) == ["open"]  # it has looked a moment ago
+
+    close_due_rounds(now + timedelta(minutes=2))
+    assert (statuses(round), last_look(round).content) == (["closed"], 0)
+    round.refresh_from_db()
+    reopen_round(round)
+    close_due_rounds(now + timedelta(minutes=4))
+    assert statuses(round) == ["open"]
 
 
 def statuses(*rounds) -> list[str]:

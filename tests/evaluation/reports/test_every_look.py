@@ -8,7 +8,7 @@ import pytest
 from evaluation.evidence.arrays import CellKey, Judgments, StratumKey
 from evaluation.reports.document import build_document, report_tables
 from evaluation.reports.sections.judges.every_look import every_look_entries
-from evaluation.statistics.judges.sequential import SeenStrata, anytime_interval
+from evaluation.statistics.judges.sequential import SeenStrata, anytime_average, anytime_interval
 from tests.evaluation.evidence_factory import make_evidence
 
 CELL = CellKey("capital_of", "lm", "multi")
@@ -62,6 +62,23 @@ def test_a_judges_groups_are_strata_of_their_own():
     expected = anytime_interval(strata((40, 30, 30, 400)), strata((30, 30, 30, 300), (10, 0, 0, 100), (0, 0, 0, 0)))
     assert with_judge == expected
     assert np.diff(with_judge) < np.diff(interval_of(evidence))
+
+
+def test_an_average_is_over_its_relations_and_of_one_relation_it_is_the_cells():
+    other, alone = CELL._replace(relation="language_of"), CELL._replace(setting="human")
+    sizes = [StratumKey(number, 1, 400, 400) for number in range(3)]
+    document = build_document(make_evidence({CELL: (30, 10), other: (20, 20), alone: (30, 10)}, strata=sizes))
+
+    looks = {total["setting"]: tuple(total["every_look"].values()) for total in document["totals"]}
+    seen = strata((40, 30, 30, 400), (40, 20, 20, 400))
+    assert looks["multi"] == anytime_average(seen, np.array([0.5, 0.5]), np.array([40, 40]))
+    assert (
+        looks["human"]
+        == tuple(document["cells"][2]["every_look"].values())
+        == tuple(anytime_interval(strata((40, 30, 30, 400))))
+    )
+    [table] = [table for table in report_tables(document) if table.name == "every-look"]
+    assert [row.values[0] for row in table.rows] == [*(cell["relation"] for cell in document["cells"]), "average"]
 
 
 def test_cells_nobody_judged_or_of_unknown_population_have_none():

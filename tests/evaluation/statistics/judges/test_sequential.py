@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 from scipy.stats import betabinom, hypergeom
 
-from evaluation.statistics.judges.sequential import SeenStrata, anytime_interval, log_prior_to_posterior
+from evaluation.statistics.judges.sequential import (
+    SeenStrata,
+    anytime_average,
+    anytime_interval,
+    log_prior_to_posterior,
+)
 
 
 def strata(*rows: tuple[int, ...]) -> SeenStrata:
@@ -137,3 +142,46 @@ def test_a_good_judge_narrows_it_and_one_who_knows_nothing_costs_little():
 
     assert np.diff(good) < 0.9 * np.diff(alone)
     assert np.diff(alone) <= np.diff(useless) < 1.15 * np.diff(alone)
+
+
+# -- averages ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_average_is_robbins_normal_mixture():
+    """Two relations alike, 20 of 40 drawn judged in each: by hand from the variances."""
+    seen = strata((20, 14, 14, 400), (20, 10, 10, 400))
+
+    low, high = anytime_average(seen, np.array([0.5, 0.5]), np.array([40, 40]))
+
+    spread = [0.25 * share * (1 - share) for share in (14.5 / 21, 0.5)]
+    variance = sum(spread) / 20 * 380 / 399
+    information = 20 * sum(spread) / 40 / variance
+    half = np.sqrt(variance * (1 + 1 / information) * (np.log(1 + information) + np.log(400)))
+    assert (low, high) == pytest.approx((0.6 - half, 0.6 + half))
+
+
+def test_an_average_narrows_with_each_look_and_a_census_has_no_width():
+    weights, n_drawn = np.array([0.5, 0.5]), np.array([60, 60])
+    looks = [anytime_average(strata((n, n // 2, n // 2, 60), (n, n, n, 60)), weights, n_drawn) for n in (6, 20, 58, 60)]
+
+    widths = [high - low for low, high in looks]
+    assert widths == sorted(widths, reverse=True)
+    assert looks[-1] == (0.75, 0.75)
+
+
+def test_an_average_needs_a_statement_of_each_relation():
+    assert anytime_average(strata((20, 14, 14, 400), (0, 0, 0, 400)), np.array([0.5, 0.5]), np.array([40, 40])) is None
+
+
+def test_six_looks_at_an_average_miss_together_in_few_rounds():
+    rng = np.random.default_rng(5)
+    n_missed, weights, n_drawn = 0, np.full(6, 1 / 6), np.full(6, 30)
+    n_true = np.array([140, 150, 160, 160, 170, 180])
+    for _ in range(200):
+        is_true = rng.permuted(np.arange(200) < n_true[:, np.newaxis], axis=1)
+        limits = [
+            anytime_average(strata(*((n, hits, hits, 200) for hits in is_true[:, :n].sum(axis=1))), weights, n_drawn)
+            for n in (5, 10, 15, 20, 25, 30)
+        ]
+        n_missed += any(not low <= 0.8 <= high for low, high in limits)
+    assert n_missed <= 14  # of 200 at .05: beyond that with a chance of .08
