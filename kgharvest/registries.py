@@ -84,6 +84,7 @@ PERIODIC_TASKS = [
     "annotation.rounds.services.close_due_rounds",
     "annotation.judging.sealing.seal_due_judgments",
     "kgharvest.webhooks.delivery.enqueue_due_deliveries",
+    "kgharvest.accounts.sign_in.session_store.delete_expired_sessions",
 ]
 
 # Tables whose rows `audit verify` compares with what the audit trail recorded, by the names that its entries have for

@@ -93,9 +93,10 @@ def create_webhook(project_id: int, url: str, events: Sequence[str], by=None) ->
     """Make a webhook. Raises NotAllowed, BadAddress, BadWebhook."""
     _check_may_manage(project_id, by)
     _check(url, events)
-    if Webhook.objects.filter(project_id=project_id).count() >= MOST_WEBHOOKS:
-        raise BadWebhook(f"A project has at most {MOST_WEBHOOKS} webhooks; delete one that nobody needs.")
     with transaction.atomic():
+        Project.objects.select_for_update(no_key=True).get(pk=project_id)  # webhooks made at once are counted in turns
+        if Webhook.objects.filter(project_id=project_id).count() >= MOST_WEBHOOKS:
+            raise BadWebhook(f"A project has at most {MOST_WEBHOOKS} webhooks; delete one that nobody needs.")
         webhook = _save(Webhook(project_id=project_id, url=url, events=sorted(events), created_by=by))
         _record("made", webhook, by, events=webhook.events)
     return NewSecret(webhook, secret_of(webhook.secret_key))

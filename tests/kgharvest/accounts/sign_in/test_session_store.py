@@ -9,7 +9,7 @@ from django.contrib.sessions.models import Session
 from django.test import Client
 from django.utils import timezone
 
-from kgharvest.accounts.sign_in.session_store import SessionStore
+from kgharvest.accounts.sign_in.session_store import SessionStore, delete_expired_sessions
 from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db
@@ -44,3 +44,13 @@ def test_a_key_from_before_the_log_out_opens_nothing(browser):
 def test_a_key_with_a_nul_is_asked_of_no_database(django_assert_num_queries):
     with django_assert_num_queries(0):
         assert SessionStore("\x00aaaaaaaaaa").get("anything") is None
+
+
+def test_expired_sessions_go_and_others_stay():
+    now = timezone.now()
+    for key, left in (("old", -1), ("new", 1)):
+        Session.objects.create(session_key=key, session_data="", expire_date=now + timedelta(minutes=left))
+
+    delete_expired_sessions(now)
+
+    assert list(Session.objects.values_list("session_key", flat=True)) == ["new"]

@@ -1,0 +1,26 @@
+"""How many webhooks a project has."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+
+import pytest
+
+from kgharvest.accounts.projects import default_project
+from kgharvest.models import Webhook
+from kgharvest.webhooks.outbox import MOST_WEBHOOKS, BadWebhook, create_webhook
+from tests.postgres import at_once
+
+
+@pytest.mark.django_db(transaction=True)
+def test_webhooks_made_at_once_are_no_more_than_a_project_may_have(settings):
+    settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
+    project = default_project().pk
+    urls = [f"http://127.0.0.1:{1000 + number}/" for number in range(MOST_WEBHOOKS + 3)]
+    for url in urls[4:]:
+        create_webhook(project, url, ["report.made"])
+
+    made = at_once(*[lambda url=url: create_webhook(project, url, ["report.made"]) for url in urls[:4]])
+
+    assert sum(isinstance(result, BadWebhook) for result in made) == 3
+    assert Webhook.objects.count() == MOST_WEBHOOKS
