@@ -7,16 +7,18 @@ For each size of a round: newcomers, then people with 20,000 judgments behind th
 with what asking for statements adds to it; the wait for both counts. First as the judging page asks: with an answer
 that leaves fewer than four statements ahead, so once in about six answers. Then strictly, with each answer. Each is
 done as fast as the server can; as the page does, also at a steady 80 judgments/s, where a wait begins when the answer
-is due. Web server: gunicorn's processes; database: PostgreSQL's, if it runs on this machine; neither has the clients.
+is due. Last by the plain form, each of whose answers leads to a page with the next statement. Web server: gunicorn's
+processes; database: PostgreSQL's, if it runs on this machine; neither has the clients.
 
-Must hold: on PostgreSQL 150 judgments/s at 5 ms of the server's CPU each, within 20 % at every size; 95 % of waits
-under 100 ms at 80 judgments/s, on SQLite too.
+Must hold: on PostgreSQL 150 judgments/s at 5 ms of the server's CPU each, within 20 % at every size, and 60/s at
+12 ms by the form; 95 % of waits under 100 ms at 80 judgments/s, on SQLite too.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import socket
 import sys
 import time
@@ -38,7 +40,7 @@ from django.conf import settings
 from django.db import connection
 from django.urls import reverse
 
-from annotation.models import Round
+from annotation.models import Annotator, Round
 from benches.judging import BATCH, give_a_past, make_round
 from tests.factories import make_annotators
 from tests.load.web_server import WebServer, cpu_seconds, logged_in, url_of
@@ -47,22 +49,19 @@ N_ANNOTATORS = 8
 BEHIND = 20_000
 WARM_UP = 20
 STEADY = 80  # judgments per second
-# How many statements ahead are few enough to ask for more, and whether judging is steady or as fast as can be.
-WAYS = {
-    "as the page": (4, None),
-    f"as the page, {STEADY}/s": (4, STEADY),
-    "each time": (BATCH, None),
-}
+ANSWER = {"label": "true", "seconds": "1.00", "comment": ""}
 
 
 class Judge:
     """A person at a browser: a connection that stays open, and just enough HTTP to cost next to nothing itself."""
 
+    accept = "application/json"
+
     def __init__(self, port: int, path: str, cookies: dict[str, str]):
         self._port = port
         headers = {
             "Host": f"127.0.0.1:{port}",
-            "Accept": "application/json",
+            "Accept": self.accept,
             "Cookie": "; ".join(f"{name}={value}" for name, value in cookies.items()),
             "X-CSRFToken": cookies["csrftoken"],
             "X-Forwarded-Proto": "https",  # as the proxy says in production
@@ -80,26 +79,30 @@ class Judge:
         Statements are asked for with an answer that leaves fewer than `few` ahead.
         """
         with socket.create_connection(("127.0.0.1", self._port)) as self._socket:
-            if not self._ahead:
-                self._take(self._send("GET"))
+            self._begin()
             waits, due = [], time.perf_counter()
             for _ in range(n):
                 due = due + every_s if every_s else time.perf_counter()
                 time.sleep(max(0, due - time.perf_counter()))
-                self._answer(self._ahead.pop(0), more="1" if len(self._ahead) < few else "")
+                self._answer(few)
                 waits.append(time.perf_counter() - due)
             return waits
 
-    def _answer(self, task: int, more: str) -> None:
-        fields = {"task": task, "label": "true", "client_uuid": uuid4(), "seconds": "1.00", "comment": "", "more": more}
-        self._take(self._send("POST", urlencode(fields)))
+    def _begin(self) -> None:
+        if not self._ahead:
+            self._take(json.loads(self._send("GET")))
+
+    def _answer(self, few: int) -> None:
+        shown = {"task": self._ahead.pop(0), "client_uuid": uuid4()}
+        more = "1" if len(self._ahead) < few else ""
+        self._take(json.loads(self._send("POST", urlencode(shown | ANSWER | {"more": more}))))
 
     def _take(self, reply: dict[str, Any]) -> None:
         fresh = [statement["task"] for statement in reply.get("tasks", []) if statement["task"] not in self._known]
         self._known.update(fresh)
         self._ahead += fresh
 
-    def _send(self, method: str, body: str = "") -> dict[str, Any]:
+    def _send(self, method: str, body: str = "") -> bytes:
         self._socket.sendall(f"{method} {self._head}{len(body)}\r\n\r\n{body}".encode())
         received = b""
         while not (end := received.find(b"\r\n\r\n") + 4) > 3:
@@ -108,13 +111,27 @@ class Judge:
         length = int(head.partition(b"content-length:")[2].partition(b"\r\n")[0])
         while len(received) < end + length:
             received += self._received()
-        assert head.split()[1] == b"200", received
-        return json.loads(received[end:])
+        assert head.split()[1] in (b"200", b"302"), received
+        return received[end:]
 
     def _received(self) -> bytes:
         received = self._socket.recv(65536)
         assert received, "the server has closed the connection"
         return received
+
+
+class FormJudge(Judge):
+    """Somebody without scripts: an answer is sent as a form, and the redirect followed to the next page."""
+
+    accept = "text/html"
+
+    def _begin(self) -> None:
+        self._page = self._send("GET").decode()
+
+    def _answer(self, few: int) -> None:
+        shown = {name: re.search(f'name="{name}" value="([^"]*)"', self._page)[1] for name in ("task", "client_uuid")}
+        self._send("POST", urlencode(shown | ANSWER))
+        self._page = self._send("GET").decode()
 
 
 def judge_together(people: list[Judge], n: int, few: int, rate: float | None) -> list[float]:
@@ -151,7 +168,7 @@ def database_seconds() -> float:
         return cpu_seconds([pid for (pid,) in cursor])
 
 
-def people_of(round: Round, n_behind: int, port: int) -> list[Judge]:
+def annotators_of(round: Round, n_behind: int) -> list[Annotator]:
     """Let new annotators join in the middle of the round, each with `n_behind` judgments before that."""
     annotators = make_annotators(round, N_ANNOTATORS)
     for position, annotator in enumerate(annotators):
@@ -162,8 +179,16 @@ def people_of(round: Round, n_behind: int, port: int) -> list[Judge]:
             give_a_past(annotator, n_behind)
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")  # as autovacuum does after so many new rows
-    path = reverse("annotation:judge", args=[round.pk])
-    return [Judge(port, path, logged_in(annotator.user)) for annotator in annotators]
+    return annotators
+
+
+# Who judges; how many statements ahead are few enough to ask for more; judgments per second, None for all that can be.
+WAYS = {
+    "as the page": (Judge, 4, None),
+    f"as the page, {STEADY}/s": (Judge, 4, STEADY),
+    "each time": (Judge, BATCH, None),
+    "by the form": (FormJudge, 0, None),
+}
 
 
 def main() -> None:
@@ -177,8 +202,10 @@ def main() -> None:
         for n_tasks in arguments.tasks:
             round = make_round(n_tasks)
             for name, n_behind in (("newcomers", 0), ("many behind", min(BEHIND, n_tasks // 2 - BATCH))):
-                people = people_of(round, n_behind, server.port)
-                for way, (few, rate) in WAYS.items():
+                annotators = annotators_of(round, n_behind)
+                path = reverse("annotation:judge", args=[round.pk])
+                for way, (kind, few, rate) in WAYS.items():
+                    people = [kind(server.port, path, logged_in(annotator.user)) for annotator in annotators]
                     figures = measure(server, people, arguments.judgments, few, rate)
                     print(f"{n_tasks:>9,} tasks, {name:<12} {way:<18} {figures}", flush=True)
 
