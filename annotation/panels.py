@@ -8,22 +8,26 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.core.cache import cache
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
 
 from annotation.judging.verdicts import Verdict
-from annotation.models import Annotator, Judgment, JudgmentTask, Round
+from annotation.models import Annotator, Judgment, JudgmentTask, Round, Stratum
+from annotation.monitoring.cell_tables import shown
+from annotation.monitoring.cells import harvest_cells
 from annotation.recruiting.access import session_annotators
 from annotation.rounds.progress import progress
-from kgharvest.models import HarvestJob, KnowledgeTuple, Project
+from kgharvest.access import Action, may
+from kgharvest.models import HarvestJob, KnowledgeTuple, Launch, Project
 from kgharvest.operations.metrics import Reading
 from kgharvest.pages.home import home_step, navigation_item, next_step, project_step
 from kgharvest.pages.number_format import hours
-from kgharvest.pages.panels import Panel
+from kgharvest.pages.panels import Panel, button
 
 N_OPEN = 4  # open rounds on the start page
+N_ROUNDS = 5  # rounds on the page of a harvest
 
 
 def navigation(request: HttpRequest, subject: None) -> Iterator[Panel]:
@@ -96,6 +100,31 @@ def tuple_judgments(request: HttpRequest, known: KnowledgeTuple) -> Iterator[Pan
 def erase_people(request: HttpRequest, project: Project) -> Iterator[Panel]:
     """The way to the page that erases who somebody was."""
     yield Panel("annotation/recruiting/_erase_people.html", {"project": project})
+
+
+def open_round_of_harvest(request: HttpRequest, job: HarvestJob) -> Iterator[Panel]:
+    """The way to a round of one harvest, for those who may open one."""
+    if job.status == job.Status.SUCCEEDED and job.n_tuples and may(request.user, Action.WORK, job.project):
+        yield button("Open a round of these", f"{reverse('annotation:round_new')}?job={job.pk}")
+
+
+def open_round_of_launch(request: HttpRequest, launch: Launch) -> Iterator[Panel]:
+    """The way to a round of all that a launch has harvested, for those who may open one."""
+    is_harvested = launch.jobs.succeeded().filter(n_tuples__gt=0).exists()
+    if is_harvested and may(request.user, Action.WORK, launch.project):
+        yield button("Open a round of these", f"{reverse('annotation:round_new')}?launch={launch.pk}")
+
+
+def harvest_rounds(request: HttpRequest, job: HarvestJob) -> Iterator[Panel]:
+    """How much of a harvest is true by each of the newest rounds that drew from it."""
+    rounds = Round.objects.visible_to(request.user).filter(
+        Exists(Stratum.objects.filter(job=job, round=OuterRef("pk")))
+    )
+    newest = list(rounds.select_related("project").order_by("-pk")[: N_ROUNDS + 1])
+    if newest:
+        cells = harvest_cells(job, newest[:N_ROUNDS], timezone.now())
+        context = {"rows": [(round, shown(cell)) for round, cell in cells], "has_more": len(newest) > N_ROUNDS}
+        yield Panel("annotation/monitoring/_harvest_rounds.html", context)
 
 
 class JudgedTuples:

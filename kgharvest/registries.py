@@ -24,7 +24,10 @@ PANELS = {
     "home_results": ["evaluation.panels.newest_report"],
     "home_work": ["annotation.panels.home_work"],  # what an annotator can go on with
     "relation_harvests": ["evaluation.panels.compare_relation"],  # subject: a relation with several harvests
-    "harvest_actions": ["evaluation.panels.compare_harvest"],  # subject: a harvest
+    # subject: a harvest
+    "harvest_actions": ["annotation.panels.open_round_of_harvest", "evaluation.panels.compare_harvest"],
+    "harvest": ["annotation.panels.harvest_rounds"],
+    "launch_actions": ["annotation.panels.open_round_of_launch"],  # subject: a launch
     "tuple": ["annotation.panels.tuple_judgments"],  # subject: a knowledge tuple
     "project": [
         "kgharvest.pages.home.project_contents",

@@ -51,7 +51,7 @@ def cell_tables(cells: Sequence[Cell], address: QueryDict) -> CellTables:
     if view == "pivot":
         rows, columns = _pivot_rows(cells, sides, addresses), ["relation", *(f"s{n}" for n in range(len(sides)))]
     else:
-        rows, columns = [_shown(cell, addresses) for cell in cells], COLUMNS
+        rows, columns = [shown(cell, addresses) for cell in cells], COLUMNS
     sort, q = address.get("sort", ""), address.get("q", "").strip()
     sort = sort if sort.removeprefix("-") in columns else "relation"
     rows = _sorted(rows, sort)
@@ -78,7 +78,7 @@ def _pivot_rows(cells: Sequence[Cell], sides: Sequence[tuple[str, str]], address
         {
             "relation": relation,
             "names": relation.casefold(),
-            "cells": [of_side.get(side) and _shown(of_side[side], addresses) for side in sides],
+            "cells": [of_side.get(side) and shown(of_side[side], addresses) for side in sides],
             **{f"s{n}": of_side[side]["accuracy"] for n, side in enumerate(sides) if side in of_side},
         }
         for relation, of_side in by_relation.items()
@@ -94,8 +94,9 @@ def _sorted(rows: list[dict[str, Any]], sort: str) -> list[dict[str, Any]]:
     ]
 
 
-def _shown(cell: Cell, addresses: Addresses) -> dict[str, Any]:
+def shown(cell: Cell, addresses: Addresses | None = None) -> dict[str, Any]:
     """Return a cell with what its row or its place in the pivot prints."""
+    addresses = addresses or Addresses()
     limits = interval(cell["low"], cell["high"])
     counts = ", ".join(f"{count(cell[outcome])} {outcome}" for outcome in OUTCOMES)
     return {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
@@ -13,11 +13,13 @@ from django.db.models import Count
 from annotation.models import Draw, Round, Stratum
 from annotation.rounds.progress import OUTCOMES, CachedCount, cached_count
 from annotation.rounds.sample_models import CellId, cell_names
+from kgharvest.models import HarvestJob
 from kgharvest.registries import hook
 
 MOST_AT_A_LOOK = 200  # strata; the intervals of more are computed aside
 LATER = "Its accuracy is being computed; look again in a moment."
 
+CellNames = tuple[str, str, str]  # of relation, LM and setting
 DecisiveLabels = tuple[int, int, int, int]  # n_true, n_false, n_unjudgeable and how many judgments decide
 
 
@@ -40,8 +42,27 @@ def count_cells(round: Round, *, has_accuracy: bool = True) -> list[dict[str, An
 
     accuracy, low, high: with the 95 % interval of reports; None for the `reason`.
     """
-    counts = stratum_counts(round)
-    cells = strata_by_cell(round)
+    return _described(round, strata_by_cell(round), stratum_counts(round), has_accuracy=has_accuracy)
+
+
+def harvest_cells(job: HarvestJob, rounds: Iterable[Round], now: datetime) -> Iterator[tuple[Round, dict[str, Any]]]:
+    """Yield each of `rounds` that drew from a harvest with the harvest's cell in it, as count_cells has it."""
+    for round in rounds:
+        for cell in cached_count(round, f"harvest {job.pk}", partial(_harvest_cells, job=job), now).content:
+            yield round, cell
+
+
+def _harvest_cells(round: Round, job: HarvestJob) -> list[dict[str, Any]]:
+    return _described(round, strata_by_cell(round, job), stratum_counts(round, job))
+
+
+def _described(
+    round: Round,
+    cells: Sequence[tuple[CellNames, Sequence[Stratum]]],
+    counts: defaultdict[int, StratumCounts],
+    *,
+    has_accuracy: bool = True,
+) -> list[dict[str, Any]]:
     rates = cell_rates(round, [strata for _, strata in cells], counts) if has_accuracy else [None] * len(cells)
     return [
         {
@@ -75,21 +96,23 @@ def cell_rates(
     return hook("cell_rates")(samples, round.quorum, has_interval=has_interval)
 
 
-def strata_by_cell(round: Round) -> list[tuple[tuple[str, str, str], list[Stratum]]]:
-    """Return relation, LM and setting of each cell, by name, and its strata."""
+def strata_by_cell(round: Round, job: HarvestJob | None = None) -> list[tuple[CellNames, list[Stratum]]]:
+    """Return relation, LM and setting of each cell, by name, and its strata; of one harvest's if `job` is given."""
     cells: defaultdict[CellId, list[Stratum]] = defaultdict(list)
-    for stratum in round.strata.sampled().select_related("relation__relation_set", "language_model").order_by("pk"):
+    strata = round.strata.sampled().filter(**({"job": job} if job else {})).order_by("pk")
+    for stratum in strata.select_related("relation__relation_set", "language_model"):
         cells[stratum.cell].append(stratum)
     names = cell_names(stratum for strata in cells.values() for stratum in strata)
     return [(name, cells[cell]) for cell, name in names.items()]
 
 
-def stratum_counts(round: Round) -> defaultdict[int, StratumCounts]:
-    """Return the counts of each stratum by its id; none at first."""
+def stratum_counts(round: Round, job: HarvestJob | None = None) -> defaultdict[int, StratumCounts]:
+    """Return the counts of each stratum by its id, none at first; of one harvest's if `job` is given."""
     counts: defaultdict[int, StratumCounts] = defaultdict(lambda: StratumCounts(Counter(), Counter()))
     columns = [f"task__{name}" for name in ("n_true", "n_false", "n_unjudgeable", "n_wanted", "verdict")]
-    drawn = Draw.objects.filter(stratum__round=round).order_by().values_list("stratum", *columns)
-    for stratum, *labels, n_wanted, verdict, n in drawn.annotate(n=Count("pk")):
+    drawn = Draw.objects.filter(stratum__round=round, **({"stratum__job": job} if job else {}))
+    groups = drawn.order_by().values_list("stratum", *columns).annotate(n=Count("pk"))
+    for stratum, *labels, n_wanted, verdict, n in groups:
         counts[stratum].labels[*labels, max(n_wanted, round.least_k)] += n
         counts[stratum].outcomes[verdict or "incomplete"] += n
     return counts

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
+from django.utils.text import slugify
 from django.views.decorators.http import require_POST
 
 from annotation.gold.candidates import confirmed_counts
@@ -27,6 +28,7 @@ from annotation.rounds.services import (
     create_draft,
     delete_draft,
     edit_draft,
+    free_name,
     open_draft,
     open_round,
     save_instructions,
@@ -46,7 +48,24 @@ FILTERS = ("find", "set", "lm", "setting")
 
 @worker_required
 def round_new(request: HttpRequest) -> HttpResponse:
-    return show_round_form(request, None, {"jobs": request.GET.getlist("job")})
+    """Begin with the harvests that the address names by `job`, or with those of a `launch`, and a name for them."""
+    jobs = HarvestJob.objects.visible_to(request.user).with_cell().succeeded().filter(n_tuples__gt=0)
+    if launch := number_in(request.GET.get("launch")):
+        jobs = jobs.filter(launch=launch)
+    else:
+        jobs = jobs.filter(pk__in=[pk for text in request.GET.getlist("job") if (pk := number_in(text))])
+    return show_round_form(request, None, first_values(list(jobs.select_related("project"))))
+
+
+def first_values(jobs: Sequence[HarvestJob]) -> dict[str, Any]:
+    """Return what the form of a new round begins with; the name says no LM and no setting, as annotators see it."""
+    if not jobs or jobs[0].project is None:
+        return {"jobs": [str(job.pk) for job in jobs]}
+    relations, sets = {job.relation.name for job in jobs}, {job.relation.relation_set.name for job in jobs}
+    [stem] = relations if len(relations) == 1 else sets if len(sets) == 1 else ["round"]
+    project = jobs[0].project
+    name = free_name(project, slugify(stem) or "round")
+    return {"jobs": [str(job.pk) for job in jobs], "name": name, "project": project.slug}
 
 
 @researcher_required

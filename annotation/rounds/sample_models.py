@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from django.db import models
 from django.db.models import F, Q
+from django.urls import reverse
 
 from annotation.judging.verdicts import Verdict
 from annotation.rounds.instructions import statement_parts
@@ -187,6 +188,9 @@ class JudgmentTask(models.Model):
 
     def __str__(self) -> str:
         return self.statement
+
+    def get_absolute_url(self) -> str:
+        return reverse("annotation:statement", args=[self.round.path, self.pk])
 
     @property
     def parts(self) -> list[tuple[str, bool]]:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from copy import copy
 from datetime import datetime
+from itertools import count
 from operator import attrgetter
 from typing import Any
 
@@ -115,7 +116,8 @@ def clone_round(round: Round, by=None) -> Round:
     """
     if not round.spec:
         raise BadRoundSpec(f"The round {round.name} was made by an import; there is no description to clone.")
-    changed = {"name": _free_name(round), "seed": round.seed + 1}
+    stem = re.sub(r"-\d+$", "", round.name)
+    changed = {"name": free_name(round.project, stem, first=2), "seed": round.seed + 1}
     if round.status != Round.Status.DRAFT:
         changed["limits"] = limits_spec(round)
     return create_draft(round.spec | changed, by, round.project)
@@ -170,11 +172,11 @@ def lock_draft(round: Round) -> Round:
     return draft
 
 
-def _free_name(round: Round) -> str:
-    """Return the first of name-2, name-3, ... that no round of the project has."""
-    stem = re.sub(r"-\d+$", "", round.name)[:90]
-    taken = set(round.project.rounds.filter(name__startswith=stem).values_list("name", flat=True))
-    return next(name for number in range(2, len(taken) + 3) if (name := f"{stem}-{number}") not in taken)
+def free_name(project: Project, stem: str, first: int = 1) -> str:
+    """Return the first of stem-1, stem-2, ... that no round of the project has; first: the least number."""
+    stem = stem[:90]
+    taken = set(project.rounds.filter(name__startswith=stem).values_list("name", flat=True))
+    return next(name for number in count(first) if (name := f"{stem}-{number}") not in taken)
 
 
 # -- instructions ----------------------------------------------------------------------------------------------------

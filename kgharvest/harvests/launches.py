@@ -219,6 +219,19 @@ class LaunchProgress:
     def n_over(self) -> int:
         return self.n_jobs - self.n_unfinished
 
+    def bar(self) -> list[tuple[str, float, float]]:
+        """Return status, begin and width of each part of a bar of width 1000: what is done first, cancelled ones last.
+
+        What waits is the gap between them.
+        """
+        width = {status: 1000 * n / max(1, self.n_jobs) for status, n in self.counts.items()}
+        parts, begin = [], 0.0
+        for status in (Job.Status.SUCCEEDED, Job.Status.FAILED, Job.Status.RUNNING):
+            parts.append((status.value, begin, width[status]))
+            begin += width[status]
+        cancelled = width[Job.Status.CANCELLED]
+        return [*parts, (Job.Status.CANCELLED.value, 1000 - cancelled, cancelled)]
+
 
 def progress_of(launch: Launch, now: datetime) -> LaunchProgress:
     counted = dict(launch.jobs.order_by().values_list("status").annotate(Count("pk")))

@@ -28,6 +28,7 @@ from kgharvest.harvests.ranked_tuples import RankedTuples, StoredScores, draw_cu
 from kgharvest.harvests.runner import LOADING
 from kgharvest.harvests.tuple_export import EXPORT_FORMATS, Included, export_tuples
 from kgharvest.jobs import ledger
+from kgharvest.knowledge.search import verdicts_known_to
 from kgharvest.models import HarvestJob, Job, LanguageModel, Launch
 from kgharvest.pages.number_format import counted, duration, pace
 
@@ -98,6 +99,8 @@ def _ranking(request: HttpRequest, job: HarvestJob) -> dict[str, Any]:
     except DomainError as refusal:
         cut_error = str(refusal)
     n_kept = cut_size.size if cut_size else job.n_tuples
+    page = page_of(request, RankedTuples(job, n_kept))
+    tasks = verdicts_known_to(request.user).of([harvested.knowledge_tuple_id for harvested in page])
     n_left_out = job.tuples.filter(rank__lte=n_kept).count_unpresentable()
     return {
         "cut": cut,
@@ -109,7 +112,8 @@ def _ranking(request: HttpRequest, job: HarvestJob) -> dict[str, Any]:
         "export_formats": EXPORT_FORMATS,
         "usual_cuts": sizes_of([parse_cut(cut) for cut in USUAL_CUTS], scores),
         "curve": draw_curve(score_curve(job), cut_size.size if cut_size else None),
-        "page_obj": page_of(request, RankedTuples(job, n_kept)),
+        "page_obj": page,
+        "rows": [(harvested, tasks.get(harvested.knowledge_tuple_id, [])) for harvested in page],
     }
 
 
@@ -208,6 +212,7 @@ def launch_progress(request: HttpRequest, pk: int) -> JsonResponse:
             "n_over": progress.n_over,
             "n_jobs": progress.n_jobs,
             "counts": progress.counts,
+            "bar": progress.bar(),
             "rate": pace(progress.per_minute),
             "left": duration(progress.seconds_left),
             "jobs": [

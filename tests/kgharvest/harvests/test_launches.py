@@ -188,7 +188,11 @@ def test_cancelling_a_launch_ends_what_is_not_over():
 
     assert launches.cancel_launch(launch) == 2
 
-    assert progress_of(launch, NOW).counts["cancelled"] == 2
+    progress = progress_of(launch, NOW)
+    assert progress.counts["cancelled"] == 2
+    assert progress.bar() == [
+        ("succeeded", 0, 250), ("failed", 250, 250), ("running", 500, 0), ("cancelled", 500, 500),
+    ]  # fmt: skip
     other.refresh_from_db()
     assert other.status == "queued"
 

@@ -4,7 +4,7 @@
   if (!section) return;
   const url = section.dataset.launch + location.search;
   const text = section.querySelector(".progress > p");
-  const bar = section.querySelector("progress");
+  const bar = section.querySelector(".state-bar");
   const number = (n) => n.toLocaleString("en");
 
   const span = (label, className = "") => {
@@ -15,11 +15,15 @@
   };
 
   const showProgress = (launch) => {
-    const parts = [span("harvests ended", "stage"), span(`${number(launch.n_over)} of ${number(launch.n_jobs)}`)];
+    const parts = [span("harvested", "stage"), span(`${number(launch.counts.succeeded)} of ${number(launch.n_jobs)}`)];
     if (launch.rate) parts.push(span(launch.rate));
     if (launch.left) parts.push(span(`${launch.left} left`));
     text.replaceChildren(...parts.flatMap((element) => [element, " "]));
-    [bar.max, bar.value] = [launch.n_jobs, launch.n_over];
+    for (const [status, begin, width] of launch.bar) {
+      const part = bar.querySelector(`.is-${status}`);
+      part.setAttribute("x", begin);
+      part.setAttribute("width", width);
+    }
     for (const [status, n] of Object.entries(launch.counts)) {
       section.querySelector(`[data-count="${status}"]`).textContent = number(n);
     }
