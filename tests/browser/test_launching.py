@@ -85,4 +85,6 @@ def test_a_launch_page_follows_its_harvests(visit):
     row = page.locator(f"tr[data-job='{first.pk}']")
     expect(row.get_by_text("Failed")).to_be_visible()
     expect(row.get_by_role("button", name="Retry")).to_be_visible()
-    expect(page.get_by_text("1 of 2")).to_be_visible()
+    expect(page.get_by_text("0 of 2")).to_be_visible()  # what failed is no progress
+    expect(page.locator(".state-bar .is-failed")).to_have_attribute("width", "500")
+    expect(page.get_by_role("img", name="1 queued 1 failed")).to_be_visible()

@@ -19,6 +19,8 @@
     if (launch.rate) parts.push(span(launch.rate));
     if (launch.left) parts.push(span(`${launch.left} left`));
     text.replaceChildren(...parts.flatMap((element) => [element, " "]));
+    const inWords = Object.entries(launch.counts).filter(([, n]) => n).map(([status, n]) => `${number(n)} ${status}`);
+    bar.setAttribute("aria-label", `${bar.getAttribute("aria-label").split(":")[0]}: ${inWords.join(" ")}`);
     for (const [status, begin, width] of launch.bar) {
       const part = bar.querySelector(`.is-${status}`);
       part.setAttribute("x", begin);
