@@ -17,7 +17,7 @@ from annotation.judges.labels import UNPARSABLE as NO_LABEL
 from annotation.judges.models import JudgeKind, JudgeRun
 from annotation.models import Round
 from evaluation.evidence.arrays import LABELS, Codes, Evidence, Floats
-from evaluation.statistics.judges.judge_quality import N_LABELS, UNPARSABLE
+from evaluation.statistics.judges.judge_quality import N_LABELS, TRUE, UNPARSABLE
 
 CODES = {label: code for code, label in enumerate(LABELS)} | {NO_LABEL: UNPARSABLE}
 NO_ANSWER = -1
@@ -56,13 +56,15 @@ class PanelLabels(NamedTuple):
 
 @dataclass(frozen=True)
 class JudgeAnswers:
-    """label (T,): codes of judge_quality, NO_ANSWER where there is none. probability (T,): that it gave to True, NaN
-    for none. repeats (U, 4): answers by label. described: what defines the judge.
+    """label (T,): codes of judge_quality, NO_ANSWER where there is none. probability (T,): that it gave to True; of a
+    judge asked several times the share of its answers; NaN for none. score (T,): of a score judge, in nats, NaN for
+    none. repeats (U, 4): answers by label. described: what defines the judge.
     """
 
     described: Mapping[str, Any]
     label: Codes
     probability: Floats
+    score: Floats
     repeats: Codes
     others: Sequence[OtherRun]
     panel: PanelLabels | None
@@ -77,10 +79,18 @@ def gather_judge_answers(round: Round, run: JudgeRun) -> JudgeAnswers:
         tuple_id: most_frequent(dict(zip(CODES, counts, strict=True)))
         for tuple_id, counts in zip(asked, repeats.tolist(), strict=True)
     }
-    probabilities: dict[int, float] = {}
-    if run.judge_kind == JudgeKind.CAUSAL:
-        scores = run.answers.exclude(score=None).order_by().values_list("knowledge_tuple")
-        probabilities = dict(scores.annotate(mean=Avg("score")))
+    rows = run.answers.exclude(score=None).order_by().values_list("knowledge_tuple")
+    scores = dict(rows.annotate(mean=Avg("score")))
+    share_of_true = {
+        tuple_id: counts[TRUE] / sum(counts)
+        for tuple_id, counts in zip(asked, repeats.tolist(), strict=True)
+        if sum(counts) > 1
+    }
+    probabilities = scores if run.judge_kind == JudgeKind.CAUSAL else share_of_true
+
+    def of_statements(values: Mapping[int, float]) -> Floats:
+        return np.array([values.get(tuple_id, np.nan) for tuple_id in statements], dtype=np.float64)
+
     others = [
         _other_run(run, other, label_of)
         for other in round.judge_runs.exclude(pk=run.pk).order_by("name")
@@ -90,7 +100,8 @@ def gather_judge_answers(round: Round, run: JudgeRun) -> JudgeAnswers:
     return JudgeAnswers(
         described={name: getattr(run, name) for name in fields},
         label=_codes(label_of, statements),
-        probability=np.array([probabilities.get(tuple_id, np.nan) for tuple_id in statements], dtype=np.float64),
+        probability=of_statements(probabilities),
+        score=of_statements(scores if run.judge_kind == JudgeKind.SCORE else {}),
         repeats=repeats,
         others=others,
         panel=_panel(round, run, statements),

@@ -14,8 +14,9 @@ import numpy as np
 from annotation.judges.labels import check_one_judge, judge_labels
 from annotation.judges.models import JudgeRun
 from annotation.models import Label, Round
-from evaluation.evidence.arrays import ACCEPTED, Codes, Evidence, Floats
+from evaluation.evidence.arrays import ACCEPTED, Codes, Evidence, Flags, Floats
 from evaluation.evidence.cells import DrawnVerdicts, ranked_strata
+from evaluation.statistics.cut_rates import Cuts, KeptPart
 from evaluation.statistics.finite_population import UNKNOWN_POPULATION, VerdictSample
 from evaluation.statistics.judges.judge_assisted import (
     CALLED_FALSE,
@@ -26,6 +27,7 @@ from evaluation.statistics.judges.judge_assisted import (
     AssistedRate,
     JudgedSample,
     judge_assisted_rate,
+    judge_assisted_share,
     people_alone,
     tells_apart,
 )
@@ -130,13 +132,30 @@ class JudgedStrata:
 
     def rate(self, strata: Codes, last_rank: Codes, weights: Floats | None = None) -> AssistedRate:
         """Return the share accepted of all that the cuts take together; weights (S,): as of `judge_assisted_rate`."""
-        sample = self.heard(strata, last_rank)
-        is_taken = sample.population.any(axis=1)
+        taken, is_taken = self._taken(strata, last_rank)
         if not is_taken.any():
             return AssistedRate(*(unknown_rate(UNKNOWN_POPULATION),) * 2, PEOPLE_ALONE, None)
-        accepted = VerdictSample(*(column[is_taken] for column in sample.accepted))
-        taken = JudgedSample(sample.population[is_taken], sample.drawn[is_taken], accepted)
         return judge_assisted_rate(taken, None if weights is None else weights[is_taken])
+
+    def largest_part(self, cuts: Cuts, target: float) -> KeptPart | None:
+        """Return the largest of the cuts whose precision with the judge reaches `target`; None if there is none."""
+        for number in reversed(range(len(cuts.share))):
+            last_rank = np.full(len(cuts.strata), cuts.last_rank[number])
+            taken, is_taken = self._taken(cuts.strata, last_rank)
+            value = judge_assisted_share(taken) if is_taken.any() else None
+            if value is not None and value >= target - 1e-9:
+                rate = self.rate(cuts.strata, last_rank).rate
+                low, high = (np.nan if limit is None else limit for limit in rate[1:3])
+                n = int(self.ranked.parts(cuts.strata, last_rank).n.sum())
+                return KeptPart(float(cuts.score[number]), value, low, high, n)
+        return None
+
+    def _taken(self, strata: Codes, last_rank: Codes) -> tuple[JudgedSample, Flags]:
+        """Return the sample of the strata of which the cuts take anything, and which these are."""
+        sample = self.heard(strata, last_rank)
+        is_taken = sample.population.any(axis=1)
+        accepted = VerdictSample(*(column[is_taken] for column in sample.accepted))
+        return JudgedSample(sample.population[is_taken], sample.drawn[is_taken], accepted), is_taken
 
     def groups(self) -> tuple[Codes, Codes]:
         """Return the group of each draw (D,), and how many tuples of each stratum are in each group (S, 3)."""

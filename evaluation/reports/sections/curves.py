@@ -38,7 +38,7 @@ def curve_entries(evidence: Evidence, drawn: DrawnVerdicts, judged: JudgedStrata
                 **key._asdict(),
                 "population": int(ranked.population[strata].sum()),
                 "sizes": list(_sizes(evidence, ranked, strata, judged)),
-                **_by_score(evidence, ranked, accepted, strata),
+                **_by_score(evidence, accepted, strata, ranked, judged),
             })  # fmt: skip
     return entries + list(_side_curves(evidence, ranked, known, judged))
 
@@ -65,10 +65,12 @@ def _sizes(
             }
 
 
-def _by_score(evidence: Evidence, ranked: RankedStrata, accepted: VerdictSample, strata: Codes) -> dict[str, Any]:
+def _by_score(
+    evidence: Evidence, accepted: VerdictSample, strata: Codes, ranked: RankedStrata, judged: JudgedStrata | None
+) -> dict[str, Any]:
     """Return accuracy in bins of scores, and the largest best part of which TARGET is true; None if there is none.
 
-    accepted: what each draw (D,) says.
+    accepted: what each draw (D,) says. With a judge that part is found with it, too.
     """
     draws = evidence.draws
     chosen = (accepted.n > 0) & np.isin(draws.stratum, strata) & (draws.rank > 0) & np.isfinite(draws.score)
@@ -77,10 +79,12 @@ def _by_score(evidence: Evidence, ranked: RankedStrata, accepted: VerdictSample,
     score, stratum, sample = draws.score[chosen], draws.stratum[chosen], accepted.at(chosen)
     n_of_stratum = np.bincount(stratum, sample.n)
     weight = evidence.population_of_stratum[stratum] / n_of_stratum[stratum]
-    part = largest_part(score_cuts(ranked, strata, draws.rank[chosen], score), TARGET)
+    cuts = score_cuts(ranked, strata, draws.rank[chosen], score)
+    part, with_judge = largest_part(cuts, TARGET), judged and judged.largest_part(cuts, TARGET)
     return {
         "scores": [score_bin._asdict() for score_bin in accuracy_by_score(score, sample.n, sample.n_hits, weight)],
         "precision_cut": part and {"target": TARGET, **part._asdict()},
+        **({"precision_cut_judge": with_judge and {"target": TARGET, **with_judge._asdict()}} if judged else {}),
     }
 
 

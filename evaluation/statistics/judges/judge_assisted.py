@@ -103,6 +103,14 @@ def judge_assisted_rate(sample: JudgedSample, weights: Floats | None = None) -> 
     return AssistedRate(rate, people, POST_STRATIFIED, effective_labels(n, int(population.sum()), people, rate))
 
 
+def judge_assisted_share(sample: JudgedSample) -> float | None:
+    """Return the value of `judge_assisted_rate` without its interval, which takes time."""
+    if not sample.population.sum(axis=1).all():
+        return None
+    groups = post_strata(sample)
+    return population_share(groups.accepted.n_hits, groups.accepted.n, groups.population).value
+
+
 def people_alone(sample: JudgedSample) -> JudgedSample:
     """Return the sample as if the judge had said nothing."""
 

@@ -16,6 +16,7 @@ from evaluation.evidence.cells import drawn_verdicts
 from evaluation.evidence.judged_population import JudgedStrata, gather_judged_tuples
 from evaluation.evidence.queries import gather_evidence
 from evaluation.models import Report
+from evaluation.reports.sections import curves
 from evaluation.reports.sections.judges.assisted_comparisons import assisted_comparison_entries
 from evaluation.reports.sections.judges.assisted_rates import with_assisted_rates
 from evaluation.reports.services import compute_report
@@ -244,3 +245,23 @@ def test_an_unknown_run_is_refused_with_a_sentence():
 
     with pytest.raises((DomainError, CommandError), match="no judge run named nobody"):
         call_command("report", "--round", round.name, "--judge", "nobody")
+
+
+def test_a_cut_by_precision_is_the_largest_part_that_is_precise_with_the_judge(monkeypatch):
+    """Against the assisted rate of each cut at a judged score, one by one."""
+    monkeypatch.setattr(curves, "TARGET", 0.5)
+    round = judged(opened())
+    run = with_run(round)
+    evidence, judged_strata = strata_of(round, run)
+
+    for curve in compute_report(round, judge=run).document["curves"][:2]:
+        cut = curve["precision_cut_judge"]
+        cell = [key._asdict().items() <= curve.items() for key in evidence.cells].index(True)
+        [stratum] = np.flatnonzero(evidence.cell_of_stratum == cell)
+        own = evidence.draws.stratum == stratum
+        rates = {
+            rank: judged_strata.rate(np.array([stratum]), np.array([rank])).rate for rank in evidence.draws.rank[own]
+        }
+        best = max(rank for rank, rate in rates.items() if rate.value is not None and rate.value >= 0.5)
+        [score] = evidence.draws.score[own & (evidence.draws.rank == best)]
+        assert (cut["score"], cut["precision"], cut["low"], cut["high"]) == pytest.approx((score, *rates[best][:3]))

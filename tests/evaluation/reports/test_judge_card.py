@@ -13,7 +13,7 @@ from evaluation.evidence.judge_answers import gather_judge_answers, statement_we
 from evaluation.evidence.queries import gather_evidence
 from evaluation.panels import judge_card
 from evaluation.reports.document import report_tables
-from evaluation.reports.sections.judges.card import ASKED_ONCE, NO_PROBABILITY, NO_VERDICTS, card_entry
+from evaluation.reports.sections.judges.card import ASKED_ONCE, NO_PROBABILITY, NO_VERDICTS, card_entry, score_table
 from evaluation.reports.sections.judges.changes import effect_table
 from evaluation.reports.services import compute_report, create_report
 from evaluation.statistics.judges.sequential import SeenStrata, anytime_interval
@@ -135,6 +135,26 @@ def test_a_causal_judge_is_calibrated_by_its_probabilities_and_another_is_not(ro
     assert card_of(round, run_by_rank(round, calls_27_true))["calibration"] == {"reason": NO_PROBABILITY}
 
 
+def test_a_chat_judge_asked_several_times_is_calibrated_by_its_share_of_true(round):
+    """Four in five times True of every tuple, of which 30 of 40 are accepted."""
+    run = run_by_rank(round, lambda _, repeat: "true" if repeat else "false", repeats=5)
+
+    assert card_of(round, run)["calibration"]["error"] == pytest.approx(0.05)
+
+
+def test_a_score_judge_has_its_accuracy_by_score(round):
+    run = make_judge_run(round, judge_kind=JudgeKind.SCORE, threshold=-5)
+    for harvested in round.strata.get().job.tuples.all():
+        make_judge_answer(run, harvested.knowledge_tuple, "true", score=-harvested.rank)
+
+    card = card_of(round, run)
+
+    bins = card["calibration"]["scores"]
+    assert [part["n"] for part in bins] == [5] * 8
+    assert [part["accuracy"] for part in bins] == [0, 0, 1, 1, 1, 1, 1, 1]  # ranks 31 to 40 are rejected
+    assert score_table({"judge_card": card}).rows[0].values[:3] == (-40, -36, 5)
+
+
 def test_a_panel_is_worth_fewer_votes(round):
     runs = [run_by_rank(round, calls_27_true, panel="jury") for _ in range(3)]
 
@@ -242,7 +262,7 @@ def test_the_page_of_a_report_has_the_card(round, researcher_client):
 
     assert 'id="judge"' in html
     assert f"judge {run.name} (judge-lm)" in html
-    assert "Accuracy of cells, to look at as often as one likes" in html
+    assert "Accuracy, to look at as often as one likes" in html
 
 
 def test_the_interval_that_holds_at_every_look_uses_the_reports_judge():

@@ -22,6 +22,7 @@ from evaluation.statistics.judges.judge_quality import (
     flips,
     judge_errors,
 )
+from evaluation.statistics.rates import accuracy_by_score
 
 METHOD = (
     "Judge card: sensitivity, specificity and Youden's J of an LM's labels against people's verdicts, statements "
@@ -33,7 +34,7 @@ METHOD = (
 )
 JUDGE_LABELS = (*LABELS, "unparsable")
 NO_VERDICTS = "People have decided no statement that the judge labelled: nothing is known yet of how good it is."
-NO_PROBABILITY = "This kind of judge gives no probability, so there is nothing to calibrate."
+NO_PROBABILITY = "This judge gives no probability: ask a chat model with repeats, whose share of True is one."
 ASKED_ONCE = "Every tuple was asked once: start a run with repeats to see how steady the judge is."
 ALL_RELATIONS = "all"
 
@@ -89,9 +90,15 @@ def _by_relation(evidence: Evidence, answers: JudgeAnswers, has_verdict: Flags) 
 
 
 def _calibration_entry(evidence: Evidence, answers: JudgeAnswers, has_verdict: Flags) -> dict[str, Any]:
+    """Return calibration of probabilities; of a score judge, whose scores are none, the accuracy by its score."""
+    weight, is_accepted = statement_weights(evidence), evidence.verdict == ACCEPTED
+    has_score = has_verdict & ~np.isnan(answers.score)
+    if has_score.any():
+        score, ones = answers.score[has_score], np.ones(int(has_score.sum()))
+        bins = accuracy_by_score(score, ones, is_accepted[has_score].astype(np.float64), weight[has_score])
+        return {"scores": [part._asdict() for part in bins]}
     has_probability = has_verdict & ~np.isnan(answers.probability)
-    weight = statement_weights(evidence)[has_probability]
-    result = calibration(answers.probability[has_probability], evidence.verdict[has_probability] == ACCEPTED, weight)
+    result = calibration(answers.probability[has_probability], is_accepted[has_probability], weight[has_probability])
     if result is None:
         is_known = bool((~np.isnan(answers.probability)).any())
         return {"reason": NO_VERDICTS if is_known else NO_PROBABILITY}
@@ -225,6 +232,28 @@ def calibration_table(document: Document) -> Table:
     return Table("judge-calibration", titled(card, "Calibration"), columns, tuple(rows), (note,))
 
 
+def score_table(document: Document) -> Table:
+    """Accuracy by the score of a score judge: where to set its threshold."""
+    card = card_of(document)
+    rows = [
+        Row((part["score_low"], part["score_high"], part["n"], part["accuracy"], part["low"], part["high"]))
+        for part in (card.get("calibration") or {}).get("scores", [])
+    ]
+    columns = (
+        Column("from", Kind.NUMBER, "score, nats"),
+        Column("to", Kind.NUMBER, "score, nats"),
+        Column("statements", Kind.COUNT),
+        *(Column(title, Kind.SHARE, "accepted") for title in ERROR_KEYS),
+    )
+    note = (
+        f"Its threshold is {card['threshold']:g} nats. Another one that these verdicts suggest needs verdicts of "
+        "its own to be judged by."
+        if rows
+        else ""
+    )
+    return Table("judge-scores", titled(card, "Accuracy by the judge's score"), columns, tuple(rows), (note,))
+
+
 def panel_table(document: Document) -> Table:
     card = card_of(document)
     panel = card.get("panel") if card else None
@@ -250,5 +279,5 @@ def panel_table(document: Document) -> Table:
 
 TABLES = (
     judge_table, confusion_table, alternative_annotator_table, effect_table, steadiness_table, calibration_table,
-    panel_table,
+    score_table, panel_table,
 )  # fmt: skip
