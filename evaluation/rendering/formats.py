@@ -25,6 +25,7 @@ def write_html(document: Document) -> str:
     figures = [
         {
             "title": figure.title,
+            "left_out": figure.left_out(document),
             "alt": figure.alt(document),
             "address": f"data:image/svg+xml;base64,{b64encode(figure.render(document)).decode()}",
         }

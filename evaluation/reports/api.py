@@ -191,6 +191,7 @@ class ReportTable(ReportView):
 
 class FigureQuery(Filters):
     theme = serializers.ChoiceField(list(THEMES), required=False, help_text="Light unless given.")
+    relation = serializers.CharField(required=False, max_length=500, help_text="Only its cells, of accuracy by score.")
 
 
 class ReportFigure(ReportView):
@@ -202,8 +203,8 @@ class ReportFigure(ReportView):
         responses=files_of(CONTENT_TYPES.values()),
     )
     def get(self, request: Request, pk: int, name: str, file_format: str) -> HttpResponse:
-        theme = self.filtered_by(FigureQuery).get("theme")
-        return figure_download(self.report(), name, file_format, theme)
+        asked = self.filtered_by(FigureQuery)
+        return figure_download(self.report(), name, file_format, asked.get("theme"), asked.get("relation"))
 
 
 # -- what its numbers rest on ------------------------------------------------------------------------------------------

@@ -242,6 +242,7 @@ def abridged(document: Document) -> dict[str, Any]:
         **document,
         "cells": [_on_pages(cell) for cell in document["cells"]],
         "curves": drawn,
+        "n_scored_cells": len(curves.scored_cells(document)),
         "comparisons": [_without("relations", comparison) for comparison in document["comparisons"]],
         "sensitivity": _without("cells", document.get("sensitivity") or {}),
         "conduct": sampling.without_many_prompts(document.get("conduct")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -28,6 +29,7 @@ from evaluation.reports.document import report_tables, tables_to_read
 from evaluation.reports.drawn_tuples import count_outcomes, in_part, with_evidence, with_verdict
 from evaluation.reports.forms import BadReportOption, TuplesForm, report_options
 from evaluation.reports.sections.comparisons import common_of, finding, sides_of
+from evaluation.reports.sections.curves import of_relation
 from evaluation.reports.sections.rates import cells_by_relation, relation_table
 from evaluation.reports.services import create_report
 from kgharvest import code_version
@@ -105,6 +107,7 @@ def render_body(report: Report, everything: bool) -> SafeString:
         **relation_rows(document, everything),
         "plans": plans_with_evidence(report, document),
         "figures": {figure.name.replace("-", "_"): figure_context(figure, document) for figure in figures_of(document)},
+        "relations": sorted({cell["relation"] for cell in document["cells"]}),
         "key_numbers": list(key_numbers(document)),
         "matrices": matrices_of(document),
         "formats": FORMATS,
@@ -156,6 +159,7 @@ def figure_context(figure: ReportFigure, document: Document) -> dict[str, Any]:
         **figure.image(document),
         "title": figure.title,
         "caption": figure.caption,
+        "left_out": figure.left_out(document),
         "table": figure.table,
         "numbers": figure.numbers
         and first_rows(without_empty_columns(figure.numbers(document)), MOST_RELATIONS, LONG_TABLE),
@@ -252,14 +256,15 @@ CONTENT_TYPES = {"svg": "image/svg+xml", "pdf": "application/pdf"}
 
 def etag(request: HttpRequest, pk: int, name: str, file_format: str = "json") -> str:
     """A report never changes; how it is drawn does with the code."""
-    return f'"{pk}-{name}-{file_format}-{request.GET.get("theme", "")}-{code_version()}"'
+    asked = f"{pk}-{name}-{file_format}-{code_version()}-{request.GET.urlencode()}"
+    return f'"{hashlib.sha256(asked.encode()).hexdigest()}"'
 
 
 @researcher_required
 @condition(etag_func=etag)
 def figure_data(request: HttpRequest, pk: int, name: str) -> HttpResponse:
     """What an interactive figure draws. Raises Http404 for one that has nothing to draw, or is an image only."""
-    document = find_report(request, pk).document_for_pages
+    document = drawn_document(find_report(request, pk), request.GET.get("relation"))
     figure = figure_named(name, document)
     if figure is None or figure.plot is None:
         raise Http404(f"This report has no interactive figure {name}.")
@@ -271,15 +276,24 @@ def figure_data(request: HttpRequest, pk: int, name: str) -> HttpResponse:
 @researcher_required
 @condition(etag_func=etag)
 def figure_file(request: HttpRequest, pk: int, name: str, file_format: str) -> HttpResponse:
-    return figure_download(find_report(request, pk), name, file_format, request.GET.get("theme"))
+    asked = (request.GET.get(key) for key in ("theme", "relation"))
+    return figure_download(find_report(request, pk), name, file_format, *asked)
 
 
-def figure_download(report: Report, name: str, file_format: str, theme: str | None = None) -> HttpResponse:
+def drawn_document(report: Report, relation: str | None = None) -> Document:
+    """Return what figures are drawn from: with a `relation` the curves of all its cells, which pages do without."""
+    return of_relation(report.document, relation) if relation else report.document_for_pages
+
+
+def figure_download(
+    report: Report, name: str, file_format: str, theme: str | None = None, relation: str | None = None
+) -> HttpResponse:
     """Return a figure: a file to keep, or with a `theme` an image for a page. Raises Http404 for an unknown name."""
-    figure = figure_named(name, report.document_for_pages)
+    document = drawn_document(report, relation)
+    figure = figure_named(name, document)
     if figure is None or file_format not in CONTENT_TYPES:
         raise Http404(f"This report has no figure {name}.{file_format}.")
-    content = figure.render(report.document_for_pages, file_format, THEMES.get(theme or "", LIGHT))
+    content = figure.render(document, file_format, THEMES.get(theme or "", LIGHT))
     if theme is None:
         return as_download(content, CONTENT_TYPES[file_format], f"{report.round.name}-{name}.{file_format}")
     response = HttpResponse(content, content_type=CONTENT_TYPES[file_format])

@@ -9,7 +9,13 @@ from evaluation.rendering.figures import accuracy_curves, flow, forest, heat_map
 from evaluation.rendering.figures.canvas import LIGHT, Draw, Theme, render, side_name
 from evaluation.rendering.tables import Document, Table
 from evaluation.reports.sections.conduct import flow_steps
-from evaluation.reports.sections.curves import calibration_curves, calibration_table, side_curves, size_curve_table
+from evaluation.reports.sections.curves import (
+    calibration_curves,
+    calibration_left_out,
+    calibration_table,
+    side_curves,
+    size_curve_table,
+)
 from kgharvest.pages.number_format import points, share, share_with_interval
 
 
@@ -19,6 +25,7 @@ class ReportFigure(NamedTuple):
     shows: what it draws from the document; none of it, no figure. alt: the figure in words. table: the report's table
     with its numbers; numbers: that part of it that is drawn, None where the page shows the table anyway. plot: what
     the interactive figure draws, as JSON whose addresses are relative to its own; None where there is the image only.
+    left_out: what it does not draw of all that there is, in words; a reader can ask for the rest by relation.
     """
 
     name: str
@@ -31,6 +38,7 @@ class ReportFigure(NamedTuple):
     draw: Draw
     numbers: Callable[[Document], Table] | None = None
     plot: Callable[[Document], dict[str, Any]] | None = None
+    left_out: Callable[[Document], str] = lambda document: ""
 
     def image(self, document: Document) -> dict[str, Any]:
         """Return name, words and size, in CSS pixels, so that nothing on a page moves when the figure arrives."""
@@ -123,9 +131,10 @@ FIGURES = (
         "size-curves",
         side_curves,
         curves_in_words,
-        lambda document: accuracy_curves.SIZE,
+        accuracy_curves.sizes_size,
         accuracy_curves.draw_size_curves,
         lambda document: size_curve_table({**document, "curves": side_curves(document)}),
+        accuracy_curves.plot_sizes,
     ),
     ReportFigure(
         "calibration",
@@ -138,6 +147,8 @@ FIGURES = (
         accuracy_curves.calibration_size,
         accuracy_curves.draw_calibration,
         lambda document: calibration_table({**document, "curves": calibration_curves(document)}),
+        accuracy_curves.plot_calibration,
+        calibration_left_out,
     ),
     ReportFigure(
         "flow",

@@ -156,19 +156,34 @@ def _cut_entry(
 
 # -- figures and tables ------------------------------------------------------------------------------------------------
 
-MOST_SIDES = 8  # as many as the hues of a figure tell apart
-MOST_PANELS = 12
+MOST_PANELS = 12  # that are shown unasked
 
 
 def side_curves(document: Document) -> list[Mapping[str, Any]]:
-    """Return the curves of the LMs and settings over all their relations, as many as a figure draws."""
-    sized = [curve for curve in document.get("curves", []) if curve["relation"] is None and curve["sizes"]]
-    return sized[:MOST_SIDES]
+    """Return the curves of the LMs and settings over all their relations."""
+    return [curve for curve in document.get("curves", []) if curve["relation"] is None and curve["sizes"]]
+
+
+def scored_cells(document: Document) -> list[Mapping[str, Any]]:
+    return [curve for curve in document.get("curves", []) if curve["scores"]]
 
 
 def calibration_curves(document: Document) -> list[Mapping[str, Any]]:
-    """Return the cells with scores, as many as a figure draws: scores of two cells are on scales of their own."""
-    return [curve for curve in document.get("curves", []) if curve["scores"]][:MOST_PANELS]
+    """Return the cells with scores that a figure draws: all of one relation, the first ones of several."""
+    cells = scored_cells(document)
+    return cells if len({cell["relation"] for cell in cells}) == 1 else cells[:MOST_PANELS]
+
+
+def calibration_left_out(document: Document) -> str:
+    """Return how many of the cells the figure shows, in words; nothing if it is all of them."""
+    n_shown, n_cells = len(calibration_curves(document)), document.get("n_scored_cells", len(scored_cells(document)))
+    return "" if n_shown == n_cells else f"{n_shown} of {n_cells:,} cells shown"
+
+
+def of_relation(document: Document, relation: str) -> Document:
+    """Return the document with the curves of one relation's cells alone."""
+    curves = [curve for curve in document.get("curves", []) if curve["relation"] in (None, relation)]
+    return {**document, "curves": curves, "n_scored_cells": len(scored_cells({"curves": curves}))}
 
 
 INTERVAL = (Column("low", Kind.SHARE), Column("high", Kind.SHARE))

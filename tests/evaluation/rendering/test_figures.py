@@ -7,6 +7,8 @@ import pytest
 from evaluation.rendering.figures import precision_recall
 from evaluation.rendering.figures.canvas import DARK, LIGHT, render
 from evaluation.rendering.figures.report_figures import figures_of
+from evaluation.reports.document import abridged
+from evaluation.reports.sections.curves import of_relation
 from tests.evaluation.report_documents import TWO_SETTINGS, make_comparison, make_document
 from tests.test_architecture import loaded_by
 
@@ -160,3 +162,68 @@ def test_ticks_of_a_small_difference_are_told_apart():
 
     assert len(ticks) > 3
     assert len(set(ticks)) == len(ticks)
+
+
+# -- nothing is left out in silence ------------------------------------------------------------------------------------
+
+
+def make_many(n_settings: int, n_relations: int = 1) -> dict:
+    """A document with a curve for each setting and a scored cell for each relation and setting."""
+    rate = {"n": 5, "accuracy": 0.75, "low": 0.5, "high": 0.9}
+    settings, relations = (
+        [f"{name}{n}" for n in range(size)] for name, size in (("s", n_settings), ("r", n_relations))
+    )
+    sizes = [{"size": None, "share": share, **rate} for share in (0.5, 1.0)]
+    scores = [{"score_low": -9.0, "score_high": -5.0, "accepted": 3, **rate}]
+    cells = {(relation, "big", setting): (3, 1, 0, 0) for relation in relations for setting in settings}
+    curves = [
+        {"relation": None, "model": "big", "setting": setting, "sizes": sizes, "scores": []} for setting in settings
+    ]
+    curves += [
+        {**dict(zip(("relation", "model", "setting"), key, strict=True)), "sizes": sizes, "scores": scores}
+        for key in cells
+    ]
+    return make_document(cells) | {"curves": curves}
+
+
+def test_more_curves_than_hues_are_all_drawn_in_panels_of_their_own():
+    document = make_many(9)
+
+    shown = texts(figure("sizes", document).render(document))
+
+    assert {f"big · s{n}" for n in range(9)} <= set(shown)
+
+
+def test_a_figure_of_many_cells_says_how_many_it_shows():
+    document = make_many(3, n_relations=5)
+    shortened = abridged(document)
+
+    for given in (document, shortened):
+        calibration = figure("calibration", given)
+        assert calibration.left_out(given) == "12 of 15 cells shown"
+        assert any("12 of 15 cells shown" in text for text in texts(calibration.render(given)))
+
+
+def test_the_cells_of_one_relation_are_all_shown():
+    document = of_relation(make_many(13, n_relations=2), "r1")
+    calibration = figure("calibration", document)
+
+    plot = calibration.plot(document)
+
+    assert calibration.left_out(document) == ""
+    assert [panel["lines"] for panel in plot["panels"]] == [["r1", f"big · s{n}"] for n in range(13)]
+
+
+def test_points_of_curves_lead_to_their_tuples():
+    document = make_report()
+
+    sizes, calibration = (figure(name, document).plot(document) for name in ("sizes", "calibration"))
+
+    [curve] = sizes["curves"]
+    half = curve["points"][0]
+    assert (half["x"], half["name"]) == (100, "big · multi, best 50 %, 100 tuples")
+    assert half["text"] == ".75 (.50 to .90), n = 5"
+    assert half["address"] == "../tuples/?model=big&setting=multi&best=0.5"
+    assert curve["cuts"][0]["name"] == "big · multi, cut base-10, 40 tuples"
+    [panel] = calibration["panels"]
+    assert panel["points"][0]["address"].endswith("relation=r&model=big&setting=multi&score_from=-9.0&score_to=-5.0")

@@ -26,6 +26,15 @@ export class Plot {
     const width = Math.floor(this.figure.clientWidth);
     if (!width || width === this.width) return;
     this.width = width;
+    this.redraw();
+  }
+
+  show(content) {
+    this.content = content;
+    this.redraw();
+  }
+
+  redraw() {
     this.svg.selectChildren().remove();
     this.head.selectChildren().remove();
     this.draw();
@@ -105,6 +114,21 @@ const TICKS = {
   points: (difference) => String(+(100 * difference).toFixed(2)).replace("-", "−"),
   number: (number) => d3.format(",")(number).replace("-", "−"),
 };
+
+// Panels side by side, as many as fit, each with its text lines above: the groups to draw in, and their size.
+export function panelsOf(plot, items, { least = 260, height = 170, lines = () => [] } = {}) {
+  const { svg, width } = plot;
+  const n = Math.max(1, Math.min(items.length, Math.floor(width / least)));
+  const [step, head, foot] = [width / n, 8 + 16 * Math.max(0, ...items.map((item) => lines(item).length)), 44];
+  plot.size(width, Math.ceil(items.length / n) * (head + height + foot));
+  const groups = svg.selectAll("g.panel").data(items).join("g").attr("class", "panel")
+    .attr("transform", (_, number) => `translate(${step * (number % n) + 36},${Math.floor(number / n) * (head + height + foot) + head})`);
+  groups.each(function title(item) {
+    d3.select(this).selectAll("text.line").data(lines(item)).join("text").attr("class", "line")
+      .attr("y", (_, line) => 16 * line - head + 16).text((line) => clipped(line, step - 48));
+  });
+  return { groups, width: step - 56, height };
+}
 
 // An axis below (`side` "Bottom") or left of the marks, with its lines across them over `length` pixels.
 export function axis(group, side, scale, unit, length) {
