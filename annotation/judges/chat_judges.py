@@ -36,6 +36,15 @@ class Reserved(NamedTuple):
     cost: Decimal
 
 
+class Attempt(NamedTuple):
+    """A question with what came of asking it so far. n: replies that were no completion. spent: the last of them, with
+    the tokens of all; None before the first."""
+
+    question: Question
+    n: int = 0
+    spent: Answered | None = None
+
+
 class Pace:
     """Lets requests of all threads begin at most so often, and none before a hold is over."""
 
@@ -65,6 +74,7 @@ class ChatJudge:
     def __init__(self, run: JudgeRun, used: Usage):
         self._run = run
         self._n_tokens, self._cost = used.n_tokens, used.cost
+        self._counting = threading.Lock()
         self._is_over = threading.Event()
         pace = Pace(run.requests_per_minute, self._is_over)
         self._client = ChatClient(
@@ -82,27 +92,33 @@ class ChatJudge:
     def answers(self, questions: Sequence[Question], tick: Callable[[], None]) -> Iterator[list[Answered]]:
         """As Judge.answers. Raises BudgetSpent before the budget is exceeded, and ChatFailed.
 
-        In both cases after the answers that were on their way have come and been stored.
+        In both cases after the answers that were on their way have come and been stored, and replies that were no
+        completion: they may have been charged for.
         """
-        waiting = list(reversed(questions))
-        in_flight: dict[Future[Answered], Reserved] = {}
+        waiting = [Attempt(question) for question in reversed(questions)]
+        in_flight: dict[Future[Attempt | Answered], tuple[Attempt, Reserved]] = {}
         failures: list[ChatFailed] = []
         pool = ThreadPoolExecutor(self._run.n_parallel, "judge")
         try:
             while True:
                 while waiting and not failures and self._has_room(in_flight.values(), waiting[-1]):
-                    reserved = self._reserved(waiting[-1])
-                    in_flight[pool.submit(self._ask, waiting.pop())] = reserved
+                    attempt = waiting.pop()
+                    in_flight[pool.submit(self._ask, attempt)] = attempt, self._reserved(attempt)
                 if not in_flight:
                     break
                 done, _ = wait(in_flight, POLL_S, FIRST_COMPLETED)
                 tick()
-                for future in done:
-                    del in_flight[future]
-                failures += [error for future in done if isinstance(error := future.exception(), ChatFailed)]
-                if answered := [future.result() for future in done if not isinstance(future.exception(), ChatFailed)]:
-                    self._count(answered)
+                asked = {future: in_flight.pop(future)[0] for future in done}
+                failed = {future: error for future in done if isinstance(error := future.exception(), ChatFailed)}
+                failures += failed.values()
+                came = [future.result() for future in done if future not in failed]
+                waiting += [asked[future] for future in failed]
+                waiting += [outcome for outcome in came if isinstance(outcome, Attempt)]
+                if answered := [outcome for outcome in came if isinstance(outcome, Answered)]:
                     yield answered
+            if spent := [attempt.spent for attempt in waiting if attempt.spent]:
+                waiting = [attempt for attempt in waiting if not attempt.spent]
+                yield spent
             if failures:
                 raise failures[0]
             if waiting:
@@ -116,14 +132,14 @@ class ChatJudge:
         texts = self._run.relation_texts[str(question.judged.relation_id)]
         return fill(self._run.prompt, question.judged.statement, texts)
 
-    def _reserved(self, question: Question) -> Reserved:
-        n_prompt = len(self._prompt(question).encode()) + TOKENS_OF_A_FRAME
+    def _reserved(self, attempt: Attempt) -> Reserved:
+        n_prompt = len(self._prompt(attempt.question).encode()) + TOKENS_OF_A_FRAME
         n_completion = self._run.max_completion_tokens
         return Reserved(n_prompt + n_completion, cost_of(self._run, n_prompt, n_completion))
 
-    def _has_room(self, in_flight: Collection[Reserved], question: Question) -> bool:
-        """Return whether a slot is free, and the budget bears the question if all on their way use the most."""
-        run, requests = self._run, [*in_flight, self._reserved(question)]
+    def _has_room(self, in_flight: Collection[tuple[Attempt, Reserved]], attempt: Attempt) -> bool:
+        """Return whether a slot is free, and the budget bears the attempt if all on their way use the most."""
+        run, requests = self._run, [*(reserved for _, reserved in in_flight), self._reserved(attempt)]
         n_tokens = self._n_tokens + sum(request.n_tokens for request in requests)
         cost = self._cost + sum(request.cost for request in requests)
         return (
@@ -132,8 +148,8 @@ class ChatJudge:
             and (run.budget is None or cost <= run.budget)
         )
 
-    def _count(self, answers: Sequence[Answered]) -> None:
-        for answer in answers:
+    def _count(self, answer: Answered) -> None:
+        with self._counting:
             self._n_tokens += answer.n_prompt_tokens + answer.n_completion_tokens
             self._cost += cost_of(self._run, answer.n_prompt_tokens, answer.n_completion_tokens)
 
@@ -146,22 +162,37 @@ class ChatJudge:
             "Continue it with a larger budget."
         )
 
-    def _ask(self, question: Question) -> Answered:
-        """Return the answer to one question; what cannot be read is kept as it came. Raises ChatFailed."""
-        prompt = self._prompt(question)
-        options = {"temperature": self._run.temperature, "seed": self._run.seed + question.repeat}
-        came = ""
-        for _ in range(TRIES_FOR_A_COMPLETION):
-            try:
-                completion = self._client.complete(prompt, self._run.max_completion_tokens, **options)
-            except Filtered as refusal:
-                return Answered(question, refusal.text, label=UNPARSABLE)
-            except NoCompletion as fault:
-                came = fault.text
-            else:
-                return _answered(question, prompt, completion)
-        # Whatever came is no answer, even if it holds "false", as JSON does.
-        return _answered(question, prompt, Completion(came))._replace(label=UNPARSABLE)
+    def _ask(self, attempt: Attempt) -> Answered | Attempt:
+        """Return the answer to a question, or the attempt with one more reply that is no completion: it is asked again
+        within the budget, or kept as it came after TRIES_FOR_A_COMPLETION. Raises ChatFailed."""
+        prompt = self._prompt(attempt.question)
+        options = {"temperature": self._run.temperature, "seed": self._run.seed + attempt.question.repeat}
+        is_completion = True
+        try:
+            completion = self._client.complete(prompt, self._run.max_completion_tokens, **options)
+        except Filtered as refusal:
+            return _with_spent(Answered(attempt.question, refusal.text, label=UNPARSABLE), attempt.spent)
+        except NoCompletion as fault:
+            completion, is_completion = Completion(fault.text), False
+        answered = _answered(attempt.question, prompt, completion)
+        if not is_completion:  # whatever came is no answer, even if it holds "false", as JSON does
+            most = self._run.max_completion_tokens  # what came is no text of the LM's
+            answered = answered._replace(label=UNPARSABLE, n_completion_tokens=min(answered.n_completion_tokens, most))
+        self._count(answered)
+        total = _with_spent(answered, attempt.spent)
+        if is_completion or attempt.n + 1 == TRIES_FOR_A_COMPLETION:
+            return total
+        return Attempt(attempt.question, attempt.n + 1, total)
+
+
+def _with_spent(answer: Answered, spent: Answered | None) -> Answered:
+    """Return the answer with the tokens of earlier replies to its question."""
+    if spent is None:
+        return answer
+    return answer._replace(
+        n_prompt_tokens=answer.n_prompt_tokens + spent.n_prompt_tokens,
+        n_completion_tokens=answer.n_completion_tokens + spent.n_completion_tokens,
+    )
 
 
 def _answered(question: Question, prompt: str, completion: Completion) -> Answered:

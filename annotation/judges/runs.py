@@ -218,9 +218,11 @@ def _keys_of(judged: Sequence[JudgedTuple]) -> set[tuple[int, str]]:
 
 
 def save_run(run: JudgeRun) -> None:
-    """Raises NameOfRunTaken."""
+    """Raises NameOfRunTaken, NotFound."""
     try:
         with transaction.atomic():
+            if not Round.objects.select_for_update().filter(pk=run.round_id).exists():
+                raise NotFound(f"The draft {run.round.name} was deleted meanwhile.")
             run.save()
     except IntegrityError:
         if not run.round.judge_runs.filter(name=run.name).exists():
@@ -243,10 +245,13 @@ def continue_run(run: JudgeRun, limits: Mapping[str, Any], by=None) -> JudgeRun:
     check_may(by, Action.WORK, run.project)
     used = usage_of(run)
     with transaction.atomic():
-        for name, spent in (("budget", used.cost), ("max_tokens_total", used.n_tokens)):
+        for name, spent, sentence in (
+            ("budget", used.cost, f"The run has cost {used.cost:.4f} already; give it a budget above that."),
+            ("max_tokens_total", used.n_tokens, f"The run has used {used.n_tokens} tokens already; allow it more."),
+        ):
             wanted = limits.get(name, getattr(run, name))
             if name in limits and wanted is not None and wanted <= spent:
-                raise BudgetTooSmall(f"The run has used {spent:f} of {name} already; give more than that.")
+                raise BudgetTooSmall(sentence)
             setattr(run, name, wanted)
         run.save(update_fields=["budget", "max_tokens_total"])
         ledger.retry(run, by)

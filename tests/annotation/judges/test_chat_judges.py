@@ -10,6 +10,7 @@ import pytest
 
 from annotation.judges.chat_judges import API_KEY_VARIABLE
 from annotation.judges.labels import judge_labels
+from annotation.judges.prompts import fill
 from annotation.judges.runs import BudgetTooSmall, continue_run, create_run, estimated_usage, usage_of
 from annotation.models import Judgment
 from kgharvest.audit.models import AuditEntry
@@ -216,13 +217,53 @@ def test_a_run_stops_before_its_budget_is_exceeded_and_goes_on_with_a_larger_one
         assert used.n_tokens > 2200 - 52 - 10 - 50 - len(fake.prompts[0])  # it stops for the next one's worst case
         assert fake.n_answered == used.n_answers
 
-        with pytest.raises(BudgetTooSmall, match="give more than that"):
+        with pytest.raises(BudgetTooSmall, match=f"has used {used.n_tokens} tokens already; allow it more"):
             continue_run(run, {"max_tokens_total": used.n_tokens})
         continue_run(run, {"max_tokens_total": 1_000_000, "budget": Decimal(1)})
         done(run)
 
         assert run.status == Job.Status.SUCCEEDED
         assert fake.n_answered == run.answers.count() == 80
+
+
+NO_COMPLETION = Reply(body=b"<html>Welcome</html>")
+
+
+def tokens_of(prompt: str) -> int:
+    return -(-len(prompt) // 4) + -(-len(NO_COMPLETION.body) // 4)
+
+
+def test_each_reply_that_is_no_completion_is_counted():
+    with judging(lambda _: NO_COMPLETION, n=1) as (fake, run):
+        done(run)
+
+        assert len(fake.requests) == 3
+        assert usage_of(run).n_tokens == 3 * tokens_of(fake.prompts[0])
+
+    with judging(first_of(NO_COMPLETION), n=1) as (fake, run):
+        done(run)
+
+        assert set(judge_labels(run).values()) <= {"true", "false"}
+        assert usage_of(run).n_tokens == 52 + tokens_of(fake.prompts[0])
+
+
+def test_a_reply_that_is_no_completion_is_asked_for_again_only_within_the_budget():
+    with judging(lambda _: NO_COMPLETION, n=1) as (fake, run):
+        run.max_tokens_total = len(fill(run.prompt, "1234567890", next(iter(run.relation_texts.values())))) + 200
+        run.save()
+        done(run)
+
+        assert (len(fake.requests), run.answers.count()) == (1, 1)
+        assert usage_of(run).n_tokens == tokens_of(fake.prompts[0])
+
+
+def test_a_reply_that_is_no_completion_is_kept_if_the_endpoint_then_refuses():
+    replies = [NO_COMPLETION, Reply(401)]
+    with judging(lambda _: replies[min(len(fake.requests), 2) - 1], n=2, n_parallel=1) as (fake, run):
+        done(run)
+
+        assert run.status == Job.Status.FAILED
+        assert usage_of(run).n_tokens == tokens_of(fake.prompts[0])
 
 
 def test_an_estimate_is_near_what_is_used():

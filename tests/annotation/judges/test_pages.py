@@ -112,7 +112,7 @@ def test_a_run_that_is_out_of_budget_goes_on_from_its_page(round, researcher_cli
 
     assert "out of budget" in researcher_client.get(f"{PAGE}gpt/").text
     page = researcher_client.post(f"{PAGE}gpt/continue/", {"max_tokens_total": "80"}, follow=True).text
-    assert "give more than that" in page
+    assert "has used 80 tokens already; allow it more" in page
     researcher_client.post(f"{PAGE}gpt/continue/", {"max_tokens_total": "5000"})
 
     run.refresh_from_db()

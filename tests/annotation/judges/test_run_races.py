@@ -1,0 +1,97 @@
+"""Judge runs that several take up, continue or delete at the same moment: each tuple is paid for once."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+from functools import partial
+
+import pytest
+from django.utils import timezone
+
+from annotation.judges.models import JudgeAnswer, JudgeRun
+from annotation.judges.runs import AnswersWouldBeLost, continue_run, create_run
+from annotation.models import Round
+from annotation.rounds.services import create_draft, delete_draft
+from kgharvest.accounts.projects import default_project
+from kgharvest.errors import NotFound
+from kgharvest.jobs import ledger
+from kgharvest.models import Job
+from tests.annotation.judges.fake_endpoint import completion, serving
+from tests.factories import make_harvest, make_round
+from tests.postgres import at_once, on_postgresql, run_on_postgresql
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(120)]
+
+SPEC = {"name": "judge", "kind": "chat", "model": "gpt-x", "n_parallel": 2}
+
+
+def test_two_workers_that_get_the_same_run_ask_each_tuple_once():
+    with serving(lambda _: completion("True")._replace(delay_s=0.01)) as fake:
+        run = create_run(make_round(8), SPEC | {"base_url": fake.url})
+
+        at_once(*[partial(ledger.run_job, run.pk)] * 2)
+
+        run.refresh_from_db()
+        assert (run.status, run.attempts, run.answers.count()) == (Job.Status.SUCCEEDED, 1, 8)
+        assert len(fake.requests) == 8
+
+
+def test_a_worker_whose_run_was_taken_over_stores_nothing_more():
+    """The first worker hangs at its first two tuples; the second one asks everything."""
+    is_asked, goes_on = threading.Event(), threading.Event()
+
+    def hang(_):
+        is_asked.set()
+        goes_on.wait(30)
+        return completion("True")
+
+    with serving(hang) as fake:
+        run = create_run(make_round(6), SPEC | {"base_url": fake.url})
+
+        def take_over() -> None:
+            assert is_asked.wait(30)
+            fake.answer = lambda _: completion("False")
+            Job.objects.filter(pk=run.pk).update(lease_expires_at=timezone.now() - timedelta(hours=1))
+            ledger.run_job(run.pk)
+            goes_on.set()
+
+        at_once(partial(ledger.run_job, run.pk), take_over)
+
+        run.refresh_from_db()
+        assert (run.status, run.attempts) == (Job.Status.SUCCEEDED, 2)
+        assert list(run.answers.values_list("raw", flat=True)) == ["False"] * 6
+        assert len(fake.requests) == 6 + 2
+
+
+def test_a_run_is_continued_once(enqueued):
+    with serving(lambda _: completion("True")) as fake:
+        run = create_run(make_round(2), SPEC | {"base_url": fake.url, "max_tokens_total": 1})
+        ledger.run_job(run.pk)
+
+        outcomes = at_once(*[partial(continue_run, run, {"max_tokens_total": 10_000})] * 2)
+
+    assert [type(outcome) for outcome in outcomes].count(ledger.JobNotOpen) == 1
+    assert len(enqueued) == 1
+
+
+def test_a_draft_is_deleted_or_gets_its_run():
+    job = make_harvest([("a", "b"), ("c", "d")])
+    for number in range(3):
+        draft = create_draft({"name": f"draft-{number}", "cells": [{"job": job.pk, "n": 1}]}, None, default_project())
+
+        deleted, made = at_once(
+            partial(delete_draft, draft), partial(create_run, draft, SPEC | {"base_url": "http://127.0.0.1:9/v1"})
+        )
+
+        is_there = Round.objects.filter(pk=draft.pk).exists()
+        assert is_there == isinstance(made, JudgeRun) == isinstance(deleted, AnswersWouldBeLost)
+        assert is_there != isinstance(made, NotFound)
+        assert not JudgeAnswer.objects.exists()
+
+
+@on_postgresql
+def test_the_same_holds_on_postgresql():
+    outcome = run_on_postgresql(__file__)
+
+    assert outcome.returncode == 0, outcome.stdout
