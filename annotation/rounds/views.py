@@ -29,6 +29,8 @@ from annotation.models import Annotator, Round, StatementReport
 from annotation.monitoring.assigned import holders
 from annotation.monitoring.cell_tables import cell_tables
 from annotation.monitoring.cells import round_cells
+from annotation.monitoring.history import annotator_strips, round_history
+from annotation.monitoring.history_pictures import history_picture, strips
 from annotation.recruiting.access import session_annotators
 from annotation.recruiting.services import capacity_warning
 from annotation.rounds.draft_views import draft_page
@@ -129,7 +131,7 @@ def round_detail(request: HttpRequest, path: str) -> HttpResponse:
     if round.status == Round.Status.DRAFT:
         return draft_page(request, round)
     now = timezone.now()
-    counts, cells = progress(round, now), round_cells(round, now)
+    counts, cells, history = progress(round, now), round_cells(round, now), round_history(round, now)
     context = {
         "round": round,
         "progress": counts,
@@ -139,7 +141,10 @@ def round_detail(request: HttpRequest, path: str) -> HttpResponse:
         "figures": figures(counts),
         "cells": cell_tables(cells.content, request.GET),
         "cells_counted_at": cells.counted_at,
-        "annotators": round.annotators.select_related("user", "invite").order_by("-n_judged", "code")[:N_ANNOTATORS],
+        "history": history_picture(round, history.content) if history.content else None,
+        "is_counting": not history.content,
+        "history_counted_at": history.counted_at,
+        "strips": strips(annotator_strips(round, now).content, N_ANNOTATORS),
         "n_annotators": round.annotators.count(),
         "holders": holders(round),
         "n_set_aside": round.annotators.exclude(status=Annotator.Status.ACTIVE).count(),

@@ -1,0 +1,113 @@
+"""How a round went over time, and what its annotators did: counts by hand, pictures of them, and large rounds."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.utils import timezone
+
+from annotation.models import Judgment, Round
+from annotation.monitoring import history as monitoring_history
+from annotation.monitoring.history import UNITS, _periods, count_history, round_history
+from annotation.monitoring.history_pictures import history_picture, strips
+from annotation.quality.annotator_statistics import count_annotators
+from annotation.rounds import progress as snapshots
+from annotation.rounds.services import pause_round
+from tests.annotation.rounds.test_progress import Aside
+from tests.factories import judge, judge_all, make_gold, make_round
+
+pytestmark = pytest.mark.django_db
+
+PILOT = "/projects/default/rounds/pilot/"
+NINE = datetime(2026, 11, 20, 9, 5, tzinfo=UTC)
+
+
+@pytest.fixture
+def round(db) -> Round:
+    """Twelve statements judged by two: six at nine o'clock, all alike, six at eleven, half of them in dispute."""
+    round = make_round(12, name="pilot", judgments_per_task=2, batch_size=20)
+    first = ["true", "false"] * 6
+    judge_all(round, first, first[:6] + ["true"] * 6)
+    for judgment in Judgment.objects.select_related("task"):
+        judgment.judged_at = NINE + timedelta(hours=2 * (judgment.task.position >= 6))
+        judgment.save(update_fields=["judged_at"])
+    return round
+
+
+def test_each_hour_has_its_judgments_and_the_agreement_on_what_was_completed_in_it(round):
+    history = count_history(round)
+
+    assert history["unit"] == "hour"
+    assert [(period["begin"][11:16], period["n"], period["n_completed"]) for period in history["periods"]] == [
+        ("09:00", 12, 6),
+        ("10:00", 0, 0),
+        ("11:00", 12, 6),
+    ]
+    shown = [(period["percent_agreement"], period["alpha"]) for period in history["periods"]]
+    # Later: 9 True, 3 False; 3 units differ, so D_o = 6 / 12; D_e = 2 * 9 * 3 / (12 * 11): alpha = 1 - 11 / 9.
+    assert shown == [(1, 1), (None, None), (0.5, pytest.approx(1 - 11 / 9))]
+
+
+def test_a_change_of_mind_is_counted_once_and_gold_completes_nothing(round):
+    gold, other = round.tasks.order_by("position")[:2]
+    judge(round.annotators.first(), other, "true")
+    make_gold(round, [gold], "true")
+
+    periods = count_history(round)["periods"]
+
+    assert sum(period["n"] for period in periods) == 24
+    assert sum(period["n_completed"] for period in periods) == 11
+
+
+@pytest.mark.parametrize(("span", "unit", "n"), [(47, "hour", 48), (72, "day", 4), (24 * 100, "week", 15)])
+def test_periods_are_hours_then_days_then_weeks_without_a_gap(span, unit, n):
+    end = NINE + timedelta(hours=span)
+    chosen = next(chosen for chosen in UNITS if end - NINE <= chosen.longest)
+
+    begins = _periods(NINE, end, chosen)
+
+    assert (chosen.name, len(begins)) == (unit, n)
+    assert begins == sorted(set(begins))
+    assert begins[0] <= NINE
+    assert begins[-1] <= end < begins[-1] + 2.5 * chosen.step
+
+
+def test_bars_stand_for_judgments_and_lines_for_what_happened(round, researcher):
+    pause_round(round, researcher)
+
+    picture = history_picture(round, count_history(round))
+
+    assert [bar["height"] for bar in picture.bars] == ["96.0", "0.0", "96.0"]
+    assert [point["y"] for point in picture.points] == ["0.0", "96.0"]  # an alpha below 0 is drawn at 0
+    assert [(mark["x"], mark["event"].kind) for mark in picture.marks] == [("600.0", "paused")]
+    assert history_picture(round, count_history(make_round())) is None
+
+
+def test_strips_show_who_judged_most_against_the_others(round):
+    judge_all(make_round(2), ["true"] * 2)
+    make_gold(round, round.tasks.filter(position__lt=2), "true")
+
+    first, second = strips(count_annotators(round), 10)
+
+    assert (first["judged_width"], second["judged_width"]) == ("100.0", "100.0")
+    assert first["gold"]["value"] == 0.5
+    assert "<svg" in first["gold_picture"]
+    assert strips([], 10) == []
+
+
+def test_the_page_shows_both_and_of_a_large_round_once_they_are_counted(researcher_client, round, monkeypatch):
+    page = researcher_client.get(PILOT).text
+    assert "Judgments by hour, 12 at most" in page
+    assert 'aria-label="Annotators who judged most"' in page
+
+    monkeypatch.setattr(monitoring_history, "MOST_AT_A_LOOK", 0)
+    monkeypatch.setattr(snapshots, "Thread", Aside)
+    monkeypatch.setattr(snapshots.connection, "close", lambda: None)
+    monkeypatch.setattr(Aside, "waiting", [])
+    assert "This is being counted" in researcher_client.get(PILOT).text
+    for count_aside in Aside.waiting:
+        count_aside()
+
+    assert "Judgments by hour, 12 at most" in researcher_client.get(PILOT).text
+    assert round_history(round, timezone.now()).counted_at is not None
