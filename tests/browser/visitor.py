@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from axe_playwright_python.sync_playwright import Axe
 from django.urls import Resolver404, resolve
 
-LINKS = "links => links.map(link => link.href)"
+LINKS = "links => links.map(link => new URL(link.getAttribute('href'), document.baseURI).href)"  # of SVG, too
 OTHER_DOORS = ("/admin/", "/api/")  # not pages of this project
 
 
