@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.core.paginator import Paginator
@@ -35,11 +35,15 @@ from evaluation.comparisons.report_comparison import (
 )
 from evaluation.comparisons.shared_verdicts import shared_verdicts
 from evaluation.models import Report
+from evaluation.rendering.formats import FORMATS, table_csv
+from evaluation.rendering.latex import latex_of
 from evaluation.reports.sections.comparisons import compare_sides, comparison_table
+from evaluation.reports.views import as_download
 from kgharvest.access import researcher_required, visible_or_404
 from kgharvest.bulk.pagination import number_in, page_of
 from kgharvest.models import HarvestedTuple, HarvestJob, Relation
 
+COMPARISON_TABLES = ("table", "differences", "comparison_table")
 PAPER = "paper"
 PAPER_NAME = "the paper"
 MOST_CHOICES = 200
@@ -59,7 +63,22 @@ def compare(request: HttpRequest) -> HttpResponse:
             "shared_verdicts": shared_verdicts_in_words(reports, *chosen.values()),
             "sources": [(a.name, source_url(chosen["a"])), (b.name, source_url(chosen["b"]))],
         }
+        if file_format := request.GET.get("format"):
+            return comparison_file(context, file_format, request.GET.get("table", ""))
     return render(request, "evaluation/comparisons/compare.html", context)
+
+
+def comparison_file(context: Mapping[str, Any], file_format: str, name: str) -> HttpResponse:
+    """Return the tables of a comparison for LaTeX, or the one of this name as CSV. Raises Http404."""
+    tables = [table for table in (context[key] for key in COMPARISON_TABLES) if table.rows]
+    file_name = f"{context['a'].name}-and-{context['b'].name}"
+    if file_format == "tex":
+        content = latex_of(file_name, tables).encode()
+        return as_download(content, FORMATS["tex"].content_type, f"{file_name}.tex")
+    chosen = next((table for table in tables if table.name == name), None)
+    if file_format != "csv" or chosen is None:
+        raise Http404("A comparison comes as tex, or as csv with the name of a table.")
+    return as_download(table_csv(chosen).encode(), FORMATS["csv"].content_type, f"{file_name}-{name}.csv")
 
 
 def find_report_side(reports: QuerySet[Report], choice: str) -> ReportSide:

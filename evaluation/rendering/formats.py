@@ -24,6 +24,7 @@ from kgharvest.bulk.file_writing import escape_formula
 def write_html(document: Document) -> str:
     figures = [
         {
+            "name": figure.name,
             "title": figure.title,
             "left_out": figure.left_out(document),
             "alt": figure.alt(document),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, text_of
@@ -39,8 +39,10 @@ TEX_SPECIAL = {
 } | {character: f"\\{character}" for character in "&%$#_{}"}
 
 
-def write_latex(document: Document) -> str:
-    return latex_of(document["round"], tables_to_read(document))
+def write_latex(document: Document, names: Collection[str] = ()) -> str:
+    """Return the tables with these names, all of them if there are none."""
+    tables = [table for table in tables_to_read(document) if not names or table.name in names]
+    return latex_of(document["round"], tables)
 
 
 def latex_of(name: str, tables: Iterable[Table]) -> str:

@@ -174,11 +174,14 @@ class ReportFile(ReportView):
 
     @extend_schema(
         summary="A report as a file",
-        parameters=[OpenApiParameter("file_format", str, OpenApiParameter.PATH, enum=list(FORMATS))],
+        parameters=[
+            OpenApiParameter("file_format", str, OpenApiParameter.PATH, enum=list(FORMATS)),
+            OpenApiParameter("table", str, many=True, description="Of a file for LaTeX: the only tables in it."),
+        ],
         responses=files_of(file_format.content_type for file_format in FORMATS.values()),
     )
     def get(self, request: Request, pk: int, file_format: str) -> HttpResponse:
-        return report_download(self.report(), file_format)
+        return report_download(self.report(), file_format, request.query_params.getlist("table"))
 
 
 class ReportTable(ReportView):

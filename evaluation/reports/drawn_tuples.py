@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from math import floor
 from typing import Any
 
@@ -10,6 +10,7 @@ from django.db.models import Count, Prefetch, Q, QuerySet
 
 from annotation.judging.verdicts import Verdict
 from annotation.models import Draw, Judgment, JudgmentTask, Round, Stratum
+from kgharvest.models import LanguageModel, Relation
 
 INCOMPLETE = "incomplete"
 OUTCOMES = (*(verdict.value for verdict in Verdict), INCOMPLETE)
@@ -23,7 +24,7 @@ def in_part(round: Round, part: Mapping[str, Any]) -> Q:
     accuracy against size have it; `score_from` and `score_to`, inclusive.
     """
     strata = strata_of(round, *(part.get(name) or "" for name in CELL))
-    condition = Q(stratum__in=[stratum.pk for stratum in strata])
+    condition = Q(stratum__in=strata.values("pk"))
     if (best := part.get("best")) is not None:
         condition &= _up_to_rank(strata, best)
     for end, lookup in (("score_from", "gte"), ("score_to", "lte")):
@@ -32,28 +33,31 @@ def in_part(round: Round, part: Mapping[str, Any]) -> Q:
     return condition
 
 
-def strata_of(round: Round, relation: str, model: str, setting: str) -> list[Stratum]:
+def strata_of(round: Round, relation: str, model: str, setting: str) -> QuerySet[Stratum]:
     """Return the strata of the cells with these names; an empty name is any."""
-    strata = round.strata.select_related("relation__relation_set", "language_model").defer("ranks")
-    return [
-        stratum
-        for stratum in strata
-        if relation in ("", stratum.relation.name, stratum.relation.path)
-        and model in ("", str(stratum.language_model))
-        and setting in ("", stratum.setting)
-    ]
+    strata = round.strata.order_by()
+    if setting:
+        strata = strata.filter(setting=setting)
+    if model:
+        names = LanguageModel.objects.filter(strata__round=round).distinct()
+        strata = strata.filter(language_model__in=[lm.pk for lm in names if str(lm) == model])
+    if relation:
+        relations = Relation.objects.filter(strata__round=round).distinct()
+        known = relations.select_related("relation_set").only("name", "relation_set__name")
+        strata = strata.filter(relation__in=[own.pk for own in known if relation in (own.name, own.path)])
+    return strata
 
 
-def _up_to_rank(strata: Iterable[Stratum], best: float) -> Q:
+def _up_to_rank(strata: QuerySet[Stratum], best: float) -> Q:
     """Return the condition that draws are of the best share of their cell."""
-    cells: dict[tuple, list[Stratum]] = {}
-    for stratum in strata:
-        if stratum.rank_to:
-            cells.setdefault((stratum.relation_id, stratum.language_model_id, stratum.setting), []).append(stratum)
+    cells: dict[tuple, list[tuple[int, int]]] = {}
+    columns = ("relation", "language_model", "setting", "pk", "rank_to")
+    for *cell, pk, rank_to in strata.filter(rank_to__gt=0).values_list(*columns):
+        cells.setdefault(tuple(cell), []).append((pk, rank_to))
     strata_by_rank: dict[int, list[int]] = {}
     for own in cells.values():
-        last = floor(best * max(stratum.rank_to or 0 for stratum in own) + 1e-9)
-        strata_by_rank.setdefault(last, []).extend(stratum.pk for stratum in own)
+        last = floor(best * max(rank_to for _, rank_to in own) + 1e-9)
+        strata_by_rank.setdefault(last, []).extend(pk for pk, _ in own)
     condition = Q(pk__in=[])
     for last, own_ids in strata_by_rank.items():
         condition |= Q(stratum__in=own_ids, harvested_tuple__rank__lte=last)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from django.contrib import messages
@@ -23,6 +23,7 @@ from evaluation.models import Report
 from evaluation.rendering.figures.canvas import LIGHT, THEMES
 from evaluation.rendering.figures.report_figures import ReportFigure, figure_named, figures_of
 from evaluation.rendering.formats import FORMATS, table_csv
+from evaluation.rendering.latex import write_latex
 from evaluation.rendering.tables import Document, Table, first_rows, tuples_query, without_empty_columns
 from evaluation.reports.comparison_matrix import matrices_of
 from evaluation.reports.document import report_tables, tables_to_read
@@ -103,6 +104,7 @@ def render_body(report: Report, everything: bool) -> SafeString:
         "document": document,
         "finding": finding(document),
         "tables": {table.name.replace("-", "_"): table for table in tables},
+        "latex_tables": [(table.name, table.title) for table in tables],
         "csv_tables": [*((table.name, table.title) for table in tables), *lists],
         **relation_rows(document, everything),
         "plans": plans_with_evidence(report, document),
@@ -195,16 +197,25 @@ def comparison(request: HttpRequest, pk: int, number: int) -> HttpResponse:
 
 @researcher_required
 def report_file(request: HttpRequest, pk: int, file_format: str) -> HttpResponse:
-    return report_download(find_report(request, pk), file_format)
+    return report_download(find_report(request, pk), file_format, request.GET.getlist("table"))
 
 
-def report_download(report: Report, file_format: str) -> HttpResponse:
-    """Return the whole report as a file. Raises Http404 for an unknown format."""
+def report_download(report: Report, file_format: str, tables: Collection[str] = ()) -> HttpResponse:
+    """Return the report as a file. tables: the only ones in a file for LaTeX. Raises Http404 for what there is not."""
     if file_format not in FORMATS:
         raise Http404(f"Reports come as {', '.join(FORMATS)}.")
     chosen = FORMATS[file_format]
-    content = chosen.bytes_of(report.document)
+    if tables and file_format == "tex":
+        check_names(tables, [table.name for table in tables_to_read(report.document)])
+        content = write_latex(report.document, tables).encode()
+    else:
+        content = chosen.bytes_of(report.document)
     return as_download(content, chosen.content_type, f"{report.round.name}-report.{file_format}")
+
+
+def check_names(names: Collection[str], known: Collection[str]) -> None:
+    if unknown := sorted(set(names) - set(known)):
+        raise Http404(f"This report has no table named {', '.join(unknown)}.")
 
 
 @researcher_required

@@ -244,7 +244,7 @@ def test_the_tuples_take_the_same_queries_for_more_of_them(researcher_client, re
     researcher_client.get("/reports/")
 
     for report in reports:
-        with django_assert_num_queries(10):
+        with django_assert_num_queries(9):
             researcher_client.get(f"/reports/{report.pk}/tuples/")
 
 

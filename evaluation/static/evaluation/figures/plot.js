@@ -43,8 +43,9 @@ export class Plot {
   draw() {
     if (!this.width) return;
     this.rows = this.drawKind(this).filter((row) => row.some(Boolean));
-    const marks = this.svg.selectAll("a").attr("tabindex", -1);
-    const kept = marks.nodes().find((node) => node === document.activeElement && this.placeOf(node));
+    this.area.selectAll('a[tabindex="0"]').attr("tabindex", -1);
+    const focused = document.activeElement;
+    const kept = this.area.node().contains(focused) && this.placeOf(focused) ? focused : null;
     (kept ?? this.rows[0]?.find(Boolean))?.setAttribute("tabindex", 0);
   }
 
@@ -56,6 +57,7 @@ export class Plot {
   mark(selection) {
     return selection.append("a")
       .attr("class", "mark")
+      .attr("tabindex", -1)
       .attr("href", (datum) => new URL(datum.address, this.base).href)
       .attr("aria-label", (datum) => `${datum.name}: ${datum.text}`);
   }
