@@ -66,6 +66,7 @@ def test_arrows_lead_through_a_figure_and_a_legend_puts_lms_off(visit, report):
     expect(marks).to_have_count(3)
     assert page.url.endswith("?off=0")
     page.reload()
+    page.locator("#figure-averages").scroll_into_view_if_needed()
     expect(page.locator("#figure-averages a.mark")).to_have_count(1)
     page.emulate_media(color_scheme="dark")
     assert visitor.axe_violations("color-contrast") == []
