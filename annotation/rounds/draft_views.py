@@ -61,11 +61,12 @@ def first_values(jobs: Sequence[HarvestJob]) -> dict[str, Any]:
     """Return what the form of a new round begins with; the name says no LM and no setting, as annotators see it."""
     if not jobs or jobs[0].project is None:
         return {"jobs": [str(job.pk) for job in jobs]}
+    n = min(RoundForm.base_fields["n"].initial, *(job.n_tuples for job in jobs))
     relations, sets = {job.relation.name for job in jobs}, {job.relation.relation_set.name for job in jobs}
     [stem] = relations if len(relations) == 1 else sets if len(sets) == 1 else ["round"]
     project = jobs[0].project
     name = free_name(project, slugify(stem) or "round")
-    return {"jobs": [str(job.pk) for job in jobs], "name": name, "project": project.slug}
+    return {"jobs": [str(job.pk) for job in jobs], "name": name, "project": project.slug, "n": n}
 
 
 @researcher_required

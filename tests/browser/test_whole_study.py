@@ -1,0 +1,107 @@
+"""A whole study in a browser: a researcher from an empty start page to the false tuples, and three annotators.
+
+Its pages are kept as pictures, in three widths and both themes, in the folder that KGHARVEST_SCREENSHOTS names.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from annotation.models import Judgment, Round
+from kgharvest.jobs import ledger
+from kgharvest.models import HarvestJob
+from tests import factories
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+WIDTHS, HEIGHT = (360, 1280, 1920), 800
+FALSE = 2  # of the statements, those that all three call False
+
+
+@pytest.fixture(autouse=True)
+def no_broker(enqueued):
+    """Harvests are queued; nobody is told, and the test runs them itself."""
+
+
+def keep_pictures(page, name: str) -> None:
+    """Keep the open page in every width and theme. None of them scrolls sideways."""
+    folder = os.environ.get("KGHARVEST_SCREENSHOTS")
+    width = page.viewport_size["width"]
+    for wide in WIDTHS:
+        page.set_viewport_size({"width": wide, "height": HEIGHT})
+        assert page.evaluate("document.documentElement.scrollWidth") == wide, name
+        for theme in ("light", "dark") if folder else ():
+            page.emulate_media(color_scheme=theme)
+            page.screenshot(path=Path(folder) / f"{name}-{wide}-{theme}.png", full_page=True)
+    page.set_viewport_size({"width": width, "height": HEIGHT})
+
+
+def judge_everything(page, round: Round) -> None:
+    """Call False the FALSE statements that come first in the alphabet, and True the rest."""
+    false = {statement.casefold() for statement in sorted(task.statement for task in round.tasks.all())[:FALSE]}
+    page.goto(f"/join/{round.join_token}/")
+    page.get_by_role("button", name="Start judging").click()
+    expect(page.get_by_text("Saved", exact=True)).to_be_visible()
+    keep_pictures(page, "5-judging")
+    for _ in range(round.n_tasks):
+        statement = page.locator("#statement").inner_text()
+        page.keyboard.press("f" if statement.casefold() in false else "t")
+        page.wait_for_function("was => document.querySelector('#statement')?.innerText !== was", arg=statement)
+    expect(page.get_by_role("heading", name="Nothing is left for you")).to_be_visible()
+
+
+def test_a_study_from_an_empty_start_page_to_the_false_tuples(visit):
+    visitor = visit(factories.make_researcher())
+    page = visitor.page
+    page.goto("/")
+    keep_pictures(page, "1-start-empty")
+
+    page.goto("/relations/new/")
+    page.get_by_label("Name").fill("can")
+    page.get_by_label("Set").fill("mine")
+    page.get_by_label("Statement").fill("<ENT0> can <ENT1>.")
+    page.get_by_label("Initial prompts").fill("<ENT0> can <ENT1>.")
+    page.get_by_label("Seed tuples").fill("fish | swim\nbird | fly\nhorse | run")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_role("main").get_by_role("link", name="Harvest", exact=True).click()
+    page.get_by_role("checkbox", name="human").check()
+    page.get_by_role("checkbox", name="multi").uncheck()
+    page.get_by_label("Tuples to keep").fill("8")
+    keep_pictures(page, "2-launch")
+    page.get_by_role("button", name="Preview").click()
+    page.get_by_role("button", name="Launch 1 harvest").click()
+    ledger.run_job(HarvestJob.objects.get().pk)
+    page.goto(HarvestJob.objects.get().get_absolute_url())
+    keep_pictures(page, "3-harvest")
+
+    page.get_by_role("link", name="Open a round of these").click()
+    keep_pictures(page, "4-round-form")
+    page.get_by_role("button", name="Open now").click()
+    round = Round.objects.get()
+    assert (round.name, round.n_tasks) == ("can-1", 8)
+
+    for number in range(3):
+        annotator = visit(factories.make_user(), width=360).page
+        judge_everything(annotator, round)
+        if number == 0:
+            keep_pictures(annotator, "6-judged")
+    page.reload()
+    keep_pictures(page, "7-round")
+    page.get_by_role("link", name="Close round").click()
+    page.get_by_role("button", name="Close round").click()
+    page.get_by_role("main").get_by_role("button", name="Make report").click()
+    keep_pictures(page, "8-report")
+
+    page.locator("#figure-averages").get_by_role("link", name=".75").click()
+    page.get_by_role("link", name=f"Rejected {FALSE}").click()
+    expect(page.locator("tbody tr")).to_have_count(FALSE)
+    keep_pictures(page, "9-false-tuples")
+    page.goto("/")
+    keep_pictures(page, "10-start")
+    assert Judgment.objects.counted().count() == 3 * 8
+    assert visitor.complaints == []
+    assert visitor.foreign_requests() == []
