@@ -137,6 +137,10 @@ class Rounds(Resource):
         """Have an LM asked about the round's tuples; `spec` as docs/judges.md has it. `wait` waits for the run."""
         return self._row("POST", f"{self.path}{key}/judge-runs/", json=spec)
 
+    def report(self, key: int, judge: str | None = None, **options: Any) -> Row:
+        """Report on the round. judge: name of a judge run of it, whose labels make intervals narrower."""
+        return self._row("POST", "reports/", json=_given({"round": key, "judge": judge, **options}))
+
 
 class Client:
     """A server and a token, by default those of KGHARVEST_URL and KGHARVEST_TOKEN.

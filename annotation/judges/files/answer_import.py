@@ -149,10 +149,14 @@ def read_answers(text: str) -> Iterator[FileAnswer | BadEntry]:
     if whole is not None and "samples" in whole:
         yield from _from_inspect(whole)
         return
+    first_filter = None
     for line in read_json_objects(text.split("\n")):  # JSON may hold what else splitlines splits at
         if isinstance(line, BadEntry):
             yield line
-        else:
+            continue
+        # lm-eval writes a line for each filter, with the same answers.
+        first_filter = first_filter or line.value.get("filter")
+        if line.value.get("filter") in (None, first_filter):
             yield from (_from_lm_eval if "doc" in line.value else _from_line)(line)
 
 

@@ -181,6 +181,13 @@ def test_a_sample_of_lm_eval_holds_all_repeats_of_a_tuple(asked):
     assert {"doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "doc_hash"} <= samples[0].keys()
 
 
+def test_of_the_lines_that_lm_eval_writes_for_each_filter_one_counts(round):
+    doc = {"relation": relation_of(round).path, "entities": ["dog", "bark"]}
+    lines = [json.dumps({"doc": doc, "resps": [["True"]], "filter": name}) for name in ("strict-match", "flexible")]
+
+    assert labels_by_entities(imported(round, *lines)) == {("dog", "bark"): "true"}
+
+
 def test_of_answers_that_an_lm_weighed_the_likeliest_counts(round):
     """lm-eval's multiple choice: a loglikelihood request for each answer, with (logprob, is greedy)."""
     arguments = {f"gen_args_{number}": {"arg_0": "?", "arg_1": word} for number, word in enumerate([" True", " False"])}

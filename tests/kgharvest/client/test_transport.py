@@ -8,7 +8,7 @@ from io import BytesIO
 import httpx
 import pytest
 
-from kgharvest.client import ApiError, Conflict, Invalid, ServerUnavailable, TooManyRequests, Unauthorized
+from kgharvest.client import ApiError, Client, Conflict, Invalid, ServerUnavailable, TooManyRequests, Unauthorized
 from kgharvest.client.transport import Transport
 from tests.test_architecture import loaded_by
 
@@ -54,6 +54,17 @@ def test_a_request_carries_the_token_and_reads_json():
     [request] = server.requests
     assert str(request.url) == f"{URL}/api/v1/rounds/?limit=2"
     assert request.headers["authorization"] == "Bearer kgh_secret"
+
+
+def test_a_report_with_a_judge_names_its_run():
+    server = Server(httpx.Response(201, json={"id": 3}))
+    client = Client(URL, "kgh_secret")
+    client._transport, _ = transport_to(server)
+
+    assert client.rounds.report(7, judge="llama-1") == {"id": 3}
+    [request] = server.requests
+    assert str(request.url) == f"{URL}/api/v1/reports/"
+    assert json.loads(request.content) == {"round": 7, "judge": "llama-1"}
 
 
 def test_a_creating_request_is_sent_again_with_the_same_key():
