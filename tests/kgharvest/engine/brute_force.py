@@ -43,6 +43,8 @@ class BruteForce:
         self.in_order = functools.cache(
             lambda pattern: sorted(self.candidates(pattern), key=lambda candidate: candidate.order)
         )
+        # Every tuple asks again for the same few entities and tokens.
+        self.surface, self.is_first, self.is_inner = map(functools.cache, (self.surface, self.is_first, self.is_inner))
 
     def text_ids(self, text):
         return self.tokenizer(text, add_special_tokens=False).input_ids
@@ -106,7 +108,7 @@ class BruteForce:
                 so_far = [*logprobs, distribution[token].item()]
                 if offset + 1 < pattern[slot]:
                     yield from fill(filled, slot, offset + 1, surfaces, so_far)
-                elif text := self.surface(filled[slot]):
+                elif text := self.surface(tuple(filled[slot])):
                     yield from fill(filled, slot + 1, 0, [*surfaces, text], so_far)
 
         yield from fill([[mask] * n for n in pattern], 0, 0, [], [])
@@ -115,11 +117,12 @@ class BruteForce:
         """Return the kept candidates in order."""
         kept, seen, repeats = [], set(), Counter()
         entity_filter = filters.EntityFilter([], frozenset({*disabled, filters.IN_PROMPT}))
+        texts = [] if filters.IN_PROMPT in disabled else list(map(filters.words_of, self.prompt_texts()))
         lists = [self.in_order(pattern) for pattern in patterns]
         for candidate in heapq.merge(*lists, key=lambda candidate: candidate.order):
             if len(kept) == wanted:
                 break
-            if self.is_rejected(candidate, entity_filter, disabled) or candidate.entities in seen:
+            if self.is_rejected(candidate, entity_filter, texts) or candidate.entities in seen:
                 continue
             if cap is not None and any(repeats[entity] >= cap for entity in candidate.entities):
                 continue
@@ -128,9 +131,9 @@ class BruteForce:
             kept.append(candidate)
         return kept
 
-    def is_rejected(self, candidate, entity_filter, disabled):
+    def is_rejected(self, candidate, entity_filter, texts):
+        """texts: the words of the prompts' texts in which no entity may occur."""
         words = [filters.words_of(text) for text in candidate.surface]
-        texts = [] if filters.IN_PROMPT in disabled else [filters.words_of(t) for t in self.prompt_texts()]
         return any(
             entity_filter.rejection(entity)
             or filters.occurs_in_prompt(entity, texts)

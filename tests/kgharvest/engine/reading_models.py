@@ -6,11 +6,13 @@ sentence about the person, and know where everybody comes from without being tol
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from random import Random
 
 import torch
 from torch import nn
+from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 THINGS = ("film", "book", "song", "show", "meal", "trip")
@@ -67,20 +69,16 @@ def teach(folder: Path, seed: int = 0) -> Path:
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, STEPS)
     rng = Random(seed)
     model.train()
+    encoded = cache(lambda text: torch.tensor(tokenizer(f" {text} {tokenizer.mask_token} .").input_ids))
+    answers = {word: tokenizer(f" {word}", add_special_tokens=False).input_ids[0] for word in WORDS}
     for _ in range(STEPS):
         for kind in (opinion, report, memory):
-            loss(model, tokenizer, [kind(rng) for _ in range(BATCH // 3)]).backward()
+            texts, words = zip(*(kind(rng) for _ in range(BATCH // 3)), strict=True)
+            ids = pad_sequence(list(map(encoded, texts)), batch_first=True, padding_value=tokenizer.pad_token_id)
+            logits = model(ids, attention_mask=ids != tokenizer.pad_token_id).logits[ids == tokenizer.mask_token_id]
+            nn.functional.cross_entropy(logits, torch.tensor([answers[word] for word in words])).backward()
         optimiser.step()
         schedule.step()
         optimiser.zero_grad()
     model.save_pretrained(folder)
     return folder
-
-
-def loss(model, tokenizer, questions: list[tuple[str, str]]) -> torch.Tensor:
-    """Return the mean negative log-likelihood of the words asked for."""
-    texts = [f" {text} {tokenizer.mask_token} ." for text, _ in questions]
-    batch = tokenizer(texts, return_tensors="pt", padding=True)
-    answers = torch.tensor([tokenizer(f" {word}", add_special_tokens=False).input_ids for _, word in questions])[:, 0]
-    logits = model(**batch).logits[batch.input_ids == tokenizer.mask_token_id]
-    return nn.functional.cross_entropy(logits, answers)
