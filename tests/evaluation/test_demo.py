@@ -1,6 +1,7 @@
 """The demo's steps on finished harvests, and its processes as a person starts and stops them."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -199,8 +200,10 @@ def wait_until(condition, timeout_s: float = 60) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc to see other processes")
-def test_ctrl_c_stops_web_worker_and_their_children(tmp_path):
+def test_ctrl_c_stops_web_worker_and_their_children(tmp_path, migrated_database):
     data_dir = tmp_path / "var"
+    data_dir.mkdir()
+    shutil.copyfile(migrated_database, data_dir / "kgharvest.sqlite3")
     environment = os.environ | {"KGHARVEST_DATA_DIR": str(data_dir), "PORT": "0"}
     program = subprocess.Popen(
         [sys.executable, "manage.py", "demo"], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL
