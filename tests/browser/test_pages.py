@@ -66,41 +66,28 @@ def start_page(role: str) -> str:
     return "/accounts/login/" if role == "anonymous" else "/"
 
 
-def test_axe_finds_nothing_in_either_theme(visit, person, installation):
+WIDTH = "document.documentElement.scrollWidth"
+
+
+def test_every_page_is_accessible_fits_a_phone_and_stays_within_its_policy(visit, person, installation):
+    """In either theme; no page calls another host or breaks the content security policy."""
     role, user = person
     visitor = visit(user, color_scheme="light")
 
-    violations_at = {}
+    faults = {}
     for path in visitor.walk(start_page(role)):
-        violations_at[path] = visitor.axe_violations()
+        faults[path] = visitor.axe_violations()
         visitor.page.emulate_media(color_scheme="dark")
-        violations_at[f"{path} (dark)"] = visitor.axe_violations("color-contrast")
+        faults[f"{path} (dark)"] = visitor.axe_violations("color-contrast")
         visitor.page.emulate_media(color_scheme="light")
+        visitor.page.set_viewport_size({"width": 360, "height": 800})
+        faults[f"{path} (360 px)"] = [width for width in [visitor.page.evaluate(WIDTH)] if width > 360]
+        visitor.page.set_viewport_size({"width": 1280, "height": 800})
 
-    assert {path: violations for path, violations in violations_at.items() if violations} == {}
-
-
-def test_no_page_calls_another_host_or_breaks_the_content_security_policy(visit, person):
-    role, user = person
-    fill(person)
-    visitor = visit(user)
-
-    paths = list(visitor.walk(start_page(role)))
-
-    assert paths
+    assert faults
+    assert {place: faults for place, faults in faults.items() if faults} == {}
     assert visitor.foreign_requests() == []
     assert visitor.complaints == []
-
-
-def test_no_page_scrolls_sideways_on_a_phone(visit, person, installation):
-    role, user = person
-    visitor = visit(user, width=360)
-
-    widths = {
-        path: visitor.page.evaluate("document.documentElement.scrollWidth") for path in visitor.walk(start_page(role))
-    }
-
-    assert {path: width for path, width in widths.items() if width > 360} == {}
 
 
 def test_the_longest_entities_are_broken_on_a_phone(visit):
@@ -112,7 +99,7 @@ def test_the_longest_entities_are_broken_on_a_phone(visit):
     for shown in (relation, known):
         page.goto(shown.get_absolute_url())
 
-        assert page.evaluate("document.documentElement.scrollWidth") == 360
+        assert page.evaluate(WIDTH) == 360
 
 
 @pytest.mark.parametrize(("path", "heading"), [("/no/such/page/", "No such page"), ("/harvests/", "Not allowed")])

@@ -7,7 +7,9 @@ from urllib.parse import urlsplit
 
 from axe_playwright_python.sync_playwright import Axe
 from django.urls import Resolver404, resolve
+from playwright.sync_api import Error
 
+AXE = "options => axe.run(document, options).then(results => results.violations)"
 LINKS = "links => links.map(link => new URL(link.getAttribute('href'), document.baseURI).href)"  # of SVG, too
 OTHER_DOORS = ("/admin/", "/api/")  # not pages of this project
 
@@ -49,13 +51,14 @@ class Visitor:
                 yield path
 
     def _open_page(self, path: str) -> bool:
-        """Open `path`, unless it is a file to download."""
-        headers = self.page.request.get(self._prefix + path).headers
-        is_page = headers.get("content-type", "").startswith("text/html")
-        if not is_page or headers.get("content-disposition", "").startswith("attachment"):
+        """Open `path`; return whether it is a page and no file."""
+        try:
+            response = self.page.goto(path)
+        except Error as error:
+            if "Download is starting" not in error.message:
+                raise
             return False
-        self.page.goto(path)
-        return True
+        return response.headers.get("content-type", "").startswith("text/html")
 
     def _own_links(self) -> list[str]:
         root = urlsplit(self.page.url).netloc + self._prefix
@@ -70,8 +73,10 @@ class Visitor:
 
     def axe_violations(self, *rules: str) -> list[str]:
         """Return what axe finds on the open page, one line per rule and element; all rules if none is named."""
-        options = {"runOnly": list(rules)} if rules else None
-        violations = Axe().run(self.page, options=options).response["violations"]
+        if not self.page.evaluate("'axe' in window"):
+            self.page.evaluate(Axe().axe_script)
+        named = {"runOnly": list(rules)} if rules else {}
+        violations = self.page.evaluate(AXE, {"resultTypes": ["violations"], **named})
         return [f"{rule['id']}: {node['html'][:160]}" for rule in violations for node in rule["nodes"]]
 
 

@@ -11,7 +11,7 @@ from tests.load.course import check_course, run_course
 from tests.load.web_server import WebServer, url_of
 from tests.postgres import on_postgresql, run_on_postgresql
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True), pytest.mark.timeout(280)]
 
 
 def test_exactly_k_judgments_through_a_server_that_is_killed():

@@ -9,7 +9,7 @@ from django.db import connection
 from tests.load import slow_clients
 from tests.load.web_server import WebServer, collect_static_files, url_of
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True), pytest.mark.timeout(280)]
 
 
 @pytest.fixture
