@@ -71,3 +71,23 @@ def test_arrows_lead_through_a_figure_and_a_legend_puts_lms_off(visit, report):
     page.emulate_media(color_scheme="dark")
     assert visitor.axe_violations("color-contrast") == []
     assert visitor.complaints == []
+
+
+def test_columns_of_wide_tables_are_chosen_and_kept_in_the_address(visit, report):
+    visitor = visit(report.created_by, width=1920)
+    page = visitor.page
+    page.goto(report.get_absolute_url())
+    annotators = page.locator("#annotators")
+    share = annotators.locator("[data-table=annotators] thead th", has_text="Unjudgeable")
+    expect(share).to_be_visible()
+
+    annotators.get_by_text("Columns", exact=True).first.click()
+    annotators.get_by_role("checkbox", name="Unjudgeable", exact=True).first.uncheck()
+    page.get_by_role("checkbox", name="Dense tables").check()
+    expect(share).to_be_hidden()
+    page.reload()
+
+    expect(share).to_be_hidden()
+    expect(page.get_by_role("checkbox", name="Dense tables")).to_be_checked()
+    assert visitor.axe_violations() == []
+    assert visitor.complaints == []

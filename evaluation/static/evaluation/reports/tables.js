@@ -1,0 +1,80 @@
+// Columns of wide tables are chosen above them; these choices, and the switches of all tables, stay in the address.
+const FEWEST = 6;
+
+const address = () => new URL(location);
+
+function remember(name, value) {
+  const changed = address();
+  if (value) changed.searchParams.set(name, value);
+  else changed.searchParams.delete(name);
+  history.replaceState(history.state, "", changed);
+}
+
+for (const box of document.querySelectorAll("[data-switch]")) {
+  box.checked ||= address().searchParams.has(box.dataset.switch);
+  box.addEventListener("change", () => remember(box.dataset.switch, box.checked ? "1" : ""));
+}
+
+// The heads of single columns, the first of which may reach down from the row of groups.
+function headsOf({ rows }) {
+  const [first, last] = [rows[0], rows[rows.length - 1]];
+  return first !== last && first.cells[0].rowSpan > 1 ? [first.cells[0], ...last.cells] : [...last.cells];
+}
+
+// The heads above several columns, each with the numbers of its columns.
+function groupsOf({ rows }) {
+  if (rows.length < 2) return [];
+  let next = 0;
+  return [...rows[0].cells].map((cell) => {
+    const columns = Array.from({ length: cell.colSpan }, () => next++);
+    return { cell, columns };
+  }).filter(({ cell }) => cell.rowSpan < 2);
+}
+
+function offer(table) {
+  const heads = headsOf(table.tHead);
+  if (heads.length < FEWEST) return;
+  const groups = groupsOf(table.tHead);
+  const name = `without-${table.dataset.table}`;
+  const off = new Set((address().searchParams.get(name) ?? "").split(",").filter(Boolean).map(Number));
+
+  const show = () => {
+    for (const { cell, columns } of groups) {
+      const shown = columns.filter((column) => !off.has(column)).length;
+      cell.hidden = !shown;
+      cell.colSpan = shown || 1;
+    }
+    for (const [column, head] of heads.entries()) head.hidden = off.has(column);
+    for (const row of [...table.tBodies, table.tFoot].flatMap((part) => [...(part?.rows ?? [])])) {
+      if (row.cells.length === heads.length) for (const [column, cell] of [...row.cells].entries()) cell.hidden = off.has(column);
+    }
+  };
+
+  const choice = document.createElement("details");
+  choice.className = "folded small";
+  const title = document.createElement("summary");
+  title.textContent = "Columns";
+  const boxes = document.createElement("div");
+  boxes.className = "row";
+  for (const [column, head] of heads.entries()) {
+    if (!column) continue;
+    const group = groups.find(({ columns }) => columns.includes(column))?.cell.textContent.trim();
+    const label = document.createElement("label");
+    const box = document.createElement("input");
+    box.type = "checkbox";
+    box.checked = !off.has(column);
+    box.addEventListener("change", () => {
+      if (box.checked) off.delete(column);
+      else off.add(column);
+      remember(name, [...off].sort((a, b) => a - b).join(","));
+      show();
+    });
+    label.append(box, ` ${[group, head.textContent.trim()].filter(Boolean).join(" · ")}`);
+    boxes.append(label);
+  }
+  choice.append(title, boxes);
+  table.parentElement.before(choice);
+  show();
+}
+
+for (const table of document.querySelectorAll("table[data-table]")) offer(table);
