@@ -5,6 +5,7 @@ from playwright.sync_api import expect
 
 from annotation.gold.candidates import decide_on_gold, gold_candidates
 from annotation.recruiting.services import join_round
+from annotation.rounds import forms
 from annotation.rounds.services import create_draft, open_round
 from tests import factories
 from tests.factories import judging_page
@@ -115,3 +116,20 @@ def test_a_training_is_done_with_the_keyboard_and_without_scripts(visit, harvest
     assert page.get_by_role("heading", level=1).inner_text() == "2 of 4 right"
     page.get_by_role("link", name="Start judging").click()
     assert page.get_by_role("heading", level=1).inner_text() == "Judge statements of pilot"
+
+
+def test_of_many_harvests_the_server_filters_before_all_shown_can_be_chosen(visit, monkeypatch):
+    monkeypatch.setattr(forms, "SHOWN_JOBS", 3)
+    wanted = factories.make_harvest([("a", "b")], relation=factories.make_relation("zebra"))
+    for number in range(4):
+        factories.make_harvest([("a", "b")], relation=factories.make_relation(f"other_{number}"))
+    page = visit(factories.make_researcher()).page
+    page.goto("/rounds/new/")
+    expect(page.get_by_text("3 of 5 listed")).to_be_visible()
+
+    page.get_by_role("searchbox", name="Relation").fill("zeb")
+    page.get_by_role("button", name="Choose all shown").click()
+
+    expect(page.get_by_text("1 of 1 listed")).to_be_visible()
+    chosen = page.locator("input[name=jobs]:checked")
+    assert [box.get_attribute("value") for box in chosen.all()] == [str(wanted.pk)]

@@ -137,7 +137,7 @@ def test_the_page_of_a_round_names_holders_and_releases_one_or_all(researcher_cl
     assert "1 annotator holds assigned statements" in one
     rest = researcher_client.post(f"{PILOT}release/", follow=True).content.decode()
     assert "1 assigned statement released." in rest
-    assert "assigned statements, last active" not in rest
+    assert "Who holds assigned statements" not in rest
 
 
 def test_a_name_that_is_none_is_a_sentence_on_the_page(researcher_client, round):

@@ -3,43 +3,64 @@
   const form = document.querySelector("[data-round-form]");
   if (!form) return;
   const pick = form.querySelector("[data-pick]");
-  const rows = [...pick.querySelectorAll("li[data-lm]")];
-  const boxes = rows.map((row) => row.querySelector("input"));
-  const chosen = pick.querySelector("[data-chosen]");
   const plan = form.querySelector("[data-plan]");
   const filters = ["find", "set", "lm", "setting"].map((name) => form.elements[name]);
-  let request = null;
+  const all = pick.querySelector("[data-pick-shown]");
   let timer = 0;
+  let filterTimer = 0;
+
+  const rowsOf = () => [...pick.querySelectorAll("li[data-lm]")];
+  const boxesOf = () => [...pick.querySelectorAll("li[data-lm] input")];
 
   const show = () => {
     const [find, ...rest] = filters;
     const words = find.value.trim().toLowerCase();
-    for (const row of rows) {
+    for (const row of rowsOf()) {
       const name = row.querySelector("b").textContent.toLowerCase();
       row.hidden = !name.includes(words) || rest.some((filter) => filter.value && row.dataset[filter.name] !== filter.value);
     }
   };
 
   const choose = (isChosen) => {
-    for (const [index, box] of boxes.entries()) if (!rows[index].hidden) box.checked = isChosen;
+    for (const row of rowsOf()) if (!row.hidden) row.querySelector("input").checked = isChosen;
     changed();
   };
 
+  // Answers to what was asked before are dropped.
+  const asking = () => {
+    let request = null;
+    return async (url, body) => {
+      request?.abort();
+      request = new AbortController();
+      const response = await fetch(url, { method: "POST", body, signal: request.signal }).catch(() => null);
+      return response?.ok ? response.text() : null;
+    };
+  };
+  const askPlan = asking();
+  const askList = asking();
+
   const refresh = async () => {
-    request?.abort();
-    request = new AbortController();
-    try {
-      const response = await fetch(form.dataset.planUrl, { method: "POST", body: new FormData(form), signal: request.signal });
-      if (response.ok) plan.innerHTML = await response.text();
-    } catch {
-      // Asked anew meanwhile, or no answer: the plan stays as it was.
-    }
+    const text = await askPlan(form.dataset.planUrl, new FormData(form));
+    if (text !== null) plan.innerHTML = text;
+  };
+
+  // Only some of the harvests are listed: the server looks among all of them, and nothing is chosen until it has.
+  const list = async () => {
+    const body = new FormData(form);
+    body.set("action", "filter");
+    const text = await askList(location.href, body);
+    if (text === null) return;
+    const page = new DOMParser().parseFromString(text, "text/html");
+    for (const part of [".pick-list", "[data-listed]"]) pick.querySelector(part).replaceWith(page.querySelector(part));
+    all.disabled = false;
+    show();
   };
 
   const changed = () => {
-    chosen.textContent = boxes.filter((box) => box.checked).length;
+    const n = boxesOf().filter((box) => box.checked).length;
+    pick.querySelector("[data-chosen]").textContent = n;
     clearTimeout(timer);
-    if (boxes.some((box) => box.checked)) timer = setTimeout(refresh, 400);
+    if (n) timer = setTimeout(refresh, 400);
   };
 
   for (const [name, isChosen] of [["shown", true], ["none", false]]) {
@@ -47,13 +68,19 @@
     button.hidden = false;
     button.addEventListener("click", () => choose(isChosen));
   }
-  // All are listed: filtering needs no server, and so no button.
   const isComplete = pick.querySelector("[data-complete]") !== null;
-  if (isComplete) {
-    pick.querySelector(".filters button").hidden = true;
-    for (const filter of filters) filter.addEventListener("input", (event) => { event.stopPropagation(); show(); });
-    show();
+  pick.querySelector(".filters button").hidden = true;
+  for (const filter of filters) {
+    filter.addEventListener("input", (event) => {
+      event.stopPropagation();
+      show();
+      if (isComplete) return;
+      all.disabled = true;
+      clearTimeout(filterTimer);
+      filterTimer = setTimeout(list, 250);
+    });
   }
+  show();
   // What is wrong inside a closed fold would keep the form from being sent without a word.
   form.addEventListener("invalid", ({ target }) => { const fold = target.closest("details"); if (fold) fold.open = true; }, true);
   form.querySelector("[data-plan-button]").hidden = true;

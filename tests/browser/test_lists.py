@@ -1,0 +1,46 @@
+"""Lists in a browser: filtered as one types, under heads that stay in sight, at addresses that restore them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests import factories
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+
+def test_a_list_is_filtered_as_one_types_and_its_address_restores_it(visit):
+    for number in range(60):
+        factories.make_harvest_job(relation=factories.make_relation(f"relation_{number:02}"))
+    page = visit(factories.make_researcher(), width=1280).page
+    page.goto("/harvests/?sort=relation")
+
+    page.get_by_role("searchbox", name="Relation").press_sequentially("relation_5")
+    expect(page.get_by_role("status")).to_have_text("10 harvests")
+    expect(page).to_have_url(re.compile(r"q=relation_5"))
+    page.get_by_role("link", name="LM", exact=True).click()
+    expect(page.get_by_role("columnheader", name="LM")).to_have_attribute("aria-sort", "ascending")
+
+    page.reload()
+    expect(page.locator("tbody tr")).to_have_count(10)
+    page.get_by_role("searchbox", name="Relation").fill("")
+    expect(page.locator("tbody tr")).to_have_count(50)
+    page.evaluate("scrollTo(0, 1200)")
+    assert page.locator("thead").evaluate("head => head.querySelector('th').getBoundingClientRect().top") == 0
+
+
+def test_what_is_unfolded_is_in_the_address(visit):
+    job = factories.make_harvest([("a", "b"), ("c", "d")])
+    page = visit(factories.make_researcher()).page
+    page.goto(job.get_absolute_url())
+
+    page.get_by_text("The same as a table").click()
+    expect(page).to_have_url(re.compile(r"open=scores"))
+    page.reload()
+
+    expect(page.get_by_role("cell", name="-1.00").first).to_be_visible()
+    page.get_by_text("The same as a table").click()
+    expect(page).not_to_have_url(re.compile("open="))
