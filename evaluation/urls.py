@@ -43,6 +43,7 @@ urlpatterns = [
     path("reports/scores/new/", scores_views.score_new, name="score_new"),
     path("reports/scores/<int:pk>/", scores_views.scores, name="scores"),
     path("reports/scores/<int:pk>/cancel/", scores_views.score_cancel, name="score_cancel"),
+    path("reports/scores/<int:pk>/figure.json", scores_views.score_plot, name="score_plot"),
     path("reports/scores/<int:pk>/scores.<slug:file_format>", scores_views.score_file, name="score_file"),
     # the API
     path("api/v1/rounds/<int:round_id>/rehearsal/", rehearsals_api.RoundRehearsal.as_view(), name="api_rehearsal"),

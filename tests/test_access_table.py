@@ -191,6 +191,7 @@ GET    /reports/scores/                                                 302 403 
 GET    /reports/scores/new/                                             302 403 403 403 200 200 200 200
 GET    /reports/scores/{scores}/                                        302 403 200 200 200 200 200 404
 POST   /reports/scores/{scores}/cancel/                                 302 403 403 403 302 302 302 404
+GET    /reports/scores/{scores}/figure.json                             302 403 404 404 404 404 404 404
 GET    /reports/scores/{scores}/scores.json                             302 403 404 404 404 404 404 404
 GET    /reports/probes/                                                 302 403 200 200 200 200 200 200
 GET    /reports/probes/new/                                             302 403 403 403 200 200 200 200

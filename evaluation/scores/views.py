@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from django import forms
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
@@ -134,6 +134,14 @@ def scores(request: HttpRequest, pk: int) -> HttpResponse:
 def in_words(document: dict) -> str:
     parts = (f"{scorer['scorer']} {share(scorer['average_precision'])}" for scorer in document["scorers"])
     return f"Precision falling with recall, a line per setting of prompts. Average precision: {'; '.join(parts)}."
+
+
+@researcher_required
+@require_GET
+def score_plot(request: HttpRequest, pk: int) -> JsonResponse:
+    """What the interactive figure draws."""
+    evaluation = visible_or_404(request.user, ScoreEvaluation.objects.exclude(document={}), pk=pk)
+    return JsonResponse(precision_recall.plot(evaluation.document))
 
 
 @researcher_required

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from evaluation.rendering.figures.canvas import DASHES, Theme, share_axis, style
@@ -11,11 +11,45 @@ from kgharvest.pages.number_format import share
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+MOST_POINTS = 60  # of a curve, in a page
 WIDTH, HEIGHT, LINE = 3.4, 3.1, 0.165  # inches: of a column of a paper, and as wide as a phone
 
 
 def size(scores: Mapping[str, Any]) -> tuple[float, float]:
     return WIDTH, HEIGHT + LINE * len(scores["scorers"])
+
+
+def plot(scores: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the interactive figure draws; a point has no statements, so it leads to the table of its scorer."""
+    chance = scores["n_positive"] / (scores["n_positive"] + scores["n_negative"])
+    names = [f"{scorer['scorer']} ({share(scorer['average_precision'], 3)})" for scorer in scores["scorers"]]
+    return {
+        "kind": "precision_recall",
+        "series": [{"name": name, "query": ""} for name in names],
+        "chance": {"value": chance, "name": f"random order {share(chance)}"},
+        "curves": [
+            {"series": number, "points": [_point(scorer["scorer"], point) for point in thinned(scorer["curve"])]}
+            for number, scorer in enumerate(scores["scorers"])
+        ],
+    }
+
+
+def thinned(curve: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """Return MOST_POINTS of a curve at most, evenly, with both ends: more are not told apart."""
+    if len(curve) <= MOST_POINTS:
+        return curve
+    step = (len(curve) - 1) / (MOST_POINTS - 1)
+    return [curve[round(number * step)] for number in range(MOST_POINTS)]
+
+
+def _point(scorer: str, point: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "x": point["recall"],
+        "value": point["precision"],
+        "name": scorer,
+        "text": f"recall {share(point['recall'])}, precision {share(point['precision'])}",
+        "address": "./#scorers",
+    }
 
 
 def draw(figure: Figure, scores: Mapping[str, Any], theme: Theme) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.rendering.figures import forest, heat_map
+from evaluation.rendering.figures import forest, heat_map, precision_recall
 from evaluation.rendering.figures.canvas import DARK, LIGHT
 from tests.evaluation.report_documents import TWO_SETTINGS, make_comparison, make_document
 
@@ -55,6 +55,23 @@ def test_a_plot_of_hundreds_of_relations_is_small():
     content = json.dumps(heat_map.plot(make_document(cells)))
 
     assert len(content) < 500_000
+
+
+def test_precision_and_recall_keep_both_ends_of_a_long_curve():
+    curve = [{"recall": number / 999, "precision": 1 - number / 1998} for number in range(1000)]
+    scores = {
+        "n_positive": 10,
+        "n_negative": 30,
+        "scorers": [{"scorer": "multi", "average_precision": 0.85, "curve": curve}],
+    }
+
+    plot = precision_recall.plot(scores)
+
+    points = plot["curves"][0]["points"]
+    assert (points[0]["x"], points[-1]["x"], len(points)) == (0, 1, 60)
+    assert points[-1]["text"] == "recall 1.00, precision .50"
+    assert plot["series"][0]["name"] == "multi (.850)"
+    assert plot["chance"]["value"] == 0.25
 
 
 @pytest.mark.parametrize("number", range(8))

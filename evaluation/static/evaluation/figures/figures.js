@@ -6,6 +6,7 @@ const KINDS = {
   heat_map: () => import("./heat_map.js"),
   curves: () => import("./curves.js"),
   calibration: () => import("./calibration.js"),
+  precision_recall: () => import("./precision_recall.js"),
 };
 
 async function load(address) {

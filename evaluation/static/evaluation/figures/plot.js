@@ -10,7 +10,7 @@ const STEPS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowD
 export class Plot {
   constructor(figure, content, base, drawKind) {
     Object.assign(this, { figure, content, base, drawKind, isOn });
-    this.images = figure.querySelector(".scroll");
+    this.images = figure.querySelector("[data-images]");
     this.area = d3.create("div").attr("class", "plot-area");
     this.head = this.area.append("svg").attr("class", "plot-head").attr("aria-hidden", true).attr("height", 0);
     this.svg = this.area.append("svg").attr("role", "group").attr("aria-label", figure.querySelector("h2, h3").textContent);
