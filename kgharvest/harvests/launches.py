@@ -25,7 +25,7 @@ from kgharvest.webhooks.outbox import emit
 JOBS_FOR_A_MEDIAN = 50  # the latest ones
 JOBS_FOR_A_PACE = 20
 
-PaceKey = tuple[int, str]  # LM and setting, which harvests that take about the same time share
+PaceKey = tuple[int, str, int]  # LM, setting and arity, which harvests that take about the same time share
 
 
 class NothingToLaunch(DomainError):
@@ -40,9 +40,9 @@ class Skipped(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """How long harvests take, roughly. seconds: of the `n_known` whose LM and setting were harvested before.
+    """How long harvests take, roughly. seconds: of the `n_known` whose LM, setting and arity were harvested before.
 
-    without_past: LM and setting of the others.
+    without_past: those of the others.
     """
 
     seconds: float
@@ -74,9 +74,9 @@ class Plan:
 
     @property
     def without_past(self) -> list[str]:
-        """Return each LM x setting of which no past harvest tells how long it takes."""
+        """Return each LM x setting of which no past harvest tells how long it takes, by arity if that is not two."""
         unknown = [request for request in self.requests if _pace_key(request) in self.estimate.without_past]
-        return list(dict.fromkeys(f"{request.language_model.short_name} × {request.setting}" for request in unknown))
+        return list(dict.fromkeys(map(_kind_in_words, unknown)))
 
 
 # -- planning ----------------------------------------------------------------------------------------------------------
@@ -135,7 +135,12 @@ def _refusal(request: HarvestRequest) -> str | None:
 
 
 def _pace_key(request: HarvestRequest) -> PaceKey:
-    return (request.language_model.pk, request.setting)
+    return (request.language_model.pk, request.setting, request.relation.arity)
+
+
+def _kind_in_words(request: HarvestRequest) -> str:
+    arity = request.relation.arity
+    return f"{request.language_model.short_name} × {request.setting}{f', arity {arity}' if arity > 2 else ''}"
 
 
 def _estimate(n_jobs: Counter[PaceKey], n_at_once: int) -> Estimate:
@@ -148,10 +153,14 @@ def _estimate(n_jobs: Counter[PaceKey], n_at_once: int) -> Estimate:
     return Estimate(max(shared, longest), sum(known.values()), without_past)
 
 
-def _median_seconds(language_model_id: int, setting: str) -> float | None:
-    """Return how long the latest harvests of this LM and setting took; None if there are none."""
+def _median_seconds(language_model_id: int, setting: str, arity: int) -> float | None:
+    """Return how long the latest harvests of this LM, setting and arity took; None if there are none."""
     past = HarvestJob.objects.succeeded().filter(
-        kind="harvest", language_model=language_model_id, setting=setting, started_at__isnull=False
+        kind="harvest",
+        language_model=language_model_id,
+        setting=setting,
+        relation__arity=arity,
+        started_at__isnull=False,
     )
     times = past.order_by("-pk").values_list("started_at", "finished_at")[:JOBS_FOR_A_MEDIAN]
     return median(durations) if (durations := [(end - start).total_seconds() for start, end in times]) else None
@@ -240,8 +249,18 @@ def progress_of(launch: Launch, now: datetime) -> LaunchProgress:
     if not n_unfinished:
         return LaunchProgress(counts, None, None)
     per_minute = _pace(launch, now)
-    left = n_unfinished / per_minute * 60 if per_minute else _rough_seconds_left(launch, now)
-    return LaunchProgress(counts, per_minute, left)
+    return LaunchProgress(counts, per_minute, _seconds_left(launch, per_minute, now))
+
+
+def _seconds_left(launch: Launch, per_minute: float | None, now: datetime) -> float | None:
+    """Return what is left at this pace where all harvests of the launch are alike, else by the past of each kind."""
+    kinds = ("language_model", "setting", "relation__arity")
+    waiting = Counter(launch.jobs.unfinished().values_list(*kinds))
+    at_pace = waiting.total() / per_minute * 60 if per_minute else None
+    if at_pace is not None and launch.jobs.order_by().values(*kinds).distinct().count() == 1:
+        return at_pace
+    estimate = _estimate(waiting, ledger.n_worker_processes(now))
+    return estimate.seconds if estimate.is_complete else at_pace
 
 
 def _pace(launch: Launch, now: datetime) -> float | None:
@@ -250,12 +269,6 @@ def _pace(launch: Launch, now: datetime) -> float | None:
     starts = list(latest.values_list("started_at", flat=True)[:JOBS_FOR_A_PACE])
     elapsed_s = (now - min(starts)).total_seconds() if starts else 0
     return 60 * len(starts) / elapsed_s if elapsed_s > 0 else None
-
-
-def _rough_seconds_left(launch: Launch, now: datetime) -> float | None:
-    waiting = launch.jobs.unfinished().values_list("language_model", "setting")
-    estimate = _estimate(Counter(waiting), ledger.n_worker_processes(now))
-    return estimate.seconds if estimate.is_complete else None
 
 
 # -- changing ----------------------------------------------------------------------------------------------------------

@@ -182,6 +182,22 @@ def test_before_the_first_harvest_ends_the_past_tells_what_is_left():
     assert (progress.per_minute, progress.seconds_left) == (None, 16)
 
 
+def test_where_harvests_differ_the_past_of_their_arity_tells_what_is_left():
+    binary = make_requests(1)[0]
+    ternary = HarvestRequest(factories.make_relation(arity=3), binary.language_model, "multi")
+    launch = make_launch("queued", language_model=binary.language_model, relation=ternary.relation)
+    times = {"started_at": NOW - timedelta(seconds=10), "finished_at": NOW}
+    factories.make_harvest_job(
+        "succeeded", launch=launch, language_model=binary.language_model, relation=binary.relation, **times
+    )
+
+    assert progress_of(launch, NOW).seconds_left == 10  # nothing but the pace of the binary one is known
+    assert plan_launch([ternary], NOW).without_past == [f"{binary.language_model.name} × multi, arity 3"]
+    make_job_for(ternary, took_s=300)
+
+    assert progress_of(launch, NOW).seconds_left == 300
+
+
 def test_cancelling_a_launch_ends_what_is_not_over():
     launch = make_launch("queued", "queued", "succeeded", "failed")
     other = factories.make_harvest_job("queued")
