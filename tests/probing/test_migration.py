@@ -16,6 +16,8 @@ from probing.probes.services import document_of
 from tests.database_copies import KeptState
 from tests.postgres import on_postgresql, run_on_postgresql
 
+pytestmark = pytest.mark.slow
+
 OLD = [
     ("kgharvest", "0007_worker_processes"),
     ("annotation", "0007_lists_of_statements"),

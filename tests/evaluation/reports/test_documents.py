@@ -148,6 +148,7 @@ def test_averages_of_these_relations_know_their_harvests():
     assert (total["accuracy"], total["accuracy_low"], total["accuracy_high"]) == (27 / 40, None, None)
 
 
+@pytest.mark.slow
 def test_relations_of_unknown_harvests_are_averaged_as_of_infinite_ones():
     cells = {CellKey(relation, None, None): (15, 5) for relation in "rs"}
     known = [StratumKey(number, 1, 10**7, 10**7) for number in (0, 1)]

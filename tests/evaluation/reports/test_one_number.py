@@ -27,7 +27,7 @@ from kgharvest.models import HarvestedTuple, HarvestJob, KnowledgeTuple
 from kgharvest.pages.number_format import share
 from tests import factories
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 
 LABELS = ("true", "true", "true", "false", "false", "unjudgeable")
 N_TUPLES = 40

@@ -15,6 +15,8 @@ from tests.database_copies import KeptState
 from tests.postgres import on_postgresql, run_on_postgresql
 from tests.probing.test_migration import migrate, migrate_to_today, rows_by_table
 
+pytestmark = pytest.mark.slow
+
 OLD = [("kgharvest", "0016_webhooks"), ("annotation", "0015_round_completed_at")]
 MOVED = [("kgharvest", "0017_projects"), ("annotation", "0017_rounds_of_projects")]
 

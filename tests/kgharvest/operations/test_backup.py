@@ -215,6 +215,7 @@ backup.restore(pathlib.Path(sys.argv[1]), replace=True)
 """
 
 
+@pytest.mark.slow
 def test_a_restore_goes_into_what_is_empty_or_to_be_replaced_and_when_killed_leaves_what_was_there(tmp_path, elsewhere):
     empty, ada, both = (tmp_path / f"{name}.zip" for name in ("empty", "ada", "both"))
     back_up(empty)
@@ -257,6 +258,7 @@ backup.restore(pathlib.Path(sys.argv[1]), replace=True)
 """
 
 
+@pytest.mark.slow
 def test_who_is_killed_between_database_and_secret_key_is_told_what_to_do(tmp_path, elsewhere, settings):
     file, settings.DATA_DIR = tmp_path / "backup.zip", tmp_path
     (tmp_path / "secret_key").write_text("another key than the one there")

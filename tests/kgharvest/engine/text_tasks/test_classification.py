@@ -24,6 +24,8 @@ from kgharvest.engine.text_tasks.text_template import TextTemplate
 from kgharvest.engine.types import BadSeed, EngineError
 from tests.kgharvest.engine.reading_models import VERDICTS, review
 
+pytestmark = pytest.mark.slow  # an LM is trained
+
 LABELS = ("negative", "positive")
 TEMPLATE = TextTemplate.parse("{sentence} [T] [T] [T] [P] .")
 PARAMS = AutoPromptParams(n_candidates=10, iterations=12, batch_size=16)
