@@ -337,6 +337,7 @@ def status_of(client: Client, method: str, path: str) -> int:
     return status
 
 
+@pytest.mark.slow
 def test_every_address_answers_everybody_as_the_table_says(places, clients, enqueued):
     wrong = []
     for method, path, expected in rows():
