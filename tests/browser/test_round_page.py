@@ -65,3 +65,23 @@ def test_a_cell_leads_to_its_statements_and_its_harvest_and_the_list_has_all_cou
     page.get_by_role("link", name="list with counts").click()
     expect(page.get_by_role("row", name="lake gpt multi .50 .50 to .50")).to_be_visible()
     assert page.axe_violations() == []
+
+
+def test_cells_follow_the_judgments_while_the_page_is_open(visit):
+    researcher = factories.make_researcher()
+    relation = factories.make_relation("river")
+    jobs = [factories.make_harvest([("a", "b")], relation=relation) for _ in range(2)]
+    document = {"name": "pilot", "judgments_per_task": 1, "cells": [{"job": job.pk, "n": None} for job in jobs]}
+    round = factories.open_round(document, researcher)
+    page = visit(researcher).page
+    page.clock.install()
+    page.goto(PILOT)
+    expect(page.locator("[data-table]").get_by_text("0/1")).to_have_count(2)
+
+    factories.judge_all(round, ["true"])
+    page.clock.run_for(6_000)
+    expect(page.locator("[data-figure=n_judgments]")).to_have_text("1")
+    page.clock.run_for(40_000)
+
+    expect(page.locator("[data-table]").get_by_text("1/1")).to_have_count(2)
+    expect(page.get_by_text("Judgments by hour, 1 at most")).to_be_visible()
