@@ -15,6 +15,7 @@ from django.http import QueryDict
 from django.urls import reverse
 from django.utils.safestring import SafeString
 
+from annotation.monitoring.cells import LATER
 from annotation.quality.statement_list import side_key
 from annotation.rounds.progress import OUTCOMES
 from kgharvest.pages.number_format import count, interval, share
@@ -27,7 +28,10 @@ WIDTH, HEIGHT = 64, 10  # of the picture of an interval
 
 @dataclass(frozen=True)
 class CellTables:
-    """What the page shows: `sides` and `rows` of the pivot, or `rows` of the list. n_shown: rows that fit `q`."""
+    """What the page shows: `sides` and `rows` of the pivot, or `rows` of the list. n_shown: rows that fit `q`.
+
+    notice: why there are no accuracies yet, empty where there are.
+    """
 
     view: str
     q: str
@@ -37,6 +41,7 @@ class CellTables:
     rows: Sequence[Mapping[str, Any]]
     n_shown: int
     n_cells: int
+    notice: str
 
 
 def cell_tables(cells: Sequence[Cell], address: QueryDict) -> CellTables:
@@ -67,6 +72,7 @@ def cell_tables(cells: Sequence[Cell], address: QueryDict) -> CellTables:
         rows=rows,
         n_shown=sum(not row["is_hidden"] for row in rows),
         n_cells=len(cells),
+        notice=LATER if any(cell["reason"] == LATER for cell in cells) else "",
     )
 
 

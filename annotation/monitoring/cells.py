@@ -17,7 +17,7 @@ from kgharvest.models import HarvestJob
 from kgharvest.registries import hook
 
 MOST_AT_A_LOOK = 200  # strata; the intervals of more are computed aside
-LATER = "Its accuracy is being computed; look again in a moment."
+LATER = "Accuracies are being computed; look again in a moment."
 
 CellNames = tuple[str, str, str]  # of relation, LM and setting
 DecisiveLabels = tuple[int, int, int, int]  # n_true, n_false, n_unjudgeable and how many judgments decide

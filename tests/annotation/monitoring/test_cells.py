@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
+from django.http import QueryDict
 from django.utils import timezone
 
 from annotation.models import Round, Snapshot
 from annotation.monitoring import cells as monitoring_cells
-from annotation.monitoring.cell_tables import interval_picture
+from annotation.monitoring.cell_tables import cell_tables, interval_picture
 from annotation.monitoring.cells import LATER, count_cells, round_cells
 from annotation.rounds import progress as snapshots
 from annotation.rounds.services import open_round
@@ -67,10 +68,13 @@ def test_a_round_of_many_cells_shows_counts_first_and_its_accuracies_at_the_next
     first = round_cells(round, timezone.now())
     assert {(cell["accuracy"], cell["reason"]) for cell in first.content} == {(None, LATER)}
     assert sum(cell["accepted"] for cell in first.content) > 0
+    assert cell_tables(first.content, QueryDict()).notice == LATER
     [count_aside] = Aside.waiting
     count_aside()
 
-    assert round_cells(round, first.counted_at).content == count_cells(round)
+    second = round_cells(round, first.counted_at)
+    assert second.content == count_cells(round)
+    assert cell_tables(second.content, QueryDict()).notice == ""
     assert Snapshot.objects.count() == 1
 
 
