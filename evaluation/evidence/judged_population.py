@@ -16,7 +16,7 @@ from annotation.judges.models import JudgeRun
 from annotation.models import Label, Round
 from evaluation.evidence.arrays import ACCEPTED, Codes, Evidence, Flags, Floats
 from evaluation.evidence.cells import DrawnVerdicts, ranked_strata
-from evaluation.statistics.cut_rates import Cuts, KeptPart
+from evaluation.statistics.cut_rates import Cuts, KeptPart, bounded_numbers
 from evaluation.statistics.finite_population import UNKNOWN_POPULATION, VerdictSample
 from evaluation.statistics.judges.judge_assisted import (
     CALLED_FALSE,
@@ -140,15 +140,22 @@ class JudgedStrata:
     def largest_part(self, cuts: Cuts, target: float) -> KeptPart | None:
         """Return the largest of the cuts whose precision with the judge reaches `target`; None if there is none."""
         for number in reversed(range(len(cuts.share))):
-            last_rank = np.full(len(cuts.strata), cuts.last_rank[number])
-            taken, is_taken = self._taken(cuts.strata, last_rank)
+            taken, is_taken = self._taken(cuts.strata, np.full(len(cuts.strata), cuts.last_rank[number]))
             value = judge_assisted_share(taken) if is_taken.any() else None
             if value is not None and value >= target - 1e-9:
-                rate = self.rate(cuts.strata, last_rank).rate
-                low, high = (np.nan if limit is None else limit for limit in rate[1:3])
-                n = int(self.ranked.parts(cuts.strata, last_rank).n.sum())
-                return KeptPart(float(cuts.score[number]), value, low, high, n)
+                return self.part(cuts, number)
         return None
+
+    def surely_largest_part(self, cuts: Cuts, target: float) -> KeptPart | None:
+        """Return the largest of some cuts whose lower limit with the judge reaches `target`; None if there is none."""
+        parts = (self.part(cuts, number) for number in reversed(bounded_numbers(cuts)))
+        return next((part for part in parts if part.low >= target - 1e-9), None)
+
+    def part(self, cuts: Cuts, number: int) -> KeptPart:
+        last_rank = np.full(len(cuts.strata), cuts.last_rank[number])
+        value, low, high = self.rate(cuts.strata, last_rank).rate.with_interval or (np.nan, np.nan, np.nan)
+        n = int(self.ranked.parts(cuts.strata, last_rank).n.sum())
+        return KeptPart(float(cuts.score[number]), value, low, high, n)
 
     def _taken(self, strata: Codes, last_rank: Codes) -> tuple[JudgedSample, Flags]:
         """Return the sample of the strata of which the cuts take anything, and which these are."""

@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from math import floor
 
+import numpy as np
+
 from annotation.models import Round
+from evaluation.evidence.arrays import ACCEPTED
+from evaluation.evidence.cells import drawn_verdicts
 from evaluation.evidence.judged_harvests import judged_harvest
-from evaluation.statistics.cut_rates import Cuts, KeptPart, bounded_parts, largest_part, surely_largest_part
+from evaluation.evidence.judged_population import JudgedStrata, gather_judged_tuples
+from evaluation.evidence.queries import gather_evidence
+from evaluation.statistics.cut_rates import (
+    Cuts,
+    KeptPart,
+    bounded_parts,
+    largest_part,
+    score_cuts,
+    surely_largest_part,
+)
 from evaluation.statistics.finite_population import EMPTY_STRATUM
 from kgharvest.harvests.cuts import BadCut, Cut, ScoreCut
 from kgharvest.models import HarvestJob
@@ -22,10 +35,36 @@ def score_cut(job: HarvestJob, cut: Cut) -> ScoreCut:
     harvest = judged_harvest(job, Round.objects.filter(project=job.project_id))
     if harvest is None:
         raise BadCut(f"{cut} needs judgments, and no tuple of {job} (job {job.pk}) has a verdict; judge a round of it.")
-    round, cuts = harvest.round, harvest.cuts()
+    round = harvest.round
+    if cut.judge:
+        return _cut_with_judge(job, cut, round)
+    cuts = harvest.cuts()
     part = surely_largest_part(bounded_parts(cuts), cut.value) if _surely(cut) else largest_part(cuts, cut.value)
     if part is None:
         raise BadCut(_out_of_reach(cut, cuts, round))
+    return _score_cut(cut, part, round)
+
+
+def _cut_with_judge(job: HarvestJob, cut: Cut, round: Round) -> ScoreCut:
+    """Return the cut by the verdicts of the round and the labels of its judge run. Raises BadCut, SeveralJudges."""
+    run = round.judge_runs.filter(name=cut.judge).first()
+    if run is None:
+        raise BadCut(f"{cut}: the round {round.name} has no judge run {cut.judge!r}; name one of its page.")
+    evidence = gather_evidence(round)
+    drawn = drawn_verdicts(evidence)
+    judged = JudgedStrata(evidence, drawn, gather_judged_tuples(round, run, evidence))
+    strata = np.flatnonzero([stratum.job == job.pk for stratum in evidence.strata])
+    draws, has_label = evidence.draws, drawn.of_draws(ACCEPTED).n > 0
+    chosen = has_label & np.isin(draws.stratum, strata) & (draws.rank > 0)
+    cuts = score_cuts(judged.ranked, strata, draws.rank[chosen], draws.score[chosen])
+    part = (judged.surely_largest_part if _surely(cut) else judged.largest_part)(cuts, cut.value)
+    if part is None:
+        raise BadCut(f"No part of this harvest reaches {cut} by the verdicts of round {round} and this judge.")
+    found = _score_cut(cut, part, round)
+    return found._replace(sentence=f"{found.sentence}, with the judge {run}")
+
+
+def _score_cut(cut: Cut, part: KeptPart, round: Round) -> ScoreCut:
     threshold = floor(part.score * 1000) / 1000  # short enough to be typed again, and not above the score itself
     return ScoreCut(Cut("score", threshold), f"{cut} = score >= {threshold}, estimated {_estimate(part, round)}")
 

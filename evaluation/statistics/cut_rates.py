@@ -156,9 +156,14 @@ def largest_part(cuts: Cuts, target: float) -> KeptPart | None:
 
 
 def bounded_parts(cuts: Cuts) -> list[KeptPart]:
-    """Return the parts of MOST_BOUNDS cuts at most, the smallest first: intervals of thousands would take minutes."""
-    numbers = np.unique(np.linspace(0, len(cuts.share) - 1, min(len(cuts.share), MOST_BOUNDS)).astype(np.int64))
-    return [cuts.part(number) for number in numbers.tolist()]
+    """Return the parts of `bounded_numbers`, the smallest first."""
+    return [cuts.part(number) for number in bounded_numbers(cuts)]
+
+
+def bounded_numbers(cuts: Cuts) -> list[int]:
+    """Return the numbers of MOST_BOUNDS cuts at most: intervals of thousands would take minutes."""
+    numbers = np.linspace(0, len(cuts.share) - 1, min(len(cuts.share), MOST_BOUNDS)).astype(np.int64)
+    return list(np.unique(numbers).tolist())
 
 
 def surely_largest_part(parts: list[KeptPart], target: float) -> KeptPart | None:

@@ -8,12 +8,16 @@ from dataclasses import dataclass
 from math import ceil, isfinite, log
 from typing import NamedTuple
 
+from django.core.validators import slug_re
+
 from kgharvest.errors import DomainError
 from kgharvest.harvests.ranked_tuples import StoredScores
 from kgharvest.models import HarvestJob
 from kgharvest.registries import hook
 
-SHAPES = "top:N, share:S with 0 < S <= 1, base:K, score:X, precision:P or precision-low:P"
+SHAPES = (
+    "top:N, share:S with 0 < S <= 1, base:K, score:X, precision:P or precision-low:P, perhaps with @ and a judge run"
+)
 USUAL_CUTS = ("top:10", "top:100", "top:1000", "share:0.1", "share:0.5", "base:10", "base:100")
 FROM_JUDGMENTS = ("precision", "precision-low")
 
@@ -27,14 +31,15 @@ class Cut:
     """The best `top` N, the better `share`, those a tenth as probable as the `base` K-th or more, or `score` >= X.
 
     `precision` P is the largest part of which a share of P is true, `precision-low` the largest of which this is sure:
-    `by_score` makes a cut by score of them.
+    `by_score` makes a cut by score of them. judge: name of a judge run that these two are found with; else empty.
     """
 
     kind: str
     value: float
+    judge: str = ""
 
     def __str__(self) -> str:
-        return f"{self.kind}:{self.value:g}"
+        return f"{self.kind}:{self.value:g}" + (f"@{self.judge}" if self.judge else "")
 
     def size(self, scores: Sequence[float]) -> int:
         """Return how many tuples of a list to keep; `scores` descending, natural logarithms.
@@ -64,8 +69,12 @@ def _at_least(scores: Sequence[float], threshold: float) -> int:
 
 
 def parse_cut(text: str) -> Cut:
-    """Return the cut written as "top:100", "share:0.5", "base:10" or "score:-12.5". Raises BadCut."""
-    kind, _, number = text.partition(":")
+    """Return the cut written as "top:100", "share:0.5", "base:10", "score:-12.5" or "precision:0.8@llama-1".
+
+    Raises BadCut.
+    """
+    kind, _, rest = text.partition(":")
+    number, at, judge = rest.partition("@")
     try:
         value = float(number)
     except ValueError:
@@ -74,9 +83,9 @@ def parse_cut(text: str) -> Cut:
     is_share = 0 < value <= 1
     allowed = {"top": is_count, "base": is_count, "share": is_share, "score": isfinite(value)}
     allowed |= dict.fromkeys(FROM_JUDGMENTS, is_share)
-    if not allowed.get(kind, False):
+    if not allowed.get(kind, False) or (at and (kind not in FROM_JUDGMENTS or not slug_re.match(judge))):
         raise BadCut(f"{text!r} is no cut; write {SHAPES}.")
-    return Cut(kind, value)
+    return Cut(kind, value, judge)
 
 
 class ScoreCut(NamedTuple):

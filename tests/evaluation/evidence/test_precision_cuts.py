@@ -8,7 +8,7 @@ from django.core.management import call_command
 from annotation.models import JudgmentTask, Round
 from kgharvest.harvests.cuts import BadCut, by_score, kept_size, parse_cut
 from kgharvest.models import HarvestJob
-from tests.factories import judge_all, make_harvest, make_project, make_round
+from tests.factories import judge_all, make_harvest, make_judge_answer, make_judge_run, make_project, make_round
 
 TTFT_FF = [True, True, False, True, False, False]  # judged, best score first
 
@@ -34,6 +34,30 @@ def test_a_cut_by_precision_is_a_cut_by_score_that_says_where_it_is_from(job):
         "precision:0.75 = score >= -4.0, estimated .75 (.75 to .75) from 4 judged tuples of round pilot"
     )
     assert kept_size(job, parse_cut("precision:0.75")) == 4
+
+
+def test_a_cut_by_precision_may_be_found_with_a_judge(job):
+    """All was judged, so the judge changes nothing: the cut is that of people, and named as the judge's."""
+    run = make_judge_run(job.strata.get().round, "llama-1")
+    for harvested in job.tuples.all():
+        make_judge_answer(run, harvested.knowledge_tuple, "true" if harvested.rank < 4 else "false")
+
+    kept = by_score(job, parse_cut("precision:0.75@llama-1"))
+
+    assert str(kept.cut) == "score:-4"
+    assert kept.sentence == (
+        "precision:0.75@llama-1 = score >= -4.0, estimated .75 (.75 to .75) from 4 judged tuples of round pilot, with "
+        "the judge llama-1 (judge-lm)"
+    )
+    assert by_score(job, parse_cut("precision-low:0.75@llama-1")).cut == kept.cut
+    with pytest.raises(BadCut, match="has no judge run 'gpt'"):
+        by_score(job, parse_cut("precision:0.75@gpt"))
+
+
+@pytest.mark.parametrize("text", ["top:10@llama-1", "precision:0.8@", "precision:0.8@a b"])
+def test_only_a_cut_by_precision_names_a_judge(text):
+    with pytest.raises(BadCut, match="is no cut"):
+        parse_cut(text)
 
 
 def test_simulated_judgments_are_named(job):
