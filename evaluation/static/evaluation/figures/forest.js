@@ -18,7 +18,8 @@ export function draw(plot) {
 
   const x = d3.scaleLinear(domainOf(content), [left, right]);
   axis(svg.append("g").attr("transform", `translate(0,${height})`), "Bottom", x, content.unit, height);
-  svg.append("text").attr("class", "plot-title").attr("x", isNarrow ? 0 : left).attr("y", height + FOOT - 4).text(clipped(content.axis, width - left));
+  const title = widthOf(content.axis) <= width - left ? left : 0;
+  svg.append("text").attr("class", "plot-title").attr("x", title).attr("y", height + FOOT - 4).text(clipped(content.axis, width));
   if (content.unit === "points") svg.append("path").attr("class", "plot-zero").attr("d", `M${x(0)},0V${height}`);
 
   const groups = svg.selectAll("g.row").data(rows).join("g")

@@ -15,8 +15,7 @@ export function draw(plot) {
   axis(group.append("g"), "Left", y, "share", panels.width);
   group.append("text").attr("class", "plot-title").attr("y", panels.height + 36).text("recall; upwards precision");
   group.append("path").attr("class", "plot-cut").attr("d", `M0,${y(content.chance.value)}H${panels.width}`);
-  group.append("text").attr("class", "plot-title").attr("x", panels.width).attr("text-anchor", "end")
-    .attr("y", y(content.chance.value) - 4).text(content.chance.name);
+  group.append("text").attr("class", "plot-title").attr("x", 6).attr("y", y(content.chance.value) + 14).text(content.chance.name);
   return content.curves.filter(({ series }) => isOn(series)).map(({ series, points }) => {
     const own = group.append("g").attr("class", `series-${series % 8}`);
     own.append("path").attr("class", "plot-line").attr("stroke-dasharray", DASHES[series % DASHES.length]).attr("d", line(points));
