@@ -99,6 +99,11 @@ def counted(n: int, noun: str, plural: str = "") -> str:
     return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
 
 
+def score(value: float | None, decimals: int = 3) -> str:
+    """Return a log-probability, or a score on another scale: −2.952, 0.173; a dash for none."""
+    return DASH if value is None else _rounded(value, decimals)
+
+
 def number(value: float | None) -> str:
     """Return four significant digits."""
     return DASH if value is None else f"{value:.4g}".replace("-", MINUS)

@@ -14,11 +14,11 @@ from django.utils.safestring import SafeString, mark_safe
 
 from kgharvest.access import knows
 from kgharvest.engine.prompts.template import SLOT, SPACE_BEFORE_END
-from kgharvest.pages.number_format import count, duration, hours, in_points, pace, percent, points, seconds, share
+from kgharvest.pages.number_format import count, duration, hours, in_points, pace, percent, points, score, seconds, share
 from kgharvest.pages.panels import Panel, panels_of
 
 register = template.Library()
-for number_filter in (count, duration, hours, in_points, pace, percent, points, seconds, share):
+for number_filter in (count, duration, hours, in_points, pace, percent, points, score, seconds, share):
     register.filter(number_filter.__name__, number_filter)
 
 

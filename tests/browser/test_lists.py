@@ -41,6 +41,6 @@ def test_what_is_unfolded_is_in_the_address(visit):
     expect(page).to_have_url(re.compile(r"open=scores"))
     page.reload()
 
-    expect(page.get_by_role("cell", name="-1.00").first).to_be_visible()
+    expect(page.get_by_role("cell", name="−1.000").first).to_be_visible()
     page.get_by_text("The same as a table").click()
     expect(page).not_to_have_url(re.compile("open="))
