@@ -88,7 +88,7 @@ def test_a_cut_shows_and_exports_what_it_keeps(researcher_client):
 
     page = response.content.decode()
     assert [harvested.rank for harvested in response.context["page_obj"]] == [1, 2, 3, 4]
-    assert "keeps 4 of 10, down to -4.000" in page
+    assert "keeps 4 of 10, down to −4.000" in page
     assert "tuples.csv?cut=base:2" in page
     assert "Export 4 tuples as" in page
 
