@@ -22,6 +22,7 @@ from evaluation.reports.forms import ReportForm
 from evaluation.reports.sections.comparisons import finding
 from evaluation.reports.sections.judges.card import TABLES as CARD_TABLES
 from evaluation.reports.sections.judges.card import card_entry
+from evaluation.reports.sections.judges.changes import TABLES as STEADINESS_TABLES
 from evaluation.reports.sections.judges.every_look import every_look_entries, with_every_look_averages
 from evaluation.statistics.agreement import ALL_ALIKE, NOTHING_PAIRED, alpha_of_counts, pairable, percent_agreement
 from evaluation.statistics.finite_population import population_share, sample_rate
@@ -122,7 +123,7 @@ def _card_of(run: JudgeRun) -> dict[str, Any]:
         return {"reason": str(refusal)}
     card = card_entry(gather_evidence(run.round), answers)
     document = {"judge_card": card, "source": run.round.source}
-    tables = tables_of(CARD_TABLES, document) if card["n_verdicts"] else []
+    tables = tables_of(CARD_TABLES if card["n_verdicts"] else STEADINESS_TABLES, document)
     return {"reason": card["reason"], "tables": {table.name.replace("-", "_"): table for table in tables}}
 
 

@@ -212,6 +212,20 @@ def panel_of(run):
     return render_to_string(panel.template, panel.context)
 
 
+def test_the_page_of_a_run_has_the_effect_of_order_before_anybody_judged():
+    unjudged = make_round(4)
+    run, _ = (
+        run_by_rank(unjudged, lambda *_: "true", name=name, prompt=f"{{statement}} {ways}?")
+        for name, ways in (("a", "True or False"), ("b", "False or True"))
+    )
+
+    page = panel_of(run)
+
+    assert NO_VERDICTS in page
+    assert "Effect of wording and order: judge a (judge-lm)" in page
+    assert "People&#x27;s verdicts and the judge" not in page
+
+
 def test_the_page_of_a_run_has_the_card(round):
     html = panel_of(run_by_rank(round, calls_27_true, repeats=2))
 

@@ -119,3 +119,6 @@ def steadiness_table(document: Document) -> Table:
     return Table(
         "judge-steadiness", titled(card, "What changes the judge's mind"), columns, tuple(rows), (NOTE_ON_REST,)
     )
+
+
+TABLES = (effect_table, steadiness_table)  # which rest on no verdict of people
