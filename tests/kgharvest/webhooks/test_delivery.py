@@ -23,7 +23,7 @@ from django.utils import timezone
 from kgharvest.audit.models import AuditEntry
 from kgharvest.jobs import ledger
 from kgharvest.jobs.tasks import run_periodic_tasks
-from kgharvest.models import Delivery, Job, Webhook
+from kgharvest.models import Delivery, Job, Project, Webhook
 from kgharvest.webhooks import delivery
 from kgharvest.webhooks.delivery import enqueue_due_deliveries, send, start_tries, wait_after
 from kgharvest.webhooks.models import secret_of
@@ -46,6 +46,12 @@ pytestmark = pytest.mark.django_db
 
 PROJECT = 1
 EVENT = "report.made"
+
+
+@pytest.fixture(autouse=True)
+def projects(db) -> None:
+    for pk in (PROJECT, PROJECT + 1):
+        Project.objects.create(pk=pk, name=f"Project {pk}", slug=f"project-{pk}")
 
 
 @pytest.fixture(autouse=True)
