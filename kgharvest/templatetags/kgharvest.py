@@ -14,7 +14,18 @@ from django.utils.safestring import SafeString, mark_safe
 
 from kgharvest.access import knows
 from kgharvest.engine.prompts.template import SLOT, SPACE_BEFORE_END
-from kgharvest.pages.number_format import count, duration, hours, in_points, pace, percent, points, score, seconds, share
+from kgharvest.pages.number_format import (
+    count,
+    duration,
+    hours,
+    in_points,
+    pace,
+    percent,
+    points,
+    score,
+    seconds,
+    share,
+)
 from kgharvest.pages.panels import Panel, panels_of
 
 register = template.Library()
