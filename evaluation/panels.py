@@ -150,9 +150,8 @@ def cell_rates(cells: Sequence[Sequence[Labelled]], quorum: int, *, has_interval
     rows = sorted({row for _, n_tasks in strata for row in n_tasks})
     patterns = np.array(rows, dtype=np.int64).reshape(-1, 4)
     n_tasks = np.array([[n_tasks.get(row, 0) for row in rows] for _, n_tasks in strata], dtype=np.int64)
-    accepted = CompletedVerdicts(patterns[:, :3], patterns[:, 3], n_tasks.reshape(-1, len(rows)), quorum).of_groups(
-        ACCEPTED
-    )
+    n_tasks = n_tasks.reshape(len(strata), len(rows))  # of a draft, too, which has none
+    accepted = CompletedVerdicts(patterns[:, :3], patterns[:, 3], n_tasks, quorum).of_groups(ACCEPTED)
     rates, first = [], 0
     for cell in cells:
         sample = accepted.at(list(range(first, first + len(cell))))

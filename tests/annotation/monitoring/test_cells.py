@@ -13,7 +13,7 @@ from annotation.monitoring import cells as monitoring_cells
 from annotation.monitoring.cell_tables import cell_tables, interval_picture
 from annotation.monitoring.cells import LATER, count_cells, round_cells
 from annotation.rounds import progress as snapshots
-from annotation.rounds.services import open_round
+from annotation.rounds.services import create_draft, open_round
 from evaluation.evidence.arrays import ACCEPTED
 from evaluation.evidence.cells import cells_of, drawn_verdicts
 from evaluation.evidence.queries import gather_evidence
@@ -115,3 +115,11 @@ def test_a_picture_spans_the_interval_and_there_is_none_without_one():
 
     assert (path[0], circle[1]) == ("M3.0 5H61.0", "32.0")
     assert interval_picture(None, None, None) == ""
+
+
+def test_a_draft_has_no_cells_yet(researcher_client):
+    job = make_harvest([("a", "b")])
+    draft = create_draft({"name": "draft", "cells": [{"job": job.pk}]}, None, Project.objects.get(slug="default"))
+
+    assert count_cells(draft) == []
+    assert researcher_client.get(f"/api/v1/rounds/{draft.pk}/progress/").json()["cells"] == []
