@@ -77,5 +77,4 @@
     event.preventDefault();
     sort(link.closest("[data-table-section]"), link);
   });
-  for (const button of document.querySelectorAll("[data-table-section] [data-submit]")) button.hidden = true;
 })();
