@@ -32,7 +32,7 @@ class ReportQuerySet(models.QuerySet):
 class Report(models.Model):
     """What was true of a round when it was reported. `document` is the report's JSON; pages and files only render it.
 
-    headline: what lists show of the document. abridged: what pages show of it; empty in old reports. method: how
+    headline: what lists show of the document. abridged: what pages show of it; empty or less in old reports. method: how
     verdicts, intervals and agreement were computed, in plain sentences.
     """
 
@@ -66,7 +66,8 @@ class Report(models.Model):
 
     @property
     def document_for_pages(self) -> Mapping[str, Any]:
-        return self.abridged or self.document
+        """What was abridged before it held every curve would leave some out of figures."""
+        return self.abridged if "n_scored_cells" in self.abridged else self.document
 
     def get_absolute_url(self) -> str:
         return reverse("evaluation:report", args=[self.pk])

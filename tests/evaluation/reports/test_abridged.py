@@ -43,3 +43,10 @@ def test_the_page_is_the_same_and_reads_a_third_at_most(document):
 
     assert render_body(report, everything=True) == short
     assert 3 * len(json.dumps(abridged(document))) < len(json.dumps(document))
+
+
+def test_pages_of_a_report_abridged_before_all_curves_were_kept_rest_on_the_whole(document):
+    old = {key: value for key, value in abridged(document).items() if key != "n_scored_cells"}
+
+    assert Report(document=document, abridged=old | {"curves": []}).document_for_pages is document
+    assert Report(document=document, abridged=abridged(document)).document_for_pages is not document
