@@ -119,7 +119,9 @@ def test_a_picture_spans_the_interval_and_there_is_none_without_one():
 
 def test_a_draft_has_no_cells_yet(researcher_client):
     job = make_harvest([("a", "b")])
-    draft = create_draft({"name": "draft", "cells": [{"job": job.pk}]}, None, Project.objects.get(slug="default"))
+    draft = create_draft(
+        {"name": "draft", "cells": [{"job": job.pk, "n": 1}]}, None, Project.objects.get(slug="default")
+    )
 
     assert count_cells(draft) == []
     assert researcher_client.get(f"/api/v1/rounds/{draft.pk}/progress/").json()["cells"] == []
