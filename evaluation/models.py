@@ -32,7 +32,7 @@ class ReportQuerySet(models.QuerySet):
 class Report(models.Model):
     """What was true of a round when it was reported. `document` is the report's JSON; pages and files only render it.
 
-    headline: what lists show of the document. abridged: what pages show of it; empty or less in old reports. method: how
+    headline: what lists show of the document. abridged: what pages show of it; empty or less in old ones. method: how
     verdicts, intervals and agreement were computed, in plain sentences.
     """
 
