@@ -17,8 +17,8 @@ from annotation.judging.verdicts import Verdict
 from annotation.models import Annotator, Judgment, JudgmentTask, Round, Stratum
 from annotation.monitoring.cell_tables import shown
 from annotation.monitoring.cells import harvest_cells
+from annotation.monitoring.progress import progress
 from annotation.recruiting.access import session_annotators
-from annotation.rounds.progress import progress
 from kgharvest.access import Action, may
 from kgharvest.models import HarvestJob, KnowledgeTuple, Launch, Project
 from kgharvest.operations.metrics import Reading

@@ -24,7 +24,7 @@ from annotation.recruiting import api as recruiting_api
 from annotation.recruiting import views as recruiting_views
 from annotation.recruiting.erasure import erase_annotator
 from annotation.rounds import api as rounds_api
-from annotation.rounds import draft_views
+from annotation.rounds import draft_views, plan_api
 from annotation.rounds import views as rounds_views
 from annotation.rounds.services import pause_round, reopen_round
 from annotation.training import api as training_api
@@ -149,7 +149,7 @@ urlpatterns = [
     path("return/<str:code>/", recruiting_views.return_by_code, name="return_by_code"),
     # the API
     path("api/v1/rounds/", rounds_api.RoundList.as_view(), name="api_rounds"),
-    path("api/v1/rounds/plan/", rounds_api.DescriptionPlan.as_view(), name="api_plan"),
+    path("api/v1/rounds/plan/", plan_api.DescriptionPlan.as_view(), name="api_plan"),
     path("api/v1/rounds/import/", exchange_api.JudgmentImport.as_view(), name="api_import"),
     path("api/v1/rounds/<int:round_id>/", rounds_api.RoundDetail.as_view(), name="api_round"),
     path("api/v1/rounds/<int:round_id>/open/", rounds_api.RoundOpen.as_view(), name="api_round_open"),
@@ -159,8 +159,8 @@ urlpatterns = [
     path("api/v1/rounds/<int:round_id>/assigned/", monitoring_api.RoundAssigned.as_view(), name="api_round_assigned"),
     path("api/v1/rounds/<int:round_id>/release/", monitoring_api.RoundRelease.as_view(), name="api_round_release"),
     path("api/v1/rounds/<int:round_id>/clone/", rounds_api.RoundClone.as_view(), name="api_round_clone"),
-    path("api/v1/rounds/<int:round_id>/plan/", rounds_api.RoundPlan.as_view(), name="api_round_plan"),
-    path("api/v1/rounds/<int:round_id>/preview/", rounds_api.RoundPreview.as_view(), name="api_round_preview"),
+    path("api/v1/rounds/<int:round_id>/plan/", plan_api.RoundPlan.as_view(), name="api_round_plan"),
+    path("api/v1/rounds/<int:round_id>/preview/", plan_api.RoundPreview.as_view(), name="api_round_preview"),
     path("api/v1/rounds/<int:round_id>/progress/", quality_api.RoundProgress.as_view(), name="api_round_progress"),
     path(
         "api/v1/rounds/<int:round_id>/instructions/",

@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from annotation.judges.models import JudgeRun
 from annotation.models import Round
-from annotation.rounds.progress import LIVE_JUDGMENTS
+from annotation.monitoring.progress import LIVE_JUDGMENTS
 from evaluation.evidence.arrays import ACCEPTED
 from evaluation.evidence.judge_answers import gather_judge_answers
 from evaluation.evidence.queries import gather_evidence

@@ -17,8 +17,8 @@ from django.utils import timezone
 from annotation.exchange.judgment_files import ImportedRow, read_rows
 from annotation.judging.verdict_update import count_draws, recount
 from annotation.models import Annotator, Draw, Judgment, JudgmentTask, Round, Stratum
+from annotation.monitoring.progress import delete_snapshots
 from annotation.rounds.instructions import freeze_statement
-from annotation.rounds.progress import delete_snapshots
 from annotation.rounds.services import find_round
 from kgharvest.access import Action, check_may
 from kgharvest.accounts.projects import project_for

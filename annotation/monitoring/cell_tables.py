@@ -16,8 +16,8 @@ from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from annotation.monitoring.cells import LATER
+from annotation.monitoring.progress import OUTCOMES
 from annotation.quality.statement_list import side_key
-from annotation.rounds.progress import OUTCOMES
 from kgharvest.pages.number_format import count, interval, share
 
 Cell = Mapping[str, Any]  # as count_cells has them

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from django.db.models import Count
 
 from annotation.models import Draw, Round, Stratum
-from annotation.rounds.progress import OUTCOMES, CachedCount, cached_count
+from annotation.monitoring.progress import OUTCOMES, CachedCount, cached_count
 from annotation.rounds.sample_models import CellId, cell_names
 from kgharvest.models import HarvestJob
 from kgharvest.registries import hook

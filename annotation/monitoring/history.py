@@ -12,8 +12,8 @@ from django.utils import timezone
 
 from annotation.judging.third_judgments import LabelCounts, third_judgments, without_label
 from annotation.models import Judgment, Round
+from annotation.monitoring.progress import CachedCount, CountRound, cached_count, rows_of
 from annotation.quality.annotator_statistics import count_annotators
-from annotation.rounds.progress import CachedCount, CountRound, cached_count, rows_of
 from kgharvest.registries import hook
 
 MOST_AT_A_LOOK = 5_000  # judgments that are gone through for a look; more are counted aside

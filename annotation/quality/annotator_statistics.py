@@ -14,8 +14,8 @@ from django.db.models import Case, Count, F, QuerySet, Subquery, Value, When
 
 from annotation.judging.third_judgments import ThirdJudgment, third_judgments
 from annotation.models import Annotator, Judgment, JudgmentTask, Label, Limits, Round, StatementReport, Training
+from annotation.monitoring.progress import CachedCount, cached_count, label_totals
 from annotation.quality.profiles import JudgmentRow, Profile, expected_longest_run, flags_of, profile_of
-from annotation.rounds.progress import CachedCount, cached_count, label_totals
 from kgharvest.registries import hook
 
 ROWS_AT_ONCE = 5000

@@ -15,13 +15,13 @@ from rest_framework.response import Response
 
 from annotation.models import Annotator, Exclusion, Limits, RoundEvent
 from annotation.monitoring.cells import round_cells
+from annotation.monitoring.progress import OUTCOMES, progress
 from annotation.quality.annotator_statistics import annotator_statistics, statistics_of
 from annotation.quality.exclusion import exclude_annotator, reinstate_annotator
 from annotation.quality.exclusion_effect import exclusion_effect
 from annotation.quality.limits import pause_annotator, resume_annotator, set_limits
 from annotation.recruiting.erasure import erase_annotator
 from annotation.rounds.api import RoundView
-from annotation.rounds.progress import OUTCOMES, progress
 from annotation.rounds.serializers import LimitsSerializer
 from kgharvest.access import Action
 from kgharvest.api.input import Filters, StrictSerializer

@@ -19,8 +19,8 @@ from django.utils import timezone
 from annotation.judging.assignment import release_leases
 from annotation.judging.verdict_update import add_counts, update_verdicts
 from annotation.models import Annotator, Assignment, Exclusion, Judgment, JudgmentTask, Round
+from annotation.monitoring.progress import delete_snapshots
 from annotation.quality.limits import set_status
-from annotation.rounds.progress import delete_snapshots
 from kgharvest.access import Action, check_may
 from kgharvest.audit.tables import AuditedTable
 from kgharvest.audit.trail import record

@@ -12,7 +12,7 @@ from annotation.judging.third_judgments import LabelCounts, first_two_counts, wi
 from annotation.judging.verdicts import task_verdict, wanted_if_split
 from annotation.models import Annotator, Judgment, Round, Stratum
 from annotation.monitoring.cells import StratumCounts, cell_rates, strata_by_cell, stratum_counts
-from annotation.rounds.progress import rows_of
+from annotation.monitoring.progress import rows_of
 from kgharvest.registries import hook
 
 INCOMPLETE = "incomplete"

@@ -17,7 +17,7 @@ from django.http import QueryDict
 from django.utils import timezone
 
 from annotation.models import Adjudication, Judgment, JudgmentTask, Round, StatementReport
-from annotation.rounds.progress import OUTCOMES, cached_count, count_statements
+from annotation.monitoring.progress import OUTCOMES, cached_count, count_statements
 from kgharvest.bulk.pagination import Filtered, KeysetPage, keyset_page, number_in
 
 STATEMENTS_PER_PAGE = 25
@@ -107,7 +107,7 @@ class StatementFilters(NamedTuple):
 def statement_groups(round: Round, side: Side | None = None) -> tuple[list[StatementGroup], datetime | None]:
     """Return how a round's statements stand, those drawn for a side or all, and when they were counted if not now.
 
-    Gold is left out. See annotation.rounds.progress.
+    Gold is left out. See annotation.monitoring.progress.
     """
     subject, tasks = "statements", round.tasks.without_gold()
     if side is not None:

@@ -10,10 +10,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from annotation.models import Adjudication, Draw, Judgment, JudgmentTask, Label, StatementReport
+from annotation.monitoring.progress import OUTCOMES
 from annotation.quality.adjudication import LONGEST_REMARK, QUEUES, adjudicate, adjudication_queue
 from annotation.quality.statement_list import MARKS, with_evidence
 from annotation.rounds.api import RoundView
-from annotation.rounds.progress import OUTCOMES
 from kgharvest.access import Action
 from kgharvest.api.input import Filters, IdField, StrictSerializer
 from kgharvest.api.views import ListView

@@ -19,6 +19,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
 from annotation.models import Annotator, Exclusion, Judgment, JudgmentTask, Label, Limits, Round
+from annotation.monitoring.progress import OUTCOMES
 from annotation.quality.adjudication import LONGEST_REMARK, QUEUES, adjudicate, adjudication_queue
 from annotation.quality.annotator_statistics import annotator_statistics, statistics_of
 from annotation.quality.exclusion import exclude_annotator
@@ -36,7 +37,6 @@ from annotation.quality.statement_list import (
     statement_groups,
     with_evidence,
 )
-from annotation.rounds.progress import OUTCOMES
 from annotation.rounds.views import visible_round
 from kgharvest.access import Action, allowed_actions, researcher_required
 from kgharvest.bulk.pagination import number_in, page_of, sort_key

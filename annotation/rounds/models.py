@@ -304,7 +304,7 @@ OPTIONS = ("name", *(name for names in Round.OPTIONS.values() for name in names)
 
 
 class Snapshot(models.Model):
-    """The last count of something in a round that is too large to count for each look (annotation.rounds.progress).
+    """The last count of something in a round that is too large to count for each look (annotation.monitoring.progress).
 
     took_s: how long counting took. counting_since: when somebody began the next one, None while nobody does.
     """

@@ -20,10 +20,10 @@ from annotation.gold.selection import store_gold_tuple
 from annotation.judges.runs import delete_runs
 from annotation.judging.assignment import release_leases, wait_for_answers
 from annotation.models import Assignment, Draw, JudgmentTask, Round, Stratum, TrainingStatement
+from annotation.monitoring.progress import look_at_half_width
 from annotation.quality.limits import limits_spec, set_limits
 from annotation.rounds.builder import freeze_round, instructions_by_relation
 from annotation.rounds.models import OPTIONS
-from annotation.rounds.progress import look_at_half_width
 from annotation.rounds.serializers import BadRoundSpec, round_from_spec
 from kgharvest.access import Action, check_may
 from kgharvest.accounts.projects import project_for

@@ -31,10 +31,10 @@ from annotation.monitoring.cell_tables import cell_tables
 from annotation.monitoring.cells import round_cells
 from annotation.monitoring.history import annotator_strips, round_history
 from annotation.monitoring.history_pictures import history_picture, strips
+from annotation.monitoring.progress import OUTCOMES, last_look, progress
 from annotation.recruiting.access import session_annotators
 from annotation.recruiting.services import capacity_warning
 from annotation.rounds.draft_views import draft_page
-from annotation.rounds.progress import OUTCOMES, last_look, progress
 from annotation.rounds.services import close_round
 from kgharvest.access import Action, allowed_actions, researcher_required, visible_or_404
 from kgharvest.accounts.forms import filter_by_project

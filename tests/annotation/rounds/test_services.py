@@ -7,9 +7,9 @@ from django.utils import timezone
 
 from annotation.judging.assignment import next_batch
 from annotation.models import Round, Stratum
+from annotation.monitoring.progress import last_look
 from annotation.quality.limits import set_limits
 from annotation.rounds.models import RoundNotOpen
-from annotation.rounds.progress import last_look
 from annotation.rounds.serializers import BadRoundSpec
 from annotation.rounds.services import (
     NameTaken,

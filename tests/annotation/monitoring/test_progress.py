@@ -5,11 +5,11 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from annotation.monitoring import progress as snapshots
+from annotation.monitoring.progress import ABANDONED_AFTER, CachedCount, cached_count, delete_snapshots, progress
 from annotation.quality.annotator_statistics import annotator_statistics
 from annotation.quality.exclusion import exclude_annotator, reinstate_annotator
 from annotation.quality.limits import pause_annotator
-from annotation.rounds import progress as snapshots
-from annotation.rounds.progress import ABANDONED_AFTER, CachedCount, cached_count, delete_snapshots, progress
 from tests.factories import judge_all, make_annotators, make_round
 
 pytestmark = pytest.mark.django_db
