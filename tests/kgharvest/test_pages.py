@@ -101,7 +101,8 @@ def test_harvests_are_filtered_by_cell_and_status(researcher_client):
 def test_a_harvest_shows_its_tuples_within_a_query_budget(researcher_client, django_assert_num_queries):
     job = factories.make_harvest(PAIRS)
 
-    with django_assert_num_queries(8):  # session, user; job, prompts, left out, scores, curve, tuples
+    # session, user; job, prompts, left out, scores, curve, tuples, their verdicts, rounds that drew from it
+    with django_assert_num_queries(10):
         page = researcher_client.get(harvest_page(job)).content.decode()
 
     assert "<b><bdi>Vaccine</bdi></b><b><bdi>measles</bdi></b>" in page
