@@ -63,7 +63,8 @@ def lines_of_rates() -> Iterator[Line]:
     small = tuple(range(4, 14))
     for n_large, share in ((10, 0.7), (10, 0.9), (10, 0.98), (50, 0.8)):
         yield of_sample("total", Sample((5000, *[50] * 10), (n_large, *small), (share, *[0.8] * 10)))
-    for n_cells, n, share in ((4, 10, 0.9), (14, 10, 0.9), (14, 10, 0.98), (14, 50, 0.7), (80, 10, 0.95)):
+    designs = ((4, 10, 0.9), (14, 10, 0.9), (14, 10, 0.98), (14, 48, 0.5), (14, 50, 0.7), (80, 10, 0.95), (80, 30, 0.6))
+    for n_cells, n, share in designs:
         equal = [1 / n_cells] * n_cells
         yield of_sample("macro", Sample([200] * n_cells, [n] * n_cells, [share] * n_cells, equal))
 
