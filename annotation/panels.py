@@ -84,6 +84,10 @@ def project_contents(request: HttpRequest, project: Project) -> Iterator[Panel]:
     yield project_step("Rounds", reverse("annotation:round_list"), project, project.rounds.count(), "round")
 
 
+def return_link(request: HttpRequest, subject: None) -> Iterator[Panel]:
+    yield button("Continue with a return code", reverse("annotation:return_by_code"))
+
+
 def home_work(request: HttpRequest, subject: None) -> Iterator[Panel]:
     """The open rounds in which this browser judges."""
     annotators = list(session_annotators(request).filter(round__status=Round.Status.OPEN).select_related("round"))

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from evaluation.evidence.arrays import CellKey
 from evaluation.reports.sections.comparisons import compare_sides
-from evaluation.statistics.finite_population import population_rate
+from evaluation.statistics.cell_rates import population_rate
 from evaluation.statistics.rates import Rate, difference_interval, macro_interval
 
 N_ROUNDS = 500

@@ -24,7 +24,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from evaluation.statistics.finite_population import VerdictSample, simple_interval
+from evaluation.statistics.cell_rates import VerdictSample, simple_interval
 from evaluation.statistics.judges.judge_assisted import JudgedSample, judge_assisted_rate, people_alone, tells_apart
 from evaluation.statistics.judges.judge_comparison import JudgedSide, judged_difference
 from evaluation.statistics.judges.prediction_powered import prediction_powered_mean

@@ -14,10 +14,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from evaluation.evidence.arrays import ACCEPTED, patterns_of
 from evaluation.evidence.cells import DrawnVerdicts
 from evaluation.statistics.agreement import alpha_of_shares, annotators_interval, krippendorff_alpha, pattern_interval
-from evaluation.statistics.annotator_errors import Sample as StatementSample
-from evaluation.statistics.annotator_errors import corrected_rate, sample_truths, why_unidentified
-from evaluation.statistics.annotator_models import Judged
-from evaluation.statistics.finite_population import VerdictSample, population_rate, sample_rate
+from evaluation.statistics.annotators.annotator_errors import Sample as StatementSample
+from evaluation.statistics.annotators.annotator_errors import corrected_rate, sample_truths, why_unidentified
+from evaluation.statistics.annotators.annotator_models import Judged
+from evaluation.statistics.cell_rates import VerdictSample, population_rate, sample_rate
 from evaluation.statistics.partial_pooling import SimpleSample, pooled_rates
 from evaluation.statistics.rates import Rate, difference_interval
 from evaluation.statistics.statement_test import SharedStatements, SideSample, StatementDifference, statement_difference

@@ -18,14 +18,15 @@ from evaluation.evidence.queries import gather_evidence
 from evaluation.models import Report
 from evaluation.rendering.figures.report_figures import figure_named
 from evaluation.reports.document import tables_of
+from evaluation.reports.finding import finding
 from evaluation.reports.forms import ReportForm
-from evaluation.reports.sections.comparisons import finding
 from evaluation.reports.sections.judges.card import TABLES as CARD_TABLES
 from evaluation.reports.sections.judges.card import card_entry
 from evaluation.reports.sections.judges.changes import TABLES as STEADINESS_TABLES
 from evaluation.reports.sections.judges.every_look import every_look_entries, with_every_look_averages
+from evaluation.reports.services import one_moment
 from evaluation.statistics.agreement import ALL_ALIKE, NOTHING_PAIRED, alpha_of_counts, pairable, percent_agreement
-from evaluation.statistics.finite_population import population_share, sample_rate
+from evaluation.statistics.cell_rates import population_share, sample_rate
 from evaluation.statistics.incomplete_statements import CompletedVerdicts
 from evaluation.statistics.rates import Rate
 from kgharvest.errors import DomainError
@@ -77,7 +78,8 @@ def report_to_make(request: HttpRequest, subject: None) -> Iterator[Panel]:
 
 def newest_report(request: HttpRequest, subject: None) -> Iterator[Panel]:
     """Yield what the newest report finds, with its forest plot."""
-    report = Report.objects.visible_to(request.user).for_list().order_by("-created_at", "-pk").first()
+    reports = Report.objects.visible_to(request.user).for_list().filter(headline__n_judgments__gt=0)
+    report = reports.order_by("-created_at", "-pk").first()
     if report:
         document = report.document_for_pages
         figure = figure_named("averages", document)
@@ -132,7 +134,8 @@ def half_width(round: Round) -> float | None:
 
     None while one of them is not known.
     """
-    evidence = gather_evidence(round)
+    with one_moment():
+        evidence = gather_evidence(round)
     sides = [{"model": side.model, "setting": side.setting} for side in evidence.sides]
     cells = every_look_entries(evidence, [{}] * len(evidence.cells))
     intervals = [entry["every_look"] for entry in with_every_look_averages(sides, cells, evidence)]

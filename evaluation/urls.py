@@ -5,6 +5,14 @@ from django.urls import path
 import annotation.urls  # noqa: F401 - registers the converter of rounds
 from evaluation.comparisons import api as comparisons_api
 from evaluation.comparisons import views as comparisons_views
+from evaluation.judged_kg import api as judged_kg_api
+from evaluation.judged_kg import views as judged_kg_views
+from evaluation.paper import api as paper_api
+from evaluation.paper import views as paper_views
+from evaluation.paper.statements import api as statements_api
+from evaluation.paper.statements import views as statements_views
+from evaluation.preregistration import api as preregistration_api
+from evaluation.preregistration import views as preregistration_views
 from evaluation.rehearsals import api as rehearsals_api
 from evaluation.rehearsals import views as rehearsals_views
 from evaluation.reports import api as reports_api
@@ -19,6 +27,18 @@ app_name = "evaluation"
 
 urlpatterns = [
     path("projects/<round:path>/rehearsal/", rehearsals_views.rehearsal, name="rehearsal"),
+    # preregistration
+    path("projects/<round:path>/preregister/", preregistration_views.preregister, name="preregister"),
+    path(
+        "projects/<round:path>/preregistrations/<int:version>/",
+        preregistration_views.preregistration,
+        name="preregistration",
+    ),
+    path(
+        "projects/<round:path>/preregistrations/<int:version>/preregistration.<slug:file_format>",
+        preregistration_views.preregistration_file,
+        name="preregistration_file",
+    ),
     # reports
     path("projects/<round:path>/report/", reports_views.report_new, name="report_new"),
     path("reports/", reports_views.report_list, name="report_list"),
@@ -29,10 +49,20 @@ urlpatterns = [
     path("reports/<int:pk>/figures/<slug:name>.<slug:file_format>", reports_views.figure_file, name="figure"),
     path("reports/<int:pk>/comparisons/<int:number>/", reports_views.comparison, name="comparison"),
     path("reports/<int:pk>/tuples/", reports_views.tuples, name="tuples"),
+    # paper packs
+    path("reports/<int:pk>/pack/", paper_views.pack, name="pack"),
+    path("reports/<int:pk>/pack/<int:number>/cancel/", paper_views.pack_cancel, name="pack_cancel"),
+    path("reports/<int:pk>/pack/<int:number>/pack.zip", paper_views.pack_file, name="pack_file"),
+    # the judged KG
+    path("reports/<int:pk>/kg/", judged_kg_views.judged_kg, name="judged_kg"),
+    path("reports/<int:pk>/kg/file/", judged_kg_views.judged_kg_file, name="judged_kg_file"),
+    path("reports/<int:pk>/sparql/", judged_kg_views.sparql, name="sparql"),
     # links to frozen reports
     path("reports/<int:pk>/shares/", sharing_views.shares, name="shares"),
     path("reports/<int:pk>/shares/<int:share>/revoke/", sharing_views.share_revoke, name="share_revoke"),
     path("shared/<str:secret>/", sharing_views.shared_report, name="shared_report"),
+    # what goes with a paper
+    path("reports/<int:pk>/paper/statements/", statements_views.statements, name="paper_statements"),
     # comparisons
     path("knowledge/compare/", comparisons_views.compare_harvests, name="compare_harvests"),
     path("knowledge/compare/set/", comparisons_views.compare_sets, name="compare_sets"),
@@ -47,6 +77,14 @@ urlpatterns = [
     path("reports/scores/<int:pk>/scores.<slug:file_format>", scores_views.score_file, name="score_file"),
     # the API
     path("api/v1/rounds/<int:round_id>/rehearsal/", rehearsals_api.RoundRehearsal.as_view(), name="api_rehearsal"),
+    *(
+        path(f"api/v1/rounds/<int:round_id>/preregistrations/{rest}", view.as_view(), name=f"api_preregistration{name}")
+        for rest, view, name in (
+            ("", preregistration_api.PreregistrationList, "s"),
+            ("<int:pk>/", preregistration_api.PreregistrationDetail, ""),
+            ("<int:pk>/preregistration.<slug:file_format>", preregistration_api.PreregistrationFile, "_file"),
+        )
+    ),
     path("api/v1/reports/", reports_api.ReportList.as_view(), name="api_reports"),
     path("api/v1/reports/<int:pk>/", reports_api.ReportDetail.as_view(), name="api_report"),
     path("api/v1/reports/<int:pk>/report.<slug:file_format>", reports_api.ReportFile.as_view(), name="api_report_file"),
@@ -57,8 +95,25 @@ urlpatterns = [
         name="api_report_figure",
     ),
     path("api/v1/reports/<int:pk>/tuples/", reports_api.ReportTuples.as_view(), name="api_report_tuples"),
+    path("api/v1/reports/<int:pk>/kg/", judged_kg_api.JudgedKGFile.as_view(), name="api_judged_kg"),
+    path("api/v1/reports/<int:pk>/sparql/", judged_kg_api.Sparql.as_view(), name="api_sparql"),
     path("api/v1/reports/<int:report_id>/shares/", sharing_api.ShareList.as_view(), name="api_shares"),
     path("api/v1/reports/<int:report_id>/shares/<int:pk>/", sharing_api.ShareDetail.as_view(), name="api_share"),
+    path(
+        "api/v1/reports/<int:report_id>/paper/statements/",
+        statements_api.PaperStatements.as_view(),
+        name="api_paper_statements",
+    ),
+    path("api/v1/reports/<int:report_id>/packs/", paper_api.PackList.as_view(), name="api_packs"),
+    path("api/v1/reports/<int:report_id>/packs/<int:pk>/", paper_api.PackDetail.as_view(), name="api_pack"),
+    path(
+        "api/v1/reports/<int:report_id>/packs/<int:pk>/cancel/", paper_api.PackCancel.as_view(), name="api_pack_cancel"
+    ),
+    path(
+        "api/v1/reports/<int:report_id>/packs/<int:pk>/pack.zip",
+        paper_api.PackFileView.as_view(),
+        name="api_pack_file",
+    ),
     path("api/v1/comparisons/reports/", comparisons_api.ReportComparison.as_view(), name="api_compare_reports"),
     path("api/v1/comparisons/harvests/", comparisons_api.HarvestComparison.as_view(), name="api_compare_harvests"),
     path("api/v1/comparisons/sets/", comparisons_api.SetComparison.as_view(), name="api_compare_sets"),

@@ -7,6 +7,7 @@ from kgharvest.audit.models import Actor, AuditEntry, AuditHead
 from kgharvest.harvests.models import HarvestedTuple, HarvestJob, JobPrompt, LanguageModel, Launch, Prompt
 from kgharvest.jobs.models import Job, Worker
 from kgharvest.knowledge.models import Curation, EntityOccurrence, KnowledgeTuple, SensitiveWord, tuple_key
+from kgharvest.knowledge_graphs.models import UploadedKG
 from kgharvest.relations.models import Relation, RelationSet
 from kgharvest.webhooks.models import Delivery, Webhook
 
@@ -39,6 +40,7 @@ __all__ = [
     "Role",
     "SecondFactor",
     "SensitiveWord",
+    "UploadedKG",
     "Webhook",
     "Worker",
     "tuple_key",

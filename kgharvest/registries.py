@@ -22,6 +22,7 @@ PANELS = {
     ],
     "home_under_way": ["annotation.panels.open_rounds", "kgharvest.pages.home.harvests_under_way"],
     "home_results": ["evaluation.panels.newest_report"],
+    "home_return": ["annotation.panels.return_link"],  # for who judges without an account
     "home_work": ["annotation.panels.home_work"],  # what an annotator can go on with
     "relation_harvests": ["evaluation.panels.compare_relation"],  # subject: a relation with several harvests
     # subject: a harvest
@@ -35,9 +36,13 @@ PANELS = {
         "evaluation.panels.project_contents",
     ],
     "project_people": ["annotation.panels.erase_people"],  # subject: a project, for those who manage it
-    "draft_actions": ["evaluation.panels.rehearse_draft"],  # subject: a draft that can be opened
-    "round_actions": ["evaluation.panels.make_report"],  # subject: a round, for those who manage it
-    "round": ["evaluation.panels.round_reports"],  # subject: a round
+    # subject: a draft that can be opened
+    "draft_actions": ["evaluation.panels.rehearse_draft", "evaluation.preregistration.panels.preregister_round"],
+    "draft": ["evaluation.preregistration.panels.versions"],  # subject: a draft
+    # subject: a round, for those who manage it
+    "round_actions": ["evaluation.preregistration.panels.preregister_round", "evaluation.panels.make_report"],
+    "round_badges": ["evaluation.preregistration.panels.badge"],  # subject: a round or draft, beside its status
+    "round": ["evaluation.panels.round_reports", "evaluation.preregistration.panels.versions"],  # subject: a round
     "judge_run": ["evaluation.panels.judge_card"],  # subject: a judge run, below its labels
     "report_list_actions": ["probing.panels.probes"],
 }
@@ -64,6 +69,8 @@ HOOKS = {
     "jobs_ended": "kgharvest.harvests.launches.tell_webhooks",
     # seal what the audit trail does not speak for yet -> how many rows that were
     "seal": "annotation.judging.sealing.seal_judgments",
+    # draft, by whom -> nothing; called in the transaction that deletes it, before that
+    "draft_deleted": "evaluation.preregistration.services.note_deletion",
     # population and labels of the strata of each cell, quorum -> accuracies as in reports, or why there are none
     "cell_rates": "evaluation.panels.cell_rates",
 }
@@ -73,6 +80,7 @@ JOB_RUNNERS = {
     "harvest": "kgharvest.harvests.runner.run_harvest",
     "mark_sensitive": "kgharvest.knowledge.sensitive_words.mark_sensitive",
     "evaluate_scores": "evaluation.scores.score_jobs.run_score_job",
+    "pack": "evaluation.paper.pack_jobs.run_pack_job",
     "probe": "probing.probes.runner.run_probe",
     "judge": "annotation.judges.runner.run_judge",
     "deliver_webhooks": "kgharvest.webhooks.delivery.run_delivery_job",
@@ -87,7 +95,9 @@ PERIODIC_TASKS = [
     "annotation.rounds.services.close_due_rounds",
     "annotation.judging.sealing.seal_due_judgments",
     "kgharvest.webhooks.delivery.enqueue_due_deliveries",
+    "evaluation.paper.pack_jobs.delete_files_without_report",
     "kgharvest.accounts.sign_in.session_store.delete_expired_sessions",
+    "kgharvest.knowledge_graphs.uploads.delete_expired_uploads",
 ]
 
 # Tables whose rows `audit verify` compares with what the audit trail recorded, by the names that its entries have for
@@ -101,6 +111,7 @@ AUDITED = {
     "gold-withdrawal": "annotation.gold.candidates.GOLD_WITHDRAWALS",
     "curation": "kgharvest.knowledge.curation.CURATIONS",
     "report": "evaluation.reports.services.REPORTS",
+    "preregistration": "evaluation.preregistration.services.PREREGISTRATIONS",
 }
 
 # What is measured at each scrape: functions of the time that return operations.metrics.Readings.

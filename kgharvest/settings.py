@@ -46,6 +46,7 @@ DATA_DIR = Path(os.environ.get("KGHARVEST_DATA_DIR") or BASE_DIR / "var").resolv
 
 with data_folder_needed():
     DATA_DIR.mkdir(parents=True, exist_ok=True)
+PACKS_DIR = DATA_DIR / "packs"  # paper packs, which pages offer and workers make
 
 # Below these, pages take models from local folders; commands take any.
 MODEL_ROOTS = [Path(root) for root in os.environ.get("KGHARVEST_MODEL_ROOTS", "").split(os.pathsep) if root]

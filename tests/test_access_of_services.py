@@ -38,6 +38,9 @@ from annotation.rounds.services import (
     reopen_round,
     save_instructions,
 )
+from evaluation.paper.pack_jobs import queue_pack
+from evaluation.paper.statements.services import save_statements
+from evaluation.preregistration.services import freeze_preregistration
 from evaluation.reports.services import create_report
 from evaluation.sharing.services import revoke_share, share_report
 from kgharvest.access import NotAllowed
@@ -74,6 +77,7 @@ from kgharvest.webhooks.outbox import (
     send_test,
 )
 from tests import factories
+from tests.evaluation.preregistration.planning import planned
 
 NOW = timezone.now()
 URL, EVENTS = "https://example.org/", ["report.made"]
@@ -137,25 +141,30 @@ CALLS: dict[Callable, Callable] = {
     continue_run: lambda it, by: continue_run(JudgeRun(project=it.project), {}, by),
     release_assigned: lambda it, by: release_assigned(it.round, by=by),
     create_report: lambda it, by: create_report(it.round, by),
+    queue_pack: lambda it, by: queue_pack(it.report, by),
+    freeze_preregistration: lambda it, by: freeze_preregistration(it.draft, planned(), NOW, by),
     share_report: lambda it, by: share_report(it.report, "Reviewers", 1, NOW, by=by),
     revoke_share: lambda it, by: revoke_share(it.share, NOW, by),
+    save_statements: lambda it, by: save_statements(it.round, {"languages": "English"}, by),
 }
 
 # What needs no row, by why.
 ASK_PROJECT_FOR = {
     "plan_launch", "create_harvest_job", "queue_harvest", "import_tuples", "prepared_import", "import_relation_file",
-    "save_relation", "queue_score_job", "create_probe", "queue_probe",
+    "import_kg", "prepared_kg", "keep_upload", "save_relation", "queue_score_job", "create_probe", "queue_probe",
 }  # fmt: skip
 ASK_THOSE_WITH_A_ROW = {
-    "start_launch", "import_prompts", "create_run", "queue_run", "import_file", "import_answers",
+    "import_upload", "start_launch", "import_prompts", "create_run", "queue_run", "import_file", "import_answers",
 }  # fmt: skip
 WRITE_NOTHING = {
     "may_decide", "check_may_decide", "may_withdraw", "check_may_withdraw", "check_may_erase", "check_is_own",
     "freeze_round", "plan_round", "estimated_usage", "populations", "usual_instructions", "compute_report",
-    "facts_of_content",
+    "facts_of_content", "parts_of", "role_in_words",
 }  # fmt: skip
 FOR_EVERYBODY = {"create_project", "remove"}  # one's own second factor
-WITHIN_SERVICES = {"record", "append", "record_run", "delete_runs"}  # the audit trail; with a draft
+WITHIN_SERVICES = {  # the audit trail; with a draft
+    "record", "append", "record_run", "delete_runs", "note_deletion", "record_packed",
+}  # fmt: skip
 APPS = ("kgharvest", "annotation", "evaluation", "probing")
 DOORS = ("api", "views", "forms", "panels", "commands", "migrations", "engine", "embedded_lm", "web_worker", "demo")
 

@@ -20,7 +20,7 @@ from django.utils import timezone
 from annotation.gold.candidates import decide_on_gold, gold_candidates
 from annotation.recruiting.services import join_round
 from annotation.rounds.services import create_draft
-from evaluation.models import ScoreEvaluation
+from evaluation.models import PaperPack, ScoreEvaluation
 from evaluation.reports.services import create_report
 from evaluation.sharing.services import share_report
 from kgharvest.accounts.projects import create_invite
@@ -30,6 +30,7 @@ from kgharvest.models import Role, Webhook
 from kgharvest.webhooks.outbox import send_test
 from probing.models import Probe, ProbedRelation
 from tests import factories
+from tests.evaluation.preregistration.planning import freeze, planned
 
 # anonymous, an annotator of the round; viewer, adjudicator, researcher, owner of the project; a superuser; the owner of
 # another project
@@ -82,6 +83,10 @@ GET    /relations/sets/{shipped_set}/relations.json                     302 403 
 GET    /harvests/                                                       302 403 200 200 200 200 200 200
 GET    /harvests/new/                                                   302 403 403 403 200 200 200 200
 POST   /harvests/new/                                                   302 403 403 403 200 200 200 200
+GET    /harvests/import/                                                302 403 403 403 200 200 200 200
+POST   /harvests/import/                                                302 403 403 403 200 200 200 200
+GET    /harvests/import/{upload}/                                       302 403 403 403 200 200 200 404
+POST   /harvests/import/{upload}/                                       302 403 403 403 200 200 200 404
 GET    /harvests/launches/                                              302 403 200 200 200 200 200 200
 GET    /harvests/launches/{launch}/                                     302 403 200 200 200 200 200 404
 GET    /harvests/launches/{launch}/progress.json                        302 403 200 200 200 200 200 404
@@ -115,6 +120,10 @@ GET    /projects/default/rounds/draft/                                  302 403 
 GET    /projects/default/rounds/draft/edit/                             302 403 403 403 200 200 200 404
 GET    /projects/default/rounds/draft/preview/                          302 403 403 403 200 200 200 404
 GET    /projects/default/rounds/draft/rehearsal/                        302 403 403 403 200 200 200 404
+GET    /projects/default/rounds/draft/preregister/                      302 403 403 403 200 200 200 404
+POST   /projects/default/rounds/draft/preregister/                      302 403 403 403 200 200 200 404
+GET    /projects/default/rounds/draft/preregistrations/1/               302 403 200 200 200 200 200 404
+GET    /projects/default/rounds/draft/preregistrations/1/preregistration.md 302 403 200 200 200 200 200 404
 GET    /projects/default/rounds/draft/instructions/{relation}/          302 403 403 403 200 200 200 404
 POST   /projects/default/rounds/draft/open/                             302 403 403 403 302 302 302 404
 POST   /projects/default/rounds/draft/delete/                           302 403 403 403 302 302 302 404
@@ -173,14 +182,25 @@ GET    /rounds/pilot/judge/                                             302 302 
 GET    /reports/                                                        302 403 200 200 200 200 200 200
 GET    /reports/{report}/                                               302 403 200 200 200 200 200 404
 GET    /reports/{report}/report.json                                    302 403 200 200 200 200 200 404
+GET    /reports/{report}/report.evidence                               302 403 200 200 200 200 200 404
 GET    /reports/{report}/tables/cells.csv                               302 403 200 200 200 200 200 404
 GET    /reports/{report}/figures/heat-map.json                          302 403 404 404 404 404 404 404
 GET    /reports/{report}/figures/none.svg                               302 403 404 404 404 404 404 404
 GET    /reports/{report}/comparisons/1/                                 302 403 404 404 404 404 404 404
 GET    /reports/{report}/tuples/                                        302 403 200 200 200 200 200 404
+GET    /reports/{report}/pack/                                          302 403 200 200 200 200 200 404
+POST   /reports/{report}/pack/                                          302 403 403 403 302 302 302 404
+POST   /reports/{report}/pack/{pack}/cancel/                            302 403 403 403 302 302 302 404
+GET    /reports/{report}/pack/{pack}/pack.zip                           302 403 404 404 404 404 404 404
+GET    /reports/{report}/kg/                                            302 403 200 200 200 200 200 404
+GET    /reports/{report}/kg/file/?format=nt                             302 403 200 200 200 200 200 404
+GET    /reports/{report}/sparql/                                        302 403 200 200 200 200 200 404
+POST   /reports/{report}/sparql/                                        302 403 200 200 200 200 200 404
 GET    /reports/{report}/shares/                                        302 403 403 403 200 200 200 404
 POST   /reports/{report}/shares/                                        302 403 403 403 200 200 200 404
 POST   /reports/{report}/shares/{share}/revoke/                         302 403 403 403 302 302 302 404
+GET    /reports/{report}/paper/statements/                              302 403 200 200 200 200 200 404
+POST   /reports/{report}/paper/statements/                              302 403 403 403 302 302 302 404
 GET    /shared/{shared}/                                                200 200 200 200 200 200 200 200
 GET    /shared/made-up/                                                 404 404 404 404 404 404 404 404
 GET    /knowledge/compare/?relation={relation}                          302 403 200 200 200 200 200 404
@@ -269,7 +289,7 @@ def places(db) -> dict[str, object]:
     queued = factories.make_harvest_job(relation=relation, launch=launch, setting="human")
     cells = [{"job": harvest.pk, "n": None}]
     round = factories.make_round(3, name="pilot", takes_guests=True)
-    create_draft({"name": "draft", "cells": cells}, project=round.project)
+    freeze(create_draft({"name": "draft", "cells": cells}, project=round.project), planned())
     factories.make_judge_run(round, "lm")
     annotator = join_round(round, factories.make_user("ann"))
     factories.judge(annotator, factories.next_batch(annotator, timezone.now())[0])
@@ -284,8 +304,11 @@ def places(db) -> dict[str, object]:
     invite, secret = create_invite(project, Role.VIEWER, timezone.now() + timedelta(days=1))
     webhook = Webhook.objects.create(project_id=project.pk, url="https://example.org/", events=["report.made"])
     report = create_report(round)
+    pack = PaperPack.objects.create(kind=PaperPack.KIND, report=report, project=project)
     share, shared = share_report(report, "Reviewers", 1, timezone.now(), password="correct horse")
     return {
+        "pack": pack.pk,
+        "upload": factories.make_uploaded_kg("a\tr\tb\n").pk,
         "share": share.pk,
         "shared": shared,
         "webhook": webhook.pk,

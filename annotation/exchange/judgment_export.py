@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -13,7 +12,7 @@ import pyarrow.parquet as pq
 from django.db.models import OuterRef, Subquery
 
 from annotation.models import Adjudication, Judgment, Label, Round
-from kgharvest.bulk.file_writing import csv_lines
+from kgharvest.bulk.file_writing import StreamedFile, csv_lines
 
 ROWS_AT_ONCE = 5000
 ROWS_IN_A_GROUP = 20_000  # of a Parquet file; what one takes in memory
@@ -70,31 +69,13 @@ def _as_text(row: Row) -> Row:
 
 def as_parquet(rows: Iterable[Row]) -> Iterator[bytes]:
     schema = pa.schema([("source", pa.string()), *((name, kind) for name, (_, kind) in FIELDS.items())])
-    file = _StreamedFile()
+    file = StreamedFile()
     with pq.ParquetWriter(file, schema) as writer:
         rows = iter(rows)
         while group := list(islice(rows, ROWS_IN_A_GROUP)):
             writer.write_batch(pa.RecordBatch.from_pylist(group, schema), ROWS_IN_A_GROUP)
             yield file.take()
     yield file.take()
-
-
-class _StreamedFile(io.RawIOBase):
-    """A file to write to, whose bytes are taken from it as they come."""
-
-    def __init__(self) -> None:
-        self._pieces: list[bytes] = []
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, piece) -> int:
-        self._pieces.append(bytes(piece))
-        return len(self._pieces[-1])
-
-    def take(self) -> bytes:
-        pieces, self._pieces = self._pieces, []
-        return b"".join(pieces)
 
 
 class FileFormat(NamedTuple):

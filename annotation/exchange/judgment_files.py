@@ -206,6 +206,8 @@ def _moment(text: str) -> datetime | None:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise BadValue(f"is {text!r:.40}; give an ISO time such as 2026-03-01T12:00:00Z, or leave it empty") from None
+    if not 1970 <= moment.year <= 2200:
+        raise BadValue(f"is {text!r:.40}; give a time between 1970 and 2200, or leave it empty")
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 

@@ -124,7 +124,8 @@ class Addresses:
     """Where cells lead, from the page of their round. There may be thousands: what they share is made once."""
 
     def __init__(self) -> None:
-        self._harvest, self._end = reverse("kgharvest:harvest_detail", args=[0]).split("0")
+        # From the right: the installation may lie below a path with a 0.
+        self._harvest, self._end = reverse("kgharvest:harvest_detail", args=[0]).rsplit("0", 1)
         self._sides: dict[tuple[int | None, str], str] = {}
 
     def harvest(self, cell: Cell) -> str:

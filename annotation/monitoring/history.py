@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -58,7 +59,9 @@ def round_history(round: Round, now: datetime) -> CachedCount:
 
 def annotator_strips(round: Round, now: datetime) -> CachedCount:
     """Return what annotator_statistics does for all annotators, nothing while it is counted for the first time."""
-    return _counted(round, "strips", count_annotators, now)
+    strips = _counted(round, "strips", count_annotators, now)
+    status = dict(round.annotators.values_list("pk", "status"))
+    return replace(strips, content=[row | {"status": status[row["pk"]]} for row in strips.content])
 
 
 def _counted(round: Round, subject: str, count: CountRound, now: datetime) -> CachedCount:

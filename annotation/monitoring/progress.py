@@ -11,7 +11,7 @@ from threading import Thread
 from typing import Any
 
 from django.db import connection
-from django.db.models import Count, Q
+from django.db.models import Count, JSONField, Q, Value
 from django.utils import timezone
 
 from annotation.judging.third_judgments import LabelCounts, first_two_counts
@@ -111,7 +111,10 @@ def look_at_half_width(round: Round, now: datetime) -> float | None:
     """
     last = last_look(round)
     if last is None or now - last.counted_at > max(LOOK_EVERY, timedelta(seconds=STALE_AFTER * last.took_s)):
-        last, _ = round.snapshots.update_or_create(subject=HALF_WIDTH, defaults=_count(round, hook("half_width")))
+        counted = _count(round, hook("half_width"))
+        content = Value(counted["content"], JSONField())  # a plain None would be NULL, which the column refuses
+        round.snapshots.update_or_create(subject=HALF_WIDTH, defaults=counted | {"content": content})
+        last = Snapshot(**counted)
     half_width: float | None = last.content
     return half_width
 

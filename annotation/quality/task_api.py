@@ -113,7 +113,9 @@ class TaskDrawSerializer(serializers.ModelSerializer):
     setting = serializers.CharField(source="stratum.setting", allow_blank=True)
     job = serializers.IntegerField(source="stratum.job_id", allow_null=True)
     rank = serializers.IntegerField(source="harvested_tuple.rank", allow_null=True)
-    score = serializers.FloatField(source="harvested_tuple.score", allow_null=True)
+    score = serializers.FloatField(
+        source="harvested_tuple.own_score", allow_null=True, help_text="Null where the harvest has no scores."
+    )
 
     class Meta:
         model = Draw
@@ -135,7 +137,7 @@ class TaskDetail(RoundView):
     def get(self, request: Request, round_id: int, pk: int) -> Response:
         task = get_object_or_404(with_evidence(self.round().tasks.all()), pk=pk)
         draws = task.draws.select_related("stratum__relation__relation_set", "stratum__language_model")
-        task.all_draws = draws.select_related("harvested_tuple").order_by("stratum")
+        task.all_draws = draws.select_related("harvested_tuple__job").order_by("stratum")
         task.superseded = task.judgments.exclude(superseded_by=None).select_related("annotator")
         return self.answer(task)
 

@@ -259,6 +259,9 @@ def statement_list(request: HttpRequest, path: str) -> HttpResponse:
     round = visible_round(request, path)
     filters = {key: request.GET.get(key, "") for key in ("show", "relation", "pattern", "verdict", "side")}
     filters["show"] = filters["show"] if filters["show"] in STATEMENT_LISTS else "disagreements"
+    sides = round_sides(round)
+    if filters["side"] not in dict(sides):  # each is counted and kept
+        filters["side"] = ""
     narrowed = StatementFilters.from_address(filters)
     groups, counted_at = statement_groups(round, narrowed.side)
     context = {
@@ -268,7 +271,7 @@ def statement_list(request: HttpRequest, path: str) -> HttpResponse:
         "shown": STATEMENT_LISTS,
         "relations": Relation.objects.filter(strata__round=round).distinct().order_by("name"),
         "patterns": disagreement_patterns(groups),
-        "sides": round_sides(round),
+        "sides": sides,
         "counted_at": counted_at,
         "outcomes": OUTCOMES,
         "may": allowed_actions(request.user, round.project),
@@ -298,7 +301,7 @@ def _statement_page(
 def statement_detail(request: HttpRequest, path: str, pk: int) -> HttpResponse:
     round = visible_round(request, path)
     task: JudgmentTask = get_object_or_404(with_evidence(round.tasks), pk=pk)
-    draws = task.draws.select_related("stratum__language_model", "stratum__relation", "harvested_tuple")
+    draws = task.draws.select_related("stratum__language_model", "stratum__relation", "harvested_tuple__job")
     context = {
         "round": round,
         "task": task,

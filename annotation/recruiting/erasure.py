@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from annotation.judging.assignment import release_leases
 from annotation.models import Adjudication, Annotator, Invite, RoundEvent
+from annotation.monitoring.progress import delete_snapshots
 from kgharvest.access import Action, check_may
 from kgharvest.audit.trail import actor_code, append, record
 from kgharvest.errors import DomainError
@@ -62,6 +63,7 @@ def _forget(annotator: Annotator, by) -> bool:
     if annotator.user_id:
         RoundEvent.objects.filter(annotator=annotator, by=annotator.user_id).update(by=None)
     release_leases(annotator.assignments.all())
+    delete_snapshots(annotator.round)  # statistics in them name people
     annotator.round.events.record("erased", by=by, annotator=annotator)
     return True
 

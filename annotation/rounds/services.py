@@ -32,6 +32,7 @@ from kgharvest.bulk.insert import insert_rows
 from kgharvest.errors import DomainError
 from kgharvest.models import Project, Relation
 from kgharvest.names import resolve_name
+from kgharvest.registries import hook
 from kgharvest.webhooks.outbox import emit
 
 logger = logging.getLogger(__name__)
@@ -106,6 +107,7 @@ def delete_draft(round: Round, by=None, n_judge_answers: int = 0) -> None:
         draft = lock_draft(round)
         check_may(by, Action.WORK, draft.project)
         delete_runs(draft, n_judge_answers, by)
+        hook("draft_deleted")(draft, by)
         draft.delete()
 
 

@@ -132,6 +132,7 @@ def round_detail(request: HttpRequest, path: str) -> HttpResponse:
         return draft_page(request, round)
     now = timezone.now()
     counts, cells, history = progress(round, now), round_cells(round, now), round_history(round, now)
+    n_annotators, may = round.annotators.count(), allowed_actions(request.user, round.project)
     context = {
         "round": round,
         "progress": counts,
@@ -145,13 +146,14 @@ def round_detail(request: HttpRequest, path: str) -> HttpResponse:
         "is_counting": not history.content,
         "history_counted_at": history.counted_at,
         "strips": strips(annotator_strips(round, now).content, N_ANNOTATORS),
-        "n_annotators": round.annotators.count(),
+        "n_annotators": n_annotators,
         "holders": holders(round),
         "n_set_aside": round.annotators.exclude(status=Annotator.Status.ACTIVE).count(),
         "n_reported": StatementReport.objects.filter(task__round=round).values("task").distinct().count(),
         "events": round.events.select_related("by", "annotator")[:N_EVENTS],
-        "may": allowed_actions(request.user, round.project),
+        "may": may,
         "join_url": request.build_absolute_uri(reverse("annotation:join", args=[round.join_token])),
+        "invites_now": round.is_open and round.source == Round.Source.PEOPLE and not n_annotators and may["work"],
         "export_formats": {key: export_format.name for key, export_format in FORMATS.items()},
     }
     return render(request, "annotation/rounds/round_detail.html", context)

@@ -16,7 +16,7 @@ from evaluation.evidence.sides import Pair
 from evaluation.rendering.tables import ORIGINS, Column, Document, Kind, Rates, Row, Table, name_of
 from evaluation.reports.sections.comparisons import compare_pair, comparison_in_words, tested
 from evaluation.reports.sections.rates import rates_of
-from evaluation.statistics.finite_population import VerdictSample
+from evaluation.statistics.cell_rates import VerdictSample
 from evaluation.statistics.paired_tests import PairedDifference, holm
 from evaluation.statistics.rates import macro_average
 from evaluation.statistics.statement_test import SideSample, statement_difference

@@ -127,7 +127,8 @@ class Evidence:
     nobody did. wanted: (T,) how many judgments decide, those of excluded annotators included.
     quorum: how many judgments a verdict needs at least. gold: judgments of gold statements, whose numbers
     go on after those of the others; gold_truth: (number of gold statements,) TRUE or FALSE. demonstrators: LMs of the
-    round whose quality says nothing about others.
+    round whose quality says nothing about others. planned: the two sides of each comparison that was preregistered;
+    None where nothing was.
     """
 
     round: str
@@ -149,6 +150,7 @@ class Evidence:
     gold_truth: Codes
     demonstrators: Sequence[str]
     harvests: Sequence[SampledHarvest] = ()
+    planned: frozenset[frozenset[Side]] | None = None
 
     @property
     def n_tasks(self) -> int:

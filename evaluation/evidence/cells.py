@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, VERDICTS, CellKey, Codes, Evidence, Floats, Patterns
+from evaluation.statistics.cell_rates import VerdictSample, sample_rate
 from evaluation.statistics.cut_rates import Members, RankedStrata
-from evaluation.statistics.finite_population import VerdictSample, sample_rate
 from evaluation.statistics.incomplete_statements import CompletedVerdicts, VerdictRule
 from evaluation.statistics.rates import Rate
 from evaluation.statistics.verdict_rules import majority

@@ -11,8 +11,8 @@ from django.db.models import QuerySet
 from annotation.models import Draw, Round, Stratum
 from evaluation.evidence.arrays import ACCEPTED, Codes, Flags, Floats, patterns_of
 from evaluation.evidence.cells import DrawnVerdicts, members_of
+from evaluation.statistics.cell_rates import VerdictSample, sample_rate
 from evaluation.statistics.cut_rates import Cuts, Members, RankedStrata, score_cuts
-from evaluation.statistics.finite_population import VerdictSample, sample_rate
 from evaluation.statistics.rates import NOTHING_COUNTED, Rate, unknown_rate
 from kgharvest.models import HarvestJob
 

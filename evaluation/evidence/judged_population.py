@@ -16,8 +16,8 @@ from annotation.judges.models import JudgeRun
 from annotation.models import Label, Round
 from evaluation.evidence.arrays import ACCEPTED, Codes, Evidence, Flags, Floats
 from evaluation.evidence.cells import DrawnVerdicts, ranked_strata
+from evaluation.statistics.cell_rates import UNKNOWN_POPULATION, VerdictSample
 from evaluation.statistics.cut_rates import Cuts, KeptPart, bounded_numbers
-from evaluation.statistics.finite_population import UNKNOWN_POPULATION, VerdictSample
 from evaluation.statistics.judges.judge_assisted import (
     CALLED_FALSE,
     CALLED_TRUE,
@@ -59,6 +59,13 @@ def gather_judged_tuples(round: Round, run: JudgeRun, evidence: Evidence) -> Jud
     """Raises SeveralJudges."""
     check_one_judge(run)
     harvests = _harvests(round, judge_labels(run), {stratum.job for stratum in evidence.strata if stratum.job})
+    return judged_tuples(run.name, run.model, evidence, harvests)
+
+
+def judged_tuples(run: str, model: str, evidence: Evidence, harvests: Mapping[int, Codes]) -> JudgedTuples:
+    """run, model: names. harvests: by job (4, its tuples), best ranks first: rank, group, and 1 where the judge
+    answered, and where curation does not leave the tuple out.
+    """
     group_of_draw = np.full(len(evidence.draws.task), OTHER)
     columns = [np.zeros((4, 0), dtype=np.int64)]
     for number, stratum in enumerate(evidence.strata):
@@ -73,12 +80,11 @@ def gather_judged_tuples(round: Round, run: JudgeRun, evidence: Evidence) -> Jud
         if not is_labelled[own].all():
             group, group_of_draw[drawn] = np.full(len(rank), OTHER), OTHER
         columns.append(np.array([np.full(len(rank), number), rank, group, is_labelled])[:, own])
-    return JudgedTuples(run.name, run.model, group_of_draw, *np.concatenate(columns, axis=1))
+    return JudgedTuples(run, model, group_of_draw, *np.concatenate(columns, axis=1))
 
 
 def _harvests(round: Round, labels: Mapping[int, str], jobs: Collection[int]) -> dict[int, Codes]:
-    """Return by job (4, its tuples), best ranks first: rank, group, and 1 where the judge answered, and where curation
-    does not leave the tuple out."""
+    """Return what `judged_tuples` takes."""
     rows = HarvestedTuple.objects.filter(job__in=jobs).order_by("job", "rank")
     fields = ("job", "rank", "knowledge_tuple", "knowledge_tuple__curation", "knowledge_tuple__is_sensitive")
     columns: defaultdict[int, list[tuple[int, ...]]] = defaultdict(list)

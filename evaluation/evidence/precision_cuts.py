@@ -12,6 +12,7 @@ from evaluation.evidence.cells import drawn_verdicts
 from evaluation.evidence.judged_harvests import judged_harvest
 from evaluation.evidence.judged_population import JudgedStrata, gather_judged_tuples
 from evaluation.evidence.queries import gather_evidence
+from evaluation.statistics.cell_rates import EMPTY_STRATUM
 from evaluation.statistics.cut_rates import (
     Cuts,
     KeptPart,
@@ -20,7 +21,6 @@ from evaluation.statistics.cut_rates import (
     score_cuts,
     surely_largest_part,
 )
-from evaluation.statistics.finite_population import EMPTY_STRATUM
 from kgharvest.harvests.cuts import BadCut, Cut, ScoreCut
 from kgharvest.models import HarvestJob
 from kgharvest.pages.number_format import counted, share, share_with_interval

@@ -9,7 +9,7 @@ from math import log
 from typing import Any
 
 import numpy as np
-from django.db.models import Count, F, OuterRef, QuerySet, Subquery
+from django.db.models import Case, Count, F, FloatField, OuterRef, Q, QuerySet, Subquery, When
 from numpy.typing import NDArray
 
 from annotation.judging.third_judgments import third_annotators
@@ -29,7 +29,7 @@ from evaluation.evidence.arrays import (
     Side,
     StratumKey,
 )
-from kgharvest.models import HarvestedTuple, LanguageModel, Relation
+from kgharvest.models import HarvestedTuple, HarvestJob, LanguageModel, Relation
 from kgharvest.names import shortest_names
 
 PAPER_ORDER = ["human", "autoprompt", "top1", "multi"]  # of the settings in Table 5
@@ -48,7 +48,7 @@ def gather_evidence(round: Round) -> Evidence:
     codes = dict(Annotator.objects.filter(round=round).order_by("code").values_list("pk", "code"))
     counted = Judgment.objects.counted().filter(task__round=round, task__is_gold=False)
     judgments, gold = (_judgments(rows, every_task, _whole(list(codes))) for rows in (counted, _gold_judgments(round)))
-    judgments, gold, annotators = _renumber_annotators(judgments, gold, list(codes.values()))
+    judgments, gold, annotators = renumber_annotators(judgments, gold, list(codes.values()))
     number = {code: position for position, code in enumerate(annotators)}
     thirds = {task: number[codes[annotator]] for task, annotator in third_annotators(round).items()}
     cells = cells_with_strata(round)
@@ -72,7 +72,7 @@ def gather_evidence(round: Round) -> Evidence:
         gold=gold,
         gold_truth=gold_truth,
         demonstrators=_demonstrators(round),
-        harvests=_sampled_harvests(round),
+        harvests=sampled_harvests(round),
     )
 
 
@@ -129,7 +129,7 @@ def _gold_judgments(round: Round) -> QuerySet:
     return given.exclude(annotator__status=Annotator.Status.EXCLUDED)
 
 
-def _renumber_annotators(
+def renumber_annotators(
     judgments: Judgments, gold: Judgments, codes: Sequence[str]
 ) -> tuple[Judgments, Judgments, list[str]]:
     """Number only the annotators who gave a counted judgment; gold of others is left out."""
@@ -166,7 +166,7 @@ def cells_of_strata(strata: Iterable[Stratum]) -> dict[CellKey, list[Stratum]]:
     """Return the cells in the order of reports, each with its strata in the order given."""
     strata = list(strata)
     relations = _relation_names(stratum.relation_id for stratum in strata)
-    models = _model_names(stratum.language_model_id for stratum in strata)
+    models = model_names(stratum.language_model_id for stratum in strata)
     cells: defaultdict[CellKey, list[Stratum]] = defaultdict(list)
     for stratum in strata:
         key = CellKey(relations[stratum.relation_id], models.get(stratum.language_model_id), stratum.setting or None)
@@ -193,10 +193,16 @@ def stratum_keys(cells: Mapping[CellKey, Sequence[Stratum]]) -> list[StratumKey]
     ]
 
 
+LOGARITHMS = (HarvestJob.ScoreScale.NATS, HarvestJob.ScoreScale.LOG_SHARE)  # scales that base:k can cut
+# Of draws. Where a harvest has no scores, minus the rank stands in their place.
+IS_SCORED = ~Q(harvested_tuple__job__score_scale=HarvestJob.ScoreScale.ORDER)
+OWN_SCORE = Case(When(IS_SCORED, then=F("harvested_tuple__score")), output_field=FloatField())
+
+
 def _draws(round: Round, task_ids: Codes, stratum_ids: Codes) -> Draws:
-    rows = Draw.objects.filter(stratum__round=round).order_by()
+    rows = Draw.objects.filter(stratum__round=round).order_by().annotate(own_score=OWN_SCORE)
     tasks, strata, ranks, score = _columns(
-        rows, task_id=_whole, stratum_id=_whole, harvested_tuple__rank=_floats, harvested_tuple__score=_floats
+        rows, task_id=_whole, stratum_id=_whole, harvested_tuple__rank=_floats, own_score=_floats
     )
     task, stratum = _positions(tasks, task_ids), _positions(strata, stratum_ids)
     rank = np.nan_to_num(ranks).astype(np.int64)
@@ -210,7 +216,7 @@ def _sort_key(key: CellKey) -> tuple[str, int, str, str]:
     return key.model or "", position, key.setting or "", key.relation
 
 
-def _model_names(ids: Iterable[int | None]) -> dict[int, str]:
+def model_names(ids: Iterable[int | None]) -> dict[int, str]:
     return {model.pk: str(model) for model in LanguageModel.objects.filter(pk__in=set(ids) - {None})}
 
 
@@ -226,8 +232,8 @@ def _demonstrators(round: Round) -> list[str]:
     return sorted(map(str, used))
 
 
-def _sampled_harvests(round: Round) -> list[SampledHarvest]:
-    models = _model_names(round.strata.values_list("language_model", flat=True).distinct())
+def sampled_harvests(round: Round) -> list[SampledHarvest]:
+    models = model_names(round.strata.values_list("language_model", flat=True).distinct())
     strata = round.strata.exclude(job=None).order_by("language_model__name", "setting", "relation__name", "rank_to")
     # The last stratum of a job reaches furthest.
     rows = {job: rest for job, *rest in strata.values_list("job", "language_model", "setting", "rank_to")}
@@ -244,8 +250,8 @@ def _sampled_harvests(round: Round) -> list[SampledHarvest]:
 
 
 def _kept_by_base(jobs: Iterable[int], base: int) -> dict[int, int]:
-    """Return how many tuples base:k keeps of each job that has k of them."""
-    tuples = HarvestedTuple.objects.filter(job__in=jobs)
+    """Return how many tuples base:k keeps of each job that has k of them, and scores that are logarithms."""
+    tuples = HarvestedTuple.objects.filter(job__in=jobs, job__score_scale__in=LOGARITHMS)
     kth = HarvestedTuple.objects.filter(job=OuterRef("job"), rank=base).values("score")[:1]
     kept = tuples.annotate(kth=Subquery(kth)).filter(score__gte=F("kth") + log(0.1))
     return dict(kept.order_by().values_list("job").annotate(n=Count("pk")))

@@ -40,8 +40,8 @@ def sampled_cells(round: Round, evidence: Evidence) -> list[dict[str, Any]]:
         known = dict.fromkeys((*HARVEST, *FRAME))
         own_prompts = prompts.get(job.pk, []) if job else []
         if job is not None:
-            frame = _frame(job, cuts[job.pk], strata[number], hidden.get(job.pk, []), sensitive.get(job.pk, []))
-            known = _harvest(job) | frame
+            left_out = hidden.get(job.pk, []), sensitive.get(job.pk, [])
+            known = harvest_entry(job) | frame_entry(job.n_tuples, cuts[job.pk], strata[number], *left_out)
         entries.append({
             **key._asdict(), **known, "n_strata": len(strata[number]), "drawn": drawn[number],
             "n_prompts": len(own_prompts), "prompts": own_prompts,
@@ -49,7 +49,7 @@ def sampled_cells(round: Round, evidence: Evidence) -> list[dict[str, Any]]:
     return entries
 
 
-def _harvest(job: HarvestJob) -> dict[str, Any]:
+def harvest_entry(job: HarvestJob) -> dict[str, Any]:
     """Return how a harvest was made; an imported one tells only when it was stored."""
     return {
         "job": job.fingerprint,
@@ -63,12 +63,12 @@ def _harvest(job: HarvestJob) -> dict[str, Any]:
     }
 
 
-def _frame(
-    job: HarvestJob, cut: str, strata: Sequence[StratumKey], hidden: Sequence[int], sensitive: Sequence[int]
+def frame_entry(
+    n_tuples: int, cut: str, strata: Sequence[StratumKey], hidden: Sequence[int], sensitive: Sequence[int]
 ) -> dict[str, Any]:
-    """Return what was left of a harvest to draw from. hidden, sensitive: ranks, as they are now."""
+    """Return what was left to draw from of a harvest of `n_tuples`. hidden, sensitive: ranks, as they are now."""
     population = sum(stratum.population or 0 for stratum in strata)
-    kept = _kept(job, cut, max(stratum.rank_to or 0 for stratum in strata))
+    kept = n_kept(n_tuples, cut, max(stratum.rank_to or 0 for stratum in strata))
     return {
         "cut": cut or None,
         "kept": kept,
@@ -79,12 +79,12 @@ def _frame(
     }
 
 
-def _kept(job: HarvestJob, cut: str, last_rank: int) -> int:
+def n_kept(n_tuples: int, cut: str, last_rank: int) -> int:
     """Return how many tuples the cut keeps; where scores decide that, up to the last rank that was drawn from."""
     if not cut:
-        return job.n_tuples
+        return n_tuples
     parsed = parse_cut(cut)
-    return parsed.size(range(job.n_tuples)) if parsed.kind in BY_LENGTH else last_rank
+    return parsed.size(range(n_tuples)) if parsed.kind in BY_LENGTH else last_rank
 
 
 def _hidden_ranks(ids: Collection[int]) -> Ranks:

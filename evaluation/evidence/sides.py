@@ -27,6 +27,14 @@ class Pair(NamedTuple):
         return str(a), str(b)  # named: pairs_of_sides leaves others out
 
 
+Planned = frozenset[frozenset[Side]]  # the two sides of each comparison that was preregistered
+
+
+def is_planned(pair: Pair, planned: Planned | None) -> bool | None:
+    """Return whether the comparison of two sides was preregistered; None where nothing was."""
+    return None if planned is None else frozenset((pair.a, pair.b)) in planned
+
+
 def paired_accuracies(accuracies: Mapping[CellKey, float | None]) -> Iterator[tuple[Pair, Floats]]:
     """Yield each pair of sides that share enough relations, with a minus b in each of these."""
     for pair, shared in compared_cells(accuracies):

@@ -78,7 +78,7 @@ def _expected_accuracies(evidence: Evidence, assumed: Assumptions, rng: np.rando
 def judged(evidence: Evidence, is_true: Flags, assumed: Assumptions, rng: np.random.Generator) -> Evidence:
     """Return the evidence with a judgment of k different people for each statement, or of two and a third if split."""
     k, n_tasks = evidence.judgments_per_task, evidence.n_tasks
-    people = rng.random((n_tasks, max(assumed.n_people, k))).argsort(axis=1)[:, :k]  # (T, k)
+    people = _people(n_tasks, k, max(assumed.n_people, k), rng)  # (T, k)
     labels = _labels(is_true, k, assumed, rng)  # (T, k)
     is_asked = np.ones((n_tasks, k), dtype=np.bool_)
     third = np.full(n_tasks, -1)
@@ -94,6 +94,17 @@ def judged(evidence: Evidence, is_true: Flags, assumed: Assumptions, rng: np.ran
         judgments=judgments,
         annotators=[f"simulated-{number}" for number in range(1, max(assumed.n_people, k) + 1)],
     )
+
+
+def _people(n_tasks: int, k: int, n_people: int, rng: np.random.Generator) -> Codes:
+    """Return k different people for each statement (T, k)."""
+    people = np.empty((n_tasks, k), dtype=np.int64)
+    for place in range(k):
+        chosen = rng.integers(0, n_people - place, n_tasks)  # of those who are not chosen yet
+        for earlier in np.sort(people[:, :place], axis=1).T:
+            chosen += chosen >= earlier
+        people[:, place] = chosen
+    return people
 
 
 def _labels(is_true: Flags, k: int, assumed: Assumptions, rng: np.random.Generator) -> Codes:

@@ -48,7 +48,6 @@ class RehearsalForm(forms.Form):
     pay_per_hour = forms.FloatField(label="Pay of an hour", min_value=0, max_value=10_000, required=False)
 
     def __init__(self, given: Mapping[str, Any], *, sides: Sequence[str], seconds: float | None) -> None:
-        self.base_fields["seconds"].initial = ASSUMED_SECONDS if seconds is None else round(seconds, 1)
         names = sides if len(sides) <= MOST_SIDES else ["all LMs and settings"]
         self._n_sides = len(sides)
         self._accuracies = {
@@ -56,6 +55,7 @@ class RehearsalForm(forms.Form):
             for number, name in enumerate(names, 1)
         }
         usual = {name: field.initial for name, field in (self._accuracies | self.base_fields).items()}
+        usual["seconds"] = ASSUMED_SECONDS if seconds is None else round(seconds, 1)
         super().__init__({**usual, **{name: given[name] for name in usual if given.get(name) not in (None, "")}})
         self.fields = self._accuracies | self.fields
 

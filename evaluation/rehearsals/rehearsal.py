@@ -11,19 +11,19 @@ import numpy as np
 from evaluation.evidence.arrays import ACCEPTED, REJECTED, UNDECIDED, Evidence, Floats
 from evaluation.evidence.cells import cells_of, drawn_verdicts
 from evaluation.evidence.sides import Pair
+from evaluation.evidence.statement_comparisons import statement_comparisons
 from evaluation.rehearsals.crowd import Assumptions, Truth, draw_truth, judged
 from evaluation.rendering.tables import name_of
 from evaluation.reports.sections.comparisons import compare_rules
 from evaluation.reports.sections.rates import macro_of_these
-from evaluation.reports.sections.statement_comparisons import statement_comparisons
 from evaluation.statistics.agreement import alpha_of_counts, pairable
-from evaluation.statistics.finite_population import VerdictSample
+from evaluation.statistics.cell_rates import VerdictSample
 from evaluation.statistics.rates import SIGNIFICANCE, Rate, macro_interval
 from evaluation.statistics.statement_test import StatementDifference
 from kgharvest.names import short_name
 
 MOST_RUNS, FEWEST_RUNS = 100, 10
-CELLS_AT_ONCE = 2000  # cells of all runs together, so that an answer takes about a second
+CELLS_AT_ONCE, STATEMENTS_AT_ONCE = 2000, 100_000  # of all runs together, so that an answer takes a second or two
 MIDDLE = (5, 50, 95)  # percentiles
 
 
@@ -114,7 +114,8 @@ def side_name(model: str | None, setting: str | None) -> str:
 
 
 def n_runs_of(evidence: Evidence) -> int:
-    return int(np.clip(CELLS_AT_ONCE // max(len(evidence.cells), 1), FEWEST_RUNS, MOST_RUNS))
+    n_runs = min(CELLS_AT_ONCE // max(len(evidence.cells), 1), STATEMENTS_AT_ONCE // max(evidence.n_tasks, 1))
+    return int(np.clip(n_runs, FEWEST_RUNS, MOST_RUNS))
 
 
 def rehearse(evidence: Evidence, assumed: Assumptions, n_runs: int) -> Rehearsal:

@@ -8,6 +8,7 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from django.template.loader import render_to_string
@@ -17,6 +18,7 @@ from evaluation.rendering.latex import write_latex
 from evaluation.rendering.tables import Document, Kind, Marked, Table, split_rates
 from evaluation.rendering.xlsx import write_xlsx
 from evaluation.reports.document import tables_to_read
+from evaluation.reports.finding import finding
 from evaluation.reports.sections.rates import cell_table
 from kgharvest.bulk.file_writing import escape_formula
 
@@ -32,7 +34,14 @@ def write_html(document: Document) -> str:
         }
         for figure in figures_of(document)
     ]
-    context = {"document": document, "tables": tables_to_read(document), "figures": figures}
+    made_at = datetime.fromisoformat(document["created_at"]).astimezone(UTC)
+    context = {
+        "document": document,
+        "finding": finding(document),
+        "made_at": f"{made_at:%d %B %Y, %H:%M} UTC".lstrip("0"),
+        "tables": tables_to_read(document),
+        "figures": figures,
+    }
     return str(render_to_string("evaluation/reports/report_export.html", context))
 
 

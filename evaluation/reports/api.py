@@ -17,9 +17,9 @@ from annotation.models import Draw, Round
 from evaluation.models import Report
 from evaluation.rendering.figures.canvas import THEMES
 from evaluation.rendering.figures.report_figures import figures_of
-from evaluation.rendering.formats import FORMATS
 from evaluation.reports.document import report_tables
-from evaluation.reports.drawn_tuples import INCOMPLETE, OUTCOMES, in_part, with_evidence, with_verdict
+from evaluation.reports.drawn_tuples import CUTS, INCOMPLETE, OUTCOMES, in_part, with_evidence, with_verdict
+from evaluation.reports.files import FILES
 from evaluation.reports.forms import LEAST_POINTS, MOST_POINTS, report_options
 from evaluation.reports.services import create_report
 from evaluation.reports.views import (
@@ -73,9 +73,7 @@ class ReportDetailSerializer(ReportEntrySerializer):
 
     @extend_schema_field(ReportFileSerializer(many=True))
     def get_files(self, report: Report) -> list[dict[str, str]]:
-        return [
-            self._file(report, "report_file", name, file_format.title, name) for name, file_format in FORMATS.items()
-        ]
+        return [self._file(report, "report_file", name, file_format.title, name) for name, file_format in FILES.items()]
 
     @extend_schema_field(ReportFileSerializer(many=True))
     def get_tables(self, report: Report) -> list[dict[str, str]]:
@@ -171,14 +169,15 @@ def files_of(media_types: Iterable[str]) -> dict[tuple[int, str], Any]:
 
 class ReportFile(ReportView):
     renderer_classes = (AnyRenderer,)
+    refuses = True  # the page of its rows, where these are others by now
 
     @extend_schema(
         summary="A report as a file",
         parameters=[
-            OpenApiParameter("file_format", str, OpenApiParameter.PATH, enum=list(FORMATS)),
+            OpenApiParameter("file_format", str, OpenApiParameter.PATH, enum=list(FILES)),
             OpenApiParameter("table", str, many=True, description="Of a file for LaTeX: the only tables in it."),
         ],
-        responses=files_of(file_format.content_type for file_format in FORMATS.values()),
+        responses=files_of(file_format.content_type for file_format in FILES.values()),
     )
     def get(self, request: Request, pk: int, file_format: str) -> HttpResponse:
         return report_download(self.report(), file_format, request.query_params.getlist("table"))
@@ -228,7 +227,7 @@ class ReportTupleSerializer(serializers.ModelSerializer):
     model = serializers.CharField(source="stratum.language_model.name", allow_null=True)
     setting = serializers.CharField(source="stratum.setting", allow_blank=True)
     rank = serializers.IntegerField(source="harvested_tuple.rank", allow_null=True)
-    score = serializers.FloatField(source="harvested_tuple.score", allow_null=True)
+    score = serializers.SerializerMethodField(help_text="Null where the harvest has no scores.")
     judgments = EvidenceSerializer(many=True, source="task.evidence")
 
     class Meta:
@@ -240,6 +239,10 @@ class ReportTupleSerializer(serializers.ModelSerializer):
 
     def get_outcome(self, draw: Draw) -> str:
         return draw.task.verdict or INCOMPLETE
+
+    def get_score(self, draw: Draw) -> float | None:
+        found = draw.harvested_tuple
+        return found.score if found and draw.stratum.job.is_scored else None
 
 
 class TupleFilters(Filters):
@@ -253,6 +256,7 @@ class TupleFilters(Filters):
         max_value=1,
         help_text="Best share of each cell's ranks: 0.3 of 100 are 1 to 30.",
     )
+    cut = serializers.ChoiceField(CUTS, required=False, help_text="Of each harvest, what this cut keeps.")
     score_from = FiniteField(required=False)
     score_to = FiniteField(required=False)
 

@@ -15,6 +15,7 @@ from evaluation.evidence.arrays import UNJUDGEABLE, Conduct, Evidence
 from evaluation.evidence.cells import cells_of, drawn_verdicts
 from evaluation.evidence.judge_answers import JudgeAnswers
 from evaluation.evidence.judged_population import JudgedStrata, JudgedTuples
+from evaluation.preregistration import report_section as preregistration
 from evaluation.rendering.tables import ORIGINS, Document, Table, without_empty_columns
 from evaluation.reports.sections import (
     agreement,
@@ -24,6 +25,7 @@ from evaluation.reports.sections import (
     curves,
     leave_one_out,
     modelled_rates,
+    ranks,
     rates,
     sample_size,
     sampling,
@@ -41,7 +43,7 @@ METHOD = " ".join([
     *(
         section.METHOD
         for section in (
-            rates, modelled_rates, curves, agreement, annotators, comparisons, sample_size, every_look, conduct,
+            rates, modelled_rates, curves, agreement, annotators, comparisons, ranks, sample_size, every_look, conduct,
             assisted_rates, assisted_comparisons, card,
         )
     ),
@@ -55,7 +57,12 @@ TABLES = (
     modelled_rates.corrected_table,
     modelled_rates.pooled_table,
     curves.size_table,
+    preregistration.preregistration_table,
+    preregistration.hypothesis_table,
+    preregistration.deviation_table,
     comparisons.comparison_table,
+    ranks.rank_table,
+    ranks.relation_rank_table,
     agreement.agreement_table,
     agreement.agreement_parts_table,
     annotators.annotator_table,
@@ -124,6 +131,7 @@ def build_document(
         "totals": assisted_rates.with_assisted_averages(averages, evidence, judged),
         "curves": curves.curve_entries(evidence, drawn, judged),
         "comparisons": compared,
+        "ranks": ranks.rank_entry(evidence, modelled, drawn),
         "sensitivity": sensitivity.sensitivity_entry(evidence, drawn, models),
         "annotators": annotators.annotator_entries(evidence, models),
         "annotator_pairs": annotators.pair_entries(evidence),
@@ -169,6 +177,11 @@ def _notes(evidence: Evidence) -> Iterable[str]:
     if evidence.demonstrators:
         names = ", ".join(evidence.demonstrators)
         yield f"Demonstrator: the accuracy of {names} says nothing about other LMs."
+    if unscored := _unscored_sides(evidence):
+        yield (
+            f"{', '.join(unscored)}: the harvests have no scores and rank in the order of the imported file. There is "
+            "no accuracy by score and no cut that needs scores; their best parts are the first of the file."
+        )
     if open_tasks := evidence.n_tasks - int(evidence.is_complete.sum()):
         yield (
             f"{open_tasks} of {evidence.n_tasks} statements are incomplete. Which they are may depend on the answers, "
@@ -187,6 +200,13 @@ def _notes(evidence: Evidence) -> Iterable[str]:
             "the first two judgments of each statement, as with the third, statements in dispute would count for more "
             "than others."
         )
+
+
+def _unscored_sides(evidence: Evidence) -> list[str]:
+    draws = evidence.draws
+    strata = np.unique(draws.stratum[(draws.rank > 0) & np.isnan(draws.score)])
+    sides = {evidence.cells[cell].side for cell in evidence.cell_of_stratum[strata].tolist()}
+    return sorted(f"{side.model} × {side.setting}" for side in sides)
 
 
 def _degenerate(evidence: Evidence) -> Iterable[str]:
@@ -243,6 +263,7 @@ def abridged(document: Document) -> dict[str, Any]:
         "cells": [_on_pages(cell) for cell in document["cells"]],
         "curves": drawn,
         "n_scored_cells": len(curves.scored_cells(document)),
+        "scored_relations": curves.scored_relations(document),
         "comparisons": [_without("relations", comparison) for comparison in document["comparisons"]],
         "sensitivity": _without("cells", document.get("sensitivity") or {}),
         "conduct": sampling.without_many_prompts(document.get("conduct")),

@@ -6,30 +6,36 @@ from collections.abc import Mapping
 from math import floor
 from typing import Any
 
-from django.db.models import Count, Prefetch, Q, QuerySet
+from django.db.models import Case, Count, IntegerField, Prefetch, Q, QuerySet, Value, When
 
 from annotation.judging.verdicts import Verdict
 from annotation.models import Draw, Judgment, JudgmentTask, Round, Stratum
+from evaluation.evidence.arrays import BASES
+from evaluation.evidence.queries import IS_SCORED, sampled_harvests
+from evaluation.reports.sections.curves import sizes_of_cuts
 from kgharvest.models import LanguageModel, Relation
 
 INCOMPLETE = "incomplete"
 OUTCOMES = (*(verdict.value for verdict in Verdict), INCOMPLETE)
 CELL = ("relation", "model", "setting")
+CUTS = (*(f"base:{base}" for base in BASES), "share:0.5")  # of the paper's Table 2, marked on curves
 
 
 def in_part(round: Round, part: Mapping[str, Any]) -> Q:
     """Return the condition that draws are of a part of the round; what it does not name, or leaves empty, is any.
 
     part: `relation`, `model`, `setting`; `best`, the share of each cell's ranks from the first one on, as curves of
-    accuracy against size have it; `score_from` and `score_to`, inclusive.
+    accuracy against size have it; `cut`, one of CUTS; `score_from` and `score_to`, inclusive.
     """
     strata = strata_of(round, *(part.get(name) or "" for name in CELL))
     condition = Q(stratum__in=strata.values("pk"))
     if (best := part.get("best")) is not None:
         condition &= _up_to_rank(strata, best)
+    if cut := part.get("cut"):
+        condition &= _up_to("stratum__job", sizes_of_cuts(sampled_harvests(round))[cut])
     for end, lookup in (("score_from", "gte"), ("score_to", "lte")):
         if (score := part.get(end)) is not None:
-            condition &= Q((f"harvested_tuple__score__{lookup}", score))
+            condition &= Q((f"harvested_tuple__score__{lookup}", score)) & IS_SCORED
     return condition
 
 
@@ -54,14 +60,18 @@ def _up_to_rank(strata: QuerySet[Stratum], best: float) -> Q:
     columns = ("relation", "language_model", "setting", "pk", "rank_to")
     for *cell, pk, rank_to in strata.filter(rank_to__gt=0).values_list(*columns):
         cells.setdefault(tuple(cell), []).append((pk, rank_to))
-    strata_by_rank: dict[int, list[int]] = {}
-    for own in cells.values():
-        last = floor(best * max(rank_to for _, rank_to in own) + 1e-9)
-        strata_by_rank.setdefault(last, []).extend(pk for pk, _ in own)
-    condition = Q(pk__in=[])
-    for last, own_ids in strata_by_rank.items():
-        condition |= Q(stratum__in=own_ids, harvested_tuple__rank__lte=last)
-    return condition
+    depths = {cell: floor(best * max(rank_to for _, rank_to in own) + 1e-9) for cell, own in cells.items()}
+    return _up_to("stratum", {pk: depths[cell] for cell, own in cells.items() for pk, _ in own})
+
+
+def _up_to(lookup: str, last_ranks: Mapping[int, int]) -> Q:
+    """Return the condition that draws have at most the rank of what `lookup` leads to; none of others."""
+    by_rank: dict[int, list[int]] = {}
+    for pk, last in last_ranks.items():
+        by_rank.setdefault(last, []).append(pk)
+    # One CASE: as many ORs as there are depths are more than SQLite takes (1000).
+    ends = (When(**{f"{lookup}__in": own}, then=Value(last)) for last, own in by_rank.items())
+    return Q(harvested_tuple__rank__lte=Case(*ends, default=Value(0), output_field=IntegerField()))
 
 
 def with_verdict(draws: QuerySet[Draw], verdict: str) -> QuerySet[Draw]:
@@ -78,6 +88,5 @@ def count_outcomes(draws: QuerySet[Draw]) -> dict[str, int]:
 def with_evidence(draws: QuerySet[Draw]) -> QuerySet[Draw]:
     judgments = Judgment.objects.counted().select_related("annotator").order_by("annotator__code")
     tasks = JudgmentTask.objects.prefetch_related(Prefetch("judgments", judgments, to_attr="evidence"))
-    return draws.select_related("harvested_tuple", "stratum__relation", "stratum__language_model").prefetch_related(
-        Prefetch("task", tasks)
-    )
+    joined = ("harvested_tuple", "stratum__relation", "stratum__language_model", "stratum__job")
+    return draws.select_related(*joined).prefetch_related(Prefetch("task", tasks))

@@ -9,7 +9,7 @@ from django import forms
 from django.db.models import Exists, OuterRef
 
 from annotation.models import JudgeAnswer, Round
-from evaluation.reports.drawn_tuples import OUTCOMES
+from evaluation.reports.drawn_tuples import CUTS, OUTCOMES
 from evaluation.statistics.paired_tests import MARGIN
 from kgharvest.errors import DomainError
 
@@ -74,5 +74,6 @@ class TuplesForm(forms.Form):
     setting = forms.CharField(required=False)
     verdict = forms.ChoiceField(choices=[("", "any"), *((name, name) for name in OUTCOMES)], required=False)
     best = forms.FloatField(label="Best share", required=False, min_value=0, max_value=1)
+    cut = forms.ChoiceField(choices=[("", "none"), *((cut, cut) for cut in CUTS)], required=False)
     score_from = forms.FloatField(required=False)
     score_to = forms.FloatField(required=False)

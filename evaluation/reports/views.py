@@ -20,23 +20,27 @@ from annotation.judges.labels import SeveralJudges
 from annotation.models import Draw
 from annotation.rounds.views import visible_round
 from evaluation.models import Report
+from evaluation.preregistration.report_section import badge
 from evaluation.rendering.figures.canvas import LIGHT, THEMES
 from evaluation.rendering.figures.report_figures import ReportFigure, figure_named, figures_of
-from evaluation.rendering.formats import FORMATS, table_csv
+from evaluation.rendering.formats import table_csv
 from evaluation.rendering.latex import write_latex
 from evaluation.rendering.tables import Document, Table, first_rows, tuples_query, without_empty_columns
 from evaluation.reports.comparison_matrix import matrices_of
 from evaluation.reports.document import report_tables, tables_to_read
 from evaluation.reports.drawn_tuples import count_outcomes, in_part, with_evidence, with_verdict
+from evaluation.reports.files import FILES
+from evaluation.reports.finding import finding
 from evaluation.reports.forms import BadReportOption, TuplesForm, report_options
-from evaluation.reports.sections.comparisons import common_of, finding, sides_of
-from evaluation.reports.sections.curves import of_relation
+from evaluation.reports.sections.comparisons import common_of, sides_of
+from evaluation.reports.sections.curves import of_relation, scored_relations
 from evaluation.reports.sections.rates import cells_by_relation, relation_table
 from evaluation.reports.services import create_report
 from kgharvest import code_version
 from kgharvest.access import Action, allowed_actions, researcher_required
 from kgharvest.accounts.forms import filter_by_project
 from kgharvest.bulk.pagination import page_of, sort_key, sorted_by
+from kgharvest.errors import DomainError
 from kgharvest.pages.number_format import count, counted, interval, share
 
 REPORT_COLUMNS = {"round": "round__name", "project": "round__project__name", "made": "created_at"}
@@ -103,16 +107,17 @@ def render_body(report: Report, everything: bool) -> SafeString:
         "report": report,
         "document": document,
         "finding": finding(document),
+        "preregistered": badge(document),
         "tables": {table.name.replace("-", "_"): table for table in tables},
         "latex_tables": [(table.name, table.title) for table in tables],
         "csv_tables": [*((table.name, table.title) for table in tables), *lists],
         **relation_rows(document, everything),
         "plans": plans_with_evidence(report, document),
         "figures": {figure.name.replace("-", "_"): figure_context(figure, document) for figure in figures_of(document)},
-        "relations": sorted({cell["relation"] for cell in document["cells"]}),
+        "scored_relations": scored_relations(document),
         "key_numbers": list(key_numbers(document)),
         "matrices": matrices_of(document),
-        "formats": FORMATS,
+        "formats": FILES,
     }
     return render_to_string("evaluation/reports/_report_body.html", context)
 
@@ -197,20 +202,28 @@ def comparison(request: HttpRequest, pk: int, number: int) -> HttpResponse:
 
 @researcher_required
 def report_file(request: HttpRequest, pk: int, file_format: str) -> HttpResponse:
-    return report_download(find_report(request, pk), file_format, request.GET.getlist("table"))
+    report = find_report(request, pk)
+    try:
+        return report_download(report, file_format, request.GET.getlist("table"))
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+        return redirect(report)
 
 
 def report_download(report: Report, file_format: str, tables: Collection[str] = ()) -> HttpResponse:
-    """Return the report as a file. tables: the only ones in a file for LaTeX. Raises Http404 for what there is not."""
-    if file_format not in FORMATS:
-        raise Http404(f"Reports come as {', '.join(FORMATS)}.")
-    chosen = FORMATS[file_format]
+    """Return the report as a file. tables: the only ones in a file for LaTeX.
+
+    Raises Http404 for what there is not, and a DomainError where the rows behind the report are others by now.
+    """
+    if file_format not in FILES:
+        raise Http404(f"Reports come as {', '.join(FILES)}.")
+    chosen = FILES[file_format]
     if tables and file_format == "tex":
         check_names(tables, [table.name for table in tables_to_read(report.document)])
         content = write_latex(report.document, tables).encode()
     else:
-        content = chosen.bytes_of(report.document)
-    return as_download(content, chosen.content_type, f"{report.round.name}-report.{file_format}")
+        content = chosen.bytes_of(report)
+    return as_download(content, chosen.content_type, f"{report.round.name}-{chosen.suffix}")
 
 
 def check_names(names: Collection[str], known: Collection[str]) -> None:

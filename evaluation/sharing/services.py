@@ -12,7 +12,7 @@ from django.db import transaction
 
 from evaluation.models import Report, ReportShare
 from kgharvest.access import Action, check_may
-from kgharvest.accounts.throttle import check_attempt, forget_attempts
+from kgharvest.accounts.throttle import TooManyAttempts, check_attempt, count_attempt, forget_attempts, is_exhausted
 from kgharvest.audit.trail import record
 from kgharvest.errors import DomainError
 from kgharvest.names import check_name
@@ -85,8 +85,10 @@ def open_share(share: ReportShare, password: str, network: str | None, now: date
         return
     who = f"{share.pk}:{network}"
     check_attempt("share_passwords", who, now, TOO_MANY)
-    check_attempt("share_passwords_everywhere", str(share.pk), now, TOO_MANY)
+    if is_exhausted("share_passwords_everywhere", str(share.pk), now):
+        raise TooManyAttempts(TOO_MANY)
     if not check_password(password[:LONGEST_PASSWORD], share.password):
+        count_attempt("share_passwords_everywhere", str(share.pk), now)
         raise WrongPassword("This is not the password of the link.")
     forget_attempts("share_passwords", who)
 

@@ -46,7 +46,8 @@ class ShareForm(forms.Form):
         required=False,
         strip=False,
         max_length=LONGEST_PASSWORD,
-        help_text="Left empty: whoever has the link reads the report. Send a password by another way than the link.",
+        help_text="At least eight characters, sent by another way than the link. "
+        "Left empty: whoever has the link reads the report.",
         widget=forms.TextInput(attrs={"autocomplete": "off"}),
     )
 
@@ -129,5 +130,5 @@ def kept_out_of_sight(response: HttpResponse) -> HttpResponse:
     """Return the response as one that no cache keeps, no search engine lists, and no link tells others."""
     response["Cache-Control"] = "no-store"
     response["X-Robots-Tag"] = "noindex, nofollow"
-    response["Referrer-Policy"] = "no-referrer"
+    response["Referrer-Policy"] = "same-origin"  # with no-referrer browsers send `Origin: null`, which CSRF refuses
     return response

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.statistics.finite_population import VerdictSample, sample_rate
+from evaluation.statistics.cell_rates import VerdictSample, sample_rate
 from evaluation.statistics.rates import NOTHING_COUNTED, Rate, unknown_rate
 
 Codes = NDArray[np.int64]

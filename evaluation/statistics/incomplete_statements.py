@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import comb as binomial
 
-from evaluation.statistics.finite_population import VerdictSample
+from evaluation.statistics.cell_rates import VerdictSample
 from evaluation.statistics.verdict_rules import majority
 
 Counts = NDArray[np.int64]

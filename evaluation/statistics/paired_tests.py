@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -193,3 +193,13 @@ def holm(p_values: Sequence[float]) -> list[float]:
     adjusted = np.empty_like(values)
     adjusted[order] = np.minimum(np.maximum.accumulate(stepped), 1)
     return [float(p) for p in adjusted]
+
+
+def holm_by_family(p_values: Sequence[float], families: Sequence[Hashable]) -> list[float]:
+    """Return each p adjusted for those of its own family alone, in the order given."""
+    adjusted = [0.0] * len(p_values)
+    for family in dict.fromkeys(families):
+        own = [number for number, other in enumerate(families) if other == family]
+        for number, p in zip(own, holm([p_values[number] for number in own]), strict=True):
+            adjusted[number] = p
+    return adjusted

@@ -1,6 +1,6 @@
 """Rates that are about no finite population: of simple samples, of weighted draws; averages and differences of rates.
 
-Rates of a harvest, and averages over these relations, are those of evaluation.statistics.finite_population.
+Rates of a harvest, and averages over these relations, are those of evaluation.statistics.cell_rates.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Two sides compared on these very relations, by their statements: interval, p, and how far apart they are at most.
 
-The difference is that of two averages over strata (evaluation.statistics.finite_population). Its interval is put
+The difference is that of two averages over strata (evaluation.statistics.cell_rates). Its interval is put
 together from the sides' own (MOVER: Zou and Donner 2008, "Construction of confidence limits about effect measures: a
 general approach", Stat. Med. 27), with the correlation that statements drawn for both sides give them: these have one
 verdict. p is 1 minus the level at which this interval ends at 0, so that the two never contradict.
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from evaluation.statistics.finite_population import VerdictSample, sample_rate
+from evaluation.statistics.cell_rates import VerdictSample, sample_rate
 from evaluation.statistics.rates import SIGNIFICANCE, Z_95, Rate, wilson_interval_of_share
 
 Counts = NDArray[np.int64]
@@ -166,7 +166,7 @@ def _below(rate: tuple[float, float, float], z: float) -> float:
     As Wilson's does whose limit at 95 % is the rate's own: distances of exact limits do not grow in proportion to z.
     """
     value, low, _ = rate
-    if value <= low:
+    if value - low < ROUNDING:  # nothing, or what only floating point left, whose square is 0
         return 0.0
     size = Z_95**2 * low * (1 - low) / (value - low) ** 2
     return value - wilson_interval_of_share(value, size, z)[0] if size > 0 else value - low

@@ -96,7 +96,11 @@ def _begin() -> None:
 
 def entry_hash(entry: AuditEntry) -> str:
     """Return the SHA-256 of an entry's canonical JSON (docs/audit.md says how to compute it elsewhere)."""
-    return sha256(canonical_json([
+    return sha256(hashed_text(entry))
+
+
+def hashed_text(entry: AuditEntry) -> str:
+    return canonical_json([
         entry.previous_hash,
         entry.number,
         entry.at,
@@ -107,7 +111,7 @@ def entry_hash(entry: AuditEntry) -> str:
         entry.subject_id,
         entry.facts,
         sha256(entry.row_hashes),
-    ]))  # fmt: skip
+    ])  # fmt: skip
 
 
 def actor_code(user) -> str:

@@ -58,6 +58,24 @@ def in_chunks(lines: Iterable[str]) -> Iterator[str]:
     yield "".join(chunk)
 
 
+class StreamedFile(io.RawIOBase):
+    """A file to write to, whose bytes are taken from it as they come."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, piece: Any) -> int:
+        self._pieces.append(bytes(piece))
+        return len(self._pieces[-1])
+
+    def take(self) -> bytes:
+        pieces, self._pieces = self._pieces, []
+        return b"".join(pieces)
+
+
 def csv_lines(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Yield a CSV table, heading first, in chunks of many lines; no text of it is a formula."""
     buffer = io.StringIO(newline="")

@@ -47,7 +47,8 @@ class Rows(Iterable[Row]):
 
     def to_frame(self) -> pandas.DataFrame:
         """Return all rows as a frame. Raises ModuleNotFoundError without pandas."""
-        return import_module("pandas").DataFrame(list(self))
+        frame: pandas.DataFrame = import_module("pandas").DataFrame(list(self))
+        return frame
 
 
 class Resource:
@@ -136,6 +137,10 @@ class Rounds(Resource):
     def judge(self, key: int, **spec: Any) -> Row:
         """Have an LM asked about the round's tuples; `spec` as docs/judges.md has it. `wait` waits for the run."""
         return self._row("POST", f"{self.path}{key}/judge-runs/", json=spec)
+
+    def preregister(self, key: int, **plan: Any) -> Row:
+        """Freeze the round with a plan, before anybody judges; `plan` as docs/preregistration.md has it."""
+        return self._row("POST", f"{self.path}{key}/preregistrations/", json=plan)
 
     def report(self, key: int, judge: str | None = None, **options: Any) -> Row:
         """Report on the round. judge: name of a judge run of it, whose labels make intervals narrower."""

@@ -184,7 +184,7 @@ class HarvestedTupleSerializer(serializers.Serializer):
     rank = serializers.IntegerField()
     entities = serializers.ListField(child=serializers.CharField(), help_text="Case-folded, by slot.")
     surface = serializers.ListField(child=serializers.CharField(), help_text="As the LM wrote them.")
-    score = serializers.FloatField()
+    score = serializers.FloatField(allow_null=True)
     mtl = serializers.FloatField(allow_null=True)
     job = serializers.CharField(help_text="Fingerprint of the harvest.")
     original = serializers.ListField(

@@ -20,6 +20,7 @@ SHAPES = (
 )
 USUAL_CUTS = ("top:10", "top:100", "top:1000", "share:0.1", "share:0.5", "base:10", "base:100")
 FROM_JUDGMENTS = ("precision", "precision-low")
+NEED_SCORES = ("base", "score", *FROM_JUDGMENTS)
 
 
 class BadCut(DomainError):
@@ -96,7 +97,14 @@ class ScoreCut(NamedTuple):
 
 
 def by_score(job: HarvestJob, cut: Cut) -> ScoreCut:
-    """Return the cut as one that scores decide. Raises BadCut where judgments are wanted and do not give one."""
+    """Return the cut as one that scores decide.
+
+    Raises BadCut where judgments are wanted and do not give one, and where the harvest has no scores that it needs.
+    """
+    if cut.kind in NEED_SCORES and not job.is_scored:
+        raise BadCut(f"The cut {cut} needs scores, which {job} came without; use top:N or share:S.")
+    if cut.kind == "base" and job.score_scale == job.ScoreScale.OWN:
+        raise BadCut(f"The cut {cut} compares logarithms of probabilities, which the scores of {job} may not be.")
     if cut.kind not in FROM_JUDGMENTS:
         return ScoreCut(cut, "")
     return hook("cut_from_judgments")(job, cut)

@@ -92,7 +92,9 @@ class HarvestJob(Job):
     """A harvest of one cell: relation x LM x setting; or tuples imported for one.
 
     setting: how the prompts were obtained; an open set ("human", "top1", "multi", "autoprompt", ...).
-    score_scale: "nats" is the consistency; "log_share" is ln of a share of an imported list, comparable within it only.
+    score_scale: "nats" is the consistency; "log_share" is ln of a share of an imported list, comparable within it only;
+    "own" is what an imported file has as scores, on a scale that nobody said; "order" that it has none: tuples rank as
+    in the file, with minus the rank in the place of a score.
     summary: rejected, stats, notice, warning, model revision, code version. fingerprint: of a job that has succeeded,
     equal for jobs with the same parameters and revision, and so the same tuples; files name a job by it, because
     numbers differ.
@@ -105,6 +107,8 @@ class HarvestJob(Job):
     class ScoreScale(models.TextChoices):
         NATS = "nats", "log-probability (nats)"
         LOG_SHARE = "log_share", "log of the share of its list"
+        OWN = "own", "the imported file's own score"
+        ORDER = "order", "none: in the order of the file"
 
     relation = models.ForeignKey(Relation, on_delete=models.PROTECT, related_name="jobs")
     language_model = models.ForeignKey(LanguageModel, on_delete=models.PROTECT, related_name="jobs")
@@ -121,7 +125,10 @@ class HarvestJob(Job):
     class Meta:
         constraints = [
             models.CheckConstraint(condition=Q(origin__in=["harvested", "imported"]), name="harvest_job_origin_known"),
-            models.CheckConstraint(condition=Q(score_scale__in=["nats", "log_share"]), name="harvest_job_scale_known"),
+            models.CheckConstraint(
+                condition=Q(score_scale__in=["nats", "log_share", "own", "order"]),
+                name="harvest_job_scale_known",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -129,6 +136,11 @@ class HarvestJob(Job):
 
     def get_absolute_url(self) -> str:
         return reverse("kgharvest:harvest_detail", args=[self.pk])
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether `score` of its tuples says more than their rank."""
+        return self.score_scale != self.ScoreScale.ORDER
 
 
 class Prompt(models.Model):
@@ -201,3 +213,8 @@ class HarvestedTuple(models.Model):
 
     def __str__(self) -> str:
         return f"{self.rank}. {' · '.join(self.surface)}"
+
+    @property
+    def own_score(self) -> float | None:
+        """The score; None where the harvest has none, and minus the rank stands in its place."""
+        return self.score if self.job.is_scored else None

@@ -70,6 +70,7 @@ def exported(job: HarvestJob, found: HarvestedTuple) -> dict[str, Any]:
 def _row(job: HarvestJob, *columns: Any) -> dict[str, Any]:
     rank, entities, surface, score, mtl, corrected = columns
     cell = {"relation": job.relation.name, "model": job.language_model.name, "setting": job.setting}
+    score = score if job.is_scored else None
     row = {**cell, "rank": rank, "entities": entities, "surface": surface, "score": score, "mtl": mtl}
     return {**row, "job": job.fingerprint, **_correction(surface, corrected)}
 

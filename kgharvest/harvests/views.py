@@ -111,7 +111,7 @@ def _ranking(request: HttpRequest, job: HarvestJob) -> dict[str, Any]:
         "n_left_out": n_left_out,
         "export_formats": EXPORT_FORMATS,
         "usual_cuts": sizes_of([parse_cut(cut) for cut in USUAL_CUTS], scores),
-        "curve": draw_curve(score_curve(job), cut_size.size if cut_size else None),
+        "curve": draw_curve(score_curve(job), cut_size.size if cut_size else None) if job.is_scored else None,
         "page_obj": page,
         "rows": [(harvested, tasks.get(harvested.knowledge_tuple_id, [])) for harvested in page],
     }

@@ -6,6 +6,7 @@ The rules are in kgharvest.jobs.ledger.
 from __future__ import annotations
 
 import logging
+from datetime import datetime
 
 from celery import bootsteps
 from django.conf import settings
@@ -52,11 +53,21 @@ def run_periodic_tasks(worker: str, n_processes: int) -> None:
         ledger.record_heartbeat(worker, now, n_processes)
         ledger.reap(now)
         for path in settings.PERIODIC_TASKS:
-            import_string(path)(now)
+            _run_periodic_task(path, now)
     except (DatabaseError, InterfaceError) as error:
         logger.warning("The reaper could not reach the database and tries again: %s", error)
     finally:
         connection.close()  # the pool forks from this process
+
+
+def _run_periodic_task(path: str, now: datetime) -> None:
+    """Let the others go on where one fails, unless the database is away."""
+    try:
+        import_string(path)(now)
+    except ledger.DATABASE_IS_AWAY:
+        raise
+    except Exception:
+        logger.exception("The periodic task %s failed; the others go on.", path)
 
 
 class PeriodicTasks(bootsteps.StartStopStep):

@@ -56,6 +56,7 @@ class FindingSerializer(serializers.ModelSerializer):
     harvest = serializers.IntegerField(source="job_id")
     model = serializers.CharField(source="job.language_model.name")
     setting = serializers.CharField(source="job.setting")
+    score = serializers.FloatField(source="own_score", allow_null=True, help_text="Null where there are no scores.")
     surface = serializers.ListField(child=serializers.CharField(), help_text="As the LM wrote it.")
 
     class Meta:

@@ -14,7 +14,7 @@ from rdflib import RDF, RDFS, XSD, Graph, Literal, Namespace, URIRef
 from rdflib.namespace import NamespaceManager
 from rdflib.term import Identifier
 
-from kgharvest.models import HarvestJob
+from kgharvest.models import HarvestJob, Relation
 
 BASE = "urn:kgharvest:"
 KGH = Namespace(f"{BASE}vocabulary:")
@@ -28,20 +28,36 @@ written_text = json.JSONEncoder(ensure_ascii=False).encode
 
 def as_ntriples(job: HarvestJob, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Yield the lines of N-Triples about `job` and its tuples, `rows` of an export, those of one tuple together."""
-    for triples in _statements(job, rows, None):
-        yield "".join([f"{subject} {predicate} {value} .\n" for subject, predicate, value in triples])
+    return ntriples(_statements(job, rows, None))
 
 
 def as_turtle(job: HarvestJob, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Yield the same triples as Turtle, a block for each subject."""
-    names = NamespaceManager(Graph(), bind_namespaces="none")
-    for prefix, namespace in PREFIXES.items():
-        names.bind(prefix, namespace)
+    names = short_names(PREFIXES)
+    return turtle(_statements(job, rows, names), PREFIXES)
+
+
+def ntriples(statements: Iterable[Iterable[Triple]]) -> Iterator[str]:
+    """Yield the lines of N-Triples that say `statements`, whose terms are written in full."""
+    for triples in statements:
+        yield "".join([f"{subject} {predicate} {value} .\n" for subject, predicate, value in triples])
+
+
+def turtle(statements: Iterable[Iterable[Triple]], prefixes: Mapping[str, Any]) -> Iterator[str]:
+    """Yield Turtle that says `statements`, whose terms are written with `short_names(prefixes)`."""
+    for prefix, namespace in prefixes.items():
         yield f"@prefix {prefix}: {URIRef(namespace).n3()} .\n"
-    for triples in _statements(job, rows, names):
+    for triples in statements:
         for subject, about_it in groupby(triples, key=itemgetter(0)):
-            statements = " ;\n    ".join([f"{predicate} {value}" for _, predicate, value in about_it])
-            yield f"\n{subject} {statements} .\n"
+            written_values = " ;\n    ".join([f"{predicate} {value}" for _, predicate, value in about_it])
+            yield f"\n{subject} {written_values} .\n"
+
+
+def short_names(prefixes: Mapping[str, Any]) -> NamespaceManager:
+    names = NamespaceManager(Graph(), bind_namespaces="none")
+    for prefix, namespace in prefixes.items():
+        names.bind(prefix, namespace)
+    return names
 
 
 def _statements(
@@ -51,27 +67,37 @@ def _statements(
 
     names: short names for the terms of the vocabulary; None leaves them as they are.
     """
-    harvest = URIRef(f"{BASE}harvest:{job.fingerprint}-{job.pk}")
-    relation = URIRef(f"{BASE}relation:{quote(job.relation.path)}")
-    about = (*_about_relation(job, relation), *_about_harvest(job, harvest, relation))
-    yield [tuple(_written(term, names) for term in triple) for triple in about]
-    yield from map(_TupleTriples(job.relation.arity, harvest, relation, names), rows)
+    yield [*written(about_relation(job.relation), names), *written(about_harvest(job), names)]
+    tuple_triples = TupleTriples(job.relation, harvest_iri(job), names)
+    for row in rows:
+        triples = tuple_triples.about(tuple_triples.iri_of(row), row)
+        if tuple_triples.is_binary:
+            triples.append(tuple_triples.plain(row))
+        yield triples
 
 
-def _about_relation(job: HarvestJob, relation: URIRef) -> Iterator[tuple[Identifier, Identifier, Identifier]]:
-    yield relation, RDF.type, KGH.Relation
-    if job.relation.arity == 2:
-        yield relation, RDF.type, RDF.Property
-    yield relation, RDFS.label, Literal(job.relation.name)
-    yield relation, KGH.statement, Literal(job.relation.statement)
-    yield relation, KGH.arity, Literal(job.relation.arity)
+def harvest_iri(job: HarvestJob) -> URIRef:
+    return URIRef(f"{BASE}harvest:{job.fingerprint}-{job.pk}")
 
 
-def _about_harvest(
-    job: HarvestJob, harvest: URIRef, relation: URIRef
-) -> Iterator[tuple[Identifier, Identifier, Identifier]]:
+def relation_iri(relation: Relation) -> URIRef:
+    return URIRef(f"{BASE}relation:{quote(relation.path)}")
+
+
+def about_relation(relation: Relation) -> Iterator[tuple[Identifier, Identifier, Identifier]]:
+    iri = relation_iri(relation)
+    yield iri, RDF.type, KGH.Relation
+    if relation.arity == 2:
+        yield iri, RDF.type, RDF.Property
+    yield iri, RDFS.label, Literal(relation.name)
+    yield iri, KGH.statement, Literal(relation.statement)
+    yield iri, KGH.arity, Literal(relation.arity)
+
+
+def about_harvest(job: HarvestJob) -> Iterator[tuple[Identifier, Identifier, Identifier]]:
+    harvest = harvest_iri(job)
     yield harvest, RDF.type, KGH.Harvest
-    yield harvest, KGH.relation, relation
+    yield harvest, KGH.relation, relation_iri(job.relation)
     yield harvest, KGH.model, Literal(job.language_model.name)
     if job.language_model.revision:
         yield harvest, KGH.modelRevision, Literal(job.language_model.revision)
@@ -80,46 +106,61 @@ def _about_harvest(
     yield harvest, KGH.job, Literal(job.fingerprint)
 
 
+def written(
+    triples: Iterable[tuple[Identifier, Identifier, Identifier]], names: NamespaceManager | None
+) -> list[Triple]:
+    """Return triples as they are written, with short names if there are any."""
+    return [tuple(_written(term, names) for term in triple) for triple in triples]
+
+
 def _written(term: Identifier, names: NamespaceManager | None) -> str:
     is_plain_text = isinstance(term, Literal) and term.datatype is None
     return written_text(str(term)) if is_plain_text else term.n3(names)
 
 
-class _TupleTriples:
+class TupleTriples:
     """What is said of each tuple of a harvest. A million tuples are written by this, so that it makes no terms."""
 
-    def __init__(self, arity: int, harvest: URIRef, relation: URIRef, names: NamespaceManager | None):
+    def __init__(self, relation: Relation, harvest: URIRef, names: NamespaceManager | None):
         self._start = harvest.n3()[:-1]
-        self._relation = relation.n3()
-        self._is_binary = arity == 2
+        self._relation = relation_iri(relation).n3()
+        self.is_binary = relation.arity == 2
         self._slots = [
-            tuple(KGH[f"{what}{slot}"].n3(names) for what in ("entity", "surface", "original")) for slot in range(arity)
+            tuple(KGH[f"{what}{slot}"].n3(names) for what in ("entity", "surface", "original"))
+            for slot in range(relation.arity)
         ]
         self._constant = [
             (RDF.type.n3(names), KGH.HarvestedTuple.n3(names)),
             (KGH.harvest.n3(names), harvest.n3()),
-            (KGH.relation.n3(names), relation.n3()),
+            (KGH.relation.n3(names), self._relation),
         ]
         self._rank, self._score, self._mtl = (KGH[name].n3(names) for name in ("rank", "score", "mtl"))
         self._label = RDFS.label.n3(names)
         self._double, self._integer = XSD.double.n3(names), XSD.integer.n3(names)
 
-    def __call__(self, row: Mapping[str, Any]) -> list[Triple]:
-        harvested_tuple = f"{self._start}/{row['rank']}>"
+    def iri_of(self, row: Mapping[str, Any]) -> str:
+        return f"{self._start}/{row['rank']}>"
+
+    def about(self, harvested_tuple: str, row: Mapping[str, Any]) -> list[Triple]:
+        """Return what is said of a row of an export under the IRI `harvested_tuple`, as written."""
         entities = [_entity(entity) for entity in row["entities"]]
         triples = [(harvested_tuple, predicate, value) for predicate, value in self._constant]
-        for (entity, surface, _), (iri, _), written in zip(self._slots, entities, row["surface"], strict=True):
-            triples += ((harvested_tuple, entity, iri), (harvested_tuple, surface, written_text(written)))
-        for (_, _, original), written in zip(self._slots, row.get("original", ()), strict=False):
-            triples.append((harvested_tuple, original, written_text(written)))
-        triples.append((harvested_tuple, self._rank, f'"{row["rank"]}"^^{self._integer}'))
-        triples.append((harvested_tuple, self._score, f'"{row["score"]!r}"^^{self._double}'))
-        if row["mtl"] is not None:
-            triples.append((harvested_tuple, self._mtl, f'"{row["mtl"]!r}"^^{self._double}'))
+        for (entity, surface, _), (iri, _), as_written in zip(self._slots, entities, row["surface"], strict=True):
+            triples += ((harvested_tuple, entity, iri), (harvested_tuple, surface, written_text(as_written)))
+        for (_, _, original), as_written in zip(self._slots, row.get("original", ()), strict=False):
+            triples.append((harvested_tuple, original, written_text(as_written)))
+        if row["rank"] is not None:
+            triples.append((harvested_tuple, self._rank, f'"{row["rank"]}"^^{self._integer}'))
+        for predicate, number in ((self._score, row["score"]), (self._mtl, row["mtl"])):
+            if number is not None:
+                triples.append((harvested_tuple, predicate, f'"{number!r}"^^{self._double}'))
         triples += ((iri, self._label, label) for iri, label in entities)
-        if self._is_binary:
-            triples.append((entities[0][0], self._relation, entities[1][0]))
         return triples
+
+    def plain(self, row: Mapping[str, Any]) -> Triple:
+        """Return the triple that a tuple with two slots is."""
+        head, tail = row["entities"]
+        return _entity(head)[0], self._relation, _entity(tail)[0]
 
 
 @lru_cache(CACHED_ENTITIES)

@@ -127,17 +127,17 @@ FORMATS = {
 
 CACHE_KB = 4096  # the cache of the table, and once more of its sorting: an import needs no more, however long its file
 INSERT = """
-INSERT INTO tuple_row (key, surface, score, mtl, line) VALUES (?, ?, ?, ?, ?)
-ON CONFLICT (key) DO UPDATE
+INSERT INTO tuple_row (list, key, surface, score, mtl, line) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (list, key) DO UPDATE
 SET surface = excluded.surface, score = excluded.score, mtl = excluded.mtl, line = excluded.line
 WHERE excluded.score > tuple_row.score
 """
 
 
 class ExternalSort:
-    """The tuples of a file, best first, in memory that does not grow with the file.
+    """The tuples of a file in numbered lists, best first, in memory that does not grow with the file.
 
-    Each once: of equal ones the better stays, equal scores keep their order.
+    Each is once in a list: of equal ones the better stays, equal scores keep their order. What names no list is in 0.
     """
 
     def __init__(self) -> None:
@@ -146,7 +146,8 @@ class ExternalSort:
         self._database.execute(f"PRAGMA cache_size = -{CACHE_KB}")
         self._database.execute("PRAGMA journal_mode = OFF")
         self._database.execute(
-            "CREATE TABLE tuple_row (key TEXT UNIQUE, surface TEXT, score REAL, mtl REAL, line INTEGER)"
+            "CREATE TABLE tuple_row "
+            "(list INTEGER, key TEXT, surface TEXT, score REAL, mtl REAL, line INTEGER, UNIQUE (list, key))"
         )
 
     def __enter__(self) -> ExternalSort:
@@ -155,25 +156,33 @@ class ExternalSort:
     def __exit__(self, *_: object) -> None:
         self._database.close()
 
-    def add(self, rows: Iterable[TupleRow]) -> int:
-        """Take in the rows of a file; return how many they were."""
+    def add(self, rows: Iterable[TupleRow], number: int = 0) -> int:
+        """Take in the rows of a file for one list; return how many they were."""
         n_rows = 0
 
         def parameters() -> Iterator[tuple[str | float | None, ...]]:
             nonlocal n_rows
             for n_rows, row in enumerate(rows, start=1):
-                yield KEY_SEPARATOR.join(row.entities), KEY_SEPARATOR.join(row.surface), row.score, row.mtl, n_rows
+                texts = KEY_SEPARATOR.join(row.entities), KEY_SEPARATOR.join(row.surface)
+                yield number, *texts, row.score, row.mtl, n_rows
 
         self._database.execute("BEGIN")
         self._database.executemany(INSERT, parameters())
         self._database.execute("COMMIT")
         return n_rows
 
-    def __len__(self) -> int:
-        n_rows: int = self._database.execute("SELECT count(*) FROM tuple_row").fetchone()[0]
+    def size_of(self, number: int) -> int:
+        counted = self._database.execute("SELECT count(*) FROM tuple_row WHERE list = ?", [number])
+        n_rows: int = counted.fetchone()[0]
         return n_rows
 
-    def __iter__(self) -> Iterator[TupleRow]:
-        rows = self._database.execute("SELECT key, surface, score, mtl FROM tuple_row ORDER BY score DESC, line")
-        for key, surface, score, mtl in rows:
+    def rows_of(self, number: int) -> Iterator[TupleRow]:
+        ordered = "SELECT key, surface, score, mtl FROM tuple_row WHERE list = ? ORDER BY score DESC, line"
+        for key, surface, score, mtl in self._database.execute(ordered, [number]):
             yield TupleRow(tuple(key.split(KEY_SEPARATOR)), tuple(surface.split(KEY_SEPARATOR)), score, mtl)
+
+    def __len__(self) -> int:
+        return self.size_of(0)
+
+    def __iter__(self) -> Iterator[TupleRow]:
+        return self.rows_of(0)

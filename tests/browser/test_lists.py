@@ -26,6 +26,9 @@ def test_a_list_is_filtered_as_one_types_and_its_address_restores_it(visit):
 
     page.reload()
     expect(page.locator("tbody tr")).to_have_count(10)
+    page.get_by_role("searchbox", name="Relation").fill("relation_59")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    expect(page).to_have_url(re.compile(r"sort=model"))
     page.get_by_role("searchbox", name="Relation").fill("")
     expect(page.locator("tbody tr")).to_have_count(50)
     page.evaluate("scrollTo(0, 1200)")

@@ -9,9 +9,11 @@ import os
 from pathlib import Path
 
 import pytest
+from django.utils import timezone
 from playwright.sync_api import expect
 
 from annotation.models import Judgment, Round
+from evaluation.sharing.services import share_report
 from kgharvest.jobs import ledger
 from kgharvest.models import HarvestJob
 from tests import factories
@@ -102,6 +104,14 @@ def test_a_study_from_an_empty_start_page_to_the_false_tuples(visit):
     keep_pictures(page, "9-false-tuples")
     page.goto("/")
     keep_pictures(page, "10-start")
+
+    made = share_report(round.reports.get(), "Reviewers", 7, timezone.now(), password="correct horse")
+    reader = visit().page
+    reader.goto(f"/shared/{made.secret}/")
+    reader.get_by_label("Password").fill("correct horse")
+    reader.keyboard.press("Enter")
+    expect(reader.get_by_role("heading", name="can-1")).to_be_visible()
+    keep_pictures(reader, "11-shared")
     assert Judgment.objects.counted().count() == 3 * 8
     assert visitor.complaints == []
     assert visitor.foreign_requests() == []

@@ -38,14 +38,18 @@ class Course:
 
 def run_course(round: Round, server: WebServer, n_annotators: int, n_processes: int, n_kills: int) -> Course:
     """Let people judge the round to its end; kill and restart the server `n_kills` times on the way."""
-    people = _people(round, server.port, n_annotators)
+    n_wanted = round.n_tasks * round.judgments_per_task
+    kill_at = [n_wanted * number // (n_kills + 1) for number in range(1, n_kills + 1)]
+    share = (max(kill_at, default=n_wanted) + n_wanted) // 2 // n_annotators + 1  # past the last kill, before the end
+    people = _people(round, server.port, n_annotators, share)
     context = multiprocessing.get_context("spawn")
     with context.Manager() as manager, ProcessPoolExecutor(n_processes, context) as pool:
-        is_over = manager.Event()
+        are_kills_done, is_over = manager.Event(), manager.Event()
         begin = time.monotonic()
         try:
-            jobs = [pool.submit(judge_as, people[start::n_processes], is_over) for start in range(n_processes)]
-            n_run_out = _look_after(round, server, n_kills, jobs)
+            groups = [people[start::n_processes] for start in range(n_processes)]
+            jobs = [pool.submit(judge_as, group, are_kills_done, is_over) for group in groups]
+            n_run_out = _look_after(round, server, kill_at, are_kills_done, jobs)
             seconds = time.monotonic() - begin
         finally:
             is_over.set()
@@ -53,17 +57,15 @@ def run_course(round: Round, server: WebServer, n_annotators: int, n_processes: 
     return Course(acknowledged, n_kills, n_run_out, seconds)
 
 
-def _people(round: Round, port: int, n: int) -> list[Person]:
+def _people(round: Round, port: int, n: int, share: int) -> list[Person]:
     path = reverse("annotation:judge", args=[round.pk])
     annotators = make_annotators(round, n)
-    return [Person(port, path, logged_in(annotator.user), seed) for seed, annotator in enumerate(annotators)]
+    return [Person(port, path, logged_in(annotator.user), seed, share) for seed, annotator in enumerate(annotators)]
 
 
-def _look_after(round: Round, server: WebServer, n_kills: int, jobs: Sequence[Future]) -> int:
-    """Kill the server at equal steps of the way, let leases run out; return how many did once the round is complete."""
+def _look_after(round: Round, server: WebServer, kill_at: list[int], are_kills_done, jobs: Sequence[Future]) -> int:
+    """Kill the server at these counts of judgments and let leases run out; return how many did at the round's end."""
     rng, n_run_out, deadline = random.Random(0), 0, time.monotonic() + GIVE_UP_AFTER_S
-    n_wanted = round.n_tasks * round.judgments_per_task
-    kill_at = [n_wanted * number // (n_kills + 1) for number in range(1, n_kills + 1)]
     while round.tasks.filter(verdict="").exists():
         assert time.monotonic() < deadline, "the round does not come to its end"
         assert not any(job.done() for job in jobs), [job.exception() for job in jobs if job.done()]
@@ -71,6 +73,8 @@ def _look_after(round: Round, server: WebServer, n_kills: int, jobs: Sequence[Fu
             kill_at.pop(0)
             server.kill()
             server.start()
+        if not kill_at:
+            are_kills_done.set()
         n_run_out += _let_run_out(round, rng)
         time.sleep(LOOK_EVERY_S)
     assert not kill_at, "the round ended before the server was killed often enough"

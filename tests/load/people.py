@@ -23,28 +23,34 @@ WAIT_S = 0.2
 
 @dataclass(frozen=True)
 class Person:
-    """cookies: of their session. round: the path of its judging page."""
+    """cookies: of their session. round: the path of its judging page. share: answers before the last kill, at most."""
 
     port: int
     round: str
     cookies: dict[str, str]
     seed: int
+    share: int
 
 
-def judge_as(people: Sequence[Person], is_over) -> list[UUID]:
-    """Judge as all of them at once until `is_over` is set; return the answers that the server acknowledged."""
+def judge_as(people: Sequence[Person], are_kills_done, is_over) -> list[UUID]:
+    """Judge as all of them at once until `is_over` is set; return the answers that the server acknowledged.
+
+    Whoever has given their share waits for `are_kills_done`, so that no fast round ends before its server was killed.
+    """
     with ThreadPoolExecutor(len(people)) as pool:
-        acknowledged = pool.map(partial(_judge, is_over=is_over), people)
+        acknowledged = pool.map(partial(_judge, are_kills_done=are_kills_done, is_over=is_over), people)
     return [uuid for theirs in acknowledged for uuid in theirs]
 
 
-def _judge(person: Person, is_over) -> list[UUID]:
+def _judge(person: Person, are_kills_done, is_over) -> list[UUID]:
     rng = random.Random(person.seed)
     first, second = (Browser(person.port, person.cookies) for _ in range(2))
     acknowledged = []
     while not is_over.is_set():
         tasks = _until_it_answers(lambda: first.json("GET", person.round)[1]["tasks"], is_over) or []
         for task in (statement["task"] for statement in tasks):
+            while len(acknowledged) >= person.share and not (are_kills_done.is_set() or is_over.is_set()):
+                time.sleep(WAIT_S)
             time.sleep(rng.uniform(0, LONGEST_PAUSE_S))
             fate = rng.random()
             if fate < SKIPPED:

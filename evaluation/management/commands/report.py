@@ -1,11 +1,12 @@
-"""`report --round NAME [--format json/csv/md/tex/html/xlsx] [--table T] [--reference KG]
+"""`report --round NAME [--format json/csv/md/tex/html/xlsx/evidence] [--table T] [--reference KG]
 [--equivalence-margin POINTS] [--judge RUN] [--output F]`"""
 
 from pathlib import Path
 
 from annotation.rounds.services import find_round
-from evaluation.rendering.formats import FORMATS, table_csv
+from evaluation.rendering.formats import table_csv
 from evaluation.reports.document import report_tables
+from evaluation.reports.files import FILES
 from evaluation.reports.forms import ReportForm, report_options
 from evaluation.reports.services import compute_report
 from kgharvest.bulk.file_writing import check_writable, write_atomically
@@ -23,7 +24,7 @@ class Command(DomainCommand):
     def add_arguments(self, parser):
         parser.add_argument("--round", required=True, metavar="NAME", help="the round, alone or as project/NAME")
         parser.add_argument(
-            "--format", dest="file_format", choices=list(FORMATS), default="json", help="of the file (json)"
+            "--format", dest="file_format", choices=list(FILES), default="json", help="of the file (json)"
         )
         parser.add_argument("--table", metavar="T", help="with --format csv: a table by name, e.g. comparisons")
         parser.add_argument(
@@ -43,7 +44,7 @@ class Command(DomainCommand):
         judged = find_round(round)
         chosen = report_options({"equivalence_margin": equivalence_margin, "judge": judge}, judged)
         report = compute_report(judged, reference=reference, **chosen)
-        content = csv_of(report.document, table) if table else FORMATS[file_format].bytes_of(report.document)
+        content = csv_of(report.document, table) if table else FILES[file_format].bytes_of(report)
         report.save()
         if output:
             write_atomically(output, [content])

@@ -178,7 +178,8 @@ def _size_point(curve: Mapping[str, Any], point: Mapping[str, Any], scale: int) 
 
 def _cut_mark(curve: Mapping[str, Any], cut: Mapping[str, Any], title: str) -> dict[str, Any]:
     name = f"{side_name(curve)}, cut {title}, {count(cut['size'])} tuples"
-    return {"x": cut["size"], **_estimate(cut), "name": name, "address": f"../tuples/?{tuples_query(curve)}"}
+    address = f"../tuples/?{tuples_query(curve, cut=cut['cut'])}"
+    return {"x": cut["size"], **_estimate(cut), "name": name, "address": address}
 
 
 def _estimate(point: Mapping[str, Any]) -> dict[str, Any]:

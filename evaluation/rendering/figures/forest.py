@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from evaluation.rendering.figures.canvas import Theme, series_of, share_axis, short_model, side_name, style
 from evaluation.rendering.tables import Document, tuples_query
 from evaluation.reports.sections.comparisons import common_of, sides_of
+from evaluation.reports.sections.rates import interval_of_average
 from evaluation.statistics.rates import SIGNIFICANCE
 from kgharvest.pages.number_format import counted, p_value, points_tick, points_with_interval, share_with_interval
 
@@ -43,9 +44,8 @@ def averages(document: Document) -> list[Estimate]:
         Estimate(
             side_name(total),
             total["macro_accuracy"],
-            low := total.get("macro_accuracy_low"),
-            high := total.get("macro_accuracy_high"),
-            share_with_interval(total["macro_accuracy"], low, high),
+            *(interval := interval_of_average(total)),
+            share_with_interval(total["macro_accuracy"], *interval),
             basis=f"{counted(total['n_relations'], 'relation')}, {counted(total['n'], 'statement')}",
             series=(number,),
             address=f"../tuples/?{tuples_query(total)}",

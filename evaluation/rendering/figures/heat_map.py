@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from evaluation.rendering.figures.canvas import Theme, series_of, short_model
 from evaluation.rendering.tables import Document, name_of
-from evaluation.reports.sections.rates import cells_by_relation
+from evaluation.reports.sections.rates import cells_by_relation, interval_of_average
 from kgharvest.pages.number_format import counted, share, share_with_interval
 
 if TYPE_CHECKING:
@@ -47,8 +47,7 @@ def _cell(cell: Mapping[str, Any] | None) -> list[Any] | None:
 def _average(total: Mapping[str, Any]) -> list[Any] | None:
     if total["macro_accuracy"] is None:
         return None
-    interval = total.get("macro_accuracy_low"), total.get("macro_accuracy_high")
-    return _printed(total["macro_accuracy"], *interval, counted(total["n_relations"], "relation"))
+    return _printed(total["macro_accuracy"], *interval_of_average(total), counted(total["n_relations"], "relation"))
 
 
 def _printed(accuracy: float, low: float | None, high: float | None, basis: str) -> list[Any]:

@@ -27,7 +27,7 @@ from evaluation.evidence.arrays import (
 )
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table
 from evaluation.statistics.agreement import pair_counts
-from evaluation.statistics.annotator_models import FITS, DawidSkene, Judged, Mace
+from evaluation.statistics.annotators.annotator_models import FITS, DawidSkene, Judged, Mace
 from evaluation.statistics.paired_tests import mcnemar_p
 from evaluation.statistics.rates import SIGNIFICANCE, rate
 from evaluation.statistics.verdict_rules import by_model, majority, where_complete

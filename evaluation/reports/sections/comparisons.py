@@ -13,33 +13,34 @@ from evaluation.evidence.cells import Cell, DrawnVerdicts
 from evaluation.evidence.sides import (
     FEWEST_RELATIONS,
     Pair,
+    Planned,
+    is_planned,
     paired_accuracies,
     pairs_of_sides,
     relations_of_sides,
     shared_statements,
 )
-from evaluation.rendering.tables import ORIGINS, Column, Document, Kind, Row, Table, lm_and_setting, name_of
-from evaluation.reports.sections.statement_comparisons import statement_comparisons
+from evaluation.evidence.statement_comparisons import statement_comparisons
+from evaluation.rendering.tables import Column, Document, Kind, Row, Table, name_of
 from evaluation.statistics.paired_tests import (
     FEWEST_RELATIONS_TO_TELL,
     MARGIN,
     Equivalence,
     PairedDifference,
-    holm,
+    holm_by_family,
     mean_difference,
     paired_difference,
+    sign_flip_p,
     sign_flip_ps,
     smallest_p,
 )
 from evaluation.statistics.rates import SIGNIFICANCE, Rate, difference_interval
 from evaluation.statistics.statement_test import StatementDifference
 from kgharvest.pages.number_format import (
-    counted,
     decimals_of_points,
     in_points,
     p_value,
     points_interval,
-    share_with_interval,
 )
 
 METHOD = (
@@ -66,14 +67,9 @@ def comparison_entries(
     accuracies = {key: rate.value for key, (_, rate) in rates.items()}
     compare_statements = statement_comparisons(evidence)
     accepted = drawn.of_draws(ACCEPTED)
-    compared = compare_sides(
-        accuracies,
-        shared_statements(evidence),
-        evidence.seed,
-        lambda pair: compare_statements(pair.a, pair.b, accepted),
-        margin,
-    )
-    return [_with_relations(entry, rates) for entry in compared]
+    compared = _compared(accuracies, evidence.seed, lambda pair: compare_statements(pair.a, pair.b, accepted), margin)
+    entries = _entries(compared, shared_statements(evidence), evidence.planned)
+    return [_with_relations(entry, rates) for entry in entries]
 
 
 def _with_relations(entry: dict[str, Any], rates: Mapping[CellKey, tuple[Cell, Rate]]) -> dict[str, Any]:
@@ -126,15 +122,37 @@ def compare_sides(
     accuracies: None where nothing has a verdict. n_shared: statements with a verdict that both sides drew. margin: of
     equivalence.
     """
-    compared = [
+    return _entries(_compared(accuracies, seed, by_statements, margin), n_shared)
+
+
+Compared = tuple[Pair, PairedDifference, StatementDifference | None]
+
+
+def _compared(
+    accuracies: Mapping[CellKey, float | None], seed: int, by_statements: ByStatements, margin: float
+) -> list[Compared]:
+    return [
         (pair, compare_pair(differences, statements := by_statements(pair), seed, margin), statements)
         for pair, differences in paired_accuracies(accuracies)
     ]
-    adjusted = holm([paired.p for _, paired, _ in compared])
+
+
+def _entries(
+    compared: Sequence[Compared], n_shared: Mapping[frozenset[Side], int], planned: Planned | None = None
+) -> list[dict[str, Any]]:
+    """Adjust p in two families where comparisons were planned: those, and all others."""
+    families = [is_planned(pair, planned) for pair, *_ in compared]
+    adjusted = holm_by_family([paired.p for _, paired, _ in compared], families)
     return [
-        _entry(pair, paired, p_holm, n_shared.get(frozenset((pair.a, pair.b)), 0)) | _for_these(statements)
-        for (pair, paired, statements), p_holm in zip(compared, adjusted, strict=True)
+        _entry(pair, paired, p_holm, n_shared.get(frozenset((pair.a, pair.b)), 0))
+        | _for_these(statements)
+        | planned_mark(family)
+        for (pair, paired, statements), p_holm, family in zip(compared, adjusted, families, strict=True)
     ]
+
+
+def planned_mark(family: bool | None) -> dict[str, bool]:
+    return {} if family is None else {"planned": family}
 
 
 def compare_pair(
@@ -149,6 +167,13 @@ def compare_pair(
     return PairedDifference(
         len(differences), paired.difference, low, high, statements.p, None, "statements", equivalence
     )
+
+
+def p_of_pair(differences: Floats, statements: StatementDifference | None, seed: int) -> float:
+    """Return the p of `compare_pair` without its interval, which takes far longer."""
+    if statements is None or len(differences) >= FEWEST_RELATIONS_TO_TELL:
+        return sign_flip_p(differences, np.random.default_rng(seed))
+    return statements.p
 
 
 def _for_these(statements: StatementDifference | None) -> dict[str, float]:
@@ -168,9 +193,13 @@ class ComparedRules(NamedTuple):
 
 
 def compare_rules(
-    cells: Sequence[CellKey], table: Floats, seed: int, by_statements: ByStatementsOfRule = unknown_statements
+    cells: Sequence[CellKey],
+    table: Floats,
+    seed: int,
+    by_statements: ByStatementsOfRule = unknown_statements,
+    planned: Planned | None = None,
 ) -> list[ComparedRules]:
-    """Return the comparisons of `compare_sides` as difference and p alone, for all rules at once.
+    """Return the comparisons of a report as difference and p alone, for all rules at once.
 
     table: accuracies (R, C) under each rule, the first the report's own; NaN where there is none.
     """
@@ -188,7 +217,8 @@ def compare_rules(
                 if (statements := by_statements(pair, rule)) is not None:
                     ps[rule] = statements.p
             compared.append((pair, np.array([_mean_of_known(row) for row in differences]), ps))
-    adjusted = _holm_of_each_rule(np.array([p for *_, p in compared]).reshape(len(compared), len(table)))
+    families = [is_planned(pair, planned) for pair, *_ in compared]
+    adjusted = _holm_of_each_rule(np.array([p for *_, p in compared]).reshape(len(compared), len(table)), families)
     return [
         ComparedRules(pair, difference, p_holm)
         for (pair, difference, _), p_holm in zip(compared, adjusted, strict=True)
@@ -206,12 +236,12 @@ def _ps(differences: Floats, seed: int) -> Floats:
     return np.where(is_known.sum(axis=1) >= FEWEST_RELATIONS, ps, np.nan)
 
 
-def _holm_of_each_rule(ps: Floats) -> Floats:
-    """Adjust the p of all comparisons (M, R) that a rule allows, rule by rule."""
+def _holm_of_each_rule(ps: Floats, families: Sequence[bool | None]) -> Floats:
+    """Adjust the p of all comparisons (M, R) that a rule allows, rule by rule and each family for itself."""
     adjusted = np.full(ps.shape, np.nan)
     for rule, values in enumerate(ps.T):
-        is_known = ~np.isnan(values)
-        adjusted[is_known, rule] = holm(values[is_known])
+        known = np.flatnonzero(~np.isnan(values)).tolist()
+        adjusted[known, rule] = holm_by_family(values[known], [families[number] for number in known])
     return adjusted
 
 
@@ -281,7 +311,12 @@ def _at_most(equivalence: Equivalence | None) -> str:
         return f"; at most {100 * equivalence.margin:g} apart (p {p if p.startswith('<') else f'= {p}'})"
     if equivalence.smallest_margin >= 1:
         return ""
-    return f"; at most {ceil(1000 * equivalence.smallest_margin) / 10} apart (p = .05)"
+    return f"; at most {100 * rounded_up(equivalence.smallest_margin):.1f} apart (p = .05)"
+
+
+def rounded_up(margin: float) -> float:
+    """Return a margin as it is printed: to a tenth of a point, never below what holds."""
+    return ceil(1000 * margin - 1e-9) / 1000
 
 
 def _interval(paired: PairedDifference) -> str:
@@ -301,7 +336,13 @@ def _p_values(paired: PairedDifference, p_holm: float) -> str:
     return text
 
 
+def family_of(comparison: Mapping[str, Any]) -> str:
+    return "planned" if comparison["planned"] else "exploratory"
+
+
 def comparison_table(document: Document) -> Table:
+    """Which comparisons were planned is a column where the round was preregistered, and only there."""
+    has_plan = any("planned" in comparison for comparison in document["comparisons"])
     margin = 100 * document.get("equivalence_margin", MARGIN)
     rows = [
         Row((
@@ -315,9 +356,12 @@ def comparison_table(document: Document) -> Table:
             comparison["high"],
             comparison.get("p", comparison["p_sign_flip"]),
             comparison["p_holm"],
-            *((comparison.get("equivalence") or {}).get(key) for key in ("p", "smallest_margin")),
+            equivalence.get("p"),
+            None if (smallest := equivalence.get("smallest_margin")) is None else rounded_up(smallest),
+            *([family_of(comparison)] if has_plan else ()),
         ), about=common_about(comparison))
         for comparison in document["comparisons"]
+        for equivalence in [comparison.get("equivalence") or {}]
     ]  # fmt: skip
     columns = (
         Column("in both"),
@@ -332,6 +376,7 @@ def comparison_table(document: Document) -> Table:
         Column("p (Holm)", Kind.P),
         Column(f"p (at most {margin:g} points apart)", Kind.P),
         Column("at most apart", Kind.POINTS),
+        *([Column("family")] if has_plan else ()),
     )
     sentences = tuple(comparison["sentence"] for comparison in document["comparisons"])
     return Table("comparisons", "Comparisons", columns, tuple(rows), sentences)
@@ -348,32 +393,3 @@ def common_key(comparison: Mapping[str, Any]) -> str:
 def common_about(comparison: Mapping[str, Any]) -> dict[str, str | None]:
     """Name the statements of both sides."""
     return {common_key(comparison): comparison.get(common_key(comparison))}
-
-
-def finding(document: Document) -> str:
-    """Return what the report says first: the most accurate side, and whether it is told apart from the next one."""
-    totals = [total for total in document["totals"] if total["macro_accuracy"] is not None]
-    if not totals:
-        return "No statement has a verdict yet."
-    best, *others = sorted(totals, key=lambda total: -total["macro_accuracy"])
-    n_relations = counted(best["n_relations"], "relation")
-    origin = f"{ORIGINS[document['source']].capitalize()}: " if document["source"] in ORIGINS else ""
-    if not others:
-        return f"{origin}{_share_of(best)} of what {lm_and_setting(best)} says is true, on average over {n_relations}."
-    found = (
-        f"{origin}{lm_and_setting(best)} is the most accurate of {len(totals)} in the sample: {_share_of(best)} is "
-        f"true on average over {n_relations}. Next is {lm_and_setting(others[0])} with {_share_of(others[0])}"
-    )
-    pair = {Side(total["model"], total["setting"]) for total in (best, others[0])}
-    compared = next((entry for entry in document["comparisons"] if set(sides_of(entry)) == pair), None)
-    if compared is None:
-        return f"{found}."
-    is_significant = compared["p_holm"] is not None and compared["p_holm"] < SIGNIFICANCE
-    verdict = "significant" if is_significant else "not significant"
-    return f"{found}; the difference is {verdict} (p after Holm: {p_value(compared['p_holm'])})."
-
-
-def _share_of(total: Mapping[str, Any]) -> str:
-    return share_with_interval(
-        total["macro_accuracy"], total.get("macro_accuracy_low"), total.get("macro_accuracy_high")
-    )

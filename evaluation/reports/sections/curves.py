@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import ceil
 from typing import Any
 
 import numpy as np
 
-from evaluation.evidence.arrays import ACCEPTED, BASES, Codes, Evidence, Side
+from evaluation.evidence.arrays import ACCEPTED, BASES, Codes, Evidence, SampledHarvest, Side
 from evaluation.evidence.cells import DrawnVerdicts, ranked_strata
 from evaluation.evidence.judged_population import JudgedStrata
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, name_of
 from evaluation.reports.sections.judges.assisted_rates import assisted_point
 from evaluation.reports.sections.rates import demonstrator_mark
+from evaluation.statistics.cell_rates import VerdictSample
 from evaluation.statistics.cut_rates import RankedStrata, largest_part, score_cuts
-from evaluation.statistics.finite_population import VerdictSample
 from evaluation.statistics.rates import accuracy_by_score
 
 METHOD = (
@@ -110,27 +110,30 @@ def _side_curves(
 # -- cuts of the paper's Table 2 ---------------------------------------------------------------------------------------
 
 
+def sizes_of_cuts(harvests: Iterable[SampledHarvest]) -> dict[str, dict[int, int]]:
+    """Return by cut how many tuples it keeps of each job, of which it is a part of what was sampled."""
+    harvests = list(harvests)
+    return {
+        **{
+            f"base:{base}": {own.job: own.kept_by_base[base] for own in harvests if base in own.kept_by_base}
+            for base in BASES
+        },
+        "share:0.5": {own.job: ceil(own.population / 2) for own in harvests},
+        "all": {own.job: own.population for own in harvests},
+    }
+
+
 def cut_entries(evidence: Evidence, drawn: DrawnVerdicts, judged: JudgedStrata | None = None) -> list[dict[str, Any]]:
     """Return an entry per LM, setting and cut, for docs/report-json.md: a part of what was sampled, so estimable."""
     ranked = ranked_strata(evidence, drawn)
     job_of_stratum = np.array([stratum.job or 0 for stratum in evidence.strata], dtype=np.int64)
-    n_kept: dict[str, dict[int, int]] = {
-        **{
-            f"base:{base}": {
-                harvest.job: harvest.kept_by_base[base] for harvest in evidence.harvests if base in harvest.kept_by_base
-            }
-            for base in BASES
-        },
-        "share:0.5": {harvest.job: ceil(harvest.population / 2) for harvest in evidence.harvests},
-        "all": {harvest.job: harvest.population for harvest in evidence.harvests},
-    }
     jobs_of_side: dict[Side, list[int]] = {}
     for harvest in evidence.harvests:
         jobs_of_side.setdefault(harvest.side, []).append(harvest.job)
     return [
         {"model": model, "setting": setting, "cut": cut, **_cut_entry(own, ranked, job_of_stratum, judged)}
         for (model, setting), jobs in jobs_of_side.items()
-        for cut, sizes in n_kept.items()
+        for cut, sizes in sizes_of_cuts(evidence.harvests).items()
         if (own := {job: sizes[job] for job in jobs if job in sizes})
     ]
 
@@ -166,6 +169,12 @@ def side_curves(document: Document) -> list[Mapping[str, Any]]:
 
 def scored_cells(document: Document) -> list[Mapping[str, Any]]:
     return [curve for curve in document.get("curves", []) if curve["scores"]]
+
+
+def scored_relations(document: Document) -> list[str]:
+    """Return the relations of all cells with scores, by name; a shortened document has them beside its curves."""
+    names = document.get("scored_relations")
+    return sorted({curve["relation"] for curve in scored_cells(document)}) if names is None else names
 
 
 def calibration_curves(document: Document) -> list[Mapping[str, Any]]:

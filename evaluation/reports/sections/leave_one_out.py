@@ -116,7 +116,8 @@ def leave_one_out_table(document: Document) -> Table:
     notes = (
         "other verdicts: how many statements would be decided otherwise without this annotator, as their other labels "
         "make likely; with a verdict: where these decide. Accuracy, mean over "
-        "relations; in brackets: the place among LMs and settings, where it is another one.",
+        "relations; in brackets: the place in the order of this sample, where it is another one; what is known of "
+        "ranks: Ranks.",
     )
     return Table("left-out", "Accuracy without each annotator", columns, tuple(rows), notes)
 

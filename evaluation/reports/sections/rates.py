@@ -11,7 +11,7 @@ import numpy as np
 from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, REJECTED, UNDECIDED, VERDICTS, Codes, Evidence
 from evaluation.evidence.cells import Cell, joint_rate
 from evaluation.rendering.tables import Column, Document, Kind, Rates, Row, Table, about_side, name_of
-from evaluation.statistics.finite_population import EMPTY_STRATUM, UNKNOWN_POPULATION, VerdictSample
+from evaluation.statistics.cell_rates import EMPTY_STRATUM, UNKNOWN_POPULATION, VerdictSample
 from evaluation.statistics.rates import NOTHING_COUNTED, Rate, macro_average, macro_interval, unknown_rate
 from kgharvest.pages.number_format import DASH, counted, share, share_with_interval
 
@@ -182,6 +182,13 @@ def macro_rates_of(total: Mapping[str, Any]) -> Rates:
     return Rates(total["macro_accuracy"], total["macro_rejection"], low, high, total["n"])
 
 
+def interval_of_average(total: Mapping[str, Any]) -> tuple[float | None, float | None]:
+    """Return the interval of a mean for relations like these; of the one relation itself where there is no other."""
+    if total["n_relations"] == 1:
+        return total.get("macro_accuracy_these_low"), total.get("macro_accuracy_these_high")
+    return total.get("macro_accuracy_low"), total.get("macro_accuracy_high")
+
+
 def demonstrator_mark(document: Document, model: str | None) -> str:
     """Return the name of an LM as tables show it: a demonstrator's with an asterisk."""
     return name_of(model) + ("*" if model in document.get("demonstrators", []) else "")
@@ -270,7 +277,7 @@ MACRO_COLUMNS = (
 )
 MACRO_NOTE = "Acc, Rej: means over relations."
 INTERVAL_NOTE = "low, high: 95 % interval of Acc for relations like these."
-NO_INTERVAL_NOTE = "There is no interval for relations like these: that takes two relations with a verdict."
+NO_INTERVAL_NOTE = "There is no interval for relations like these: that takes two relations of different accuracy."
 
 
 def _macro_values(total: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import ceil, sqrt
 from typing import Any, NamedTuple
@@ -83,9 +84,12 @@ def plan_entry(
     judgments_each: float,
 ) -> dict[str, Any]:
     """judgments_each: of a statement with a verdict, on average."""
+    families = Counter(comparison.get("planned") for comparison in comparisons)
     return {
         "totals": [_plan_total(total, _cells_of(total, cells), judgments_each) for total in totals],
-        "comparisons": [_plan_comparison(comparison, len(comparisons)) for comparison in comparisons],
+        "comparisons": [
+            _plan_comparison(comparison, families[comparison.get("planned")]) for comparison in comparisons
+        ],
     }
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, VERDICTS, Codes, Evidence, Floats, patterns_of
 from evaluation.evidence.cells import DrawnVerdicts, accuracies_of, drawn_verdicts
 from evaluation.evidence.sides import Pair
+from evaluation.evidence.statement_comparisons import statement_comparisons
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table, about_side, lm_and_setting, name_of
 from evaluation.reports.sections.annotators import FittedModel
 from evaluation.reports.sections.comparisons import ComparedRules, common_about, compare_rules
@@ -23,8 +24,7 @@ from evaluation.reports.sections.leave_one_out import (
     without_each_annotator,
     without_one,
 )
-from evaluation.reports.sections.statement_comparisons import statement_comparisons
-from evaluation.statistics.finite_population import VerdictSample
+from evaluation.statistics.cell_rates import VerdictSample
 from evaluation.statistics.rates import SIGNIFICANCE
 from evaluation.statistics.statement_test import StatementDifference
 from evaluation.statistics.verdict_rules import adjudicated, unanimous, unjudgeable_as_false, where_complete
@@ -68,7 +68,7 @@ def sensitivity_entry(evidence: Evidence, drawn: DrawnVerdicts, models: Sequence
         "totals": list(_total_entries(evidence, table, len(rules))),
         "comparisons": [
             _comparison_entry(compared, len(rules))
-            for compared in compare_rules(evidence.cells, table, evidence.seed, by_statements)
+            for compared in compare_rules(evidence.cells, table, evidence.seed, by_statements, evidence.planned)
         ],
     }
 
@@ -223,7 +223,7 @@ def _claims(compared: ComparedRules, part: slice) -> dict[str, Any]:
 
 
 WITHOUT_ONE = "without one annotator"
-PLACES = "In brackets: the place among these rows, where it is another one."
+PLACES = "In brackets: the place in the order of this sample, where it is another one; what is known of ranks: Ranks."
 
 
 def _rule_columns(document: Document, kind: Kind) -> list[Column]:

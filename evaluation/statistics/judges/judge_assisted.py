@@ -9,7 +9,7 @@ Of one stratum the interval is the shortest that holds 95 % of the posterior of 
 beta-binomial in each group, with Jeffreys's prior, of what was not drawn, convolved over groups (Ericson 1969,
 Subjective Bayesian models in sampling finite populations, JRSS B 31; shortest intervals for the accuracy of KGs:
 Marchesin and Silvello 2025, arXiv 2502.18961). A prior for each group of each of many strata would draw their average
-to one half, so that of several strata it is the exact interval of evaluation.statistics.finite_population over all
+to one half, so that of several strata it is the exact interval of evaluation.statistics.cell_rates over all
 groups. docs/statistics.md has the coverage measured.
 
 Whether groups are told apart depends on how many draws they should have, never on how many they had: choosing by the
@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from scipy.signal import convolve
 from scipy.special import fdtrc, gammaln
 
-from evaluation.statistics.finite_population import (
+from evaluation.statistics.cell_rates import (
     ROUNDING,
     UNKNOWN_POPULATION,
     VerdictSample,

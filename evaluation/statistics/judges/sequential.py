@@ -39,7 +39,8 @@ METHOD = (
     "Interval that holds at every look: the numbers of hits whose prior-to-posterior ratio has stayed below 20, for a "
     "beta-binomial prior (1/2, 1/2) in each stratum (Waudby-Smith and Ramdas 2020); ratios of strata multiply, and "
     "those of people alone and with the judge are averaged. All looks together miss in at most 5 % of rounds. Averages "
-    "over relations: normal mixture (Robbins 1970), variances from shares with half a hit and half a miss added."
+    "over relations: normal mixture (Robbins 1970), variances from shares with a hit and a miss added; they hold in "
+    "the limit: of two or three relations with few statements, up to 6 of 100 simulated rounds had a look that missed."
 )
 
 
@@ -86,7 +87,7 @@ def anytime_average(strata: SeenStrata, weights: Floats, n_drawn: Counts) -> tup
 
 
 def _mixture_interval(n_hits: Counts, strata: SeenStrata, weights: Floats, n_drawn: Counts) -> tuple[float, float]:
-    smoothed = (n_hits + PRIOR) / (strata.n + 2 * PRIOR)
+    smoothed = (n_hits + 1) / (strata.n + 2)
     spread = weights**2 * smoothed * (1 - smoothed)
     unseen = (strata.population - strata.n) / np.maximum(strata.population - 1, 1)
     variance = float((spread / strata.n * unseen).sum())

@@ -61,6 +61,13 @@ def test_optional_columns():
     assert row.judged_at.isoformat() == "2026-03-01T12:00:00+00:00"
 
 
+@pytest.mark.parametrize("judged_at", ["0001-01-01T00:00:00", "9999-12-31T23:59:59-14:00"])
+def test_a_time_that_no_calendar_of_ours_reaches_is_a_fault(judged_at):
+    [fault] = rows_of(f"{HEADING},judged_at\ncan,{DOG},ann,True,{judged_at}\n")
+
+    assert "give a time between 1970 and 2200" in str(fault)
+
+
 @pytest.mark.parametrize(
     ("line", "where", "reason"),
     [

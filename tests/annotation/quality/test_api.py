@@ -5,12 +5,13 @@ from __future__ import annotations
 from uuid import uuid4
 
 import pytest
+from django.urls import reverse
 from django.utils import timezone
 
 from annotation.models import Adjudication, Judgment, Round
 from annotation.quality.annotator_statistics import annotator_statistics
 from annotation.quality.exclusion_effect import exclusion_effect
-from kgharvest.models import Role
+from kgharvest.models import HarvestJob, Role
 from tests import factories
 from tests.api import JSON, client_of, error_of
 
@@ -30,6 +31,20 @@ def round(db) -> Round:
 @pytest.fixture
 def api(db):
     return client_of(factories.make_researcher("ada"))
+
+
+def test_a_statement_of_a_harvest_without_scores_has_none(api, round, client, researcher):
+    HarvestJob.objects.update(score_scale="order")
+    task = round.tasks.first()
+
+    [draw] = api.get(f"{round.address}tasks/{task.pk}/").json()["draws"]
+
+    assert (draw["rank"], draw["score"]) == (1, None)
+    client.force_login(researcher)
+    assert (
+        '<td class="num" data-unit="score">–</td>'
+        in client.get(reverse("annotation:statement", args=[round.path, task.pk])).content.decode()
+    )
 
 
 # -- annotators --------------------------------------------------------------------------------------------------------

@@ -41,6 +41,15 @@ def with_a_judgment(annotator: Annotator) -> Annotator:
     return annotator
 
 
+def test_statistics_that_name_somebody_are_forgotten_too(round):
+    guest = with_a_judgment(join_round(round, name=WHO))
+    round.snapshots.create(subject="strips", content=[{"name": WHO}], counted_at=timezone.now(), took_s=1)
+
+    erase_annotator(guest)
+
+    assert not round.snapshots.exists()
+
+
 def everything_stored() -> str:
     """Return all rows of the tables that could name somebody."""
     models = (Annotator, RoundEvent, Judgment, get_user_model())

@@ -217,6 +217,14 @@ def test_a_round_closes_once_it_is_narrow_enough_at_a_look_that_is_taken_now_and
     assert statuses(round) == ["open"]
 
 
+def test_a_round_of_which_nothing_is_judged_is_looked_at_and_stays_open():
+    round = make_round(4, closes_when="narrow", closes_at_half_width=0.1, judgments_per_task=1)
+
+    close_due_rounds(timezone.now())
+
+    assert (statuses(round), last_look(round).content) == (["open"], None)
+
+
 def statuses(*rounds) -> list[str]:
     return [Round.objects.get(pk=round.pk).status for round in rounds]
 

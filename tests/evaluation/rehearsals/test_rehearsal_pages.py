@@ -93,3 +93,16 @@ def test_the_api_gives_what_the_page_shows(researcher, draft):
     assert comparison["expected"] == pytest.approx(0.2)
     refused = researcher.get(f"/api/v1/rounds/{draft.pk}/rehearsal/", {"unjudgeable": 99})
     assert refused.status_code == 400
+
+
+def test_only_drafts_are_rehearsed(researcher, draft):
+    path = f"/api/v1/rounds/{draft.pk}/rehearsal/"
+    assert researcher.get(path).status_code == 200
+    open_draft(draft, None)
+
+    answer = researcher.get(path)
+
+    assert (answer.status_code, answer.json()["error"]["message"]) == (
+        409,
+        "The round pilot is open; only drafts are rehearsed.",
+    )

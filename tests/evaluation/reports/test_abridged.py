@@ -46,7 +46,7 @@ def test_the_page_is_the_same_and_reads_a_third_at_most(document):
 
 
 def test_pages_of_a_report_abridged_before_all_curves_were_kept_rest_on_the_whole(document):
-    old = {key: value for key, value in abridged(document).items() if key != "n_scored_cells"}
+    old = {key: value for key, value in abridged(document).items() if key != "scored_relations"}
 
     assert Report(document=document, abridged=old | {"curves": []}).document_for_pages is document
     assert Report(document=document, abridged=abridged(document)).document_for_pages is not document

@@ -10,8 +10,9 @@ import pytest
 from annotation.models import Label
 from annotation.rounds.services import close_round, open_round
 from evaluation.models import Report
-from evaluation.rendering.formats import FORMATS, table_csv
+from evaluation.rendering.formats import table_csv
 from evaluation.reports.document import report_tables
+from evaluation.reports.files import FILES
 from evaluation.reports.services import create_report
 from kgharvest.models import Role
 from tests import factories
@@ -66,9 +67,9 @@ def test_every_file_is_that_of_the_page(api, round):
     report = create_report(round)
     shown = api.get(f"{REPORTS}{report.pk}/").json()
 
-    assert [file["name"] for file in shown["files"]] == list(FORMATS)
+    assert [file["name"] for file in shown["files"]] == list(FILES)
     for file in shown["files"]:
-        assert api.get(file["url"]).content == FORMATS[file["name"]].bytes_of(report.document)
+        assert api.get(file["url"]).content == FILES[file["name"]].bytes_of(report)
     tables = {table.name: table for table in report_tables(report.document)}
     assert [file["name"] for file in shown["tables"]] == list(tables)
     for file in shown["tables"]:

@@ -26,7 +26,7 @@ from evaluation.reports.sections.annotators import fit_models
 from evaluation.reports.sections.comparisons import comparison_entries
 from evaluation.reports.sections.rates import total_entries
 from evaluation.reports.sections.sensitivity import sensitivity_entry
-from evaluation.statistics.finite_population import population_rate, simple_interval
+from evaluation.statistics.cell_rates import population_rate, simple_interval
 from evaluation.statistics.rates import difference_interval
 from tests.evaluation.evidence_factory import NOBODY, make_evidence
 

@@ -3,10 +3,12 @@
 import json
 
 import pytest
+from django.db.models import F
 
-from annotation.models import Draw, Judgment
+from annotation.models import Draw, Judgment, Stratum
 from evaluation.reports.drawn_tuples import count_outcomes, in_part
 from evaluation.reports.services import create_report
+from kgharvest.models import HarvestedTuple, HarvestJob
 from tests.factories import judge_all, make_round
 
 pytestmark = pytest.mark.django_db
@@ -33,6 +35,37 @@ def test_the_best_share_is_the_ranks_that_a_curve_counts(report):
     assert ranks(report, best=0.3) == [1, 2, 3]
     assert ranks(report, best=1.0) == list(range(1, 11))
     assert ranks(report, best=0.0) == []
+
+
+def test_no_tuple_of_a_harvest_without_scores_lies_between_scores(report):
+    assert ranks(report, score_from=-3) == [1, 2, 3]
+
+    HarvestJob.objects.update(score_scale="order")
+
+    assert ranks(report, score_from=-3) == []
+
+
+def test_the_best_share_of_more_cells_than_sqlite_takes_conditions(report):
+    [stratum] = report.round.strata.all()
+    values = {field.attname: getattr(stratum, field.attname) for field in Stratum._meta.concrete_fields}
+    Stratum.objects.bulk_create(
+        Stratum(**{**values, "id": None, "setting": f"setting {last}", "rank_to": last}) for last in range(11, 1111)
+    )
+
+    assert ranks(report, best=0.3) == [1, 2, 3]
+
+
+def test_a_cut_is_what_it_keeps_of_each_harvest(researcher):
+    """base:10 keeps what is a tenth as probable as the tenth, or more: here with scores of -1, -2, ... twelve of 15."""
+    round = make_round(15, by=researcher)
+    labels = ["true"] * 15
+    judge_all(round, labels, labels, labels)
+    report = create_report(round, by=researcher)
+    HarvestedTuple.objects.update(score=-F("rank"))
+
+    assert ranks(report, cut="base:10") == list(range(1, 13))
+    assert ranks(report, cut="base:100") == []  # it has no hundredth
+    assert ranks(report, cut="share:0.5") == list(range(1, 9))
 
 
 def test_scores_are_a_part_with_both_ends(report):
@@ -64,7 +97,7 @@ def test_the_page_says_who_said_what_and_why(researcher_client, report):
     assert "Only in winter." in rejected
 
 
-@pytest.mark.parametrize("query", ["best=7", "best=nan", "score_from=much", "verdict=maybe"])
+@pytest.mark.parametrize("query", ["best=7", "best=nan", "cut=base:7", "score_from=much", "verdict=maybe"])
 def test_what_cannot_be_meant_is_refused_with_a_sentence(researcher_client, report, query):
     response = researcher_client.get(f"/reports/{report.pk}/tuples/?{query}")
 

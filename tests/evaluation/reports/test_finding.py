@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evaluation.reports.sections.comparisons import finding
+from evaluation.reports.finding import finding
 
 
 def total(setting: str, accuracy: float | None, **fields) -> dict:
@@ -18,6 +18,7 @@ def document(*totals: dict, p: float | None = None, source: str = "people") -> d
 
 HUMAN = total("human", 0.71)
 MULTI = total("multi", 0.84, macro_accuracy_low=0.79, macro_accuracy_high=0.88)
+ALONE = MULTI | {"n_relations": 1, "macro_accuracy_these_low": 0.62, "macro_accuracy_these_high": 0.95}
 BEST = (
     "big · multi is the most accurate of 2 in the sample: .84 (.79 to .88) is true on average over 12 relations. "
     "Next is big · human with .71"
@@ -29,6 +30,7 @@ BEST = (
     [
         (document(total("human", None)), "No statement has a verdict yet."),
         (document(MULTI), ".84 (.79 to .88) of what big · multi says is true, on average over 12 relations."),
+        (document(ALONE), ".84 (.62 to .95) of what big · multi says is true, on average over 1 relation."),
         (document(HUMAN, MULTI), f"{BEST}."),
         (document(HUMAN, MULTI, p=0.012), f"{BEST}; the difference is significant (p after Holm: .012)."),
         (document(HUMAN, MULTI, p=0.05), f"{BEST}; the difference is not significant (p after Holm: .050)."),

@@ -12,6 +12,7 @@ from annotation.judges.models import JudgeKind
 from annotation.quality.exclusion import exclude_annotator
 from annotation.rounds.services import open_round
 from evaluation.reports.services import create_report
+from tests.evaluation.preregistration.planning import SIDES, freeze, planned
 from tests.factories import (
     judge_all,
     make_gold,
@@ -69,6 +70,7 @@ def document(tmp_path) -> dict:
             jobs.append(job)
     cells = [{"job": job.pk, "n": 4, "strata": 2} for job in jobs]
     round = open_round({"name": "pilot", "cells": cells, "batch_size": 100})
+    freeze(round, planned(hypotheses=[{**SIDES, "expects": "alike", "margin": 5}]))
     labels = [["true", "false"] * 24, ["true", "true", "false"] * 16, ["false", "true", "true"] * 16]
     first, *_ = judge_all(round, *labels)
     exclude_annotator(first, "guesses")

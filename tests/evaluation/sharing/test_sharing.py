@@ -47,7 +47,7 @@ def test_the_page_is_kept_nowhere_and_runs_nothing(client, report):
 
     assert response["Cache-Control"] == "no-store"
     assert "noindex" in response["X-Robots-Tag"]
-    assert response["Referrer-Policy"] == "no-referrer"
+    assert response["Referrer-Policy"] == "same-origin"
     policy = response["Content-Security-Policy"]
     assert "default-src 'none'" in policy
     assert "unsafe-inline" not in policy

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evaluation.statistics.cell_rates import EMPTY_STRATUM, VerdictSample, population_rate
 from evaluation.statistics.cut_rates import RankedStrata, bounded_parts, largest_part, score_cuts, surely_largest_part
-from evaluation.statistics.finite_population import EMPTY_STRATUM, VerdictSample, population_rate
 
 TTFT_FF = [True, True, False, True, False, False]
 

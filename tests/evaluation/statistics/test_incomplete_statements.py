@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evaluation.evidence.arrays import ACCEPTED
-from evaluation.statistics.finite_population import VerdictSample, sample_rate
+from evaluation.statistics.cell_rates import VerdictSample, sample_rate
 from evaluation.statistics.incomplete_statements import CompletedVerdicts, fit_shares
 from evaluation.statistics.verdict_rules import unanimous
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from evaluation.statistics.finite_population import VerdictSample, simple_interval
+from evaluation.statistics.cell_rates import VerdictSample, simple_interval
 from evaluation.statistics.statement_test import SharedStatements, SideSample, StatementDifference, statement_difference
 
 
@@ -139,3 +139,10 @@ def test_size_and_coverage_by_simulation(share_a, share_b):
     assert times @ covers / 2000 >= 0.925
     if share_a == share_b:
         assert times @ [difference.p < 0.05 for difference in differences] / 2000 <= 0.06
+
+
+def test_a_share_that_only_floating_point_tells_from_0_is_0():
+    of_nothing, almost = (StatementDifference((value, 0.0, 0.6), (0.4, 0.2, 0.6), 0.0) for value in (0.0, 5e-324))
+
+    assert almost.interval == pytest.approx(of_nothing.interval)
+    assert almost.p == pytest.approx(of_nothing.p)

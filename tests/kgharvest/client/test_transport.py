@@ -67,6 +67,17 @@ def test_a_report_with_a_judge_names_its_run():
     assert json.loads(request.content) == {"round": 7, "judge": "llama-1"}
 
 
+def test_a_preregistration_is_sent_to_its_round():
+    server = Server(httpx.Response(201, json={"id": 2}))
+    client = Client(URL, "kgh_secret")
+    client._transport, _ = transport_to(server)
+
+    assert client.rounds.preregister(7, analysis="As usual.") == {"id": 2}
+    [request] = server.requests
+    assert str(request.url) == f"{URL}/api/v1/rounds/7/preregistrations/"
+    assert json.loads(request.content) == {"analysis": "As usual."}
+
+
 def test_a_creating_request_is_sent_again_with_the_same_key():
     server = Server(BROKEN, httpx.Response(503), httpx.ReadTimeout("slow"), httpx.Response(201, json={"id": 7}))
     transport, pauses = transport_to(server)

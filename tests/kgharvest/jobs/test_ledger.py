@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from uuid import uuid4
 
 import pytest
@@ -423,3 +424,38 @@ def test_workers_are_known_by_their_heartbeats():
     ledger.record_heartbeat("two@here", NOW + timedelta(days=2))
 
     assert list(Worker.objects.values_list("name", flat=True)) == ["two@here"]
+
+
+# -- every few seconds -------------------------------------------------------------------------------------------------
+
+
+def fail(now: datetime) -> None:
+    raise ValueError("a task")
+
+
+def retry_later(now: datetime) -> None:
+    raise DatabaseIsLocked("away")
+
+
+def test_a_periodic_task_that_fails_lets_the_others_go_on(settings, caplog, monkeypatch):
+    monkeypatch.setattr(tasks, "connection", SimpleNamespace(close=lambda: None))
+    calls: list[datetime] = []
+    monkeypatch.setattr(tasks, "import_string", {"fail": fail, "count": calls.append}.get)
+    settings.PERIODIC_TASKS = ["fail", "count"]
+
+    tasks.run_periodic_tasks("worker", 1)
+
+    assert len(calls) == 1
+    assert "The periodic task fail failed; the others go on." in caplog.text
+
+
+def test_without_a_database_the_periodic_tasks_wait_for_the_next_time(settings, caplog, monkeypatch):
+    monkeypatch.setattr(tasks, "connection", SimpleNamespace(close=lambda: None))
+    calls: list[datetime] = []
+    monkeypatch.setattr(tasks, "import_string", {"retry": retry_later, "count": calls.append}.get)
+    settings.PERIODIC_TASKS = ["retry", "count"]
+
+    tasks.run_periodic_tasks("worker", 1)
+
+    assert calls == []
+    assert "could not reach the database and tries again" in caplog.text

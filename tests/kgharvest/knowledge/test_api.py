@@ -36,6 +36,14 @@ def test_tuples_are_found_by_entity_relation_and_score(api):
     assert entities(api.get(KNOWLEDGE, {"score_from": -2, "relation": job.relation.pk})) == PAIRS[:2]
 
 
+def test_a_harvest_without_scores_tells_none(api):
+    found = factories.make_harvest(PAIRS[:1], score_scale="order").tuples.get()
+
+    [finding] = api.get(f"{KNOWLEDGE}{found.knowledge_tuple_id}/").json()["findings"]
+
+    assert (finding["rank"], finding["score"]) == (1, None)
+
+
 def test_a_search_is_read_page_by_page(api):
     factories.make_harvest([[f"a{number}", "b"] for number in range(7)])
 

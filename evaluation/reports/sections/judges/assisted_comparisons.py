@@ -10,15 +10,15 @@ import numpy as np
 from evaluation.evidence.arrays import ACCEPTED, Codes, Evidence
 from evaluation.evidence.cells import DrawnVerdicts
 from evaluation.evidence.judged_population import N_GROUPS, JudgedStrata
-from evaluation.evidence.sides import Pair, pairs_of_sides, relations_of_sides
+from evaluation.evidence.sides import Pair, is_planned, pairs_of_sides, relations_of_sides
+from evaluation.evidence.statement_comparisons import SharedTasks, shared_between, shared_tasks
 from evaluation.rendering.tables import Column, Document, Kind, Row, Table
-from evaluation.reports.sections.comparisons import common_about, common_of, comparison_in_words
+from evaluation.reports.sections.comparisons import common_about, common_of, comparison_in_words, planned_mark
 from evaluation.reports.sections.judges.assisted_rates import INTERVAL, PEOPLE, WITH_JUDGE, macro_weights
-from evaluation.reports.sections.statement_comparisons import SharedTasks, shared_between, shared_tasks
 from evaluation.statistics.judges.judge_assisted import JudgedSample, people_alone
 from evaluation.statistics.judges.judge_comparison import JudgedSide, judged_difference
 from evaluation.statistics.judges.judge_quality import judge_errors
-from evaluation.statistics.paired_tests import PairedDifference, holm
+from evaluation.statistics.paired_tests import PairedDifference, holm_by_family
 from evaluation.statistics.rates import Rate, difference_interval
 from evaluation.statistics.statement_test import StatementDifference
 
@@ -59,8 +59,12 @@ def assisted_comparison_entries(evidence: Evidence, drawn: DrawnVerdicts, judged
         if with_judge is not None and alone is not None:
             youden = _youden(evidence, judged, np.concatenate(cells_a), np.concatenate(cells_b))
             compared.append((pair, len(relations), with_judge, alone, youden | {"n_shared_tuples": len(tasks.draw_a)}))
-    adjusted = holm([with_judge.p for _, _, with_judge, _, _ in compared])
-    return [_entry(*of_pair, p_holm) for of_pair, p_holm in zip(compared, adjusted, strict=True)]
+    families = [is_planned(pair, evidence.planned) for pair, *_ in compared]
+    adjusted = holm_by_family([with_judge.p for _, _, with_judge, _, _ in compared], families)
+    return [
+        _entry(*of_pair, p_holm) | planned_mark(family)
+        for of_pair, p_holm, family in zip(compared, adjusted, families, strict=True)
+    ]
 
 
 def _differences(

@@ -27,11 +27,13 @@ async function draw(figure) {
 // Draws what a list beside the figure chooses, without leaving the page.
 function offer(choice, plot, address) {
   choice.querySelector("button").hidden = true;
+  let latest = null;
   choice.addEventListener("change", async () => {
     const chosen = new URL(address);
     for (const [name, value] of new FormData(choice)) chosen.searchParams.set(name, value);
+    latest = chosen;
     const content = await load(chosen);
-    if (content) plot.show(content);
+    if (content && chosen === latest) plot.show(content);
   });
 }
 

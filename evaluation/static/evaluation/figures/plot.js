@@ -107,9 +107,16 @@ export class Plot {
 
 // -- text and axes -----------------------------------------------------------------------------------------------------
 
-const LETTER = 7.4; // pixels of a letter, on average
-export const widthOf = (text) => LETTER * text.length;
-export const clipped = (text, width) => (widthOf(text) <= width ? text : `${text.slice(0, Math.max(1, Math.floor(width / LETTER) - 1))}…`);
+const ruler = document.createElement("canvas").getContext("2d");
+export function widthOf(text) { // pixels, as the figures write it
+  ruler.font = `13px ${getComputedStyle(document.body).fontFamily}`;
+  return ruler.measureText(text).width;
+}
+export function clipped(text, width) {
+  let end = text.length;
+  while (end > 1 && widthOf(text.slice(0, end)) > width) end -= 1;
+  return end === text.length ? text : `${text.slice(0, Math.max(1, end - 1))}…`;
+}
 
 const TICKS = {
   share: (share) => String(+share.toFixed(3)).replace(/^0\./, "."),

@@ -13,6 +13,7 @@
     outcome.setAttribute("aria-busy", "true");
     try {
       const response = await fetch(`?${query}&part=outcome`, { signal: request.signal });
+      if (response.redirected) return location.assign(`?${query}`); // logged out, or no draft any more
       if (response.ok) outcome.innerHTML = await response.text();
       outcome.removeAttribute("aria-busy");
     } catch (error) {

@@ -39,6 +39,7 @@ function offer(table) {
   const off = new Set((address().searchParams.get(name) ?? "").split(",").filter(Boolean).map(Number));
 
   const show = () => {
+    title.textContent = off.size ? `Columns, ${off.size} hidden` : "Columns";
     for (const { cell, columns } of groups) {
       const shown = columns.filter((column) => !off.has(column)).length;
       cell.hidden = !shown;
@@ -53,7 +54,6 @@ function offer(table) {
   const choice = document.createElement("details");
   choice.className = "folded small";
   const title = document.createElement("summary");
-  title.textContent = "Columns";
   const boxes = document.createElement("div");
   boxes.className = "row";
   for (const [column, head] of heads.entries()) {

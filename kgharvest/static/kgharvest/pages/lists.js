@@ -2,9 +2,11 @@
 (() => {
   // -- filters: the server filters, however many rows there are; what stands below the form is replaced
   const addressOf = (form) => {
-    const address = new URL(form.action || location.href);
+    const address = new URL(form.getAttribute("action") ?? "", location.href);
     address.search = "";
     for (const [name, value] of new FormData(form)) if (value.trim()) address.searchParams.append(name, value.trim());
+    const sort = new URLSearchParams(location.search).get("sort");
+    if (sort && !address.searchParams.has("sort")) address.searchParams.set("sort", sort);
     return address;
   };
 
@@ -25,11 +27,16 @@
       request = new AbortController();
       const response = await fetch(address, { signal: request.signal }).catch(() => null);
       if (!response?.ok) return; // asked anew meanwhile, half a date, no answer: the button is there
-      const page = new DOMParser().parseFromString(await response.text(), "text/html");
+      const text = await response.text().catch(() => null);
+      if (text === null) return; // asked anew while it came
+      const page = new DOMParser().parseFromString(text, "text/html");
       const renewed = page.querySelector("form.filters[role=search]");
       if (!renewed) return location.assign(address);
       for (const part of after(form)) part.remove();
       form.after(...after(renewed));
+      const head = page.querySelector(".page-head"); // its title and buttons may be of what is filtered
+      if (head) document.querySelector(".page-head")?.replaceWith(head);
+      document.title = page.title;
       const count = form.querySelector(".count");
       if (count) count.textContent = renewed.querySelector(".count")?.textContent ?? "";
       history.replaceState(history.state, "", address);

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import betabinom, hypergeom
 
-from evaluation.statistics.finite_population import UNKNOWN_POPULATION, VerdictSample, population_rate, simple_interval
+from evaluation.statistics.cell_rates import UNKNOWN_POPULATION, VerdictSample, population_rate, simple_interval
 from evaluation.statistics.judges.judge_assisted import (
     PEOPLE_ALONE,
     POST_STRATIFIED,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evaluation.statistics.finite_population import VerdictSample
+from evaluation.statistics.cell_rates import VerdictSample
 from evaluation.statistics.judges.judge_assisted import JudgedSample
 from evaluation.statistics.judges.judge_comparison import JudgedSide, SharedCalibration, judged_difference
 from evaluation.statistics.statement_test import SharedStatements

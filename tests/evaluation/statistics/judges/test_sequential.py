@@ -153,7 +153,7 @@ def test_the_average_is_robbins_normal_mixture():
 
     low, high = anytime_average(seen, np.array([0.5, 0.5]), np.array([40, 40]))
 
-    spread = [0.25 * share * (1 - share) for share in (14.5 / 21, 0.5)]
+    spread = [0.25 * share * (1 - share) for share in (15 / 22, 0.5)]
     variance = sum(spread) / 20 * 380 / 399
     information = 20 * sum(spread) / 40 / variance
     half = np.sqrt(variance * (1 + 1 / information) * (np.log(1 + information) + np.log(400)))

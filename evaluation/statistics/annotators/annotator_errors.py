@@ -23,8 +23,8 @@ from scipy import sparse
 from scipy.special import expit, logit, ndtri
 from scipy.stats import fisher_exact
 
-from evaluation.statistics.annotator_models import Judged
-from evaluation.statistics.finite_population import population_rate
+from evaluation.statistics.annotators.annotator_models import Judged
+from evaluation.statistics.cell_rates import population_rate
 from evaluation.statistics.partial_pooling import beta_grid
 from evaluation.statistics.rates import SIGNIFICANCE, Rate
 

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evaluation.statistics import annotator_models
-from evaluation.statistics.annotator_models import Judged, fit_dawid_skene, fit_mace
+from evaluation.statistics.annotators import annotator_models
+from evaluation.statistics.annotators.annotator_models import Judged, fit_dawid_skene, fit_mace
 
 # Dawid and Skene (1979), Table 1: 45 patients, the first of five observers asked three times; classes 1 to 4. As in the
 # R package `rater` (data set anesthesia). One row per patient: observer 1 three times, observers 2 to 5.

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evaluation.evidence.arrays import Codes, Evidence, Flags, Side
-from evaluation.statistics.finite_population import VerdictSample
+from evaluation.statistics.cell_rates import VerdictSample
 from evaluation.statistics.statement_test import (
     SharedStatements,
     SideSample,

@@ -1,4 +1,4 @@
-"""Rates of a finite population: the estimate of a stratified sample and its exact 95 % interval.
+"""Rates of cells, of a finite population each: the estimate of a stratified sample and its exact 95 % interval.
 
 Everything that is a rate of a harvest comes from `population_rate`: of a cell, of a cut, of a point of a curve, of an
 average over these relations. A stratum is a part of the population, known in size, of which a simple random sample
@@ -28,6 +28,7 @@ Floats = NDArray[np.float64]
 
 ROUNDING = 1e-9  # tail probabilities that differ by less are equal
 DISTANCE_OF_LIMITS = float(np.sqrt(-2 * np.log(SIGNIFICANCE)))
+DECIMALS = 11  # of hits and weights; more of them depend on the order of additions
 PRECISION = 1e-4  # of a limit of a stratified interval, as a rate
 GRID = 4096  # points of [0, 1] on which estimates of several strata are distributed
 STEEPEST = 20.0  # asinh of the multiple at which every stratum has its least or most hits
@@ -249,9 +250,11 @@ def _interval_over_strata(
     value: float, n_hits: Floats, n: Counts, population: Counts, weights: Floats
 ) -> tuple[float, float]:
     """Return the farther limits of the nearest sample with whole hits and of that sample moved to `value`."""
-    nearest = np.rint(n_hits)
-    # In one order, so that the search ends at the same limits whatever order the strata come in.
-    strata = sorted(zip(*(column.tolist() for column in (nearest, n, population, weights)), strict=True))
+    # In one order and without last bits, so that the limits are the same in whatever order the strata come, and however
+    # their weights and the worth of incomplete statements were added up: at a half, and at a step, a bit would decide.
+    nearest = np.rint(n_hits.round(DECIMALS))
+    columns = (nearest, n, population, weights.round(DECIMALS))
+    strata = sorted(zip(*(column.tolist() for column in columns), strict=True))
     low, high = _stratified_interval(tuple(strata))
     moved = value - float(weights @ (nearest / n))
     if abs(moved) < ROUNDING:

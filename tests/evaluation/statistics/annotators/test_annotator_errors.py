@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse
 from scipy.special import betaln, logsumexp
 
-from evaluation.statistics.annotator_errors import (
+from evaluation.statistics.annotators.annotator_errors import (
     BY_CHANCE,
     NO_OPINION,
     PREVALENCES,
@@ -24,8 +24,8 @@ from evaluation.statistics.annotator_errors import (
     sample_truths,
     why_unidentified,
 )
-from evaluation.statistics.annotator_models import Judged, fit_dawid_skene
-from evaluation.statistics.finite_population import population_rate
+from evaluation.statistics.annotators.annotator_models import Judged, fit_dawid_skene
+from evaluation.statistics.cell_rates import population_rate
 
 T, F = 0, 1
 NO_GOLD = np.zeros(0, dtype=np.int64)
@@ -119,7 +119,7 @@ def test_the_draws_are_those_of_the_posterior_summed_over_every_truth(said, gold
 
 
 def test_given_its_rates_statements_are_as_likely_true_as_dawid_and_skene_say():
-    """At the rates that EM comes to; tests/evaluation/statistics/test_annotator_models.py holds these to crowd-kit."""
+    """At the rates that EM comes to; test_annotator_models.py holds these to crowd-kit."""
     judged = crowd(np.random.default_rng(3), np.arange(200) < 150, 0.85, 0.75)
     fit = fit_dawid_skene(judged)
     sampler = Sampler(judged, NO_GOLD, every_statement(judged), np.random.default_rng(0))

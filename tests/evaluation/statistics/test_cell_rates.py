@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, hypergeom
 
-from evaluation.statistics.finite_population import (
+from evaluation.statistics.cell_rates import (
     EMPTY_STRATUM,
     NOTHING_COUNTED,
     UNKNOWN_POPULATION,
@@ -175,3 +175,14 @@ def test_an_average_of_many_relations_is_not_accepted_far_away():
     rate = population_rate(hits, np.full(14, 48), np.full(14, 400), np.full(14, 1 / 14))
 
     assert (rate.high - rate.low) / 2 == pytest.approx(0.0355, abs=0.001)
+
+
+def test_the_last_bits_of_half_a_hit_and_of_weights_decide_nothing():
+    """Statements without all judgments are worth parts of a hit, whose sums differ in their last bits."""
+    n, population = np.array([6, 7]), np.array([20, 30])
+    weights = population / population.sum()
+
+    rates = [population_rate([2.5 + bit, 3], n, population, np.add(weights, (bit, -bit))) for bit in (-1e-14, 0, 1e-14)]
+
+    assert rates[0].low == pytest.approx(rates[1].low, abs=1e-12) == pytest.approx(rates[2].low, abs=1e-12)
+    assert rates[0].high == pytest.approx(rates[1].high, abs=1e-12) == pytest.approx(rates[2].high, abs=1e-12)

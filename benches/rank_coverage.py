@@ -1,0 +1,213 @@
+"""How often the rank intervals of reports hold the true ranks of all sides at once: the table of docs/statistics.md.
+
+`python benches/rank_coverage.py [--runs 1000] [--only WORD]`. Each line is one design: how many LMs and settings
+(sides) harvested how many relations, how many statements of each harvest were drawn and how far apart the sides truly
+are; ranks by the function that reports call. From six relations on, relations are drawn anew in each run, and the truth
+is the sides' means over all relations like these; below six it is the mean over these harvests. Tied sides have all the
+ranks that they share, and all of these must be in the interval.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import zlib
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from evaluation.evidence.arrays import ACCEPTED, INCOMPLETE, CellKey, Draws, Evidence, Judgments, StratumKey
+from evaluation.evidence.cells import cells_of, drawn_verdicts
+from evaluation.reports.sections.ranks import rank_entry
+from evaluation.statistics.paired_tests import FEWEST_RELATIONS_TO_TELL
+
+RUNS = 1000
+HARDEST = 0.15  # how far relations lie from the sides' means, either way
+ROUNDING = 1e-9
+
+
+class Design(NamedTuple):
+    """A round. means: of the sides. overlap: the share of each harvest that all sides found, drawn for all alike.
+
+    spread: how differently a relation suits two sides, either way. is_skewed: rarely and much rather than often and
+    little. of_relation: whether the ranks are those of cells within the first relation.
+    """
+
+    means: Sequence[float]
+    n_relations: int
+    population: int
+    n: int
+    overlap: float = 0.0
+    spread: float = 0.05
+    is_skewed: bool = False
+    of_relation: bool = False
+
+    def __str__(self) -> str:
+        means = np.unique(self.means)
+        shares = f"p {means[0]:g}" if len(means) == 1 else f"p {means[0]:g} to {means[-1]:g}"
+        tied = ", tied in pairs" if 1 < len(means) < len(self.means) else ", all tied" if len(means) == 1 else ""
+        where = "one relation" if self.of_relation else f"{self.n_relations} relations"
+        shared = f", {self.overlap:.0%} shared" if self.overlap else ""
+        skewed = ", skewed" if self.is_skewed else ""
+        return f"{len(self.means)} sides, {where}, {self.n} of {self.population}, {shares}{tied}{shared}{skewed}"
+
+
+def spaced(n_sides: int, low: float, high: float) -> tuple[float, ...]:
+    return tuple(np.linspace(low, high, n_sides).round(4).tolist())
+
+
+def in_pairs(n_sides: int, low: float, high: float) -> tuple[float, ...]:
+    return tuple(np.repeat(np.linspace(low, high, n_sides // 2), 2).round(4).tolist())
+
+
+DESIGNS = [
+    *(
+        Design(means, *shape)
+        for shape, n_sides in product(((2, 200, 20), (4, 400, 30), (6, 200, 20), (14, 200, 10), (14, 400, 50)), (2, 8))
+        for means in ((0.7,) * n_sides, spaced(n_sides, 0.5, 0.8))
+    ),
+    *(Design(means, 14, 400, 30) for means in ((0.7,) * 4, in_pairs(4, 0.6, 0.8), in_pairs(8, 0.5, 0.8))),
+    *(Design(means, 3, 200, 40) for means in ((0.75,) * 12, in_pairs(12, 0.4, 0.8))),
+    *(Design(means, 14, 200, 20) for means in ((0.75,) * 12, in_pairs(12, 0.4, 0.8))),
+    Design((0.7,) * 4, 40, 200, 10),
+    Design(in_pairs(4, 0.6, 0.8), 40, 200, 10),
+    *(Design(means, 4, 200, 40, 0.6) for means in ((0.8,) * 4, in_pairs(4, 0.7, 0.8))),
+    *(Design(means, 14, 200, 20, 0.6) for means in ((0.8,) * 4, in_pairs(4, 0.7, 0.8))),
+    *(Design((0.7,) * 8, n, 200, 20, spread=0.12, is_skewed=True) for n in (6, 14, 40)),
+    *(Design((0.95,) * n_sides, n, 200, 20, spread=0.02) for n_sides, n in ((4, 3), (8, 3), (8, 14))),
+    *(
+        Design(means, 1, *shape, spread=0.0, of_relation=True)
+        for shape in ((200, 20), (400, 50), (40, 30))
+        for means in ((0.7,) * 8, in_pairs(8, 0.5, 0.9), (0.95,) * 8)
+    ),
+    Design((0.7,) * 12, 1, 200, 20, spread=0.0, of_relation=True),
+]
+
+
+# -- one round ---------------------------------------------------------------------------------------------------------
+
+
+def shares_of(design: Design, rng: np.random.Generator) -> np.ndarray:
+    """Return (R, S) the shares of true tuples of a round's harvests, whose expected value are the sides' means."""
+    room = min(1 - max(design.means), min(design.means), HARDEST + design.spread) - design.spread
+    shape = (design.n_relations, len(design.means))
+    if design.is_skewed:  # an eighth of the relations suits a side far less
+        suits = np.where(rng.random(shape) < 1 / 8, -7, 1) * design.spread / 4
+    else:
+        suits = rng.uniform(-design.spread, design.spread, shape)
+    ease = 0.0 if design.of_relation else rng.uniform(-max(room, 0), max(room, 0), (design.n_relations, 1))
+    return np.clip(np.array(design.means) + ease + suits, 0, 1)
+
+
+def harvests_of(design: Design, shares: np.ndarray) -> np.ndarray:
+    """Return (R, S, N) whether tuples are true; the first ones are all sides' own, and alike for all."""
+    n_common = round(design.overlap * design.population)
+    n_true = np.round(shares * design.population).astype(int)  # (R, S)
+    common = np.minimum(np.round(shares.mean(axis=1) * n_common).astype(int), n_true.min(axis=1))
+    place = np.arange(design.population)
+    rest = n_common + (n_true - common[:, None])
+    is_common_true = place < common[:, None, None]
+    return is_common_true | ((place >= n_common) & (place < rest[..., None]))
+
+
+def evidence_of(design: Design, harvests: np.ndarray, rng: np.random.Generator) -> Evidence:
+    n_relations, n_sides, population = harvests.shape
+    n_common = round(design.overlap * design.population)
+    task, verdict, stratum = [], [], []
+    n_tasks = 0
+    for relation in range(n_relations):
+        order = rng.random((n_sides, population))
+        order[:, :n_common] = order[0, :n_common]
+        drawn = np.argsort(order, axis=1)[:, : design.n]  # (S, n)
+        keys = np.where(drawn < n_common, drawn, n_common + np.arange(n_sides)[:, None] * population + drawn)
+        different, first, number = np.unique(keys, return_index=True, return_inverse=True)
+        is_true = np.take_along_axis(harvests[relation], drawn, axis=1).ravel()
+        task.append(n_tasks + number.ravel())
+        verdict.append(np.where(is_true[first], 0, 1))
+        stratum.append(np.repeat(relation * n_sides + np.arange(n_sides), design.n))
+        n_tasks += len(different)
+    verdicts, draws = np.concatenate(verdict), np.concatenate(task)
+    cells = [CellKey(f"r{relation:02}", "lm", f"s{side}") for relation in range(n_relations) for side in range(n_sides)]
+    return Evidence(
+        round="simulated", source="simulated", seed=0, judgments_per_task=1, quorum=1, has_thirds=False,
+        verdict=verdicts, adjudicated=np.full(n_tasks, INCOMPLETE), third=np.full(n_tasks, -1),
+        wanted=np.ones(n_tasks, dtype=np.int64),
+        judgments=Judgments(np.arange(n_tasks), np.zeros(n_tasks, dtype=np.int64), verdicts, np.zeros(n_tasks)),
+        cells=cells,
+        strata=[StratumKey(number, 1, population, population) for number in range(len(cells))],
+        draws=Draws(draws, np.concatenate(stratum), np.ones_like(draws), np.zeros(len(draws))),
+        annotators=["a"], gold=Judgments(*np.zeros((3, 0), dtype=np.int64), np.zeros(0)),
+        gold_truth=np.zeros(0, dtype=np.int64), demonstrators=[],
+    )  # fmt: skip
+
+
+def ranks_of(design: Design, evidence: Evidence) -> np.ndarray:
+    """Return (S, 2) the ranks that a report gives."""
+    drawn = drawn_verdicts(evidence)
+    rates = [(cell.key, cell.rate_of(ACCEPTED)) for cell in cells_of(evidence, drawn)]
+    cells = [
+        {**key._asdict(), "accuracy": rate.value,
+         "accuracy_low": rate.low if design.of_relation else None, "accuracy_high": rate.high, "n": design.n}
+        for key, rate in rates
+    ]  # fmt: skip
+    entry = rank_entry(evidence, cells, drawn)
+    n_sides = len(design.means)
+    if design.of_relation:
+        told = entry["relations"]
+        return ranks_in_order(told[0]["sides"]) if told else np.array([[1, n_sides]] * n_sides)
+    return ranks_in_order(entry["sides"])
+
+
+def ranks_in_order(sides: Sequence[dict]) -> np.ndarray:
+    by_name = {side["setting"]: (side["low"], side["high"]) for side in sides}
+    return np.array([by_name[f"s{number}"] for number in range(len(sides))])
+
+
+def true_ranks(truth: np.ndarray) -> np.ndarray:
+    """Return (S, 2) the first and last of the ranks that each side shares with those it is truly tied with."""
+    is_above = truth[:, None] > truth + ROUNDING
+    return np.column_stack([1 + is_above.sum(axis=0), len(truth) - is_above.sum(axis=1)])
+
+
+# -- a line ------------------------------------------------------------------------------------------------------------
+
+
+class Covered(NamedTuple):
+    """all_ranks: the share of runs in which all true ranks are covered. width: mean number of ranks in an interval."""
+
+    all_ranks: float
+    width: float
+
+
+def simulate(design: Design, runs: int) -> Covered:
+    rng = np.random.default_rng(zlib.crc32(repr(design).encode()))
+    is_over_relations = design.n_relations >= FEWEST_RELATIONS_TO_TELL
+    is_covered, widths = [], []
+    for _ in range(runs):
+        harvests = harvests_of(design, shares_of(design, rng))
+        truth = np.array(design.means) if is_over_relations else harvests.mean(axis=2).mean(axis=0)
+        ranks, true = ranks_of(design, evidence_of(design, harvests, rng)), true_ranks(truth)
+        is_covered.append(bool(((ranks[:, 0] <= true[:, 0]) & (true[:, 1] <= ranks[:, 1])).all()))
+        widths.append(float((ranks[:, 1] - ranks[:, 0] + 1).mean()))
+    return Covered(float(np.mean(is_covered)), float(np.mean(widths)))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=RUNS, help=f"simulated rounds a line ({RUNS})")
+    parser.add_argument("--only", default="", metavar="WORD", help="only lines with this in their name")
+    options = parser.parse_args()
+    print("| design | all true ranks covered | ranks in an interval, of |\n|---|---|---|")
+    for design in DESIGNS:
+        if options.only in str(design):
+            covered = simulate(design, options.runs)
+            print(f"| {design} | {covered.all_ranks:.3f} | {covered.width:.1f} of {len(design.means)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+"""What a paper pack is made of: files, with what those who read them need to know."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import NamedTuple
+
+
+class PackColumn(NamedTuple):
+    """A column of rows. type: "string", "integer", "number", "boolean" or "datetime" (ISO 8601, UTC)."""
+
+    name: str
+    type: str
+    description: str
+
+
+class PackFile(NamedTuple):
+    """A file of a pack. path: below the pack's root, with forward slashes. columns: of Parquet and JSONL files."""
+
+    path: str
+    content: bytes
+    media_type: str
+    description: str
+    columns: tuple[PackColumn, ...] = ()
+
+    @property
+    def sha256(self) -> str:
+        return sha256(self.content).hexdigest()

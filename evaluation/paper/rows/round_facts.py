@@ -1,0 +1,61 @@
+"""What rows do not tell of a round, and a report repeats: its rules, its dates, its log. `round.json` of a pack."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from annotation.models import Round
+from evaluation.evidence.arrays import Conduct, Evidence
+from evaluation.paper.files import PackFile
+from kgharvest.audit.tables import canonical_json
+
+PATH = "rows/round.json"
+PREREGISTRATION = "preregistration.json"
+ROUND = ("round", "source", "seed", "judgments_per_task", "quorum", "has_thirds", "demonstrators")
+# Of the block `conduct`: what is repeated. The rest is counted from rows.
+REPEATED = ("design", "limits", "training", "exclusions", "imports", "timeline")
+REPEATED_OF = {
+    "dates": ("created_at", "opened_at", "closed_at"),
+    "people": ("n_invited",),
+    "gold": ("n_confirmed_by", "confirmed_from", "confirmed_to"),
+    "judgments": ("n_skipped", "n_reports"),
+    "adjudications": ("n_superseded", "n_blind", "n_experts"),
+}
+
+
+def round_facts(round: Round, evidence: Evidence, happened: Conduct, document: Mapping[str, Any]) -> dict[str, Any]:
+    """document: the frozen report's, which says how it was asked for."""
+    conduct = {name: happened.entry[name] for name in REPEATED}
+    parts = {part: {name: happened.entry[part][name] for name in names} for part, names in REPEATED_OF.items()}
+    return {
+        **{name: getattr(evidence, name) for name in ROUND},
+        "least_k": round.least_k,
+        "quota": round.quota,
+        "equivalence_margin": document["equivalence_margin"],
+        "conduct": conduct | parts,
+        **_preregistration(round, document),
+    }
+
+
+def _preregistration(round: Round, document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was frozen before the first judgment; nothing for a report without it."""
+    if not (registered := document.get("preregistration")):
+        return {}
+    frozen = round.preregistrations.get(version=registered["version"])
+    return {"preregistration": {"document": frozen.document, "deviations": registered["deviations"]}}
+
+
+def preregistration_files(facts: Mapping[str, Any]) -> list[PackFile]:
+    """Return what was frozen before the first judgment, as the file whose hash was announced."""
+    if not (registered := facts.get("preregistration")):
+        return []
+    text = canonical_json(registered["document"])
+    about = "The preregistration; its SHA-256 is that of this file."
+    return [PackFile(PREREGISTRATION, text.encode(), "application/json", about)]
+
+
+def repeated_paths() -> list[str]:
+    """Return the paths in the document of what is repeated, and of novelty, which rests on a file that is not here."""
+    of_parts = [f"conduct.{part}.{name}" for part, names in REPEATED_OF.items() for name in names]
+    return ["novelty", "preregistration.deviations", *(f"conduct.{name}" for name in REPEATED), *of_parts]

@@ -1,0 +1,202 @@
+"""Verify a pack: every number of its report made again from its raw rows, with no database and no other file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from evaluation.paper import audit_chain
+from evaluation.paper.archive import checksum_differences, read_pack
+from evaluation.paper.comparison import Difference, DocumentComparison
+from evaluation.paper.rendered import rendered_tables
+from evaluation.paper.rows import round_facts
+from evaluation.paper.rows.evidence import evidence_of, verdict_differences
+from evaluation.paper.rows.recomputation import recompute
+from evaluation.paper.rows.tables import TABLES, BadPack, PackRows, n_rows, parquet_differences, read_rows
+from kgharvest.bulk.file_reading import parse_json
+from kgharvest.pages.number_format import counted
+
+REPORT = "report.json"
+STAMP = ("created_at", "code_version", "method", "audit")  # of a report; the audit trail is compared apart
+SHOWN = 20
+
+
+class Verification(NamedTuple):
+    """problems: sentences, none if all is as it should be. n_numbers: numbers that were made again and compared.
+
+    n_repeated: numbers that are only repeated from what the installation said. notes: what else was not made again.
+    """
+
+    problems: Sequence[str]
+    n_numbers: int = 0
+    n_repeated: int = 0
+    notes: Sequence[str] = ()
+
+    def lines(self) -> Iterator[str]:
+        """Yield what a reader is told."""
+        yield from self.problems[:SHOWN]
+        if (left := len(self.problems) - SHOWN) > 0:
+            yield f"and {left:,} more"
+        if not self.problems:
+            yield f"Verified: {counted(self.n_numbers, 'number')} recomputed from the raw rows, all as in the report."
+            yield from self.notes
+
+
+def verify_pack(path: Path) -> Verification:
+    """Raises BadPack for what is no pack."""
+    contents = read_pack(path)
+    altered = list(checksum_differences(contents))
+    try:
+        verification = verify_contents(contents)
+    except BadPack as reason:
+        if not altered:
+            raise
+        return Verification([*altered, str(reason)])
+    return verification._replace(problems=[*altered, *verification.problems])
+
+
+def verify_contents(contents: Mapping[str, bytes]) -> Verification:
+    """Verify the files of a pack by their contents, whatever their checksums. Raises BadPack."""
+    try:
+        return _verify(contents)
+    except RecursionError:
+        raise BadPack("The JSON of this pack is nested too deeply; was it altered?") from None
+
+
+def _verify(contents: Mapping[str, bytes]) -> Verification:
+    document, facts = (_object(contents, path) for path in (REPORT, round_facts.PATH))
+    rows = read_rows(contents)
+    recomputed = json.loads(json.dumps(recompute(rows, facts)))
+    packed = {name: value for name, value in document.items() if name not in STAMP}
+    recomputed["novelty"] = packed.get("novelty")  # its reference is not in the pack
+    compared = DocumentComparison(packed, recomputed, round_facts.repeated_paths())
+    chain = audit_chain.Chain(contents.get(audit_chain.PATH, b""), _head(document))
+    problems = [
+        *map(str, compared.differences),
+        *map(str, _verdicts(rows, facts)),
+        *map(str, _probabilities(rows)),
+        *(line for table in TABLES for line in _parquet(table, rows, contents)),
+        *_tables(document, contents),
+        *_preregistration(facts, contents),
+        *chain.problems,
+    ]
+    return Verification(problems, compared.n_numbers, compared.n_repeated, list(_notes(document, compared, chain)))
+
+
+def _object(contents: Mapping[str, bytes], path: str) -> dict[str, Any]:
+    if path not in contents:
+        raise BadPack(f"{path} is missing: this is no pack of a report, or not all of it.")
+    try:
+        value = parse_json(contents[path].decode())
+    except ValueError:
+        raise BadPack(f"{path} is not JSON in UTF-8.") from None
+    if not isinstance(value, dict):
+        raise BadPack(f"{path} is no JSON object.")
+    return value
+
+
+def _head(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    head = document.get("audit")
+    if not isinstance(head, dict) or not isinstance(head.get("number"), int) or not isinstance(head.get("hash"), str):
+        raise BadPack(f"{REPORT} does not name the head of an audit trail.")
+    return head
+
+
+def _notes(document: Mapping[str, Any], compared: DocumentComparison, chain: audit_chain.Chain) -> Iterator[str]:
+    """Yield what was not made again, a sentence each."""
+    yield (
+        f"Repeated from {round_facts.PATH}, as no row tells them: {counted(compared.n_repeated, 'number')} on the "
+        "rules, dates and log of the round."
+    )
+    if document.get("novelty"):
+        yield "Not recomputed: novelty, as the reference KG is not in the pack."
+    if not document["audit"]["number"]:
+        return
+    entries = counted(chain.n_recomputed, "entry", "entries")
+    of_head = "" if chain.is_head_recomputed else "; the head is there by its hash alone"
+    yield f"Audit trail: ends in the head that the report names; {entries} hashed again{of_head}."
+
+
+# -- rows --------------------------------------------------------------------------------------------------------------
+
+
+def _verdicts(rows: PackRows, facts: Mapping[str, Any]) -> Iterator[Difference]:
+    for difference in verdict_differences(rows, evidence_of(rows, facts)):
+        yield Difference(*difference)
+
+
+def _probabilities(rows: PackRows) -> Iterator[Difference]:
+    """Yield the draws whose inclusion probability is not how many were drawn of how many."""
+    draws, population = rows["draws"], rows["strata"]["population"]
+    n_drawn = [0] * len(population)
+    for stratum in draws["stratum"]:
+        n_drawn[stratum - 1] += 1
+    columns = zip(draws["stratum"], draws["inclusion_probability"], strict=True)
+    for number, (stratum, probability) in enumerate(columns, start=1):
+        if probability is not None and population[stratum - 1]:
+            expected = n_drawn[stratum - 1] / population[stratum - 1]
+            if abs(probability - expected) > 1e-9:
+                yield Difference(f"rows/draws.jsonl, line {number}, inclusion_probability", probability, expected)
+
+
+def _parquet(table: Any, rows: PackRows, contents: Mapping[str, bytes]) -> Iterator[str]:
+    if table.parquet in contents:
+        for place, own, other in parquet_differences(table, rows[table.name], contents[table.parquet]):
+            yield f"{table.parquet}, {place}: {other!r:.80}, in {table.jsonl} {own!r:.80}"
+    elif n_rows(rows[table.name]):
+        yield f"{table.parquet}: missing"
+
+
+# -- preregistration ---------------------------------------------------------------------------------------------------
+
+
+def _preregistration(facts: Mapping[str, Any], contents: Mapping[str, bytes]) -> Iterator[str]:
+    """Yield that the file is another than the document whose hash the report names."""
+    frozen = {file.path: file.content for file in round_facts.preregistration_files(facts)}
+    path = round_facts.PREREGISTRATION
+    if contents.get(path) != frozen.get(path):
+        yield f"{path}: is not what was frozen, whose hash {REPORT} names"
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+def _tables(document: Mapping[str, Any], contents: Mapping[str, bytes]) -> Iterator[str]:
+    """Yield where the files of tables differ from those that the report gives."""
+    try:
+        files = {file.path: file.content for file in rendered_tables(document)}
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        yield f"{REPORT}: gives no tables ({type(error).__name__}: {error!s:.100})"
+        return
+    for path, content in files.items():
+        if path not in contents:
+            yield f"{path}: missing"
+        elif contents[path] != content:
+            yield from _line_differences(path, contents[path], content)
+
+
+def _line_differences(path: str, packed: bytes, rendered: bytes) -> Iterator[str]:
+    lines = (_lines(path, content.decode("utf-8", "replace")) for content in (packed, rendered))
+    try:
+        for number, (line, wanted) in enumerate(zip_longest(*lines), start=1):
+            if line != wanted:
+                yield f"{path}, line {number}: {_cells(line, wanted)}"
+    except csv.Error as error:
+        yield f"{path}: cannot be read as CSV ({error!s:.60})"
+
+
+def _lines(path: str, text: str) -> Iterator[Any]:
+    return csv.reader(io.StringIO(text)) if path.endswith(".csv") else iter(text.splitlines())
+
+
+def _cells(line: Any, wanted: Any) -> str:
+    """Return in what two lines differ: of a table as CSV in which values."""
+    if isinstance(line, list) and isinstance(wanted, list) and len(line) == len(wanted):
+        pairs = [(value, other) for value, other in zip(line, wanted, strict=True) if value != other]
+        return "; ".join(f"packed {value!r:.60}, by the report {other!r:.60}" for value, other in pairs)
+    return f"packed {line!r:.80}, by the report {wanted!r:.80}"

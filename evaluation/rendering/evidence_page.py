@@ -1,0 +1,163 @@
+"""The evidence page: a report and all rows behind its numbers as one HTML file that asks nobody for anything.
+
+The rows are JSON in a script element that no browser runs. Every number is a link whose fragment names its rows, so
+that an address restores the view. Script and style stand in the page and are allowed by their hashes, nothing else is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from django.template.loader import render_to_string
+from django.utils.safestring import SafeString
+
+from evaluation.rendering.figures.canvas import THEMES
+from evaluation.rendering.figures.report_figures import figure_named
+from evaluation.rendering.tables import Document, name_of
+from evaluation.reports.finding import finding
+from evaluation.reports.sections.comparisons import common_key, common_of
+from evaluation.reports.sections.ranks import rank_in_words, ranks_of, ties_in_words
+from evaluation.reports.sections.rates import cells_by_relation, demonstrator_mark, interval_of_average
+from kgharvest.pages.number_format import count, counted, interval, points_with_interval, share
+
+FILES = Path(__file__).resolve().parent.parent / "static" / "evaluation" / "evidence_page"
+# What could end the element, or begin one, inside a script element.
+ESCAPED = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
+FIGURE = "averages"
+
+
+def write_evidence_page(document: Document, rows: Mapping[str, Any]) -> str:
+    """rows: as evaluation.reports.evidence_rows gathers them."""
+    style, script = _file("evidence.css"), _file("evidence.js")
+    context = {
+        "document": document,
+        "finding": finding(document),
+        "key_numbers": list(_key_numbers(document)),
+        "figure": _figure(document),
+        "totals": list(_totals(document)),
+        "comparisons": list(_comparisons(document)),
+        "sides": [_side(document, total) for total in document["totals"]],
+        "relations": list(_relations(document)),
+        "has_incomplete": any(cell["incomplete"] for cell in document["cells"]),
+        "n_hidden": sum(statement is None for statement in rows["tasks"]["statement"]),
+        "judge": rows["judge"],
+        "style": SafeString(style),
+        "script": SafeString(script),
+        "policy": policy(style, script),
+        "rows": embedded(rows),
+    }
+    return str(render_to_string("evaluation/reports/evidence_page.html", context))
+
+
+@cache
+def _file(name: str) -> str:
+    return (FILES / name).read_text(encoding="utf-8")
+
+
+def policy(style: str, script: str) -> str:
+    """Return the policy by which the page may run its own script and style, show images in it, and ask for nothing."""
+    return (
+        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _digest(text: str) -> str:
+    return f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def embedded(rows: Mapping[str, Any]) -> SafeString:
+    """Return JSON that no text in it can end."""
+    text = json.dumps(rows, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return SafeString(text.translate(ESCAPED))
+
+
+def address(*, verdict: str = "", **part: Any) -> str:
+    """Return the fragment that names rows. part: `relation`, `model`, `setting`; empty is what names none."""
+    named = {key: value or "" for key, value in part.items()} | ({"verdict": verdict} if verdict else {})
+    return "#" + urlencode(named, doseq=True)
+
+
+def _part(entry: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: entry[key] for key in keys}
+
+
+# -- what the page shows of the document -------------------------------------------------------------------------------
+
+
+def _key_numbers(document: Document) -> Iterator[tuple[str, str, str, str]]:
+    """Yield a name, the number, what it rests on, and the address of its rows."""
+    complete = f"{count(document['n_complete'])} of {count(document['n_tasks'])}"
+    yield "Statements complete", complete, "", "#verdict="
+    n_annotators = counted(len(document["annotators"]), "annotator")
+    yield "Judgments", count(document["n_judgments"]), f"by {n_annotators}", "#verdict="
+    alpha = document["alpha"]
+    basis = alpha["reason"] or f"{interval(alpha['low'], alpha['high'])}, {counted(alpha['n_units'], 'statement')}"
+    yield "Krippendorff's alpha", share(alpha["value"]), basis.lstrip(", "), "#verdict="
+
+
+def _figure(document: Document) -> dict[str, Any] | None:
+    """Return the forest plot of the averages as images in the page; None where there is none."""
+    figure = figure_named(FIGURE, document)
+    if figure is None:
+        return None
+    images = {
+        name: f"data:image/svg+xml;base64,{b64encode(figure.render(document, 'svg', theme)).decode()}"
+        for name, theme in THEMES.items()
+    }
+    return {**figure.image(document), **images, "title": figure.title, "caption": figure.caption}
+
+
+def _side(document: Document, total: Mapping[str, Any]) -> dict[str, Any]:
+    return {"model": demonstrator_mark(document, total["model"]), "setting": name_of(total["setting"])}
+
+
+def _totals(document: Document) -> Iterator[dict[str, Any]]:
+    ranks = ranks_of(document)["sides"]
+    by_side = {(side["model"], side["setting"]): side for side in ranks}
+    for total in document["totals"]:
+        part = _part(total, "model", "setting")
+        ranked = by_side.get((total["model"], total["setting"]))
+        yield {
+            **total,
+            **_side(document, total),
+            "interval": interval(*interval_of_average(total)),
+            "rank": rank_in_words(ranked) if ranked else "",
+            "tied": ties_in_words(ranked, len(ranks)) if ranked else "",
+            "rows": address(**part),
+            "accepted_rows": address(**part, verdict="accepted"),
+            "rejected_rows": address(**part, verdict="rejected"),
+        }
+
+
+def _comparisons(document: Document) -> Iterator[dict[str, Any]]:
+    for compared in document["comparisons"]:
+        differs = "setting" if compared["kind"] == "settings" else "model"
+        sides = {common_key(compared): compared.get(common_key(compared)), differs: [compared["a"], compared["b"]]}
+        difference = points_with_interval(compared["difference"], compared["low"], compared["high"])
+        yield {**compared, "common": common_of(compared), "difference": difference, "rows": address(**sides)}
+
+
+def _relations(document: Document) -> Iterator[tuple[str, str, list[dict[str, Any] | None]]]:
+    """Yield each relation with the address of its rows and its cells in the order of the totals."""
+    for relation, cells in cells_by_relation(document):
+        yield relation, address(relation=relation), [_cell(cell) for cell in cells]
+
+
+def _cell(cell: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if cell is None:
+        return None
+    part = _part(cell, "relation", "model", "setting")
+    return {
+        **cell,
+        "interval": interval(cell["accuracy_low"], cell["accuracy_high"]),
+        "rows": address(**part),
+        "rejected_rows": address(**part, verdict="rejected"),
+    }

@@ -1,0 +1,326 @@
+"""Files of KGs from outside: TSV, CSV, KGTK edges, N-Triples and JSON lines, read statement by statement."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import isfinite
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+from kgharvest.bulk.file_reading import Line, read_json_objects
+from kgharvest.bulk.file_writing import FORMULA_STARTS
+from kgharvest.errors import BadEntry
+
+ROLES: Mapping[str, Sequence[str]] = {
+    "relation": ("relation", "predicate", "rel", "label", "r", "p"),
+    "head": ("head", "subject", "node1", "h", "s"),
+    "tail": ("tail", "object", "node2", "t", "o"),
+    "score": ("score", "confidence", "weight"),
+}
+LabelOf = Callable[[str, str], str]  # the label of an id of the file, or else its second argument
+
+
+class Statement(NamedTuple):
+    """What one line says. line: from 1. others: further values by name, such as qualifiers; score: None without one.
+
+    edge: the line's own id, and node1: the head as written, in files whose lines may be about other lines.
+    """
+
+    line: int
+    relation: str
+    head: str
+    tail: str
+    score: float | None = None
+    others: Mapping[str, str] = {}
+    edge: str | None = None
+    node1: str | None = None
+
+
+class BadCell(Exception):
+    """What is wrong with a line, and in which column if that is known."""
+
+    def __init__(self, reason: str, column: int | None = None):
+        self.column = column
+        super().__init__(reason)
+
+    def at(self, line: int) -> BadEntry:
+        return BadEntry(f"line {line}, column {self.column}" if self.column else f"line {line}", str(self))
+
+
+def number_of(text: Any, column: int | None = None) -> float | None:
+    """Return the score that a cell is, None for an empty one. Raises BadCell."""
+    if text is None or text == "":
+        return None
+    try:
+        number = float("" if isinstance(text, bool) else text)
+    except (ValueError, TypeError, OverflowError):
+        number = float("nan")
+    if not isfinite(number):
+        raise BadCell(f"has no number as score ({text!r:.60})", column)
+    return number
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+def read_tsv(lines: Iterable[str], label_of: LabelOf) -> Iterator[Statement | BadEntry]:
+    rows = ((number, line.rstrip("\r\n").split("\t")) for number, line in enumerate(lines, start=1) if line.strip())
+    return _read_table(rows, label_of)
+
+
+ESCAPED_FORMULAS = tuple(f"'{start}" for start in FORMULA_STARTS)  # as exports write them
+
+
+def read_csv(lines: Iterable[str], label_of: LabelOf) -> Iterator[Statement | BadEntry]:
+    reader = csv.reader(lines, strict=True)
+
+    def rows() -> Iterator[tuple[int, list[str]]]:
+        for cells in reader:
+            if cells:
+                yield reader.line_num, [cell[1:] if cell.startswith(ESCAPED_FORMULAS) else cell for cell in cells]
+
+    try:
+        yield from _read_table(rows(), label_of)
+    except csv.Error as error:
+        yield BadEntry(f"line {reader.line_num}", f"is not CSV ({error})")
+
+
+def _read_table(rows: Iterator[tuple[int, list[str]]], label_of: LabelOf) -> Iterator[Statement | BadEntry]:
+    """Read head, relation, tail and perhaps score; a first line of names says in which columns these are."""
+    columns: Sequence[str] = ("head", "relation", "tail", "score")
+    for position, (line, cells) in enumerate(rows):
+        if position == 0:
+            if named := named_columns(cells):
+                columns = named
+                continue
+            columns = columns[: max(3, len(cells))]
+        try:
+            yield _table_statement(line, columns, cells, label_of)
+        except BadCell as bad:
+            yield bad.at(line)
+
+
+def named_columns(cells: Sequence[str]) -> list[str] | None:
+    """Return what the columns are if these cells are their names, else None; a role's name, or the column's own."""
+    names = [cell.strip().casefold() for cell in cells]
+    columns = list(cells)
+    for role, aliases in ROLES.items():
+        if alias := next((alias for alias in aliases if alias in names), None):
+            columns[names.index(alias)] = role
+    return columns if {"head", "relation", "tail"} <= set(columns) else None
+
+
+def _table_statement(line: int, columns: Sequence[str], cells: Sequence[str], label_of: LabelOf) -> Statement:
+    if len(cells) != len(columns):
+        raise BadCell(f"has {len(cells)} columns, not {len(columns)} ({', '.join(columns)})")
+    row = dict(zip(columns, cells, strict=True))
+    others = {name: label_of(value, value) for name, value in row.items() if value and name not in ROLES}
+    score = number_of(row.get("score"), columns.index("score") + 1) if "score" in row else None
+    for role in ("head", "relation", "tail"):
+        if not row[role].strip():
+            raise BadCell(f"has no {role}", columns.index(role) + 1)
+    head, tail = (label_of(row[role], row[role]) for role in ("head", "tail"))
+    return Statement(line, row["relation"].strip(), head, tail, score, others)
+
+
+# -- KGTK --------------------------------------------------------------------------------------------------------------
+
+KGTK_TEXT = re.compile(r"""(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'@[-\w]+)""")
+KGTK_ESCAPES = {"t": "\t", "n": "\n", "r": "\r"}
+
+
+def read_kgtk(lines: Iterable[str], label_of: LabelOf) -> Iterator[Statement | BadEntry]:
+    """Read edges. One whose node1 is the id of another edge is a qualifier of that, wherever in the file it stands."""
+    columns: list[str] = []
+    for line, text in enumerate(lines, start=1):
+        cells = text.rstrip("\r\n").split("\t")
+        if not columns:
+            columns = cells
+            if missing := {"node1", "label", "node2"} - set(columns):
+                yield BadEntry("line 1", f"has no column {' or '.join(sorted(missing))}")
+                return
+        elif text.strip():
+            try:
+                yield _edge(line, columns, cells, label_of)
+            except BadCell as bad:
+                yield bad.at(line)
+
+
+def _edge(line: int, columns: Sequence[str], cells: Sequence[str], label_of: LabelOf) -> Statement:
+    if len(cells) != len(columns):
+        raise BadCell(f"has {len(cells)} columns, not {len(columns)}")
+    row = dict(zip(columns, cells, strict=True))
+    for column in ("node1", "label", "node2"):
+        if not row[column]:
+            raise BadCell(f"has no {column}", columns.index(column) + 1)
+    head, tail = (
+        kgtk_text(row[f"{node};label"]) if row.get(f"{node};label") else label_of(row[node], kgtk_text(row[node]))
+        for node in ("node1", "node2")
+    )
+    return Statement(line, row["label"], head, tail, edge=row.get("id") or None, node1=row["node1"])
+
+
+def kgtk_text(value: str) -> str:
+    """Return the text of a string, in a language or not; other values stand for themselves."""
+    match = KGTK_TEXT.fullmatch(value)
+    if match is None:
+        return value
+    inside = match[1] if match[1] is not None else match[2]
+    return re.sub(r"\\(.)", lambda escape: KGTK_ESCAPES.get(escape[1], escape[1]), inside)
+
+
+# -- N-Triples ---------------------------------------------------------------------------------------------------------
+
+IRI = r"<([^\x00-\x20<>\"{}|^`]*)>"
+BLANK = r"(_:[^\s<>\"]+)"
+TRIPLE = re.compile(
+    rf"\s*(?:{IRI}|{BLANK})\s*{IRI}\s*"
+    rf"(?:{IRI}|{BLANK}|\"((?:[^\"\\\n\r]|\\.)*)\"(?:\^\^{IRI}|@[a-zA-Z]+(?:-[a-zA-Z0-9]+)*)?)\s*\.\s*(?:#.*)?"
+)
+PART = (re.compile(rf"\s*(?:{IRI}|{BLANK})"), re.compile(rf"\s*{IRI}"))
+NT_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")
+NT_ESCAPES = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f", '"': '"', "'": "'", "\\": "\\"}
+
+
+def read_ntriples(lines: Iterable[str], label_of: LabelOf) -> Iterator[Statement | BadEntry]:
+    for line, text in enumerate(lines, start=1):
+        if not text.strip() or text.lstrip().startswith("#"):
+            continue
+        match = TRIPLE.fullmatch(text.rstrip())
+        if match is None:
+            yield BadEntry(f"line {line}, column {_first_wrong_column(text)}", "is no triple of N-Triples")
+            continue
+        head_iri, head_blank, relation, tail_iri, tail_blank, literal, _ = match.groups()
+        try:
+            head = resource(head_iri, head_blank, label_of)
+            tail = resource(tail_iri, tail_blank, label_of) if literal is None else unescaped(literal)
+            yield Statement(line, unescaped(relation), head, tail)
+        except BadCell as bad:
+            yield bad.at(line)
+
+
+def _first_wrong_column(text: str) -> int:
+    """Return where the first of subject, predicate and object stands that is none, from 1."""
+    reached = 0
+    for part in PART:
+        match = part.match(text, reached)
+        if match is None:
+            break
+        reached = match.end()
+    return reached + len(text[reached:]) - len(text[reached:].lstrip()) + 1
+
+
+def resource(iri: str | None, blank: str | None, label_of: LabelOf) -> str:
+    """Return what an IRI, or a blank node, is called."""
+    if iri is None:
+        return label_of(blank or "", blank or "")
+    iri = unescaped(iri)
+    return label_of(iri, last_part(iri))
+
+
+def unescaped(text: str) -> str:
+    if "\\" not in text:
+        return text
+
+    def character(match: re.Match[str]) -> str:
+        if match[3]:
+            if match[3] not in NT_ESCAPES:
+                raise BadCell(f"has an escape that N-Triples does not know ({match.group()})")
+            return NT_ESCAPES[match[3]]
+        code = int(match[1] or match[2], 16)
+        if code > 0x10FFFF or 0xD800 <= code < 0xE000:
+            raise BadCell(f"has an escape of no character ({match.group()})")
+        return chr(code)
+
+    return NT_ESCAPE.sub(character, text)
+
+
+def last_part(iri: str) -> str:
+    """Return what an IRI is called where no label is known: its last part, as people write it."""
+    part = re.split(r"[/#]", iri.rstrip("/#"))[-1]
+    if "/" not in iri and "#" not in iri:
+        part = iri.rsplit(":", 1)[-1]
+    return unquote(part).replace("_", " ").strip() or iri
+
+
+# -- JSON lines --------------------------------------------------------------------------------------------------------
+
+SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+
+def read_jsonl(lines: Iterable[str], label_of: LabelOf) -> Iterator[Statement | BadEntry]:
+    """Read objects with head, relation and tail, or relation and entities; perhaps score and qualifiers."""
+    for value in read_json_objects(lines):
+        if isinstance(value, BadEntry):
+            yield value
+            continue
+        try:
+            yield _json_statement(value, label_of)
+        except BadCell as bad:
+            yield bad.at(value.number)
+
+
+def _json_statement(line: Line, label_of: LabelOf) -> Statement:
+    fields = line.value
+    found = {
+        role: next((fields[alias] for alias in aliases if alias in fields), None) for role, aliases in ROLES.items()
+    }
+    entities = fields.get("entities")
+    if entities is None:
+        entities = [found["head"], found["tail"]]
+    if not isinstance(entities, list) or len(entities) < 2 or not all(map(_is_value, entities)):
+        raise BadCell('has neither "head" and "tail" nor a list of "entities"')
+    relation = found["relation"]
+    if not isinstance(relation, str) or not relation.strip():
+        raise BadCell('has no "relation"')
+    qualifiers = fields.get("qualifiers") or {}
+    if not isinstance(qualifiers, dict) or not all(map(_is_value, qualifiers.values())):
+        raise BadCell('has "qualifiers" that are no object of texts')
+    head, tail, *more = (label_of(str(entity), str(entity)) for entity in entities)
+    others = {f"ENT{slot}": entity for slot, entity in enumerate(more, start=2)}
+    others |= {name: label_of(str(value), str(value)) for name, value in qualifiers.items()}
+    if any(map(SURROGATE.search, (relation, head, tail, *others, *others.values()))):
+        raise BadCell("has half a character, which is no text (\\ud800 to \\udfff)")
+    return Statement(line.number, relation.strip(), head, tail, number_of(found["score"]), others)
+
+
+def _is_value(value: Any) -> bool:
+    return isinstance(value, str | int | float) and not isinstance(value, bool) and value != ""
+
+
+# -- formats -----------------------------------------------------------------------------------------------------------
+
+FORMATS: Mapping[str, Callable[[Iterable[str], LabelOf], Iterator[Statement | BadEntry]]] = {
+    "tsv": read_tsv,
+    "csv": read_csv,
+    "kgtk": read_kgtk,
+    "nt": read_ntriples,
+    "jsonl": read_jsonl,
+}
+FORMAT_LABELS = {
+    "tsv": "TSV: head, relation, tail, perhaps score",
+    "csv": "CSV: head, relation, tail, perhaps score",
+    "kgtk": "KGTK edges",
+    "nt": "N-Triples",
+    "jsonl": "JSON lines",
+}
+
+
+def guess_format(lines: Iterable[str]) -> str:
+    """Return the key of FORMATS that a file looks like."""
+    first = next((line.strip("\r\n") for line in lines if line.strip()), "")
+    if first.lstrip().startswith("{"):
+        return "jsonl"
+    if first.lstrip().startswith(("<", "_:", "#")):
+        return "nt"
+    cells = first.split("\t")
+    if {"node1", "label", "node2"} <= set(cells):
+        return "kgtk"
+    return "tsv" if len(cells) > 1 else "csv"
+
+
+def as_text(others: Mapping[str, str]) -> str | None:
+    return json.dumps(others, ensure_ascii=False) if others else None

@@ -1,0 +1,105 @@
+"""Packs on the page of a report and in the API: made by a worker, recorded, downloaded, gone with the report."""
+
+import hashlib
+import io
+import zipfile
+
+import pytest
+from django.utils import timezone
+
+from evaluation.models import PaperPack
+from evaluation.paper.pack_jobs import delete_files_without_report, file_of, queue_pack
+from evaluation.paper.statements.services import save_statements
+from evaluation.paper.verification import verify_pack
+from kgharvest.audit.models import AuditEntry
+from kgharvest.jobs import ledger
+from tests.evaluation.paper.studies import STUDIES
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def folder(settings, tmp_path):
+    settings.PACKS_DIR = tmp_path / "packs"
+    return settings.PACKS_DIR
+
+
+@pytest.fixture
+def report(tmp_path):
+    return STUDIES["without_judgments"](tmp_path)
+
+
+def test_a_pack_is_made_by_a_worker_and_downloaded(client, researcher, report, enqueued):
+    client.force_login(researcher)
+    page = f"/reports/{report.pk}/pack/"
+    assert f'href="{page}"' in client.get(f"/reports/{report.pk}/").text
+
+    save_statements(report.round, {"licence": "CC-BY-4.0", "authors": "Doe, Jane"}, researcher)
+    client.post(page)
+    [pack] = report.packs.all()
+    assert enqueued == [pack.pk]
+    assert f'data-job="/api/v1/reports/{report.pk}/packs/{pack.pk}/"' in client.get(page).text
+    ledger.run_job(pack.pk)
+
+    pack.refresh_from_db()
+    assert (pack.status, pack.error) == ("succeeded", "")
+    assert pack.sha256 in client.get(page).text
+    response = client.get(f"{page}{pack.pk}/pack.zip")
+    content = b"".join(response.streaming_content)
+    assert hashlib.sha256(content).hexdigest() == pack.sha256
+    assert response["Content-Disposition"] == f'attachment; filename="{report.round.name}-report-{report.pk}.zip"'
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        assert b'license: "cc-by-4.0"' in archive.read("README.md")
+        assert b'family-names: "Doe"' in archive.read("CITATION.cff")
+    assert list(verify_pack(file_of(pack)).problems) == []
+    entry = AuditEntry.objects.get(action="report.packed")
+    assert entry.known_facts == {"round": report.round.name, "report": report.pk, "sha256": pack.sha256}
+
+
+def test_the_same_pack_is_asked_for_once_and_a_new_one_takes_its_place(report, researcher, enqueued, folder):
+    first = queue_pack(report, researcher)
+    assert queue_pack(report, researcher).pk == first.pk
+    ledger.run_job(first.pk)
+    second = queue_pack(report, researcher)
+    ledger.run_job(second.pk)
+
+    assert [pack.pk for pack in report.packs.all()] == [second.pk]
+    delete_files_without_report(timezone.now())
+    assert [path.name for path in folder.iterdir()] == [f"{second.pk}.zip"]
+
+
+def test_files_go_with_their_report(report, researcher, enqueued, folder):
+    ledger.run_job(queue_pack(report, researcher).pk)
+    (folder / "notes.txt").write_text("not a pack")
+
+    report.delete()
+    delete_files_without_report(timezone.now())
+
+    assert not PaperPack.objects.exists()
+    assert [path.name for path in folder.iterdir()] == ["notes.txt"]
+
+
+def test_a_file_that_is_gone_is_told(client, researcher, report, enqueued):
+    client.force_login(researcher)
+    pack = queue_pack(report, researcher)
+    ledger.run_job(pack.pk)
+    file_of(pack).unlink()
+
+    assert "no more on this server" in client.get(f"/reports/{report.pk}/pack/").text
+    assert client.get(f"/reports/{report.pk}/pack/{pack.pk}/pack.zip").status_code == 404
+
+
+def test_a_round_that_has_changed_fails_with_what_to_do(client, researcher, report, enqueued):
+    ledger.run_job(queue_pack(report, researcher).pk)
+    report.document |= {"n_tasks": 99}
+    report.save()
+    pack = queue_pack(report, researcher)
+    ledger.run_job(pack.pk)
+
+    pack.refresh_from_db()
+    assert pack.status == "failed"
+    assert "(n_tasks: packed 99, recomputed 3" in pack.error
+    client.force_login(researcher)
+    page = client.get(f"/reports/{report.pk}/pack/").text
+    assert "make a new report and pack that" in page
+    assert "Download" in page  # the pack from before the round changed is there still

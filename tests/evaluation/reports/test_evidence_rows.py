@@ -1,0 +1,271 @@
+"""The rows behind a report: they recompute its numbers, and are refused where they are others by now."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+from urllib.parse import parse_qs
+
+import pytest
+from django.core.management import call_command
+
+from annotation.models import Judgment, JudgmentTask
+from annotation.quality.exclusion import exclude_annotator
+from annotation.rounds.services import open_round
+from evaluation.rendering.evidence_page import write_evidence_page
+from evaluation.reports import evidence_rows
+from evaluation.reports.evidence_rows import RowsChanged, TooManyRows, gather_rows
+from evaluation.reports.services import create_report
+from kgharvest.knowledge.curation import hide
+from kgharvest.management.command import CommandError
+from kgharvest.pages.number_format import interval
+from tests import factories
+from tests.api import client_of, error_of
+from tests.evaluation.reports.studies import WORDS, make_study
+
+pytestmark = pytest.mark.django_db
+
+EMBEDDED = re.compile(r'<script type="application/json" id="evidence">(.*?)</script>', re.DOTALL)
+
+
+@pytest.fixture
+def report(researcher):
+    return create_report(make_study(researcher), by=researcher)
+
+
+def page_of(report) -> str:
+    return write_evidence_page(report.document, gather_rows(report))
+
+
+def rows_in(page: str) -> dict:
+    [content] = EMBEDDED.findall(page)
+    return json.loads(content)
+
+
+def test_a_harvest_without_scores_has_none_on_the_page(researcher):
+    jobs = [factories.make_harvest([("a", "b")], score_scale=scale) for scale in ("nats", "order")]
+    round = open_round({"name": "scores", "cells": [{"job": job.pk, "n": None} for job in jobs]}, by=researcher)
+    factories.judge_all(round, ["true"] * 2, ["true"] * 2, ["true"] * 2)
+
+    rows = gather_rows(create_report(round, by=researcher))
+
+    assert sorted(rows["draws"]["score"], key=str) == [-1.0, None]
+    assert rows["draws"]["rank"] == [1, 1]
+
+
+def test_the_average_of_the_only_relation_has_its_interval(researcher):
+    round = open_round(
+        {
+            "name": "single",
+            "cells": [{"job": factories.make_harvest([(f"head {n}", f"tail {n}") for n in range(9)]).pk, "n": 6}],
+        },
+        by=researcher,
+    )
+    factories.judge_all(round, *[["true"] * 6] * 3)
+    report = create_report(round, by=researcher)
+
+    [total] = report.document["totals"]
+    shown = interval(total["macro_accuracy_these_low"], total["macro_accuracy_these_high"])
+    averages = page_of(report).split('id="averages"')[1].split("</table>")[0]
+    assert f'<td class="num">{shown}</td>' in averages
+
+
+def outcomes_of(rows: dict, number: int) -> list[tuple[int, str]]:
+    """Return the stratum and verdict of each row of a cell."""
+    draws, verdicts = rows["draws"], rows["verdicts"]
+    return [
+        (stratum, verdicts[rows["tasks"]["verdict"][task]])
+        for cell, stratum, task in zip(draws["cell"], draws["stratum"], draws["task"], strict=True)
+        if cell == number
+    ]
+
+
+def verdict_of(labels: list[str]) -> str:
+    """The rule of reports, written anew: more than half."""
+    for label, verdict in (("true", "accepted"), ("false", "rejected")):
+        if 2 * labels.count(label) > len(labels):
+            return verdict
+    return "undecided"
+
+
+def test_rows_in_the_page_give_every_count_and_rate_of_the_report(report):
+    rows = rows_in(page_of(report))
+
+    assert len(rows["cells"]) == len(report.document["cells"]) == 6
+    for number, cell in enumerate(report.document["cells"]):
+        outcomes = outcomes_of(rows, number)
+        for verdict in ("accepted", "rejected", "undecided", "incomplete"):
+            assert [verdict for _, own in outcomes if own == verdict] == [verdict] * cell[verdict]
+        strata = rows["cells"][number]["strata"]
+        for verdict, share in (("accepted", "accuracy"), ("rejected", "rejection")):
+            shares = [
+                sum(own == verdict for part, own in outcomes if part == place)
+                / sum(part == place for part, _ in outcomes)
+                for place in range(len(strata))
+            ]
+            sizes = [stratum["population"] for stratum in strata]
+            weighted = sum(size * share for size, share in zip(sizes, shares, strict=True)) / sum(sizes)
+            assert weighted == pytest.approx(cell[share], abs=1e-12)
+    assert any(cell["weighting"] == "stratified" for cell in report.document["cells"])
+
+
+def test_labels_in_the_page_give_every_verdict(report):
+    rows = rows_in(page_of(report))
+
+    tasks = rows["tasks"]
+    for labels, verdict in zip(tasks["labels"], tasks["verdict"], strict=True):
+        said = [rows["labels"][label] for label in labels[1::2]]
+        assert len(said) == 3
+        assert verdict_of(said) == rows["verdicts"][verdict]
+    assert sum(map(len, tasks["labels"])) == 2 * report.document["n_judgments"]
+
+
+def test_texts_come_through_whole_and_end_no_script(report):
+    page = page_of(report)
+    rows = rows_in(page)
+
+    stored = set(JudgmentTask.objects.values_list("statement", flat=True))
+    assert set(rows["tasks"]["statement"]) == stored
+    assert any(WORDS[0] in statement for statement in stored)
+    assert page.count("<script") == page.count("</script>") == 2
+    assert next(iter(rows["tasks"]["comments"].values())).popitem()[1] == "Nobody <b>knows</b> that."
+    for statement, spans in zip(rows["tasks"]["statement"], rows["tasks"]["spans"], strict=True):
+        assert "tail" in statement[spans[-2] : spans[-1]]
+
+
+def test_the_policy_allows_the_page_its_own_script_and_style_and_nothing_else(report):
+    page = page_of(report)
+
+    [policy] = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]+)"', page)
+    rules = dict(rule.split(" ", 1) for rule in html.unescape(policy).split("; "))
+    for name, pattern in (("style-src", r"<style>(.*?)</style>"), ("script-src", r"<script>(.*?)</script>")):
+        [text] = re.findall(pattern, page, re.DOTALL)
+        assert rules.pop(name) == f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+    assert rules == {"default-src": "'none'", "img-src": "data:", "base-uri": "'none'", "form-action": "'none'"}
+    assert set(re.findall(r'(?:src|srcset|href)="([^"#]{0,5})', page)) <= {"data:", ""}
+    assert "style=" not in page.replace("data:", "")
+
+
+def test_people_are_codes(report):
+    page = page_of(report)
+
+    judged = Judgment.objects.select_related("annotator__user")
+    assert set(rows_in(page)["annotators"]) == {judgment.annotator.code for judgment in judged}
+    for judgment in judged:
+        assert judgment.annotator.user.username not in page
+    assert report.created_by.username not in page
+
+
+def test_every_number_links_to_rows_that_are_there(report):
+    page = page_of(report)
+
+    links = {html.unescape(link) for link in re.findall(r'href="#([^"]*=[^"]*)"', page)}
+    rows = rows_in(page)
+    for link in links:
+        named = parse_qs(link, keep_blank_values=True)
+        cells = [
+            cell
+            for cell in rows["cells"]
+            if all(
+                (cell[part] or "") in named.get(part, [cell[part] or ""]) for part in ("relation", "model", "setting")
+            )
+        ]
+        assert cells, link
+        assert set(named) <= {"relation", "model", "setting", "verdict"}
+    assert len(links) > 20
+
+
+def test_hidden_tuples_have_labels_and_no_text(report, researcher):
+    task = report.round.tasks.first()
+    hide(task.knowledge_tuple, "offensive", researcher)
+
+    page = page_of(report)
+    rows = rows_in(page)
+
+    assert rows["tasks"]["statement"].count(None) == 1
+    assert task.statement not in rows["tasks"]["statement"]
+    assert "1 statement of tuples that were hidden stands here" in page
+
+
+def test_a_round_that_was_judged_on_has_no_page_of_the_old_report(researcher):
+    round = factories.make_round(4, name="pilot")
+    factories.judge_all(round, ["true"] * 4)
+    report = create_report(round, by=researcher)
+    assert "Statements" in page_of(report)
+
+    factories.judge_all(round, ["true"] * 4, ["false"] * 4)
+
+    with pytest.raises(RowsChanged, match=r"^pilot has changed since this report was made: .* Make a new report"):
+        gather_rows(report)
+
+
+def test_labels_that_are_others_by_now_are_noticed_though_no_count_of_verdicts_changed(report):
+    first, second = Judgment.objects.counted().filter(task__verdict="accepted").order_by("task__position")[:2]
+    assert first.label == "true"
+
+    Judgment.objects.filter(pk=second.pk).update(label="unjudgeable")
+
+    with pytest.raises(RowsChanged, match="says otherwise"):
+        gather_rows(report)
+
+
+def test_an_exclusion_is_noticed(report, researcher):
+    exclude_annotator(report.round.annotators.order_by("pk").first(), "guesses", by=researcher)
+
+    with pytest.raises(RowsChanged, match="has changed since this report was made"):
+        gather_rows(report)
+
+
+def test_more_rows_than_a_page_holds_are_refused(report, monkeypatch):
+    monkeypatch.setattr(evidence_rows, "MOST_ROWS", 40)
+
+    with pytest.raises(TooManyRows, match=r"^This report rests on 45 rows; a page holds 40\. Export the judgments"):
+        gather_rows(report)
+
+
+def test_what_the_judge_says_stands_beside_the_statement(researcher):
+    round = factories.make_round(3, name="pilot")
+    factories.judge_all(round, *[["true"] * 3] * 3)
+    run = factories.make_judge_run(round, "lm-judge", model="judge-lm")
+    first, second, _ = round.tasks.order_by("position")
+    for task, label in ((first, "false"), (second, "")):
+        factories.make_judge_answer(run, task.knowledge_tuple, label)
+    report = create_report(round, by=researcher, judge=run)
+
+    page = page_of(report)
+    judge = rows_in(page)["judge"]
+
+    by_statement = dict(zip(rows_in(page)["tasks"]["statement"], judge["label"], strict=True))
+    assert (judge["run"], judge["model"]) == ("lm-judge", "judge-lm")
+    assert sorted(map(str, by_statement.values())) == ["", "None", "false"]
+    assert by_statement[first.statement] == "false"
+    factories.make_judge_answer(run, round.tasks.last().knowledge_tuple, "true")
+    with pytest.raises(RowsChanged, match="judge run lm-judge has answered about 3 tuples by now"):
+        gather_rows(report)
+
+
+def test_page_api_and_command_give_the_same_file(report, client, researcher, tmp_path):
+    client.force_login(researcher)
+    of_page = client.get(f"{report.get_absolute_url()}report.evidence")
+    of_api = client_of(researcher).get(f"/api/v1/reports/{report.pk}/report.evidence")
+    call_command("report", round="pilot", file_format="evidence", output=tmp_path / "evidence.html")
+
+    assert of_page["Content-Disposition"] == 'attachment; filename="pilot-evidence.html"'
+    assert of_page.content == of_api.content == page_of(report).encode()
+    assert rows_in((tmp_path / "evidence.html").read_text()) == rows_in(of_page.content.decode())
+
+
+def test_refusals_are_sentences_everywhere(report, client, researcher, monkeypatch):
+    monkeypatch.setattr(evidence_rows, "MOST_ROWS", 1)
+    client.force_login(researcher)
+
+    of_page = client.get(f"{report.get_absolute_url()}report.evidence", follow=True)
+    of_api = client_of(researcher).get(f"/api/v1/reports/{report.pk}/report.evidence")
+
+    assert "a page holds 1. Export the judgments of pilot instead." in of_page.content.decode()
+    assert (of_api.status_code, error_of(of_api)["code"]) == (409, "TooManyRows")
+    with pytest.raises(CommandError, match="a page holds 1"):
+        call_command("report", round="pilot", file_format="evidence")

@@ -1,0 +1,122 @@
+"""Ranks in reports: the sides told apart by the report's own comparisons, and never more than these say."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from evaluation.evidence.arrays import CellKey
+from evaluation.reports.document import build_document, tables_to_read
+from evaluation.reports.finding import finding
+from evaluation.reports.sections.ranks import rank_table, relation_rank_table
+from tests.evaluation.evidence_factory import make_evidence
+
+SETTINGS = ("human", "top1", "multi")
+
+
+def document_of(n_relations: int, n_accepted, n: int = 20, **fields) -> dict:
+    """n_accepted: takes relation and setting, returns how many of n statements are accepted."""
+    cells = {
+        CellKey(f"r{number:02}", "big", setting): (hits := n_accepted(number, setting), n - hits, 0, 0)
+        for setting in SETTINGS
+        for number in range(n_relations)
+    }
+    return build_document(make_evidence(cells, **fields))
+
+
+def ranks(document: dict) -> dict[str, tuple[int, int]]:
+    return {side["setting"]: (side["low"], side["high"]) for side in document["ranks"]["sides"]}
+
+
+def test_clear_differences_over_relations_are_ranks_of_one_number():
+    document = document_of(12, lambda relation, setting: 16 - 6 * SETTINGS.index(setting) + relation % 3)
+
+    assert ranks(document) == {"human": (1, 1), "top1": (2, 2), "multi": (3, 3)}
+    assert finding(document).endswith("Its rank among 3 is 1 (95 %), tied with nobody.")
+
+
+def test_sides_alike_may_have_any_rank_and_the_report_says_so():
+    document = document_of(12, lambda relation, setting: 10 + relation % 4)
+
+    table = rank_table(document)
+    assert ranks(document) == dict.fromkeys(SETTINGS, (1, 3))
+    assert {row.values[-1] for row in table.rows} == {"all others"}
+    assert any(note.startswith("No two are told apart") for note in table.notes)
+    assert "Its rank among 3 is 1 to 3 (95 %), tied with all others." in finding(document)
+    assert not relation_rank_table(document).rows
+
+
+@pytest.mark.parametrize("n_relations", [2, 4, 8])
+def test_no_rank_says_more_than_the_comparisons_of_the_report(n_relations):
+    rng = np.random.default_rng(n_relations)
+    for _ in range(5):
+        document = document_of(n_relations, lambda *_: int(rng.integers(4, 20)), n=30)
+
+        significant = {
+            frozenset((entry["a"], entry["b"])) for entry in document["comparisons"] if entry["p_holm"] < 0.05
+        }
+        tied = {
+            side["setting"]: {other["setting"] for other in side["tied_with"]} for side in document["ranks"]["sides"]
+        }
+        told_apart = {frozenset(pair) for pair in combinations(SETTINGS, 2) if pair[1] not in tied[pair[0]]}
+        assert told_apart <= significant
+
+
+def test_ranks_within_a_relation_stand_where_some_are_told_apart():
+    def accepted(relation: int, setting: str) -> int:
+        return {"human": 19, "top1": 18, "multi": 2}[setting] if relation == 1 else 10
+
+    document = document_of(3, accepted)
+
+    [relation] = document["ranks"]["relations"]
+    assert document["ranks"]["n_relations"] == 3
+    assert relation["relation"] == "r01"
+    assert [(side["low"], side["high"]) for side in relation["sides"]] == [(1, 2), (1, 2), (3, 3)]
+    assert [row.values for row in relation_rank_table(document).rows] == [("r01", "1 to 2", "1 to 2", "3")]
+
+
+def test_one_relation_ranks_no_averages_but_its_own_cells():
+    document = document_of(1, lambda _, setting: {"human": 19, "top1": 18, "multi": 2}[setting])
+
+    assert document["ranks"]["sides"] == []
+    assert document["ranks"]["reason"] == "No two LMs or settings have verdicts on the same two relations."
+    assert len(document["ranks"]["relations"]) == 1
+
+
+def test_one_side_has_no_rank():
+    document = build_document(make_evidence({CellKey("r", "big", "human"): (5, 5, 0, 0)}))
+
+    assert document["ranks"] is None
+    assert not {"ranks", "relation-ranks"} & {table.name for table in tables_to_read(document)}
+
+
+def test_sides_that_differ_in_both_respects_are_compared_too():
+    cells = {
+        CellKey(f"r{number}", model, setting): (hits, 30 - hits, 0, 0)
+        for model, setting, hits in (("big", "human", 28), ("small", "multi", 5))
+        for number in range(8)
+    }
+
+    document = build_document(make_evidence(cells))
+
+    assert document["comparisons"] == []
+    assert [(side["low"], side["high"]) for side in document["ranks"]["sides"]] == [(1, 1), (2, 2)]
+
+
+def test_a_side_without_a_relation_in_common_counts_as_tied():
+    cells = {
+        CellKey(relation, "big", setting): (hits, 30 - hits, 0, 0)
+        for setting, hits, relations in (("human", 28, "abcdefgh"), ("top1", 5, "abcdefgh"), ("multi", 15, "xyz"))
+        for relation in relations
+    }
+
+    document = build_document(make_evidence(cells))
+
+    assert ranks(document) == {"human": (1, 2), "top1": (2, 3), "multi": (1, 3)}
+    assert (document["ranks"]["n_pairs"], document["ranks"]["n_tested"]) == (3, 1)
+    assert (
+        "2 pairs without two relations in common could not be compared, and count as tied."
+        in rank_table(document).notes
+    )
