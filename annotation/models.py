@@ -11,7 +11,10 @@ from annotation.judging.models import (
     StatementReport,
 )
 from annotation.quality.models import Adjudication, Exclusion, Limits, RoundEvent
+from annotation.recruiting.events.models import PanelEvent
 from annotation.recruiting.models import Invite
+from annotation.recruiting.panels.models import Panel, Platform, Submission
+from annotation.recruiting.pay.models import PayEntry, PlatformCommand
 from annotation.rounds.models import Layout, Round, Snapshot
 from annotation.rounds.sample_models import Draw, JudgmentTask, Stratum
 from annotation.training.models import Training, TrainingStatement
@@ -33,11 +36,17 @@ __all__ = [
     "Label",
     "Layout",
     "Limits",
+    "Panel",
+    "PanelEvent",
+    "PayEntry",
+    "Platform",
+    "PlatformCommand",
     "Round",
     "RoundEvent",
     "Snapshot",
     "StatementReport",
     "Stratum",
+    "Submission",
     "Training",
     "TrainingStatement",
 ]

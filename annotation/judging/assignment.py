@@ -71,7 +71,7 @@ def fill_batch(annotator: Annotator, now: datetime, few: int | None = None) -> l
     if round.training_size and annotator.trained_at is None:
         raise TrainingFirst(f"Judging in the round {round.name} begins with a short training; finish it first.")
     n_leased = _extend_leases(annotator=annotator.pk, expires_at=now + LEASE)
-    share = round.quota
+    share = annotator.quota
     n_most = round.batch_size if share is None else min(round.batch_size, share - annotator.n_judged)
     if n_leased < (n_most if few is None else min(n_most, few)):
         release_expired(now)

@@ -195,7 +195,7 @@ def _fill_slot(assignment: Assignment, annotator: Annotator, label: str) -> bool
 
 def _has_room(annotator: Annotator) -> bool:
     """Return whether the annotator's share of the round has room besides what is leased to them."""
-    share = annotator.round.quota
+    share = annotator.quota
     leased = Assignment.objects.filter(annotator=annotator, status=Assignment.Status.LEASED)
     return share is None or annotator.n_judged + leased.count() < share
 

@@ -21,7 +21,7 @@ from kgharvest.bulk.prepared import Parameter, PreparedSelect
 # What judging reads of an annotator and their round. Reading every column each time would cost half as much again.
 JUDGING_COLUMNS = (
     "round", "user", "code", "token_key", "status", "status_since", "next_position", "n_handed_out", "n_judged",
-    "trained_at",
+    "trained_at", "place_size",
     *(
         f"round__{name}"
         for name in (
@@ -98,6 +98,7 @@ class Annotator(models.Model):
     layout: how they like to judge; empty follows the round. consented_at, consent_sha256: when they agreed and to
     which text. next_position: where in the round's cyclic order of tasks the next ones are looked for. n_handed_out,
     n_judged: how many they were given and judged, gold included. trained_at: when they first finished the training.
+    place_size: how many statements they were recruited to judge, gold included; None is no limit of their own.
     status: paused gets nothing new, excluded counts no more. status_since: None while they were always active.
     erased_at: when account, name and invite were forgotten (annotation.recruiting.erasure).
     """
@@ -121,6 +122,7 @@ class Annotator(models.Model):
     n_handed_out = models.PositiveIntegerField(default=0)
     n_judged = models.PositiveIntegerField(default=0)
     trained_at = models.DateTimeField(null=True, blank=True)
+    place_size = models.PositiveIntegerField(null=True, blank=True)
     joined_at = models.DateTimeField(auto_now_add=True)
     status = models.CharField(max_length=8, choices=Status, default=Status.ACTIVE)
     status_since = models.DateTimeField(null=True, blank=True)
@@ -159,8 +161,14 @@ class Annotator(models.Model):
         return task_of_token(self.token_key, token)
 
     @property
+    def quota(self) -> int | None:
+        """How many statements they may judge, gold included, by the round's limit and their own; None is no limit."""
+        limits = [limit for limit in (self.round.quota, self.place_size) if limit is not None]
+        return min(limits, default=None)
+
+    @property
     def has_judged_share(self) -> bool:
-        share = self.round.quota
+        share = self.quota
         return share is not None and self.n_judged >= share
 
 

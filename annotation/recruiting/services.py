@@ -68,11 +68,13 @@ def join_round(
     agrees: bool = False,
     invite: Invite | None = None,
     address: str | None = None,
+    place_size: int | None = None,
 ) -> Annotator:
     """Return the annotator that somebody becomes; an account is the same annotator however often it joins.
 
-    user: None for a guest, who needs an `invite` or a `name` that nobody else has. agrees: to the round's consent.
-    address: where a guest by name comes from, of whom it has only so many. Raises NotForPeople, RoundNotOpen for a
+    user: None for a guest, who needs an `invite`, a `place_size` or a `name` that nobody else has. agrees: to the
+    round's consent. place_size: of somebody from a panel, how many statements they are to judge. address: where a guest
+    by name comes from, of whom it has only so many. Raises NotForPeople, RoundNotOpen for a
     newcomer to a closed round, NoGuests, NameMissing, BadName, NameTaken, ConsentMissing, InviteNotUsable,
     TooManyAttempts.
     """
@@ -80,13 +82,14 @@ def join_round(
     if known is not None:
         return known
     check_can_join(round)
-    if user is None and invite is None:
+    is_recruited = invite is not None or place_size is not None
+    if user is None and not is_recruited:
         _check_guest(round, name)
     if round.consent and not agrees:
         raise ConsentMissing("Tick that you agree before you start.")
     with transaction.atomic():
-        annotator = _create_annotator(round, user, "" if user else _normalized(name), invite)
-        if user is None and invite is None and address:  # a name that is taken is no attempt
+        annotator = _create_annotator(round, user, "" if user else _normalized(name), invite, place_size)
+        if user is None and not is_recruited and address:  # a name that is taken is no attempt
             sentence = (
                 "Many people have just joined from where you are; wait ten minutes, or ask for a link of your own."
             )
@@ -125,7 +128,7 @@ def _check_guest(round: Round, name: str) -> None:
         raise BadName("This name has letters of several alphabets that look alike; write it in one.")
 
 
-def _create_annotator(round: Round, user, name: str, invite: Invite | None) -> Annotator:
+def _create_annotator(round: Round, user, name: str, invite: Invite | None, place_size: int | None = None) -> Annotator:
     try:
         with transaction.atomic():
             # Whoever comes while the round is closing waits for that, and then comes too late.
@@ -138,6 +141,7 @@ def _create_annotator(round: Round, user, name: str, invite: Invite | None) -> A
                 code=code,
                 next_position=start_position(round.seed, code, round.n_tasks),
                 consented_at=timezone.now() if round.consent else None,
+                place_size=place_size,
                 consent_sha256=hashlib.sha256(round.consent.encode()).hexdigest() if round.consent else "",
             )
             if invite is not None:

@@ -1,0 +1,117 @@
+"""What a platform can do by itself: one class a platform, named in PLATFORMS.
+
+A class is instantiated with a panel. What a platform lacks, people do there by hand: `can` says what it has. All calls
+go over the network: never make one in a transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Protocol
+
+from django.utils.module_loading import import_string
+
+from annotation.recruiting.panels.models import Panel, Platform, Submission
+from annotation.recruiting.pay.models import PlatformCommand
+from kgharvest.errors import DomainError
+
+PLATFORMS = {
+    Platform.LINK: "annotation.recruiting.panels.by_hand.ByHand",
+    Platform.CONNECT: "annotation.recruiting.panels.by_hand.ByHand",
+    Platform.SONA: "annotation.recruiting.panels.by_hand.ByHand",
+    Platform.PROLIFIC: "annotation.recruiting.prolific.platform.Prolific",
+    Platform.MTURK: "annotation.recruiting.mturk.platform.MTurk",
+}
+
+
+class PlatformRefused(DomainError):
+    """What the platform does not do, in its own words; asking again would not help."""
+
+
+class PlatformUnavailable(DomainError):
+    """No answer, or "later" (429, 5xx), before anything was done: ask again. after_s: as the platform wishes."""
+
+    def __init__(self, sentence: str, after_s: float | None = None):
+        super().__init__(sentence)
+        self.after_s = after_s
+
+
+class OutcomeUnknown(DomainError):
+    """A payment was sent and no answer came: it may have been made. Reconcile before anything is sent again."""
+
+
+class Can(StrEnum):
+    PUBLISH = "publish"
+    PAUSE = "pause"
+    STOP = "stop"
+    RECONCILE = "reconcile"
+    APPROVE = "approve"
+    REJECT = "reject"
+    RETURN = "return"
+    SCREEN_OUT = "screen_out"
+    BONUS = "bonus"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """In minor units of the panel's currency. rewards: for all places. fee: of the platform, tax included."""
+
+    rewards: int
+    fee: int
+
+    @property
+    def total(self) -> int:
+        return self.rewards + self.fee
+
+
+@dataclass(frozen=True)
+class RemoteSubmission:
+    """A submission as the platform has it now.
+
+    status: in our words (Submission.Status). platform_status: in the platform's. at: when it became that.
+    paid_bonuses: in minor units, each payment made or under way. reward_paid: in minor units, None while not.
+    """
+
+    participant: str
+    session: str
+    status: Submission.Status
+    platform_status: str
+    at: datetime | None
+    code: str = ""
+    approves_itself_at: datetime | None = None
+    paid_bonuses: Sequence[int] = ()
+    reward_paid: int | None = None
+
+
+class RecruitingPlatform(Protocol):
+    can: frozenset[Can]
+
+    def __init__(self, panel: Panel): ...
+
+    def cost(self) -> Cost | None:
+        """Return what publishing will cost, None where nobody says. Raises the errors above, as all do."""
+
+    def publish(self) -> str:
+        """Create the study if there is none and let people in; return its external id. Twice is once."""
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def submissions(self) -> Iterator[RemoteSubmission]:
+        """Yield every submission of the panel, as the platform has it now."""
+
+    def execute(self, command: PlatformCommand) -> None:
+        """Do what the command says, once. A bonus is set up, stored in the command, then paid.
+
+        Raises PlatformRefused, PlatformUnavailable, OutcomeUnknown (bonuses only).
+        """
+
+
+def platform_of(panel: Panel) -> RecruitingPlatform:
+    return import_string(PLATFORMS[Platform(panel.platform)])(panel)
