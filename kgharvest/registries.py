@@ -84,10 +84,11 @@ JOB_RUNNERS = {
     "probe": "probing.probes.runner.run_probe",
     "judge": "annotation.judges.runner.run_judge",
     "deliver_webhooks": "kgharvest.webhooks.delivery.run_delivery_job",
+    "platform_commands": "annotation.recruiting.pay.commands.run_commands_job",
 }
 # Short jobs with a queue of their own: until the tuples are marked, exports and rounds go by the old list of words.
 # Every worker consumes both queues, in turns; one with `--queues urgent` has urgent jobs wait for no harvest.
-URGENT_JOBS = ["mark_sensitive", "deliver_webhooks"]
+URGENT_JOBS = ["mark_sensitive", "deliver_webhooks", "platform_commands"]
 
 # What every worker does every few seconds, besides reaping: functions of the time.
 PERIODIC_TASKS = [
@@ -95,6 +96,7 @@ PERIODIC_TASKS = [
     "annotation.rounds.services.close_due_rounds",
     "annotation.judging.sealing.seal_due_judgments",
     "kgharvest.webhooks.delivery.enqueue_due_deliveries",
+    "annotation.recruiting.pay.commands.enqueue_due_commands",
     "evaluation.paper.pack_jobs.delete_files_without_report",
     "kgharvest.accounts.sign_in.session_store.delete_expired_sessions",
     "kgharvest.knowledge_graphs.uploads.delete_expired_uploads",

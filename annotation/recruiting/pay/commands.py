@@ -1,0 +1,293 @@
+"""What platforms are asked to do about submissions: each thing once, whoever asks for it and however often.
+
+A command is stored first; a job sends it, outside of transactions, until nothing is due. A payment is sent at most
+once: it is marked as uncertain, and that is committed, before it is sent. Whoever dies after that leaves it uncertain,
+until reconciliation or a person says whether it was made (`settle`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from django.db import IntegrityError, transaction
+from django.db.models import F
+from django.utils import timezone
+
+from annotation.models import PlatformCommand, Submission
+from annotation.recruiting.panels.models import MOST_MONEY
+from annotation.recruiting.panels.services import leave, move
+from annotation.recruiting.pay import ledger as pay
+from annotation.recruiting.pay.models import LONGEST_MESSAGE
+from annotation.recruiting.platforms import (
+    Can,
+    OutcomeUnknown,
+    PlatformRefused,
+    PlatformUnavailable,
+    platform_of,
+)
+from kgharvest.access import Action, check_may
+from kgharvest.engine.types import Progress
+from kgharvest.errors import DomainError
+from kgharvest.jobs import ledger
+from kgharvest.models import Job
+from kgharvest.webhooks.delivery import wait_after
+
+logger = logging.getLogger(__name__)
+
+JOB_KIND = "platform_commands"
+SENDING_LASTS = timedelta(minutes=15)  # a payment that a platform shows none of so long after it was sent, was not made
+JOBS_LAST = timedelta(days=1)
+SHORTEST_REJECTION = 100  # characters of the message to whom is rejected, as Prolific asks for
+
+Kind, State, Status = PlatformCommand.Kind, PlatformCommand.State, Submission.Status
+
+# Grounds on which a person is not paid, by the names that Prolific has for them. What people think of a statement is
+# none of them: disagreement is what a round measures.
+GROUNDS = {
+    "LOW_EFFORT": "answers given without reading the statements",
+    "TOO_QUICKLY": "far too fast to have read the statements",
+    "FAILED_CHECK": "failed checks that were announced",
+    "FAILED_INSTRUCTIONS": "did not follow the instructions",
+    "NO_CODE": "no completion code",
+    "BAD_CODE": "a wrong completion code",
+    "NO_DATA": "judged nothing",
+    "OTHER": "other, as the message says",
+}
+DISAGREEMENT = "disagreement"
+
+# What each kind may be asked for: submissions of these states. A bonus is for whoever took part.
+ASKED_OF = {
+    Kind.APPROVE: (Status.COMPLETED, Status.TIMED_OUT),
+    Kind.REJECT: (Status.COMPLETED,),
+    Kind.RETURN: (Status.ACTIVE, Status.COMPLETED),
+    Kind.SCREEN_OUT: (Status.ACTIVE, Status.COMPLETED, Status.SCREENED_OUT),
+    Kind.BONUS: tuple(Status),
+}
+
+
+class NotAskable(DomainError):
+    """Asking for what a submission's status rules out, or for a second decision on it."""
+
+
+class BadRejection(DomainError):
+    """A rejection without a ground that is one, or without a message that explains it."""
+
+
+class BadAmount(DomainError):
+    """A bonus of nothing, or of more than one person can be paid."""
+
+
+class NotUncertain(DomainError):
+    """Saying what came of a command of which that is known."""
+
+
+# -- asking ------------------------------------------------------------------------------------------------------------
+
+
+@transaction.atomic
+def ask(
+    submission: Submission, kind: str, key: str, *, amount: int = 0, message: str = "", category: str = "", by=None
+) -> PlatformCommand:
+    """Store what the platform is to do about a submission, and queue the job that tells it. The same key twice: once.
+
+    amount: of a bonus, in minor units; it is owed from now on. message, category: of a rejection.
+    Raises NotAllowed, NotAskable, BadRejection, BadAmount.
+    """
+    check_may(by, Action.WORK, submission.panel.project)
+    submission = Submission.objects.select_for_update(of=("self",), no_key=True).get(pk=submission.pk)
+    known = submission.commands.filter(key=key).first()
+    if known is not None:
+        return known
+    _check(submission, Kind(kind), amount, message, category)
+    command = submission.commands.create(
+        kind=kind, key=key, amount=amount, message=message.strip(), category=category, created_by=by
+    )
+    if kind == Kind.BONUS:
+        pay.owe(submission, pay.Purpose.BONUS, key, amount, message.strip() or "A bonus.", command=command, by=by)
+    transaction.on_commit(lambda: enqueue_due_commands(timezone.now()))
+    return command
+
+
+def _check(submission: Submission, kind: Kind, amount: int, message: str, category: str) -> None:
+    if submission.status not in ASKED_OF[kind]:
+        raise NotAskable(f"Submission {submission.pk} is {submission.status}; {kind.label} is not for those.")
+    if kind == Kind.BONUS:
+        if not 0 < amount <= MOST_MONEY:
+            raise BadAmount(f"A bonus is from 1 to {MOST_MONEY} cents, not {amount}.")
+        return
+    decided = submission.commands.exclude(kind=Kind.BONUS).exclude(state=State.FAILED).first()
+    if decided is not None:
+        raise NotAskable(f"About submission {submission.pk} is decided already: {decided.kind}, {decided.state}.")
+    if kind == Kind.REJECT:
+        check_rejection(message, category)
+
+
+def check_rejection(message: str, category: str) -> None:
+    """Raise BadRejection, saying what is missing."""
+    if category.strip().lower() == DISAGREEMENT:
+        raise BadRejection(
+            "Nobody is rejected for disagreement: what others say is not known to be true, and it is what the round "
+            "measures. Approve the submission; exclude the judgments from the round if there are other reasons."
+        )
+    if category not in GROUNDS:
+        raise BadRejection(f"Give one of these grounds: {', '.join(GROUNDS)}; not {category!r:.40}.")
+    length = len(" ".join(message.split()))
+    if length < SHORTEST_REJECTION:
+        raise BadRejection(
+            f"The message has {length} characters; explain in {SHORTEST_REJECTION} or more what was wrong, for the "
+            "person who reads it."
+        )
+    if len(message) > LONGEST_MESSAGE:
+        raise BadRejection(f"The message has {len(message):,} characters; {LONGEST_MESSAGE:,} at most.")
+
+
+# -- sending -----------------------------------------------------------------------------------------------------------
+
+
+def enqueue_due_commands(now: datetime) -> None:
+    """Queue the job that sends what is due, unless there is one. A periodic task of every worker."""
+    if not PlatformCommand.objects.due(now).exists() or Job.objects.unfinished().filter(kind=JOB_KIND).exists():
+        return
+    try:
+        with transaction.atomic():
+            ledger.enqueue(Job.objects.create(kind=JOB_KIND, unique_key=JOB_KIND))
+    except IntegrityError:
+        logger.debug("Another worker has queued the job that sends commands to platforms.")
+
+
+def run_commands_job(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
+    """Send until nothing is due, one after another, as Prolific asks. The runner of the kind JOB_KIND."""
+    n_sent = 0
+    while command := start_next(timezone.now()):
+        with heartbeat.kept_alive():
+            send(command)
+        n_sent += 1
+        heartbeat(Progress("telling platforms", n_sent, None))
+    return _forget_old_jobs
+
+
+def _forget_old_jobs() -> None:
+    Job.objects.filter(kind=JOB_KIND, finished_at__lt=timezone.now() - JOBS_LAST).delete()
+
+
+def start_next(now: datetime) -> PlatformCommand | None:
+    """Return a command that is due and that this process alone is to send, None where nothing is due.
+
+    Its try is counted and committed before it is sent: a payment is uncertain from here on, anything else is sent again
+    after a wait if nobody says how it went.
+    """
+    for command in PlatformCommand.objects.due(now).select_related("submission__panel__round__project"):
+        is_payment = command.kind == Kind.BONUS
+        marked = {
+            "state": State.UNCERTAIN if is_payment else State.WAITING,
+            "n_tries": command.n_tries + 1,
+            "next_try_at": now + (SENDING_LASTS if is_payment else wait_after(command.n_tries + 1)),
+        }
+        unmarked = PlatformCommand.objects.filter(pk=command.pk, state=State.WAITING, n_tries=command.n_tries)
+        if unmarked.update(**marked):
+            command.refresh_from_db(fields=list(marked))
+            return command
+    return None
+
+
+def send(command: PlatformCommand) -> None:
+    """Have the platform do it, and store how that went. Call it outside of transactions."""
+    try:
+        platform_of(command.submission.panel).execute(command)
+    except PlatformUnavailable as reason:
+        wait = max(wait_after(command.n_tries), timedelta(seconds=reason.after_s or 0))
+        _store(command, State.WAITING, str(reason), next_try_at=timezone.now() + wait)
+    except PlatformRefused as reason:
+        _store(command, State.FAILED, str(reason))
+    except OutcomeUnknown as reason:
+        _store(command, State.UNCERTAIN, str(reason))
+    else:
+        finish(command, timezone.now())
+
+
+def _store(command: PlatformCommand, state: State, error: str, **fields) -> None:
+    """Note how a try went, unless a later one or reconciliation knows better."""
+    unsettled = PlatformCommand.objects.unfinished().filter(pk=command.pk, n_tries=command.n_tries)
+    unsettled.update(state=state, error=error[:500], **fields)
+
+
+# -- what follows ------------------------------------------------------------------------------------------------------
+
+
+@transaction.atomic
+def finish(command: PlatformCommand, now: datetime, *, event=None) -> bool:
+    """Note that the platform has done it, with what follows for pay and status; return False where that was noted."""
+    submission = Submission.objects.select_for_update(of=("self",), no_key=True).get(pk=command.submission_id)
+    undone = PlatformCommand.objects.filter(pk=command.pk).exclude(state=State.DONE)
+    if not undone.update(state=State.DONE, done_at=now, error=""):
+        return False
+    command.refresh_from_db()
+    FOLLOWS[Kind(command.kind)](submission, command, now)
+    return True
+
+
+def _approved(submission: Submission, command: PlatformCommand, now: datetime) -> None:
+    move(submission, Status.ACTIVE, Status.COMPLETED, Status.TIMED_OUT, to=Status.APPROVED, ended_at=now)
+    if not pay.submission_balance(submission, pay.Purpose.REWARD).owed:
+        pay.owe_in_all(submission, pay.Purpose.REWARD, submission.panel.reward, "The place was approved.")
+    owed = pay.submission_balance(submission, pay.Purpose.REWARD).owed
+    pay.record_paid(submission, pay.Purpose.REWARD, pay.REWARD, owed, "Approved.", command=command)
+
+
+def _rejected(submission: Submission, command: PlatformCommand, now: datetime) -> None:
+    move(submission, Status.COMPLETED, to=Status.REJECTED, ended_at=now)
+    reason = f"Rejected: {GROUNDS.get(command.category, command.category)}."
+    pay.owe_in_all(submission, pay.Purpose.REWARD, 0, reason, command=command, by=command.created_by)
+
+
+def _returned(submission: Submission, command: PlatformCommand, now: datetime) -> None:
+    """Where the platform tells of it, that says when the person has followed; elsewhere they are taken to have."""
+    if Can.RECONCILE not in platform_of(submission.panel).can:
+        leave(submission, Status.RETURNED, now)
+
+
+def _screened_out(submission: Submission, command: PlatformCommand, now: datetime) -> None:
+    leave(submission, Status.SCREENED_OUT, now)
+    owed = pay.submission_balance(submission, pay.Purpose.SCREEN_OUT).owed
+    if owed:
+        pay.record_paid(submission, pay.Purpose.SCREEN_OUT, pay.SCREEN_OUT, owed, "Screened out.", command=command)
+
+
+def _bonus_paid(submission: Submission, command: PlatformCommand, now: datetime) -> None:
+    reason = command.message or "A bonus."
+    pay.record_paid(submission, pay.Purpose.BONUS, command.key, command.amount, reason, command=command)
+
+
+FOLLOWS: dict[Kind, Callable[[Submission, PlatformCommand, datetime], None]] = {
+    Kind.APPROVE: _approved,
+    Kind.REJECT: _rejected,
+    Kind.RETURN: _returned,
+    Kind.SCREEN_OUT: _screened_out,
+    Kind.BONUS: _bonus_paid,
+}
+
+
+# -- uncertain and failed ones -----------------------------------------------------------------------------------------
+
+
+def settle(command: PlatformCommand, was_done: bool, now: datetime) -> bool:
+    """Let somebody who looked at the platform say whether it was done; return whether that changed anything.
+
+    now: when they looked. A payment that was not there is sent again, but only if they looked SENDING_LASTS after it
+    was sent: until then it may be under way. What waits to be sent, and is there, was done by somebody else's hand.
+    """
+    if was_done:
+        return finish(command, now)
+    unpaid = PlatformCommand.objects.filter(pk=command.pk, state=State.UNCERTAIN, next_try_at__lte=now)
+    return bool(unpaid.update(state=State.WAITING, next_try_at=now, error="It was not made; it is sent again."))
+
+
+def send_again(command: PlatformCommand, by=None) -> None:
+    """Send what the platform refused once more. Raises NotAllowed, NotUncertain."""
+    check_may(by, Action.WORK, command.submission.panel.project)
+    failed = PlatformCommand.objects.filter(pk=command.pk, state=State.FAILED)
+    if not failed.update(state=State.WAITING, next_try_at=timezone.now(), n_tries=F("n_tries") + 1):
+        raise NotUncertain(f"Command {command.pk} has not failed; there is nothing to send again.")
+    enqueue_due_commands(timezone.now())
