@@ -85,10 +85,12 @@ JOB_RUNNERS = {
     "judge": "annotation.judges.runner.run_judge",
     "deliver_webhooks": "kgharvest.webhooks.delivery.run_delivery_job",
     "platform_commands": "annotation.recruiting.pay.commands.run_commands_job",
+    "panel_events": "annotation.recruiting.events.inbox.run_events_job",
+    "panel_reconciliation": "annotation.recruiting.reconciliation.run_reconciliation_job",
 }
 # Short jobs with a queue of their own: until the tuples are marked, exports and rounds go by the old list of words.
 # Every worker consumes both queues, in turns; one with `--queues urgent` has urgent jobs wait for no harvest.
-URGENT_JOBS = ["mark_sensitive", "deliver_webhooks", "platform_commands"]
+URGENT_JOBS = ["mark_sensitive", "deliver_webhooks", "platform_commands", "panel_events", "panel_reconciliation"]
 
 # What every worker does every few seconds, besides reaping: functions of the time.
 PERIODIC_TASKS = [
@@ -97,6 +99,8 @@ PERIODIC_TASKS = [
     "annotation.judging.sealing.seal_due_judgments",
     "kgharvest.webhooks.delivery.enqueue_due_deliveries",
     "annotation.recruiting.pay.commands.enqueue_due_commands",
+    "annotation.recruiting.events.inbox.enqueue_due_events",
+    "annotation.recruiting.reconciliation.enqueue_due_reconciliations",
     "evaluation.paper.pack_jobs.delete_files_without_report",
     "kgharvest.accounts.sign_in.session_store.delete_expired_sessions",
     "kgharvest.knowledge_graphs.uploads.delete_expired_uploads",

@@ -66,6 +66,8 @@ class RoundEvent(models.Model):
         "reinstated": "reinstated the annotator, {n_counted_again} judgments counted again, "
         "{n_left_out} kept uncounted",
         "adjudicated": "adjudicated statement {task}: {label}",
+        "panel_moved": "found the panel {panel} {status}: {why}",
+        "submission_moved": "found submission {submission} of the panel {panel} {status} at the platform",
     }
 
     round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="events")

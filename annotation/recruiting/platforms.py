@@ -53,6 +53,7 @@ class Can(StrEnum):
     RETURN = "return"
     SCREEN_OUT = "screen_out"
     BONUS = "bonus"
+    STATUS = "status"
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,9 @@ class Cost:
 class RemoteSubmission:
     """A submission as the platform has it now.
 
-    status: in our words (Submission.Status). platform_status: in the platform's. at: when it became that.
-    paid_bonuses: in minor units, each payment made or under way. reward_paid: in minor units, None while not.
+    status: in our words (Submission.Status). platform_status: in the platform's. at: when it was so, for which the time
+    of the question does. paid_bonuses: in minor units, each payment made or under way; None where nobody looked.
+    reward_paid: in minor units, None while not.
     """
 
     participant: str
@@ -82,7 +84,7 @@ class RemoteSubmission:
     at: datetime | None
     code: str = ""
     approves_itself_at: datetime | None = None
-    paid_bonuses: Sequence[int] = ()
+    paid_bonuses: Sequence[int] | None = None
     reward_paid: int | None = None
 
 
@@ -105,6 +107,9 @@ class RecruitingPlatform(Protocol):
 
     def submissions(self) -> Iterator[RemoteSubmission]:
         """Yield every submission of the panel, as the platform has it now."""
+
+    def status(self) -> str | None:
+        """Return the Panel.Status that the study has there, None where that says nothing; only asked if it can."""
 
     def execute(self, command: PlatformCommand) -> None:
         """Do what the command says, once. A bonus is set up, stored in the command, then paid.

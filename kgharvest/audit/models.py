@@ -65,6 +65,9 @@ SENTENCES = {
     "webhook.disabled": "disabled the webhook {webhook}",
     "webhook.enabled": "enabled the webhook {webhook}",
     "webhook.deleted": "deleted the webhook {webhook}",
+    "panel.moved": "found the panel {panel} of the round {round} {status} at its platform",
+    "submission.moved": "found submission {submission} of the panel {panel} of the round {round} {status} at its "
+    "platform",
     "account.erased": "erased the account {person}",
 }
 

@@ -49,7 +49,7 @@ class Panel(models.Model):
 
     Money is in minor units of `currency` (cents). token: of the entry link. external_id: of the study or HIT at the
     platform, once there is one. platform_options: what only this platform takes, as its form names it.
-    ended_reason: why it is paused or stopped, in a sentence.
+    ended_reason: why it is paused or stopped, in a sentence. reconcile_error: why the platform could not be asked last.
     """
 
     class Status(models.TextChoices):
@@ -123,6 +123,7 @@ class Panel(models.Model):
     )
     created_at = models.DateTimeField(auto_now_add=True)
     reconciled_at = models.DateTimeField(null=True, blank=True, editable=False)
+    reconcile_error = models.CharField(max_length=300, blank=True, editable=False)
 
     objects = PanelQuerySet.as_manager()
 

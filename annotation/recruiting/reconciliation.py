@@ -1,0 +1,285 @@
+"""Bring submissions of ours to what their platform says of them, whatever came before and however often.
+
+An event tells of one submission, reconciliation looks at all of a panel: both end in `apply_remote`. What a platform
+said later counts: `RemoteSubmission.at` orders what comes in any order.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from django.db import IntegrityError, transaction
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+from django.utils.module_loading import import_string
+
+from annotation.models import Panel, PanelEvent, Platform, PlatformCommand, Submission
+from annotation.recruiting.panels.identifiers import digest, encrypted
+from annotation.recruiting.panels.services import leave, move
+from annotation.recruiting.pay import ledger as pay
+from annotation.recruiting.pay.commands import settle
+from annotation.recruiting.platforms import PLATFORMS, Can, RemoteSubmission, platform_of
+from kgharvest.access import Action, check_may
+from kgharvest.audit.trail import record
+from kgharvest.engine.types import Progress
+from kgharvest.errors import DomainError
+from kgharvest.jobs import ledger
+from kgharvest.models import Job
+
+logger = logging.getLogger(__name__)
+
+JOB_KIND = "panel_reconciliation"
+EVERY = timedelta(minutes=5)  # a panel is looked at so often
+PAYMENT_SHOWS_WITHIN = timedelta(hours=24)  # one that is not there after so long was not made
+JOBS_LAST = timedelta(days=1)
+
+Status = Submission.Status
+
+
+class CannotReconcile(DomainError):
+    """Reconciling a panel that has no platform to ask."""
+
+
+# -- one submission ----------------------------------------------------------------------------------------------------
+
+
+@transaction.atomic
+def apply_remote(panel: Panel, remote: RemoteSubmission, now: datetime, event: PanelEvent | None = None) -> bool:
+    """Bring our submission to what the platform says; return whether anything changed.
+
+    now: where the platform gives no time of its own. Somebody who is at work there and never came here is not ours yet;
+    whom the platform may pay without that, is noted. Writes what was paid, and settles payments nobody knew of.
+    """
+    submission = _find(panel, remote, now)
+    at = remote.at or now
+    if submission is None or (submission.platform_status_at and submission.platform_status_at > at):
+        return False
+    before = (submission.status, submission.platform_status)
+    moved = _move(submission, remote, at)
+    Submission.objects.filter(pk=submission.pk).update(
+        platform_status=remote.platform_status[:30],
+        platform_status_at=at,
+        approves_itself_at=remote.approves_itself_at,
+    )
+    n_lines = submission.pay_entries.count()
+    _note_pay(submission, remote, at, event)
+    if moved:
+        _record_moved(panel, submission)
+    return moved or before[1] != remote.platform_status or submission.pay_entries.count() != n_lines
+
+
+def _find(panel: Panel, remote: RemoteSubmission, now: datetime) -> Submission | None:
+    """Return our submission, locked; made now for who was done at the platform and never came here."""
+    ours = panel.submissions.select_for_update(of=("self",), no_key=True)
+    names = [digest(name) for name in (remote.session, remote.participant) if name]
+    found = ours.filter(session_digest=names[0]).first() or ours.filter(session_digest__in=names).first()
+    if found is not None or remote.status not in (Status.COMPLETED, Status.APPROVED):
+        return found
+    made = {
+        "participant": encrypted(remote.participant),
+        "participant_digest": digest(remote.participant),
+        "session": encrypted(remote.session),
+        "entered_at": remote.at or now,
+    }
+    try:
+        with transaction.atomic():
+            return panel.submissions.create(session_digest=digest(remote.session), **made)
+    except IntegrityError:  # the person holds a place by another session, which is what we go by
+        return None
+
+
+def _move(submission: Submission, remote: RemoteSubmission, at: datetime) -> bool:
+    """Give the submission the platform's status, unless ours says more; return whether it changed."""
+    before, status = Status(submission.status), remote.status
+    if before == status or status == Status.ACTIVE or _says_more(submission, status):
+        return False
+    if status in Submission.HOLDING and _holds_another_place(submission):
+        logger.warning("Submission %s is %s, but its person holds another place.", submission.pk, status)
+        return False
+    if status in (Status.COMPLETED, Status.APPROVED):
+        return move(submission, before, to=status, ended_at=None if status == Status.COMPLETED else at)
+    if before in (Status.ACTIVE, Status.COMPLETED):
+        return leave(submission, status, at)
+    return move(submission, before, to=status, ended_at=at)
+
+
+def _says_more(submission: Submission, status: Status) -> bool:
+    """Return whether the platform has not heard yet, or will not, of how this part ended here."""
+    if status == Status.COMPLETED:
+        ended_there = submission.platform_status.casefold().replace("-", " ") == submission.status
+        return submission.status in Submission.ENDED and not ended_there
+    return submission.status == Status.SCREENED_OUT and status in (Status.RETURNED, Status.TIMED_OUT)
+
+
+def _holds_another_place(submission: Submission) -> bool:
+    same_person = Submission.objects.filter(panel=submission.panel_id, participant_digest=submission.participant_digest)
+    return same_person.holding_places().exclude(pk=submission.pk).exists()
+
+
+def _record_moved(panel: Panel, submission: Submission) -> None:
+    facts = {"submission": submission.pk, "panel": panel.name, "status": submission.status}
+    panel.round.events.record("submission_moved", annotator=submission.annotator, **facts)
+    record("submission.moved", submission, None, panel.round.project_id, round=panel.round.name, **facts)
+
+
+# -- pay ---------------------------------------------------------------------------------------------------------------
+
+
+def _note_pay(submission: Submission, remote: RemoteSubmission, at: datetime, event: PanelEvent | None) -> None:
+    """Write what is owed and was paid by the status that the submission has now, and by the payments there are."""
+    panel = submission.panel
+    status = submission.status if submission.status == remote.status else None
+    if status == Status.APPROVED:
+        if not pay.submission_balance(submission, pay.Purpose.REWARD).owed:
+            pay.owe_in_all(submission, pay.Purpose.REWARD, panel.reward, "The platform approved it.", event=event)
+        _paid(submission, pay.Purpose.REWARD, pay.REWARD, remote.reward_paid, "Approved.", event)
+    elif status == Status.SCREENED_OUT:
+        owed = remote.reward_paid or panel.screen_out_reward
+        pay.owe_in_all(submission, pay.Purpose.SCREEN_OUT, owed, "Screened out.", event=event)
+        _paid(submission, pay.Purpose.SCREEN_OUT, pay.SCREEN_OUT, remote.reward_paid, "Screened out.", event)
+    elif status == Status.COMPLETED and submission.completed_at:
+        pay.owe_in_all(submission, pay.Purpose.REWARD, panel.reward, "All statements of the place are judged.")
+    if status in (Status.RETURNED, Status.REJECTED, Status.SCREENED_OUT):
+        pay.owe_in_all(submission, pay.Purpose.REWARD, 0, f"The platform says {status}.", event=event)
+    if remote.paid_bonuses is not None:
+        _match_bonuses(submission, remote.paid_bonuses, at, event)
+
+
+def _paid(submission: Submission, purpose: str, key: str, amount: int | None, reason: str, event) -> None:
+    if amount:
+        pay.record_paid(submission, purpose, key, amount, reason, event=event)
+
+
+def _match_bonuses(submission: Submission, paid: Sequence[int], at: datetime, event: PanelEvent | None) -> None:
+    """Find the command that each payment is of. What no command explains was paid by somebody's hand at the platform.
+
+    A payment that is not there long after it was sent was not made.
+    """
+    lines = submission.pay_entries.filter(side=pay.Side.PAID, purpose=pay.Purpose.BONUS)
+    unexplained = Counter(paid) - Counter(lines.values_list("amount", flat=True))
+    for command in submission.commands.unfinished().filter(kind=PlatformCommand.Kind.BONUS):
+        if unexplained[command.amount] > 0:
+            unexplained[command.amount] -= 1
+            settle(command, True, at)
+        elif command.state == PlatformCommand.State.UNCERTAIN and command.next_try_at + PAYMENT_SHOWS_WITHIN <= at:
+            settle(command, False, at)
+    for amount in unexplained.elements():
+        n = lines.filter(amount=amount, command=None).count() + 1
+        reason = "A bonus that was paid at the platform."
+        pay.record_paid(submission, pay.Purpose.BONUS, f"bonus:there:{amount}:{n}", amount, reason, event=event)
+
+
+# -- a panel -----------------------------------------------------------------------------------------------------------
+
+
+def reconcile(panel: Panel, now: datetime) -> int:
+    """Look at all submissions that the platform has; return how many of ours changed.
+
+    Raises PlatformRefused, PlatformUnavailable. Call it outside of transactions.
+    """
+    platform = platform_of(panel)
+    settled = {submission.session_digest: submission for submission in panel.submissions.all()}
+    n_changed = 0
+    for remote in platform.submissions():
+        known = settled.get(digest(remote.session))
+        if known is None or not _is_same(known, remote):
+            n_changed += apply_remote(panel, remote, now)
+    if Can.STATUS in platform.can:
+        apply_status(panel, platform.status(), now)
+    Panel.objects.filter(pk=panel.pk).update(reconciled_at=now, reconcile_error="")
+    return n_changed
+
+
+def _is_same(known: Submission, remote: RemoteSubmission) -> bool:
+    """Return whether there is nothing to do, so that most submissions cost no transaction."""
+    return (
+        known.platform_status == remote.platform_status
+        and known.approves_itself_at == remote.approves_itself_at
+        and remote.status in (known.status, Status.ACTIVE)
+        and remote.paid_bonuses is None
+    )
+
+
+@transaction.atomic
+def apply_status(panel: Panel, status: str | None, now: datetime) -> bool:
+    """Pause or stop our panel where it was paused or stopped at the platform; return whether it changed."""
+    became = {
+        Panel.Status.PAUSED: ([Panel.Status.PUBLISHED], "It was paused at the platform."),
+        Panel.Status.STOPPED: ([Panel.Status.PUBLISHED, Panel.Status.PAUSED], "It has ended at the platform."),
+    }
+    if status not in became:
+        return False
+    before, reason = became[Panel.Status(status)]
+    if not Panel.objects.filter(pk=panel.pk, status__in=before).update(status=status, ended_reason=reason):
+        return False
+    panel.round.events.record("panel_moved", panel=panel.name, status=str(status), why=reason)
+    record("panel.moved", panel, None, panel.round.project_id, panel=panel.name, round=panel.round.name, status=status)
+    return True
+
+
+# -- all panels --------------------------------------------------------------------------------------------------------
+
+
+def ask_reconciliation(panel: Panel, by=None) -> None:
+    """Have a worker look at the panel within seconds. Raises NotAllowed, CannotReconcile."""
+    check_may(by, Action.WORK, panel.project)
+    if not _with_platform(Panel.objects.filter(pk=panel.pk)).exists():
+        raise CannotReconcile(f"{panel.name} has no study at a platform that can be asked; publish it first.")
+    Panel.objects.filter(pk=panel.pk).update(reconciled_at=None)
+    enqueue_due_reconciliations(timezone.now())
+
+
+def enqueue_due_reconciliations(now: datetime) -> None:
+    """Queue the job that looks at panels, if one is due and there is none. A periodic task of every worker."""
+    if not due_panels(now).exists() or Job.objects.unfinished().filter(kind=JOB_KIND).exists():
+        return
+    try:
+        with transaction.atomic():
+            ledger.enqueue(Job.objects.create(kind=JOB_KIND, unique_key=JOB_KIND))
+    except IntegrityError:
+        logger.debug("Another worker has queued the job that reconciles panels.")
+
+
+def due_panels(now: datetime) -> QuerySet[Panel]:
+    """Return the panels that people may be working for, or that wait for pay, and were not looked at lately."""
+    waits = Panel.objects.filter(
+        Q(submissions__status__in=[Status.ACTIVE, Status.COMPLETED])
+        | Q(submissions__commands__state__in=[PlatformCommand.State.WAITING, PlatformCommand.State.UNCERTAIN])
+    )
+    is_open = Q(status__in=[Panel.Status.PUBLISHED, Panel.Status.PAUSED])
+    lately = Q(reconciled_at=None) | Q(reconciled_at__lte=now - EVERY)
+    return _with_platform(Panel.objects.filter(is_open | Q(pk__in=waits.order_by().values("pk")), lately))
+
+
+def _with_platform(panels: QuerySet[Panel]) -> QuerySet[Panel]:
+    panels = panels.exclude(external_id="")
+    used = panels.order_by().values_list("platform", flat=True).distinct()
+    asked = [name for name in used if Can.RECONCILE in import_string(PLATFORMS[Platform(name)]).can]
+    return panels.filter(platform__in=asked)
+
+
+def run_reconciliation_job(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
+    """Look at each panel that is due, once. The runner of the kind JOB_KIND."""
+    now = timezone.now()
+    panels = list(due_panels(now).select_related("round__project"))
+    for number, panel in enumerate(panels, start=1):
+        with heartbeat.kept_alive():
+            _reconcile_or_note(panel, now)
+        heartbeat(Progress("looking at panels", number, len(panels)))
+    return _forget_old_jobs
+
+
+def _reconcile_or_note(panel: Panel, now: datetime) -> None:
+    """Let one panel's platform be away without keeping the others waiting; its page says so."""
+    try:
+        reconcile(panel, now)
+    except DomainError as reason:
+        logger.warning("Panel %s could not be reconciled: %s", panel.pk, reason)
+        Panel.objects.filter(pk=panel.pk).update(reconciled_at=now, reconcile_error=str(reason)[:300])
+
+
+def _forget_old_jobs() -> None:
+    Job.objects.filter(kind=JOB_KIND, finished_at__lt=timezone.now() - JOBS_LAST).delete()
