@@ -23,6 +23,8 @@ from annotation.quality.limits import pause_annotator, resume_annotator
 from annotation.recruiting import api as recruiting_api
 from annotation.recruiting import views as recruiting_views
 from annotation.recruiting.erasure import erase_annotator
+from annotation.recruiting.panels import participant_views as panel_participant_views
+from annotation.recruiting.panels import views as panel_views
 from annotation.rounds import api as rounds_api
 from annotation.rounds import draft_views, plan_api
 from annotation.rounds import views as rounds_views
@@ -147,6 +149,12 @@ urlpatterns = [
     path("invite/<slug:token>/", recruiting_views.invite, name="invite"),
     path("return/", recruiting_views.return_by_code, name="return_by_code"),
     path("return/<str:code>/", recruiting_views.return_by_code, name="return_by_code"),
+    # panels
+    path("projects/<round:path>/panels/", panel_views.panel_list, name="panel_list"),
+    path("projects/<round:path>/panels/new/", panel_views.panel_new, name="panel_new"),
+    path("projects/<round:path>/panels/<slug:name>/", panel_views.panel, name="panel"),
+    path("enter/<slug:token>/", panel_participant_views.panel_enter, name="panel_enter"),
+    path("judge/<int:round_id>/done/", panel_participant_views.panel_done, name="panel_done"),
     # the API
     path("api/v1/rounds/", rounds_api.RoundList.as_view(), name="api_rounds"),
     path("api/v1/rounds/plan/", plan_api.DescriptionPlan.as_view(), name="api_plan"),

@@ -43,6 +43,7 @@ PANELS = {
     "round_actions": ["evaluation.preregistration.panels.preregister_round", "evaluation.panels.make_report"],
     "round_badges": ["evaluation.preregistration.panels.badge"],  # subject: a round or draft, beside its status
     "round": ["evaluation.panels.round_reports", "evaluation.preregistration.panels.versions"],  # subject: a round
+    "recruiting_panel": [],  # subject: a panel on which people are found, for those who work in its project
     "judge_run": ["evaluation.panels.judge_card"],  # subject: a judge run, below its labels
     "report_list_actions": ["probing.panels.probes"],
 }

@@ -21,6 +21,7 @@ from annotation.models import (
     Judgment,
     JudgmentTask,
     Label,
+    Panel,
     Round,
 )
 from annotation.recruiting.services import join_round
@@ -152,6 +153,13 @@ def make_round(
     job = make_harvest(tuples, project=project)
     document = {"name": name or f"round-{next(_numbers)}", "cells": [{"job": job.pk, "n": None}], **spec}
     return open_round(document, by, project)
+
+
+def make_panel(round: Round, status: str = Panel.Status.PUBLISHED, **fields) -> Panel:
+    """Make a panel of a round, by default one that lets people in by a link with `participant` alone."""
+    names = {"participant_parameter": "participant", "study_parameter": "", "session_parameter": ""}
+    values = {"name": f"panel-{next(_numbers)}", "completion_code": "C0DE", **names, **fields}
+    return Panel.objects.create(round=round, status=status, **values)
 
 
 def make_round_on(relation: Relation, tuples: Sequence[Sequence[str]], n: int | None = None) -> Round:

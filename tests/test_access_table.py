@@ -158,6 +158,10 @@ GET    /projects/default/rounds/pilot/judges/lm/                        302 403 
 GET    /projects/default/rounds/pilot/judges/lm/answers/jsonl/          302 403 200 200 200 200 200 404
 POST   /projects/default/rounds/pilot/judges/lm/cancel/                 302 403 403 403 302 302 302 404
 POST   /projects/default/rounds/pilot/judges/lm/continue/               302 403 403 403 302 302 302 404
+# panels
+GET    /projects/default/rounds/pilot/panels/                           302 403 403 403 200 200 200 404
+GET    /projects/default/rounds/pilot/panels/new/                       302 403 403 403 200 200 200 404
+GET    /projects/default/rounds/pilot/panels/open/                      302 403 403 403 200 200 200 404
 # judging: whoever joined
 GET    /judge/offline_worker.js                                         200 200 200 200 200 200 200 200
 GET    /judge/{round}/                                                  302 200 404 404 404 404 404 404
@@ -170,6 +174,9 @@ GET    /judge/{round}/instructions/                                     302 200 
 POST   /judge/{round}/layout/                                           302 302 404 404 404 404 404 404
 GET    /judge/{round}/training/                                         302 404 404 404 404 404 404 404
 GET    /judge/{round}/device/                                           302 200 302 302 302 302 302 302
+GET    /judge/{round}/done/                                             302 302 302 302 302 302 302 302
+GET    /enter/{entry}/?participant=p1                                   200 409 200 200 200 200 200 200
+GET    /enter/made-up/                                                  404 404 404 404 404 404 404 404
 GET    /join/{join}/                                                    200 302 200 200 200 200 200 200
 GET    /join/made-up/                                                   404 404 404 404 404 404 404 404
 GET    /invite/made-up/                                                 404 404 404 404 404 404 404 404
@@ -324,6 +331,7 @@ def places(db) -> dict[str, object]:
         "decision": relation.gold_decisions.get().pk,
         "round": round.pk,
         "join": round.join_token,
+        "entry": factories.make_panel(round, name="open").token,
         "task": round.tasks.order_by("position").first().pk,
         "code": annotator.code,
         "report": report.pk,

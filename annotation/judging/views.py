@@ -37,7 +37,7 @@ from annotation.judging.judgments import (
     submit_judgment,
 )
 from annotation.judging.serializers import TaskSerializer, answer_of, checked_answer, statements_of
-from annotation.models import LONGEST_COMMENT, Annotator, Judgment, Label, Layout, StatementReport
+from annotation.models import LONGEST_COMMENT, Annotator, Judgment, Label, Layout, Round, StatementReport
 from annotation.recruiting.access import SessionAnnotator
 from annotation.recruiting.services import choose_layout
 from annotation.rounds.instructions import instructions_html
@@ -105,6 +105,8 @@ def for_annotator(view: Callable[[HttpRequest, Annotator], HttpResponse | None])
 def _nothing_to_judge(request: HttpRequest, annotator: Annotator, refusal: DomainError) -> HttpResponse:
     if isinstance(refusal, TrainingFirst):
         return redirect("annotation:training", annotator.round_id)
+    if annotator.round.status == Round.Status.CLOSED and annotator.submissions.exists():
+        return redirect("annotation:panel_done", annotator.round_id)
     context = {"round": annotator.round, "annotator": annotator, "refusal": refusal}
     return render(request, "annotation/judging/not_open.html", context, status=409)
 
@@ -136,6 +138,8 @@ def show_statements(
     """Show the assigned tasks in the annotator's layout; one that was judged before, `given`, comes alone or first."""
     layout = annotator.layout or annotator.round.layout
     tasks = next_batch(annotator, timezone.now(), few=FEW_AHEAD if layout == Layout.ONE else None)
+    if not tasks and not given and _ends_at_panel(annotator):
+        return redirect("annotation:panel_done", annotator.round_id)
     if request.method == "POST":
         annotator.refresh_from_db(fields=["n_judged"])  # of what was sent, a part may be stored
     layout = Layout.ONE if given else layout
@@ -161,6 +165,11 @@ def show_statements(
     }
     template = PAGES[layout] if statements else "annotation/judging/judge_done.html"
     return render(request, template, context, status=status)
+
+
+def _ends_at_panel(annotator: Annotator) -> bool:
+    """Return whether the annotator came from a panel and has nothing left to judge."""
+    return annotator.submissions.exists() and (annotator.has_judged_share or not n_skipped(annotator))
 
 
 def _answered_statement(judgment: Judgment, annotator: Annotator) -> dict[str, Any]:

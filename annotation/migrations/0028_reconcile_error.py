@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('annotation', '0026_panels_and_pay'),
+        ('annotation', '0027_panels_links'),
     ]
 
     operations = [

@@ -68,6 +68,15 @@ class RoundEvent(models.Model):
         "adjudicated": "adjudicated statement {task}: {label}",
         "panel_moved": "found the panel {panel} {status}: {why}",
         "submission_moved": "found submission {submission} of the panel {panel} {status} at the platform",
+        "panel_made": "made the panel {panel} with {places} places",
+        "panel_changed": "changed the panel {panel}",
+        "panel_deleted": "deleted the draft panel {panel}",
+        "panel_published": "published the panel {panel} with {places} places",
+        "panel_paused": "paused the panel {panel}: {reason}",
+        "panel_resumed": "let the panel {panel} go on",
+        "panel_stopped": "stopped the panel {panel}",
+        "place_completed": "completed a place of the panel {panel}",
+        "place_left": "left a place of the panel {panel}: {status}",
     }
 
     round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="events")

@@ -37,7 +37,7 @@ DESIGN = (
     "judgments_per_task", "third_only_if_split", "quorum", "layout", "batch_size", "gold_share", "training_size",
     "max_per_annotator", "dominance_cap", "takes_guests", "include_sensitive", "closes_when", "seed",
 )  # fmt: skip
-NOT_IN_TIMELINE = ("joined", "adjudicated")  # one for each person and statement; they are counted
+NOT_IN_TIMELINE = ("joined", "adjudicated", "place_completed", "place_left")  # one a person or statement; counted
 SUPERUSER = "superuser"
 FORMER_MEMBER = "former member"
 

@@ -12,6 +12,7 @@ from django.urls import reverse
 
 from annotation.judging.models import Annotator
 from annotation.recruiting.panels.identifiers import decrypted
+from annotation.recruiting.panels.links import LONGEST_VALUE, check_return_address
 from annotation.rounds.models import Round
 from kgharvest.access import visible
 
@@ -22,6 +23,7 @@ MOST_MONEY = 10_000_00  # minor units, for one person
 
 parameter_name = RegexValidator(r"\A[A-Za-z][A-Za-z0-9_.-]*\Z", "Give a name of letters, digits, _, . and -.")
 currency_code = RegexValidator(r"\A[A-Z]{3}\Z", "Give three capital letters, such as USD.")
+code_of_letters = RegexValidator(r"\A[A-Za-z0-9_-]+\Z", "Give a code of letters, digits, - and _.")
 
 
 def new_entry_token() -> str:
@@ -102,17 +104,37 @@ class Panel(models.Model):
     participant_parameter = models.CharField(max_length=50, default="participant", validators=[parameter_name])
     study_parameter = models.CharField(max_length=50, blank=True, default="study", validators=[parameter_name])
     session_parameter = models.CharField(max_length=50, blank=True, default="session", validators=[parameter_name])
-    completion_code = models.CharField(max_length=LONGEST_CODE, blank=True)
-    screen_out_code = models.CharField(max_length=LONGEST_CODE, blank=True)
-    quota_full_code = models.CharField(max_length=LONGEST_CODE, blank=True)
+    completion_code = models.CharField(
+        max_length=LONGEST_CODE,
+        blank=True,
+        validators=[code_of_letters],
+        help_text="Shown once the last statement is judged, and never before.",
+    )
+    screen_out_code = models.CharField(
+        "code of whom a check turns away", max_length=LONGEST_CODE, blank=True, validators=[code_of_letters]
+    )
+    quota_full_code = models.CharField(
+        "code of who comes too late", max_length=LONGEST_CODE, blank=True, validators=[code_of_letters]
+    )
     completion_url = models.CharField(
         "return address",
         max_length=LONGEST_URL,
         blank=True,
+        validators=[check_return_address],
         help_text="Where people go from here, with {code}, {participant}, {study} and {session} where wanted.",
     )
-    screen_out_url = models.CharField(max_length=LONGEST_URL, blank=True)
-    quota_full_url = models.CharField(max_length=LONGEST_URL, blank=True)
+    screen_out_url = models.CharField(
+        "return address of whom a check turns away",
+        max_length=LONGEST_URL,
+        blank=True,
+        validators=[check_return_address],
+    )
+    quota_full_url = models.CharField(
+        "return address of who comes too late",
+        max_length=LONGEST_URL,
+        blank=True,
+        validators=[check_return_address],
+    )
     is_sandbox = models.BooleanField(
         "sandbox", default=True, help_text="Of MTurk: nobody is paid. Elsewhere marks a trial."
     )
@@ -163,6 +185,7 @@ class Submission(models.Model):
     """One person's taking part in a panel, from the entry link to pay.
 
     participant, session: as the platform names the person and this taking part, encrypted; *_digest find them again.
+    study: as the link that they came by names it.
     annotator: who they are in the round, None until they join. entered_at: at the link. completed_at: when their last
     judgment was stored, and the code could be shown. ended_at: of the last change of status that ends it.
     platform_status, platform_status_at: what the platform last said and when it says that was; what is older is not
@@ -188,6 +211,7 @@ class Submission(models.Model):
     participant = models.TextField()
     participant_digest = models.CharField(max_length=64)
     session = models.TextField(blank=True)
+    study = models.CharField(max_length=LONGEST_VALUE, blank=True)
     session_digest = models.CharField(max_length=64)
     status = models.CharField(max_length=12, choices=Status, default=Status.ACTIVE)
     platform_status = models.CharField(max_length=30, blank=True)

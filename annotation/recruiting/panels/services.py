@@ -10,11 +10,21 @@ from datetime import datetime
 
 from django.db import transaction
 
-from annotation.judging.assignment import release_leases
-from annotation.models import Annotator, Panel, Submission
+from annotation.judging.assignment import TrainingFirst, next_batch, release_leases
+from annotation.judging.judgments import n_skipped
+from annotation.models import Annotator, Panel, PayEntry, Round, Submission
 from annotation.recruiting.panels.identifiers import digest, encrypted
-from annotation.recruiting.services import check_can_join
+from annotation.recruiting.pay.ledger import owe_in_all
+from annotation.recruiting.services import check_can_join, join_round
+from annotation.rounds.models import RoundNotOpen
 from kgharvest.errors import DomainError
+
+Status = Submission.Status
+OWED_REASONS = {
+    Status.COMPLETED: "All statements of the place were judged.",
+    Status.SCREENED_OUT: "A check turned the person away.",
+    Status.RETURNED: "The place was given back.",
+}
 
 
 class PanelNotOpen(DomainError):
@@ -26,24 +36,24 @@ class QuotaFull(DomainError):
 
 
 class TookPart(DomainError):
-    """Entering again after one's part has ended."""
+    """Entering again after one's part has ended, or while it goes on by another link."""
+
+
+# -- coming ------------------------------------------------------------------------------------------------------------
 
 
 @transaction.atomic
-def enter(panel: Panel, participant: str, session: str, now: datetime) -> Submission:
-    """Return the submission of a person who comes by the entry link; coming again while it is active is once.
+def enter(panel: Panel, participant: str, session: str, now: datetime, study: str = "") -> Submission:
+    """Return the submission of a person who comes by the entry link; coming again is the same one.
 
-    session: empty where the platform has none; the participant stands for it then. Raises PanelNotOpen, QuotaFull,
-    TookPart, NotForPeople and RoundNotOpen.
+    session: empty where the platform has none; the participant stands for it then. study: as the link has it. Raises
+    PanelNotOpen, QuotaFull, TookPart, NotForPeople and RoundNotOpen.
     """
     panel = Panel.objects.select_for_update(of=("self",), no_key=True).select_related("round__project").get(pk=panel.pk)
-    session_digest = digest(session or participant)
     known = panel.submissions.filter(participant_digest=digest(participant))
-    submission = (
-        known.filter(status__in=Submission.HOLDING).first() or known.filter(session_digest=session_digest).first()
-    )
+    submission = _kept(known, digest(session or participant))
     if submission is not None:
-        if submission.status in Submission.ENDED:
+        if submission.status in (Status.RETURNED, Status.TIMED_OUT, Status.REJECTED):
             raise TookPart("You have taken part in this study already, and your part has ended.")
         return submission
     if panel.status != Panel.Status.PUBLISHED:
@@ -51,15 +61,56 @@ def enter(panel: Panel, participant: str, session: str, now: datetime) -> Submis
     check_can_join(panel.round)
     if panel.submissions.holding_places().count() >= panel.places:
         raise QuotaFull("All places of this study are taken.")
-    earlier = known.exclude(annotator=None).order_by("-pk").first()
     return panel.submissions.create(
         participant=encrypted(participant),
         participant_digest=digest(participant),
         session=encrypted(session) if session else "",
-        session_digest=session_digest,
-        annotator=earlier.annotator if earlier else None,
+        session_digest=digest(session or participant),
+        study=study,
+        annotator=_annotator_of_earlier(panel, participant),
         entered_at=now,
     )
+
+
+def _kept(known, session_digest: str) -> Submission | None:
+    """Return the submission of a panel's person that is theirs whatever session they come with, else this session's."""
+    lasting = known.filter(status__in=(*Submission.HOLDING, Status.SCREENED_OUT, Status.REJECTED))
+    return lasting.first() or known.filter(session_digest=session_digest).first()
+
+
+def _annotator_of_earlier(panel: Panel, participant: str) -> Annotator | None:
+    """Return as whom the person has judged this round before, with room for another place; None for a newcomer.
+
+    Nobody judges a statement twice, by whichever of the round's panels they come.
+    """
+    earlier = Submission.objects.filter(
+        panel__round=panel.round, panel__platform=panel.platform, participant_digest=digest(participant)
+    )
+    if earlier.filter(status=Status.ACTIVE).exists():
+        raise TookPart("You are taking part in this study by another link; finish that first.")
+    last = earlier.exclude(annotator=None).order_by("-pk").first()
+    if last is None:
+        return None
+    annotator = Annotator.objects.lock(last.annotator_id)
+    Annotator.objects.filter(pk=annotator.pk).update(place_size=annotator.n_judged + panel.statements_per_place)
+    return annotator
+
+
+@transaction.atomic
+def join(submission: Submission, *, agrees: bool) -> Annotator:
+    """Return as whom the person judges from now on; twice is once. Raises ConsentMissing, TookPart, RoundNotOpen."""
+    locked = Submission.objects.select_for_update(of=("self",), no_key=True).select_related("panel__round", "annotator")
+    submission = locked.get(pk=submission.pk)
+    if submission.status != Status.ACTIVE:
+        raise TookPart("Your part in this study has ended.")
+    if submission.annotator is None:
+        panel = submission.panel
+        submission.annotator = join_round(panel.round, agrees=agrees, place_size=panel.statements_per_place)
+        Submission.objects.filter(pk=submission.pk).update(annotator=submission.annotator)
+    return submission.annotator
+
+
+# -- going -------------------------------------------------------------------------------------------------------------
 
 
 def move(submission: Submission, *before: Submission.Status, to: Submission.Status, **fields) -> bool:
@@ -70,23 +121,73 @@ def move(submission: Submission, *before: Submission.Status, to: Submission.Stat
     return bool(moved)
 
 
+def has_judged_all(annotator: Annotator, now: datetime) -> bool:
+    """Return whether somebody has judged all that their place is for, or nothing is left for them in the round.
+
+    What they skipped and nobody else has judged is left.
+    """
+    if annotator.has_judged_share or annotator.round.status == Round.Status.CLOSED:
+        return True
+    try:
+        return not next_batch(annotator, now) and not n_skipped(annotator)
+    except (RoundNotOpen, TrainingFirst):
+        return False
+
+
+def finish(submission: Submission, now: datetime) -> bool:
+    """End a submission whose person has nothing left to judge; free the place if they judged nothing.
+
+    Return whether it has ended, now or before. Where the platform believes that somebody is done who is not, it has not.
+    """
+    if submission.status not in Submission.HOLDING or submission.completed_at:
+        return True
+    annotator = submission.annotator
+    if annotator is None or not has_judged_all(annotator, now):
+        return False
+    if annotator.judgments.filter(judged_at__gte=submission.entered_at).exists():
+        complete(submission, now)
+    else:
+        leave(submission, Status.RETURNED, now)
+    return True
+
+
 @transaction.atomic
 def complete(submission: Submission, now: datetime) -> bool:
-    """Note that the person has judged all that their place is for. Twice is once."""
-    return move(submission, Submission.Status.ACTIVE, to=Submission.Status.COMPLETED, completed_at=now)
+    """Note that the person has judged all that their place is for, and is owed the reward. Twice is once.
+
+    The platform may have told before that they are done.
+    """
+    told_before = Submission.objects.filter(
+        pk=submission.pk, status__in=(Status.COMPLETED, Status.APPROVED), completed_at=None
+    )
+    if not move(submission, Status.ACTIVE, to=Status.COMPLETED, completed_at=now) and not told_before.update(
+        completed_at=now
+    ):
+        return False
+    submission.refresh_from_db()
+    panel = submission.panel
+    owe_in_all(submission, PayEntry.Purpose.REWARD, panel.reward, OWED_REASONS[Status.COMPLETED])
+    panel.round.events.record("place_completed", annotator=submission.annotator, panel=panel.name)
+    return True
 
 
 @transaction.atomic
 def leave(submission: Submission, to: Submission.Status, now: datetime) -> bool:
-    """End a submission without pay for the place (returned, timed out, screened out); its place is free at once.
+    """End a submission that was not reviewed (returned, timed out, screened out); its place is free at once.
 
-    The statements leased to the person go to others; what they judged stays. Return False where it had ended before.
+    The statements leased to the person go to others; what they judged stays. Whoever was done when the time ran out is
+    owed the reward all the same. Return False where it had ended before.
     """
-    before = (Submission.Status.ACTIVE, Submission.Status.COMPLETED)
-    if not move(submission, *before, to=to, ended_at=now):
+    if not move(submission, Status.ACTIVE, Status.COMPLETED, to=to, ended_at=now):
         return False
     if submission.annotator_id:
         annotator = Annotator.objects.lock(submission.annotator_id)
         release_leases(annotator.assignments.all())
         Annotator.objects.filter(pk=annotator.pk).update(place_size=annotator.n_judged)  # nothing more is handed out
+    panel = submission.panel
+    if to in (Status.RETURNED, Status.SCREENED_OUT):
+        owe_in_all(submission, PayEntry.Purpose.REWARD, 0, OWED_REASONS[to])
+    if to == Status.SCREENED_OUT:
+        owe_in_all(submission, PayEntry.Purpose.SCREEN_OUT, panel.screen_out_reward, OWED_REASONS[to])
+    panel.round.events.record("place_left", annotator=submission.annotator, panel=panel.name, status=to.label)
     return True

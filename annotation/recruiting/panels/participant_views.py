@@ -1,0 +1,135 @@
+"""Pages of people who come from a panel: the entry link, consent, and the end with its code.
+
+The completion code is in no answer to anybody whose last judgment is not stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+
+from annotation.models import Annotator, Panel, Submission
+from annotation.recruiting.access import no_access, remember_guest, session_annotator, throttled
+from annotation.recruiting.forms import JoinForm
+from annotation.recruiting.panels.links import BadEntryLink, read_entry, return_address
+from annotation.recruiting.panels.money import money
+from annotation.recruiting.panels.services import QuotaFull, Status, enter, finish, join, leave
+from annotation.recruiting.views import WRONG_LINK
+from annotation.rounds.instructions import instructions_html, markdown_html
+from kgharvest.errors import DomainError
+
+
+@dataclass(frozen=True)
+class End:
+    """How the page looks that a part ends with. kind: of the panel's code and return address, as in `KIND_code`."""
+
+    heading: str
+    lead: str
+    kind: str = ""
+
+
+COMPLETED = End("You are done, thank you", "Every statement of your part is judged and stored.", "completion")
+SCREENED_OUT = End("This study is not for you", "Your answers to the first questions end your part.", "screen_out")
+QUOTA_FULL = End("All places are taken", "Nothing is left for you to do; thank you for coming.", "quota_full")
+GIVEN_BACK = End("Your place is given back", "Somebody else can take it now. You can close this page.")
+ENDED = End("Your part has ended", "The platform that you came from has ended your part in this study.")
+NOTHING_TO_DO = End("Nothing was left to judge", "Others have judged everything; return your place.", "quota_full")
+ENDS = {
+    Status.COMPLETED: COMPLETED,
+    Status.APPROVED: COMPLETED,
+    Status.SCREENED_OUT: SCREENED_OUT,
+    Status.RETURNED: GIVEN_BACK,
+    Status.TIMED_OUT: ENDED,
+    Status.REJECTED: ENDED,
+}
+
+
+@never_cache
+@throttled
+@require_http_methods(["GET", "POST"])
+def panel_enter(request: HttpRequest, token: str) -> HttpResponse:
+    """The entry link: take a place, ask for consent, go on as the same annotator wherever the person comes again."""
+    panels = Panel.objects.exclude(status=Panel.Status.DRAFT).select_related("round__project")
+    panel = panels.filter(token=token).first()
+    if panel is None:
+        return no_access(request, WRONG_LINK, 404)
+    try:
+        entry = read_entry(panel, request.GET)
+        submission = enter(panel, entry.participant, entry.session, timezone.now(), study=entry.study)
+    except BadEntryLink as refusal:
+        return no_access(request, str(refusal), 400)
+    except QuotaFull:
+        return show_end(request, QUOTA_FULL, panel, Submission(panel=panel, study=entry.study), 409)
+    except DomainError as refusal:
+        return no_access(request, str(refusal), 409)
+    if request.method == "POST" and "decline" in request.POST:
+        leave(submission, Status.RETURNED, timezone.now())
+        return show_end(request, GIVEN_BACK, panel, submission)
+    return _go_on(request, submission)
+
+
+def _go_on(request: HttpRequest, submission: Submission) -> HttpResponse:
+    """Lead to judging; whoever has not joined yet, to the page on which they do."""
+    round = submission.panel.round
+    here = session_annotator(request, round.pk)
+    if here is not None and here.user_id:
+        sentence = f"You are logged in as {here.user}, who judges this round; log out, or use another browser."
+        return no_access(request, sentence, 409)
+    annotator = submission.annotator
+    form = JoinForm(request.POST if request.method == "POST" else None, asks_name=False)
+    if annotator is None and form.is_valid():
+        try:
+            annotator = join(submission, agrees=form.cleaned_data["agrees"])
+        except DomainError as refusal:
+            form.add_error(None, str(refusal))
+    if annotator is not None:
+        remember_guest(request, annotator)
+        return redirect("annotation:judge" if submission.status == Status.ACTIVE else "annotation:panel_done", round.pk)
+    if submission.status != Status.ACTIVE:
+        return show_end(request, ENDS[submission.status], submission.panel, submission)
+    panel = submission.panel
+    context = {
+        "panel": panel,
+        "round": round,
+        "form": form,
+        "reward": money(panel.reward, panel.currency) if panel.reward else "",
+        "instructions": instructions_html(round),
+        "consent": markdown_html(round.consent),
+    }
+    return render(request, "annotation/recruiting/panels/panel_join.html", context)
+
+
+def submission_of(annotator: Annotator) -> Submission | None:
+    """Return the last taking part of an annotator, None for one who came by no panel."""
+    return annotator.submissions.select_related("panel__round").order_by("-pk").first()
+
+
+@never_cache
+@require_http_methods(["GET"])
+def panel_done(request: HttpRequest, round_id: int) -> HttpResponse:
+    """End the part of whoever has judged all that is theirs, and only then show the code."""
+    annotator = session_annotator(request, round_id)
+    submission = submission_of(annotator) if annotator else None
+    if submission is None or not finish(submission, timezone.now()):
+        return redirect("annotation:judge", round_id)
+    end = ENDS[submission.status]
+    if submission.status == Status.RETURNED and not submission.annotator.n_judged:
+        end = NOTHING_TO_DO
+    return show_end(request, end, submission.panel, submission)
+
+
+def show_end(request: HttpRequest, end: End, panel: Panel, submission: Submission, status: int = 200) -> HttpResponse:
+    code, address = (getattr(panel, f"{end.kind}_{part}") if end.kind else "" for part in ("code", "url"))
+    context = {
+        "end": end,
+        "round": panel.round,
+        "code": code,
+        "address": return_address(address, code, submission),
+        "n_judged": submission.annotator.n_judged if submission.annotator else 0,
+    }
+    return render(request, "annotation/recruiting/panels/panel_end.html", context, status=status)
