@@ -137,7 +137,7 @@ def has_judged_all(annotator: Annotator, now: datetime) -> bool:
 def finish(submission: Submission, now: datetime) -> bool:
     """End a submission whose person has nothing left to judge; free the place if they judged nothing.
 
-    Return whether it has ended, now or before. Where the platform believes that somebody is done who is not, it has not.
+    Return whether it has ended. Where the platform believes that somebody is done who is not, it has not.
     """
     if submission.status not in Submission.HOLDING or submission.completed_at:
         return True
@@ -189,5 +189,5 @@ def leave(submission: Submission, to: Submission.Status, now: datetime) -> bool:
         owe_in_all(submission, PayEntry.Purpose.REWARD, 0, OWED_REASONS[to])
     if to == Status.SCREENED_OUT:
         owe_in_all(submission, PayEntry.Purpose.SCREEN_OUT, panel.screen_out_reward, OWED_REASONS[to])
-    panel.round.events.record("place_left", annotator=submission.annotator, panel=panel.name, status=to.label)
+    panel.round.events.record("place_left", annotator=submission.annotator, panel=panel.name, status=submission.get_status_display())
     return True
