@@ -80,10 +80,10 @@ def file_of(pack: PaperPack) -> Path:
 
 def open_file(pack: PaperPack):
     """Return the file of a pack that is done. Raises NotFound."""
-    try:
-        return file_of(pack).open("rb")
-    except FileNotFoundError:
-        raise NotFound("This pack is not done, or its file is no more; have it made again.") from None
+    if pack.status == Job.Status.SUCCEEDED:  # one that was cancelled at its end may have left a file
+        with suppress(FileNotFoundError):
+            return file_of(pack).open("rb")
+    raise NotFound("This pack is not done, or its file is no more; have it made again.")
 
 
 def delete_files_without_report(now: datetime) -> None:

@@ -146,7 +146,7 @@ def _probabilities(rows: PackRows) -> Iterator[Difference]:
 
 def _parquet(table: Any, rows: PackRows, contents: Mapping[str, bytes]) -> Iterator[str]:
     if table.parquet in contents:
-        for place, own, other in parquet_differences(table, rows[table.name], contents[table.parquet]):
+        for place, own, other in parquet_differences(table, rows[table.name], contents):
             yield f"{table.parquet}, {place}: {other!r:.80}, in {table.jsonl} {own!r:.80}"
     elif n_rows(rows[table.name]):
         yield f"{table.parquet}: missing"

@@ -12,6 +12,7 @@ from evaluation.paper.datasheets.citation import licence_url
 from evaluation.paper.datasheets.facts import StudyFacts
 from evaluation.paper.files import PackColumn, PackFile
 from evaluation.paper.statements.questions import BY_KEY, QUESTIONS, authors_of
+from evaluation.rendering.latex import latex_text
 
 CONFORMS_TO = ["http://mlcommons.org/croissant/1.1", "http://mlcommons.org/croissant/RAI/1.0"]
 CONTEXT: Mapping[str, Any] = {
@@ -112,9 +113,9 @@ def _said(facts: StudyFacts) -> dict[str, Any]:
 
 
 def _cite_as(facts: StudyFacts) -> str:
-    authors = " and ".join(f"{author.family}, {author.given}" for author in authors_of(facts.answers))
+    authors = latex_text(" and ".join(f"{author.family}, {author.given}" for author in authors_of(facts.answers)))
     title = facts.answers.get("title") or sentences.must_say(BY_KEY["title"].label)
-    return f"@misc{{study, author = {{{authors}}}, title = {{{title}}}, year = {{{facts.created_at[:4]}}}}}"
+    return f"@misc{{study, author = {{{authors}}}, title = {{{latex_text(title)}}}, year = {{{facts.created_at[:4]}}}}}"
 
 
 # -- responsible AI ----------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from kgharvest.errors import DomainError
 FOLDER = "rows"
 LARGEST_NUMBER = 2**63 - 1  # of a column of Parquet
 ROWS_AT_ONCE = 20_000
+SMALL = 1_000_000  # bytes, which any Parquet file may unpack to
 
 Columns = Mapping[str, Sequence[Any]]
 PackRows = Mapping[str, Columns]  # by the table's name
@@ -266,13 +267,15 @@ def _checked(value: Any, column: PackColumn, where: str) -> Any:
     raise BadPack(f"{where}: {column.name} is {value!r:.40}, which is no {column.type}.")
 
 
-def parquet_differences(table: RowTable, columns: Columns, content: bytes) -> Iterator[tuple[str, Any, Any]]:
+def parquet_differences(
+    table: RowTable, columns: Columns, contents: Mapping[str, bytes]
+) -> Iterator[tuple[str, Any, Any]]:
     """Yield where the Parquet file differs from the columns, which are JSONL's: place, JSONL's value, Parquet's.
 
-    Raises BadPack.
+    Raises BadPack, also for a file that unpacks to more than its rows can be.
     """
     try:
-        file = pq.ParquetFile(io.BytesIO(content))
+        file = pq.ParquetFile(io.BytesIO(contents[table.parquet]))
         names = [column.name for column in table.columns]
         if file.schema_arrow.names != names:
             yield "columns", ", ".join(names), ", ".join(file.schema_arrow.names)
@@ -284,6 +287,7 @@ def parquet_differences(table: RowTable, columns: Columns, content: bytes) -> It
         if file.metadata.num_rows != n_rows(columns):
             yield "number of rows", n_rows(columns), file.metadata.num_rows
             return
+        _check_size(table, file, len(contents.get(table.jsonl, b"")))
         start = 0
         for batch in file.iter_batches(ROWS_AT_ONCE):
             for name in names:
@@ -294,3 +298,10 @@ def parquet_differences(table: RowTable, columns: Columns, content: bytes) -> It
             start += batch.num_rows
     except (pa.ArrowException, OSError, OverflowError, ValueError) as error:
         raise BadPack(f"{table.parquet} cannot be read as Parquet ({str(error).splitlines()[0]:.100}).") from None
+
+
+def _check_size(table: RowTable, file: pq.ParquetFile, n_bytes_of_jsonl: int) -> None:
+    """Raise BadPack for a file that unpacks to more than the same rows take as JSON."""
+    n_bytes = sum(file.metadata.row_group(group).total_byte_size for group in range(file.num_row_groups))
+    if n_bytes > SMALL + n_bytes_of_jsonl:
+        raise BadPack(f"{table.parquet} unpacks to {n_bytes:,} bytes, more than the same rows take as JSON.")

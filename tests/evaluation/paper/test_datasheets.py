@@ -32,6 +32,8 @@ from kgharvest.pages.number_format import share
 from tests.evaluation.paper.study import SAID, add_guest, exclude_first, make_owner, make_study, report_on, row_files
 from tests.factories import judge, make_judge_run, make_round, make_user, next_batch
 
+pytestmark = pytest.mark.django_db  # so that the database of `facts` is set up
+
 NAMES = {
     "instructions.md", "methods.tex", "responsible-nlp.md", "heds.md", "heds.json", "CITATION.cff", "LICENSE",
     "MISSING.md", "croissant.json", "ro-crate-metadata.json",
@@ -361,6 +363,15 @@ def test_the_form_reads_the_json(facts):
 
 
 # -- Croissant ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_title_with_braces_and_percent_is_cited_as_it_is(facts):
+    study = replace(facts, answers=facts.answers | {"title": "50% {of} it", "authors": "Doe_, Jane"})
+
+    cited = json.loads(text_of(study, "croissant.json"))["citeAs"]
+
+    assert r"title = {50\% \{of\} it}" in cited
+    assert r"author = {Doe\_, Jane}" in cited
 
 
 def test_croissant_describes_files_with_hashes_and_records_with_columns(facts):

@@ -68,6 +68,16 @@ def test_the_same_pack_is_asked_for_once_and_a_new_one_takes_its_place(report, r
     assert [path.name for path in folder.iterdir()] == [f"{second.pk}.zip"]
 
 
+def test_the_file_of_a_cancelled_pack_is_not_given_out(client, report, researcher, enqueued):
+    pack = queue_pack(report, researcher)
+    ledger.run_job(pack.pk)
+    PaperPack.objects.filter(pk=pack.pk).update(status="cancelled")
+
+    client.force_login(researcher)
+
+    assert client.get(f"/reports/{report.pk}/pack/{pack.pk}/pack.zip").status_code == 404
+
+
 def test_files_go_with_their_report(report, researcher, enqueued, folder):
     ledger.run_job(queue_pack(report, researcher).pk)
     (folder / "notes.txt").write_text("not a pack")

@@ -232,6 +232,18 @@ def test_a_text_that_says_missing_is_not_what_is_missing(of_samples):
     assert problem == "added: packed 'missing', recomputed missing"
 
 
+def test_parquet_that_unpacks_to_more_than_its_rows_is_refused_unread(of_samples):
+    table = pyarrow.parquet.read_table(io.BytesIO(of_samples["rows/statements.parquet"]))
+    place = table.schema.get_field_index("text")
+    long = pyarrow.array(["a" * 1_000_000] * table.num_rows)
+    pyarrow.parquet.write_table(table.set_column(place, "text", long), file := io.BytesIO(), use_dictionary=False)
+
+    [problem] = problems_of({**of_samples, "rows/statements.parquet": file.getvalue()})
+
+    assert len(file.getvalue()) < 10_000_000
+    assert problem.startswith("rows/statements.parquet unpacks to")
+
+
 def test_parquet_of_other_types_is_named(of_samples):
     table = pyarrow.parquet.read_table(io.BytesIO(of_samples["rows/statements.parquet"]))
     place = table.schema.get_field_index("is_gold")
