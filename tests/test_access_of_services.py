@@ -25,6 +25,15 @@ from annotation.quality.adjudication import adjudicate
 from annotation.quality.exclusion import exclude_annotator, reinstate_annotator
 from annotation.quality.limits import pause_annotator, resume_annotator, set_limits
 from annotation.recruiting.erasure import NotYoursToErase, erase_account, erase_annotator
+from annotation.recruiting.panels.publishing import (
+    create_panel,
+    delete_panel,
+    edit_panel,
+    pause_panel,
+    publish_panel,
+    resume_panel,
+    stop_panel,
+)
 from annotation.recruiting.services import make_invites, revoke_invites
 from annotation.rounds.services import (
     clone_round,
@@ -127,6 +136,13 @@ CALLS: dict[Callable, Callable] = {
     erase_account: lambda it, by: erase_account(it.owner, by),
     make_invites: lambda it, by: make_invites(it.round, 1, NOW, by),
     revoke_invites: lambda it, by: revoke_invites(it.round, [], NOW, by),
+    create_panel: lambda it, by: create_panel(it.round, {}, by),
+    edit_panel: lambda it, by: edit_panel(it.panel, {"places": 3}, by),
+    delete_panel: lambda it, by: delete_panel(it.panel, by),
+    publish_panel: lambda it, by: publish_panel(it.panel, by),
+    pause_panel: lambda it, by: pause_panel(it.panel, by=by),
+    resume_panel: lambda it, by: resume_panel(it.panel, by),
+    stop_panel: lambda it, by: stop_panel(it.panel, by),
     open_round: lambda it, by: open_round(it.document, by, it.project),
     create_draft: lambda it, by: create_draft(it.document, by, it.project),
     edit_draft: lambda it, by: edit_draft(it.draft, it.document, by),
@@ -194,6 +210,7 @@ def it(tmp_path) -> SimpleNamespace:
         tuple=harvest.tuples.first().knowledge_tuple,
         document=document,
         round=round,
+        panel=factories.make_panel(round),
         draft=create_draft(document, project=project),
         task=round.tasks.first(),
         annotator=factories.make_annotators(round, 1)[0],

@@ -74,7 +74,7 @@ class RoundEvent(models.Model):
         "panel_published": "published the panel {panel} with {places} places",
         "panel_paused": "paused the panel {panel}: {reason}",
         "panel_resumed": "let the panel {panel} go on",
-        "panel_stopped": "stopped the panel {panel}",
+        "panel_stopped": "stopped the panel {panel}: {reason}",
         "place_completed": "completed a place of the panel {panel}",
         "place_left": "left a place of the panel {panel}: {status}",
     }

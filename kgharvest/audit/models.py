@@ -65,6 +65,10 @@ SENTENCES = {
     "webhook.disabled": "disabled the webhook {webhook}",
     "webhook.enabled": "enabled the webhook {webhook}",
     "webhook.deleted": "deleted the webhook {webhook}",
+    "panel.published": "published the panel {panel} of the round {round} with {places} places",
+    "panel.paused": "paused the panel {panel} of the round {round}: {reason}",
+    "panel.resumed": "let the panel {panel} of the round {round} go on",
+    "panel.stopped": "stopped the panel {panel} of the round {round}",
     "panel.moved": "found the panel {panel} of the round {round} {status} at its platform",
     "submission.moved": "found submission {submission} of the panel {panel} of the round {round} {status} at its "
     "platform",

@@ -1,11 +1,22 @@
-"""What each platform calls people and studies in its links, and what its link and return address look like."""
+"""What a panel is usually like: how its platform names people in links, and what fits the round."""
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
+from itertools import count
+from math import ceil
+from typing import Any
 
-from annotation.models import Panel, Platform
+from django.db.models import Count, Sum
+
+from annotation.models import Panel, Platform, Round
 from annotation.recruiting.panels.links import parameters, with_parameters
+from annotation.rounds.plan import ASSUMED_SECONDS, measured_pace
+
+USUAL_MINUTES = 15  # of judging, for one person
+READING_MINUTES = 2  # of instructions and consent
+USUAL_HOURLY_PAY = 12_00  # minor units: above what the large platforms ask for at least
 
 
 @dataclass(frozen=True)
@@ -60,3 +71,46 @@ def entry_link(panel: Panel, address: str) -> str:
     if parameters(panel) == preset.names:
         return with_parameters(address, panel, preset.values) if preset.values else address
     return with_parameters(address, panel, ("PARTICIPANT", "STUDY", "SESSION"))
+
+
+# -- what fits a round -------------------------------------------------------------------------------------------------
+
+
+def usual_options(round: Round, platform: str) -> dict[str, Any]:
+    """Return options for a panel that gets the round what it still wants, in places of a quarter of an hour."""
+    seconds = measured_pace() or ASSUMED_SECONDS
+    n = usual_statements(round, seconds)
+    minutes = READING_MINUTES + ceil((n + round.training_size) * seconds / 60)
+    return {
+        "name": _free_name(round, platform),
+        "places": places_for(round, n),
+        "statements_per_place": n,
+        "estimated_minutes": minutes,
+        "reward": 0 if platform == Platform.SONA else ceil(minutes * USUAL_HOURLY_PAY / 60),  # which gives credits
+        "completion_code": new_code(),
+        "screen_out_code": new_code(),
+        **parameters_of(platform),
+    }
+
+
+def usual_statements(round: Round, seconds: float) -> int:
+    """Return how many statements, gold among them, somebody judges in USUAL_MINUTES: tens, or all that there are."""
+    n = max(10, int(USUAL_MINUTES * 60 / seconds) // 10 * 10)
+    return max(1, min(n, round.most_by_one))
+
+
+def places_for(round: Round, statements_per_place: int) -> int:
+    """Return how many people give the judgments that the round still wants: tasks x k / statements that are no gold."""
+    figures = round.tasks.without_gold().aggregate(n=Count("pk"), n_counted=Sum("n_judgments", default=0))
+    n_wanted = figures["n"] * round.judgments_per_task - figures["n_counted"]
+    return max(1, ceil(n_wanted / (statements_per_place * (1 - round.gold_rate)) - 1e-9))
+
+
+def new_code() -> str:
+    """Return a code that nobody guesses: 10 letters and digits, without those that look alike."""
+    return "".join(secrets.choice("ABCDEFGHJKLMNPQRSTUVWXYZ23456789") for _ in range(10))
+
+
+def _free_name(round: Round, platform: str) -> str:
+    taken = set(round.panels.values_list("name", flat=True))
+    return next(name for number in count(1) if (name := f"{platform}-{number}") not in taken)

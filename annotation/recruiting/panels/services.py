@@ -189,5 +189,6 @@ def leave(submission: Submission, to: Submission.Status, now: datetime) -> bool:
         owe_in_all(submission, PayEntry.Purpose.REWARD, 0, OWED_REASONS[to])
     if to == Status.SCREENED_OUT:
         owe_in_all(submission, PayEntry.Purpose.SCREEN_OUT, panel.screen_out_reward, OWED_REASONS[to])
-    panel.round.events.record("place_left", annotator=submission.annotator, panel=panel.name, status=submission.get_status_display())
+    facts = {"panel": panel.name, "status": submission.get_status_display()}
+    panel.round.events.record("place_left", annotator=submission.annotator, **facts)
     return True
