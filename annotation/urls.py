@@ -23,6 +23,7 @@ from annotation.quality.limits import pause_annotator, resume_annotator
 from annotation.recruiting import api as recruiting_api
 from annotation.recruiting import views as recruiting_views
 from annotation.recruiting.erasure import erase_annotator
+from annotation.recruiting.mturk import views as mturk_views
 from annotation.recruiting.panels import participant_views as panel_participant_views
 from annotation.recruiting.panels import views as panel_views
 from annotation.rounds import api as rounds_api
@@ -147,6 +148,7 @@ urlpatterns = [
     path("judge/<int:round_id>/device/", recruiting_views.device, name="device"),
     path("join/<slug:token>/", recruiting_views.join, name="join"),
     path("invite/<slug:token>/", recruiting_views.invite, name="invite"),
+    path("mturk/<slug:token>/", mturk_views.frame, name="mturk_frame"),
     path("return/", recruiting_views.return_by_code, name="return_by_code"),
     path("return/<str:code>/", recruiting_views.return_by_code, name="return_by_code"),
     # panels

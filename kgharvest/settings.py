@@ -281,6 +281,9 @@ WEBHOOK_NETWORKS = networks("KGHARVEST_WEBHOOK_NETWORKS")
 # Where judges of the kind chat are asked, if a run names no address; what it says is trusted (docs/judges.md)
 JUDGE_BASE_URL = os.environ.get("KGHARVEST_JUDGE_BASE_URL", "").strip()
 
+# Where MTurk's API is asked, in the place of its sandbox and of production; credentials are AWS's own (docs/mturk.md)
+MTURK_ENDPOINT = os.environ.get("KGHARVEST_MTURK_ENDPOINT", "").strip()
+
 # Jobs. The broker only wakes workers: what a job is and who works on it is in the database (kgharvest.jobs.ledger).
 URGENT_QUEUE = "urgent"  # of registries.URGENT_JOBS
 JOB_LEASE_S = 30  # a running job whose worker is silent for so long counts as lost

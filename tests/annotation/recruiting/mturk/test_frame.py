@@ -1,0 +1,234 @@
+"""The page in MTurk's frame: no cookies, forged ids, previews, and the form that goes to MTurk at the end."""
+
+import re
+from uuid import uuid4
+
+import pytest
+from django.core import signing
+from django.test import Client
+from django.utils import timezone
+
+from annotation.models import Judgment, Panel, Platform, Submission
+from annotation.recruiting.mturk import entries
+from annotation.recruiting.mturk.entries import Entry
+from tests.factories import make_round
+
+pytestmark = pytest.mark.django_db
+
+HERE = {"assignmentId": "3ASSIGNMENT1", "hitId": "3HIT", "workerId": "A2WORKER"}
+SANDBOX = "https://workersandbox.mturk.com"
+
+
+def make_panel(tuples: int = 3, **fields) -> Panel:
+    spec = {name: fields.pop(name) for name in ("consent", "instructions") if name in fields}
+    values = {"name": "turk", "platform": Platform.MTURK, "status": "published", "statements_per_place": 2}
+    return Panel.objects.create(round=make_round(tuples, **spec), **values | fields)
+
+
+class Worker:
+    """A browser in MTurk's frame, which keeps no cookies and sends what the last page's form has."""
+
+    def __init__(self, panel: Panel, **ids: str):
+        self.path, self.ids, self.page = f"/mturk/{panel.token}/", HERE | ids, None
+
+    def open(self, **more: str):
+        return self._got(Client(enforce_csrf_checks=True).get(self.path, self.ids | more))
+
+    def send(self, **fields: str):
+        return self._got(Client(enforce_csrf_checks=True).post(self.path, self.hidden() | fields))
+
+    def start(self, **fields: str):
+        self.open()
+        return self.send(start="1", **fields)
+
+    def hidden(self) -> dict[str, str]:
+        return dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', self.page))
+
+    def _got(self, response):
+        assert not response.cookies, "the frame of another site keeps no cookies"
+        self.page = response.content.decode()
+        return response
+
+
+def test_a_worker_judges_without_cookies_and_submits_to_mturk():
+    panel = make_panel()
+    worker = Worker(panel)
+
+    worker.start()
+    worker.send(label="true", seconds="3.5")
+    end = worker.send(label="false").content.decode()
+
+    assert [(row.label, row.seconds) for row in Judgment.objects.order_by("judged_at")] == [
+        ("true", 3.5),
+        ("false", None),
+    ]
+    assert f'action="{SANDBOX}/mturk/externalSubmit"' in end
+    assert worker.hidden() == {"assignmentId": "3ASSIGNMENT1", "judged": "2"}
+
+
+def test_nothing_is_owed_before_mturk_has_confirmed_the_assignment():
+    worker = Worker(make_panel())
+
+    worker.start()
+    worker.send(label="true")
+    worker.send(label="true")
+
+    submission = Submission.objects.get()
+    assert submission.status == Submission.Status.ACTIVE
+    assert not submission.pay_entries.exists()
+
+
+def test_in_production_the_form_goes_to_the_real_mturk():
+    worker = Worker(make_panel(tuples=1, is_sandbox=False), turkSubmitTo="https://www.mturk.com/")
+
+    worker.start()
+
+    assert 'action="https://www.mturk.com/mturk/externalSubmit"' in worker.send(label="true").content.decode()
+
+
+@pytest.mark.parametrize("ids", [{"assignmentId": "ASSIGNMENT_ID_NOT_AVAILABLE"}, {"assignmentId": ""}])
+def test_a_preview_shows_instructions_and_judges_nothing(ids):
+    panel = make_panel(instructions="Judge **with care**.")
+    worker = Worker(panel, **ids)
+
+    page = worker.open().content.decode()
+
+    assert "with care" in page
+    assert "<form" not in page
+    assert worker.send(start="1").status_code == 400
+    assert not Submission.objects.exists()
+
+
+def test_looking_at_the_page_takes_no_place():
+    worker = Worker(make_panel())
+
+    assert "Start" in worker.open().content.decode()
+    assert not Submission.objects.exists()
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        {"turkSubmitTo": "https://evil.example.org"},
+        {"turkSubmitTo": "https://www.mturk.com.evil.example.org"},
+        {"turkSubmitTo": "javascript:alert(1)"},
+        {"turkSubmitTo": "https://www.mturk.com"},  # of production, while the panel is in the sandbox
+        {"workerId": "'><script>"},
+        {"workerId": ""},
+        {"assignmentId": "../x"},
+    ],
+)
+def test_an_address_that_mturk_did_not_make_is_refused(ids):
+    response = Worker(make_panel()).open(**ids)
+
+    assert response.status_code == 400
+    assert "<script>" not in response.content.decode()
+
+
+def test_only_mturks_pages_may_show_it():
+    response = Worker(make_panel()).open()
+
+    policy = response["Content-Security-Policy"]
+    hosts = "https://www.mturk.com https://worker.mturk.com https://workersandbox.mturk.com"
+    assert f"frame-ancestors {hosts}" in policy
+    assert f"form-action 'self' {hosts}" in policy
+    assert "script-src 'self'" in policy
+    assert "X-Frame-Options" not in response
+    assert "frame-ancestors 'none'" in Client().get("/return/")["Content-Security-Policy"]
+
+
+def test_a_form_that_was_altered_is_refused():
+    panel, other = make_panel(), make_panel()
+    worker = Worker(panel)
+    worker.start()
+    task = worker.hidden()["task"]
+    made_up = signing.dumps({"panel": panel.pk, "assignment": "3X", "worker": "A3OTHER", "submit_to": SANDBOX})
+    of_other_panel = Entry(other.pk, "3ASSIGNMENT1", "A2WORKER", SANDBOX).token
+
+    for token in ("", made_up, of_other_panel, worker.hidden()["entry"] + "x"):
+        fields = {"entry": token, "task": task, "client_uuid": str(uuid4()), "label": "true"}
+        assert Client().post(worker.path, fields).status_code == 400
+
+    assert not Judgment.objects.exists()
+
+
+def test_a_token_ends_with_the_time_for_the_hit(monkeypatch):
+    worker = Worker(make_panel(estimated_minutes=1))
+    worker.start()
+    monkeypatch.setattr(signing.time, "time", lambda: timezone.now().timestamp() + 30 * 60 + entries.LOADING_S + 1)
+
+    response = worker.send(label="true")
+
+    assert response.status_code == 400
+    assert "time for this HIT is over" in response.content.decode()
+
+
+def test_consent_is_asked_for_first():
+    panel = make_panel(consent="We keep *nothing*.")
+    worker = Worker(panel)
+
+    refused = worker.start()
+    assert refused.status_code == 400
+    assert "Tick that you agree" in refused.content.decode()
+
+    worker.send(start="1", agrees="on")
+    assert Submission.objects.get().annotator.consent_sha256
+
+
+def test_a_page_that_is_reloaded_goes_on_where_it_stopped():
+    panel = make_panel()
+    worker = Worker(panel)
+    worker.start()
+    worker.send(label="true")
+
+    page = Worker(panel).start().content.decode()
+
+    assert "1 judged, 1 left" in page
+    assert Submission.objects.count() == 1
+
+
+def test_an_answer_that_is_incomplete_is_asked_for_again():
+    worker = Worker(make_panel())
+    worker.start()
+
+    response = worker.send(label="perhaps")
+
+    assert response.status_code == 409
+    assert "answer once more" in response.content.decode()
+
+
+def test_a_statement_can_be_skipped():
+    worker = Worker(make_panel())
+    first = worker.start() and worker.hidden()["task"]
+
+    worker.send(skip="1")
+
+    assert worker.hidden()["task"] != first
+    assert not Judgment.objects.exists()
+
+
+def test_whose_part_has_ended_judges_no_more():
+    worker = Worker(make_panel())
+    worker.start()
+    Submission.objects.update(status=Submission.Status.TIMED_OUT)
+
+    assert worker.send(label="true").status_code == 400
+    assert Worker(Panel.objects.get()).start().status_code == 409
+    assert not Judgment.objects.exists()
+
+
+def test_all_places_may_be_taken():
+    panel = make_panel(places=1)
+    Worker(panel).start()
+
+    response = Worker(panel, workerId="A3LATE", assignmentId="3LATE").start()
+
+    assert response.status_code == 409
+    assert "All places" in response.content.decode()
+
+
+def test_there_is_nothing_under_other_tokens_or_panels_of_other_platforms():
+    by_link = make_panel(platform=Platform.LINK)
+
+    assert Worker(by_link).open().status_code == 404
+    assert Client().get("/mturk/made-up/").status_code == 404
