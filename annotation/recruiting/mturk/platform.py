@@ -6,7 +6,6 @@ Credentials come from AWS's usual environment alone. What MTurk says is passed o
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -54,6 +53,7 @@ SANDBOX = "https://mturk-requester-sandbox.us-east-1.amazonaws.com"
 PRODUCTION = "https://mturk-requester.us-east-1.amazonaws.com"
 TIMEOUT_S = 20
 LARGEST_PAGE = 100
+SHOWS_WITHIN = timedelta(minutes=5)  # what was submitted is in MTurk's lists by then
 LATER = {"ThrottlingException", "Throttling", "RequestLimitExceeded", "TooManyRequestsException"}
 NOT_SENT = (ConnectTimeoutError, EndpointConnectionError, ProxyConnectionError)
 STATUSES = {  # of MTurk's assignments, with the time that says since when
@@ -134,38 +134,45 @@ class MTurk:
 
     def submissions(self) -> Iterator[RemoteSubmission]:
         """Yield what was submitted, and what was accepted here and is past its time without having been."""
-        overdue = timezone.now() - timedelta(seconds=assignment_seconds(self.panel))
+        overdue = timezone.now() - timedelta(seconds=assignment_seconds(self.panel)) - SHOWS_WITHIN
         abandoned = list(self.panel.submissions.filter(status=Submission.Status.ACTIVE, entered_at__lt=overdue))
-        bonuses = defaultdict(list)
-        for payment in self._pages("list_bonus_payments", "BonusPayments", HITId=self.panel.external_id):
-            bonuses[payment["AssignmentId"]].append(cents(payment["BonusAmount"]))
+        bonuses = self._bonuses()
         submitted = set()
         for assignment in self._pages("list_assignments_for_hit", "Assignments", HITId=self.panel.external_id):
-            submitted.add(digest(assignment["AssignmentId"]))
-            self._confirm(assignment)
-            yield self._remote(assignment, bonuses[assignment["AssignmentId"]])
+            session = digest(assignment["AssignmentId"])
+            submitted.add(session)
+            self._confirm(assignment, session)
+            yield self._remote(assignment, bonuses.get(session))
         for submission in abandoned:
-            submission.refresh_from_db()
+            submission.refresh_from_db()  # _confirm may have given it another assignment
             if submission.session_digest not in submitted:
-                yield RemoteSubmission(
-                    submission.participant_id,
-                    submission.session_id,
-                    Submission.Status.TIMED_OUT,
-                    "Abandoned",
-                    submission.entered_at + timedelta(seconds=assignment_seconds(self.panel)),
-                )
+                ended_at = submission.entered_at + timedelta(seconds=assignment_seconds(self.panel))
+                ids = submission.participant_id, submission.session_id
+                yield RemoteSubmission(*ids, Submission.Status.TIMED_OUT, "Abandoned", ended_at)
 
-    def _confirm(self, assignment: dict[str, Any]) -> None:
+    def _bonuses(self) -> dict[str, list[int]]:
+        """Return the bonuses paid, by the digest of their assignment: where there are any, or some may be under way."""
+        asked = PlatformCommand.objects.unfinished().filter(submission__panel=self.panel)
+        bonuses: dict[str, list[int]] = {
+            session: []
+            for session in asked.filter(kind=PlatformCommand.Kind.BONUS).values_list(
+                "submission__session_digest", flat=True
+            )
+        }
+        for payment in self._pages("list_bonus_payments", "BonusPayments", HITId=self.panel.external_id):
+            bonuses.setdefault(digest(payment["AssignmentId"]), []).append(cents(payment["BonusAmount"]))
+        return bonuses
+
+    def _confirm(self, assignment: dict[str, Any], session: str) -> None:
         """Give a person's submission the assignment that they submitted: who returns a HIT and accepts it again has
         another one than they came with, and what the address of our page said may have been made up."""
-        session = digest(assignment["AssignmentId"])
         if not self.panel.submissions.filter(session_digest=session).exists():
             theirs = self.panel.submissions.filter(participant_digest=digest(assignment["WorkerId"]))
             theirs.filter(status=Submission.Status.ACTIVE).update(
                 session=encrypted(assignment["AssignmentId"]), session_digest=session
             )
 
-    def _remote(self, assignment: dict[str, Any], bonuses: list[int]) -> RemoteSubmission:
+    def _remote(self, assignment: dict[str, Any], bonuses: list[int] | None) -> RemoteSubmission:
         status, since = STATUSES[assignment["AssignmentStatus"]]
         return RemoteSubmission(
             participant=assignment["WorkerId"],

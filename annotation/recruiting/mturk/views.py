@@ -138,6 +138,8 @@ def _statement(request: HttpRequest, submission: Submission, entry: Entry, error
     tasks = next_batch(annotator, timezone.now(), few=1)
     context: dict[str, Any] = {"panel": submission.panel, "annotator": annotator, "entry": entry, "error": error}
     if not tasks:
+        done = Submission.objects.filter(pk=submission.pk, completed_at=None)
+        done.update(completed_at=timezone.now())  # still active: only MTurk's word makes it completed, and owed
         return render(request, f"{FOLDER}/end.html", context)
     context |= {
         "statement": statements_of(annotator, tasks[:1])[0],

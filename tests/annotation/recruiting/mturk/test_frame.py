@@ -1,6 +1,5 @@
 """The page in MTurk's frame: no cookies, forged ids, previews, and the form that goes to MTurk at the end."""
 
-import re
 from uuid import uuid4
 
 import pytest
@@ -11,11 +10,11 @@ from django.utils import timezone
 from annotation.models import Judgment, Panel, Platform, Submission
 from annotation.recruiting.mturk import entries
 from annotation.recruiting.mturk.entries import Entry
+from tests.annotation.recruiting.mturk.worker import Worker
 from tests.factories import make_round
 
 pytestmark = pytest.mark.django_db
 
-HERE = {"assignmentId": "3ASSIGNMENT1", "hitId": "3HIT", "workerId": "A2WORKER"}
 SANDBOX = "https://workersandbox.mturk.com"
 
 
@@ -23,31 +22,6 @@ def make_panel(tuples: int = 3, **fields) -> Panel:
     spec = {name: fields.pop(name) for name in ("consent", "instructions") if name in fields}
     values = {"name": "turk", "platform": Platform.MTURK, "status": "published", "statements_per_place": 2}
     return Panel.objects.create(round=make_round(tuples, **spec), **values | fields)
-
-
-class Worker:
-    """A browser in MTurk's frame, which keeps no cookies and sends what the last page's form has."""
-
-    def __init__(self, panel: Panel, **ids: str):
-        self.path, self.ids, self.page = f"/mturk/{panel.token}/", HERE | ids, None
-
-    def open(self, **more: str):
-        return self._got(Client(enforce_csrf_checks=True).get(self.path, self.ids | more))
-
-    def send(self, **fields: str):
-        return self._got(Client(enforce_csrf_checks=True).post(self.path, self.hidden() | fields))
-
-    def start(self, **fields: str):
-        self.open()
-        return self.send(start="1", **fields)
-
-    def hidden(self) -> dict[str, str]:
-        return dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', self.page))
-
-    def _got(self, response):
-        assert not response.cookies, "the frame of another site keeps no cookies"
-        self.page = response.content.decode()
-        return response
 
 
 def test_a_worker_judges_without_cookies_and_submits_to_mturk():
@@ -75,6 +49,7 @@ def test_nothing_is_owed_before_mturk_has_confirmed_the_assignment():
 
     submission = Submission.objects.get()
     assert submission.status == Submission.Status.ACTIVE
+    assert submission.completed_at
     assert not submission.pay_entries.exists()
 
 

@@ -13,8 +13,12 @@ from annotation.models import Panel, Platform, PlatformCommand, Submission
 from annotation.recruiting.mturk.hits import QUESTION_SCHEMA, cents, dollars, fee_on
 from annotation.recruiting.mturk.platform import OVERRIDE, PRODUCTION, SANDBOX, MTurk
 from annotation.recruiting.panels.services import enter
+from annotation.recruiting.pay.commands import ask, send, start_next
+from annotation.recruiting.pay.ledger import panel_balance
 from annotation.recruiting.platforms import OutcomeUnknown, PlatformRefused, PlatformUnavailable, platform_of
+from annotation.recruiting.reconciliation import reconcile
 from tests.annotation.recruiting.mturk.fake import FAILED, HANGS_UP, THROTTLED, FakeMTurk
+from tests.annotation.recruiting.mturk.worker import Worker
 from tests.factories import make_round
 
 pytestmark = pytest.mark.django_db
@@ -198,7 +202,7 @@ def test_submissions_come_by_pages_with_what_they_were_paid(turk, monkeypatch):
 
 def test_what_was_never_submitted_is_over_when_its_time_is(turk):
     panel = make_panel(turk)
-    late, now = timezone.now() - timedelta(minutes=37), timezone.now()
+    late, now = timezone.now() - timedelta(minutes=42), timezone.now()
     enter(panel, "A1GONE", "3GONE", late)
     enter(panel, "A2WORKING", "3WORKING", now)
     enter(panel, "A3DONE", "3DONE", late)
@@ -364,3 +368,46 @@ def test_a_server_that_is_not_there_is_asked_later(turk, settings):
 
     with pytest.raises(PlatformUnavailable, match="cannot be reached"):
         MTurk(panel).publish()
+
+
+# -- all of it ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_mturk_confirms_is_owed_and_paid_to_the_cent(turk, enqueued):
+    """Judged in the frame, submitted at MTurk, confirmed by reconciliation, approved, and thanked by a bonus."""
+    panel = make_panel(turk, statements_per_place=1, places=2, reward=105)
+    before = turk.balance
+    worker = Worker(panel)
+    worker.start()
+    worker.send(label="true")
+    turk.submit(panel.external_id, worker.ids["workerId"], worker.ids["assignmentId"])
+
+    reconcile(panel, timezone.now())
+    submission = panel.submissions.get()
+    assert (submission.status, panel_balance(panel)) == (Status.COMPLETED, (105, 0))
+
+    ask(submission, "approve", "approve")
+    ask(submission, "bonus", "bonus:time", amount=45, message="For the time it took.")
+    for _ in range(2):
+        while command := start_next(timezone.now()):
+            send(command)
+        reconcile(panel, timezone.now())
+
+    submission.refresh_from_db()
+    assert (submission.status, panel_balance(panel)) == (Status.APPROVED, (150, 150))
+    assert before - turk.balance == Decimal("1.80")  # 1.05 and 0.45, and 20 %
+
+
+def test_a_bonus_of_which_nobody_heard_is_found_by_reconciliation(turk, enqueued):
+    submission = make_submission(turk, panel := make_panel(turk))
+    ask(submission, "bonus", "bonus:time", amount=45, message="For the time it took.")
+    turk.faults["SendBonus"] = [HANGS_UP]
+    send(start_next(timezone.now()))
+    command = submission.commands.get()
+    assert command.state == PlatformCommand.State.UNCERTAIN
+
+    reconcile(panel, timezone.now())
+
+    command.refresh_from_db()
+    assert command.state == PlatformCommand.State.DONE
+    assert len(turk.bonuses) == 1
