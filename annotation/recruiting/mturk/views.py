@@ -29,8 +29,8 @@ from annotation.models import LONGEST_COMMENT, Annotator, Label, Panel, Platform
 from annotation.recruiting.access import throttled
 from annotation.recruiting.mturk.entries import HOSTS, BadEntry, Entry, entry_of, entry_of_token, is_preview
 from annotation.recruiting.panels.identifiers import digest
-from annotation.recruiting.panels.services import enter
-from annotation.recruiting.services import ConsentMissing, join_round
+from annotation.recruiting.panels.services import enter, join
+from annotation.recruiting.services import ConsentMissing
 from annotation.rounds.instructions import instructions_html, markdown_html
 from kgharvest.errors import DomainError
 
@@ -91,20 +91,12 @@ def _beginning(
 
 
 def _start(request: HttpRequest, panel: Panel, entry: Entry) -> HttpResponse:
-    submission = enter(panel, entry.worker, entry.assignment, timezone.now())
+    submission = enter(panel, entry.worker, entry.assignment, timezone.now(), study=panel.external_id)
     try:
-        _join(submission, agrees="agrees" in request.POST)
+        submission.annotator = join(submission, agrees="agrees" in request.POST)
     except ConsentMissing as refusal:
         return _beginning(request, panel, entry, str(refusal), 400)
     return _statement(request, submission, entry)
-
-
-def _join(submission: Submission, agrees: bool) -> None:
-    if submission.annotator is None:
-        panel = submission.panel
-        annotator = join_round(panel.round, agrees=agrees, place_size=panel.statements_per_place)
-        Submission.objects.filter(pk=submission.pk, annotator=None).update(annotator=annotator)
-        submission.refresh_from_db()
 
 
 def _active(panel: Panel, entry: Entry) -> Submission:

@@ -168,6 +168,11 @@ class Panel(models.Model):
     def project(self):
         return self.round.project
 
+    @property
+    def n_let_in(self) -> int:
+        """How many people may be at work or done at once: MTurk counts places itself, and tells of none given back."""
+        return self.places * (2 if self.platform == Platform.MTURK else 1)
+
     def get_absolute_url(self) -> str:
         return reverse("annotation:panel", args=[self.round.path, self.name])
 

@@ -13,7 +13,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from annotation.models import Annotator, Panel, Submission
+from annotation.models import Annotator, Panel, Platform, Submission
 from annotation.recruiting.access import no_access, remember_guest, session_annotator, throttled
 from annotation.recruiting.forms import JoinForm
 from annotation.recruiting.panels.links import BadEntryLink, read_entry, return_address
@@ -54,8 +54,8 @@ ENDS = {
 @require_http_methods(["GET", "POST"])
 def panel_enter(request: HttpRequest, token: str) -> HttpResponse:
     """The entry link: take a place, ask for consent, go on as the same annotator wherever the person comes again."""
-    panels = Panel.objects.exclude(status=Panel.Status.DRAFT).select_related("round__project")
-    panel = panels.filter(token=token).first()
+    panels = Panel.objects.exclude(status=Panel.Status.DRAFT).exclude(platform=Platform.MTURK)  # by its frame alone
+    panel = panels.select_related("round__project").filter(token=token).first()
     if panel is None:
         return no_access(request, WRONG_LINK, 404)
     try:

@@ -59,7 +59,7 @@ def enter(panel: Panel, participant: str, session: str, now: datetime, study: st
     if panel.status != Panel.Status.PUBLISHED:
         raise PanelNotOpen("This study takes nobody new at the moment.")
     check_can_join(panel.round)
-    if panel.submissions.holding_places().count() >= panel.places:
+    if panel.submissions.holding_places().count() >= panel.n_let_in:
         raise QuotaFull("All places of this study are taken.")
     return panel.submissions.create(
         participant=encrypted(participant),

@@ -192,9 +192,12 @@ def test_whose_part_has_ended_judges_no_more():
     assert not Judgment.objects.exists()
 
 
-def test_all_places_may_be_taken():
+def test_mturk_counts_places_itself_but_not_without_end():
+    """Who gives a place back says so to MTurk alone, which gives it to others at once."""
     panel = make_panel(places=1)
-    Worker(panel).start()
+    for number in (1, 2):
+        worker = Worker(panel, workerId=f"A{number}EARLY", assignmentId=f"3EARLY{number}")
+        assert worker.start().status_code == 200
 
     response = Worker(panel, workerId="A3LATE", assignmentId="3LATE").start()
 
@@ -207,3 +210,10 @@ def test_there_is_nothing_under_other_tokens_or_panels_of_other_platforms():
 
     assert Worker(by_link).open().status_code == 404
     assert Client().get("/mturk/made-up/").status_code == 404
+
+
+def test_a_panel_of_mturk_is_entered_by_its_frame_alone():
+    """Elsewhere nobody would ask MTurk's API before the reward is owed."""
+    panel = make_panel()
+
+    assert Client().get(f"/enter/{panel.token}/?participant=A1").status_code == 404
