@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Protocol
 
-from annotation.judges.chat_judges import BudgetSpent, ChatJudge
+from annotation.judges.chat_judges import ChatJudge
 from annotation.judges.models import OUT_OF_BUDGET, JudgeKind, JudgeRun
 from annotation.judges.runs import Answered, Question, open_questions, store_answers, usage_of
+from kgharvest.chat_models.spending import BudgetSpent
 from kgharvest.engine.types import Progress
 from kgharvest.harvests.runner import LOADING
 from kgharvest.jobs import ledger

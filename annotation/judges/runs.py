@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -22,18 +21,17 @@ from annotation.rounds.builder import populations
 from annotation.rounds.instructions import freeze_statement
 from kgharvest.access import Action, check_may, owns_installation
 from kgharvest.audit.trail import record
-from kgharvest.bulk.insert import insert_rows
+from kgharvest.bulk.insert import insert_rows, storable
+from kgharvest.chat_models.endpoints import Endpoint
+from kgharvest.chat_models.spending import CHARACTERS_PER_TOKEN, cost_of, round_up
 from kgharvest.errors import DomainError, NotFound
 from kgharvest.harvests.language_models import get_language_model, language_model_for_pages
 from kgharvest.jobs import ledger
 from kgharvest.models import HarvestedTuple, KnowledgeTuple, Relation
-from kgharvest.webhooks.addresses import resolve
 
-CHARACTERS_PER_TOKEN = 4  # for estimates, and for endpoints that do not say what they used
+API_KEY_VARIABLE = "KGHARVEST_JUDGE_API_KEY"
 TOKENS_OF_AN_ANSWER = 5  # to expect of one word
 ESTIMATED_FROM = 200  # tuples
-A_MILLION = 1_000_000
-CENT_OF_CENT = Decimal("0.00000001")
 ANSWER_FIELDS = (
     "run", "knowledge_tuple", "repeat", "raw", "label", "score", "prompt_sha256", "model_reported", "n_prompt_tokens",
     "n_completion_tokens", "cost", "seconds", "answered_at",
@@ -172,7 +170,7 @@ def prepare_run(run: JudgeRun, round: Round, by) -> None:
     run.round, run.project, run.created_by = round, round.project, by
     run.payload = {"is_trusted": owns_installation(by)}
     if run.judge_kind == JudgeKind.CHAT:
-        _check_address(run)
+        endpoint_of(run).check()
     elif run.judge_kind in (JudgeKind.CAUSAL, JudgeKind.SCORE):
         named = get_language_model(run.model, run.revision) if by is None else language_model_for_pages(run.model)
         run.model = named.name
@@ -199,16 +197,10 @@ def prompt_sha256(run: JudgeRun) -> str:
     return sha256_of(run.prompt)
 
 
-def _check_address(run: JudgeRun) -> None:
-    """Raise BadAddress for an address inside the network that only who owns the installation may name."""
-    if not is_trusted(run):
-        with suppress(OSError):  # a name that is unknown now; the worker says so
-            resolve(run.base_url)
-
-
-def is_trusted(run: JudgeRun) -> bool:
-    """Return whether any address may be asked and gets the key: the environment's, or one that an owner named."""
-    return run.payload.get("is_trusted", False) or run.base_url in ("", settings.JUDGE_BASE_URL)
+def endpoint_of(run: JudgeRun) -> Endpoint:
+    """Return where a judge of the kind chat is asked, and what may be sent there."""
+    is_owner = run.payload.get("is_trusted", False)
+    return Endpoint("The judge", settings.JUDGE_BASE_URL, API_KEY_VARIABLE, run.base_url, is_owner)
 
 
 def _keys_of(judged: Sequence[JudgedTuple]) -> set[tuple[int, str]]:
@@ -289,16 +281,6 @@ def find_run(round: Round, name: str) -> JudgeRun:
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
-def cost_of(run: JudgeRun, n_prompt_tokens: int, n_completion_tokens: int) -> Decimal:
-    prices = n_prompt_tokens * run.prompt_price + n_completion_tokens * run.completion_price
-    return (Decimal(prices) / A_MILLION).quantize(CENT_OF_CENT)
-
-
-def storable(text: str) -> str:
-    """Return `text` without what no database stores: NUL, and halves of surrogate pairs."""
-    return text.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()
-
-
 def store_answers(run: JudgeRun, answers: Sequence[Answered]) -> None:
     """Add answers to the run, within the caller's transaction."""
     sha256, now = prompt_sha256(run), timezone.now()
@@ -367,7 +349,3 @@ def estimated_usage(round: Round, document: Mapping[str, Any], by=None) -> Usage
     n_prompt_tokens = round_up(n_questions * n_characters / len(some) / CHARACTERS_PER_TOKEN)
     n_completion_tokens = n_questions * TOKENS_OF_AN_ANSWER
     return Usage(n_questions, n_prompt_tokens, n_completion_tokens, cost_of(run, n_prompt_tokens, n_completion_tokens))
-
-
-def round_up(number: float) -> int:
-    return int(-(-number // 1))

@@ -29,6 +29,11 @@ def insert_rows(model: type[Model], names: Sequence[str], rows: Iterable[Sequenc
     fill_table(database, table, prepared)
 
 
+def storable(text: str) -> str:
+    """Return `text` without what no database stores: NUL, and halves of surrogate pairs."""
+    return text.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()
+
+
 def fill_table(database: BaseDatabaseWrapper, table: str, rows: Iterable[Sequence[Any]]) -> None:
     """Insert `rows`, values as the database takes them. table: as SQL names it, with columns if not all are given."""
     insert = _copy if database.vendor == "postgresql" else _insert_many

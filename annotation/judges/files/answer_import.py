@@ -25,7 +25,6 @@ from annotation.judges.runs import (
     prepare_run,
     record_run,
     save_run,
-    storable,
     store_answers,
     tuples_to_judge,
 )
@@ -40,6 +39,7 @@ from kgharvest.bulk.file_reading import (
     read_bytes,
     read_json_objects,
 )
+from kgharvest.bulk.insert import storable
 from kgharvest.errors import BadEntry, ImportRefused
 from kgharvest.models import KnowledgeTuple, Relation, tuple_key
 

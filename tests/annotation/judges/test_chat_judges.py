@@ -8,18 +8,17 @@ from ipaddress import ip_network
 
 import pytest
 
-from annotation.judges.chat_judges import API_KEY_VARIABLE
 from annotation.judges.labels import judge_labels
 from annotation.judges.prompts import fill
-from annotation.judges.runs import BudgetTooSmall, continue_run, create_run, estimated_usage, usage_of
+from annotation.judges.runs import API_KEY_VARIABLE, BudgetTooSmall, continue_run, create_run, estimated_usage, usage_of
 from annotation.models import Judgment
 from kgharvest.audit.models import AuditEntry
 from kgharvest.engine import chat_completions
 from kgharvest.jobs import ledger
 from kgharvest.models import Job
 from kgharvest.webhooks.addresses import BadAddress
-from tests.annotation.judges.fake_endpoint import Reply, completion, serving, stream
 from tests.factories import make_researcher, make_round
+from tests.fake_chat_endpoint import Reply, completion, serving, stream
 
 pytestmark = pytest.mark.django_db
 

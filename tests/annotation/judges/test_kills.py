@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.annotation.judges.fake_endpoint import completion, serving
+from tests.fake_chat_endpoint import completion, serving
 from tests.kgharvest.jobs.installation import Installation, kill_group, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db]

@@ -12,9 +12,9 @@ from annotation.judges.runs import create_run
 from annotation.recruiting.services import join_round
 from kgharvest.jobs import ledger
 from kgharvest.models import Job
-from tests.annotation.judges.fake_endpoint import completion, serving
 from tests.api import JSON, client_of, error_of
 from tests.factories import make_judge_answer, make_judge_run, make_round, make_user
+from tests.fake_chat_endpoint import completion, serving
 
 pytestmark = pytest.mark.django_db
 

@@ -17,8 +17,8 @@ from kgharvest.accounts.projects import default_project
 from kgharvest.errors import NotFound
 from kgharvest.jobs import ledger
 from kgharvest.models import Job
-from tests.annotation.judges.fake_endpoint import completion, serving
 from tests.factories import make_harvest, make_round
+from tests.fake_chat_endpoint import completion, serving
 from tests.postgres import at_once, on_postgresql, run_on_postgresql
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(120)]

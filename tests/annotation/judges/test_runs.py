@@ -18,7 +18,6 @@ from kgharvest.accounts.projects import default_project
 from kgharvest.jobs import ledger
 from kgharvest.management.command import Error
 from kgharvest.models import KnowledgeTuple, Role, tuple_key
-from tests.annotation.judges.fake_endpoint import completion, serving
 from tests.factories import (
     make_harvest,
     make_judge_run,
@@ -30,6 +29,7 @@ from tests.factories import (
     make_round,
     make_round_on,
 )
+from tests.fake_chat_endpoint import completion, serving
 
 pytestmark = pytest.mark.django_db
 
