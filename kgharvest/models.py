@@ -4,6 +4,7 @@ from kgharvest.accounts.models import ApiToken, Attempts, Project, ProjectInvite
 from kgharvest.accounts.sign_in.models import GroupMembership, OpenIDIdentity, RecoveryCode, SecondFactor
 from kgharvest.api.models import KeyedAnswer
 from kgharvest.audit.models import Actor, AuditEntry, AuditHead
+from kgharvest.chat_models.models import ChatAnswer
 from kgharvest.harvests.models import HarvestedTuple, HarvestJob, JobPrompt, LanguageModel, Launch, Prompt
 from kgharvest.jobs.models import Job, Worker
 from kgharvest.knowledge.models import Curation, EntityOccurrence, KnowledgeTuple, SensitiveWord, tuple_key
@@ -17,6 +18,7 @@ __all__ = [
     "Attempts",
     "AuditEntry",
     "AuditHead",
+    "ChatAnswer",
     "Curation",
     "Delivery",
     "EntityOccurrence",

@@ -21,7 +21,7 @@ from evaluation.scores.score_jobs import STORED_SETTINGS, ScoreRequest, queue_sc
 from evaluation.scores.views import score_download
 from kgharvest.api.input import Filters, IdField, JsonParser, StrictSerializer
 from kgharvest.api.views import AnyRenderer, DetailView, ListView
-from kgharvest.engine.settings import SETTINGS, WITHOUT_LEARNING
+from kgharvest.engine.settings import PROMPT_SETTINGS, WITHOUT_LEARNING
 from kgharvest.jobs import ledger
 from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES, Job
 from kgharvest.models import LanguageModel
@@ -60,7 +60,9 @@ class ScoreInput(StrictSerializer):
     )
     project = serializers.SlugField(required=False, help_text="May be left out by who works in one only.")
     settings = serializers.MultipleChoiceField(
-        choices=list(SETTINGS), default=list(WITHOUT_LEARNING), help_text="Prompts made for this, from the seed tuples."
+        choices=list(PROMPT_SETTINGS),
+        default=list(WITHOUT_LEARNING),
+        help_text="Prompts made for this, from the seed tuples.",
     )
     harvested = serializers.MultipleChoiceField(
         choices=list(STORED_SETTINGS), default=[], help_text="Prompts of finished harvests, with their weights."
@@ -76,7 +78,7 @@ class ScoreInput(StrictSerializer):
         """Raises ImportRefused with what is wrong with the facts."""
         sent = self.validated_data
         in_order = {
-            "settings": [setting for setting in SETTINGS if setting in sent["settings"]],
+            "settings": [setting for setting in PROMPT_SETTINGS if setting in sent["settings"]],
             "harvested": [setting for setting in STORED_SETTINGS if setting in sent["harvested"]],
         }
         request = ScoreRequest(sent["language_model"], **in_order)

@@ -15,7 +15,7 @@ from evaluation.scores.facts import BUILT_IN, ScoredRelation, built_in_facts, fa
 from evaluation.scores.scorers import StoredPrompt, evaluate_scores, setting_scorer, stored_scorer, writable
 from kgharvest import code_version
 from kgharvest.accounts.projects import project_for
-from kgharvest.engine.settings import SETTINGS, WITHOUT_LEARNING
+from kgharvest.engine.settings import PROMPT_SETTINGS, WITHOUT_LEARNING
 from kgharvest.engine.types import OnProgress, Progress, Reporter, ignore
 from kgharvest.errors import DomainError
 from kgharvest.harvests import language_models
@@ -23,7 +23,7 @@ from kgharvest.jobs import ledger
 from kgharvest.models import HarvestJob, Job, LanguageModel, Project
 
 # The vectors of soft prompts are not stored with the job.
-STORED_SETTINGS = tuple(name for name, setting in SETTINGS.items() if setting.learns != "vectors")
+STORED_SETTINGS = tuple(name for name, setting in PROMPT_SETTINGS.items() if setting.learns != "vectors")
 STAGE = "scoring relations"
 
 

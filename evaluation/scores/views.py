@@ -24,7 +24,7 @@ from kgharvest.access import Action, allowed_actions, researcher_required, visib
 from kgharvest.accounts.forms import ProjectField, chosen_project, filter_by_project, offer_projects
 from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
 from kgharvest.bulk.pagination import page_of
-from kgharvest.engine.settings import SETTINGS, WITHOUT_LEARNING
+from kgharvest.engine.settings import PROMPT_SETTINGS, WITHOUT_LEARNING
 from kgharvest.errors import DomainError, ImportRefused
 from kgharvest.jobs import ledger
 from kgharvest.models import LanguageModel
@@ -46,7 +46,7 @@ class ScoreForm(forms.Form):
     model = forms.ModelChoiceField(LanguageModel.objects.all(), label="LM", empty_label=None)
     settings = forms.MultipleChoiceField(
         label="Prompts made for this",
-        choices=[(setting, setting) for setting in SETTINGS],
+        choices=[(setting, setting) for setting in PROMPT_SETTINGS],
         initial=WITHOUT_LEARNING,
         required=False,
         widget=forms.CheckboxSelectMultiple,

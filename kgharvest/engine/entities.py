@@ -60,6 +60,11 @@ class EntityVocabulary:
     def _classify(self, text: str | None) -> Entity | NoEntity:
         if text is None:
             return NoEntity(None)
-        words = words_of(text)
-        rule = self._filter.rejection(words) if is_writable(text) else UNWRITABLE
-        return NoEntity(rule) if rule else Entity(text, " ".join(words), words)
+        return read_entity(text, self._filter)
+
+
+def read_entity(text: str, entity_filter: EntityFilter) -> Entity | NoEntity:
+    """Return the entity that `text` is, or the rule that rejects it."""
+    words = words_of(text)
+    rule = entity_filter.rejection(words) if is_writable(text) else UNWRITABLE
+    return NoEntity(rule) if rule else Entity(text, " ".join(words), words)

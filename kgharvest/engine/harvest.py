@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import groupby, islice, product
 from string import capwords
 
 import numpy as np
 
-from kgharvest.engine.entities import EntityVocabulary, is_writable
+from kgharvest.engine.entities import Entity, EntityVocabulary, is_writable
 from kgharvest.engine.filters import EntityFilter
 from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, fits
 from kgharvest.engine.prompts.comprehension import warning_about
@@ -21,8 +22,10 @@ from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.ranking import TokenRanker
 from kgharvest.engine.scoring import Encoded, compatibilities, consistency
 from kgharvest.engine.search import Candidate, SearchResult, search_tuples
+from kgharvest.engine.settings import PROMPT_SETTINGS
 from kgharvest.engine.types import (
     BadSeed,
+    EngineError,
     HarvestParams,
     HarvestResult,
     HarvestSpec,
@@ -34,6 +37,7 @@ from kgharvest.engine.types import (
 
 QUESTIONS_AT_ONCE = 20_000  # put together for re-scoring at most; bounds its memory
 SPELLINGS = 3  # of an entity at most
+UNSCORED = "unscored"  # given tuples that an LM cannot score
 
 
 def harvest(
@@ -44,6 +48,8 @@ def harvest(
     `on_progress` is called at least once a second while forwards last less than that; what it raises ends the harvest.
     `paraphraser` takes the place of the one that the spec describes. Raises an EngineError with a sentence for people.
     """
+    if spec.setting not in PROMPT_SETTINGS:
+        raise EngineError(f"The setting {spec.setting} prompts no LM; choose one of {', '.join(PROMPT_SETTINGS)}.")
     seeds = encode_seeds(spec.seed_tuples, lm)
     prompts = choose_prompts(PromptSource(spec, lm, seeds, paraphraser, on_progress))
     asked = Reporter(on_progress, "weights", len(prompts.weighted))
@@ -61,6 +67,45 @@ def harvest(
         notice=" ".join(filter(None, [prompts.notice, notice])) or None,
         warning=warning,
     )
+
+
+def score_tuples(
+    spec: HarvestSpec, tuples: Sequence[Sequence[Entity]], lm: LanguageModel, on_progress: OnProgress = ignore
+) -> HarvestResult:
+    """Return given tuples as `harvest` would rank them if its search had proposed them.
+
+    Rejected as "unscored" are those that `lm` cannot write or take in every prompt. Raises EngineError.
+    """
+    seeds = encode_seeds(spec.seed_tuples, lm)
+    prompts = choose_prompts(PromptSource(spec, lm, seeds, None, on_progress))
+    reader = prompts.prompt_set.reader(lm)
+    encoded = [
+        try_encode(reader, prompts.prompt_set.prompts, [entity.surface for entity in entities]) for entities in tuples
+    ]
+    candidates = [
+        Candidate(tuple(map(len, ids)), entities=tuple(entities), is_complete=True)
+        for entities, ids in zip(tuples, encoded, strict=True)
+        if ids is not None
+    ]
+    scored = rescore(reader, prompts.prompt_set, candidates, spec.params, on_progress)
+    ranked = rank((replace(scored_tuple, mtl=None) for scored_tuple in scored), spec.params)
+    n_unscored = len(tuples) - len(candidates)
+    return HarvestResult(
+        prompts=prompts.weighted,
+        tuples=tuple(ranked),
+        rejected={UNSCORED: n_unscored} if n_unscored else {},
+        stats={"candidates": len(candidates), "tuples": len(ranked)},
+        notice=prompts.notice,
+    )
+
+
+def order_tuples(tuples: Sequence[Sequence[Entity]], params: HarvestParams) -> list[ScoredTuple]:
+    """Return given tuples in their order, with minus the rank in the place of a score, as many as `rank` would keep."""
+    in_order = [
+        ScoredTuple(tuple(entity.folded for entity in entities), tuple(entity.surface for entity in entities), -n, None)
+        for n, entities in enumerate(tuples)
+    ]
+    return [replace(kept, score=-float(n)) for n, kept in enumerate(rank(in_order, params), start=1)]
 
 
 def notice_of_short_list(tuples: Sequence[ScoredTuple], params: HarvestParams) -> str | None:

@@ -18,6 +18,7 @@ class Setting:
     label: what a form says of it. help: where a harvest's prompts came from, for those who look at them.
     strategy: the function that obtains the prompts, as "module:name".
     takes_ready_prompts: it asks a relation's ready prompts where there are some, not only the initial ones.
+    asks_chat: a chat model is asked to list tuples, no LM is searched; the prompts are for an LM that scores them.
     learns: what it learns from the seed tuples, which takes a masked LM and up to minutes; None if nothing.
     """
 
@@ -27,6 +28,7 @@ class Setting:
     strategy: str
     takes_ready_prompts: bool = True
     learns: Literal["weights", "tokens", "vectors"] | None = None
+    asks_chat: bool = False
 
     @property
     def learns_prompts(self) -> bool:
@@ -79,9 +81,19 @@ SETTINGS = {
             f"{STRATEGIES}:learned_soft_prompts",
             learns="vectors",
         ),
+        Setting(
+            "llm",
+            "a chat model lists tuples",
+            "A chat model listed the tuples. An LM has scored them with these prompts, weighted by how well the seed "
+            "tuples fit them.",
+            f"{STRATEGIES}:all_prompts",
+            asks_chat=True,
+        ),
     )
 }
-WITHOUT_LEARNING = tuple(name for name, setting in SETTINGS.items() if setting.learns is None)
+# Those that prompt an LM to fill in blanks.
+PROMPT_SETTINGS = {name: setting for name, setting in SETTINGS.items() if not setting.asks_chat}
+WITHOUT_LEARNING = tuple(name for name, setting in PROMPT_SETTINGS.items() if setting.learns is None)
 
 
 def find_setting(name: str) -> Setting:

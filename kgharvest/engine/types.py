@@ -186,12 +186,15 @@ class WeightedPrompt:
 
 @dataclass(frozen=True)
 class ScoredTuple:
-    """A harvested tuple. `entities` are case-folded, `surface` as written; `score` (consistency) and `mtl` in nats."""
+    """A harvested tuple. `entities` are case-folded, `surface` as written; `score` (consistency) and `mtl` in nats.
+
+    mtl: None of what no search proposed.
+    """
 
     entities: tuple[str, ...]
     surface: tuple[str, ...]
     score: float
-    mtl: float
+    mtl: float | None
 
 
 @dataclass(frozen=True)

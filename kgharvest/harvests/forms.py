@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import product
+from dataclasses import replace
 from typing import Any
 
 from django import forms
 
 from kgharvest.accounts.forms import ProjectField
+from kgharvest.chat_models.options import PREFIX, form_fields, from_arguments
 from kgharvest.embedded_lm import EMBEDDED_LMS
-from kgharvest.engine.settings import SETTINGS
+from kgharvest.engine.settings import PROMPT_SETTINGS, SETTINGS
 from kgharvest.engine.types import CANDIDATES_PER_KEPT, MIN_CANDIDATES, HarvestParams
-from kgharvest.harvests.language_models import language_model_for_pages
-from kgharvest.harvests.runner import MIN_SEED_TUPLES, HarvestRequest
+from kgharvest.harvests.language_models import language_model_for_pages, name_language_model
+from kgharvest.harvests.runner import MIN_SEED_TUPLES, HarvestRequest, requests_for
 from kgharvest.models import LanguageModel, Relation
 from kgharvest.relations.picker import RelationPickerForm
 
@@ -39,6 +40,13 @@ class LaunchForm(RelationPickerForm):
         max_length=5000,
         widget=forms.Textarea(attrs={"rows": 2, "class": "short"}),
         help_text="One a line: a folder on the server with a model, or a hub id.",
+    )
+    chat_models = forms.CharField(
+        label="Chat models",
+        required=False,
+        max_length=5000,
+        widget=forms.Textarea(attrs={"rows": 2, "class": "short"}),
+        help_text="One a line, as the endpoint knows them; for the setting llm.",
     )
     settings = forms.MultipleChoiceField(
         choices=[(name, f"{name}: {setting.label}") for name, setting in SETTINGS.items()],
@@ -70,9 +78,26 @@ class LaunchForm(RelationPickerForm):
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        used = LanguageModel.objects.filter(jobs__origin="harvested", revision="").values_list("name", flat=True)
+        prompted = {"jobs__origin": "harvested", "jobs__setting__in": list(PROMPT_SETTINGS)}
+        used = LanguageModel.objects.filter(revision="", **prompted).values_list("name", flat=True)
         self.fields["models"].choices = [(name, name) for name in dict.fromkeys([*EMBEDDED_LMS, *used.distinct()])]
-        self.fields["models"].required = not self.data.get("other_models", "").strip()
+        self.fields.update(form_fields())
+        self.fields["models"].required = not self.data.get("other_models", "").strip() and self._prompts_an_lm()
+
+    def _prompts_an_lm(self) -> bool:
+        chosen = self.data.getlist("settings") if hasattr(self.data, "getlist") else self.data.get("settings", ())
+        return not chosen or any(setting in PROMPT_SETTINGS for setting in chosen)
+
+    def chat_fields(self) -> list[forms.BoundField]:
+        """Return the fields of the chat model, which stand apart."""
+        return [self[name] for name in self.fields if name.startswith(PREFIX)]
+
+    def says_chat(self) -> bool:
+        """Return whether something of the chat model is filled in, or wrong."""
+        return any(bound.value() or bound.errors for bound in self.chat_fields())
+
+    def other_fields(self) -> list[forms.BoundField]:
+        return [bound for bound in super().other_fields() if not bound.name.startswith(PREFIX)]
 
     def requests(self) -> Iterator[HarvestRequest]:
         """Yield the harvests that a valid form asks for; of whole sets, the relations that can be harvested.
@@ -83,8 +108,13 @@ class LaunchForm(RelationPickerForm):
         params = HarvestParams(**{name: cleaned[name] for name in PARAMS})
         names = dict.fromkeys([*cleaned["models"], *cleaned["other_models"].split("\n")])
         language_models = [language_model_for_pages(name.strip()) for name in names if name.strip()]
-        for relation, language_model, setting in product(self.chosen_relations(), language_models, cleaned["settings"]):
-            yield HarvestRequest(relation, language_model, setting, params)
+        chat_names = dict.fromkeys(name.strip() for name in cleaned["chat_models"].split("\n"))
+        chat_models = [name_language_model(name) for name in chat_names if name]
+        chat = from_arguments({**cleaned, "chat_models": None})
+        if chat.scorer:
+            chat = replace(chat, scorer=language_model_for_pages(chat.scorer).name)
+        relations = self.chosen_relations()
+        yield from requests_for(relations, language_models, cleaned["settings"], chat_models, params=params, chat=chat)
 
     def is_ready(self, relation: Relation) -> bool:
         return len(relation.seed_tuples) >= MIN_SEED_TUPLES

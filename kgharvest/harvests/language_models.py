@@ -62,7 +62,7 @@ def _named(name: str, revision: str) -> LanguageModel:
 
 
 def name_language_model(name: str) -> LanguageModel:
-    """Return the LM called `name` as the source of imported tuples; it need not exist here. Raises BadName."""
+    """Return the LM called `name`, which need not be here: of imported tuples, or at an endpoint. Raises BadName."""
     return _named(name, "")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import product
+from dataclasses import replace
 from typing import Any
 
 from django.db.models import QuerySet
@@ -15,9 +15,10 @@ from rest_framework.response import Response
 
 from kgharvest.api.input import CountField, Filters, ProjectField, StrictSerializer, VisibleField
 from kgharvest.api.views import ApiView, DetailView, ListView
-from kgharvest.engine.settings import SETTINGS
+from kgharvest.chat_models.options import api_fields, options_from
+from kgharvest.engine.settings import PROMPT_SETTINGS, SETTINGS
 from kgharvest.engine.types import HarvestParams
-from kgharvest.harvests.language_models import language_model_for_pages
+from kgharvest.harvests.language_models import language_model_for_pages, name_language_model
 from kgharvest.harvests.launches import (
     Plan,
     cancel_launch,
@@ -27,7 +28,7 @@ from kgharvest.harvests.launches import (
     retry_failed,
     start_launch,
 )
-from kgharvest.harvests.runner import MIN_SEED_TUPLES, HarvestRequest
+from kgharvest.harvests.runner import MIN_SEED_TUPLES, HarvestRequest, requests_for
 from kgharvest.models import Launch, Relation, RelationSet
 
 MOST_CELLS = 10_000  # of a launch
@@ -42,6 +43,13 @@ LAUNCH = {
     "per_minute": 6.5,
     "seconds_left": 9.2,
 }
+
+
+class ChatInput(StrictSerializer):
+    """How chat models are asked."""
+
+    def get_fields(self) -> dict[str, serializers.Field]:
+        return {**super().get_fields(), **api_fields()}
 
 
 @extend_schema_serializer(
@@ -68,10 +76,17 @@ class LaunchInput(StrictSerializer):
     )
     models = serializers.ListField(
         child=serializers.CharField(max_length=500),
-        allow_empty=False,
+        default=list,
         max_length=100,
         help_text="Names: of an LM that comes with the project, a folder on the server or a hub id.",
     )
+    chat_models = serializers.ListField(
+        child=serializers.CharField(max_length=500),
+        default=list,
+        max_length=100,
+        help_text="Names at the endpoint, of the chat models that settings such as llm ask instead of an LM.",
+    )
+    chat = ChatInput(required=False)
     settings = serializers.ListField(child=serializers.ChoiceField([*SETTINGS]), allow_empty=False, max_length=100)
     max_tuples = CountField(required=False, help_text="Tuples to keep after re-scoring; all if left out.")
     candidates = CountField(required=False, help_text="Tuples proposed for re-scoring.")
@@ -83,6 +98,8 @@ class LaunchInput(StrictSerializer):
     def validate(self, sent: dict[str, Any]) -> dict[str, Any]:
         if not sent["relations"] and not sent["sets"]:
             raise serializers.ValidationError({"relations": ["Name at least one relation, or a whole set."]})
+        if not sent["models"] and any(setting in PROMPT_SETTINGS for setting in sent["settings"]):
+            raise serializers.ValidationError({"models": ["Name at least one LM."]})
         return sent
 
 
@@ -141,10 +158,14 @@ def requests_of(sent: dict[str, Any]) -> Iterator[HarvestRequest]:
     relations = {relation.pk: relation for relation in [*sent["relations"], *ready]}
     params = HarvestParams(**{name: sent.get(name) for name in ("max_tuples", "candidates", "max_entity_tokens")})
     models = [language_model_for_pages(name) for name in dict.fromkeys(sent["models"])]
-    if len(relations) * len(models) * len(sent["settings"]) > MOST_CELLS:
+    chat_models = [name_language_model(name) for name in dict.fromkeys(sent["chat_models"])]
+    if len(relations) * (len(models) + len(chat_models)) * len(sent["settings"]) > MOST_CELLS:
         raise serializers.ValidationError({"relations": [f"These are more than {MOST_CELLS:,} cells; launch a part."]})
-    for relation, model, setting in product(relations.values(), models, dict.fromkeys(sent["settings"])):
-        yield HarvestRequest(relation, model, setting, params)
+    chat = options_from(sent.get("chat", {}))
+    if chat.scorer:
+        chat = replace(chat, scorer=language_model_for_pages(chat.scorer).name)
+    settings = [*dict.fromkeys(sent["settings"])]
+    yield from requests_for(relations.values(), models, settings, chat_models, params=params, chat=chat)
 
 
 class LaunchFilters(Filters):

@@ -100,7 +100,7 @@ def plan_launch(
         project=project,
         requests=list(todo.values()),
         skipped=[Skipped(request, known[key]) for key, request in cells.items() if key in known],
-        refusals=list(dict.fromkeys(filter(None, map(_refusal, todo.values())))),
+        refusals=list(dict.fromkeys(filter(None, (_refusal(request, by) for request in todo.values())))),
         n_at_once=n_at_once,
         estimate=_estimate(Counter(map(_pace_key, todo.values())), n_at_once),
     )
@@ -123,9 +123,9 @@ def _jobs_by_key(
     return {job.unique_key: job for job in finished_last}
 
 
-def _refusal(request: HarvestRequest) -> str | None:
+def _refusal(request: HarvestRequest, by) -> str | None:
     try:
-        check_harvest(request)
+        check_harvest(request, by)
     except (DomainError, EngineError) as refusal:
         return str(refusal)
     return None

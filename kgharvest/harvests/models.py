@@ -93,8 +93,8 @@ class HarvestJob(Job):
 
     setting: how the prompts were obtained; an open set ("human", "top1", "multi", "autoprompt", ...).
     score_scale: "nats" is the consistency; "log_share" is ln of a share of an imported list, comparable within it only;
-    "own" is what an imported file has as scores, on a scale that nobody said; "order" that it has none: tuples rank as
-    in the file, with minus the rank in the place of a score.
+    "own" is what an imported file has as scores, on a scale that nobody said; "order" that there are none: tuples rank
+    as in the file, or as a chat model listed them, with minus the rank in the place of a score.
     summary: rejected, stats, notice, warning, model revision, code version. fingerprint: of a job that has succeeded,
     equal for jobs with the same parameters and revision, and so the same tuples; files name a job by it, because
     numbers differ.
@@ -108,7 +108,7 @@ class HarvestJob(Job):
         NATS = "nats", "log-probability (nats)"
         LOG_SHARE = "log_share", "log of the share of its list"
         OWN = "own", "the imported file's own score"
-        ORDER = "order", "none: in the order of the file"
+        ORDER = "order", "none: in the order of appearance"
 
     relation = models.ForeignKey(Relation, on_delete=models.PROTECT, related_name="jobs")
     language_model = models.ForeignKey(LanguageModel, on_delete=models.PROTECT, related_name="jobs")

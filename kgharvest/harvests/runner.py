@@ -5,16 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import pairwise
+from itertools import pairwise, product
 from time import monotonic
 from typing import Any
 
 from django.db import IntegrityError, transaction
 
 from kgharvest import code_version
+from kgharvest.access import owns_installation
 from kgharvest.accounts.projects import project_for
+from kgharvest.chat_models.options import ChatOptions, to_json
+from kgharvest.chat_models.services import check_endpoint, summary_of
 from kgharvest.engine.prompts.template import parse_prompts
 from kgharvest.engine.settings import SETTINGS, find_setting
 from kgharvest.engine.types import (
@@ -48,13 +51,20 @@ class CellUnderWay(DomainError):
         self.job = job
 
 
+class NoChatModel(DomainError):
+    """A setting that asks a chat model without one, or the reverse."""
+
+
 class HarvestFailed(DomainError):
     """A harvest that somebody waits for and that cannot give its tuples."""
 
 
 @dataclass(frozen=True)
 class HarvestRequest:
-    """A cell and how to harvest it. `prompts`: used instead of the relation's own, initial and ready ones."""
+    """A cell and how to harvest it. `prompts`: used instead of the relation's own, initial and ready ones.
+
+    chat: of a setting that asks a chat model; the cell's LM is then that model, and `device` is of the LM that scores.
+    """
 
     relation: Relation
     language_model: LanguageModel
@@ -64,6 +74,7 @@ class HarvestRequest:
     paraphraser: ParaphraserSettings = field(default_factory=ParaphraserSettings)
     device: str = "cpu"
     dtype: str = "float32"
+    chat: ChatOptions | None = None
 
     @property
     def cell(self) -> str:
@@ -79,9 +90,13 @@ def create_harvest_job(
 
     `ledger.run_job` does it in this process; `queue_harvest` leaves it to a worker.
     """
-    _check(_spec(request), request.relation)
+    check_harvest(request, by)
     project = launch.project if launch else project_for(by, project)
     unique_key = unique_key_of(request)
+    payload = payload_of(request)
+    is_unscored = request.chat is not None and not request.chat.scorer
+    if request.chat:
+        payload["is_trusted"] = owns_installation(by)
     try:
         with transaction.atomic():
             return HarvestJob.objects.create(
@@ -90,7 +105,8 @@ def create_harvest_job(
                 relation=request.relation,
                 language_model=request.language_model,
                 setting=request.setting,
-                payload=payload_of(request),
+                payload=payload,
+                score_scale=HarvestJob.ScoreScale.ORDER if is_unscored else HarvestJob.ScoreScale.NATS,
                 unique_key=unique_key,
                 launch=launch,
                 created_by=by,
@@ -100,6 +116,32 @@ def create_harvest_job(
         if same is None:
             raise
         raise CellUnderWay(same) from None
+
+
+def requests_for(
+    relations: Iterable[Relation],
+    language_models: Sequence[LanguageModel],
+    settings: Sequence[str],
+    chat_models: Sequence[LanguageModel] = (),
+    **shared: Any,
+) -> Iterator[HarvestRequest]:
+    """Yield the cells of relations x LMs x settings; settings that ask a chat model go with `chat_models` instead.
+
+    shared: fields of HarvestRequest that all of them have; `chat` is for chat models alone. Raises NoChatModel.
+    """
+    chat = shared.pop("chat", None)
+    asking = [setting for setting in settings if find_setting(setting).asks_chat]
+    if asking and not chat_models:
+        raise NoChatModel(f"The setting {asking[0]} asks a chat model; name the chat model.")
+    if chat_models and not asking:
+        some = ", ".join(name for name, setting in SETTINGS.items() if setting.asks_chat)
+        raise NoChatModel(f"A chat model is named, and no setting asks it; choose the setting {some}, or name none.")
+    for relation in relations:
+        for language_model, setting in product(language_models, settings):
+            if setting not in asking:
+                yield HarvestRequest(relation, language_model, setting, **shared)
+        for language_model, setting in product(chat_models, asking):
+            yield HarvestRequest(relation, language_model, setting, chat=chat or ChatOptions(), **shared)
 
 
 @transaction.atomic
@@ -114,7 +156,8 @@ def queue_harvest(
 
 def payload_of(request: HarvestRequest) -> dict[str, Any]:
     """Return what a job is asked to do, frozen: equal for equal requests."""
-    return {"spec": _spec_to_json(_spec(request)), "device": request.device, "dtype": request.dtype}
+    chat = {"chat": to_json(request.chat)} if request.chat else {}
+    return {"spec": _spec_to_json(_spec(request)), "device": request.device, "dtype": request.dtype, **chat}
 
 
 def unique_key_of(request: HarvestRequest) -> str:
@@ -124,9 +167,11 @@ def unique_key_of(request: HarvestRequest) -> str:
     return f"harvest:{hashlib.sha256(question.encode()).hexdigest()}"
 
 
-def check_harvest(request: HarvestRequest) -> None:
-    """Raise RelationNotReady or an EngineError if `create_harvest_job` would."""
+def check_harvest(request: HarvestRequest, by=None) -> None:
+    """Raise RelationNotReady, NoEndpoint, BadAddress or an EngineError if `create_harvest_job` would."""
     _check(_spec(request), request.relation)
+    if request.chat:
+        check_endpoint(request.chat, by)
 
 
 def _spec(request: HarvestRequest) -> HarvestSpec:
@@ -182,6 +227,8 @@ def run_harvest(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
     """Harvest; return what stores the result. Runner of jobs of kind "harvest"."""
     harvest_job = HarvestJob.objects.select_related("relation", "language_model").get(pk=job.pk)
     clock = StageClock(heartbeat)
+    if SETTINGS[harvest_job.setting].asks_chat:
+        return _run_chat_harvest(harvest_job, heartbeat, clock)
     clock(Progress(LOADING, 0))
     with heartbeat.kept_alive():
         # Imported here because it imports torch, which must not be loaded in the process that forks.
@@ -192,6 +239,16 @@ def run_harvest(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
     seconds = clock.seconds()
     code_version()  # asks git once in this process: now, not in the transaction that stores
     return lambda: store_result(harvest_job, result, lm.revision, seconds)
+
+
+def _run_chat_harvest(job: HarvestJob, heartbeat: ledger.Heartbeat, clock: StageClock) -> ledger.Store:
+    from kgharvest.chat_models.harvesting import harvest_from_chat  # imports torch
+
+    result, revision = harvest_from_chat(job, _spec_from_json(job.payload["spec"]), heartbeat, clock)
+    seconds = clock.seconds()
+    code_version()
+    chat = summary_of(job)
+    return lambda: store_result(job, result, revision, seconds, {"chat": chat})
 
 
 class StageClock:
@@ -214,11 +271,15 @@ class StageClock:
 
 
 def store_result(
-    job: HarvestJob, result: HarvestResult, revision: str | None, seconds: Mapping[str, float] | None = None
+    job: HarvestJob,
+    result: HarvestResult,
+    revision: str | None,
+    seconds: Mapping[str, float] | None = None,
+    more: Mapping[str, Any] | None = None,
 ) -> None:
     """Write prompts, tuples and summary of a job. Call it inside the transaction that ends the job.
 
-    seconds: how long each stage lasted, if somebody took the time.
+    seconds: how long each stage lasted, if somebody took the time. more: of the summary.
     """
     _store_prompts(job, result)
     rows = [TupleRow(scored.entities, scored.surface, scored.score, scored.mtl) for scored in result.tuples]
@@ -234,6 +295,7 @@ def store_result(
         "learned_prompts": [
             {"text": prompt.text, "token_ids": prompt.token_ids} for prompt in result.prompts if prompt.token_ids
         ],
+        **(more or {}),
     }
     HarvestJob.objects.filter(pk=job.pk).update(
         n_tuples=len(rows), summary=summary, fingerprint=fingerprint(job, revision)

@@ -17,6 +17,7 @@ from kgharvest.access import Action, allowed_actions, researcher_required, visib
 from kgharvest.accounts.forms import chosen_project, filter_by_project, offer_projects
 from kgharvest.bulk.file_writing import in_chunks
 from kgharvest.bulk.pagination import page_of, sort_key, sorted_by
+from kgharvest.chat_models.services import summary_of as chat_summary_of
 from kgharvest.engine.filters import filter_label
 from kgharvest.engine.settings import SETTINGS
 from kgharvest.engine.types import EngineError
@@ -32,6 +33,7 @@ from kgharvest.knowledge.search import verdicts_known_to
 from kgharvest.models import HarvestJob, Job, LanguageModel, Launch
 from kgharvest.pages.number_format import counted, duration, pace
 
+ANSWERS_SHOWN = 20
 HARVEST_COLUMNS = {
     "relation": "relation__name",
     "model": "language_model__name",
@@ -85,8 +87,15 @@ def harvest_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "stages": seconds,
         "lm_seconds": sum(duration for stage, duration in seconds.items() if stage != LOADING),
         **(_ranking(request, job) if job.n_tuples else {}),
+        **(_chat(job) if "chat" in job.payload else {}),
     }
     return render(request, "kgharvest/harvests/harvest_detail.html", context)
+
+
+def _chat(job: HarvestJob) -> dict[str, Any]:
+    """Return what the page shows of a chat model's answers, while they come, too."""
+    answers = job.chat_answers.order_by("position", "pk")
+    return {"chat": chat_summary_of(job), "chat_answers": answers[:ANSWERS_SHOWN]}
 
 
 def _ranking(request: HttpRequest, job: HarvestJob) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from evaluation.scores.facts import BUILT_IN, facts_of_file
 from evaluation.scores.score_jobs import STORED_SETTINGS, ScoreRequest, evaluate_now
 from kgharvest.accounts.projects import project_for
 from kgharvest.bulk.file_writing import check_writable, write_atomically
-from kgharvest.engine.settings import SETTINGS, WITHOUT_LEARNING
+from kgharvest.engine.settings import PROMPT_SETTINGS, WITHOUT_LEARNING
 from kgharvest.engine.types import Progress
 from kgharvest.errors import DomainError
 from kgharvest.harvests.language_models import get_language_model
@@ -32,7 +32,9 @@ class Command(DomainCommand):
 
     def add_arguments(self, parser):
         parser.add_argument("--model", default="embedded", help="embedded (default), a folder or a hub id")
-        parser.add_argument("--setting", nargs="+", choices=SETTINGS, metavar="S", help=f"of {', '.join(SETTINGS)}")
+        parser.add_argument(
+            "--setting", nargs="+", choices=PROMPT_SETTINGS, metavar="S", help=f"of {', '.join(PROMPT_SETTINGS)}"
+        )
         parser.add_argument(
             "--harvested",
             nargs="+",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import product
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from kgharvest.accounts.projects import project_for
 from kgharvest.bulk.file_writing import check_writable, write_atomically
+from kgharvest.chat_models.options import add_arguments, from_arguments
 from kgharvest.engine.filters import FILTERS
 from kgharvest.engine.settings import SETTINGS
 from kgharvest.engine.types import (
@@ -22,9 +23,16 @@ from kgharvest.engine.types import (
     ParaphraserSettings,
     PatternBudget,
 )
-from kgharvest.harvests.language_models import get_language_model
+from kgharvest.harvests.language_models import get_language_model, name_language_model
 from kgharvest.harvests.launches import Plan, plan_launch, start_launch
-from kgharvest.harvests.runner import CellUnderWay, HarvestFailed, HarvestRequest, check_harvest, create_harvest_job
+from kgharvest.harvests.runner import (
+    CellUnderWay,
+    HarvestFailed,
+    HarvestRequest,
+    check_harvest,
+    create_harvest_job,
+    requests_for,
+)
 from kgharvest.harvests.tuple_export import export_tuples
 from kgharvest.management.command import (
     DomainCommand,
@@ -69,6 +77,9 @@ class Command(DomainCommand):
         how.add_argument("--seed", type=int, help=f"of the random draws in prompt creation ({defaults.seed})")
         how.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
         how.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32", help="number format of the LM")
+        chat = parser.add_argument_group("the chat model that --setting llm asks")
+        chat.add_argument("--chat-model", action="append", default=[], help="its name at the endpoint; repeatable")
+        add_arguments(chat)
         words = parser.add_argument_group("prompt creation, where a relation has no ready prompts")
         words.add_argument(
             "--paraphraser",
@@ -196,20 +207,23 @@ def duration_of(plan: Plan) -> str:
 
 def requests_of(options: dict[str, Any]) -> Iterator[HarvestRequest]:
     language_models = [get_language_model(name, options["revision"]) for name in options["model"] or ["embedded"]]
+    chat = from_arguments({**options, "chat_model": None})
+    if chat.scorer:
+        chat = replace(chat, scorer=get_language_model(chat.scorer).name)
     chosen = {name: options[name] for name in PARAMS if options[name] is not None}
     disabled = frozenset(FILTERS) if options["no_filters"] else frozenset()
-    relations = relations_of(options["relation"], options["set_name"])
-    for relation, language_model, setting in product(relations, language_models, options["setting"] or ["multi"]):
-        yield HarvestRequest(
-            relation=relation,
-            language_model=language_model,
-            setting=setting,
-            params=HarvestParams(**chosen, disabled_filters=disabled),
-            prompts=tuple(options["prompt"]),
-            paraphraser=paraphraser_of(options),
-            device=options["device"],
-            dtype=options["dtype"],
-        )
+    yield from requests_for(
+        relations_of(options["relation"], options["set_name"]),
+        language_models,
+        options["setting"] or ["multi"],
+        [name_language_model(name) for name in options["chat_model"]],
+        params=HarvestParams(**chosen, disabled_filters=disabled),
+        prompts=tuple(options["prompt"]),
+        paraphraser=paraphraser_of(options),
+        device=options["device"],
+        dtype=options["dtype"],
+        chat=chat,
+    )
 
 
 def paraphraser_of(options: dict[str, Any]) -> ParaphraserSettings:

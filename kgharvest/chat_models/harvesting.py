@@ -1,0 +1,155 @@
+"""Harvests from chat models: asks for tuples, stores each answer as it comes, has an LM score what was listed."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import replace
+
+from django.utils import timezone
+
+from kgharvest.bulk.insert import storable
+from kgharvest.chat_models.models import ChatAnswer
+from kgharvest.chat_models.options import ChatOptions, from_json
+from kgharvest.chat_models.services import endpoint_of, usage_of
+from kgharvest.chat_models.spending import Pace, Spending, cost_of, reserved, tokens_of
+from kgharvest.engine.chat_completions import Completion, Filtered
+from kgharvest.engine.chat_tuples import ASKING, UNPARSABLE, Limits, Listed, list_tuples
+from kgharvest.engine.harvest import order_tuples, score_tuples
+from kgharvest.engine.types import HarvestParams, HarvestResult, HarvestSpec, OnProgress, Progress
+from kgharvest.harvests import language_models
+from kgharvest.jobs import ledger
+from kgharvest.models import HarvestJob, LanguageModel
+
+POLL_S = 0.5  # a cancelled harvest notices with the next
+SCORING_LOADS = "loading the LM that scores"
+
+
+def harvest_from_chat(
+    job: HarvestJob, spec: HarvestSpec, heartbeat: ledger.Heartbeat, on_progress: OnProgress
+) -> tuple[HarvestResult, str | None]:
+    """Return what a chat model lists, and the revision of the LM that scored it, if one did.
+
+    Answers are stored as they come; a harvest that is taken up again goes on after the last. Raises ChatFailed,
+    NoCompletion, BadAddress, or an EngineError of the LM.
+    """
+    options = from_json(job.payload["chat"])
+    listed = _listed(job, spec, options, heartbeat, on_progress)
+    if not options.scorer:
+        tuples = order_tuples(listed.tuples, spec.params)
+        return _with_listed(HarvestResult((), tuple(tuples), {}, {"tuples": len(tuples)}), listed), None
+    on_progress(Progress(SCORING_LOADS, 0))
+    with heartbeat.kept_alive():
+        lm = language_models.load(_scorer(options), job.payload["device"], job.payload["dtype"])
+    return _with_listed(score_tuples(spec, listed.tuples, lm, on_progress), listed), lm.revision
+
+
+def _scorer(options: ChatOptions) -> LanguageModel:
+    return LanguageModel.objects.get(name=options.scorer, revision="")
+
+
+def _with_listed(result: HarvestResult, listed: Listed) -> HarvestResult:
+    rejected = {**listed.rejected, **result.rejected}
+    notices = [listed.notice, result.notice]
+    if not listed.tuples and listed.rejected[UNPARSABLE]:
+        notices.append("No answer of the chat model held a tuple that could be read; look at its answers below.")
+    return replace(
+        result,
+        rejected=dict(sorted(rejected.items())),
+        stats={"answers": listed.n_answers, "listed": len(listed.tuples), **result.stats},
+        notice=" ".join(filter(None, notices)) or None,
+    )
+
+
+def _listed(
+    job: HarvestJob,
+    spec: HarvestSpec,
+    options: ChatOptions,
+    heartbeat: ledger.Heartbeat,
+    on_progress: OnProgress,
+) -> Listed:
+    asker = Asker(job, options, heartbeat)
+
+    def watched(progress: Progress) -> None:
+        asker.progress = progress
+        on_progress(progress)
+
+    try:
+        return list_tuples(spec, asker.ask, limits_of(options, spec.params), watched)
+    finally:
+        asker.close()
+
+
+def limits_of(options: ChatOptions, params: HarvestParams) -> Limits:
+    """Where an LM scores, `candidates` are listed if that many are asked for, and the best of them kept."""
+    n_wanted = params.max_tuples
+    if options.scorer and params.candidates is not None:
+        n_wanted = max(params.candidates, params.max_tuples or 0)
+    return Limits(n_wanted, options.tuples_per_request, options.patience, options.max_requests)
+
+
+class Asker:
+    """Asks the chat model of one harvest, or gives the answer that is stored.
+
+    progress: how far the harvest is; reported again while an answer is on its way, so that cancelling ends the wait.
+    """
+
+    progress = Progress(ASKING, 0)
+
+    def __init__(self, job: HarvestJob, options: ChatOptions, heartbeat: ledger.Heartbeat):
+        self._job, self._options, self._heartbeat = job, options, heartbeat
+        answers = ChatAnswer.objects.filter(job=job)
+        self._stored = {(answer.position, answer.question_sha256): answer.raw for answer in answers}
+        used = usage_of(job)
+        self._spending = Spending(options, used["n_prompt_tokens"] + used["n_completion_tokens"], used["cost"])
+        endpoint = endpoint_of(options, job.payload.get("is_trusted", False))
+        advice = "check the address, or retry the harvest later; what is answered stays"
+        self._is_over = threading.Event()
+        self._pool = ThreadPoolExecutor(1, "chat")
+        pace = Pace(options.requests_per_minute, self._is_over)
+        self._client = endpoint.client(job.language_model.name, options.timeout_s, advice, pace)
+
+    def close(self) -> None:
+        self._is_over.set()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._client.close()
+
+    def ask(self, question: str, position: int) -> str | None:
+        """As engine.chat_tuples.Ask. Raises ChatFailed, NoCompletion, or Cancelled."""
+        sha256 = hashlib.sha256(question.encode()).hexdigest()
+        if (stored := self._stored.get((position, sha256))) is not None:
+            return stored
+        options = self._options
+        if not self._spending.has_room([reserved(options, question, options.max_completion_tokens)]):
+            return None
+        temperature = {} if options.temperature is None else {"temperature": options.temperature}
+        seed = self._job.payload["spec"]["params"]["seed"] + position
+        asked = self._pool.submit(
+            self._client.complete, question, options.max_completion_tokens, seed=seed, **temperature
+        )
+        while not wait([asked], POLL_S).done:
+            self._heartbeat(self.progress)
+        try:
+            completion = asked.result()
+        except Filtered:
+            completion = Completion("")  # an answer that brings nothing; the next question is another one
+        self._store(position, sha256, question, completion)
+        return completion.text
+
+    def _store(self, position: int, sha256: str, question: str, completion: Completion) -> None:
+        n_prompt, n_completion = tokens_of(question, completion)
+        self._spending.count(n_prompt, n_completion)
+        answer = ChatAnswer(
+            job=self._job,
+            position=position,
+            question_sha256=sha256,
+            raw=storable(completion.text),
+            model_reported=storable(f"{completion.model} {completion.fingerprint}".strip())[:700],
+            n_prompt_tokens=n_prompt,
+            n_completion_tokens=n_completion,
+            cost=cost_of(self._options, n_prompt, n_completion),
+            seconds=completion.seconds,
+            answered_at=timezone.now(),
+        )
+        self._heartbeat.store(answer.save)

@@ -1,0 +1,375 @@
+"""Harvests from a chat model, against a real server on the loopback interface."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from decimal import Decimal
+from ipaddress import ip_network
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.urls import reverse
+
+from annotation.rounds.services import open_round
+from kgharvest.chat_models.options import BadChatOption, ChatOptions, from_json, to_json
+from kgharvest.chat_models.services import API_KEY_VARIABLE, NoEndpoint
+from kgharvest.engine import chat_completions
+from kgharvest.engine.types import HarvestParams
+from kgharvest.harvests.language_models import name_language_model
+from kgharvest.harvests.launches import plan_launch
+from kgharvest.harvests.runner import HarvestRequest, NoChatModel, create_harvest_job, requests_for
+from kgharvest.jobs import ledger
+from kgharvest.models import HarvestJob, Job
+from kgharvest.webhooks.addresses import BadAddress
+from tests import factories
+from tests.api import JSON, client_of, error_of
+from tests.fake_chat_endpoint import Reply, completion, serving
+
+pytestmark = pytest.mark.django_db
+
+KEY = "sk-very-secret"
+USUAL = HarvestParams()
+FACTS = [("umbrella", "rain"), ("helmet", "injury"), ("fence", "escape"), ("soap", "germs"), ("lock", "theft")]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Wait a hundredth of the time between attempts."""
+    monkeypatch.setenv(API_KEY_VARIABLE, KEY)
+    monkeypatch.setattr(chat_completions, "FIRST_WAIT_S", 0.01)
+
+
+def knowing(body, n_prompt: int = 100, n_completion: int = 10) -> Reply:
+    """Name two facts that the question does not."""
+    question = body["messages"][0]["content"]
+    new = [fact for fact in FACTS if json.dumps(fact) not in question][:2]
+    return completion("\n".join(map(json.dumps, new)), n_prompt, n_completion)
+
+
+def make_relation():
+    return factories.make_relation(
+        "prevents",
+        initial_prompts=["<ENT0> prevents <ENT1> ."],
+        prompts=["<ENT0> prevents <ENT1> .", "<ENT1> is prevented by <ENT0> ."],
+        seed_tuples=[["vaccine", "disease"], ["curtain", "light"]],
+    )
+
+
+@contextmanager
+def harvesting(answer=knowing, by=None, params=USUAL, **options):
+    """Serve and create the job that asks; give both."""
+    with serving(answer) as fake:
+        chat = ChatOptions(**{"base_url": fake.url, **options})
+        request = HarvestRequest(make_relation(), name_language_model("gpt-x"), "llm", params, chat=chat)
+        yield fake, create_harvest_job(request, by)
+
+
+def done(job: HarvestJob) -> HarvestJob:
+    ledger.run_job(job.pk)
+    job.refresh_from_db()
+    return job
+
+
+def surfaces(job: HarvestJob) -> list[tuple[str, ...]]:
+    return [tuple(harvested.surface) for harvested in job.tuples.order_by("rank")]
+
+
+def test_a_chat_model_is_asked_until_nothing_new_comes():
+    with harvesting(prompt_price=Decimal(2), completion_price=Decimal(10)) as (fake, job):
+        done(job)
+
+    assert (job.status, job.error) == (Job.Status.SUCCEEDED, "")
+    assert surfaces(job) == FACTS
+    assert len(fake.requests) == 5  # 2, 2 and 1 facts, and twice none
+    assert fake.headers[0]["Authorization"] == f"Bearer {KEY}"
+    assert job.summary["chat"] == {
+        "n_answers": 5,
+        "n_prompt_tokens": 500,
+        "n_completion_tokens": 50,
+        "cost": "0.0015",  # 500 x 2 and 50 x 10, of a million
+        "model_reported": "judge-1 fp_1",
+        "scorer": None,
+    }
+
+
+def test_tuples_that_nobody_scored_rank_as_they_came_on_a_scale_of_their_own():
+    with harvesting() as (_, job):
+        done(job)
+
+    assert job.score_scale == HarvestJob.ScoreScale.ORDER
+    assert not job.is_scored
+    assert [(found.score, found.mtl) for found in job.tuples.order_by("rank")] == [(-n, None) for n in range(1, 6)]
+
+
+def test_an_lm_that_is_named_scores_and_ranks_what_was_listed():
+    with harvesting(scorer=factories.make_language_model("embedded").name) as (_, job):
+        done(job)
+
+    scores = [found.score for found in job.tuples.order_by("rank")]
+    assert (job.status, job.error, job.score_scale) == (Job.Status.SUCCEEDED, "", HarvestJob.ScoreScale.NATS)
+    assert len(scores) + job.summary["rejected"].get("unscored", 0) == len(FACTS)
+    assert scores == sorted(scores, reverse=True)
+    assert all(score < 0 for score in scores)
+    assert job.job_prompts.count() == 2
+    assert job.summary["chat"]["scorer"] == "embedded"
+
+
+def test_max_tuples_ends_the_asking():
+    with harvesting(params=HarvestParams(max_tuples=3)) as (fake, job):
+        done(job)
+
+    assert surfaces(job) == FACTS[:3]
+    assert len(fake.requests) == 2
+
+
+def test_a_budget_is_never_exceeded_and_what_came_is_kept():
+    def answer(body):
+        return knowing(body, 900, 100)
+
+    with harvesting(answer, max_tokens_total=5_000, max_completion_tokens=3_000) as (fake, job):
+        done(job)
+
+    assert job.status == Job.Status.SUCCEEDED
+    assert len(fake.requests) == 2  # the third might take more than the 3,000 that are left
+    assert "budget" in job.summary["notice"]
+    assert surfaces(job) == FACTS[: job.n_tuples]
+
+
+def test_a_harvest_taken_up_again_asks_only_what_has_no_answer():
+    left = [2]
+
+    def breaking(body):
+        if not left[0]:
+            return Reply(401)
+        left[0] -= 1
+        return knowing(body)
+
+    with harvesting(breaking) as (fake, job):
+        done(job)
+        assert job.status == Job.Status.FAILED
+        assert "refuses the key" in job.error
+        assert KEY not in job.error
+        left[0] = 100
+        ledger.retry(job)
+        done(job)
+
+    assert surfaces(job) == FACTS
+    assert len(fake.requests) == 6  # 2 answered, 1 refused, 3 asked after it
+    assert job.summary["chat"]["n_answers"] == 5
+
+
+def test_a_cancelled_harvest_keeps_its_answers_and_stores_no_tuples(monkeypatch):
+    store = ledger.Heartbeat.store
+
+    def store_and_cancel(self, save):
+        store(self, save)
+        ledger.cancel(job)
+
+    monkeypatch.setattr(ledger.Heartbeat, "store", store_and_cancel)
+    with harvesting() as (_, job):
+        done(job)
+
+    assert job.status == Job.Status.CANCELLED
+    assert (job.chat_answers.count(), job.tuples.count()) == (1, 0)
+
+
+def test_answers_without_tuples_are_said_to_be_so():
+    with harvesting(lambda body: completion("I cannot help with that.")) as (_, job):
+        done(job)
+
+    assert (job.status, job.n_tuples, job.summary["rejected"]) == (Job.Status.SUCCEEDED, 0, {"unparsable": 2})
+    assert "No answer of the chat model held a tuple that could be read" in job.summary["notice"]
+
+
+def test_a_reply_that_is_no_completion_fails_the_harvest_with_a_sentence():
+    with harvesting(lambda body: Reply(body=b"<html>")) as (_, job):
+        done(job)
+
+    assert job.status == Job.Status.FAILED
+    assert "not with a chat completion; check its address" in job.error
+
+
+# -- who may name what -------------------------------------------------------------------------------------------------
+
+
+def test_a_researcher_may_name_no_address_of_this_network():
+    with pytest.raises(BadAddress), harvesting(by=factories.make_researcher()):
+        pass
+
+
+def test_an_address_that_somebody_named_gets_no_key(settings):
+    settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
+
+    with harvesting(by=factories.make_researcher()) as (fake, job):
+        done(job)
+
+    assert job.status == Job.Status.SUCCEEDED
+    assert "Authorization" not in fake.headers[0]
+
+
+def test_the_installation_s_own_address_is_asked_where_none_is_named(settings):
+    with serving(knowing) as fake:
+        settings.CHAT_BASE_URL = fake.url
+        request = HarvestRequest(make_relation(), name_language_model("gpt-x"), "llm", chat=ChatOptions())
+        job = done(create_harvest_job(request, factories.make_researcher()))
+
+    assert job.n_tuples == len(FACTS)
+    assert fake.headers[0]["Authorization"] == f"Bearer {KEY}"
+
+
+def test_without_any_address_nothing_is_made():
+    request = HarvestRequest(make_relation(), name_language_model("gpt-x"), "llm", chat=ChatOptions())
+
+    with pytest.raises(NoEndpoint, match="KGHARVEST_CHAT_BASE_URL is not set; give the endpoint's address"):
+        create_harvest_job(request)
+
+
+# -- options and cells -------------------------------------------------------------------------------------------------
+
+
+def test_options_go_through_a_payload_unchanged():
+    options = ChatOptions(base_url="https://a.example/v1", budget=Decimal("0.0005"), temperature=0.5, patience=3)
+
+    assert from_json(json.loads(json.dumps(to_json(options)))) == options
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [({"patience": 0}, "patience is 0; it has to be from 1 to 20"), ({"temperature": 2.5}, "from 0 to 2")],
+)
+def test_an_option_out_of_range_is_refused(wrong, said):
+    with pytest.raises(BadChatOption, match=said):
+        ChatOptions(**wrong)
+
+
+def test_chat_models_go_with_their_setting_and_lms_with_the_others():
+    relation, lm, chat = make_relation(), factories.make_language_model("embedded"), name_language_model("gpt-x")
+
+    cells = list(requests_for([relation], [lm], ["multi", "llm"], [chat], chat=ChatOptions(patience=3)))
+
+    assert [(cell.language_model, cell.setting, bool(cell.chat)) for cell in cells] == [
+        (lm, "multi", False),
+        (chat, "llm", True),
+    ]
+
+
+@pytest.mark.parametrize(("settings", "models"), [(["llm"], []), (["multi"], ["gpt-x"])])
+def test_a_chat_model_and_a_setting_that_asks_it_come_together(settings, models):
+    named = [name_language_model(name) for name in models]
+
+    with pytest.raises(NoChatModel):
+        list(requests_for([make_relation()], [factories.make_language_model()], settings, named))
+
+
+# -- doors -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_harvests_and_writes_what_it_found(tmp_path, capsys):
+    relation, output = make_relation(), tmp_path / "found.jsonl"
+    with serving(knowing) as fake:
+        call_command(
+            "harvest", relation=[relation.path], setting=["llm"], chat_model=["gpt-x"], chat_base_url=fake.url,
+            chat_max_requests=1, wait=True, output=output,
+        )  # fmt: skip
+
+    rows = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [(row["model"], row["setting"], row["rank"], row["surface"]) for row in rows] == [
+        ("gpt-x", "llm", 1, ["umbrella", "rain"]),
+        ("gpt-x", "llm", 2, ["helmet", "injury"]),
+    ]
+    assert rows[0]["score"] is None
+    assert "asked 1 times, which is the limit" in capsys.readouterr().err
+
+
+def test_the_command_says_what_is_missing():
+    with pytest.raises(CommandError, match="The setting llm asks a chat model; name the chat model"):
+        call_command("harvest", relation=[make_relation().path], setting=["llm"])
+
+
+def test_the_api_launches_both_kinds_of_cells_with_options_checked(settings, enqueued):
+    settings.CHAT_BASE_URL = "https://llm.example/v1"
+    client = client_of(factories.make_researcher())
+    sent = {
+        "relations": [make_relation().pk], "models": ["embedded"], "settings": ["multi", "llm"],
+        "chat_models": ["gpt-x"], "chat": {"patience": 4, "budget": "0.25", "scorer": "embedded"},
+    }  # fmt: skip
+
+    refused = client.post("/api/v1/launches/", {**sent, "chat": {"patience": 40, "pace": 1}}, JSON)
+    started = client.post("/api/v1/launches/", sent, JSON)
+
+    assert (refused.status_code, [*error_of(refused)["fields"]]) == (400, ["chat"])
+    assert started.status_code == 202
+    cells = HarvestJob.objects.order_by("pk").values_list("language_model__name", "setting", "score_scale")
+    assert list(cells) == [("embedded", "multi", "nats"), ("gpt-x", "llm", "nats")]
+    options = from_json(HarvestJob.objects.get(setting="llm").payload["chat"])
+    assert options == ChatOptions(scorer="embedded", patience=4, budget=Decimal("0.25"))
+
+
+def test_what_was_listed_is_judged_in_one_round_with_another_harvest_each_tuple_once():
+    with harvesting() as (_, listed):
+        done(listed)
+    other = factories.make_harvest([("umbrella", "rain"), ("roof", "water")], relation=listed.relation)
+    document = {"name": "both", "cells": [{"job": job.pk, "n": None} for job in (listed, other)]}
+
+    round = open_round(document)
+
+    assert round.tasks.count() == 6  # five and two, one of them in both
+    assert round.strata.count() == 2
+
+
+@pytest.mark.usefixtures("installation_owner")
+def test_the_page_launches_what_was_filled_in(researcher_client, settings, enqueued):
+    settings.CHAT_BASE_URL = "https://llm.example/v1"
+    relation = make_relation()
+    form = {
+        "relations": [relation.pk], "settings": ["llm"], "chat_models": "gpt-x", "chat_patience": 3,
+        "chat_budget": "1.5", "max_entity_tokens": 2,
+    }  # fmt: skip
+
+    response = researcher_client.post(reverse("kgharvest:harvest_new"), form)
+
+    job = HarvestJob.objects.get()
+    assert response.url == job.get_absolute_url()
+    assert (job.language_model.name, job.setting) == ("gpt-x", "llm")
+    assert from_json(job.payload["chat"]) == ChatOptions(patience=3, budget=Decimal("1.5"))
+
+
+@pytest.mark.usefixtures("installation_owner")
+def test_the_page_says_beside_the_field_what_is_wrong(researcher_client):
+    form = {"relations": [make_relation().pk], "settings": ["llm"], "chat_models": "gpt-x", "chat_patience": 30}
+
+    response = researcher_client.post(reverse("kgharvest:harvest_new"), form)
+
+    assert response.context["form"].errors["chat_patience"] == ["Ensure this value is less than or equal to 20."]
+    assert 'data-part="chat" open>' in response.text
+
+
+def test_the_page_of_a_harvest_shows_what_it_cost_and_what_was_answered(researcher_client):
+    def answer(body):
+        return completion('["<b>helmet</b>", "injury"]', 100, 10)
+
+    with harvesting(answer, prompt_price=Decimal(5)) as (_, job):
+        done(job)
+
+    page = researcher_client.get(job.get_absolute_url()).text
+
+    assert "What the chat model answered" in page
+    assert "0.0010" in page  # 2 x 100 x 5 of a million
+    assert "&lt;b&gt;helmet&lt;/b&gt;" in page
+    assert "<b>helmet" not in page
+
+
+def test_the_same_launch_again_is_skipped_and_another_option_is_another_harvest(settings):
+    from django.utils import timezone
+
+    settings.CHAT_BASE_URL = "https://llm.example/v1"
+    relation, chat = make_relation(), name_language_model("gpt-x")
+    create_harvest_job(HarvestRequest(relation, chat, "llm", chat=ChatOptions()))
+
+    plans = [
+        plan_launch([HarvestRequest(relation, chat, "llm", chat=ChatOptions(patience=n))], timezone.now())
+        for n in (2, 3)
+    ]
+
+    assert [len(plan.skipped) for plan in plans] == [1, 0]
