@@ -15,6 +15,7 @@ from annotation.recruiting.events.models import PanelEvent
 from annotation.recruiting.models import Invite
 from annotation.recruiting.panels.models import Panel, Platform, Submission
 from annotation.recruiting.pay.models import PayEntry, PlatformCommand
+from annotation.recruiting.questionnaire.models import CheckTry, WhoAnswers, Withdrawal
 from annotation.rounds.models import Layout, Round, Snapshot
 from annotation.rounds.sample_models import Draw, JudgmentTask, Stratum
 from annotation.training.models import Training, TrainingStatement
@@ -24,6 +25,7 @@ __all__ = [
     "Adjudication",
     "Annotator",
     "Assignment",
+    "CheckTry",
     "Draw",
     "Exclusion",
     "GoldDecision",
@@ -49,4 +51,6 @@ __all__ = [
     "Submission",
     "Training",
     "TrainingStatement",
+    "WhoAnswers",
+    "Withdrawal",
 ]

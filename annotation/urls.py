@@ -26,6 +26,8 @@ from annotation.recruiting.erasure import erase_annotator
 from annotation.recruiting.mturk import views as mturk_views
 from annotation.recruiting.panels import participant_views as panel_participant_views
 from annotation.recruiting.panels import views as panel_views
+from annotation.recruiting.questionnaire import api as questionnaire_api
+from annotation.recruiting.questionnaire import views as questionnaire_views
 from annotation.rounds import api as rounds_api
 from annotation.rounds import draft_views, plan_api
 from annotation.rounds import views as rounds_views
@@ -140,6 +142,7 @@ urlpatterns = [
     path("judge/<int:round_id>/answers/", judging_views.judge_answers, name="judge_answers"),
     path("judge/<int:round_id>/instructions/", judging_views.judge_instructions, name="judge_instructions"),
     path("judge/<int:round_id>/layout/", judging_views.judge_layout, name="judge_layout"),
+    path("judge/<int:round_id>/questions/", questionnaire_views.questions, name="questions"),
     path("judge/<int:round_id>/training/", training_views.training, name="training"),
     # recruiting
     path("projects/<round:path>/invites/", recruiting_views.round_invites, name="round_invites"),
@@ -244,6 +247,7 @@ urlpatterns = [
             ("report/", judging_api.Report, "judge_report"),
             ("recent/", judging_api.Recent, "judge_recent"),
             ("instructions/", judging_api.Instructions, "judge_instructions"),
+            ("questions/", questionnaire_api.Questions, "judge_questions"),
             ("training/", training_api.TrainingStatements, "judge_training"),
         )
     ),

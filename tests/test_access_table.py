@@ -172,6 +172,7 @@ POST   /judge/{round}/report/                                           302 400 
 GET    /judge/{round}/answers/                                          302 200 404 404 404 404 404 404
 GET    /judge/{round}/instructions/                                     302 200 404 404 404 404 404 404
 POST   /judge/{round}/layout/                                           302 302 404 404 404 404 404 404
+GET    /judge/{round}/questions/                                        302 302 404 404 404 404 404 404
 GET    /judge/{round}/training/                                         302 404 404 404 404 404 404 404
 GET    /judge/{round}/device/                                           302 200 302 302 302 302 302 302
 GET    /judge/{round}/done/                                             302 302 302 302 302 302 302 302

@@ -64,8 +64,8 @@ PARTS = [["A dog", True], [" can ", False], ["swim", True], [".", False]]
 TASKS = {"tasks": [{"task": TASK, "parts": PARTS}]}
 REFUSED = OpenApiResponse(
     RefusalSerializer,
-    "RoundNotOpen, AnnotatorNotActive, TrainingFirst, NotAssigned, BadAnswer, UuidReused: the round, the part that you "
-    "have in it, or the statement does not allow it.",
+    "RoundNotOpen, AnnotatorNotActive, QuestionsFirst, TrainingFirst, NotAssigned, BadAnswer, UuidReused: the round, "
+    "the part that you have in it, or the statement does not allow it.",
     [
         OpenApiExample(
             "RoundNotOpen",

@@ -35,7 +35,15 @@ LEASE = timedelta(minutes=30)
 RELEASED_AT_ONCE = 100
 
 
-class TrainingFirst(DomainError):
+class ComesFirst(DomainError):
+    """Judging before what comes first."""
+
+
+class QuestionsFirst(ComesFirst):
+    """Judging before the questions of the round are answered, or after its check was failed."""
+
+
+class TrainingFirst(ComesFirst):
     """Judging before the training of the round."""
 
 
@@ -56,7 +64,7 @@ def next_batch(annotator: Annotator, now: datetime, few: int | None = None) -> l
     """Return the annotator's assigned tasks, oldest first, filled up to the round's batch size.
 
     Each is leased to them until LEASE from now. Empty when nothing is left for them. few: fill up only when fewer tasks
-    than these are left. Raises RoundNotOpen, AnnotatorNotActive and TrainingFirst.
+    than these are left. Raises RoundNotOpen, AnnotatorNotActive, QuestionsFirst and TrainingFirst.
     """
     with transaction.atomic():
         return fill_batch(Annotator.objects.lock(annotator.pk), now, few)
@@ -68,6 +76,7 @@ def fill_batch(annotator: Annotator, now: datetime, few: int | None = None) -> l
     round.check_open()
     if annotator.status != Annotator.Status.ACTIVE:
         raise AnnotatorNotActive(annotator)
+    check_questions_answered(annotator)
     if round.training_size and annotator.trained_at is None:
         raise TrainingFirst(f"Judging in the round {round.name} begins with a short training; finish it first.")
     n_leased = _extend_leases(annotator=annotator.pk, expires_at=now + LEASE)
@@ -77,6 +86,12 @@ def fill_batch(annotator: Annotator, now: datetime, few: int | None = None) -> l
         release_expired(now)
         _lease_more(annotator, n_most - n_leased, now)
     return _assigned_tasks(annotator=annotator.pk)
+
+
+def check_questions_answered(annotator: Annotator) -> None:
+    """Raises QuestionsFirst."""
+    if annotator.has_questions_left:
+        raise QuestionsFirst(f"Judging in the round {annotator.round.name} begins with questions; answer them first.")
 
 
 _extend_leases = PreparedUpdate(

@@ -18,7 +18,7 @@ from uuid import UUID
 from django.db import IntegrityError, transaction
 from django.db.models import F, QuerySet
 
-from annotation.judging.assignment import AnnotatorNotActive, TrainingFirst, fill_batch, free_slots, wanted_gold
+from annotation.judging.assignment import AnnotatorNotActive, ComesFirst, fill_batch, free_slots, wanted_gold
 from annotation.judging.verdicts import majority, wanted_if_split
 from annotation.models import (
     LONGEST_COMMENT,
@@ -92,7 +92,7 @@ def submit_and_fill_batch(
     with _transaction_for(answer):
         annotator = Annotator.objects.lock(annotator.pk)
         judgment = _submit(annotator, answer, now)
-        with suppress(RoundNotOpen, TrainingFirst):
+        with suppress(RoundNotOpen, ComesFirst):
             return judgment, fill_batch(annotator, now)
         return judgment, None
 

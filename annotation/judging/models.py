@@ -21,7 +21,7 @@ from kgharvest.bulk.prepared import Parameter, PreparedSelect
 # What judging reads of an annotator and their round. Reading every column each time would cost half as much again.
 JUDGING_COLUMNS = (
     "round", "user", "code", "token_key", "status", "status_since", "next_position", "n_handed_out", "n_judged",
-    "trained_at", "place_size",
+    "trained_at", "place_size", "has_questions_left",
     *(
         f"round__{name}"
         for name in (
@@ -99,6 +99,8 @@ class Annotator(models.Model):
     which text. next_position: where in the round's cyclic order of tasks the next ones are looked for. n_handed_out,
     n_judged: how many they were given and judged, gold included. trained_at: when they first finished the training.
     place_size: how many statements they were recruited to judge, gold included; None is no limit of their own.
+    has_questions_left: whether questions come before their training (annotation.recruiting.questionnaire), or they
+    have failed the check, after which nothing comes.
     status: paused gets nothing new, excluded counts no more. status_since: None while they were always active.
     erased_at: when account, name and invite were forgotten (annotation.recruiting.erasure).
     """
@@ -123,6 +125,7 @@ class Annotator(models.Model):
     n_judged = models.PositiveIntegerField(default=0)
     trained_at = models.DateTimeField(null=True, blank=True)
     place_size = models.PositiveIntegerField(null=True, blank=True)
+    has_questions_left = models.BooleanField(default=False)
     joined_at = models.DateTimeField(auto_now_add=True)
     status = models.CharField(max_length=8, choices=Status, default=Status.ACTIVE)
     status_since = models.DateTimeField(null=True, blank=True)

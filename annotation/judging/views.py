@@ -27,7 +27,7 @@ from rest_framework.serializers import ValidationError
 from rest_framework.views import APIView
 
 from annotation.judging.api import wants_json
-from annotation.judging.assignment import TrainingFirst, next_batch
+from annotation.judging.assignment import ComesFirst, QuestionsFirst, TrainingFirst, next_batch
 from annotation.judging.judgments import (
     n_skipped,
     reassign_skipped,
@@ -50,7 +50,7 @@ N_RECENT = 5
 FEW_AHEAD = 4  # statements: with fewer, a page that shows one at a time gets more, as its script does
 PAGES = {Layout.ONE: "annotation/judging/judge.html", Layout.PAGE: "annotation/judging/judge_page.html"}
 ROW_FIELDS = ("task", "label", "client_uuid", "seconds", "comment")
-NOTHING_TO_JUDGE = (RoundNotOpen, TrainingFirst)  # refusals after which there are no statements to show either
+NOTHING_TO_JUDGE = (RoundNotOpen, ComesFirst)  # refusals after which there are no statements to show either
 
 annotator_with_round = SessionAnnotator(
     lambda: Annotator.objects.select_related("round").defer("round__spec", "round__consent")
@@ -103,6 +103,8 @@ def for_annotator(view: Callable[[HttpRequest, Annotator], HttpResponse | None])
 
 
 def _nothing_to_judge(request: HttpRequest, annotator: Annotator, refusal: DomainError) -> HttpResponse:
+    if isinstance(refusal, QuestionsFirst):
+        return redirect("annotation:questions", annotator.round_id)
     if isinstance(refusal, TrainingFirst):
         return redirect("annotation:training", annotator.round_id)
     if annotator.round.status == Round.Status.CLOSED and annotator.submissions.exists():

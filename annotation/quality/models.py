@@ -56,6 +56,8 @@ class RoundEvent(models.Model):
         "closed": "closed the round with {n_incomplete} statements incomplete",
         "given_back": "released {n} assigned statements",
         "joined": "joined",
+        "check_failed": "failed the comprehension check twice and cannot judge",
+        "withdrew": "withdrew; the judgments {what}",
         "erased": "had the annotator forgotten: account, name and invite",
         "imported": "imported {n_judgments} judgments from {file}",
         "limits_set": "set limits: {limits}",

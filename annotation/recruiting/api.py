@@ -98,6 +98,9 @@ class JoinedSerializer(serializers.Serializer):
     round = serializers.IntegerField(source="round_id")
     name = serializers.CharField(source="round.name")
     annotator = serializers.CharField(source="code", help_text="The code under which your answers are kept.")
+    needs_questions = serializers.BooleanField(
+        source="has_questions_left", help_text="Whether the questions of the round come first."
+    )
     needs_training = serializers.SerializerMethodField()
 
     def get_needs_training(self, annotator: Annotator) -> bool:

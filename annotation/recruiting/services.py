@@ -20,6 +20,7 @@ from django.utils.crypto import constant_time_compare, salted_hmac
 
 from annotation.judging.assignment import start_position
 from annotation.models import Annotator, Invite, Layout, Round
+from annotation.recruiting.questionnaire.questions import asks_first
 from annotation.rounds.models import RoundNotOpen
 from kgharvest.access import Action, check_may
 from kgharvest.accounts.throttle import check_attempt
@@ -142,6 +143,7 @@ def _create_annotator(round: Round, user, name: str, invite: Invite | None, plac
                 next_position=start_position(round.seed, code, round.n_tasks),
                 consented_at=timezone.now() if round.consent else None,
                 place_size=place_size,
+                has_questions_left=asks_first(round),
                 consent_sha256=hashlib.sha256(round.consent.encode()).hexdigest() if round.consent else "",
             )
             if invite is not None:

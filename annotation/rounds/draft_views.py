@@ -18,6 +18,7 @@ from annotation.judges.runs import AnswersWouldBeLost
 from annotation.judging.views import PAGES, report_fields
 from annotation.models import LONGEST_COMMENT, Annotator, Label, Layout, Limits, Round
 from annotation.quality.limits import limits_sentence
+from annotation.recruiting.questionnaire.questions import check_questions, who_questions
 from annotation.rounds.builder import freeze_round, instructions_by_relation
 from annotation.rounds.forms import DescriptionForm, RelationInstructionsForm, RoundForm, form_values, job_choices
 from annotation.rounds.instructions import instructions_html, markdown_html
@@ -195,6 +196,8 @@ def draft_page(request: HttpRequest, draft: Round) -> HttpResponse:
         "may": allowed_actions(request.user, draft.project),
         "description": as_json(draft.spec),
         "limits": limits_sentence(Limits(**draft.spec.get("limits", {}))),
+        "n_asked": len(who_questions(draft)),
+        "n_checked": len(check_questions(draft)),
     }
     try:
         frozen = freeze_round(draft, request.user)

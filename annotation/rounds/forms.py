@@ -62,6 +62,7 @@ class RoundForm(forms.ModelForm):
         ("Known answers", Round.OPTIONS["Known answers"]),
         ("Instructions", Round.OPTIONS["Instructions"]),
         ("People", ("project", *Round.OPTIONS["People"])),
+        ("Who they are", Round.OPTIONS["Who they are"]),
         ("Limits", Limits.OPTIONS),
         ("Closing", Round.OPTIONS["Closing"]),
     )
@@ -120,6 +121,8 @@ class RoundForm(forms.ModelForm):
         widgets = {
             "instructions": forms.Textarea(attrs={"rows": 8}),
             "consent": forms.Textarea(attrs={"rows": 4}),
+            "check_questions": forms.Textarea(attrs={"rows": 5}),
+            "own_questions": forms.Textarea(attrs={"rows": 5}),
             "closes_at": forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
         }
 

@@ -13,6 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from annotation.judging.verdicts import IMPORTED_QUORUM
+from annotation.recruiting.questionnaire.questions import Asked, BadQuestions, OnWithdrawal, parse_questions
 from kgharvest.access import visible
 from kgharvest.errors import DomainError
 from kgharvest.models import Project
@@ -81,8 +82,9 @@ class Round(models.Model):
         "Sample": ("seed", "include_sensitive", "judge"),
         "Judgments": ("judgments_per_task", "third_only_if_split", "layout", "batch_size"),
         "Known answers": ("gold_share", "training_size"),
-        "Instructions": ("instructions", "consent"),
+        "Instructions": ("instructions", "consent", "on_withdrawal", "check_questions"),
         "People": ("takes_guests", "max_per_annotator", "dominance_cap"),
+        "Who they are": ("ask_language", "ask_country", "ask_age_group", "ask_expertise", "own_questions"),
         "Closing": ("closes_when", "closes_at", "closes_at_half_width"),
     }
 
@@ -134,6 +136,30 @@ class Round(models.Model):
         blank=True,
         max_length=LONGEST_INSTRUCTIONS,
         help_text="What annotators must agree to before they join; the time and the text are recorded.",
+    )
+    on_withdrawal = models.CharField(
+        "judgments of who withdraws",
+        max_length=6,
+        choices=OnWithdrawal,
+        default=OnWithdrawal.KEEP,
+        help_text="People read it beside the consent, and may withdraw on their own page.",
+    )
+    check_questions = models.TextField(
+        "comprehension check",
+        blank=True,
+        max_length=LONGEST_INSTRUCTIONS,
+        help_text="Questions about the instructions: one on a line, then its choices, the right one after +, others "
+        "after -; a blank line before the next. Who does not answer all rightly in two tries cannot judge.",
+    )
+    ask_language = models.CharField("first language", max_length=8, choices=Asked, default=Asked.NO)
+    ask_country = models.CharField("country", max_length=8, choices=Asked, default=Asked.NO)
+    ask_age_group = models.CharField("age group", max_length=8, choices=Asked, default=Asked.NO)
+    ask_expertise = models.CharField("expertise", max_length=8, choices=Asked, default=Asked.NO)
+    own_questions = models.TextField(
+        blank=True,
+        max_length=LONGEST_INSTRUCTIONS,
+        help_text="One on a line, then its choices, each on a line after -; without choices it takes a short text. "
+        "With * at its end it must be answered. A blank line before the next. Ask nothing that tells who somebody is.",
     )
     takes_guests = models.BooleanField(
         "the join link works without an account",
@@ -210,6 +236,7 @@ class Round(models.Model):
                 condition=Q(dominance_cap=None) | Q(dominance_cap__gt=0, dominance_cap__lte=1),
                 name="round_dominance_cap_in_range",
             ),
+            models.CheckConstraint(condition=Q(on_withdrawal__in=["keep", "delete"]), name="round_on_withdrawal_known"),
             models.CheckConstraint(
                 condition=Q(closes_when__in=["manual", "complete", "narrow"], closes_at=None)
                 | Q(closes_when="date", closes_at__isnull=False),
@@ -246,6 +273,11 @@ class Round(models.Model):
         if (self.closes_when == self.ClosesWhen.NARROW) != (self.closes_at_half_width is not None):
             reason = "Give a half-width if the round closes once accuracies are known well enough, and only then."
             raise ValidationError({"closes_at_half_width": reason})
+        for option, is_check in (("own_questions", False), ("check_questions", True)):
+            try:
+                parse_questions(getattr(self, option), option, is_check=is_check)
+            except BadQuestions as fault:
+                raise ValidationError({option: str(fault)}) from None
 
     @property
     def quota(self) -> int | None:

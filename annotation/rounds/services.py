@@ -95,7 +95,8 @@ def edit_draft(round: Round, document: dict[str, Any], by=None) -> Round:
 
 def _wording(draft: Round) -> tuple[Any, ...]:
     """Return what annotators will read besides statements."""
-    return draft.instructions, draft.consent, draft.spec.get("relation_instructions", {})
+    asked = [getattr(draft, option) for option in (*Round.OPTIONS["Who they are"], "check_questions", "on_withdrawal")]
+    return draft.instructions, draft.consent, draft.spec.get("relation_instructions", {}), asked
 
 
 def delete_draft(round: Round, by=None, n_judge_answers: int = 0) -> None:

@@ -6,15 +6,20 @@ from datetime import datetime
 
 from django.db import transaction
 
+from annotation.judging.assignment import check_questions_answered
 from annotation.judging.judgments import BadAnswer
 from annotation.models import Annotator, Label, Training, TrainingStatement
 
 
 def current_training(annotator: Annotator, now: datetime) -> Training:
-    """Return the training that the annotator is in, begun now if there is none. Raises RoundNotOpen."""
+    """Return the training that the annotator is in, begun now if there is none.
+
+    Raises RoundNotOpen, QuestionsFirst.
+    """
     with transaction.atomic():
         annotator = Annotator.objects.lock(annotator.pk)
         annotator.round.check_open()
+        check_questions_answered(annotator)
         training = annotator.trainings.filter(finished_at=None).first()
         return training or annotator.trainings.create(started_at=now)
 
@@ -27,7 +32,8 @@ def next_statement(training: Training) -> TrainingStatement | None:
 def answer_training(annotator: Annotator, position: int, label: str, now: datetime) -> TrainingStatement | None:
     """Count an answer to the statement at `position` and return the statement; after the last, training is finished.
 
-    None if it is not the one to answer next: the same answer sent twice counts once. Raises BadAnswer, RoundNotOpen.
+    None if it is not the one to answer next: the same answer sent twice counts once. Raises BadAnswer, RoundNotOpen,
+    QuestionsFirst.
     """
     if label not in Label.values:
         raise BadAnswer(f"{label!r:.40} is no label; use one of {', '.join(Label.values)}.")

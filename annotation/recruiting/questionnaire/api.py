@@ -1,0 +1,96 @@
+"""The questions before the first statement in JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils import timezone
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from annotation.judging.api import JudgingView, described
+from annotation.models import Round
+from annotation.recruiting.questionnaire.questions import LONGEST_ANSWER, check_questions, who_questions
+from annotation.recruiting.questionnaire.services import (
+    BadAnswers,
+    Stage,
+    answer_who_questions,
+    n_tries_left,
+    stage_of,
+    take_check,
+)
+from kgharvest.api.input import StrictSerializer
+
+
+class AskedQuestionSerializer(serializers.Serializer):
+    key = serializers.CharField()
+    text = serializers.CharField()
+    choices = serializers.ListField(child=serializers.CharField(), help_text="Empty for a short text.")
+    is_required = serializers.BooleanField(help_text="Else it may be left out: prefers not to say.")
+
+
+class AskedFirstSerializer(serializers.Serializer):
+    """stage: who (who you are), check (of the instructions), done, or failed: the check, and nothing more comes."""
+
+    stage = serializers.ChoiceField([stage.value for stage in Stage])
+    questions = AskedQuestionSerializer(many=True)
+    n_tries_left = serializers.IntegerField(help_text="Of the check.")
+
+
+class AskedFirstInput(StrictSerializer):
+    stage = serializers.ChoiceField([Stage.WHO.value, Stage.CHECK.value], help_text="As the questions had it.")
+    answers = serializers.DictField(
+        child=serializers.CharField(max_length=LONGEST_ANSWER, allow_blank=True), help_text="By the question's key."
+    )
+
+
+ASKED = {
+    "stage": "check",
+    "questions": [
+        {
+            "key": "check-1",
+            "text": "What is a true statement?",
+            "choices": ["A usual one", "A nice one"],
+            "is_required": True,
+        }
+    ],
+    "n_tries_left": 2,
+}
+DONE = {"stage": "done", "questions": [], "n_tries_left": 1}
+
+
+class Questions(JudgingView):
+    """What a round asks before the training and the first statements."""
+
+    @described("What is asked first", AskedFirstSerializer, ASKED, DONE)
+    def get(self, request: Request, round_id: int) -> Response:
+        return Response(AskedFirstSerializer(self.asked()).data)
+
+    @described(
+        "Answer what is asked first",
+        AskedFirstSerializer,
+        DONE,
+        sent=AskedFirstInput,
+    )
+    def post(self, request: Request, round_id: int) -> Response:
+        """The reply says what comes next. A check has two tries; which answers were wrong is not said."""
+        sent = self.sent(AskedFirstInput)
+        answer = answer_who_questions if sent["stage"] == Stage.WHO else take_check
+        try:
+            answer(self.annotator, sent["answers"], timezone.now())
+        except BadAnswers as refusal:
+            reasons = {key: [reason] for key, reason in refusal.reasons.items()}
+            raise serializers.ValidationError({"answers": reasons}) from None
+        self.annotator.refresh_from_db()
+        return Response(AskedFirstSerializer(self.asked()).data)
+
+    def asked(self) -> dict[str, Any]:
+        round = Round.objects.get(pk=self.annotator.round_id)
+        stage = stage_of(self.annotator, round)
+        questions = {Stage.WHO: who_questions, Stage.CHECK: check_questions}.get(stage)
+        return {
+            "stage": stage.value,
+            "questions": questions(round) if questions else [],
+            "n_tries_left": n_tries_left(self.annotator),
+        }
