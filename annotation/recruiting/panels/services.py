@@ -10,7 +10,7 @@ from datetime import datetime
 
 from django.db import transaction
 
-from annotation.judging.assignment import TrainingFirst, next_batch, release_leases
+from annotation.judging.assignment import ComesFirst, next_batch, release_leases
 from annotation.judging.judgments import n_skipped
 from annotation.models import Annotator, Panel, PayEntry, Round, Submission
 from annotation.recruiting.panels.identifiers import digest, encrypted
@@ -130,7 +130,7 @@ def has_judged_all(annotator: Annotator, now: datetime) -> bool:
         return True
     try:
         return not next_batch(annotator, now) and not n_skipped(annotator)
-    except (RoundNotOpen, TrainingFirst):
+    except (RoundNotOpen, ComesFirst):
         return False
 
 

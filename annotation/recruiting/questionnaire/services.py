@@ -14,8 +14,6 @@ from django.db import transaction
 
 from annotation.models import Annotator, CheckTry, Round, Submission, WhoAnswers
 from annotation.recruiting.panels.services import leave
-from annotation.recruiting.pay.ledger import owe_in_all
-from annotation.recruiting.pay.models import PayEntry
 from annotation.recruiting.questionnaire.models import MOST_TRIES
 from annotation.recruiting.questionnaire.questions import Question, check_questions, complaint_about, who_questions
 from kgharvest.errors import DomainError
@@ -81,8 +79,7 @@ def take_check(annotator: Annotator, sent: Mapping[str, str], now: datetime) -> 
     Whoever fails for the last time cannot judge: their part in a panel ends as screened out, and what that pays is owed
     to them. Raises RoundNotOpen, NotAskedNow, BadAnswers; what cannot be an answer is no try.
     """
-    submission = Submission.objects.filter(annotator=annotator, status=Submission.Status.ACTIVE)
-    submission = submission.select_related("panel").select_for_update(of=("self",), no_key=True).first()
+    list(Submission.objects.filter(annotator=annotator).select_for_update(of=("self",), no_key=True).order_by("pk"))
     annotator, round = _locked(annotator)
     if stage_of(annotator, round) != Stage.CHECK:
         raise NotAskedNow(f"The round {round.name} asks you no questions about the instructions now.")
@@ -100,15 +97,14 @@ def take_check(annotator: Annotator, sent: Mapping[str, str], now: datetime) -> 
         _go_on(annotator)
     elif taken.number == MOST_TRIES:
         round.events.record("check_failed", annotator=annotator)
-        if submission is not None:
-            _screen_out(submission, now)
+        screen_out(annotator, now)
     return taken
 
 
-def _screen_out(submission: Submission, now: datetime) -> None:
-    if leave(submission, Submission.Status.SCREENED_OUT, now):
-        reward = submission.panel.screen_out_reward
-        owe_in_all(submission, PayEntry.Purpose.SCREEN_OUT, reward, "The comprehension check was failed twice.")
+def screen_out(annotator: Annotator, now: datetime) -> None:
+    """End the places of whoever has failed the check, also those taken since, by another panel of the round."""
+    for submission in Submission.objects.filter(annotator=annotator, status=Submission.Status.ACTIVE):
+        leave(submission, Submission.Status.SCREENED_OUT, now)
 
 
 def _locked(annotator: Annotator) -> tuple[Annotator, Round]:

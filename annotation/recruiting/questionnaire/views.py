@@ -19,6 +19,7 @@ from annotation.recruiting.questionnaire.services import (
     Stage,
     answer_who_questions,
     n_tries_left,
+    screen_out,
     stage_of,
     take_check,
 )
@@ -95,5 +96,6 @@ def questions(request: HttpRequest, annotator: Annotator) -> HttpResponse:
 
 def _failed(request: HttpRequest, annotator: Annotator, round: Round) -> HttpResponse:
     if annotator.submissions.exists():
+        screen_out(annotator, timezone.now())
         return redirect("annotation:panel_done", round.pk)
     return render(request, f"{FOLDER}/failed.html", {"round": round, "annotator": annotator})
