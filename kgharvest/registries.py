@@ -86,12 +86,15 @@ JOB_RUNNERS = {
     "judge": "annotation.judges.runner.run_judge",
     "deliver_webhooks": "kgharvest.webhooks.delivery.run_delivery_job",
     "platform_commands": "annotation.recruiting.pay.commands.run_commands_job",
+    "pause_panel": "annotation.recruiting.pay.floor.run_pause_job",
     "panel_events": "annotation.recruiting.events.inbox.run_events_job",
     "panel_reconciliation": "annotation.recruiting.reconciliation.run_reconciliation_job",
 }
 # Short jobs with a queue of their own: until the tuples are marked, exports and rounds go by the old list of words.
 # Every worker consumes both queues, in turns; one with `--queues urgent` has urgent jobs wait for no harvest.
-URGENT_JOBS = ["mark_sensitive", "deliver_webhooks", "platform_commands", "panel_events", "panel_reconciliation"]
+URGENT_JOBS = [
+    "mark_sensitive", "deliver_webhooks", "platform_commands", "pause_panel", "panel_events", "panel_reconciliation",
+]  # fmt: skip
 
 # What every worker does every few seconds, besides reaping: functions of the time.
 PERIODIC_TASKS = [
@@ -100,6 +103,7 @@ PERIODIC_TASKS = [
     "annotation.judging.sealing.seal_due_judgments",
     "kgharvest.webhooks.delivery.enqueue_due_deliveries",
     "annotation.recruiting.pay.commands.enqueue_due_commands",
+    "annotation.recruiting.pay.floor.pause_underpaid_panels",
     "annotation.recruiting.events.inbox.enqueue_due_events",
     "annotation.recruiting.reconciliation.enqueue_due_reconciliations",
     "evaluation.paper.pack_jobs.delete_files_without_report",
@@ -116,6 +120,7 @@ AUDITED = {
     "reinstatement": "annotation.quality.exclusion.REINSTATEMENTS",
     "gold-decision": "annotation.gold.candidates.GOLD_DECISIONS",
     "gold-withdrawal": "annotation.gold.candidates.GOLD_WITHDRAWALS",
+    "payment": "annotation.recruiting.pay.ledger.PAYMENTS",
     "curation": "kgharvest.knowledge.curation.CURATIONS",
     "report": "evaluation.reports.services.REPORTS",
     "preregistration": "evaluation.preregistration.services.PREREGISTRATIONS",

@@ -10,13 +10,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from math import ceil
 
 from django.db import IntegrityError, transaction
-from django.db.models import F
 from django.utils import timezone
 
-from annotation.models import PlatformCommand, Submission
+from annotation.models import PayEntry, PlatformCommand, Submission
 from annotation.recruiting.panels.models import MOST_MONEY
+from annotation.recruiting.panels.money import money
 from annotation.recruiting.panels.services import leave, move
 from annotation.recruiting.pay import ledger as pay
 from annotation.recruiting.pay.models import LONGEST_MESSAGE
@@ -28,6 +29,7 @@ from annotation.recruiting.platforms import (
     platform_of,
 )
 from kgharvest.access import Action, check_may
+from kgharvest.audit.trail import record
 from kgharvest.engine.types import Progress
 from kgharvest.errors import DomainError
 from kgharvest.jobs import ledger
@@ -56,6 +58,7 @@ GROUNDS = {
     "OTHER": "other, as the message says",
 }
 DISAGREEMENT = "disagreement"
+LONGEST_REASON = PayEntry._meta.get_field("reason").max_length
 
 # What each kind may be asked for: submissions of these states. A bonus is for whoever took part.
 ASKED_OF = {
@@ -105,23 +108,45 @@ def ask(
         kind=kind, key=key, amount=amount, message=message.strip(), category=category, created_by=by
     )
     if kind == Kind.BONUS:
-        pay.owe(submission, pay.Purpose.BONUS, key, amount, message.strip() or "A bonus.", command=command, by=by)
+        reason = reason_of(command)
+        pay.owe(submission, pay.Purpose.BONUS, key, amount, reason, command=command, by=by)
+    _record_asked(submission, command, by)
     transaction.on_commit(lambda: enqueue_due_commands(timezone.now()))
     return command
+
+
+def reason_of(bonus: PlatformCommand) -> str:
+    """Return why a bonus is paid, as the ledger has it."""
+    return bonus.message[:LONGEST_REASON] or "A bonus."
+
+
+def _record_asked(submission: Submission, command: PlatformCommand, by) -> None:
+    panel = submission.panel
+    facts = {"submission": submission.pk, "panel": panel.name}
+    if command.kind == Kind.BONUS:
+        record("bonus.granted", command, by, panel.project.pk, **facts, amount=money(command.amount, panel.currency))
+        return
+    ground = f" ({GROUNDS[command.category]})" if command.category in GROUNDS else ""
+    decision = f"{Kind(command.kind).label}{ground}"
+    record("submission.decided", command, by, panel.project.pk, **facts, decision=decision)
 
 
 def _check(submission: Submission, kind: Kind, amount: int, message: str, category: str) -> None:
     if submission.status not in ASKED_OF[kind]:
         raise NotAskable(f"Submission {submission.pk} is {submission.status}; {kind.label} is not for those.")
     if kind == Kind.BONUS:
-        if not 0 < amount <= MOST_MONEY:
-            raise BadAmount(f"A bonus is from 1 to {MOST_MONEY} cents, not {amount}.")
+        check_bonus(amount)
         return
     decided = submission.commands.exclude(kind=Kind.BONUS).exclude(state=State.FAILED).first()
     if decided is not None:
         raise NotAskable(f"About submission {submission.pk} is decided already: {decided.kind}, {decided.state}.")
     if kind == Kind.REJECT:
         check_rejection(message, category)
+
+
+def check_bonus(amount: int) -> None:
+    if not 0 < amount <= MOST_MONEY:
+        raise BadAmount(f"A bonus is from 0.01 to {MOST_MONEY // 100:,}.00 for one person, not {amount / 100:.2f}.")
 
 
 def check_rejection(message: str, category: str) -> None:
@@ -256,8 +281,7 @@ def _screened_out(submission: Submission, command: PlatformCommand, now: datetim
 
 
 def _bonus_paid(submission: Submission, command: PlatformCommand, now: datetime) -> None:
-    reason = command.message or "A bonus."
-    pay.record_paid(submission, pay.Purpose.BONUS, command.key, command.amount, reason, command=command)
+    pay.record_paid(submission, pay.Purpose.BONUS, command.key, command.amount, reason_of(command), command=command)
 
 
 FOLLOWS: dict[Kind, Callable[[Submission, PlatformCommand, datetime], None]] = {
@@ -284,10 +308,40 @@ def settle(command: PlatformCommand, was_done: bool, now: datetime) -> bool:
     return bool(unpaid.update(state=State.WAITING, next_try_at=now, error="It was not made; it is sent again."))
 
 
-def send_again(command: PlatformCommand, by=None) -> None:
-    """Send what the platform refused once more. Raises NotAllowed, NotUncertain."""
-    check_may(by, Action.WORK, command.submission.panel.project)
-    failed = PlatformCommand.objects.filter(pk=command.pk, state=State.FAILED)
-    if not failed.update(state=State.WAITING, next_try_at=timezone.now(), n_tries=F("n_tries") + 1):
-        raise NotUncertain(f"Command {command.pk} has not failed; there is nothing to send again.")
+def settle_by_hand(command: PlatformCommand, was_done: bool, by=None) -> None:
+    """Let a person who looked at the platform say whether an uncertain payment was made. If not, it is sent again.
+
+    Raises NotAllowed, NotUncertain where that is known, or not yet to be known.
+    """
+    panel, now = command.submission.panel, timezone.now()
+    check_may(by, Action.WORK, panel.project)
+    command.refresh_from_db()
+    if command.state != State.UNCERTAIN:
+        raise NotUncertain(f"Command {command.pk} is {command.state}, not uncertain; there is nothing to say.")
+    if not was_done and now < command.next_try_at:
+        minutes = ceil((command.next_try_at - now).total_seconds() / 60)
+        raise NotUncertain(f"This payment may be under way still; look at the platform again in {minutes} minutes.")
+    with transaction.atomic():
+        if settle(command, was_done, now):
+            outcome = "it was made" if was_done else "it was not made, send it again"
+            facts = {"submission": command.submission_id, "panel": panel.name, "kind": command.kind}
+            record("command.settled", command, by, panel.project.pk, **facts, outcome=outcome)
     enqueue_due_commands(timezone.now())
+
+
+@transaction.atomic
+def send_again(command: PlatformCommand, by=None) -> None:
+    """Send what the platform refused once more. Raises NotAllowed, NotUncertain, NotAskable for what was paid since."""
+    check_may(by, Action.WORK, command.submission.panel.project)
+    submission = Submission.objects.select_for_update(of=("self",), no_key=True).get(pk=command.submission_id)
+    if submission.pay_entries.filter(side=pay.Side.PAID, key=command.key).exists():
+        raise NotAskable(f"What command {command.pk} asks for was paid by now; it is not sent again.")
+    failed = PlatformCommand.objects.filter(pk=command.pk, state=State.FAILED)
+    try:
+        with transaction.atomic():
+            n_again = failed.update(state=State.WAITING, next_try_at=timezone.now())
+    except IntegrityError:
+        raise NotAskable(f"About submission {submission.pk} something else is decided by now.") from None
+    if not n_again:
+        raise NotUncertain(f"Command {command.pk} has not failed; there is nothing to send again.")
+    transaction.on_commit(lambda: enqueue_due_commands(timezone.now()))

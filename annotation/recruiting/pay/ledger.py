@@ -11,12 +11,18 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, TypedDict, Unpack
 
 from django.db import transaction
-from django.db.models import QuerySet, Sum
+from django.db.models import Q, QuerySet, Sum
 
 from annotation.models import Panel, PanelEvent, PayEntry, PlatformCommand, Submission
+from annotation.recruiting.panels.money import money
+from kgharvest.audit.tables import AuditedTable
+from kgharvest.audit.trail import record
 
 REWARD, SCREEN_OUT = "reward", "screen_out"  # the keys of the lines that follow from a submission's status
 Purpose, Side = PayEntry.Purpose, PayEntry.Side
+PAYMENTS = AuditedTable(
+    PayEntry, "submission_id", "purpose", "key", "amount", "reason", "at", condition=Q(side=PayEntry.Side.PAID)
+)
 
 
 class ToldBy(TypedDict, total=False):
@@ -32,21 +38,29 @@ def owe(submission: Submission, purpose: str, key: str, amount: int, reason: str
 
     Call it in the transaction of what it follows from. amount: negative where a correction takes back what was owed.
     """
-    return _add(submission, Side.OWED, purpose, key, amount, reason, **told)
+    return _add(submission, Side.OWED, purpose, key, amount, reason, **told)[1]
 
 
 def record_paid(
     submission: Submission, purpose: str, key: str, amount: int, reason: str, **told: Unpack[ToldBy]
 ) -> bool:
-    """Note that the person was paid; return False where a line of this key is there already, whoever wrote it."""
-    return _add(submission, Side.PAID, purpose, key, amount, reason, **told)
+    """Note that the person was paid; return False where a line of this key is there already, whoever wrote it.
+
+    Call it as the last act of a transaction: it appends to the audit trail.
+    """
+    line, is_new = _add(submission, Side.PAID, purpose, key, amount, reason, **told)
+    if is_new:
+        panel = submission.panel
+        facts = {"panel": panel.name, "submission": submission.pk, "amount": money(amount, panel.currency)}
+        record("pay.paid", line, told.get("by"), panel.project.pk, **facts, purpose=str(purpose))
+    return is_new
 
 
 def _add(
     submission: Submission, side: str, purpose: str, key: str, amount: int, reason: str, **told: Unpack[ToldBy]
-) -> bool:
+) -> tuple[PayEntry, bool]:
     line = {"panel_id": submission.panel_id, "purpose": purpose, "amount": amount, "reason": reason, **told}
-    return PayEntry.objects.get_or_create(submission=submission, side=side, key=key, defaults=line)[1]
+    return PayEntry.objects.get_or_create(submission=submission, side=side, key=key, defaults=line)
 
 
 @transaction.atomic

@@ -1,0 +1,160 @@
+"""Bonuses: granting them, the files by which they are paid by hand, and noting what was paid there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from django.db import transaction
+
+from annotation.models import Panel, PayEntry, PlatformCommand, Submission
+from annotation.recruiting.panels.money import money
+from annotation.recruiting.pay import commands, ledger
+from annotation.recruiting.platforms import Can, platform_of
+from kgharvest.access import Action, check_may
+from kgharvest.audit.trail import record
+from kgharvest.bulk.file_writing import csv_lines
+from kgharvest.errors import DomainError
+
+KEY = "bonus:"
+PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")  # what may stand in a line without quotes
+COLUMNS = ("submission", "participant", "session", "amount", "currency", "reason")
+
+Side, Purpose = PayEntry.Side, PayEntry.Purpose
+
+
+class NothingOpen(DomainError):
+    """Paying bonuses when none is open."""
+
+
+class NotPayable(DomainError):
+    """A person whose id does not go into a file of bonuses."""
+
+
+class BadReason(DomainError):
+    """A bonus of which nobody learns what it is for."""
+
+
+@transaction.atomic
+def grant_bonus(submission: Submission, amount: int, reason: str, by=None, key: str = "") -> None:
+    """Owe a person a bonus; where the platform pays bonuses by itself, have it pay. The same key twice is once.
+
+    amount: in minor units. key: such as bonus:floor:1; the next free one if empty. Raises NotAllowed, BadAmount,
+    BadReason.
+    """
+    check_may(by, Action.WORK, submission.panel.project)
+    if not reason.strip():
+        raise BadReason("Say what the bonus is for: the person reads it, and the ledger keeps it.")
+    Submission.objects.select_for_update(of=("self",), no_key=True).get(pk=submission.pk)
+    key = key or f"{KEY}{submission.pay_entries.filter(side=Side.OWED, purpose=Purpose.BONUS).count() + 1}"
+    if Can.BONUS in platform_of(submission.panel).can:
+        commands.ask(submission, PlatformCommand.Kind.BONUS, key, amount=amount, message=reason, by=by)
+        return
+    commands.check_bonus(amount)
+    if ledger.owe(submission, Purpose.BONUS, key, amount, reason.strip()[: commands.LONGEST_REASON], by=by):
+        panel = submission.panel
+        facts = {"submission": submission.pk, "panel": panel.name, "amount": money(amount, panel.currency)}
+        record("bonus.granted", submission, by, panel.project.pk, **facts)
+
+
+# -- what is open ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class OpenBonus:
+    """What one person is owed as bonuses and no platform is about to pay. lines: of the ledger, not paid."""
+
+    submission: Submission
+    lines: list[PayEntry] = field(default_factory=list)
+
+    @property
+    def amount(self) -> int:
+        return sum(line.amount for line in self.lines)
+
+    @property
+    def reason(self) -> str:
+        return " ".join(dict.fromkeys(line.reason for line in self.lines))
+
+
+def open_bonuses(panel: Panel) -> list[OpenBonus]:
+    """Return the bonuses that are to be paid by hand: owed, not paid, and no command is going to pay them.
+
+    One that the platform refused is among them. One that is uncertain is not: it may have been paid.
+    """
+    paid = set(panel.pay_entries.filter(side=Side.PAID).values_list("submission", "key"))
+    sent = PlatformCommand.objects.unfinished().filter(submission__panel=panel)
+    going = set(sent.values_list("submission", "key"))
+    owed = panel.pay_entries.filter(side=Side.OWED, purpose=Purpose.BONUS).select_related("submission__annotator")
+    by_submission: dict[int, OpenBonus] = {}
+    for line in owed.order_by("submission", "pk"):
+        if (line.submission_id, line.key) not in paid | going:
+            by_submission.setdefault(line.submission_id, OpenBonus(line.submission)).lines.append(line)
+    return [bonus for bonus in by_submission.values() if bonus.amount > 0]
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+def decimal_amount(amount: int) -> str:
+    """Return 1234 minor units as 12.34."""
+    return f"{amount // 100}.{amount % 100:02}"
+
+
+def bulk_lines(bonuses: Iterable[OpenBonus]) -> str:
+    """Return lines "id,amount", as Prolific takes them for a bulk payment: no heading, a submission's id where there is
+    one, else a participant's.
+
+    Raises NotPayable for an id that would need quotes, or that was deleted.
+    """
+    return "".join(f"{_plain_id(bonus.submission)},{decimal_amount(bonus.amount)}\n" for bonus in bonuses)
+
+
+def _plain_id(submission: Submission) -> str:
+    name = submission.session_id or submission.participant_id
+    if not PLAIN_ID.fullmatch(name):
+        raise NotPayable(
+            f"Submission {submission.pk} has no id that this format takes: it was deleted, or is not of letters, "
+            "digits, - and _. Download the table with headings instead and pay this one by itself."
+        )
+    return name
+
+
+def table_lines(bonuses: Iterable[OpenBonus]) -> Iterator[str]:
+    """Yield a CSV table of open bonuses, for any other platform."""
+    return csv_lines(COLUMNS, (_row(bonus) for bonus in bonuses))
+
+
+def _row(bonus: OpenBonus) -> dict[str, str | int]:
+    submission = bonus.submission
+    return {
+        "submission": submission.pk,
+        "participant": submission.participant_id,
+        "session": submission.session_id,
+        "amount": decimal_amount(bonus.amount),
+        "currency": submission.panel.currency,
+        "reason": bonus.reason,
+    }
+
+
+@transaction.atomic
+def note_paid(panel: Panel, submissions: Sequence[int], total: int, by=None) -> int:
+    """Note that the open bonuses of these submissions were paid by hand; return how many people that is.
+
+    total: what was paid in all, as the file said, so that nothing that was granted since is taken for paid.
+    Raises NotAllowed, NothingOpen.
+    """
+    check_may(by, Action.WORK, panel.project)
+    wanted = panel.submissions.filter(pk__in=submissions)
+    list(wanted.select_for_update(of=("self",), no_key=True).order_by("pk"))  # whoever sends one again waits
+    bonuses = [bonus for bonus in open_bonuses(panel) if bonus.submission.pk in set(submissions)]
+    found = sum(bonus.amount for bonus in bonuses)
+    if not bonuses or found != total:
+        raise NothingOpen(
+            f"Open are {money(found, panel.currency)} and not {money(total, panel.currency)}: something was granted or "
+            "paid meanwhile. Look at the page again."
+        )
+    for line in (line for bonus in bonuses for line in bonus.lines):
+        reason = f"Paid by hand: {line.reason}"[: commands.LONGEST_REASON]
+        ledger.record_paid(line.submission, Purpose.BONUS, line.key, line.amount, reason, by=by)
+    return len(bonuses)

@@ -1,0 +1,146 @@
+"""The floor under hourly pay: a panel whose median falls below it pauses, and says which bonuses make it good."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from fractions import Fraction
+from math import ceil
+
+from django.core.cache import cache
+from django.db import IntegrityError, transaction
+
+from annotation.models import Panel, PayEntry, Submission
+from annotation.recruiting.panels.money import money
+from annotation.recruiting.pay.bonuses import grant_bonus
+from annotation.recruiting.pay.hourly import HourlyPay, Work, hourly_pay
+from annotation.recruiting.platforms import Can, platform_of
+from kgharvest.access import Action, check_may
+from kgharvest.engine.types import Progress
+from kgharvest.errors import DomainError
+from kgharvest.jobs import ledger
+from kgharvest.models import Job
+from kgharvest.pages.number_format import counted
+
+logger = logging.getLogger(__name__)
+
+JOB_KIND = "pause_panel"
+CHECK_EVERY_S = 60
+BONUS_KEY = "bonus:floor:"
+LONGEST_REASON = Panel._meta.get_field("ended_reason").max_length
+
+
+class NothingMissing(DomainError):
+    """Making good what is at the floor or above it."""
+
+
+@dataclass(frozen=True)
+class FloorBonus:
+    """What lifts one person's pay to the floor. amount: in minor units, the least that does."""
+
+    work: Work
+    amount: int
+
+
+def bonus_to_floor(earned: int, active_s: float, floor: int) -> int:
+    """Return the least whole number of minor units which, beside `earned`, makes `floor` an hour or more.
+
+    By exact fractions: what is computed in floating point may be a cent short.
+    """
+    return max(0, ceil(Fraction(active_s) * floor / 3600) - earned)
+
+
+def floor_bonuses(pay: HourlyPay, floor: int) -> list[FloorBonus]:
+    """Return a bonus for each person whose hourly pay is known and below the floor."""
+    bonuses = (
+        FloorBonus(work, bonus_to_floor(work.earned, work.active_s, floor)) for work in pay.works if work.active_s
+    )
+    return [bonus for bonus in bonuses if bonus.amount]
+
+
+def is_below_floor(panel: Panel, pay: HourlyPay) -> bool:
+    """Return whether the median is known and below the floor; a floor of 0 is none."""
+    return pay.median is not None and pay.median < panel.hourly_floor
+
+
+def floor_sentence(panel: Panel, pay: HourlyPay, bonuses: Sequence[FloorBonus]) -> str:
+    """Say what the median is and which bonuses make it good; each of them, if there is room for all."""
+    total = money(sum(bonus.amount for bonus in bonuses), panel.currency)
+    head = (
+        f"The median pay of {counted(pay.n, 'person', 'people')} is {money(int(pay.median or 0), panel.currency)} an "
+        f"hour, below the floor of {money(panel.hourly_floor, panel.currency)}. Bonuses of {total} in all make it "
+        "good: "
+    )
+    each = ", ".join(f"{bonus.work.submission.annotator} {money(bonus.amount, panel.currency)}" for bonus in bonuses)
+    if len(head) + len(each) < LONGEST_REASON:
+        return f"{head}{each}."
+    return f"{head}{counted(len(bonuses), 'person', 'people')}, each of whom is on the page of pay."
+
+
+# -- pausing -----------------------------------------------------------------------------------------------------------
+
+
+def pause_underpaid_panels(now: datetime) -> None:
+    """Queue a job that pauses each published panel whose median is below its floor. A periodic task of every worker.
+
+    Each panel is looked at once in CHECK_EVERY_S seconds.
+    """
+    for panel in Panel.objects.filter(status=Panel.Status.PUBLISHED, hourly_floor__gt=0):
+        if cache.add(f"hourly_floor:{panel.pk}", 1, CHECK_EVERY_S) and is_below_floor(panel, hourly_pay(panel)):
+            _queue_pause(panel)
+
+
+def _queue_pause(panel: Panel) -> None:
+    key = f"{JOB_KIND}:{panel.pk}"
+    try:
+        with transaction.atomic():
+            job = Job.objects.create(kind=JOB_KIND, project=panel.project, unique_key=key, payload={"panel": panel.pk})
+            ledger.enqueue(job)
+    except IntegrityError:
+        logger.debug("Another worker has queued the job that pauses panel %s.", panel.pk)
+
+
+def run_pause_job(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
+    """Pause a panel here and at its platform, if it still pays too little. The runner of the kind JOB_KIND."""
+    panel = Panel.objects.select_related("round__project").get(pk=job.payload["panel"])
+    pay = hourly_pay(panel)
+    if panel.status != Panel.Status.PUBLISHED or not is_below_floor(panel, pay):
+        return lambda: None
+    platform = platform_of(panel)
+    if Can.PAUSE in platform.can:
+        heartbeat(Progress("pausing at the platform", 0, None))
+        platform.pause()
+    reason = floor_sentence(panel, pay, floor_bonuses(pay, panel.hourly_floor))
+    return lambda: _store_paused(panel, reason)
+
+
+def _store_paused(panel: Panel, reason: str) -> None:
+    published = Panel.objects.filter(pk=panel.pk, status=Panel.Status.PUBLISHED)
+    published.update(status=Panel.Status.PAUSED, ended_reason=reason)
+
+
+# -- making it good ----------------------------------------------------------------------------------------------------
+
+
+@transaction.atomic
+def grant_floor_bonuses(panel: Panel, by=None) -> int:
+    """Grant everybody who is below the floor what they lack; return the sum. Twice is once: it is owed then.
+
+    Raises NotAllowed, NothingMissing.
+    """
+    check_may(by, Action.WORK, panel.project)
+    panel = Panel.objects.select_for_update(of=("self",), no_key=True).select_related("round__project").get(pk=panel.pk)
+    bonuses = floor_bonuses(hourly_pay(panel), panel.hourly_floor)
+    if not bonuses:
+        raise NothingMissing("Nobody whose time is known is paid less than the floor.")
+    reason = f"Lifts the pay to {money(panel.hourly_floor, panel.currency)} an hour of work."
+    for bonus in bonuses:
+        submission = bonus.work.submission
+        grant_bonus(submission, bonus.amount, reason, by, key=f"{BONUS_KEY}{_n_floor_bonuses(submission) + 1}")
+    return sum(bonus.amount for bonus in bonuses)
+
+
+def _n_floor_bonuses(submission: Submission) -> int:
+    return submission.pay_entries.filter(side=PayEntry.Side.OWED, key__startswith=BONUS_KEY).count()

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import pytest
+
+from annotation.models import Panel, Platform
+from tests import factories
+from tests.annotation.recruiting.pay.standing_in import stand_in
+
+
+@pytest.fixture
+def make_panel(monkeypatch, tmp_path):
+    """Publish panels on a platform that stands in for Prolific; by_hand: on one that can do nothing by itself."""
+
+    def make(*, by_hand: bool = False, n_statements: int = 6, **fields) -> Panel:
+        stand_in(monkeypatch, tmp_path / "done", "ByHandStandIn" if by_hand else "StandIn")
+        values = {"name": "panel", "places": 50, "reward": 200, "external_id": "study", **fields}
+        round = values.pop("round", None) or factories.make_round(n_statements, judgments_per_task=50)
+        return Panel.objects.create(round=round, platform=Platform.PROLIFIC, status=Panel.Status.PUBLISHED, **values)
+
+    return make
+
+
+@pytest.fixture
+def panel(make_panel, db) -> Panel:
+    return make_panel()
