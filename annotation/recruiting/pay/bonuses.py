@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from django.db import transaction
 
 from annotation.models import Panel, PayEntry, PlatformCommand, Submission
-from annotation.recruiting.panels.money import money
+from annotation.recruiting.panels.money import decimal_money, money
 from annotation.recruiting.pay import commands, ledger
 from annotation.recruiting.platforms import Can, platform_of
 from kgharvest.access import Action, check_may
@@ -51,7 +51,7 @@ def grant_bonus(submission: Submission, amount: int, reason: str, by=None, key: 
     if Can.BONUS in platform_of(submission.panel).can:
         commands.ask(submission, PlatformCommand.Kind.BONUS, key, amount=amount, message=reason, by=by)
         return
-    commands.check_bonus(amount)
+    commands.check_bonus(submission, amount)
     if ledger.owe(submission, Purpose.BONUS, key, amount, reason.strip()[: commands.LONGEST_REASON], by=by):
         panel = submission.panel
         facts = {"submission": submission.pk, "panel": panel.name, "amount": money(amount, panel.currency)}
@@ -73,6 +73,10 @@ class OpenBonus:
         return sum(line.amount for line in self.lines)
 
     @property
+    def in_decimals(self) -> str:
+        return decimal_money(self.amount, self.submission.panel.currency)
+
+    @property
     def reason(self) -> str:
         return " ".join(dict.fromkeys(line.reason for line in self.lines))
 
@@ -85,9 +89,9 @@ def open_bonuses(panel: Panel) -> list[OpenBonus]:
     paid = set(panel.pay_entries.filter(side=Side.PAID).values_list("submission", "key"))
     sent = PlatformCommand.objects.unfinished().filter(submission__panel=panel)
     going = set(sent.values_list("submission", "key"))
-    owed = panel.pay_entries.filter(side=Side.OWED, purpose=Purpose.BONUS).select_related("submission__annotator")
+    owed = panel.pay_entries.filter(side=Side.OWED, purpose=Purpose.BONUS).order_by("submission", "pk")
     by_submission: dict[int, OpenBonus] = {}
-    for line in owed.order_by("submission", "pk"):
+    for line in owed.select_related("submission__annotator", "submission__panel"):
         if (line.submission_id, line.key) not in paid | going:
             by_submission.setdefault(line.submission_id, OpenBonus(line.submission)).lines.append(line)
     return [bonus for bonus in by_submission.values() if bonus.amount > 0]
@@ -96,18 +100,13 @@ def open_bonuses(panel: Panel) -> list[OpenBonus]:
 # -- files -------------------------------------------------------------------------------------------------------------
 
 
-def decimal_amount(amount: int) -> str:
-    """Return 1234 minor units as 12.34."""
-    return f"{amount // 100}.{amount % 100:02}"
-
-
 def bulk_lines(bonuses: Iterable[OpenBonus]) -> str:
     """Return lines "id,amount", as Prolific takes them for a bulk payment: no heading, a submission's id where there is
     one, else a participant's.
 
     Raises NotPayable for an id that would need quotes, or that was deleted.
     """
-    return "".join(f"{_plain_id(bonus.submission)},{decimal_amount(bonus.amount)}\n" for bonus in bonuses)
+    return "".join(f"{_plain_id(bonus.submission)},{bonus.in_decimals}\n" for bonus in bonuses)
 
 
 def _plain_id(submission: Submission) -> str:
@@ -131,7 +130,7 @@ def _row(bonus: OpenBonus) -> dict[str, str | int]:
         "submission": submission.pk,
         "participant": submission.participant_id,
         "session": submission.session_id,
-        "amount": decimal_amount(bonus.amount),
+        "amount": bonus.in_decimals,
         "currency": submission.panel.currency,
         "reason": bonus.reason,
     }

@@ -135,7 +135,7 @@ def _check(submission: Submission, kind: Kind, amount: int, message: str, catego
     if submission.status not in ASKED_OF[kind]:
         raise NotAskable(f"Submission {submission.pk} is {submission.status}; {kind.label} is not for those.")
     if kind == Kind.BONUS:
-        check_bonus(amount)
+        check_bonus(submission, amount)
         return
     decided = submission.commands.exclude(kind=Kind.BONUS).exclude(state=State.FAILED).first()
     if decided is not None:
@@ -144,9 +144,11 @@ def _check(submission: Submission, kind: Kind, amount: int, message: str, catego
         check_rejection(message, category)
 
 
-def check_bonus(amount: int) -> None:
+def check_bonus(submission: Submission, amount: int) -> None:
+    """Raise BadAmount for a bonus of nothing or of too much."""
     if not 0 < amount <= MOST_MONEY:
-        raise BadAmount(f"A bonus is from 0.01 to {MOST_MONEY // 100:,}.00 for one person, not {amount / 100:.2f}.")
+        least, most, given = (money(value, submission.panel.currency) for value in (1, MOST_MONEY, amount))
+        raise BadAmount(f"A bonus is from {least} to {most} for one person, not {given}.")
 
 
 def check_rejection(message: str, category: str) -> None:
