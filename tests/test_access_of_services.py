@@ -34,6 +34,10 @@ from annotation.recruiting.panels.publishing import (
     resume_panel,
     stop_panel,
 )
+from annotation.recruiting.panels.services import enter
+from annotation.recruiting.pay.bonuses import grant_bonus, note_paid
+from annotation.recruiting.pay.commands import ask, resend, settle_by_hand
+from annotation.recruiting.pay.floor import make_good
 from annotation.recruiting.services import make_invites, revoke_invites
 from annotation.rounds.services import (
     clone_round,
@@ -143,6 +147,12 @@ CALLS: dict[Callable, Callable] = {
     pause_panel: lambda it, by: pause_panel(it.panel, by=by),
     resume_panel: lambda it, by: resume_panel(it.panel, by),
     stop_panel: lambda it, by: stop_panel(it.panel, by),
+    ask: lambda it, by: ask(it.submission, "approve", "approve", by=by),
+    resend: lambda it, by: resend(it.command, by),
+    settle_by_hand: lambda it, by: settle_by_hand(it.command, True, by),
+    grant_bonus: lambda it, by: grant_bonus(it.submission, 10, "Thank you.", by),
+    note_paid: lambda it, by: note_paid(it.panel, [it.submission.pk], 10, by),
+    make_good: lambda it, by: make_good(it.panel, by),
     open_round: lambda it, by: open_round(it.document, by, it.project),
     create_draft: lambda it, by: create_draft(it.document, by, it.project),
     edit_draft: lambda it, by: edit_draft(it.draft, it.document, by),
@@ -182,7 +192,7 @@ WITHIN_SERVICES = {  # the audit trail; with a draft
     "record", "append", "record_run", "delete_runs", "note_deletion", "record_packed",
 }  # fmt: skip
 APPS = ("kgharvest", "annotation", "evaluation", "probing")
-DOORS = ("api", "views", "forms", "commands", "migrations", "engine", "embedded_lm", "web_worker", "demo")
+DOORS = ("api", "views", "forms", "management", "migrations", "engine", "embedded_lm", "web_worker", "demo")
 
 
 @pytest.fixture
@@ -201,7 +211,11 @@ def it(tmp_path) -> SimpleNamespace:
     file = tmp_path / "judgments.csv"
     file.write_text('relation,entities,annotator,label\ncan,"[""dog"", ""swim""]",ann,true\n')
     report = create_report(round)
+    panel = factories.make_panel(round)
+    submission = enter(panel, "person", "", NOW)
     return SimpleNamespace(
+        submission=submission,
+        command=submission.commands.create(kind="bonus", key="bonus:1", amount=10),
         report=report,
         share=share_report(report, "Reviewers", 1, NOW).share,
         relation=relation,
@@ -210,7 +224,7 @@ def it(tmp_path) -> SimpleNamespace:
         tuple=harvest.tuples.first().knowledge_tuple,
         document=document,
         round=round,
-        panel=factories.make_panel(round),
+        panel=panel,
         draft=create_draft(document, project=project),
         task=round.tasks.first(),
         annotator=factories.make_annotators(round, 1)[0],

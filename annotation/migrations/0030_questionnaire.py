@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('annotation', '0028_reconcile_error'),
+        ('annotation', '0029_pay_is_append_only'),
         ('kgharvest', '0024_uploaded_kg'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]

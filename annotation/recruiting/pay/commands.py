@@ -332,7 +332,7 @@ def settle_by_hand(command: PlatformCommand, was_done: bool, by=None) -> None:
 
 
 @transaction.atomic
-def send_again(command: PlatformCommand, by=None) -> None:
+def resend(command: PlatformCommand, by=None) -> None:
     """Send what the platform refused once more. Raises NotAllowed, NotUncertain, NotAskable for what was paid since."""
     check_may(by, Action.WORK, command.submission.panel.project)
     submission = Submission.objects.select_for_update(of=("self",), no_key=True).get(pk=command.submission_id)

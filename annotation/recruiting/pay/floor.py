@@ -14,9 +14,9 @@ from django.db import IntegrityError, transaction
 
 from annotation.models import Panel, PayEntry, Submission
 from annotation.recruiting.panels.money import money
+from annotation.recruiting.panels.publishing import LONGEST_REASON, pause_panel, resume_panel
 from annotation.recruiting.pay.bonuses import grant_bonus
 from annotation.recruiting.pay.hourly import HourlyPay, Work, hourly_pay
-from annotation.recruiting.platforms import Can, platform_of
 from kgharvest.access import Action, check_may
 from kgharvest.engine.types import Progress
 from kgharvest.errors import DomainError
@@ -29,7 +29,6 @@ logger = logging.getLogger(__name__)
 JOB_KIND = "pause_panel"
 CHECK_EVERY_S = 60
 BONUS_KEY = "bonus:floor:"
-LONGEST_REASON = Panel._meta.get_field("ended_reason").max_length
 
 
 class NothingMissing(DomainError):
@@ -103,35 +102,34 @@ def _queue_pause(panel: Panel) -> None:
 
 
 def run_pause_job(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
-    """Pause a panel here and at its platform, if it still pays too little. The runner of the kind JOB_KIND."""
+    """Pause a panel, here and at its platform, if it still pays too little. The runner of the kind JOB_KIND."""
     panel = Panel.objects.select_related("round__project").get(pk=job.payload["panel"])
     pay = hourly_pay(panel)
-    if panel.status != Panel.Status.PUBLISHED or not is_below_floor(panel, pay):
-        return lambda: None
-    platform = platform_of(panel)
-    if Can.PAUSE in platform.can:
-        heartbeat(Progress("pausing at the platform", 0, None))
-        platform.pause()
-    reason = floor_sentence(panel, pay, floor_bonuses(pay, panel.hourly_floor))
-    return lambda: _store_paused(panel, reason)
-
-
-def _store_paused(panel: Panel, reason: str) -> None:
-    published = Panel.objects.filter(pk=panel.pk, status=Panel.Status.PUBLISHED)
-    published.update(status=Panel.Status.PAUSED, ended_reason=reason)
+    if panel.status == Panel.Status.PUBLISHED and is_below_floor(panel, pay):
+        heartbeat(Progress("pausing the panel", 0, None))
+        pause_panel(panel, floor_sentence(panel, pay, floor_bonuses(pay, panel.hourly_floor)))
+    return lambda: None
 
 
 # -- making it good ----------------------------------------------------------------------------------------------------
 
 
-@transaction.atomic
-def grant_floor_bonuses(panel: Panel, by=None) -> int:
-    """Grant everybody who is below the floor what they lack; return the sum. Twice is once: it is owed then.
+def make_good(panel: Panel, by=None) -> int:
+    """Grant everybody who is below the floor what they lack, and let a panel that paused go on; return the sum.
 
-    Raises NotAllowed, NothingMissing.
+    Twice is once: it is owed then. Raises NotAllowed, NothingMissing; and what the platform says where it cannot go on.
     """
     check_may(by, Action.WORK, panel.project)
-    panel = Panel.objects.select_for_update(of=("self",), no_key=True).select_related("round__project").get(pk=panel.pk)
+    total = _grant(panel, by)
+    panel.refresh_from_db()
+    if panel.status == Panel.Status.PAUSED:
+        resume_panel(panel, by)
+    return total
+
+
+@transaction.atomic
+def _grant(panel: Panel, by) -> int:
+    Panel.objects.select_for_update(of=("self",), no_key=True).get(pk=panel.pk)  # a second click waits
     bonuses = floor_bonuses(hourly_pay(panel), panel.hourly_floor)
     if not bonuses:
         raise NothingMissing("Nobody whose time is known is paid less than the floor.")

@@ -13,9 +13,9 @@ def make_panel(monkeypatch, tmp_path):
 
     def make(*, by_hand: bool = False, n_statements: int = 6, **fields) -> Panel:
         stand_in(monkeypatch, tmp_path / "done", "ByHandStandIn" if by_hand else "StandIn")
+        round = fields.pop("round", None) or factories.make_round(n_statements, judgments_per_task=50)
         values = {"name": "panel", "places": 50, "reward": 200, "external_id": "study", **fields}
-        round = values.pop("round", None) or factories.make_round(n_statements, judgments_per_task=50)
-        return Panel.objects.create(round=round, platform=Platform.PROLIFIC, status=Panel.Status.PUBLISHED, **values)
+        return factories.make_panel(round, platform=Platform.PROLIFIC, **values)
 
     return make
 

@@ -22,8 +22,8 @@ from annotation.recruiting.pay.commands import (
     NotUncertain,
     ask,
     enqueue_due_commands,
+    resend,
     send,
-    send_again,
     settle,
     settle_by_hand,
     start_next,
@@ -208,11 +208,11 @@ def test_what_the_platform_refuses_fails_and_says_why_until_a_person_sends_it_ag
 
     assert (state_of(command), command.error) == (State.FAILED, "Your wallet is empty.")
     assert submission_balance(submission, "bonus") == Balance(150, 0)
-    send_again(command)
+    resend(command)
     run_job()
     assert payments() == {(submission.pk, "bonus:1"): 1}
     with pytest.raises(NotAskable, match="was paid by now"):
-        send_again(command)
+        resend(command)
 
 
 @pytest.mark.django_db
