@@ -6,18 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.conf import settings
-from django.db import models
+from django.db import models, transaction
 from django.urls import reverse
 from django.utils.functional import cached_property
 
 from annotation.models import Round
 from evaluation.preregistration.models import Preregistration
 from evaluation.reports.document import abridged
+from evaluation.reports.sections.curves import scores_by_relation
 from kgharvest.access import visible
 from kgharvest.jobs.models import JobQuerySet
 from kgharvest.models import Job, LanguageModel, Project
 
-__all__ = ["Preregistration", "Report", "ReportShare", "ScoreEvaluation"]
+__all__ = ["Preregistration", "Report", "ReportShare", "ScoreEvaluation", "ScoresOfRelation"]
 
 HEADLINE = ("n_tasks", "n_complete", "n_judgments")
 
@@ -63,7 +64,13 @@ class Report(models.Model):
         if registered := self.document.get("preregistration"):
             self.headline["n_deviations"] = len(registered["deviations"])
         self.abridged = abridged(self.document)
-        super().save(*args, **kwargs)
+        with transaction.atomic():
+            super().save(*args, **kwargs)
+            self.scores_of_relations.all().delete()
+            ScoresOfRelation.objects.bulk_create(
+                ScoresOfRelation(report=self, relation=relation, document=document)
+                for relation, document in scores_by_relation(self.document).items()
+            )
 
     @property
     def project(self) -> Project:
@@ -74,6 +81,15 @@ class Report(models.Model):
         """What was abridged before it held every curve would leave some out of figures."""
         return self.abridged if "scored_relations" in self.abridged else self.document
 
+    def scores_of(self, relation: str) -> Mapping[str, Any] | None:
+        """Return what figures of a relation's scores are drawn from, None if it has none.
+
+        Read without the document, which takes a quarter of a second where there are hundreds of relations; reports
+        frozen before this was kept beside it have it there alone.
+        """
+        kept = self.scores_of_relations.filter(relation=relation).values_list("document", flat=True).first()
+        return kept or scores_by_relation(self.document).get(relation)
+
     def get_absolute_url(self) -> str:
         return reverse("evaluation:report", args=[self.pk])
 
@@ -81,6 +97,25 @@ class Report(models.Model):
     def tuples_url(self) -> str:
         """The page of its tuples, to which hundreds of numbers lead."""
         return reverse("evaluation:tuples", args=[self.pk])
+
+
+class ScoresOfRelation(models.Model):
+    """What figures of one relation's scores are drawn from: the part of a report's document that a reader asks for.
+
+    relation: its name in the document.
+    """
+
+    report = models.ForeignKey(Report, on_delete=models.CASCADE, related_name="scores_of_relations")
+    relation = models.TextField()
+    document = models.JSONField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["report", "relation"], name="scores_of_relation_report_relation_unique")
+        ]
+
+    def __str__(self) -> str:
+        return f"scores of {self.relation} in report {self.report_id}"
 
 
 class ReportShareQuerySet(models.QuerySet):

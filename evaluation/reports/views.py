@@ -22,7 +22,7 @@ from annotation.rounds.views import visible_round
 from evaluation.models import Report
 from evaluation.preregistration.report_section import badge
 from evaluation.rendering.figures.canvas import LIGHT, THEMES
-from evaluation.rendering.figures.report_figures import ReportFigure, figure_named, figures_of
+from evaluation.rendering.figures.report_figures import BY_RELATION, ReportFigure, figure_named, figures_of
 from evaluation.rendering.formats import table_csv
 from evaluation.rendering.latex import write_latex
 from evaluation.rendering.tables import Document, Table, first_rows, tuples_query, without_empty_columns
@@ -33,7 +33,7 @@ from evaluation.reports.files import FILES
 from evaluation.reports.finding import finding
 from evaluation.reports.forms import BadReportOption, TuplesForm, report_options
 from evaluation.reports.sections.comparisons import common_of, sides_of
-from evaluation.reports.sections.curves import of_relation, scored_relations
+from evaluation.reports.sections.curves import scored_relations
 from evaluation.reports.sections.rates import cells_by_relation, relation_table
 from evaluation.reports.services import create_report
 from kgharvest import code_version
@@ -138,7 +138,7 @@ def relation_rows(document: Document, everything: bool) -> dict[str, Any]:
     visible = rows if everything else rows[:MOST_RELATIONS]
     return {
         "table": relation_table(document),
-        "rows": [(relation, [with_tuples_query(cell) for cell in cells]) for relation, cells in visible],
+        "rows": visible,
         "totals": [with_tuples_query(total) for total in document["totals"]],
         "n_relations": len(rows),
         "n_hidden": len(rows) - len(visible),
@@ -288,7 +288,7 @@ def etag(request: HttpRequest, pk: int, name: str, file_format: str = "json") ->
 @condition(etag_func=etag)
 def figure_data(request: HttpRequest, pk: int, name: str) -> HttpResponse:
     """What an interactive figure draws. Raises Http404 for one that has nothing to draw, or is an image only."""
-    document = drawn_document(find_report(request, pk), request.GET.get("relation"))
+    document = drawn_document(find_report(request, pk), name, request.GET.get("relation"))
     figure = figure_named(name, document)
     if figure is None or figure.plot is None:
         raise Http404(f"This report has no interactive figure {name}.")
@@ -304,16 +304,24 @@ def figure_file(request: HttpRequest, pk: int, name: str, file_format: str) -> H
     return figure_download(find_report(request, pk), name, file_format, *asked)
 
 
-def drawn_document(report: Report, relation: str | None = None) -> Document:
-    """Return what figures are drawn from: with a `relation` the curves of all its cells, which pages do without."""
-    return of_relation(report.document, relation) if relation else report.document_for_pages
+def drawn_document(report: Report, name: str, relation: str | None = None) -> Document:
+    """Return what a figure is drawn from: one of scores with a `relation` from all its cells, which pages do without.
+
+    Raises Http404 if the relation has no scores.
+    """
+    if not relation or name not in BY_RELATION:
+        return report.document_for_pages
+    document = report.scores_of(relation)
+    if document is None:
+        raise Http404(f"This report has no scores of {relation}.")
+    return document
 
 
 def figure_download(
     report: Report, name: str, file_format: str, theme: str | None = None, relation: str | None = None
 ) -> HttpResponse:
     """Return a figure: a file to keep, or with a `theme` an image for a page. Raises Http404 for an unknown name."""
-    document = drawn_document(report, relation)
+    document = drawn_document(report, name, relation)
     figure = figure_named(name, document)
     if figure is None or file_format not in CONTENT_TYPES:
         raise Http404(f"This report has no figure {name}.{file_format}.")

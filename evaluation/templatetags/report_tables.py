@@ -4,25 +4,56 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from django import template
 from django.core.validators import slug_re as SLUG
 from django.urls import reverse
 from django.utils.html import format_html
-from django.utils.safestring import SafeString
+from django.utils.safestring import SafeString, mark_safe
 
 from evaluation.models import Report
 from evaluation.rendering.tables import Column, Kind, text_of, tuples_query
+from kgharvest.pages.number_format import count, share
 
+INCOMPLETE_MARK = mark_safe("<sup>†</sup>")
 NUMBER = re.compile(r"\d+\.\d+ points")  # of a sentence on a comparison or a plan
 
 register = template.Library()
 
 
+# One call of format_html for a cell: with a tag for each number hundreds of relations take half a second.
+RELATION_CELL = (
+    '<td class="num acc {shade}"><a href="{address}" title="{interval}; {counts}"><span class="acc-value">{accuracy}'
+    '</span> / <span class="rej-value">{rejection}</span></a>{mark} <span class="interval">{interval}, n = {n}</span>'
+    "</td>"
+)
+
+
+@register.simple_tag
+def relation_cell(report: Report, cell: Mapping[str, Any]) -> SafeString:
+    """Return a cell of the table of relations: its shares, with a link to its tuples."""
+    counts = ", ".join(f"{count(cell[outcome])} {outcome}" for outcome in ("accepted", "rejected", "undecided"))
+    counts += f" of {count(cell['n'])}"
+    if n_incomplete := cell.get("incomplete"):
+        counts += f", {count(n_incomplete)} incomplete"
+    return format_html(
+        RELATION_CELL,
+        shade=accuracy_class(cell["accuracy"]),
+        address=f"{report.tuples_url}?{tuples_query(cell)}",
+        interval=f"{share(cell['accuracy_low'])} to {share(cell['accuracy_high'])}",
+        counts=counts,
+        accuracy=share(cell["accuracy"]),
+        rejection=share(cell["rejection"]),
+        mark=INCOMPLETE_MARK if n_incomplete else "",
+        n=count(cell["n"]),
+    )
+
+
 @register.filter
-def accuracy_class(share: float | None) -> str:
+def accuracy_class(accuracy: float | None) -> str:
     """Return the class that shades a cell by its share; none for an unknown one."""
-    return "" if share is None else f"acc-{round(10 * share)}"
+    return "" if accuracy is None else f"acc-{round(10 * accuracy)}"
 
 
 @register.filter

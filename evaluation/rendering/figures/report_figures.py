@@ -50,6 +50,9 @@ class ReportFigure(NamedTuple):
         return render(self.draw, document, self.size(document), file_format, theme)
 
 
+BY_RELATION = ("calibration",)  # of too many panels for one look: readers choose a relation
+
+
 def figures_of(document: Document) -> list[ReportFigure]:
     return [figure for figure in FIGURES if figure.shows(document)]
 

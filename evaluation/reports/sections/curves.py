@@ -189,10 +189,16 @@ def calibration_left_out(document: Document) -> str:
     return "" if n_shown == n_cells else f"{n_shown} of {n_cells:,} cells shown"
 
 
-def of_relation(document: Document, relation: str) -> Document:
-    """Return the document with the curves of one relation's cells alone."""
-    curves = [curve for curve in document.get("curves", []) if curve["relation"] in (None, relation)]
-    return {**document, "curves": curves, "n_scored_cells": len(scored_cells({"curves": curves}))}
+def scores_by_relation(document: Document) -> dict[str, Document]:
+    """Return by relation what a figure of its cells' scores is drawn from: a document of little else."""
+    cells: dict[str, list[Mapping[str, Any]]] = {}
+    for cell in scored_cells(document):
+        cells.setdefault(cell["relation"], []).append({**cell, "sizes": []})
+    sides = [{key: total[key] for key in ("model", "setting")} for total in document["totals"]]
+    return {
+        relation: {"totals": sides, "curves": of_relation, "n_scored_cells": len(of_relation)}
+        for relation, of_relation in cells.items()
+    }
 
 
 INTERVAL = (Column("low", Kind.SHARE), Column("high", Kind.SHARE))

@@ -6,9 +6,9 @@ import pytest
 
 from evaluation.rendering.figures import precision_recall
 from evaluation.rendering.figures.canvas import DARK, LIGHT, render
-from evaluation.rendering.figures.report_figures import figures_of
+from evaluation.rendering.figures.report_figures import figure_named, figures_of
 from evaluation.reports.document import abridged
-from evaluation.reports.sections.curves import of_relation
+from evaluation.reports.sections.curves import scores_by_relation
 from tests.evaluation.report_documents import TWO_SETTINGS, make_comparison, make_document
 from tests.test_architecture import loaded_by
 
@@ -205,8 +205,8 @@ def test_a_figure_of_many_cells_says_how_many_it_shows():
 
 
 def test_the_cells_of_one_relation_are_all_shown():
-    document = of_relation(make_many(13, n_relations=2), "r1")
-    calibration = figure("calibration", document)
+    document = scores_by_relation(make_many(13, n_relations=2))["r1"]
+    calibration = figure_named("calibration", document)
 
     plot = calibration.plot(document)
 

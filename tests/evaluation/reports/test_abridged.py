@@ -8,6 +8,7 @@ from evaluation.evidence.arrays import CellKey
 from evaluation.models import Report
 from evaluation.rendering.figures.report_figures import figures_of
 from evaluation.reports.document import abridged, build_document, tables_to_read
+from evaluation.reports.sections.curves import scores_by_relation
 from evaluation.reports.views import render_body
 from tests.evaluation.evidence_factory import make_evidence
 from tests.factories import make_round
@@ -50,3 +51,19 @@ def test_pages_of_a_report_abridged_before_all_curves_were_kept_rest_on_the_whol
 
     assert Report(document=document, abridged=old | {"curves": []}).document_for_pages is document
     assert Report(document=document, abridged=abridged(document)).document_for_pages is not document
+
+
+@pytest.mark.django_db
+def test_scores_of_one_relation_are_read_without_the_document(document, django_assert_num_queries):
+    report = Report.objects.create(
+        round=make_round(), document=document, method="M.", code_version="1.0", created_at="2026-01-02T00:00Z"
+    )
+    shown = Report.objects.for_list().get()
+
+    with django_assert_num_queries(1):
+        scores = shown.scores_of("r07")
+
+    assert scores == scores_by_relation(document)["r07"]
+    report.scores_of_relations.all().delete()
+    assert Report.objects.get().scores_of("r07") == scores, "frozen before scores were kept beside the document"
+    assert report.scores_of("nowhere") is None
