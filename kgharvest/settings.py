@@ -169,6 +169,7 @@ AUTH_PASSWORD_VALIDATORS = [
 # How many attempts in how many seconds, by what is tried (kgharvest.accounts.throttle).
 LIMITS = {
     "wrong_links": limit("KGHARVEST_WRONG_LINKS", 30, 900),  # or codes: a class that mistypes behind one address
+    "forged_events": limit("KGHARVEST_FORGED_EVENTS", 60, 60),  # not signed as a platform does, from one address
     "guests": limit("KGHARVEST_GUESTS", 30, 600),  # who join one round by name from one address
     "wrong_passwords": limit("KGHARVEST_WRONG_PASSWORDS", 50, 900),  # from one address, which gets few a name then
     "wrong_passwords_of_name": limit("KGHARVEST_WRONG_PASSWORDS_OF_NAME", 10, 900),  # from one address
@@ -286,6 +287,12 @@ JUDGE_BASE_URL = os.environ.get("KGHARVEST_JUDGE_BASE_URL", "").strip()
 
 # Where MTurk's API is asked, in the place of its sandbox and of production; credentials are AWS's own (docs/mturk.md)
 MTURK_ENDPOINT = os.environ.get("KGHARVEST_MTURK_ENDPOINT", "").strip()
+# Prolific, where people for rounds are found and paid (docs/prolific.md)
+PROLIFIC = {
+    "token": os.environ.get("KGHARVEST_PROLIFIC_TOKEN", "").strip(),
+    "url": os.environ.get("KGHARVEST_PROLIFIC_URL", "").strip() or "https://api.prolific.com",
+    "webhook_secret": os.environ.get("KGHARVEST_PROLIFIC_WEBHOOK_SECRET", "").strip(),
+}
 
 # Jobs. The broker only wakes workers: what a job is and who works on it is in the database (kgharvest.jobs.ledger).
 URGENT_QUEUE = "urgent"  # of registries.URGENT_JOBS
@@ -369,6 +376,7 @@ LOGGING = {
         "kgharvest.requests": {"level": "INFO" if LOG_FORMAT == "json" else "WARNING"},  # a line a request
         "waitress": {"level": "WARNING"},
         "waitress.queue": {"level": "ERROR"},  # it warns whenever a request waits for a thread
+        "httpx": {"level": "WARNING"},  # it logs each address, and addresses of platforms have names of people
         "kombu.connection": {"level": "ERROR"},  # it warns that the filesystem broker has no host name
     },
 }

@@ -6,7 +6,7 @@ go over the network: never make one in a transaction.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -26,6 +26,11 @@ PLATFORMS = {
     Platform.MTURK: "annotation.recruiting.mturk.platform.MTurk",
 }
 
+# What checks the entry links of a platform: functions of (panel, parameters of the link) that raise EntryRefused.
+ENTRY_CHECKS = {
+    Platform.PROLIFIC: "annotation.recruiting.prolific.entry_token.check_entry",
+}
+
 
 class PlatformRefused(DomainError):
     """What the platform does not do, in its own words; asking again would not help."""
@@ -41,6 +46,10 @@ class PlatformUnavailable(DomainError):
 
 class OutcomeUnknown(DomainError):
     """A payment was sent and no answer came: it may have been made. Reconcile before anything is sent again."""
+
+
+class EntryRefused(DomainError):
+    """Coming by an entry link that the platform has not given out so."""
 
 
 class Can(StrEnum):
@@ -116,6 +125,16 @@ class RecruitingPlatform(Protocol):
 
         Raises PlatformRefused, PlatformUnavailable, OutcomeUnknown (bonuses only).
         """
+
+
+def check_entry(panel: Panel, parameters: Mapping[str, str]) -> None:
+    """Raise EntryRefused where the platform can tell that it did not send whoever comes with these parameters.
+
+    It may go over the network: never call it in a transaction. Raises PlatformUnavailable.
+    """
+    check = ENTRY_CHECKS.get(Platform(panel.platform))
+    if check is not None:
+        import_string(check)(panel, parameters)
 
 
 def platform_of(panel: Panel) -> RecruitingPlatform:

@@ -16,12 +16,16 @@ from django.views.decorators.http import require_http_methods
 from annotation.models import Annotator, Panel, Platform, Submission
 from annotation.recruiting.access import no_access, remember_guest, session_annotator, throttled
 from annotation.recruiting.forms import JoinForm
-from annotation.recruiting.panels.links import BadEntryLink, read_entry, return_address
+from annotation.recruiting.panels.identifiers import digest
+from annotation.recruiting.panels.links import BadEntryLink, Entry, read_entry, return_address
 from annotation.recruiting.panels.money import money
 from annotation.recruiting.panels.services import QuotaFull, Status, enter, finish, join, leave
+from annotation.recruiting.platforms import ENTRY_CHECKS, EntryRefused, PlatformUnavailable, check_entry
 from annotation.recruiting.views import WRONG_LINK
 from annotation.rounds.instructions import instructions_html, markdown_html
 from kgharvest.errors import DomainError
+
+SENT_BY_PLATFORM = "sent_by_platform"  # in the session: the digest of the link that the platform is known to have sent
 
 
 @dataclass(frozen=True)
@@ -60,9 +64,12 @@ def panel_enter(request: HttpRequest, token: str) -> HttpResponse:
         return no_access(request, WRONG_LINK, 404)
     try:
         entry = read_entry(panel, request.GET)
+        _check_sent(request, panel, entry)
         submission = enter(panel, entry.participant, entry.session, timezone.now(), study=entry.study)
-    except BadEntryLink as refusal:
+    except (BadEntryLink, EntryRefused) as refusal:
         return no_access(request, str(refusal), 400)
+    except PlatformUnavailable:
+        return no_access(request, "We cannot check your link at the moment; open it again in a minute.", 503)
     except QuotaFull:
         return show_end(request, QUOTA_FULL, panel, Submission(panel=panel, study=entry.study), 409)
     except DomainError as refusal:
@@ -71,6 +78,19 @@ def panel_enter(request: HttpRequest, token: str) -> HttpResponse:
         leave(submission, Status.RETURNED, timezone.now())
         return show_end(request, GIVEN_BACK, panel, submission)
     return _go_on(request, submission)
+
+
+def _check_sent(request: HttpRequest, panel: Panel, entry: Entry) -> None:
+    """Have the platform's signature on the link checked, once a browser: a token holds for minutes, consent takes more.
+
+    Raises EntryRefused, PlatformUnavailable.
+    """
+    if panel.platform not in ENTRY_CHECKS:
+        return
+    sent = digest(f"{panel.pk} {entry.participant} {entry.session}")
+    if request.session.get(SENT_BY_PLATFORM) != sent:
+        check_entry(panel, request.GET)
+        request.session[SENT_BY_PLATFORM] = sent
 
 
 def _go_on(request: HttpRequest, submission: Submission) -> HttpResponse:

@@ -133,9 +133,9 @@ def test_a_payment_nobody_heard_of_is_found_and_one_that_was_not_made_is_sent_ag
     made, unmade = came(panel, "ada", is_done=True), came(panel, "bea", is_done=True)
     for submission in (made, unmade):
         ask(submission, PlatformCommand.Kind.BONUS, "bonus:floor", amount=40)
-        start_next(NOW + timedelta(minutes=1))  # the worker died after this
+        start_next(NOW + timedelta(hours=1))  # the worker died after this
 
-    hour, days = timedelta(hours=1) / timedelta(minutes=1), 2 * PAYMENT_SHOWS_WITHIN / timedelta(minutes=1)
+    hour, days = timedelta(hours=2) / timedelta(minutes=1), 2 * PAYMENT_SHOWS_WITHIN / timedelta(minutes=1)
     apply_remote(panel, remote(Status.COMPLETED, "ada", hour, paid_bonuses=[40]), NOW)
     apply_remote(panel, remote(Status.COMPLETED, "bea", hour, paid_bonuses=[]), NOW)
     assert unmade.commands.get().state == "uncertain"

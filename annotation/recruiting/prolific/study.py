@@ -1,0 +1,144 @@
+"""What a study at Prolific is, made of a panel: the document that creates it, and what must hold of the panel.
+
+What only Prolific takes is in `panel.platform_options`, under the names of STUDY_OPTIONS.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from django.conf import settings
+from django.urls import reverse
+
+from annotation.models import Panel
+from annotation.recruiting.panels.identifiers import digest
+from annotation.recruiting.platforms import PlatformRefused
+
+CURRENCIES = {"USD": 800, "GBP": 600}  # and the least that Prolific lets an hour pay, in minor units
+DEVICES = {"desktop": "computers", "tablet": "tablets", "mobile": "phones"}
+CONTENT_WARNINGS = {"": "none", "sensitive": "sensitive content", "explicit": "explicit content"}
+STUDY_OPTIONS = (
+    "title", "description", "devices", "content_warning", "content_warning_details", "filters", "maximum_minutes",
+    "screen_out_slots", "project", "signs_entry",
+)  # fmt: skip
+LONGEST_ALLOWED = 24 * 60 - 1  # minutes
+
+
+class Code(NamedTuple):
+    """A code that ends a submission. actions: what Prolific does then."""
+
+    code: str
+    code_type: str
+    actions: list[dict[str, Any]]
+
+
+def study_document(panel: Panel) -> dict[str, Any]:
+    """Return what POST /studies/ takes. Raises PlatformRefused where the panel is not ready for it."""
+    check_ready(panel)
+    options = panel.platform_options
+    document = {
+        "name": options["title"],
+        "internal_name": internal_name(panel),
+        "description": options["description"],
+        "external_study_url": entry_url(panel),
+        "prolific_id_option": "url_parameters",
+        "completion_codes": [
+            {"code": code.code, "code_type": code.code_type, "actions": code.actions, "actor": "participant"}
+            for code in codes(panel)
+        ],
+        "total_available_places": panel.places,
+        "estimated_completion_time": panel.estimated_minutes,
+        "maximum_allowed_time": options.get("maximum_minutes") or least_allowed_minutes(panel.estimated_minutes),
+        "reward": panel.reward,
+        "device_compatibility": options.get("devices") or list(DEVICES),
+        "filters": options.get("filters") or [],
+        "study_labels": ["annotation"],
+    }
+    if options.get("content_warning"):
+        document["content_warnings"] = [options["content_warning"]]
+        document["content_warning_details"] = options.get("content_warning_details", "")
+    if options.get("project"):
+        document["project"] = options["project"]
+    if options.get("signs_entry"):
+        document["is_external_study_url_secure"] = True
+    return document
+
+
+def internal_name(panel: Panel) -> str:
+    """Return the name by which a draft that was made without our hearing of it is found again."""
+    return f"{panel.name} {digest(f'study:{panel.token}')[:16]}"
+
+
+def entry_url(panel: Panel) -> str:
+    """Return the panel's entry link with what Prolific fills in: who, in which study, in which submission."""
+    names = {
+        panel.participant_parameter: "{{%PROLIFIC_PID%}}",
+        panel.study_parameter: "{{%STUDY_ID%}}",
+        panel.session_parameter: "{{%SESSION_ID%}}",
+    }
+    path = reverse("annotation:panel_enter", args=[panel.token])
+    return f"{settings.ORIGIN}{path}?{urlencode(names, safe='{}%')}"
+
+
+def codes(panel: Panel) -> Iterator[Code]:
+    """Yield the codes of the panel. Nobody is approved before somebody has looked."""
+    yield Code(panel.completion_code, "COMPLETED", [{"action": "MANUALLY_REVIEW"}])
+    if panel.screen_out_code and panel.screen_out_reward:
+        payment = {
+            "action": "FIXED_SCREEN_OUT_PAYMENT",
+            "fixed_screen_out_reward": panel.screen_out_reward,
+            "slots": screen_out_slots(panel),
+        }
+        yield Code(panel.screen_out_code, "FIXED_SCREENOUT", [payment])
+    elif panel.screen_out_code:
+        reason = "The check at the beginning was not passed."
+        yield Code(panel.screen_out_code, "OTHER", [{"action": "REQUEST_RETURN", "return_reason": reason}])
+    if panel.quota_full_code:
+        reason = "All places of the study were taken."
+        yield Code(panel.quota_full_code, "OTHER", [{"action": "REQUEST_RETURN", "return_reason": reason}])
+
+
+def screen_out_slots(panel: Panel) -> int:
+    """Return how many people may be paid for being turned away before Prolific pauses the study."""
+    return panel.platform_options.get("screen_out_slots") or panel.places
+
+
+def least_allowed_minutes(estimated_minutes: int) -> int:
+    """Return the shortest time limit that Prolific takes for an estimate: 2 + 2 e + 2 sqrt(e) minutes."""
+    return min(math.ceil(2 + 2 * estimated_minutes + 2 * math.sqrt(estimated_minutes)), LONGEST_ALLOWED)
+
+
+def check_ready(panel: Panel) -> None:
+    """Raise PlatformRefused, saying what is missing or what Prolific does not take."""
+    for reason in what_is_missing(panel):
+        raise PlatformRefused(reason)
+
+
+def what_is_missing(panel: Panel) -> Iterator[str]:
+    options = panel.platform_options
+    if not options.get("title") or not options.get("description"):
+        yield "Give the study a title and a description for participants."
+    if panel.currency not in CURRENCIES:
+        yield f"Prolific pays in {' or '.join(CURRENCIES)}, not in {panel.currency}; change the panel's currency."
+    elif hourly_pay(panel) < CURRENCIES[panel.currency]:
+        yield (
+            f"The reward comes to {hourly_pay(panel) / 100:.2f} {panel.currency} an hour; Prolific asks for "
+            f"{CURRENCIES[panel.currency] / 100:.2f} or more."
+        )
+    if panel.screen_out_reward >= max(panel.reward, 1):
+        yield "Prolific pays whom a check turns away less than the reward; lower the reward of these."
+    given = [code.code for code in codes(panel)]
+    if not panel.completion_code or len(set(given)) < len(given):
+        yield "Prolific needs a completion code, and a different code for each way to end; change the panel's codes."
+    if not (panel.study_parameter and panel.session_parameter):
+        yield "Name the parameters of study and session in the panel's entry link: Prolific sends both."
+    if options.get("maximum_minutes") and options["maximum_minutes"] < least_allowed_minutes(panel.estimated_minutes):
+        yield f"Prolific lets people have {least_allowed_minutes(panel.estimated_minutes)} minutes or more for this."
+
+
+def hourly_pay(panel: Panel) -> int:
+    """Return what an hour pays by the estimated time, in minor units."""
+    return panel.reward * 60 // panel.estimated_minutes
