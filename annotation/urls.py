@@ -23,10 +23,10 @@ from annotation.quality.limits import pause_annotator, resume_annotator
 from annotation.recruiting import api as recruiting_api
 from annotation.recruiting import views as recruiting_views
 from annotation.recruiting.erasure import erase_annotator
-from annotation.recruiting.prolific import views as prolific_views
 from annotation.recruiting.mturk import views as mturk_views
 from annotation.recruiting.panels import participant_views as panel_participant_views
 from annotation.recruiting.panels import views as panel_views
+from annotation.recruiting.prolific import views as prolific_views
 from annotation.recruiting.questionnaire import api as questionnaire_api
 from annotation.recruiting.questionnaire import views as questionnaire_views
 from annotation.rounds import api as rounds_api

@@ -43,7 +43,8 @@ PANELS = {
     "round_actions": ["evaluation.preregistration.panels.preregister_round", "evaluation.panels.make_report"],
     "round_badges": ["evaluation.preregistration.panels.badge"],  # subject: a round or draft, beside its status
     "round": ["evaluation.panels.round_reports", "evaluation.preregistration.panels.versions"],  # subject: a round
-    "recruiting_panel": [],  # subject: a panel on which people are found, for those who work in its project
+    # subject: a panel on which people are found, for those who work in its project
+    "recruiting_panel": ["annotation.recruiting.prolific.panels.platform_state"],
     "judge_run": ["evaluation.panels.judge_card"],  # subject: a judge run, below its labels
     "report_list_actions": ["probing.panels.probes"],
 }

@@ -15,6 +15,7 @@ from django.urls import reverse
 
 from annotation.models import Panel
 from annotation.recruiting.panels.identifiers import digest
+from annotation.recruiting.panels.money import money
 from annotation.recruiting.platforms import PlatformRefused
 
 CURRENCIES = {"USD": 800, "GBP": 600}  # and the least that Prolific lets an hour pay, in minor units
@@ -28,11 +29,13 @@ LONGEST_ALLOWED = 24 * 60 - 1  # minutes
 
 
 class Code(NamedTuple):
-    """A code that ends a submission. actions: what Prolific does then."""
+    """A code that ends a submission. actions: what Prolific does then. kind, what_follows: for people."""
 
     code: str
     code_type: str
     actions: list[dict[str, Any]]
+    kind: str
+    what_follows: str
 
 
 def study_document(panel: Panel) -> dict[str, Any]:
@@ -85,20 +88,26 @@ def entry_url(panel: Panel) -> str:
 
 def codes(panel: Panel) -> Iterator[Code]:
     """Yield the codes of the panel. Nobody is approved before somebody has looked."""
-    yield Code(panel.completion_code, "COMPLETED", [{"action": "MANUALLY_REVIEW"}])
+    waits = "waits for your review, and approves by itself after 21 days"
+    yield Code(panel.completion_code, "COMPLETED", [{"action": "MANUALLY_REVIEW"}], "all statements judged", waits)
     if panel.screen_out_code and panel.screen_out_reward:
         payment = {
             "action": "FIXED_SCREEN_OUT_PAYMENT",
             "fixed_screen_out_reward": panel.screen_out_reward,
             "slots": screen_out_slots(panel),
         }
-        yield Code(panel.screen_out_code, "FIXED_SCREENOUT", [payment])
+        pays = f"pays {money(panel.screen_out_reward, panel.currency)} and gives the place to somebody else"
+        yield Code(panel.screen_out_code, "FIXED_SCREENOUT", [payment], "turned away by the check", pays)
     elif panel.screen_out_code:
         reason = "The check at the beginning was not passed."
-        yield Code(panel.screen_out_code, "OTHER", [{"action": "REQUEST_RETURN", "return_reason": reason}])
+        yield _return_code(panel.screen_out_code, reason, "turned away by the check")
     if panel.quota_full_code:
-        reason = "All places of the study were taken."
-        yield Code(panel.quota_full_code, "OTHER", [{"action": "REQUEST_RETURN", "return_reason": reason}])
+        yield _return_code(panel.quota_full_code, "All places of the study were taken.", "no place left")
+
+
+def _return_code(code: str, reason: str, kind: str) -> Code:
+    actions = [{"action": "REQUEST_RETURN", "return_reason": reason}]
+    return Code(code, "OTHER", actions, kind, "asks the person to return the place")
 
 
 def screen_out_slots(panel: Panel) -> int:
