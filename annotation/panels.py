@@ -119,6 +119,14 @@ def open_round_of_launch(request: HttpRequest, launch: Launch) -> Iterator[Panel
         yield button("Open a round of these", f"{reverse('annotation:round_new')}?launch={launch.pk}")
 
 
+def recruit(request: HttpRequest, round: Round) -> Iterator[Panel]:
+    """The way to the panels on which people for a round are found."""
+    if round.source == Round.Source.PEOPLE:
+        has_panels = round.panels.exists()
+        page, label = ("panel_list", "Panels") if has_panels else ("panel_new", "Recruit people")
+        yield button(label, reverse(f"annotation:{page}", args=[round.path]))
+
+
 def harvest_rounds(request: HttpRequest, job: HarvestJob) -> Iterator[Panel]:
     """How much of a harvest is true by each of the newest rounds that drew from it."""
     rounds = Round.objects.visible_to(request.user).filter(

@@ -27,6 +27,7 @@ from annotation.recruiting.mturk import views as mturk_views
 from annotation.recruiting.panels import participant_views as panel_participant_views
 from annotation.recruiting.panels import views as panel_views
 from annotation.recruiting.prolific import views as prolific_views
+from annotation.recruiting.panels.publishing import pause_panel, resume_panel
 from annotation.recruiting.questionnaire import api as questionnaire_api
 from annotation.recruiting.questionnaire import views as questionnaire_views
 from annotation.rounds import api as rounds_api
@@ -162,6 +163,25 @@ urlpatterns = [
     path("projects/<round:path>/panels/", panel_views.panel_list, name="panel_list"),
     path("projects/<round:path>/panels/new/", panel_views.panel_new, name="panel_new"),
     path("projects/<round:path>/panels/<slug:name>/", panel_views.panel, name="panel"),
+    path("projects/<round:path>/panels/<slug:name>/edit/", panel_views.panel_edit, name="panel_edit"),
+    path("projects/<round:path>/panels/<slug:name>/delete/", panel_views.panel_delete, name="panel_delete"),
+    path("projects/<round:path>/panels/<slug:name>/publish/", panel_views.panel_publish, name="panel_publish"),
+    path("projects/<round:path>/panels/<slug:name>/stop/", panel_views.panel_stop, name="panel_stop"),
+    *(
+        path(
+            f"projects/<round:path>/panels/<slug:name>/{verb}/",
+            panel_views.panel_change,
+            {"change": change},
+            name=f"panel_{verb}",
+        )
+        for verb, change in (("pause", pause_panel), ("resume", resume_panel))
+    ),
+    path("projects/<round:path>/panels/<slug:name>/free/", panel_views.panel_free, name="panel_free"),
+    path(
+        "projects/<round:path>/panels/<slug:name>/participants.csv",
+        panel_views.participants_csv,
+        name="participants_csv",
+    ),
     path("enter/<slug:token>/", panel_participant_views.panel_enter, name="panel_enter"),
     path("judge/<int:round_id>/done/", panel_participant_views.panel_done, name="panel_done"),
     # the API

@@ -40,7 +40,11 @@ PANELS = {
     "draft_actions": ["evaluation.panels.rehearse_draft", "evaluation.preregistration.panels.preregister_round"],
     "draft": ["evaluation.preregistration.panels.versions"],  # subject: a draft
     # subject: a round, for those who manage it
-    "round_actions": ["evaluation.preregistration.panels.preregister_round", "evaluation.panels.make_report"],
+    "round_actions": [
+        "annotation.panels.recruit",
+        "evaluation.preregistration.panels.preregister_round",
+        "evaluation.panels.make_report",
+    ],
     "round_badges": ["evaluation.preregistration.panels.badge"],  # subject: a round or draft, beside its status
     "round": ["evaluation.panels.round_reports", "evaluation.preregistration.panels.versions"],  # subject: a round
     # subject: a panel on which people are found, for those who work in its project

@@ -34,7 +34,7 @@ from annotation.recruiting.panels.publishing import (
     resume_panel,
     stop_panel,
 )
-from annotation.recruiting.panels.services import enter
+from annotation.recruiting.panels.services import enter, free_place
 from annotation.recruiting.pay.bonuses import grant_bonus, note_paid
 from annotation.recruiting.pay.commands import ask, resend, settle_by_hand
 from annotation.recruiting.pay.floor import make_good
@@ -153,6 +153,7 @@ CALLS: dict[Callable, Callable] = {
     grant_bonus: lambda it, by: grant_bonus(it.submission, 10, "Thank you.", by),
     note_paid: lambda it, by: note_paid(it.panel, [it.submission.pk], 10, by),
     make_good: lambda it, by: make_good(it.panel, by),
+    free_place: lambda it, by: free_place(it.panel.submissions.create(entered_at=NOW), NOW, by),
     open_round: lambda it, by: open_round(it.document, by, it.project),
     create_draft: lambda it, by: create_draft(it.document, by, it.project),
     edit_draft: lambda it, by: edit_draft(it.draft, it.document, by),

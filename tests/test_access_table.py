@@ -161,7 +161,18 @@ POST   /projects/default/rounds/pilot/judges/lm/continue/               302 403 
 # panels
 GET    /projects/default/rounds/pilot/panels/                           302 403 403 403 200 200 200 404
 GET    /projects/default/rounds/pilot/panels/new/                       302 403 403 403 200 200 200 404
+POST   /projects/default/rounds/pilot/panels/new/                       302 403 403 403 200 200 200 404
 GET    /projects/default/rounds/pilot/panels/open/                      302 403 403 403 200 200 200 404
+GET    /projects/default/rounds/pilot/panels/open/participants.csv      302 403 403 403 200 200 200 404
+GET    /projects/default/rounds/pilot/panels/open/edit/                 302 403 403 403 200 200 200 404
+GET    /projects/default/rounds/pilot/panels/open/publish/              302 403 403 403 200 200 200 404
+POST   /projects/default/rounds/pilot/panels/open/publish/              302 403 403 403 302 302 302 404
+POST   /projects/default/rounds/pilot/panels/open/pause/                302 403 403 403 302 302 302 404
+POST   /projects/default/rounds/pilot/panels/open/resume/               302 403 403 403 302 302 302 404
+GET    /projects/default/rounds/pilot/panels/open/stop/                 302 403 403 403 200 200 200 404
+POST   /projects/default/rounds/pilot/panels/open/stop/                 302 403 403 403 302 302 302 404
+POST   /projects/default/rounds/pilot/panels/open/delete/               302 403 403 403 302 302 302 404
+POST   /projects/default/rounds/pilot/panels/open/free/                 302 403 403 403 404 404 404 404
 # judging: whoever joined
 GET    /judge/offline_worker.js                                         200 200 200 200 200 200 200 200
 GET    /judge/{round}/                                                  302 200 404 404 404 404 404 404

@@ -15,8 +15,10 @@ from annotation.judging.judgments import n_skipped
 from annotation.models import Annotator, Panel, PayEntry, Round, Submission
 from annotation.recruiting.panels.identifiers import digest, encrypted
 from annotation.recruiting.pay.ledger import owe_in_all
+from annotation.recruiting.platforms import Can, platform_of
 from annotation.recruiting.services import check_can_join, join_round
 from annotation.rounds.models import RoundNotOpen
+from kgharvest.access import Action, check_may
 from kgharvest.errors import DomainError
 
 Status = Submission.Status
@@ -37,6 +39,10 @@ class QuotaFull(DomainError):
 
 class TookPart(DomainError):
     """Entering again after one's part has ended, or while it goes on by another link."""
+
+
+class PlatformTells(DomainError):
+    """Freeing a place by hand whose platform says itself when somebody is gone."""
 
 
 # -- coming ------------------------------------------------------------------------------------------------------------
@@ -192,3 +198,16 @@ def leave(submission: Submission, to: Submission.Status, now: datetime) -> bool:
     facts = {"panel": panel.name, "status": submission.get_status_display()}
     panel.round.events.record("place_left", annotator=submission.annotator, **facts)
     return True
+
+
+def free_place(submission: Submission, now: datetime, by=None) -> bool:
+    """Free the place of somebody who is gone, where no platform tells of it. Raises NotAllowed, PlatformTells.
+
+    Return False where the person has ended meanwhile.
+    """
+    panel = submission.panel
+    check_may(by, Action.WORK, panel.project)
+    if Can.RECONCILE in platform_of(panel).can:
+        raise PlatformTells(f"{panel.get_platform_display()} says when somebody is gone; end their part there.")
+    is_done = submission.status != Status.ACTIVE
+    return False if is_done else leave(submission, Status.TIMED_OUT, now)

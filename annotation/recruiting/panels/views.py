@@ -2,30 +2,162 @@
 
 from __future__ import annotations
 
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, render
-from django.urls import reverse
-from django.views.decorators.cache import never_cache
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from annotation.models import Panel
-from annotation.recruiting.panels.presets import entry_link
+from django import forms
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET, require_POST
+
+from annotation.models import Panel, Platform, Submission
+from annotation.recruiting.panels.money import BadMoney, decimal_money, money, parse_money
+from annotation.recruiting.panels.participants import CSV_COLUMNS, csv_rows, participant_rows, places_of
+from annotation.recruiting.panels.presets import PRESETS, entry_link, usual_options
+from annotation.recruiting.panels.publishing import (
+    cost_in_words,
+    create_panel,
+    delete_panel,
+    edit_panel,
+    publish_panel,
+    stop_panel,
+)
+from annotation.recruiting.panels.services import free_place
+from annotation.recruiting.platforms import Can, platform_of
 from annotation.recruiting.views import managed_round
+from annotation.rounds.forms import option_field
 from kgharvest.access import researcher_required
-from kgharvest.bulk.pagination import page_of
+from kgharvest.bulk.file_writing import csv_lines
+from kgharvest.bulk.pagination import number_in, page_of, sort_key
+from kgharvest.errors import DomainError
+
+ParticipantRow = dict[str, Any]  # as of participant_rows
+
+PARTICIPANT_COLUMNS: dict[str, Callable[[ParticipantRow], Any]] = {
+    "entered": lambda row: row["entered_at"],
+    "participant": lambda row: row["participant"],
+    "status": lambda row: row["status_in_words"],
+    "time": lambda row: row["active_s"] or 0.0,
+    "judged": lambda row: row["n_judged"],
+    "gold": lambda row: row["n_gold_right"] / row["n_gold"] if row["n_gold"] else -1,
+    "owed": lambda row: row["owed"],
+    "paid": lambda row: row["paid"],
+}
+
+
+class PanelForm(forms.ModelForm):
+    """Options of a panel. GROUPS are folded. Amounts are typed as people write them, in the form's currency."""
+
+    FIRST = ("name", "places", "statements_per_place", "estimated_minutes", "currency", "reward")
+    GROUPS = (
+        ("Codes and ways back", (
+            "completion_code", "completion_url", "screen_out_code", "screen_out_url", "quota_full_code",
+            "quota_full_url",
+        )),
+        ("Parameters of the entry link", ("participant_parameter", "study_parameter", "session_parameter")),
+        ("More on pay", ("hourly_floor", "screen_out_reward")),
+    )  # fmt: skip
+    AMOUNTS = ("reward", "screen_out_reward", "hourly_floor")
+    IN_WORDS = {
+        "reward": "For one place, such as 3.00.",
+        "screen_out_reward": "For the time that it took them.",
+        "hourly_floor": "On active time. Below it the panel pauses, and says which bonus makes it good. 0: no limit.",
+    }
+
+    class Meta:
+        model = Panel
+        fields = Panel.OPTIONS
+        formfield_callback = option_field
+        widgets = {"platform": forms.HiddenInput}
+
+    def __init__(self, *args: Any, panel: Panel | None = None, usual: dict[str, Any] | None = None, **kwargs: Any):
+        shown = usual or {name: getattr(panel, name) for name in Panel.OPTIONS}
+        amounts = {name: decimal_money(shown.get(name, 0), shown.get("currency", "USD")) for name in self.AMOUNTS}
+        super().__init__(*args, initial={**shown, **amounts}, **kwargs)
+        for name in self.AMOUNTS:
+            label = self.fields[name].label
+            self.fields[name] = forms.CharField(label=label, required=False, help_text=self.IN_WORDS[name])
+        self.fields["completion_url"].widget.attrs["placeholder"] = PRESETS[Platform(shown["platform"])].return_address
+        if shown["platform"] != Platform.MTURK:
+            del self.fields["is_sandbox"]
+
+    def _post_clean(self) -> None:
+        """Leave the checks of the model to the service, which says more."""
+
+    def clean(self) -> dict[str, Any]:
+        values = super().clean()
+        currency = values.get("currency") or "USD"
+        for name in self.AMOUNTS:
+            try:
+                values[name] = parse_money(values.get(name) or "0", currency)
+            except BadMoney as refusal:
+                self.add_error(name, str(refusal))
+        return values
+
+    def options(self) -> dict[str, Any]:
+        """Return what was chosen; a number that was left out is as usual."""
+        return {name: value for name, value in self.cleaned_data.items() if value is not None}
+
+    def first_fields(self) -> list[forms.BoundField]:
+        first = self.FIRST if "is_sandbox" not in self.fields else (*self.FIRST, "is_sandbox")
+        return [self[name] for name in ("platform", *first)]
+
+    def groups(self) -> list[tuple[str, list[forms.BoundField], bool]]:
+        """Return heading, fields, and whether one of them has an error, so that it is shown."""
+        named = [(heading, [self[name] for name in names]) for heading, names in self.GROUPS]
+        return [(heading, fields, any(field.errors for field in fields)) for heading, fields in named]
+
+
+# -- list and form -----------------------------------------------------------------------------------------------------
 
 
 @never_cache
 @researcher_required
+@require_GET
 def panel_list(request: HttpRequest, path: str) -> HttpResponse:
     round = managed_round(request, path)
-    context = {"round": round, "page_obj": page_of(request, round.panels.order_by("-pk"))}
+    page = page_of(request, round.panels.order_by("-pk"))
+    context = {
+        "round": round,
+        "page_obj": page,
+        "panels": [(panel, places_of(panel), money(panel.reward, panel.currency)) for panel in page],
+    }
     return render(request, "annotation/recruiting/panels/panel_list.html", context)
 
 
 @never_cache
 @researcher_required
 def panel_new(request: HttpRequest, path: str) -> HttpResponse:
-    return render(request, "annotation/recruiting/panels/panel_form.html", {"round": managed_round(request, path)})
+    """Show the form with what the round suggests, or make the draft. `?platform=`: whose names it has."""
+    round = managed_round(request, path)
+    chosen = request.POST.get("platform") or request.GET.get("platform")
+    platform = Platform(chosen) if chosen in Platform.values else Platform.LINK
+    form = PanelForm(request.POST or None, usual={"platform": platform, **usual_options(round, platform)})
+    if form.is_valid():
+        try:
+            return redirect(create_panel(round, form.options(), request.user))
+        except DomainError as refusal:
+            form.add_error(None, str(refusal))
+    context = {"round": round, "form": form, "platform": platform, "platforms": Platform.choices}
+    return render(request, "annotation/recruiting/panels/panel_form.html", context)
+
+
+@never_cache
+@researcher_required
+def panel_edit(request: HttpRequest, path: str, name: str) -> HttpResponse:
+    panel = managed_panel(request, path, name)
+    form = PanelForm(request.POST or None, panel=panel)
+    if form.is_valid():
+        try:
+            return redirect(edit_panel(panel, form.options(), request.user))
+        except DomainError as refusal:
+            form.add_error(None, str(refusal))
+    context = {"round": panel.round, "panel": panel, "form": form}
+    return render(request, "annotation/recruiting/panels/panel_form.html", context)
 
 
 def managed_panel(request: HttpRequest, path: str, name: str) -> Panel:
@@ -34,10 +166,133 @@ def managed_panel(request: HttpRequest, path: str, name: str) -> Panel:
     return get_object_or_404(round.panels.select_related("round__project"), name=name)
 
 
+# -- a panel -----------------------------------------------------------------------------------------------------------
+
+
 @never_cache
 @researcher_required
+@require_GET
 def panel(request: HttpRequest, path: str, name: str) -> HttpResponse:
     panel = managed_panel(request, path, name)
-    address = request.build_absolute_uri(reverse("annotation:panel_enter", args=[panel.token]))
-    context = {"round": panel.round, "panel": panel, "entry_link": entry_link(panel, address)}
+    filters = {name: request.GET.get(name, "").strip() for name in ("q", "status")}
+    sort = sort_key(request, PARTICIPANT_COLUMNS, "-entered")
+    rows = participant_rows(panel)
+    shown = sorted_participants(filtered_participants(rows, **filters), sort)
+    page = page_of(request, shown)
+    for row in page:
+        row["owed_in_words"] = money(row["owed"], panel.currency)
+        row["paid_in_words"] = money(row["paid"], panel.currency)
+    can = platform_of(panel).can
+    context = {
+        "round": panel.round,
+        "panel": panel,
+        "entry_link": entry_link(panel, entry_address(request, panel)),
+        "places": places_of(panel),
+        "reward": money(panel.reward, panel.currency),
+        "page_obj": page,
+        "n_all": len(rows),
+        "filters": filters,
+        "statuses": Submission.Status.choices,
+        "sort": sort,
+        "is_by_hand": Can.PUBLISH not in can,
+        "frees_places": Can.RECONCILE not in can,
+        "is_unpublished": panel.status == Panel.Status.PUBLISHED and Can.PUBLISH in can and not panel.external_id,
+    }
     return render(request, "annotation/recruiting/panels/panel.html", context)
+
+
+def entry_address(request: HttpRequest, panel: Panel) -> str:
+    return request.build_absolute_uri(reverse("annotation:panel_enter", args=[panel.token]))
+
+
+def filtered_participants(rows: Sequence[ParticipantRow], q: str, status: str) -> list[ParticipantRow]:
+    """Return the people whose id, session or annotator's code contains `q`."""
+    return [
+        row
+        for row in rows
+        if status in ("", row["status"])
+        and q.casefold() in f"{row['participant']} {row['session']} {row['annotator']}".casefold()
+    ]
+
+
+def sorted_participants(rows: Sequence[ParticipantRow], sort: str) -> list[ParticipantRow]:
+    return sorted(rows, key=PARTICIPANT_COLUMNS[sort.removeprefix("-")], reverse=sort.startswith("-"))
+
+
+@never_cache
+@researcher_required
+@require_GET
+def participants_csv(request: HttpRequest, path: str, name: str) -> HttpResponse:
+    panel = managed_panel(request, path, name)
+    lines = csv_lines(CSV_COLUMNS, csv_rows(panel))
+    response = StreamingHttpResponse(lines, content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="{panel.round.name}-{panel.name}-participants.csv"'
+    return response
+
+
+# -- what is done to it ------------------------------------------------------------------------------------------------
+
+
+@never_cache
+@researcher_required
+def panel_publish(request: HttpRequest, path: str, name: str) -> HttpResponse:
+    """Say what it costs, then publish."""
+    panel = managed_panel(request, path, name)
+    if request.method == "POST":
+        return _changed(request, panel, publish_panel)
+    context = {"round": panel.round, "panel": panel, "cost": cost_in_words(panel)}
+    context["is_by_hand"] = Can.PUBLISH not in platform_of(panel).can
+    return render(request, "annotation/recruiting/panels/panel_publish.html", context)
+
+
+@never_cache
+@researcher_required
+def panel_stop(request: HttpRequest, path: str, name: str) -> HttpResponse:
+    """Ask first: it cannot be undone."""
+    panel = managed_panel(request, path, name)
+    if request.method == "POST":
+        return _changed(request, panel, stop_panel)
+    context = {"round": panel.round, "panel": panel, "places": places_of(panel)}
+    return render(request, "annotation/recruiting/panels/panel_stop.html", context)
+
+
+@researcher_required
+@require_POST
+def panel_change(request: HttpRequest, path: str, name: str, change: Callable[..., None]) -> HttpResponse:
+    """Pause or resume: `change` is the service's function."""
+    return _changed(request, managed_panel(request, path, name), change)
+
+
+def _changed(request: HttpRequest, panel: Panel, change: Callable[..., None]) -> HttpResponse:
+    try:
+        change(panel, by=request.user)
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+    return redirect(panel)
+
+
+@researcher_required
+@require_POST
+def panel_delete(request: HttpRequest, path: str, name: str) -> HttpResponse:
+    panel = managed_panel(request, path, name)
+    try:
+        delete_panel(panel, request.user)
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+        return redirect(panel)
+    messages.success(request, f"The draft {panel.name} is deleted.")
+    return redirect("annotation:panel_list", path)
+
+
+@researcher_required
+@require_POST
+def panel_free(request: HttpRequest, path: str, name: str) -> HttpResponse:
+    """Free the place of `submission`, whose person is gone."""
+    panel = managed_panel(request, path, name)
+    submission = get_object_or_404(panel.submissions, pk=number_in(request.POST.get("submission")))
+    try:
+        if free_place(submission, timezone.now(), request.user):
+            messages.success(request, "The place is free; what was judged stays.")
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+    return redirect(panel)

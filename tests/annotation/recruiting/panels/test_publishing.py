@@ -67,7 +67,7 @@ def test_a_round_suggests_places_for_the_judgments_it_wants(monkeypatch):
     assert (panel.statements_per_place, panel.places) == (10, 12)
     assert panel.estimated_minutes == 3
     assert panel.reward == 60  # 12.00 an hour
-    assert panel.completion_code and panel.completion_code != panel.screen_out_code
+    assert panel.completion_code not in ("", panel.screen_out_code)
 
 
 def test_gold_is_judged_besides_and_what_is_judged_is_not_wanted(monkeypatch):
