@@ -38,6 +38,7 @@ from annotation.recruiting.panels.services import enter, free_place
 from annotation.recruiting.pay.bonuses import grant_bonus, note_paid
 from annotation.recruiting.pay.commands import ask, resend, settle_by_hand
 from annotation.recruiting.pay.floor import make_good
+from annotation.recruiting.reconciliation import ask_reconciliation
 from annotation.recruiting.services import make_invites, revoke_invites
 from annotation.rounds.services import (
     clone_round,
@@ -153,6 +154,7 @@ CALLS: dict[Callable, Callable] = {
     grant_bonus: lambda it, by: grant_bonus(it.submission, 10, "Thank you.", by),
     note_paid: lambda it, by: note_paid(it.panel, [it.submission.pk], 10, by),
     make_good: lambda it, by: make_good(it.panel, by),
+    ask_reconciliation: lambda it, by: ask_reconciliation(it.panel, by),
     free_place: lambda it, by: free_place(it.panel.submissions.create(entered_at=NOW), NOW, by),
     open_round: lambda it, by: open_round(it.document, by, it.project),
     create_draft: lambda it, by: create_draft(it.document, by, it.project),
