@@ -26,8 +26,8 @@ from annotation.recruiting.erasure import erase_annotator
 from annotation.recruiting.mturk import views as mturk_views
 from annotation.recruiting.panels import participant_views as panel_participant_views
 from annotation.recruiting.panels import views as panel_views
-from annotation.recruiting.prolific import views as prolific_views
 from annotation.recruiting.panels.publishing import pause_panel, resume_panel
+from annotation.recruiting.prolific import views as prolific_views
 from annotation.recruiting.questionnaire import api as questionnaire_api
 from annotation.recruiting.questionnaire import views as questionnaire_views
 from annotation.rounds import api as rounds_api
