@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 JOB_KIND = "pause_panel"
 CHECK_EVERY_S = 60
 BONUS_KEY = "bonus:floor:"
+PAUSED_BY_FLOOR = "The median pay of "  # how the reason begins
 
 
 class NothingMissing(DomainError):
@@ -68,7 +69,7 @@ def floor_sentence(panel: Panel, pay: HourlyPay, bonuses: Sequence[FloorBonus]) 
     """Say what the median is and which bonuses make it good; each of them, if there is room for all."""
     total = money(sum(bonus.amount for bonus in bonuses), panel.currency)
     head = (
-        f"The median pay of {counted(pay.n, 'person', 'people')} is {money(int(pay.median or 0), panel.currency)} an "
+        f"{PAUSED_BY_FLOOR}{counted(pay.n, 'person', 'people')} is {money(int(pay.median or 0), panel.currency)} an "
         f"hour, below the floor of {money(panel.hourly_floor, panel.currency)}. Bonuses of {total} in all make it "
         "good: "
     )
@@ -115,14 +116,14 @@ def run_pause_job(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
 
 
 def make_good(panel: Panel, by=None) -> int:
-    """Grant everybody who is below the floor what they lack, and let a panel that paused go on; return the sum.
+    """Grant everybody who is below the floor what they lack, and let a panel that paused for it go on; return the sum.
 
     Twice is once: it is owed then. Raises NotAllowed, NothingMissing; and what the platform says where it cannot go on.
     """
     check_may(by, Action.WORK, panel.project)
     total = _grant(panel, by)
     panel.refresh_from_db()
-    if panel.status == Panel.Status.PAUSED:
+    if panel.status == Panel.Status.PAUSED and panel.ended_reason.startswith(PAUSED_BY_FLOOR):
         resume_panel(panel, by)
     return total
 

@@ -6,10 +6,17 @@ import os
 import signal
 from collections import Counter
 from pathlib import Path
+from uuid import uuid4
 
-from annotation.models import Panel, Platform, PlatformCommand, Submission
+from django.utils import timezone
+
+from annotation.judging.assignment import next_batch
+from annotation.judging.judgments import Answer, submit_judgment
+from annotation.models import Annotator, Panel, Platform, PlatformCommand, Submission
 from annotation.recruiting import platforms
+from annotation.recruiting.panels.services import complete, enter
 from annotation.recruiting.platforms import Can
+from annotation.recruiting.services import join_round
 
 DONE_AT = "KGHARVEST_TEST_PLATFORM"  # names the file
 DIES = "KGHARVEST_TEST_PLATFORM_DIES"  # "before" or "after": the process that sends is killed then
@@ -37,6 +44,9 @@ class StandIn:
         if self.trouble:
             raise self.trouble.pop(0)
         self.paused.append(self.panel.pk)
+
+    def resume(self) -> None:
+        self.paused.remove(self.panel.pk)
 
 
 class ByHandStandIn(StandIn):
@@ -67,26 +77,19 @@ def payments() -> Counter[tuple[int, str]]:
     return Counter({(int(line.split()[1]), line.split()[2]): n for line, n in lines.items()})
 
 
-def complete_place(panel: Panel, person: str = "ada", *, seconds: tuple[float | None, ...] = ()) -> Submission:
-    """Let a person enter, judge so many statements in so many seconds each, and complete the place."""
-    from uuid import uuid4
+def complete_place(
+    panel: Panel, person: str = "ada", *, seconds: tuple[float | None, ...] = (), annotator: Annotator | None = None
+) -> Submission:
+    """Let a person enter, judge so many statements in so many seconds each, and complete the place.
 
-    from django.utils import timezone
-
-    from annotation.judging.assignment import next_batch
-    from annotation.judging.judgments import Answer, submit_judgment
-    from annotation.recruiting.panels.services import complete, enter
-    from annotation.recruiting.pay import ledger
-    from annotation.recruiting.services import join_round
-
-    now = timezone.now()
-    submission = enter(panel, person, f"{person}-session", now)
-    submission.annotator = join_round(panel.round, place_size=max(1, len(seconds)))
+    annotator: as whom they judged in another place.
+    """
+    submission = enter(panel, person, f"{person}-session", timezone.now())
+    submission.annotator = annotator or join_round(panel.round, place_size=max(1, len(seconds)))
     submission.save()
     left = list(seconds)
     while left and (batch := next_batch(submission.annotator, timezone.now())):
         for task in batch[: len(left)]:
             submit_judgment(submission.annotator, Answer(task.pk, "true", uuid4(), left.pop(0)), timezone.now())
     complete(submission, timezone.now())
-    ledger.owe_in_all(submission, ledger.Purpose.REWARD, panel.reward, "All statements of the place are judged.")
     return submission
