@@ -1,0 +1,239 @@
+"""Who people are at their platform, and what opens it, is nowhere but where it must be: planted, and then searched for.
+
+A study is done with ids and tokens that occur nowhere else. Then everything that this installation has written or would
+answer is searched for them. Only who works in the project sees participants' ids, on the pages of the panel.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from annotation.models import Label, Panel, Platform, Round
+from annotation.recruiting.panels import participant_views
+from annotation.recruiting.pay.commands import ask, send, start_next
+from annotation.recruiting.platforms import platform_of
+from annotation.recruiting.reconciliation import reconcile
+from evaluation.paper.pack_jobs import queue_pack
+from evaluation.reports.services import create_report
+from kgharvest.jobs import ledger
+from kgharvest.models import Role
+from kgharvest.webhooks.models import EVENTS
+from kgharvest.webhooks.outbox import create_webhook
+from tests import factories
+from tests.annotation.recruiting.mturk.fake import FakeMTurk
+from tests.annotation.recruiting.mturk.worker import Worker
+from tests.annotation.recruiting.searched import Log, addresses, answers, database, forms_of, found_in
+
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
+
+IDS = {
+    "participant": "pid-6f1dQzPARTICIPANT",
+    "participant who left": "pid-8a2cQzLEFT",
+    "participant who came too late": "pid-9b3dQzLATE",
+    "participant with a wrong link": "pid-0c4eQzWRONG",
+    "participant at a failure": "pid-1d5fQzFAILED",
+    "session": "sid-77e0QzSESSION",
+    "MTurk worker": "A7QZWORKERQZ11",
+    "MTurk assignment": "3QZASSIGNMENTQZ2222",
+}
+TOKENS = {
+    "entry token": "eyJhbGciOiJSUzI1NiJ9.QzENTRYTOKEN.c2ln",
+    "AWS secret": "wJalrXUtnFEMIQzSECRET",
+    "Prolific token": "prolific-api-QzTOKEN",
+    "webhook secret": "prolific-hook-QzSECRET",
+}
+CODES = {"completion": "QZC0DE77", "screen-out": "QZ0UT88", "quota full": "QZFULL99"}
+NOTHING_OF = {**IDS, **TOKENS}
+
+
+@dataclass
+class Study:
+    """pages, ends: of people who judge, as (address, answer); at the ends a code may stand."""
+
+    round: Round
+    panel: Panel
+    pages: list[tuple[str, str]] = field(default_factory=list)
+    ends: list[tuple[str, str]] = field(default_factory=list)
+    log: list[str] = field(default_factory=list)
+
+
+class Person:
+    """A browser of somebody who comes by the link of a panel."""
+
+    def __init__(self, study: Study, **ids: str):
+        self._client, self._study = Client(raise_request_exception=False), study
+        query = {"participant": IDS["participant"], "study": "stu-31", "session": IDS["session"]} | ids
+        query["prolific_token"] = TOKENS["entry token"]
+        self.link = f"/enter/{study.panel.token}/?" + "&".join(f"{name}={value}" for name, value in query.items())
+
+    def open(self, path: str, **sent: str) -> str:
+        response = self._client.post(path, sent) if sent else self._client.get(path, follow=True)
+        page = response.content.decode()
+        is_end = "annotation/recruiting/panels/panel_end.html" in [template.name for template in response.templates]
+        (self._study.ends if is_end else self._study.pages).append((path.partition("?")[0], page))
+        return page
+
+    def judge(self, n: int) -> None:
+        """Enter, agree, and answer `n` statements; look at all that an annotator can look at."""
+        self.open(self.link)
+        self.open(self.link, agrees="on")
+        judging = f"/judge/{self._study.round.pk}/"
+        for _ in range(n):
+            hidden = dict(re.findall(r'name="(task|client_uuid)" value="([^"]+)"', self.open(judging)))
+            self.open(judging, label=Label.TRUE, seconds="4", **hidden)
+        for rest in ("answers/", "instructions/", "device/", "training/"):
+            self.open(judging + rest)
+        self.open(judging)
+
+
+@pytest.fixture
+def turk(settings, monkeypatch) -> Iterator[FakeMTurk]:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", TOKENS["AWS secret"])
+    settings.ORIGIN = "https://kg.example.org"
+    with FakeMTurk() as turk:
+        settings.MTURK_ENDPOINT = turk.url
+        yield turk
+
+
+@pytest.fixture
+def owner(db):
+    return factories.make_member(Role.OWNER)
+
+
+@pytest.fixture
+def study(owner, turk, enqueued, settings, tmp_path, monkeypatch) -> Study:
+    settings.PACKS_DIR = tmp_path / "packs"
+    round = factories.make_round(6, name="pilot", by=owner, consent="We keep **nothing** of who you are.")
+    create_webhook(round.project_id, "https://1.1.1.1/hook", list(EVENTS), owner)
+    panel = factories.make_panel(
+        round, name="people", places=2, statements_per_place=3, reward=120, completion_code=CODES["completion"],
+        screen_out_code=CODES["screen-out"], quota_full_code=CODES["quota full"], study_parameter="study",
+        session_parameter="session",
+    )  # fmt: skip
+    study = Study(round, panel)
+    with Log() as log:
+        take_part(study, monkeypatch)
+        pay(study, owner)
+        judge_at_mturk(study, turk, owner)
+        ledger.run_job(queue_pack(create_report(round, by=owner), owner).pk)
+    study.log = log.lines
+    return study
+
+
+def take_part(study: Study, monkeypatch) -> None:
+    """One does it all, one leaves, one comes too late, one by a wrong link, one when the server has a bug."""
+    Person(study).judge(3)
+    leaving = Person(study, participant=IDS["participant who left"], session="another")
+    leaving.judge(1)
+    late = Person(study, participant=IDS["participant who came too late"], session="a-third")
+    late.open(late.link)
+    wrong = Person(study, participant=IDS["participant with a wrong link"])
+    wrong.open(f"{wrong.link}&participant={IDS['participant with a wrong link']}")
+    wrong.open(wrong.link.replace(study.panel.token, "made-up"))
+    failing = Person(study, participant=IDS["participant at a failure"], session="a-fourth")
+    with monkeypatch.context() as patched:
+        patched.setattr(participant_views, "enter", lambda *ids, **more: {}["a bug"])
+        failing.open(failing.link)
+
+
+def pay(study: Study, owner) -> None:
+    done = study.panel.submissions.exclude(completed_at=None).get()
+    ask(done, "approve", "approve", by=owner)
+    ask(done, "bonus", "bonus:thanks", amount=35, message="For the time it took.", by=owner)
+    send_commands()
+
+
+def send_commands() -> None:
+    while command := start_next(timezone.now()):
+        send(command)
+
+
+def judge_at_mturk(study: Study, turk: FakeMTurk, owner) -> None:
+    """Judge in the frame; approve once MTurk knows of it, and before, which MTurk refuses in words with ids."""
+    fields = {"platform": Platform.MTURK, "statements_per_place": 2, "reward": 50}
+    panel = factories.make_panel(study.round, name="turkers", **fields)
+    panel.external_id = platform_of(panel).publish()
+    panel.save()
+    worker = Worker(panel, workerId=IDS["MTurk worker"], assignmentId=IDS["MTurk assignment"])
+    worker.start(agrees="on")
+    for _ in range(2):
+        worker.send(label="false")
+    submission = panel.submissions.get()
+    early = submission.commands.create(kind="approve", key="too early")
+    send_commands()
+    early.refresh_from_db()
+    assert "[id]" in early.error
+    turk.submit(panel.external_id, IDS["MTurk worker"], IDS["MTurk assignment"])
+    reconcile(panel, timezone.now())
+    submission.refresh_from_db()
+    ask(submission, "bonus", "bonus:thanks", amount=35, message="For the time it took.", by=owner)
+    send_commands()
+
+
+def everything_of(round: Round) -> list[str]:
+    """Return the addresses of all that a round has, pages, files and the API."""
+    report = round.reports.get()
+    codes = [annotator.code for annotator in round.annotators.all()[:1]]
+    values = {
+        "path": [round.path],
+        "round_id": [round.pk],
+        "code": codes,
+        "slug": ["default"],
+        "pk": sorted({report.pk, round.tasks.first().pk}),
+        "file_format": ["csv", "jsonl", "json", "parquet", "xlsx"],
+    }
+    return ["/", *addresses(values, "rounds/", "reports/", "projects/", "judging/", "audit")]
+
+
+def is_of_panel(address: str) -> bool:
+    return "/panels/" in address
+
+
+# -- what is searched --------------------------------------------------------------------------------------------------
+
+
+def test_a_secret_is_found_however_it_is_written():
+    for text in ("x=pid-6f1dQzPARTICIPANT&", "eyJpZCI6ICJwaWQtNmYxZFF6UEFSVElDSVBBTlQifQ==", "7069642d366631"):
+        assert (found_in(text, IDS) == ["participant"]) == ("7069" not in text)
+    assert all(len(form) > 8 for secret in NOTHING_OF.values() for form in forms_of(secret))
+
+
+def test_nothing_leaks(study, owner):
+    """One test, as the study takes long: each place that tells something is named."""
+    leaks = [f"log: {name} in {line[:200]}" for line in study.log for name in found_in(line, NOTHING_OF | CODES)]
+    leaks += [
+        f"a page for people who judge, {path}: {name}"
+        for path, page in study.pages
+        for name in found_in(page, NOTHING_OF | CODES)
+    ]
+    leaks += [f"the end, {path}: {name}" for path, page in study.ends for name in found_in(page, NOTHING_OF)]
+    leaks += [f"{table} in the database: {name}" for table, rows in database() for name in found_in(rows, NOTHING_OF)]
+    client = Client(raise_request_exception=False)
+    client.force_login(owner)
+    shown_on = set()
+    n_answers = 0
+    for address, answer in answers(client, everything_of(study.round), "/accounts/", "/static/", "/admin/"):
+        n_answers += 1
+        if is_of_panel(address):
+            shown_on.add(address) if found_in(answer, IDS) else None
+            leaks += [f"{address}: {name}" for name in found_in(answer, TOKENS)]
+        else:
+            leaks += [f"{address}: {name}" for name in found_in(answer, NOTHING_OF | CODES)]
+
+    assert leaks == [], "\n".join(leaks)
+    assert n_answers > 100
+    assert len(study.pages) > 20
+    assert any("enter/<slug:token>/" in line for line in study.log)  # so the log was looked at
+    assert any("a bug" in line for line in study.log)
+    assert [name for _, page in study.ends for name in found_in(page, CODES)] == ["completion", "quota full"]
+    viewer = Client()
+    viewer.force_login(factories.make_member(Role.VIEWER))
+    for address in shown_on:
+        assert not found_in(viewer.get(address).getvalue().decode(errors="replace"), NOTHING_OF), address
