@@ -24,6 +24,7 @@ from annotation.recruiting import api as recruiting_api
 from annotation.recruiting import views as recruiting_views
 from annotation.recruiting.erasure import erase_annotator
 from annotation.recruiting.mturk import views as mturk_views
+from annotation.recruiting.panels import api as panels_api
 from annotation.recruiting.panels import participant_views as panel_participant_views
 from annotation.recruiting.panels import views as panel_views
 from annotation.recruiting.panels.publishing import pause_panel, resume_panel
@@ -211,6 +212,19 @@ urlpatterns = [
     ),
     path("api/v1/rounds/<int:round_id>/invites/", recruiting_api.InviteList.as_view(), name="api_invites"),
     path("api/v1/rounds/<int:round_id>/invites/<int:pk>/", recruiting_api.InviteDetail.as_view(), name="api_invite"),
+    path("api/v1/rounds/<int:round_id>/panels/", panels_api.PanelList.as_view(), name="api_panels"),
+    *(
+        path(f"api/v1/rounds/<int:round_id>/panels/<slug:name>/{rest}", view.as_view(), name=f"api_panel{name}")
+        for rest, view, name in (
+            ("", panels_api.PanelDetail, ""),
+            ("cost/", panels_api.PanelCost, "_cost"),
+            ("publish/", panels_api.PanelPublish, "_publish"),
+            ("pause/", panels_api.PanelPause, "_pause"),
+            ("resume/", panels_api.PanelResume, "_resume"),
+            ("stop/", panels_api.PanelStop, "_stop"),
+            ("participants/", panels_api.PanelParticipants, "_participants"),
+        )
+    ),
     path("api/v1/rounds/<int:round_id>/tasks/", task_api.TaskList.as_view(), name="api_tasks"),
     path("api/v1/rounds/<int:round_id>/tasks/<int:pk>/", task_api.TaskDetail.as_view(), name="api_task"),
     path(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, urlsplit
 
@@ -13,7 +13,7 @@ from django.http import QueryDict
 from kgharvest.errors import DomainError
 
 if TYPE_CHECKING:
-    from annotation.recruiting.panels.models import Panel, Submission
+    from annotation.recruiting.panels.models import Panel
 
 LONGEST_VALUE = 200  # characters, of a parameter
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
@@ -89,14 +89,7 @@ def _problems(address: str) -> Iterator[str]:
         yield f"{{{unknown[0]:.40}}} is none of {known}."
 
 
-def return_address(template: str, code: str, submission: Submission) -> str:
-    """Return where somebody goes, each placeholder filled in and encoded; empty for no template. Raises Unreadable."""
-    if not template:
-        return ""
-    values: Mapping[str, str] = {
-        "code": code,
-        "participant": submission.participant_id,
-        "study": submission.study,
-        "session": submission.session_id,
-    }
+def return_address(template: str, code: str, entry: Entry) -> str:
+    """Return where somebody goes, each placeholder filled in and encoded; empty for no template."""
+    values = {"code": code, **entry._asdict()}
     return PLACEHOLDER.sub(lambda placeholder: quote(values[placeholder[1]], safe=""), template)

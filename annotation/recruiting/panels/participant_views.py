@@ -16,7 +16,7 @@ from django.views.decorators.http import require_http_methods
 from annotation.models import Annotator, Panel, Platform, Submission
 from annotation.recruiting.access import no_access, remember_guest, session_annotator, throttled
 from annotation.recruiting.forms import JoinForm
-from annotation.recruiting.panels.identifiers import digest
+from annotation.recruiting.panels.identifiers import Unreadable, digest
 from annotation.recruiting.panels.links import BadEntryLink, Entry, read_entry, return_address
 from annotation.recruiting.panels.money import money
 from annotation.recruiting.panels.services import QuotaFull, Status, enter, finish, join, leave
@@ -71,13 +71,13 @@ def panel_enter(request: HttpRequest, token: str) -> HttpResponse:
     except PlatformUnavailable:
         return no_access(request, "We cannot check your link at the moment; open it again in a minute.", 503)
     except QuotaFull:
-        return show_end(request, QUOTA_FULL, panel, Submission(panel=panel, study=entry.study), 409)
+        return show_end(request, QUOTA_FULL, panel, entry, 409)
     except DomainError as refusal:
         return no_access(request, str(refusal), 409)
     if request.method == "POST" and "decline" in request.POST:
         leave(submission, Status.RETURNED, timezone.now())
-        return show_end(request, GIVEN_BACK, panel, submission)
-    return _go_on(request, submission)
+        return show_end(request, GIVEN_BACK, panel, entry)
+    return _go_on(request, submission, entry)
 
 
 def _check_sent(request: HttpRequest, panel: Panel, entry: Entry) -> None:
@@ -93,7 +93,7 @@ def _check_sent(request: HttpRequest, panel: Panel, entry: Entry) -> None:
         request.session[SENT_BY_PLATFORM] = sent
 
 
-def _go_on(request: HttpRequest, submission: Submission) -> HttpResponse:
+def _go_on(request: HttpRequest, submission: Submission, entry: Entry) -> HttpResponse:
     """Lead to judging; whoever has not joined yet, to the page on which they do."""
     round = submission.panel.round
     here = session_annotator(request, round.pk)
@@ -110,9 +110,9 @@ def _go_on(request: HttpRequest, submission: Submission) -> HttpResponse:
     if annotator is not None:
         remember_guest(request, annotator)
         return redirect("annotation:judge" if submission.status == Status.ACTIVE else "annotation:panel_done", round.pk)
-    if submission.status != Status.ACTIVE:
-        return show_end(request, ENDS[submission.status], submission.panel, submission)
     panel = submission.panel
+    if submission.status not in Submission.HOLDING:
+        return show_end(request, ENDS[submission.status], panel, entry)
     context = {
         "panel": panel,
         "round": round,
@@ -138,18 +138,25 @@ def panel_done(request: HttpRequest, round_id: int) -> HttpResponse:
     if submission is None or not finish(submission, timezone.now()):
         return redirect("annotation:judge", round_id)
     end = ENDS[submission.status]
-    if submission.status == Status.RETURNED and not submission.annotator.n_judged:
+    if submission.status == Status.RETURNED and not (annotator.n_judged or submission.platform_status):
         end = NOTHING_TO_DO
-    return show_end(request, end, submission.panel, submission)
+    return show_end(request, end, submission.panel, _entry_of(submission))
 
 
-def show_end(request: HttpRequest, end: End, panel: Panel, submission: Submission, status: int = 200) -> HttpResponse:
+def _entry_of(submission: Submission) -> Entry:
+    """Return as whom somebody came; empty where SECRET_KEY has changed since, as they are to see their code."""
+    try:
+        return Entry(submission.participant_id, submission.study, submission.session_id)
+    except Unreadable:
+        return Entry("", submission.study, "")
+
+
+def show_end(request: HttpRequest, end: End, panel: Panel, entry: Entry, status: int = 200) -> HttpResponse:
     code, address = (getattr(panel, f"{end.kind}_{part}") if end.kind else "" for part in ("code", "url"))
     context = {
         "end": end,
         "round": panel.round,
         "code": code,
-        "address": return_address(address, code, submission),
-        "n_judged": submission.annotator.n_judged if submission.annotator else 0,
+        "address": return_address(address, code, entry),
     }
     return render(request, "annotation/recruiting/panels/panel_end.html", context, status=status)

@@ -107,7 +107,7 @@ def join(submission: Submission, *, agrees: bool) -> Annotator:
     """Return as whom the person judges from now on; twice is once. Raises ConsentMissing, TookPart, RoundNotOpen."""
     locked = Submission.objects.select_for_update(of=("self",), no_key=True).select_related("panel__round", "annotator")
     submission = locked.get(pk=submission.pk)
-    if submission.status != Status.ACTIVE:
+    if submission.status not in Submission.HOLDING:
         raise TookPart("Your part in this study has ended.")
     if submission.annotator is None:
         panel = submission.panel
