@@ -65,6 +65,17 @@ def enqueue(job: Job) -> None:
     transaction.on_commit(lambda: _send(job.pk, job.kind))
 
 
+def enqueue_once(kind: str) -> None:
+    """Queue a job of a kind that works off what is due, for the whole installation, unless one is unfinished."""
+    if Job.objects.unfinished().filter(kind=kind).exists():
+        return
+    try:
+        with transaction.atomic():
+            enqueue(Job.objects.create(kind=kind, unique_key=kind))
+    except IntegrityError:
+        logger.debug("Another process has queued the job %s.", kind)
+
+
 def _send(job_id: int, kind: str) -> None:
     queue = settings.URGENT_QUEUE if kind in settings.URGENT_JOBS else settings.CELERY_TASK_DEFAULT_QUEUE
     try:

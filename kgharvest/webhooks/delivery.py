@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
@@ -36,14 +36,8 @@ JOBS_LAST = timedelta(days=1)
 
 def enqueue_due_deliveries(now: datetime) -> None:
     """Queue the job that sends what is due, unless there is one. A periodic task of every worker."""
-    if not Delivery.objects.due(now).exists() or Job.objects.unfinished().filter(kind=JOB_KIND).exists():
-        return
-    try:
-        with transaction.atomic():
-            job = Job.objects.create(kind=JOB_KIND, unique_key=JOB_KIND)
-            ledger.enqueue(job)
-    except IntegrityError:
-        logger.debug("Another worker has queued the job that sends webhooks.")
+    if Delivery.objects.due(now).exists():
+        ledger.enqueue_once(JOB_KIND)
 
 
 def run_delivery_job(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
