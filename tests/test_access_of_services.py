@@ -149,6 +149,7 @@ CALLS: dict[Callable, Callable] = {
     resume_panel: lambda it, by: resume_panel(it.panel, by),
     stop_panel: lambda it, by: stop_panel(it.panel, by),
     ask: lambda it, by: ask(it.submission, "approve", "approve", by=by),
+    ask_reconciliation: lambda it, by: ask_reconciliation(it.panel, by),
     resend: lambda it, by: resend(it.command, by),
     settle_by_hand: lambda it, by: settle_by_hand(it.command, True, by),
     grant_bonus: lambda it, by: grant_bonus(it.submission, 10, "Thank you.", by),

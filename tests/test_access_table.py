@@ -173,6 +173,11 @@ GET    /projects/default/rounds/pilot/panels/open/stop/                 302 403 
 POST   /projects/default/rounds/pilot/panels/open/stop/                 302 403 403 403 302 302 302 404
 POST   /projects/default/rounds/pilot/panels/open/delete/               302 403 403 403 302 302 302 404
 POST   /projects/default/rounds/pilot/panels/open/free/                 302 403 403 403 404 404 404 404
+GET    /projects/default/rounds/pilot/panels/study/prolific/            302 403 403 403 200 200 200 404
+POST   /projects/default/rounds/pilot/panels/study/prolific/            302 403 403 403 200 200 200 404
+GET    /projects/default/rounds/pilot/panels/open/prolific/             302 403 403 403 404 404 404 404
+POST   /projects/default/rounds/pilot/panels/study/reconcile/           302 403 403 403 302 302 302 404
+POST   /recruiting/prolific/events/                                     403 403 403 403 403 403 403 403
 # judging: whoever joined
 GET    /judge/offline_worker.js                                         200 200 200 200 200 200 200 200
 GET    /judge/{round}/                                                  302 200 404 404 404 404 404 404
@@ -326,6 +331,7 @@ def places(db) -> dict[str, object]:
     report = create_report(round)
     pack = PaperPack.objects.create(kind=PaperPack.KIND, report=report, project=project)
     share, shared = share_report(report, "Reviewers", 1, timezone.now(), password="correct horse")
+    factories.make_panel(round, "draft", name="study", platform="prolific")
     return {
         "pack": pack.pk,
         "upload": factories.make_uploaded_kg("a\tr\tb\n").pk,
