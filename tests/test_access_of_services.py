@@ -155,7 +155,6 @@ CALLS: dict[Callable, Callable] = {
     grant_bonus: lambda it, by: grant_bonus(it.submission, 10, "Thank you.", by),
     note_paid: lambda it, by: note_paid(it.panel, [it.submission.pk], 10, by),
     make_good: lambda it, by: make_good(it.panel, by),
-    ask_reconciliation: lambda it, by: ask_reconciliation(it.panel, by),
     free_place: lambda it, by: free_place(it.panel.submissions.create(entered_at=NOW), NOW, by),
     open_round: lambda it, by: open_round(it.document, by, it.project),
     create_draft: lambda it, by: create_draft(it.document, by, it.project),

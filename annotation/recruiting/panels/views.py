@@ -240,6 +240,8 @@ def panel_publish(request: HttpRequest, path: str, name: str) -> HttpResponse:
     panel = managed_panel(request, path, name)
     if request.method == "POST":
         return _changed(request, panel, publish_panel)
+    if panel.platform == Platform.PROLIFIC and panel.status == Panel.Status.DRAFT:  # which asks for more
+        return redirect("annotation:prolific_study", path, name)
     context = {"round": panel.round, "panel": panel, "cost": cost_in_words(panel)}
     context["is_by_hand"] = Can.PUBLISH not in platform_of(panel).can
     return render(request, "annotation/recruiting/panels/panel_publish.html", context)
