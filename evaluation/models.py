@@ -210,13 +210,15 @@ class PaperPack(Job):
 class ScoreEvaluation(Job):
     """How well an LM's scores tell known facts from false ones; work of a worker, or of a command that kept its result.
 
-    document: the JSON of `evaluate_scores` (docs/report-json.md), empty until the job has succeeded.
+    document: the JSON of `evaluate_scores` (docs/report-json.md), empty until the job has succeeded. samples: each fact
+    and false tuple with its scores, of evaluations since these are kept.
     """
 
     KIND = "evaluate_scores"
 
     language_model = models.ForeignKey(LanguageModel, on_delete=models.PROTECT, related_name="score_evaluations")
     document = models.JSONField(default=dict)
+    samples = models.JSONField(default=list)
 
     objects = JobQuerySet.as_manager()
 

@@ -13,13 +13,15 @@ from rest_framework.parsers import MultiPartParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from annotation.judges.models import JudgeRun
 from evaluation.models import ScoreEvaluation
 from evaluation.reports.api import files_of
 from evaluation.reports.views import CONTENT_TYPES
 from evaluation.scores.facts import facts_of_content
-from evaluation.scores.score_jobs import STORED_SETTINGS, ScoreRequest, queue_score_job
+from evaluation.scores.lookups import scores_of_content
+from evaluation.scores.score_jobs import MORE_SCORES, STORED_SETTINGS, ScoreRequest, queue_score_job
 from evaluation.scores.views import score_download
-from kgharvest.api.input import Filters, IdField, JsonParser, StrictSerializer
+from kgharvest.api.input import Filters, IdField, JsonParser, StrictSerializer, VisibleField
 from kgharvest.api.views import AnyRenderer, DetailView, ListView
 from kgharvest.engine.settings import PROMPT_SETTINGS, WITHOUT_LEARNING
 from kgharvest.jobs import ledger
@@ -27,7 +29,7 @@ from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES, Job
 from kgharvest.models import LanguageModel
 from kgharvest.relations.api import uploaded
 
-FILES = {"json": "application/json", **CONTENT_TYPES}
+FILES = {"json": "application/json", "jsonl": "application/x-ndjson", **CONTENT_TYPES}
 
 
 class ScoreEvaluationEntrySerializer(serializers.ModelSerializer):
@@ -67,6 +69,19 @@ class ScoreInput(StrictSerializer):
     harvested = serializers.MultipleChoiceField(
         choices=list(STORED_SETTINGS), default=[], help_text="Prompts of finished harvests, with their weights."
     )
+    more = serializers.MultipleChoiceField(choices=list(MORE_SCORES.items()), default=[], help_text="More scores.")
+    systems = serializers.FileField(
+        required=False,
+        validators=[uploaded],
+        help_text="Scores of other systems: JSON lines, CSV or TSV with relation, entities (or head and tail), score, "
+        "and system where there are several.",
+    )
+    judge_runs = serializers.ListField(
+        child=VisibleField(JudgeRun.objects.filter(status=Job.Status.SUCCEEDED)),
+        default=list,
+        max_length=20,
+        help_text="Ids of runs of LM judges that have ended.",
+    )
     facts = serializers.FileField(
         required=False,
         validators=[uploaded],
@@ -75,13 +90,20 @@ class ScoreInput(StrictSerializer):
     )
 
     def request(self, by) -> ScoreRequest:
-        """Raises ImportRefused with what is wrong with the facts."""
+        """Raises ImportRefused with what is wrong with the facts or the scores."""
         sent = self.validated_data
         in_order = {
             "settings": [setting for setting in PROMPT_SETTINGS if setting in sent["settings"]],
             "harvested": [setting for setting in STORED_SETTINGS if setting in sent["harvested"]],
         }
-        request = ScoreRequest(sent["language_model"], **in_order)
+        systems = sent.get("systems")
+        request = ScoreRequest(
+            sent["language_model"],
+            **in_order,
+            more=[name for name in MORE_SCORES if name in sent["more"]],
+            systems=scores_of_content(systems.read(), systems.name) if systems else {},
+            judge_runs=tuple(sent["judge_runs"]),
+        )
         if not (file := sent.get("facts")):
             return request
         return replace(request, facts=file.name, relations=facts_of_content(file.read(), file.name, by))
@@ -96,7 +118,7 @@ class ScoreEvaluationList(ListView):
 
     def get_queryset(self) -> QuerySet:
         evaluations = ScoreEvaluation.objects.visible_to(self.request.user).select_related("language_model", "project")
-        return evaluations.defer("document", "payload")
+        return evaluations.defer("document", "payload", "samples")
 
     @extend_schema(
         summary="Evaluate the scores of an LM",
@@ -109,7 +131,7 @@ class ScoreEvaluationList(ListView):
         self.serializer_class = ScoreEvaluationSerializer
 
         def queue() -> Response:
-            sent = ScoreInput(data=request.data)
+            sent = ScoreInput(data=request.data, context={"request": request})
             sent.is_valid(raise_exception=True)
             evaluation = queue_score_job(sent.request(request.user), request.user, sent.validated_data.get("project"))
             return self.accepted(evaluation, reverse("evaluation:api_score", args=[evaluation.pk]))

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from annotation.judges.models import JudgeRun
 from evaluation.models import ScoreEvaluation
 from evaluation.scores.facts import BUILT_IN, ScoredRelation, built_in_facts, facts_from_json, facts_to_json
-from evaluation.scores.scorers import StoredPrompt, evaluate_scores, setting_scorer, stored_scorer, writable
+from evaluation.scores.lookups import Table, frequency_scorer, judge_scores, lookup_scorer
+from evaluation.scores.scorers import (
+    ScoredSamples,
+    StoredPrompt,
+    corrected_scores,
+    document_of,
+    prior_scorer,
+    score_samples,
+    setting_scorer,
+    stored_scorer,
+    writable,
+)
 from kgharvest import code_version
 from kgharvest.accounts.projects import project_for
 from kgharvest.engine.settings import PROMPT_SETTINGS, WITHOUT_LEARNING
@@ -25,6 +39,13 @@ from kgharvest.models import HarvestJob, Job, LanguageModel, Project
 # The vectors of soft prompts are not stored with the job.
 STORED_SETTINGS = tuple(name for name, setting in PROMPT_SETTINGS.items() if setting.learns != "vectors")
 STAGE = "scoring relations"
+CORRECTED, PRIOR, FREQUENCY = "corrected", "prior", "frequency"
+# What else can be compared, with what a form says of it.
+MORE_SCORES = {
+    CORRECTED: "prior-corrected: each of the above less how likely the LM finds the entities without a prompt",
+    PRIOR: "the entities' prior alone: how likely the LM finds them without a prompt",
+    FREQUENCY: "entity frequency: how many tuples of this installation have the entities",
+}
 
 
 class NothingHarvested(DomainError):
@@ -44,6 +65,7 @@ class ScoreRequest:
     """What to evaluate.
 
     facts: a name for `relations`. harvested: settings whose newest finished harvests of this LM lend their prompts.
+    more: of MORE_SCORES. systems: scores of other systems (evaluation.scores.lookups). judge_runs: of the project.
     """
 
     language_model: LanguageModel
@@ -53,6 +75,9 @@ class ScoreRequest:
     relations: Sequence[ScoredRelation] | None = None  # None: the built-in ones
     seed: int = 0
     device: str = "cpu"
+    more: Sequence[str] = ()
+    systems: Table = field(default_factory=dict)
+    judge_runs: Sequence[JudgeRun] = ()
 
 
 # -- prompts of harvests -----------------------------------------------------------------------------------------------
@@ -64,8 +89,9 @@ def with_harvests(request: ScoreRequest, project: Project) -> tuple[list[ScoredR
     Where harvests lend prompts only relations that all of these settings have harvested are scored, so that every
     scorer sees the same tuples. Raises NothingHarvested, NoScorer.
     """
-    if not request.settings and not request.harvested:
-        raise NoScorer("Nothing would be compared; choose at least one kind of prompts.")
+    others = (request.systems, request.judge_runs, set(request.more) - {CORRECTED})
+    if not request.settings and not request.harvested and not any(others):
+        raise NoScorer("Nothing would be compared; choose at least one kind of prompts or scores.")
     relations = built_in_facts() if request.relations is None else list(request.relations)
     own = HarvestJob.objects.filter(project=project, language_model=request.language_model)
     newest = {setting: _newest_harvests(own.filter(setting=setting), relations) for setting in request.harvested}
@@ -132,7 +158,21 @@ def _payload_of(request: ScoreRequest, project: Project) -> dict[str, Any]:
         "harvests": harvests,
         "facts": request.facts,
         "relations": facts_to_json(relations),
+        **_more_of(request, project),
     }
+
+
+def _more_of(request: ScoreRequest, project: Project) -> dict[str, Any]:
+    """Return what the payload says of other scores, nothing where there are none. Raises NothingHarvested."""
+    for run in request.judge_runs:
+        if run.project_id != project.pk:
+            raise NothingHarvested(f"The judge run {run.name} is of another project; choose one of {project}.")
+    more = {
+        "more": [name for name in MORE_SCORES if name in request.more],
+        "systems": json.loads(json.dumps(request.systems)),
+        "judge_runs": [run.pk for run in request.judge_runs],
+    }
+    return {name: value for name, value in more.items() if value}
 
 
 def run_score_job(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
@@ -140,7 +180,8 @@ def run_score_job(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
     evaluation = ScoreEvaluation.objects.select_related("language_model").get(pk=job.pk)
     with heartbeat.kept_alive():
         document = scores_document(evaluation.language_model, job.payload, "cpu", heartbeat)
-    return lambda: ScoreEvaluation.objects.filter(pk=job.pk).update(document=document)
+    samples = document.pop("samples", [])
+    return lambda: ScoreEvaluation.objects.filter(pk=job.pk).update(document=document, samples=samples)
 
 
 def evaluate_now(
@@ -150,6 +191,7 @@ def evaluate_now(
     project = project_for(None, project)
     payload = _payload_of(request, project)
     document = scores_document(request.language_model, payload, request.device, on_progress)
+    samples = document.pop("samples", [])
     now = timezone.now()
     over = {"status": Job.Status.SUCCEEDED, "started_at": now, "finished_at": now}
     return ScoreEvaluation.objects.create(
@@ -158,6 +200,7 @@ def evaluate_now(
         language_model=request.language_model,
         payload=payload,
         document=document,
+        samples=samples,
         **over,
     )
 
@@ -165,7 +208,7 @@ def evaluate_now(
 def scores_document(
     language_model: LanguageModel, payload: Mapping[str, Any], device: str, on_progress: OnProgress
 ) -> dict[str, Any]:
-    """Return the JSON of docs/report-json.md. Raises Outdated."""
+    """Return the JSON of docs/report-json.md, and under "samples" what was scored. Raises Outdated, NoScorer."""
     harvests = _harvests_with_prompts(payload)
     on_progress(Progress("loading the LM", 0))
     lm = language_models.load(language_model, device, "float32")
@@ -173,15 +216,37 @@ def scores_document(
     unseen = _without_seeds(given, payload, harvests)
     relations = [replace(relation, facts=writable(lm, relation)) for relation in unseen]
     scorers = {setting: setting_scorer(lm, setting) for setting in payload["settings"]}
+    more = payload.get("more", ())
+    if CORRECTED in more:
+        scorers |= {f"{name} (corrected)": setting_scorer(lm, name, corrected_scores) for name in payload["settings"]}
     for setting, by_relation in payload["harvests"].items():
         prompts = {name: stored_prompts(harvests[job]) for name, job in by_relation.items()}
         scorers[f"{setting} (as harvested)"] = stored_scorer(lm, prompts)
+        if CORRECTED in more:
+            scorers[f"{setting} (as harvested, corrected)"] = stored_scorer(lm, prompts, corrected_scores)
+    scorers |= {"entity prior": prior_scorer(lm)} if PRIOR in more else {}
+    scorers |= {"entity frequency": frequency_scorer()} if FREQUENCY in more else {}
+    scorers |= {system: lookup_scorer(scores) for system, scores in payload.get("systems", {}).items()}
+    for run in JudgeRun.objects.filter(pk__in=payload.get("judge_runs", ())).select_related("round").order_by("pk"):
+        scorers[f"judge {run.name} of {run.round.name}"] = lookup_scorer(judge_scores(run))
     report = Reporter(on_progress, STAGE, len(relations))
-    evaluated = evaluate_scores(relations, scorers, payload["seed"], report)
+    scored = score_samples(relations, scorers, payload["seed"], report)
+    _check_matched(scored)
+    evaluated = {**document_of(scored, payload["seed"]), "samples": scored.rows()}
     n_left_out = sum(len(relation.facts) for relation in given) - sum(len(relation.facts) for relation in relations)
     stamp = {"created_at": timezone.now().isoformat(timespec="seconds"), "code_version": code_version()}
     head = {"facts": payload["facts"], "model": str(language_model), "harvests": payload["harvests"]}
     return {**head, "n_left_out": n_left_out, **evaluated, **stamp}
+
+
+def _check_matched(scored: ScoredSamples) -> None:
+    """Raise NoScorer if somebody has no score for any of the samples: a line of theirs would mean nothing."""
+    for name, scores in scored.scores.items():
+        if np.isnan(scores).all():
+            raise NoScorer(
+                f"{name} has no score for any of the {len(scores):,} facts and false tuples of this evaluation; "
+                "download these from an evaluation with the same LM, facts and prompts, score them, and give that file."
+            )
 
 
 def _harvests_with_prompts(payload: Mapping[str, Any]) -> dict[int, HarvestJob]:

@@ -37,8 +37,15 @@ class BadFacts(DomainError):
 # -- scores ------------------------------------------------------------------------------------------------------------
 
 
-def setting_scorer(lm: LanguageModel, setting: str) -> Scorer:
-    """Return the consistency (Eq. 2) with a setting's prompts, weighed or learned on the seeds as in a harvest."""
+# How tuples are scored with a set of prompts: (LM, prompts, tuples, tick) -> (E,).
+PromptScore = Callable[["LanguageModel", "PromptSet", Sequence[Entities], Tick], np.ndarray]
+
+
+def setting_scorer(lm: LanguageModel, setting: str, score_with: PromptScore | None = None) -> Scorer:
+    """Return the consistency (Eq. 2) with a setting's prompts, weighed or learned on the seeds as in a harvest.
+
+    score_with: takes its place.
+    """
     from kgharvest.engine.harvest import encode_seeds
     from kgharvest.engine.prompts.strategies import PromptSource, choose_prompts
 
@@ -46,7 +53,7 @@ def setting_scorer(lm: LanguageModel, setting: str) -> Scorer:
         seeds = tuple(tuple(entities) for entities in relation.seed_tuples)
         spec = HarvestSpec(relation.name, tuple(relation.initial_prompts), seeds, setting, tuple(relation.prompts))
         source = PromptSource(spec, lm, encode_seeds(seeds, lm), None, lambda _: tick())
-        return _consistency(lm, choose_prompts(source).prompt_set, tuples, tick)
+        return (score_with or consistency_scores)(lm, choose_prompts(source).prompt_set, tuples, tick)
 
     return score
 
@@ -65,25 +72,57 @@ class StoredPrompt(NamedTuple):
         return encoded._replace(segments=tuple(map(tuple, self.token_ids))) if self.token_ids else encoded
 
 
-def stored_scorer(lm: LanguageModel, prompts: Mapping[str, Sequence[StoredPrompt]]) -> Scorer:
-    """Return the consistency with the prompts, and their weights, of one finished harvest per relation."""
+def stored_scorer(
+    lm: LanguageModel, prompts: Mapping[str, Sequence[StoredPrompt]], score_with: PromptScore | None = None
+) -> Scorer:
+    """Return the consistency with the prompts, and their weights, of one finished harvest per relation.
+
+    score_with: takes its place.
+    """
     from kgharvest.engine.prompts.prompt_set import PromptSet
 
     def score(relation: ScoredRelation, tuples: Sequence[Entities], tick: Tick) -> np.ndarray:
         own = prompts[relation.name]
         prompt_set = PromptSet(tuple(prompt.encoded(lm) for prompt in own), tuple(prompt.weight for prompt in own))
-        return _consistency(lm, prompt_set, tuples, tick)
+        return (score_with or consistency_scores)(lm, prompt_set, tuples, tick)
 
     return score
 
 
-def _consistency(lm: LanguageModel, prompt_set: PromptSet, tuples: Sequence[Entities], tick: Tick) -> np.ndarray:
+def consistency_scores(lm: LanguageModel, prompt_set: PromptSet, tuples: Sequence[Entities], tick: Tick) -> np.ndarray:
     from kgharvest.engine.scoring import compatibilities, consistency
 
-    encoded = [tuple(lm.encode_entity(entity) for entity in entities) for entities in tuples]
+    encoded = _encoded(lm, tuples)
     reader = prompt_set.reader(lm)
     fits = compatibilities(reader, prompt_set.prompts, encoded, PARAMS.alpha, PARAMS.batch_size, tick)  # (E, P)
     return consistency(fits, np.array(prompt_set.weights))
+
+
+def corrected_scores(lm: LanguageModel, prompt_set: PromptSet, tuples: Sequence[Entities], tick: Tick) -> np.ndarray:
+    """Return the consistency of prior-corrected compatibilities (kgharvest.engine.scoring)."""
+    from kgharvest.engine.scoring import consistency, corrected_compatibilities, prior_logprobs
+
+    encoded = _encoded(lm, tuples)
+    priors = prior_logprobs(lm, encoded, PARAMS.batch_size, tick)
+    fits = corrected_compatibilities(
+        prompt_set.reader(lm), prompt_set.prompts, encoded, priors, PARAMS.alpha, PARAMS.batch_size, tick
+    )
+    return consistency(fits, np.array(prompt_set.weights))
+
+
+def prior_scorer(lm: LanguageModel) -> Scorer:
+    """Return Eq. 1 of the entities' log-probabilities in the empty prompt: how likely the LM finds them anywhere."""
+    from kgharvest.engine.scoring import prior_logprobs
+
+    def score(relation: ScoredRelation, tuples: Sequence[Entities], tick: Tick) -> np.ndarray:
+        priors = prior_logprobs(lm, _encoded(lm, tuples), PARAMS.batch_size, tick)
+        return PARAMS.alpha * priors.sum(axis=1) + (1 - PARAMS.alpha) * priors.min(axis=1)
+
+    return score
+
+
+def _encoded(lm: LanguageModel, tuples: Sequence[Entities]) -> list[tuple[tuple[int, ...], ...]]:
+    return [tuple(lm.encode_entity(entity) for entity in entities) for entities in tuples]
 
 
 def writable(lm: LanguageModel, relation: ScoredRelation) -> list[Entities]:
@@ -99,21 +138,47 @@ def writable(lm: LanguageModel, relation: ScoredRelation) -> list[Entities]:
     return [entities for entities in relation.facts if can_write(entities)]
 
 
+class ScoredSamples(NamedTuple):
+    """scores: (E,) of each scorer; NaN where it has none, which ranks below all others."""
+
+    samples: Sequence[Sample]
+    scores: Mapping[str, np.ndarray]
+    n_relations: int
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return each sample with its scores, as JSON can hold them."""
+        names = list(self.scores)
+        columns = [[float(value) if np.isfinite(value) else None for value in self.scores[name]] for name in names]
+        return [
+            {**sample._asdict(), "scores": dict(zip(names, values, strict=True))}
+            for sample, *values in zip(self.samples, *columns, strict=True)
+        ]
+
+
 def evaluate_scores(
     relations: Sequence[ScoredRelation],
     scorers: Mapping[str, Scorer],
     seed: int,
     on_progress: Callable[[int], None] = ignore,
 ) -> dict[str, Any]:
-    """Return what docs/report-json.md describes, but for the names of LM and facts. Raises BadFacts without facts.
+    """Return what docs/report-json.md describes, but for the names of LM and facts. Raises BadFacts without facts."""
+    return document_of(score_samples(relations, scorers, seed, on_progress), seed)
+
+
+def score_samples(
+    relations: Sequence[ScoredRelation],
+    scorers: Mapping[str, Scorer],
+    seed: int,
+    on_progress: Callable[[int], None] = ignore,
+) -> ScoredSamples:
+    """Return the facts and as many false tuples with their scores. Raises BadFacts without facts.
 
     on_progress: is told how many relations are done.
     """
     facts = {relation.name: relation.facts for relation in relations if relation.facts}
     also_true = {relation.name: relation.learned_from for relation in relations}
     samples = with_negatives(facts, np.random.default_rng(seed), also_true)
-    is_positive = np.array([sample.replaced is None for sample in samples])
-    if not len(samples) or is_positive.all():
+    if all(sample.replaced is None for sample in samples):
         raise BadFacts("There is no fact beside the seed tuples, or none to make false; give more facts.")
     scores = {name: np.full(len(samples), np.nan) for name in scorers}
     names = np.array([sample.relation for sample in samples], dtype=object)
@@ -124,15 +189,27 @@ def evaluate_scores(
                 tuples = [samples[index].entities for index in own]
                 scores[name][own] = score(relation, tuples, partial(on_progress, done))
         on_progress(done + 1)
-    entries = [_scorer_entry(name, scores_of_all, is_positive, names) for name, scores_of_all in scores.items()]
+    return ScoredSamples(samples, scores, len(facts))
+
+
+def document_of(scored: ScoredSamples, seed: int) -> dict[str, Any]:
+    samples = scored.samples
+    is_positive = np.array([sample.replaced is None for sample in samples])
+    names = np.array([sample.relation for sample in samples], dtype=object)
+    # Whoever has no score for a tuple does not claim it: it ranks last.
+    ranked = {name: np.nan_to_num(values, nan=-np.inf, neginf=-np.inf) for name, values in scored.scores.items()}
+    entries = [
+        {**_scorer_entry(name, values, is_positive, names), "n_unscored": int(np.isnan(scored.scores[name]).sum())}
+        for name, values in ranked.items()
+    ]
     return {
         "seed": seed,
-        "n_relations": len(facts),
+        "n_relations": scored.n_relations,
         "n_positive": int(is_positive.sum()),
         "n_negative": int((~is_positive).sum()),
         "scorers": entries,
         "comparisons": _comparisons(entries, seed),
-        "by_corruption": list(_by_replaced(samples, scores, is_positive)),
+        "by_corruption": list(_by_replaced(samples, ranked, is_positive)),
     }
 
 

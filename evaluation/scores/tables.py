@@ -14,7 +14,7 @@ def scorer_table(document: Document) -> Table:
         for scorer in document["scorers"]
     ]
     columns = (
-        Column("prompts"),
+        Column("scores"),
         Column("all relations pooled", Kind.FINE),
         Column("mean over relations", Kind.FINE),
     )
@@ -32,6 +32,9 @@ def scorer_table(document: Document) -> Table:
 def _left_out(document: Document) -> Iterable[str]:
     if document.get("harvests"):
         yield "As harvested: with the prompts of finished harvests and their weights; only relations that have them."
+    for scorer in document["scorers"]:
+        if n := scorer.get("n_unscored"):
+            yield f"{scorer['scorer']} has no score for {counted(n, 'tuple')}, which it thus ranks last."
     if n := document.get("n_left_out"):
         facts = counted(n, "fact is", "facts are")
         yield f"{facts} left out: a seed tuple of a harvest that lends its prompts, or nothing that the LM can write."

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from django import forms
 from django.contrib import messages
@@ -12,13 +14,15 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
+from annotation.judges.models import JudgeRun
 from evaluation.models import ScoreEvaluation
 from evaluation.rendering.figures import precision_recall
 from evaluation.rendering.figures.canvas import LIGHT, THEMES
 from evaluation.rendering.figures.canvas import render as draw
 from evaluation.reports.views import CONTENT_TYPES, as_download
 from evaluation.scores.facts import facts_of_content
-from evaluation.scores.score_jobs import STORED_SETTINGS, ScoreRequest, queue_score_job
+from evaluation.scores.lookups import scores_of_content
+from evaluation.scores.score_jobs import MORE_SCORES, STORED_SETTINGS, ScoreRequest, queue_score_job
 from evaluation.scores.tables import relation_scores_table, replaced_table, scorer_table
 from kgharvest.access import Action, allowed_actions, researcher_required, visible_or_404, worker_required
 from kgharvest.accounts.forms import ProjectField, chosen_project, filter_by_project, offer_projects
@@ -27,7 +31,7 @@ from kgharvest.bulk.pagination import page_of
 from kgharvest.engine.settings import PROMPT_SETTINGS, WITHOUT_LEARNING
 from kgharvest.errors import DomainError, ImportRefused
 from kgharvest.jobs import ledger
-from kgharvest.models import LanguageModel
+from kgharvest.models import Job, LanguageModel
 from kgharvest.pages.number_format import share
 
 SHOWN = 1.4  # times its size in print, where the page is wide enough
@@ -37,7 +41,7 @@ SHOWN = 1.4  # times its size in print, where the page is wide enough
 @require_GET
 def score_list(request: HttpRequest) -> HttpResponse:
     evaluations = ScoreEvaluation.objects.visible_to(request.user).select_related("language_model")
-    evaluations, context = filter_by_project(request, evaluations.defer("document", "payload"))
+    evaluations, context = filter_by_project(request, evaluations.defer("document", "payload", "samples"))
     context |= {"page_obj": page_of(request, evaluations), "has_lms": LanguageModel.objects.exists()}
     return render(request, "evaluation/scores/score_list.html", context)
 
@@ -67,20 +71,63 @@ class ScoreForm(forms.Form):
         "the embedded LMs' world, which they were trained on.",
     )
 
+    more = forms.MultipleChoiceField(
+        label="More scores",
+        choices=list(MORE_SCORES.items()),
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text="How much of a score is but how familiar the entities are.",
+    )
+    systems = forms.FileField(
+        label="Scores of other systems",
+        required=False,
+        help_text="Such as COMET's: JSONL, CSV or TSV with relation, entities (or head and tail), score, and system "
+        "where there are several. The tuples to score are on the page of an evaluation.",
+    )
+    judge_runs = forms.ModelMultipleChoiceField(
+        JudgeRun.objects.none(),
+        label="LM judges",
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text="Runs that have ended: how sure each is that a tuple is true.",
+    )
+
     project = ProjectField()
 
+    def offer_judge_runs(self, user) -> None:
+        """Let the form offer the runs that the user sees; none is no field."""
+        runs = JudgeRun.objects.visible_to(user).filter(status=Job.Status.SUCCEEDED).select_related("round")
+        self.fields["judge_runs"].queryset = runs.order_by("-pk")
+        self.fields["judge_runs"].label_from_instance = lambda run: f"{run} in {run.round.name}"
+        if not runs.exists():
+            del self.fields["judge_runs"]
+
     def clean_facts(self):
-        file = self.cleaned_data["facts"]
+        return self._of_allowed_size("facts", "--facts")
+
+    def clean_systems(self):
+        return self._of_allowed_size("systems", "--scores")
+
+    def _of_allowed_size(self, name: str, option: str):
+        file = self.cleaned_data[name]
         if file and file.size > LARGEST_FILE:
             raise forms.ValidationError(
-                f"The file is larger than {LARGEST_FILE_MB} MB; evaluate it on the server with evaluate_scores --facts."
+                f"The file is larger than {LARGEST_FILE_MB} MB; evaluate it with the command evaluate_scores {option}."
             )
         return file
 
     def request(self, by) -> ScoreRequest:
-        """Raises ImportRefused with what is wrong with the facts."""
+        """Raises ImportRefused with what is wrong with the facts or the scores."""
         cleaned = self.cleaned_data
-        request = ScoreRequest(cleaned["model"], cleaned["settings"], cleaned["harvested"])
+        systems = cleaned["systems"]
+        request = ScoreRequest(
+            cleaned["model"],
+            cleaned["settings"],
+            cleaned["harvested"],
+            more=cleaned["more"],
+            systems=scores_of_content(systems.read(), systems.name) if systems else {},
+            judge_runs=tuple(cleaned.get("judge_runs", ())),
+        )
         if not (file := cleaned["facts"]):
             return request
         return replace(request, facts=file.name, relations=facts_of_content(file.read(), file.name, by))
@@ -90,6 +137,7 @@ class ScoreForm(forms.Form):
 def score_new(request: HttpRequest) -> HttpResponse:
     form = ScoreForm(request.POST or None, request.FILES or None)
     offer_projects(form, request)
+    form.offer_judge_runs(request.user)
     refusal = None
     if form.is_valid():
         try:
@@ -127,13 +175,19 @@ def scores(request: HttpRequest, pk: int) -> HttpResponse:
     if evaluation.document:
         width, height = (round(SHOWN * 96 * inches) for inches in precision_recall.size(evaluation.document))
         tables = (build(evaluation.document) for build in (scorer_table, replaced_table, relation_scores_table))
-        context |= {"tables": list(tables), "alt_text": in_words(evaluation.document), "width": width, "height": height}
+        context |= {
+            "tables": list(tables),
+            "alt_text": in_words(evaluation.document),
+            "has_samples": bool(evaluation.samples),
+            "width": width,
+            "height": height,
+        }
     return render(request, "evaluation/scores/scores.html", context)
 
 
 def in_words(document: dict) -> str:
     parts = (f"{scorer['scorer']} {share(scorer['average_precision'])}" for scorer in document["scorers"])
-    return f"Precision falling with recall, a line per setting of prompts. Average precision: {'; '.join(parts)}."
+    return f"Precision falling with recall, a line for each kind of score. Average precision: {'; '.join(parts)}."
 
 
 @researcher_required
@@ -151,14 +205,28 @@ def score_file(request: HttpRequest, pk: int, file_format: str) -> HttpResponse:
     return score_download(evaluation, file_format, request.GET.get("theme"))
 
 
+def sample_lines(samples: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield each fact and false tuple as a line of JSON; "score" is that of the first scorer that has one."""
+    for sample in samples:
+        score = next((value for value in sample["scores"].values() if value is not None), None)
+        row = {"relation": sample["relation"], "entities": sample["entities"], "is_fact": sample["replaced"] is None}
+        row |= {"replaced": sample["replaced"], "score": score, "scores": sample["scores"]}
+        yield json.dumps(row, ensure_ascii=False) + "\n"
+
+
 def score_download(evaluation: ScoreEvaluation, file_format: str, theme: str | None = None) -> HttpResponse:
-    """Return the figure as SVG or PDF, or everything as JSON. theme: of an image for a page. Raises Http404."""
+    """Return the figure as SVG or PDF, everything as JSON, or the tuples as JSON lines. Raises Http404.
+
+    theme: of an image for a page.
+    """
     name = f"scores-{evaluation.pk}.{file_format}"
     if file_format == "json":
         text = json.dumps(evaluation.document, indent=2, ensure_ascii=False) + "\n"
         return as_download(text.encode(), "application/json", name)
+    if file_format == "jsonl" and evaluation.samples:
+        return as_download("".join(sample_lines(evaluation.samples)).encode(), "application/x-ndjson", name)
     if file_format not in CONTENT_TYPES:
-        raise Http404("Scores come as json, svg and pdf.")
+        raise Http404("Scores come as json, svg and pdf, and as jsonl where their tuples were kept.")
     size = precision_recall.size(evaluation.document)
     image = draw(precision_recall.draw, evaluation.document, size, file_format, THEMES.get(theme or "", LIGHT))
     if theme is not None:

@@ -19,6 +19,7 @@ from kgharvest.engine.language_models.base import (
     filled_tokens,
 )
 from kgharvest.engine.language_models.batching import in_halves
+from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.ranking import rows_at_once
 from kgharvest.engine.types import BrokenModel
 
@@ -75,6 +76,35 @@ def entity_logprobs(
     starts = [0, *accumulate(lengths)][:-1]
     sums = np.add.reduceat(token_logprobs, starts) if starts else np.zeros(0)
     return sums.reshape(len(tuples), len(prompts), -1)
+
+
+def prior_logprobs(lm: LanguageModel, tuples: Sequence[Encoded], batch_size: int, tick: Tick) -> NDArray[np.float64]:
+    """Return (E, n): log P(e_i) in nats of each entity alone in the empty prompt, a slot without any words."""
+    empty = lm.encode_prompt(PromptTemplate.parse("<ENT0>"))
+    entities = list(dict.fromkeys(ids for encoded in tuples for ids in encoded))
+    alone = entity_logprobs(lm, [empty], [(ids,) for ids in entities], batch_size, tick)[:, 0, 0]
+    prior = dict(zip(entities, alone.tolist(), strict=True))
+    return np.array([[prior[ids] for ids in encoded] for encoded in tuples])
+
+
+def corrected_compatibilities(
+    lm: LanguageModel,
+    prompts: Sequence[EncodedPrompt],
+    tuples: Sequence[Encoded],
+    priors: NDArray[np.float64],
+    alpha: float,
+    batch_size: int,
+    tick: Tick,
+) -> NDArray[np.float64]:
+    """Return (E, P): Eq. 1 with log P(e_i | p, e_<i) - log P(e_i) in the place of log P(e_i | p, e_<i), in nats.
+
+    This is the pointwise mutual information of the entity with the prompt and the entities before it (Church, Hanks
+    1990; for LMs Davison et al. 2019, Holtzman et al. 2021): what an LM says everywhere counts for nothing. It may be
+    above 0. priors: as `prior_logprobs` gives them.
+    """
+    logprobs = entity_logprobs(lm, prompts, tuples, batch_size, tick)  # (E, P, n)
+    scores: NDArray[np.float64] = compatibility(torch.from_numpy(logprobs - priors[:, None]), alpha).numpy()
+    return scores
 
 
 class Questions:

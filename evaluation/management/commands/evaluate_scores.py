@@ -1,18 +1,25 @@
-"""`evaluate_scores [--model M] [--setting S ...] [--harvested S ...] [--facts F] [--output F] [--figure F]`"""
+"""`evaluate_scores [--model M] [--setting S ...] [--more S ...] [--scores F] [--facts F] [--output F] [--figure F]`"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 from tqdm import tqdm
 
+from annotation.judges.models import JudgeRun
+from annotation.judges.runs import find_run
+from annotation.rounds.services import find_round
 from evaluation.rendering.figures import precision_recall
 from evaluation.rendering.figures.canvas import LIGHT, render
 from evaluation.scores.facts import BUILT_IN, facts_of_file
-from evaluation.scores.score_jobs import STORED_SETTINGS, ScoreRequest, evaluate_now
+from evaluation.scores.lookups import Table, scores_of_content
+from evaluation.scores.score_jobs import MORE_SCORES, STORED_SETTINGS, ScoreRequest, evaluate_now
+from evaluation.scores.views import sample_lines
 from kgharvest.accounts.projects import project_for
+from kgharvest.bulk.file_reading import read_bytes
 from kgharvest.bulk.file_writing import check_writable, write_atomically
 from kgharvest.engine.settings import PROMPT_SETTINGS, WITHOUT_LEARNING
 from kgharvest.engine.types import Progress
@@ -20,6 +27,7 @@ from kgharvest.errors import DomainError
 from kgharvest.harvests.language_models import get_language_model
 from kgharvest.management.command import DomainCommand, add_project_argument
 
+MORE_HELP = f"of {', '.join(MORE_SCORES)}: prior-corrected scores, the entities' prior, their frequency"
 FIGURES = {".svg": "svg", ".pdf": "pdf"}
 
 
@@ -43,15 +51,23 @@ class Command(DomainCommand):
             metavar="S",
             help="prompts of harvests",
         )
+        parser.add_argument("--more", nargs="+", choices=MORE_SCORES, default=[], metavar="S", help=MORE_HELP)
+        parser.add_argument(
+            "--scores", type=Path, action="append", default=[], metavar="F", help="of other systems; repeatable"
+        )
+        parser.add_argument(
+            "--judge-run", action="append", default=[], metavar="ROUND/NAME", help="scores of an LM judge; repeatable"
+        )
         parser.add_argument("--facts", type=Path, metavar="F.jsonl", help="instead of the embedded LM's world")
         parser.add_argument("--seed", type=int, default=0, help="of the negative samples (0)")
         parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
         add_project_argument(parser)
         parser.add_argument("--output", type=Path, metavar="F", help="write to a file instead of standard output")
+        parser.add_argument("--samples", type=Path, metavar="F.jsonl", help="write what was scored, with its scores")
         parser.add_argument("--figure", type=Path, metavar="F", help="draw the curves, too: F.svg or F.pdf")
 
-    def handle(self, *, model, setting, harvested, facts, output, figure, **options):
-        for path in filter(None, [output, figure]):
+    def handle(self, *, model, setting, harvested, facts, output, figure, samples, **options):
+        for path in filter(None, [output, figure, samples]):
             check_writable(path)
         if figure and figure.suffix not in FIGURES:
             raise UnknownFigure(f"{figure} is no figure; name a file that ends in {' or '.join(FIGURES)}.")
@@ -63,19 +79,42 @@ class Command(DomainCommand):
             facts_of_file(facts) if facts else None,
             options["seed"],
             options["device"],
+            options["more"],
+            systems_of(options["scores"]),
+            [judge_run_of(path) for path in options["judge_run"]],
         )
         project = project_for(None, options["project"])
         with tqdm(desc="relations", file=self.stderr, disable=None) as bar:
-            document = evaluate_now(request, partial(show, bar), project).document
+            evaluation = evaluate_now(request, partial(show, bar), project)
+        document = evaluation.document
         text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
         if figure:
             size = precision_recall.size(document)
             image = render(precision_recall.draw, document, size, FIGURES[figure.suffix], LIGHT)
             write_atomically(figure, [image])
+        if samples:
+            write_atomically(samples, sample_lines(evaluation.samples))
         if output:
             write_atomically(output, [text])
         else:
             self.stdout.write(text, ending="")
+
+
+def systems_of(paths: Sequence[Path]) -> Table:
+    """Return the scores of all files; those of one system in two files are its scores together."""
+    table: Table = {}
+    for path in paths:
+        for system, by_relation in scores_of_content(read_bytes(path), path.name).items():
+            own = table.setdefault(system, {})
+            for relation, scores in by_relation.items():
+                own.setdefault(relation, []).extend(scores)
+    return table
+
+
+def judge_run_of(path: str) -> JudgeRun:
+    """Return the judge run that ROUND/NAME means. Raises NotFound."""
+    round, _, name = path.rpartition("/")
+    return find_run(find_round(round), name)
 
 
 def show(bar: tqdm, progress: Progress) -> None:

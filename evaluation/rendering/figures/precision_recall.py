@@ -74,6 +74,6 @@ def draw(figure: Figure, scores: Mapping[str, Any], theme: Theme) -> None:
     share_axis(axes.xaxis, theme)
     share_axis(axes.yaxis, theme)
     figure.legend(
-        loc="outside lower left", title="prompts (average precision)", alignment="left", labelcolor=theme.ink,
+        loc="outside lower left", title="scores (average precision)", alignment="left", labelcolor=theme.ink,
         fontsize=8.5, title_fontproperties={"size": 8.5}, handlelength=3,
     ).get_title().set_color(theme.ink)  # fmt: skip

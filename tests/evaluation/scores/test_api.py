@@ -85,3 +85,28 @@ def test_who_only_looks_asks_for_none_and_others_find_none(api, enqueued):
     assert viewer.post(f"{address}cancel/").status_code == 403
     assert stranger.get(address).status_code == 404
     assert stranger.post(f"{address}cancel/").status_code == 404
+
+
+def test_scores_of_other_systems_and_judges_are_asked_for(api, enqueued):
+    relation = factories.make_relation()
+    run = factories.make_judge_run(factories.make_round())
+    line = f'{{"relation": "{relation.path}", "entities": ["a", "b"], "score": 1}}\n'
+    asked = {"model": factories.make_language_model().pk, "settings": "human", "more": "prior", "judge_runs": run.pk}
+
+    refused = api.post(SCORES, {**asked, "systems": SimpleUploadedFile("comet.jsonl", b'{"relation": 1}')})
+    answered = api.post(SCORES, {**asked, "systems": SimpleUploadedFile("comet.jsonl", line.encode())})
+
+    assert refused.status_code == 400
+    assert "line 1" in str(error_of(refused))
+    assert answered.status_code == 202
+    payload = ScoreEvaluation.objects.get().payload
+    assert (payload["more"], payload["judge_runs"]) == (["prior"], [run.pk])
+    assert payload["systems"] == {"comet": {relation.path: [[["a", "b"], 1.0]]}}
+
+
+def test_a_judge_run_of_another_project_is_not_found(api, enqueued):
+    other = factories.make_project()
+    run = factories.make_judge_run(factories.make_round(project=other, by=factories.make_researcher(project=other)))
+    asked = {"model": factories.make_language_model().pk, "judge_runs": [run.pk]}
+
+    assert api.post(SCORES, asked, JSON).status_code == 400

@@ -7,7 +7,15 @@ import pytest
 import torch
 
 from kgharvest.engine.prompts.template import PromptTemplate
-from kgharvest.engine.scoring import compatibilities, compatibility, consistency, entity_logprobs, prompt_weights
+from kgharvest.engine.scoring import (
+    compatibilities,
+    compatibility,
+    consistency,
+    corrected_compatibilities,
+    entity_logprobs,
+    prior_logprobs,
+    prompt_weights,
+)
 from tests.kgharvest.engine.fakes import FakeLM
 
 WORDS = ["paris", "france", "new", "york", "usa"]
@@ -72,3 +80,36 @@ def test_prompts_are_asked_apart():
     logprobs = entity_logprobs(lm, ask(lm, "<ENT0> in <ENT1>", "<ENT1> has <ENT0>"), [((0,), (1,))], 8, lambda: None)
 
     assert np.exp(logprobs) == pytest.approx(np.array([[[0.5, 0.8], [0.125, 0.5]]]), abs=1e-6)
+
+
+EMPTY = "<ENT0>"
+ALONE = {EMPTY: {(): {"paris": 0.25, "france": 0.1}}}
+
+
+def test_the_prior_of_an_entity_is_its_probability_without_a_prompt():
+    lm = FakeLM(WORDS, FACTS, ALONE)
+
+    priors = prior_logprobs(lm, [((0,), (1,)), ((1,), (0,))], 8, lambda: None)
+
+    assert np.exp(priors) == pytest.approx(np.array([[0.25, 0.1], [0.1, 0.25]]), abs=1e-6)
+
+
+def test_a_corrected_compatibility_is_equation_1_of_pointwise_mutual_information():
+    # .5 / .25 and .8 / .1: 2/3 (log 2 + log 8) + 1/3 log 2
+    lm = FakeLM(WORDS, FACTS, ALONE)
+    tuples = [((0,), (1,))]
+    priors = prior_logprobs(lm, tuples, 8, lambda: None)
+
+    value = corrected_compatibilities(lm, ask(lm, "<ENT0> in <ENT1>"), tuples, priors, 2 / 3, 8, lambda: None)
+
+    assert value == pytest.approx(np.array([[2 / 3 * log(16) + 1 / 3 * log(2)]]), abs=1e-6)
+
+
+def test_a_prompt_that_tells_nothing_leaves_a_corrected_compatibility_of_zero():
+    lm = FakeLM(WORDS, {}, {})  # every word is as likely anywhere
+    tuples = [((0,), (1,)), ((2,), (4,))]
+    priors = prior_logprobs(lm, tuples, 8, lambda: None)
+
+    values = corrected_compatibilities(lm, ask(lm, "<ENT0> in <ENT1>"), tuples, priors, 2 / 3, 8, lambda: None)
+
+    assert values == pytest.approx(np.zeros((2, 1)), abs=1e-6)
