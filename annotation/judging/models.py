@@ -170,6 +170,11 @@ class Annotator(models.Model):
         return min(limits, default=None)
 
     @property
+    def most_to_judge(self) -> int:
+        """How many statements there are for them at most, gold included."""
+        return self.round.n_tasks if self.quota is None else min(self.round.n_tasks, self.quota)
+
+    @property
     def has_judged_share(self) -> bool:
         share = self.quota
         return share is not None and self.n_judged >= share

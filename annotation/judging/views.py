@@ -162,7 +162,7 @@ def show_statements(
         "given": given,
         "recent": [(judgment, annotator.token_of(judgment.task_id)) for judgment in recent],
         "earlier": [_answered_statement(judgment, annotator) for judgment in reversed(recent)],
-        "n_left": max(annotator.round.most_by_one - annotator.n_judged, len(tasks)),
+        "n_left": max(annotator.most_to_judge - annotator.n_judged, len(tasks)),
         "n_skipped": 0 if tasks else n_skipped(annotator),
     }
     template = PAGES[layout] if statements else "annotation/judging/judge_done.html"

@@ -15,6 +15,7 @@ from django.utils.crypto import salted_hmac
 
 from annotation.models import Panel
 from annotation.recruiting.platforms import Cost, PlatformRefused
+from annotation.recruiting.questionnaire.questions import check_questions, who_questions
 
 SALT = "annotation.recruiting.mturk"
 QUESTION_SCHEMA = "http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/2006-07-14/ExternalQuestion.xsd"
@@ -99,8 +100,10 @@ def new_hit(panel: Panel) -> dict[str, Any]:
     options = HitOptions.of(panel)
     if panel.currency != "USD":
         raise PlatformRefused(f"MTurk pays in USD only, and this panel pays in {panel.currency}; change its currency.")
-    if panel.round.training_size:
-        raise PlatformRefused("The page inside MTurk's frame has no training; recruit for this round by a link.")
+    if panel.round.training_size or who_questions(panel.round) or check_questions(panel.round):
+        raise PlatformRefused(
+            "The page inside MTurk's frame has neither training nor questions; recruit for this round by a link."
+        )
     return {
         "Title": options.title or f"Say whether {panel.statements_per_place} short statements are true",
         "Description": options.description or "Read short statements and say of each whether it is true in general.",

@@ -139,6 +139,6 @@ def _statement(request: HttpRequest, submission: Submission, entry: Entry, error
         "labels": Label,
         "longest_comment": LONGEST_COMMENT,
         "instructions": instructions_html(annotator.round),
-        "n_left": max(min(annotator.round.n_tasks, annotator.quota or annotator.round.n_tasks) - annotator.n_judged, 1),
+        "n_left": max(annotator.most_to_judge - annotator.n_judged, 1),
     }
     return render(request, f"{FOLDER}/statement.html", context, status=409 if error else 200)

@@ -11,7 +11,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 
-from annotation.models import Panel, Round
+from annotation.models import Panel, Platform, Round
 from annotation.recruiting.panels.money import money
 from annotation.recruiting.panels.presets import usual_options
 from annotation.recruiting.platforms import Can, Cost, platform_of
@@ -183,7 +183,7 @@ def _check_ready(panel: Panel) -> None:
     round = panel.round
     if round.source != Round.Source.PEOPLE or not round.is_open:
         raise BadPanel(f"The round {round.name} takes no people now; open it before its panel.")
-    if not panel.completion_code and not panel.completion_url:
+    if panel.platform != Platform.MTURK and not panel.completion_code and not panel.completion_url:
         raise BadPanel(f"{panel.name} has neither a completion code nor a return address; give one of them.")
 
 

@@ -9,9 +9,10 @@ from xml.etree import ElementTree
 import pytest
 from django.utils import timezone
 
-from annotation.models import Panel, Platform, PlatformCommand, Submission
+from annotation.models import Panel, Platform, PlatformCommand, Round, Submission
 from annotation.recruiting.mturk.hits import QUESTION_SCHEMA, cents, dollars, fee_on
 from annotation.recruiting.mturk.platform import OVERRIDE, PRODUCTION, SANDBOX, MTurk
+from annotation.recruiting.panels.publishing import publish_panel
 from annotation.recruiting.panels.services import enter
 from annotation.recruiting.pay.commands import ask, send, start_next
 from annotation.recruiting.pay.ledger import panel_balance
@@ -125,6 +126,25 @@ def test_what_mturk_does_not_take_is_refused_in_words(turk, fields, reason):
         MTurk(make_panel(**fields)).publish()
 
     assert turk.hits == {}
+
+
+@pytest.mark.parametrize("asks", [{"training_size": 2}, {"ask_country": "optional"}])
+def test_a_round_that_begins_with_more_than_statements_is_for_other_platforms(turk, asks):
+    panel = make_panel()
+    Round.objects.update(**asks)
+    panel.refresh_from_db()
+
+    with pytest.raises(PlatformRefused, match="neither training nor questions"):
+        MTurk(panel).publish()
+
+
+def test_a_panel_is_published_without_a_code_as_mturk_needs_none(turk):
+    panel = make_panel(status=Panel.Status.DRAFT)
+
+    publish_panel(panel)
+
+    panel.refresh_from_db()
+    assert (panel.status, panel.external_id) == (Panel.Status.PUBLISHED, next(iter(turk.hits)))
 
 
 def test_a_server_without_https_is_not_shown_in_frames(turk, settings):

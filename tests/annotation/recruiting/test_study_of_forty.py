@@ -1,0 +1,265 @@
+"""Forty people through a Prolific of our own, one of them in a real browser: from the entry link to the last cent.
+
+Three give their place back, two run out of time, one fails the check; an event gets lost, and the answer to a payment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+from playwright.sync_api import expect
+
+from annotation.models import Panel, PayEntry, Platform, PlatformCommand
+from annotation.models import Submission as OwnSubmission
+from annotation.recruiting.panels.publishing import create_panel
+from annotation.recruiting.pay.bonuses import grant_bonus
+from annotation.recruiting.pay.commands import ask
+from annotation.recruiting.pay.ledger import Balance, panel_balance
+from annotation.recruiting.prolific.platform import STATUSES
+from annotation.recruiting.reconciliation import reconcile
+from kgharvest.jobs import ledger
+from kgharvest.models import Job
+from tests import factories
+from tests.annotation.recruiting.prolific.fake_prolific import (
+    FEE,
+    SECRET,
+    TOKEN,
+    FakeProlific,
+    Submission,
+    Trouble,
+    serving,
+)
+from tests.browser.conftest import chromium, site, visit  # noqa: F401 fixtures
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+
+N_PEOPLE, N_STATEMENTS = 40, 3
+REWARD, SCREEN_OUT_REWARD, BONUS = 150, 35, 45  # cents
+CHECK = "What if you do not know?\n+ Unjudgeable\n- Guess"
+RIGHT, WRONG = "Unjudgeable", "Guess"
+EVENTS = "/recruiting/prolific/events/"
+N_RETURNED, N_TIMED_OUT, N_WITH_BONUS = 3, 2, 5
+
+
+class Study:
+    """The panel, the platform, and what a worker would do beside them."""
+
+    def __init__(self, panel: Panel, fake: FakeProlific):
+        self.panel, self.fake = panel, fake
+        self._n_told = 0
+
+    def tell(self, *, is_lost: bool = False) -> None:
+        """Deliver what Prolific has to tell, each event twice, the newest first; and let a worker work."""
+        events = self.fake.events[self._n_told :]
+        self._n_told += len(events)
+        for event in [] if is_lost else [*reversed(events), *events]:
+            headers = {name: value for name, value in self.fake.headers(event).items() if name != "Content-Type"}
+            response = Client().post(EVENTS, event.body, content_type="application/json", headers=headers)
+            assert response.status_code == 204
+        work()
+
+    def codes(self) -> set[str]:
+        return {self.panel.completion_code, self.panel.screen_out_code}
+
+
+def work() -> None:
+    """Run the jobs that wait, as a worker does."""
+    while job := Job.objects.filter(status=Job.Status.QUEUED).order_by("pk").first():
+        ledger.run_job(job.pk)
+
+
+@pytest.fixture
+def fake(settings, live_server) -> Iterator[FakeProlific]:
+    with serving() as fake:
+        settings.PROLIFIC = {"token": TOKEN, "url": fake.url, "webhook_secret": SECRET}
+        settings.ORIGIN = live_server.url
+        yield fake
+    assert fake.violations == []
+
+
+@pytest.fixture
+def study(fake, enqueued) -> Study:
+    """A round, and a panel that a researcher publishes on its page, where it says what that costs."""
+    owner = factories.make_researcher("ada")
+    options = {"consent": "We keep **what you judge**.", "check_questions": CHECK, "judgments_per_task": 3}
+    round = factories.make_round(46, name="pilot", by=owner, batch_size=3, **options)
+    panel = create_panel(
+        round,
+        {
+            "name": "forty",
+            "platform": Platform.PROLIFIC,
+            "places": N_PEOPLE,
+            "statements_per_place": N_STATEMENTS,
+            "reward": REWARD,
+            "screen_out_reward": SCREEN_OUT_REWARD,
+            "estimated_minutes": 6,
+            "currency": "USD",
+            "hourly_floor": 0,
+        },
+        owner,
+    )
+    client = Client()
+    client.force_login(owner)
+    page = f"/projects/default/rounds/pilot/panels/{panel.name}/prolific/"
+    form = {"title": "Is it true?", "description": "Read statements.", "devices": ["desktop", "mobile"]}
+    assert "84.00" in client.get(page).text  # 40 x 1.50 and 40 %
+    client.post(page, {**form, "signs_entry": "on", "action": "publish"})
+    panel.refresh_from_db()
+    assert panel.status == Panel.Status.PUBLISHED
+    return Study(panel, fake)
+
+
+# -- people ------------------------------------------------------------------------------------------------------------
+
+
+class Person:
+    """Somebody at Prolific, without a browser that draws."""
+
+    def __init__(self, study: Study):
+        self.study, self._client = study, Client()
+        self.submission, self.entry = study.fake.arrive(study.panel.external_id)
+        self.judging = f"/judge/{study.panel.round_id}/"
+        study.tell()
+
+    def begin(self, answer: str = RIGHT, n_tries: int = 1) -> None:
+        """Follow the link, agree, and take the check."""
+        link = self.entry.partition(urlsplit(self.entry).netloc)[2]
+        self._see(self._client.get(link))
+        self._see(self._client.post(link, {"agrees": "on"}, follow=True))
+        for _ in range(n_tries):
+            sent = {"stage": "check", "check-1": answer}
+            self.page = self._client.post(f"{self.judging}questions/", sent, follow=True)
+
+    def judge(self, n: int) -> None:
+        for _ in range(n):
+            [statement, *_] = self._see(self._json("get"))["tasks"]
+            answer = {"task": statement["task"], "label": "true", "client_uuid": uuid4(), "seconds": 20}
+            self._see(self._json("post", **answer))
+
+    def _json(self, method: str, **sent: Any):
+        return getattr(self._client, method)(self.judging, sent, headers={"accept": "application/json"})
+
+    def _see(self, response) -> Any:
+        """Nobody sees a code before the last judgment is stored."""
+        assert response.status_code == 200
+        assert not any(code in response.text for code in self.study.codes())
+        return response.json() if response["Content-Type"] == "application/json" else None
+
+    def end(self) -> None:
+        """Take the code from the last page to Prolific."""
+        page = self._client.get(self.judging, follow=True).text
+        [code] = re.findall(r'id="panel-code"[^>]*value="([^"]+)"', page)
+        self.study.fake.submit(self.submission, code)
+        self.study.tell()
+
+
+def take_part(study: Study) -> Submission:
+    person = Person(study)
+    person.begin()
+    person.judge(N_STATEMENTS)
+    person.end()
+    return person.submission
+
+
+def leave(study: Study, how: Callable[[Submission], None], n_judged: int, *, is_lost: bool = False) -> OwnSubmission:
+    """Begin, judge a little, and leave at Prolific."""
+    person = Person(study)
+    person.begin()
+    person.judge(n_judged)
+    how(person.submission)
+    study.tell(is_lost=is_lost)
+    return study.panel.submissions.latest("pk")
+
+
+def take_part_in_a_browser(study: Study, visitor) -> Submission:
+    submission, entry = study.fake.arrive(study.panel.external_id)
+    study.tell()
+    page = visitor.page
+    page.goto(entry)
+    page.get_by_label("I have read this and agree").check()
+    page.get_by_role("button", name="Start judging").click()
+    page.get_by_label(RIGHT).check()
+    page.get_by_role("button", name="Answer").click()
+    expect(page.get_by_text("Saved", exact=True)).to_be_visible()  # the keys are listened to
+    expect(page.get_by_text(f"0 judged, {N_STATEMENTS} left at most")).to_be_visible()
+    for _ in range(N_STATEMENTS):
+        statement = page.locator("#statement").inner_text()
+        assert not any(code in page.content() for code in study.codes())
+        page.keyboard.press("t")
+        page.wait_for_function("was => document.querySelector('#statement')?.innerText !== was", arg=statement)
+    code = page.get_by_label("Your code")
+    expect(code).to_have_value(study.panel.completion_code)
+    study.fake.submit(submission, code.input_value())
+    study.tell()
+    assert visitor.complaints == []
+    assert visitor.foreign_requests() == []
+    return submission
+
+
+# -- the study ---------------------------------------------------------------------------------------------------------
+
+
+def test_forty_people_are_paid_to_the_cent(study, fake, visit):  # noqa: F811
+    panel = study.panel
+    wallet = fake.wallet
+    holding = panel.submissions.holding_places()
+
+    # Who leaves: their places are free again, those of whom nobody told as soon as reconciliation has looked.
+    for number in range(N_RETURNED - 1):
+        assert leave(study, fake.give_back, number).status == "returned"
+    for _ in range(N_TIMED_OUT):
+        assert leave(study, fake.time_out, 1).status == "timed out"
+    lost = leave(study, fake.give_back, 2, is_lost=True)
+    assert (lost.status, holding.count()) == ("active", 1)
+    reconcile(panel, timezone.now())
+    lost.refresh_from_db()
+    assert (lost.status, holding.count()) == ("returned", 0)
+    turned_away = Person(study)
+    turned_away.begin(WRONG, n_tries=2)
+    turned_away.end()
+
+    # Forty who do it all.
+    done = [take_part(study) for _ in range(N_PEOPLE - 1)]
+    done.append(take_part_in_a_browser(study, visit()))
+    assert {submission.status for submission in done} == {"AWAITING REVIEW"}
+    assert panel_balance(panel) == Balance(N_PEOPLE * REWARD + SCREEN_OUT_REWARD, SCREEN_OUT_REWARD)
+
+    # Pay: approved twice over, and bonuses, one of which Prolific does not answer.
+    by = panel.created_by
+    completed = list(panel.submissions.to_review())
+    for submission in completed * 2:
+        ask(submission, PlatformCommand.Kind.APPROVE, "approve", by=by)
+    work()
+    fake.trouble = lambda method, path: Trouble.UNANSWERED if path.endswith("/pay/") else Trouble.NONE
+    grant_bonus(completed[-1], BONUS, "For the long statements.", by)
+    work()
+    fake.trouble = lambda method, path: Trouble.NONE
+    for submission in completed[: N_WITH_BONUS - 1]:
+        grant_bonus(submission, BONUS, "For the long statements.", by)
+    work()
+    assert PlatformCommand.objects.unfinished().count() == 1
+    for _ in range(2):
+        study.tell()
+        reconcile(panel, timezone.now())
+
+    # Nothing is open, nobody was paid twice, and the wallet has lost what the ledger says, and the fee.
+    paid = N_PEOPLE * REWARD + SCREEN_OUT_REWARD + N_WITH_BONUS * BONUS
+    assert panel_balance(panel) == Balance(paid, paid)
+    assert not PlatformCommand.objects.exclude(state=PlatformCommand.State.DONE).exists()
+    payments = PayEntry.objects.filter(side=PayEntry.Side.PAID).values_list("amount", flat=True)
+    assert wallet - fake.wallet == sum(round(amount * (1 + FEE)) for amount in payments)
+    for own in panel.submissions.all():
+        there = fake.submissions[own.session_id]
+        assert own.status == STATUSES[there.status]
+        assert there.n_payments == (there.status in ("APPROVED", "SCREENED OUT"))
+        bonuses = own.pay_entries.filter(side=PayEntry.Side.PAID, purpose=PayEntry.Purpose.BONUS)
+        assert sorted(there.bonuses) == sorted(bonuses.values_list("amount", flat=True))
+    assert panel.submissions.count() == len(fake.submissions) == N_PEOPLE + N_RETURNED + N_TIMED_OUT + 1
+    assert panel.submissions.filter(status="approved").count() == N_PEOPLE
