@@ -19,6 +19,8 @@ from annotation.monitoring.cell_tables import shown
 from annotation.monitoring.cells import harvest_cells
 from annotation.monitoring.progress import progress
 from annotation.recruiting.access import session_annotators
+from annotation.recruiting.questionnaire.groups import check_counts, questionnaire_groups
+from annotation.recruiting.questionnaire.questions import who_questions
 from kgharvest.access import Action, may
 from kgharvest.models import HarvestJob, KnowledgeTuple, Launch, Project
 from kgharvest.operations.metrics import Reading
@@ -125,6 +127,18 @@ def recruit(request: HttpRequest, round: Round) -> Iterator[Panel]:
         has_panels = round.panels.exists()
         page, label = ("panel_list", "Panels") if has_panels else ("panel_new", "Recruit people")
         yield button(label, reverse(f"annotation:{page}", args=[round.path]))
+
+
+def who_took_part(request: HttpRequest, round: Round) -> Iterator[Panel]:
+    """What people said about themselves, in groups of five or more, and how the comprehension check went."""
+    asks_who = bool(who_questions(round))
+    if asks_who or round.check_questions:
+        context = {
+            "asks_who": asks_who,
+            "questions": questionnaire_groups(round),
+            "check": check_counts(round) if round.check_questions else None,
+        }
+        yield Panel("annotation/recruiting/questionnaire/_who_took_part.html", context)
 
 
 def harvest_rounds(request: HttpRequest, job: HarvestJob) -> Iterator[Panel]:

@@ -31,6 +31,7 @@ from annotation.recruiting.panels.publishing import pause_panel, resume_panel
 from annotation.recruiting.prolific import views as prolific_views
 from annotation.recruiting.questionnaire import api as questionnaire_api
 from annotation.recruiting.questionnaire import views as questionnaire_views
+from annotation.recruiting.questionnaire.withdrawal import withdraw_annotator
 from annotation.rounds import api as rounds_api
 from annotation.rounds import draft_views, plan_api
 from annotation.rounds import views as rounds_views
@@ -123,6 +124,7 @@ urlpatterns = [
             ("pause", pause_annotator, Action.WORK),
             ("resume", resume_annotator, Action.WORK),
             ("reinstate", reinstate_annotator, Action.WORK),
+            ("withdraw", withdraw_annotator, Action.WORK),
             ("erase", erase_annotator, Action.MANAGE),
         )
     ),
@@ -146,6 +148,7 @@ urlpatterns = [
     path("judge/<int:round_id>/instructions/", judging_views.judge_instructions, name="judge_instructions"),
     path("judge/<int:round_id>/layout/", judging_views.judge_layout, name="judge_layout"),
     path("judge/<int:round_id>/questions/", questionnaire_views.questions, name="questions"),
+    path("judge/<int:round_id>/withdraw/", questionnaire_views.withdraw, name="withdraw"),
     path("judge/<int:round_id>/training/", training_views.training, name="training"),
     # recruiting
     path("projects/<round:path>/invites/", recruiting_views.round_invites, name="round_invites"),
@@ -243,6 +246,11 @@ urlpatterns = [
         exchange_api.JudgmentFile.as_view(),
         name="api_judgments_file",
     ),
+    path(
+        "api/v1/rounds/<int:round_id>/questionnaire/",
+        questionnaire_api.RoundQuestionnaire.as_view(),
+        name="api_round_questionnaire",
+    ),
     path("api/v1/rounds/<int:round_id>/limits/", quality_api.RoundLimits.as_view(), name="api_round_limits"),
     path("api/v1/rounds/<int:round_id>/events/", quality_api.EventList.as_view(), name="api_round_events"),
     path("api/v1/rounds/<int:round_id>/annotators/", quality_api.AnnotatorList.as_view(), name="api_annotators"),
@@ -252,6 +260,7 @@ urlpatterns = [
             ("", quality_api.AnnotatorDetail, ""),
             ("pause/", quality_api.AnnotatorPause, "_pause"),
             ("resume/", quality_api.AnnotatorResume, "_resume"),
+            ("withdraw/", quality_api.AnnotatorWithdraw, "_withdraw"),
             ("erase/", quality_api.AnnotatorErase, "_erase"),
             ("exclusion/", quality_api.AnnotatorExclusion, "_exclusion"),
         )
@@ -286,6 +295,7 @@ urlpatterns = [
             ("recent/", judging_api.Recent, "judge_recent"),
             ("instructions/", judging_api.Instructions, "judge_instructions"),
             ("questions/", questionnaire_api.Questions, "judge_questions"),
+            ("withdraw/", questionnaire_api.Withdraw, "judge_withdraw"),
             ("training/", training_api.TrainingStatements, "judge_training"),
         )
     ),

@@ -46,7 +46,11 @@ PANELS = {
         "evaluation.panels.make_report",
     ],
     "round_badges": ["evaluation.preregistration.panels.badge"],  # subject: a round or draft, beside its status
-    "round": ["evaluation.panels.round_reports", "evaluation.preregistration.panels.versions"],  # subject: a round
+    "round": [  # subject: a round
+        "evaluation.panels.round_reports",
+        "annotation.panels.who_took_part",
+        "evaluation.preregistration.panels.versions",
+    ],
     # subject: a panel on which people are found, for those who work in its project
     "recruiting_panel": ["annotation.recruiting.prolific.panels.platform_state"],
     "judge_run": ["evaluation.panels.judge_card"],  # subject: a judge run, below its labels
@@ -106,6 +110,8 @@ PERIODIC_TASKS = [
     "annotation.rounds.services.note_complete_rounds",
     "annotation.rounds.services.close_due_rounds",
     "annotation.judging.sealing.seal_due_judgments",
+    "annotation.recruiting.questionnaire.withdrawal.finish_withdrawals",
+    "annotation.recruiting.erasure.forget_settled_submissions",
     "kgharvest.webhooks.delivery.enqueue_due_deliveries",
     "annotation.recruiting.pay.commands.enqueue_due_commands",
     "annotation.recruiting.pay.floor.pause_underpaid_panels",
@@ -123,6 +129,7 @@ AUDITED = {
     "adjudication": "annotation.quality.adjudication.ADJUDICATIONS",
     "exclusion": "annotation.quality.exclusion.EXCLUSIONS",
     "reinstatement": "annotation.quality.exclusion.REINSTATEMENTS",
+    "withdrawal": "annotation.recruiting.questionnaire.withdrawal.WITHDRAWALS",
     "gold-decision": "annotation.gold.candidates.GOLD_DECISIONS",
     "gold-withdrawal": "annotation.gold.candidates.GOLD_WITHDRAWALS",
     "payment": "annotation.recruiting.pay.ledger.PAYMENTS",

@@ -38,6 +38,7 @@ from annotation.recruiting.panels.services import enter, free_place
 from annotation.recruiting.pay.bonuses import grant_bonus, note_paid
 from annotation.recruiting.pay.commands import ask, resend, settle_by_hand
 from annotation.recruiting.pay.floor import make_good
+from annotation.recruiting.questionnaire.withdrawal import withdraw_annotator
 from annotation.recruiting.reconciliation import ask_reconciliation
 from annotation.recruiting.services import make_invites, revoke_invites
 from annotation.rounds.services import (
@@ -137,6 +138,7 @@ CALLS: dict[Callable, Callable] = {
     set_limits: lambda it, by: set_limits(it.round, by, longest_run=9),
     pause_annotator: lambda it, by: pause_annotator(it.annotator, by),
     resume_annotator: lambda it, by: resume_annotator(it.annotator, by),
+    withdraw_annotator: lambda it, by: withdraw_annotator(it.annotator, by),
     erase_annotator: lambda it, by: erase_annotator(it.annotator, by),
     erase_account: lambda it, by: erase_account(it.owner, by),
     make_invites: lambda it, by: make_invites(it.round, 1, NOW, by),
@@ -191,8 +193,8 @@ WRITE_NOTHING = {
     "facts_of_content", "parts_of", "role_in_words", "check_harvest", "check_endpoint",
 }  # fmt: skip
 FOR_EVERYBODY = {"create_project", "remove"}  # one's own second factor
-WITHIN_SERVICES = {  # the audit trail; with a draft
-    "record", "append", "record_run", "delete_runs", "note_deletion", "record_packed",
+WITHIN_SERVICES = {  # the audit trail; with a draft; erasing and withdrawing
+    "record", "append", "record_run", "delete_runs", "note_deletion", "record_packed", "forget",
 }  # fmt: skip
 APPS = ("kgharvest", "annotation", "evaluation", "probing")
 DOORS = ("api", "views", "forms", "management", "migrations", "engine", "embedded_lm", "web_worker", "demo")

@@ -146,6 +146,7 @@ GET    /projects/default/rounds/pilot/annotators/{code}/exclude/        302 403 
 POST   /projects/default/rounds/pilot/annotators/{code}/pause/          302 403 403 403 302 302 302 404
 POST   /projects/default/rounds/pilot/annotators/{code}/resume/         302 403 403 403 302 302 302 404
 POST   /projects/default/rounds/pilot/annotators/{code}/reinstate/      302 403 403 403 302 302 302 404
+POST   /projects/default/rounds/pilot/annotators/{code}/withdraw/       302 403 403 403 302 302 302 404
 POST   /projects/default/rounds/pilot/annotators/{code}/erase/          302 403 403 403 403 302 302 404
 GET    /projects/default/rounds/pilot/invites/                          302 403 403 403 200 200 200 404
 POST   /projects/default/rounds/pilot/invites/revoke/                   302 403 403 403 302 302 302 404
@@ -189,6 +190,7 @@ GET    /judge/{round}/answers/                                          302 200 
 GET    /judge/{round}/instructions/                                     302 200 404 404 404 404 404 404
 POST   /judge/{round}/layout/                                           302 302 404 404 404 404 404 404
 GET    /judge/{round}/questions/                                        302 302 404 404 404 404 404 404
+GET    /judge/{round}/withdraw/                                         404 200 404 404 404 404 404 404
 GET    /judge/{round}/training/                                         302 404 404 404 404 404 404 404
 GET    /judge/{round}/device/                                           302 200 302 302 302 302 302 302
 GET    /judge/{round}/done/                                             302 302 302 302 302 302 302 302

@@ -70,7 +70,7 @@ class JudgmentList(RoundView, ListView):
     def get_queryset(self) -> QuerySet:
         round = self.round()
         ends = round.tasks.aggregate(first=Min("pk"), last=Max("pk"))  # of one stretch of the index of judgments
-        current = Judgment.objects.current().filter(task__round=round)
+        current = Judgment.objects.current().not_withdrawn().filter(task__round=round)
         current = current.filter(task_id__gte=ends["first"] or 0, task_id__lte=ends["last"] or 0)
         adjudication = Adjudication.objects.current().filter(task=OuterRef("task")).values("label")
         related = current.select_related("annotator", "task__knowledge_tuple__relation")

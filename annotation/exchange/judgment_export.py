@@ -39,7 +39,7 @@ Row = dict[str, Any]
 
 def judgment_rows(round: Round) -> Iterator[Row]:
     """Yield the current judgments of a round, by statement and time; memory stays flat."""
-    current = Judgment.objects.current().filter(task__round=round)
+    current = Judgment.objects.current().not_withdrawn().filter(task__round=round)
     adjudication = Adjudication.objects.current().filter(task=OuterRef("task")).values("label")
     current = current.annotate(adjudication=Subquery(adjudication))
     ordered = current.order_by("task__position", "judged_at", "client_uuid")

@@ -14,6 +14,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Lower
 
+from annotation.recruiting.questionnaire.questions import OnWithdrawal
 from annotation.rounds.models import Layout, Round
 from annotation.rounds.sample_models import JudgmentTask
 from kgharvest.bulk.prepared import Parameter, PreparedSelect
@@ -242,6 +243,10 @@ class JudgmentQuerySet(models.QuerySet):
     def unsealed(self):
         """Return the judgments that no entry of the audit trail speaks for yet."""
         return self.filter(sealed_in=None)
+
+    def not_withdrawn(self):
+        """Return what may leave the database: nothing of those who withdrew from a round that deletes then."""
+        return self.exclude(annotator__withdrawal__on_withdrawal=OnWithdrawal.DELETE)
 
     def of_round(self, round: Round):
         return self.filter(task__in=round.tasks.order_by().values("pk"))

@@ -16,7 +16,8 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
-from annotation.models import Annotator, Exclusion, Judgment, JudgmentTask, Round
+from annotation.models import Annotator, Exclusion, Judgment, JudgmentTask, Round, Withdrawal
+from annotation.recruiting.questionnaire.questions import OnWithdrawal
 from kgharvest.audit.models import AuditEntry
 from kgharvest.audit.tables import AuditedTable, canonical_json, sha256, table_lines
 from kgharvest.audit.trail import append, lock_head
@@ -53,7 +54,8 @@ class Exclusions(NamedTuple):
 class JudgmentTable(AuditedTable):
     """Judgments with the statements that they are about, whose judgment they took the place of, and whether they count.
 
-    An exclusion takes judgments out and changes no hash. Those that a reinstatement leaves out are sealed anew.
+    An exclusion takes judgments out and changes no hash. Those that a reinstatement leaves out are sealed anew, and so
+    are those whose comments a withdrawal has erased: entries before that cannot be compared with them any more.
     """
 
     is_sealed_later = True
@@ -67,9 +69,12 @@ class JudgmentTable(AuditedTable):
         return {str(pk): _row_hash(row, marks.has_counted) for pk, row, marks in self._rows(ids)}
 
     def are_as_recorded(self, recorded: dict[str, str], number: int) -> dict[str, bool]:
-        exclusions = _exclusions()
+        exclusions, withdrawn = _exclusions(), _withdrawn()
         return {
-            str(pk): recorded[str(pk)] in _possible_hashes(row, marks, number, exclusions)
+            str(pk): (
+                recorded[str(pk)] in _possible_hashes(row, marks, number, exclusions)
+                or (marks.annotator in withdrawn and marks.sealed_in != number)
+            )
             and _are_decided(marks, exclusions)
             for pk, row, marks in self._rows(list(recorded))
         }
@@ -115,6 +120,12 @@ def _exclusions() -> Exclusions:
         in_force={pk for pk, since, until in rows if until is None and since < taken_out and pk in excluded},
         reinstated={annotator for annotator, _, until in rows if until is not None},
     )
+
+
+def _withdrawn() -> set[int]:
+    """Return the annotators whose comments were erased as they withdrew, which the trail has entries of."""
+    withdrawals = Withdrawal.objects.filter(on_withdrawal=OnWithdrawal.DELETE)
+    return set(withdrawals.values_list("annotator_id", flat=True))
 
 
 def _are_decided(marks: Marks, exclusions: Exclusions) -> bool:

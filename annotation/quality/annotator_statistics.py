@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
@@ -11,11 +11,31 @@ from operator import itemgetter
 from typing import Any
 
 from django.db.models import Case, Count, F, QuerySet, Subquery, Value, When
+from django.db.models.functions import Length
 
 from annotation.judging.third_judgments import ThirdJudgment, third_judgments
-from annotation.models import Annotator, Judgment, JudgmentTask, Label, Limits, Round, StatementReport, Training
+from annotation.models import (
+    Annotator,
+    Judgment,
+    JudgmentTask,
+    Label,
+    Limits,
+    Round,
+    StatementReport,
+    Training,
+    WhoAnswers,
+)
 from annotation.monitoring.progress import CachedCount, cached_count, label_totals
-from annotation.quality.profiles import JudgmentRow, Profile, expected_longest_run, flags_of, profile_of
+from annotation.quality.attention import JudgmentSigns, attention_flags, pasted_flag, pasted_texts
+from annotation.quality.profiles import (
+    MIN_JUDGMENTS,
+    JudgmentRow,
+    Profile,
+    expected_longest_run,
+    flags_of,
+    profile_of,
+)
+from annotation.recruiting.questionnaire.questions import who_questions
 from kgharvest.registries import hook
 
 ROWS_AT_ONCE = 5000
@@ -39,8 +59,9 @@ def count_annotators(round: Round) -> list[dict[str, Any]]:
     label_shares = _shares(_label_totals(profiles.values()))
     limits = Limits.objects.filter(round=round).first() or Limits()
     counts = _counts_elsewhere(annotator__round=round)
+    attention = Attention(round, judgments, thirds)
     return [
-        _statistics(annotator, profiles.get(annotator.pk) or profile_of([]), label_shares, limits)
+        _statistics(annotator, profiles.get(annotator.pk) or profile_of([]), label_shares, limits, attention)
         | counts(annotator.pk)
         for annotator in round.annotators.select_related("user", "invite").order_by("code")
     ]
@@ -50,11 +71,13 @@ def statistics_of(annotator: Annotator, now: datetime) -> dict[str, Any]:
     """Return the statistics of one annotator, as they are now; runs are compared with the labels of the whole round."""
     judgments = Judgment.objects.current().filter(annotator=annotator).order_by("judged_at")
     tasks = JudgmentTask.objects.filter(pk__in=Subquery(judgments.order_by().values("task")))
-    profile = _profile(judgment_rows(judgments, "annotator", "task"), dict(third_judgments(annotator.round, tasks)))
+    thirds = dict(third_judgments(annotator.round, tasks))
+    profile = _profile(judgment_rows(judgments, "annotator", "task"), thirds)
     limits = Limits.objects.filter(round=annotator.round).first() or Limits()
     label_shares = _shares(label_totals(annotator.round, now))
     counts = _counts_elsewhere(annotator=annotator)
-    return _statistics(annotator, profile, label_shares, limits) | counts(annotator.pk)
+    attention = Attention(annotator.round, judgments, thirds)
+    return _statistics(annotator, profile, label_shares, limits, attention) | counts(annotator.pk)
 
 
 def judgment_rows(judgments: QuerySet[Judgment], *before: str) -> QuerySet:
@@ -96,7 +119,7 @@ def _shares(totals: Mapping[str, float]) -> dict[str, float]:
 
 
 def _statistics(
-    annotator: Annotator, profile: Profile, label_shares: Mapping[str, float], limits: Limits
+    annotator: Annotator, profile: Profile, label_shares: Mapping[str, float], limits: Limits, attention: Attention
 ) -> dict[str, Any]:
     gold = hook("rate")(profile.n_gold_right, profile.n_gold)
     return {
@@ -115,8 +138,51 @@ def _statistics(
         "shares": profile.shares,
         "longest_run": profile.longest_run,
         "expected_run": expected_longest_run(profile.n, label_shares),
-        "flags": flags_of(profile, limits, label_shares),
+        "flags": flags_of(profile, limits, label_shares) + attention.flags(annotator.pk),
     }
+
+
+class Attention:
+    """Flags that rest on more than a profile (annotation.quality.attention). judgments: by annotator, in order."""
+
+    COLUMNS = (
+        "annotator", "task", "is_counted", "task__is_gold", "task__n_true", "task__n_false", "task__n_unjudgeable",
+        "label", "seconds",
+    )  # fmt: skip
+
+    def __init__(self, round: Round, judgments: QuerySet[Judgment], thirds: Mapping[int, ThirdJudgment]):
+        self._thirds = thirds
+        n_tested = round.annotators.filter(n_judged__gte=MIN_JUDGMENTS).count()
+        is_random = round.source != Round.Source.IMPORTED
+        rows = judgments.annotate(length=Length("task__statement")).values_list(*self.COLUMNS, "length")
+        self._flags = {
+            pk: attention_flags([self._signs(*row) for row in own], n_tested, is_order_random=is_random)
+            for pk, own in groupby(rows.iterator(chunk_size=ROWS_AT_ONCE), key=itemgetter(0))
+        }
+        self._pasted = pasted_texts(_texts(round))
+
+    def flags(self, annotator: int) -> list[str]:
+        return self._flags.get(annotator, []) + pasted_flag(self._pasted.get(annotator, 0))
+
+    def _signs(self, annotator: int, task: int, is_counted: bool, is_gold: bool, *rest: Any) -> JudgmentSigns:
+        *counts, label, seconds, length = rest
+        others = Counter(dict(zip(("true", "false", "unjudgeable"), counts, strict=True)))
+        third = self._thirds.get(task)
+        if is_gold or (third and third.annotator == annotator):  # compared with none, as in profiles
+            return JudgmentSigns(label, seconds, length, {})
+        others.subtract([label] if is_counted else [])
+        others.subtract([third.label] if third else [])
+        return JudgmentSigns(label, seconds, length, +others)
+
+
+def _texts(round: Round) -> Iterator[tuple[int, str]]:
+    """Yield what people wrote in their own words: comments, and answers that no choices were given for."""
+    commented = Judgment.objects.current().filter(annotator__round=round).exclude(comment="").order_by()
+    yield from commented.values_list("annotator", "comment").iterator(chunk_size=ROWS_AT_ONCE)
+    free = {question.key for question in who_questions(round) if not question.choices}
+    if free:
+        for annotator, answers in WhoAnswers.objects.filter(annotator__round=round).values_list("annotator", "answers"):
+            yield from ((annotator, answer) for key, answer in answers.items() if key in free)
 
 
 def _counts_elsewhere(**annotators: Any) -> Callable[[int], dict[str, Any]]:

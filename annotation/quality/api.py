@@ -21,6 +21,7 @@ from annotation.quality.exclusion import exclude_annotator, reinstate_annotator
 from annotation.quality.exclusion_effect import exclusion_effect
 from annotation.quality.limits import pause_annotator, resume_annotator, set_limits
 from annotation.recruiting.erasure import erase_annotator
+from annotation.recruiting.questionnaire.withdrawal import withdraw_annotator
 from annotation.rounds.api import RoundView
 from annotation.rounds.serializers import LimitsSerializer
 from kgharvest.access import Action
@@ -222,6 +223,13 @@ class AnnotatorErase(AnnotatorChange):
 
     change = erase_annotator
     action = Action.MANAGE
+
+
+@extend_schema(summary="Withdraw an annotator who asked for it")
+class AnnotatorWithdraw(AnnotatorChange):
+    """What they judged is kept or taken out, as the round said beside its consent; who they are is forgotten."""
+
+    change = withdraw_annotator
 
 
 # -- exclusion ---------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from annotation.judging.assignment import release_leases
 from annotation.judging.verdict_update import add_counts, update_verdicts
-from annotation.models import Annotator, Assignment, Exclusion, Judgment, JudgmentTask, Round
+from annotation.models import Annotator, Assignment, Exclusion, Judgment, JudgmentTask, Round, Withdrawal
 from annotation.monitoring.progress import delete_snapshots
 from annotation.quality.limits import set_status
 from kgharvest.access import Action, check_may
@@ -113,6 +113,9 @@ def _decide_reinstatement(annotator: Annotator, by) -> Exclusion:
     annotator = _lock(annotator)
     if annotator.status != Annotator.Status.EXCLUDED:
         raise NotExcluded(f"{annotator.code} is not excluded.")
+    is_in_force = annotator.exclusions.filter(reinstated_at=None).exists()
+    if is_in_force and Withdrawal.objects.filter(annotator=annotator).exists():
+        raise NotExcluded(f"{annotator.code} has withdrawn; what they said stays out.")
     is_new = annotator.exclusions.filter(reinstated_at=None).update(reinstated_at=timezone.now(), reinstated_by=by)
     exclusion = annotator.exclusions.first()
     if is_new:

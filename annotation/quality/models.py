@@ -58,6 +58,7 @@ class RoundEvent(models.Model):
         "joined": "joined",
         "check_failed": "failed the comprehension check twice and cannot judge",
         "withdrew": "withdrew; the judgments {what}",
+        "withdrawn": "withdrew the annotator, who had asked for it; the judgments {what}",
         "erased": "had the annotator forgotten: account, name and invite",
         "imported": "imported {n_judgments} judgments from {file}",
         "limits_set": "set limits: {limits}",

@@ -18,7 +18,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
-from annotation.models import Annotator, Exclusion, Judgment, JudgmentTask, Label, Limits, Round
+from annotation.models import Annotator, Exclusion, Judgment, JudgmentTask, Label, Limits, Round, Withdrawal
 from annotation.monitoring.progress import OUTCOMES
 from annotation.quality.adjudication import LONGEST_REMARK, QUEUES, adjudicate, adjudication_queue
 from annotation.quality.annotator_statistics import annotator_statistics, statistics_of
@@ -107,6 +107,7 @@ def annotator_detail(request: HttpRequest, path: str, code: str) -> HttpResponse
         "statistics": statistics_of(annotator, timezone.now()),
         "comments": judgments.exclude(comment="").select_related("task").order_by("-judged_at")[:N_COMMENTS],
         "reports": annotator.reports.select_related("task")[:N_COMMENTS],
+        "withdrawal": Withdrawal.objects.filter(annotator=annotator).first(),
         "exclusions": annotator.exclusions.select_related("excluded_by", "reinstated_by"),
         "events": round.events.filter(annotator=annotator).select_related("by")[:N_COMMENTS],
         "may": allowed_actions(request.user, round.project),
@@ -119,13 +120,15 @@ def annotator_detail(request: HttpRequest, path: str, code: str) -> HttpResponse
 def annotator_change(
     request: HttpRequest, path: str, code: str, change: Callable[..., Any], action: Action
 ) -> HttpResponse:
-    """Pause, resume, reinstate or erase: `change` is the service's function, `action` what that is in the project."""
+    """Pause, resume, reinstate, withdraw or erase. change: the service's function; action: what that is there."""
     annotator = managed_annotator(request, path, code, action)
     try:
         outcome = change(annotator, by=request.user)
     except DomainError as refusal:
         messages.error(request, str(refusal))
     else:
+        for reason in outcome if isinstance(outcome, list) else ():  # of erasing: what is kept for now
+            messages.warning(request, reason)
         if isinstance(outcome, Exclusion):
             messages.success(request, reinstatement_message(outcome))
     return redirect("annotation:annotator", path, code)

@@ -17,7 +17,7 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from annotation.models import Panel, PanelEvent, Platform, PlatformCommand, Submission
-from annotation.recruiting.panels.identifiers import digest, encrypted
+from annotation.recruiting.panels.identifiers import digest, encrypted, forgotten
 from annotation.recruiting.panels.services import leave, move
 from annotation.recruiting.pay import ledger as pay
 from annotation.recruiting.pay.commands import settle
@@ -78,6 +78,8 @@ def _find(panel: Panel, remote: RemoteSubmission, now: datetime) -> Submission |
     found = ours.filter(session_digest=names[0]).first() or ours.filter(session_digest__in=names).first()
     if found is not None or remote.status not in (Status.COMPLETED, Status.APPROVED):
         return found
+    if ours.filter(session_digest=forgotten(names[0])).exists():  # whose it was is erased
+        return None
     made = {
         "participant": encrypted(remote.participant),
         "participant_digest": digest(remote.participant),

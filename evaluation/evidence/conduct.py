@@ -96,7 +96,7 @@ JUDGED = {
 
 def _judged(round: Round) -> list[dict[str, Any]]:
     """Return, of each annotator who judged, the numbers of JUDGED and the first and the last time."""
-    own = Judgment.objects.filter(annotator__round=round).order_by("annotator").values("annotator")
+    own = Judgment.objects.not_withdrawn().filter(annotator__round=round).order_by("annotator").values("annotator")
     return list(own.annotate(**JUDGED, first=Min("judged_at"), last=Max("judged_at")))
 
 
@@ -204,7 +204,8 @@ def _exclusion(exclusion: Exclusion, roles: Roles) -> dict[str, Any]:
 def _excluded_judgments(round: Round) -> dict[str, ExcludedJudgments]:
     """Return what excluded annotators had said that counted, by their codes."""
     excluded = round.annotators.filter(status=Annotator.Status.EXCLUDED)
-    judgments = Judgment.objects.current().filter(annotator__in=excluded, is_excluded=True, task__is_gold=False)
+    counted = Judgment.objects.current().not_withdrawn().filter(is_excluded=True, task__is_gold=False)
+    judgments = counted.filter(annotator__in=excluded)
     said: dict[str, list[tuple[int, int]]] = {}
     for code, task, label in judgments.order_by().values_list("annotator__code", "task", "label"):
         said.setdefault(code, []).append((task, LABELS.index(label)))

@@ -125,7 +125,7 @@ def _judgments(rows: QuerySet, task_ids: Codes, annotator_ids: Codes) -> Judgmen
 
 def _gold_judgments(round: Round) -> QuerySet:
     """Gold is judged by as many as come by, and never counted; an excluded annotator's answers tell nothing here."""
-    given = Judgment.objects.current().filter(task__round=round, task__is_gold=True)
+    given = Judgment.objects.current().not_withdrawn().filter(task__round=round, task__is_gold=True)
     return given.exclude(annotator__status=Annotator.Status.EXCLUDED)
 
 

@@ -30,6 +30,7 @@ SENTENCES = {
     "annotator.released": "released {n} assigned statements of {annotator} in the round {round}",
     "annotator.excluded": "excluded {annotator} from the round {round}: {n_judgments} judgments",
     "annotator.reinstated": "reinstated {annotator} in the round {round}",
+    "annotator.withdrew": "withdrew {annotator} from the round {round}: the judgments {what}",
     "annotator.erased": "had {annotator} of the round {round} forgotten: account, name and invite",
     "adjudication.given": "adjudicated statement {task} of the round {round}: {label}",
     "gold.decided": "decided on {n_decisions} candidates for gold of {relation}",

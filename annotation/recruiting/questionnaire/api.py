@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from django.utils import timezone
+from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from annotation.judging.api import JudgingView, described
 from annotation.models import Round
+from annotation.recruiting.questionnaire.groups import Groups, check_counts, questionnaire_groups
 from annotation.recruiting.questionnaire.questions import LONGEST_ANSWER, check_questions, who_questions
 from annotation.recruiting.questionnaire.services import (
     BadAnswers,
@@ -20,6 +22,8 @@ from annotation.recruiting.questionnaire.services import (
     stage_of,
     take_check,
 )
+from annotation.recruiting.questionnaire.withdrawal import withdraw_annotator
+from annotation.rounds.api import RoundView
 from kgharvest.api.input import StrictSerializer
 
 
@@ -94,3 +98,57 @@ class Questions(JudgingView):
             "questions": questions(round) if questions else [],
             "n_tries_left": n_tries_left(self.annotator),
         }
+
+
+class GroupSerializer(serializers.Serializer):
+    answer = serializers.CharField()
+    n = serializers.IntegerField(help_text="People, five or more.")
+
+
+class QuestionGroupsSerializer(serializers.Serializer):
+    key = serializers.CharField()
+    question = serializers.CharField()
+    n = serializers.IntegerField(help_text="People.")
+    groups = serializers.SerializerMethodField()
+
+    @extend_schema_field(GroupSerializer(many=True))
+    def get_groups(self, question: Groups) -> list[dict[str, Any]]:
+        return [{"answer": answer, "n": n} for answer, n in question.groups]
+
+
+class CheckCountsSerializer(serializers.Serializer):
+    passed_first = serializers.IntegerField()
+    passed_second = serializers.IntegerField()
+    failed = serializers.IntegerField()
+
+
+class WhoTookPartSerializer(serializers.Serializer):
+    """questions: empty while fewer than five people have answered. check: null where the round has none."""
+
+    questions = QuestionGroupsSerializer(many=True)
+    check = CheckCountsSerializer(allow_null=True)
+
+
+class RoundQuestionnaire(RoundView):
+    serializer_class = WhoTookPartSerializer
+
+    @extend_schema(summary="Who took part in a round")
+    def get(self, request: Request, round_id: int) -> Response:
+        """What people said about themselves, in groups of five or more, and how the comprehension check went."""
+        round = self.round()
+        check = check_counts(round)._asdict() if round.check_questions else None
+        return self.answer({"questions": questionnaire_groups(round), "check": check})
+
+
+class WithdrawnSerializer(serializers.Serializer):
+    kept = serializers.ListField(
+        child=serializers.CharField(), help_text="Why some platform's ids of yours are kept for now, a sentence each."
+    )
+
+
+class Withdraw(JudgingView):
+    """Consent is taken back; what the round does with your judgments then stood beside it. This cannot be undone."""
+
+    @described("Withdraw from a round", WithdrawnSerializer, {"kept": []})
+    def post(self, request: Request, round_id: int) -> Response:
+        return Response({"kept": withdraw_annotator(self.annotator)})

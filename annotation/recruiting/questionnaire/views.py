@@ -8,10 +8,12 @@ from django import forms
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
+from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from annotation.judging.views import for_annotator
+from annotation.judging.views import annotator_with_round, for_annotator
 from annotation.models import Annotator, Round
+from annotation.recruiting.access import forget_guest, no_access
 from annotation.recruiting.questionnaire.models import MOST_TRIES
 from annotation.recruiting.questionnaire.questions import LONGEST_ANSWER, Question, check_questions, who_questions
 from annotation.recruiting.questionnaire.services import (
@@ -23,6 +25,7 @@ from annotation.recruiting.questionnaire.services import (
     stage_of,
     take_check,
 )
+from annotation.recruiting.questionnaire.withdrawal import withdraw_annotator
 from annotation.rounds.instructions import instructions_html
 
 MOST_RADIO_BUTTONS = 8
@@ -99,3 +102,18 @@ def _failed(request: HttpRequest, annotator: Annotator, round: Round) -> HttpRes
         screen_out(annotator, timezone.now())
         return redirect("annotation:panel_done", round.pk)
     return render(request, f"{FOLDER}/failed.html", {"round": round, "annotator": annotator})
+
+
+@never_cache
+@require_http_methods(["GET", "POST"])
+def withdraw(request: HttpRequest, round_id: int) -> HttpResponse:
+    """Ask whether somebody wants to withdraw, and do it; no state of the round keeps them from it."""
+    annotator = annotator_with_round(request, round_id)
+    if annotator is None:
+        return no_access(request, "Nobody who judges this round is known here; come back with your link first.", 404)
+    context = {"round": annotator.round, "annotator": annotator}
+    if request.method == "GET":
+        return render(request, f"{FOLDER}/withdraw.html", context)
+    kept = withdraw_annotator(annotator)
+    forget_guest(request, annotator)
+    return render(request, f"{FOLDER}/withdrawn.html", context | {"kept": kept})

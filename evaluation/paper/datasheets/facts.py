@@ -17,7 +17,7 @@ from annotation.models import Annotator, JudgeRun, JudgmentTask, Round
 from annotation.rounds.instructions import instructions_markdown
 from evaluation.models import Report
 from evaluation.paper.statements.questions import MAIL, Answers
-from evaluation.paper.statements.services import statements_on
+from evaluation.paper.statements.services import proposed_on, statements_on
 from kgharvest.audit.tables import sha256
 from kgharvest.errors import DomainError
 from kgharvest.models import HarvestJob, LanguageModel, ProjectMember, Relation
@@ -145,7 +145,7 @@ def gather_facts(report: Report) -> StudyFacts:
         recruited=_recruited(report),
         n_sensitive=round.tasks.without_gold().filter(knowledge_tuple__is_sensitive=True).count(),
         n_comments=_judgments(report).exclude(comment="").count(),
-        answers=statements_on(round),
+        answers={key: scrub(text) for key, text in proposed_on(report).items()} | statements_on(round),
     )
 
 

@@ -115,7 +115,7 @@ def _statement_rows(round: Round, statements: Sequence[dict[str, Any]], tuples: 
 
 def _judgment_rows(round: Round, number_of_task: Numbers):
     """Yield the judgments of each statement in the order in which they were given."""
-    judgments = Judgment.objects.filter(task__round=round)
+    judgments = Judgment.objects.not_withdrawn().filter(task__round=round)
     in_order = judgments.order_by("task__is_gold", "task__position", "judged_at", "client_uuid")
     fields = ("task", "annotator__code", "label", "seconds", "judged_at")
     marks = ("superseded_by", "task__is_gold", "is_counted", "is_excluded")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from django.db import transaction
 
 from annotation.models import Round
+from annotation.recruiting.questionnaire.groups import in_words, questionnaire_groups
 from evaluation.models import PaperStatement, Report
 from evaluation.paper.statements.questions import BY_KEY, QUESTIONS, Question, complaint_about, missing
 from kgharvest.access import Action, check_may
@@ -28,10 +29,17 @@ def statements_on(round: Round) -> dict[str, str]:
     return {question.key: said[question.key] for question in QUESTIONS if question.key in said}
 
 
+def proposed_on(report: Report) -> dict[str, str]:
+    """Return what the records propose to be said, by the key of the question: who people are, in groups alone."""
+    demographics = in_words(questionnaire_groups(report.round, report.created_at))
+    return {"demographics": demographics} if demographics else {}
+
+
 def unsaid_on(report: Report) -> list[Question]:
-    """Return the questions that are still to be answered; what was frozen before anybody judged answers one."""
+    """Return the questions that are still to be answered; what was frozen, and what is proposed, answers some."""
     recorded = {"preregistration"} if report.document.get("preregistration") else set()
-    return [question for question in missing(statements_on(report.round)) if question.key not in recorded]
+    answers = proposed_on(report) | statements_on(report.round)
+    return [question for question in missing(answers) if question.key not in recorded]
 
 
 @transaction.atomic

@@ -12,7 +12,13 @@ from django.shortcuts import redirect, render
 
 from evaluation.models import Report
 from evaluation.paper.statements.questions import LONGEST_ANSWER, QUESTIONS, Answers, Question, groups
-from evaluation.paper.statements.services import BadStatement, save_statements, statements_on, unsaid_on
+from evaluation.paper.statements.services import (
+    BadStatement,
+    proposed_on,
+    save_statements,
+    statements_on,
+    unsaid_on,
+)
 from kgharvest.access import allowed_actions, researcher_required, visible_or_404
 from kgharvest.pages.number_format import counted
 
@@ -44,7 +50,7 @@ def field_of(question: Question) -> forms.Field:
 def statements(request: HttpRequest, pk: int) -> HttpResponse:
     """Who may only look reads what was said."""
     report = visible_or_404(request.user, Report.objects.for_list(), pk=pk)
-    said = statements_on(report.round)
+    said = proposed_on(report) | statements_on(report.round)
     form = StatementsForm(request.POST if request.method == "POST" else None, initial=said)
     if form.is_bound and form.is_valid():
         try:

@@ -1,0 +1,217 @@
+"""Signs that somebody may not have judged in earnest: computed by hand, and how often honest people are flagged."""
+
+from itertools import permutations
+from random import Random
+from statistics import NormalDist
+
+import pytest
+from django.utils import timezone
+
+from annotation.judging.assignment import next_batch
+from annotation.models import Annotator
+from annotation.quality.annotator_statistics import count_annotators, statistics_of
+from annotation.quality.attention import (
+    FALSE_ALARMS,
+    JudgmentSigns,
+    agreement_against_chance,
+    attention_flags,
+    chance_of_longest_run,
+    pasted_texts,
+    reading_speed,
+)
+from annotation.quality.profiles import longest_run
+from tests.factories import judge, make_annotators, make_round
+
+LONG = "This dog can swim because I have seen it do so."
+
+
+def signs(label="true", seconds=4.0, n_characters=30, **others) -> JudgmentSigns:
+    return JudgmentSigns(label, seconds, n_characters, others)
+
+
+# -- speed -------------------------------------------------------------------------------------------------------------
+
+
+def test_speed_is_the_median_of_characters_a_second():
+    timed = [signs(seconds=2.0)] * 10 + [signs(seconds=3.0)] * 9 + [signs(seconds=0.01)] * 2
+
+    assert reading_speed(timed) == 15  # 30 characters in 2 seconds; two clicks too much change little
+
+
+def test_few_timed_judgments_have_no_speed():
+    assert reading_speed([signs(seconds=0.1)] * 19 + [signs(seconds=None)] * 50) is None
+
+
+def test_nobody_reads_more_than_sixty_characters_a_second():
+    as_fast, faster = ([signs(seconds=seconds)] * 40 for seconds in (0.5, 0.49))
+
+    assert attention_flags(as_fast, 1) == []
+    assert attention_flags(faster, 1) == [
+        "half of the statements judged faster than 60 characters a second, than anybody reads"
+    ]
+
+
+# -- straight-lining ---------------------------------------------------------------------------------------------------
+
+
+def test_the_chance_of_a_run_by_hand():
+    """Of the ten orders of three T and two F, three have TTT; three places of T, each 3/5 * 2/4 * 1/3 = 1/10."""
+    assert chance_of_longest_run("TTTFF") == pytest.approx(0.3)
+
+
+def test_labels_that_are_all_alike_have_no_other_order():
+    assert chance_of_longest_run(["true"] * 50) == 1
+
+
+@pytest.mark.parametrize("labels", ["TTTTFF", "TTFTFF", "TTUFTF", "TFTFUU", "TTTTTF"])
+def test_the_chance_of_a_run_is_no_less_than_among_all_orders(labels):
+    orders = list(permutations(labels))
+
+    share = sum(longest_run(order) >= longest_run(labels) for order in orders) / len(orders)
+
+    assert share <= chance_of_longest_run(labels) + 1e-12
+
+
+def test_a_straight_line_is_flagged_and_a_mixture_is_not():
+    line = [signs("true")] * 30 + [signs("false")] * 30
+    mixture = [signs(label) for label in ["true", "false", "true", "true", "false", "false"] * 10]
+
+    assert attention_flags(line, 10) == [
+        "30 equal labels in a row, which their own labels in another order would hardly give"
+    ]
+    assert attention_flags(line, 10, is_order_random=False) == []
+    assert attention_flags(mixture, 10) == []
+
+
+# -- agreement ---------------------------------------------------------------------------------------------------------
+
+
+def test_agreement_against_chance_by_hand():
+    """Two tasks, labels T and F, others say F and T: the sum of agreeing shares is 0, in the other order 2.
+
+    So 1 is expected, with variance 1. Normal: P(Z <= -1) = 0.1587.
+    """
+    agreement = agreement_against_chance([signs("true", false=1), signs("false", true=1)])
+
+    assert (agreement.observed, agreement.expected) == (0, 1)
+    assert agreement.chance == pytest.approx(0.1587, abs=5e-5)
+
+
+def test_the_variance_is_that_of_all_permutations():
+    others = [{"true": 2}, {"true": 1, "false": 1}, {"false": 2}, {"unjudgeable": 1, "false": 1}, {"true": 1}]
+    labels = ["true", "false", "false", "true", "unjudgeable"]
+
+    def agreeing(order) -> float:
+        return sum(said.get(label, 0) / sum(said.values()) for said, label in zip(others, order, strict=True))
+
+    sums = [agreeing(order) for order in permutations(labels)]
+    mean = sum(sums) / len(sums)
+    deviation = (sum((value - mean) ** 2 for value in sums) / len(sums)) ** 0.5
+    agreement = agreement_against_chance(
+        [JudgmentSigns(label, None, 9, said) for label, said in zip(labels, others, strict=True)]
+    )
+
+    assert agreement.expected == pytest.approx(mean)
+    assert agreement.chance == pytest.approx(NormalDist(mean, deviation).cdf(agreeing(labels)))
+
+
+def test_swapped_keys_are_flagged_and_agreement_is_not():
+    said = ["true", "false", "false", "true", "true"] * 10
+    swapped = {"true": "false", "false": "true"}
+
+    assert attention_flags([signs(label, **{label: 2}) for label in said], 20) == []
+    [flag] = attention_flags([signs(label, **{swapped[label]: 2}) for label in said], 20)
+    assert flag == "far below chance: 0 % of others agree with them, where chance gives 48 %"
+
+
+def test_labels_that_are_all_alike_are_not_compared_with_chance():
+    assert agreement_against_chance([signs("true", false=2)] * 30).chance is None
+
+
+# -- pasted texts ------------------------------------------------------------------------------------------------------
+
+
+def test_long_texts_of_two_people_that_are_the_same_count():
+    texts = [(1, LONG), (2, f"  {LONG.upper()}!"), (2, LONG), (3, "I do not know."), (4, "I do not know.")]
+
+    assert pasted_texts(texts) == {1: 1, 2: 2}
+
+
+def test_what_one_writes_again_and_again_is_theirs():
+    assert pasted_texts([(1, LONG), (1, LONG)]) == {}
+
+
+# -- honest people -----------------------------------------------------------------------------------------------------
+
+
+def honest_round(rng: Random, n_annotators: int, n_tasks: int) -> list[list[JudgmentSigns]]:
+    """Return the judgments of people who are right in nine of ten, read 12 to 30 characters a second, and think."""
+    truth = [rng.random() < 0.7 for _ in range(n_tasks)]
+    said = [[true == (rng.random() < 0.9) for true in truth] for _ in range(n_annotators)]
+    speeds = [rng.uniform(12, 30) for _ in range(n_annotators)]
+    people = []
+    for own, speed in zip(said, speeds, strict=True):
+        judgments = []
+        for task, label in enumerate(own):
+            n_true = sum(of_person[task] for of_person in said) - label
+            others = {"true": n_true, "false": n_annotators - 1 - n_true}
+            length = rng.randint(20, 60)
+            judgments.append(JudgmentSigns(str(label).lower(), length / speed + rng.expovariate(1), length, others))
+        people.append(judgments)
+    return people
+
+
+def test_honest_people_are_flagged_in_few_rounds():
+    """In at most FALSE_ALARMS of rounds by each of the two rules that have a chance, in none by the others."""
+    rng, n_rounds = Random(20), 200
+
+    flagged = sum(any(attention_flags(judgments, 6) for judgments in honest_round(rng, 6, 40)) for _ in range(n_rounds))
+
+    assert flagged <= n_rounds * 2 * FALSE_ALARMS
+
+
+def test_people_who_guess_are_flagged_as_below_chance_in_few_rounds():
+    """The worst of what is no agreement far below chance: labels that have nothing to do with the statements."""
+    rng, n_rounds, n_annotators = Random(21), 400, 5
+
+    def is_flagged() -> bool:
+        return any(
+            agreement.chance is not None and agreement.chance < FALSE_ALARMS / n_annotators
+            for _ in range(n_annotators)
+            for agreement in [
+                agreement_against_chance(
+                    signs(rng.choice(["true", "false"]), **{rng.choice(["true", "false"]): 2}) for _ in range(30)
+                )
+            ]
+        )
+
+    n_flagged = sum(is_flagged() for _ in range(n_rounds))
+
+    margin = 3 * (n_rounds * FALSE_ALARMS * (1 - FALSE_ALARMS)) ** 0.5
+    assert n_flagged <= n_rounds * FALSE_ALARMS + margin
+
+
+# -- in a round --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db
+def test_flags_are_shown_and_change_nothing(researcher_client):
+    round = make_round(24, judgments_per_task=2, batch_size=30)
+    honest, other = make_annotators(round, 2)
+    for annotator, wrong in ((honest, "true"), (other, "false")):
+        for number, task in enumerate(sorted(next_batch(annotator, timezone.now()), key=lambda task: task.pk)):
+            label = "true" if (number % 3 == 0) == (wrong == "true") else "false"
+            judge(
+                annotator, task, label, seconds=0.2 if annotator == other else 5.0, comment=LONG if number < 2 else ""
+            )
+
+    by_code = {row["code"]: row["flags"] for row in count_annotators(round)}
+    detail = researcher_client.get(f"{round.get_absolute_url()}annotators/{other.code}/").text
+
+    assert [flag.partition(":")[0] for flag in by_code[honest.code]] == [
+        "far below chance", "2 texts word for word as somebody else's"
+    ]  # fmt: skip
+    assert any("faster than 60 characters" in flag for flag in by_code[other.code])
+    assert statistics_of(other, timezone.now())["flags"] == by_code[other.code]
+    assert "Flagged: far below chance: 0 % of others agree" in detail
+    assert set(Annotator.objects.values_list("status", flat=True)) == {"active"}

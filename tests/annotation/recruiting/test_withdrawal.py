@@ -1,0 +1,260 @@
+"""Withdrawing: by people themselves, as the consent said; and erasing what a panel's platform calls them."""
+
+import json
+
+import pytest
+from django.utils import timezone
+
+from annotation.exchange.judgment_export import judgment_rows
+from annotation.judging.sealing import seal_judgments
+from annotation.models import (
+    Annotator,
+    Exclusion,
+    Judgment,
+    PanelEvent,
+    PayEntry,
+    StatementReport,
+    Submission,
+    WhoAnswers,
+    Withdrawal,
+)
+from annotation.quality.exclusion import NotExcluded, reinstate_annotator
+from annotation.recruiting.erasure import erase_annotator, forget_settled_submissions
+from annotation.recruiting.panels.identifiers import encrypted
+from annotation.recruiting.panels.services import enter
+from annotation.recruiting.pay.ledger import owe, record_paid
+from annotation.recruiting.platforms import RemoteSubmission
+from annotation.recruiting.questionnaire import withdrawal
+from annotation.recruiting.questionnaire.services import answer_who_questions
+from annotation.recruiting.questionnaire.withdrawal import finish_withdrawals, withdraw_annotator
+from annotation.recruiting.reconciliation import apply_remote
+from annotation.recruiting.services import join_round
+from kgharvest.audit.verification import Verification
+from tests.api import client_of
+from tests.factories import judge, judge_all, make_round, make_user
+
+pytestmark = pytest.mark.django_db
+
+LABELS = [["true", "true"], ["true", "false"], ["false", "false"]]
+
+
+def judged_round(**spec):
+    round = make_round(2, ask_language="no", **spec)
+    return round, judge_all(round, *LABELS)
+
+
+def comment_on(annotator: Annotator, text: str) -> None:
+    judgment = annotator.judgments.current().first()
+    judge(annotator, judgment.task, judgment.label, comment=text)
+
+
+def verdicts(round) -> list[str]:
+    return list(round.tasks.order_by("position").values_list("verdict", flat=True))
+
+
+def test_judgments_that_are_deleted_count_no_more():
+    round, [first, second, third] = judged_round(on_withdrawal="delete")
+    assert verdicts(round) == ["accepted", "rejected"]
+
+    withdraw_annotator(third)
+
+    assert verdicts(round) == ["", ""]  # a third judgment is wanted again
+    assert [(task.n_judgments, task.n_true) for task in round.tasks.order_by("position")] == [(2, 2), (2, 1)]
+    assert {row["annotator"] for row in judgment_rows(round)} == {first.code, second.code}
+    assert Exclusion.objects.get().annotator == third
+
+
+def test_judgments_that_are_kept_have_no_name():
+    round, [first, *_] = judged_round(on_withdrawal="keep")
+    comment_on(first, "I know this dog.")
+
+    withdraw_annotator(first)
+
+    first.refresh_from_db()
+    assert verdicts(round) == ["accepted", "rejected"]
+    assert (first.user, first.name, first.status) == (None, "", "active")
+    assert first.erased_at is not None
+    assert len(list(judgment_rows(round))) == 6
+    assert not Exclusion.objects.exists()
+
+
+def test_what_they_wrote_is_erased_and_the_trail_verifies():
+    round, [first, *_] = judged_round(on_withdrawal="delete")
+    comment_on(first, "a secret")
+    StatementReport.objects.create(
+        task=round.tasks.first(), annotator=first, reason="other", comment="a secret", reported_at=timezone.now()
+    )
+    seal_judgments()
+
+    withdraw_annotator(first)
+    seal_judgments()
+
+    assert "a secret" not in str(list(Judgment.objects.values())) + str(list(StatementReport.objects.values()))
+    assert list(Verification()) == []
+
+
+def test_the_trail_tells_a_judgment_that_was_changed_after_a_withdrawal():
+    _, [first, *_] = judged_round(on_withdrawal="delete")
+    comment_on(first, "a secret")
+    withdraw_annotator(first)
+    seal_judgments()
+
+    Judgment.objects.filter(annotator=first).update(label="unjudgeable")
+
+    assert any("altered" in sentence for sentence in Verification())
+
+
+def test_twice_is_once_and_nobody_is_reinstated():
+    round, [first, *_] = judged_round(on_withdrawal="delete")
+
+    for _ in range(2):
+        withdraw_annotator(first)
+
+    assert (Withdrawal.objects.count(), round.events.filter(kind="withdrew").count()) == (1, 1)
+    with pytest.raises(NotExcluded, match="has withdrawn"):
+        reinstate_annotator(first)
+
+
+def test_what_was_interrupted_goes_on(monkeypatch):
+    _, [first, *_] = judged_round(on_withdrawal="delete")
+    comment_on(first, "a secret")
+
+    def interrupted(annotator):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(withdrawal, "_erase_texts", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            withdraw_annotator(first)
+    finish_withdrawals(timezone.now())
+    assert Judgment.objects.exclude(comment="").exists()  # somebody may still be at it
+
+    finish_withdrawals(timezone.now() + withdrawal.INTERRUPTED_AFTER)
+
+    first.refresh_from_db()
+    assert first.erased_at is not None
+    assert not Judgment.objects.exclude(comment="").exists()
+    assert Withdrawal.objects.get().done_at is not None
+
+
+def test_what_they_said_about_themselves_is_erased():
+    round = make_round(2, ask_language="optional")
+    annotator = join_round(round, make_user())
+    answer_who_questions(annotator, {"language": "Welsh"}, timezone.now())
+
+    withdraw_annotator(annotator)
+
+    assert not WhoAnswers.objects.exists()
+
+
+# -- pages -------------------------------------------------------------------------------------------------------------
+
+
+def test_people_withdraw_on_a_page_of_their_own(client):
+    round, [first, *_] = judged_round(on_withdrawal="delete")
+    client.force_login(first.user)
+    address = f"/judge/{round.pk}/withdraw/"
+
+    asked = client.get(address).text
+    done = client.post(address).text
+
+    assert "your judgments count no more, and all that you wrote is deleted" in asked
+    assert "You have withdrawn" in done
+    assert client.get(f"/judge/{round.pk}/").status_code == 404
+    assert Withdrawal.objects.get().by is None
+
+
+def test_joining_says_what_withdrawing_does(client):
+    for option, words in (("keep", "kept without your name"), ("delete", "count no more")):
+        round = make_round(2, consent="Do you agree?", takes_guests=True, on_withdrawal=option)
+
+        page = client.get(f"/join/{round.join_token}/").text
+
+        assert words in page
+
+
+def test_a_program_withdraws_with_its_token():
+    round, [first, *_] = judged_round()
+    client = client_of(first.user, "judge")
+
+    assert client.post(f"/api/v1/judging/{round.pk}/withdraw/").json() == {"kept": []}
+
+    assert client.get(f"/api/v1/judging/{round.pk}/").status_code == 404
+
+
+def test_researchers_withdraw_who_asked_them(researcher, researcher_client):
+    round, [first, *_] = judged_round()
+    address = f"{round.get_absolute_url()}annotators/{first.code}/"
+
+    researcher_client.post(f"{address}withdraw/")
+
+    assert Withdrawal.objects.get().by == researcher
+    assert "the judgments are kept without a name" in researcher_client.get(address).text
+
+
+# -- from panels -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def submission():
+    round = make_round(4, on_withdrawal="keep")
+    panel = round.panels.create(name="link", status="published", reward=300)
+    submission = enter(panel, "PARTICIPANT-1", "SESSION-1", timezone.now())
+    submission.annotator = join_round(round, place_size=50)
+    submission.save()
+    return submission
+
+
+def stored_names(submission: Submission) -> bool:
+    """Return whether anything that leads to the person is stored."""
+    submission.refresh_from_db()
+    return bool(submission.participant_id or submission.session_id)
+
+
+def test_a_place_is_free_again_and_its_person_forgotten(submission):
+    assert withdraw_annotator(submission.annotator) == []
+
+    assert not stored_names(submission)
+    assert submission.status == "returned"
+    assert submission.panel.submissions.holding_places().count() == 0
+
+
+def test_ids_are_kept_until_what_is_owed_is_paid(submission):
+    now = timezone.now()
+    Submission.objects.update(status="completed")
+    owe(submission, "reward", "reward", 300, "All statements are judged.")
+
+    [reviewed] = withdraw_annotator(submission.annotator)
+    Submission.objects.update(status="approved")
+    [paid] = erase_annotator(submission.annotator)
+    forget_settled_submissions(now)
+    assert stored_names(submission)
+    record_paid(submission, "reward", "reward", 300, "Approved.")
+    forget_settled_submissions(now)
+
+    assert "review it first" in reviewed
+    assert "USD 3.00 is owed; pay it first" in paid
+    assert not stored_names(submission)
+    assert PayEntry.objects.filter(submission=submission).count() == 2
+
+
+def test_messages_of_the_platform_that_name_the_person_are_emptied(submission):
+    now = timezone.now()
+    bodies = {"one": {"participant_id": "PARTICIPANT-1"}, "two": {"participant_id": "PARTICIPANT-2"}}
+    for event_id, body in bodies.items():
+        PanelEvent.objects.create(platform="link", event_id=event_id, body=encrypted(json.dumps(body)), handled_at=now)
+
+    withdraw_annotator(submission.annotator)
+
+    assert {event.event_id: bool(event.text) for event in PanelEvent.objects.all()} == {"one": False, "two": True}
+
+
+def test_the_platform_brings_nobody_back_whose_ids_are_erased(submission):
+    now = timezone.now()
+    withdraw_annotator(submission.annotator)
+    remote = RemoteSubmission("PARTICIPANT-1", "SESSION-1", Submission.Status.APPROVED, "APPROVED", now)
+
+    assert apply_remote(submission.panel, remote, now) is False
+
+    assert Submission.objects.count() == 1
+    assert not stored_names(submission)
