@@ -26,7 +26,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('name', models.SlugField(help_text='Letters, digits, - and _; the round has no other panel of it.', max_length=100)),
-                ('platform', models.CharField(choices=[('link', 'Any panel, by a link with parameters and a code'), ('connect', 'CloudResearch Connect'), ('sona', 'SONA Systems'), ('prolific', 'Prolific'), ('mturk', 'Amazon Mechanical Turk')], default='link', max_length=8)),
+                ('platform', models.CharField(choices=[('link', 'Any panel, by link'), ('connect', 'CloudResearch Connect'), ('sona', 'SONA Systems'), ('prolific', 'Prolific'), ('mturk', 'Amazon Mechanical Turk')], default='link', max_length=8)),
                 ('status', models.CharField(choices=[('draft', 'Draft'), ('published', 'Published'), ('paused', 'Paused'), ('stopped', 'Stopped')], default='draft', editable=False, max_length=9)),
                 ('ended_reason', models.CharField(blank=True, editable=False, max_length=500)),
                 ('token', models.CharField(default=annotation.recruiting.panels.models.new_entry_token, editable=False, max_length=32, unique=True)),
@@ -62,7 +62,7 @@ class Migration(migrations.Migration):
             name='PanelEvent',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('platform', models.CharField(choices=[('link', 'Any panel, by a link with parameters and a code'), ('connect', 'CloudResearch Connect'), ('sona', 'SONA Systems'), ('prolific', 'Prolific'), ('mturk', 'Amazon Mechanical Turk')], max_length=8)),
+                ('platform', models.CharField(choices=[('link', 'Any panel, by link'), ('connect', 'CloudResearch Connect'), ('sona', 'SONA Systems'), ('prolific', 'Prolific'), ('mturk', 'Amazon Mechanical Turk')], max_length=8)),
                 ('event_id', models.CharField(max_length=200)),
                 ('event_type', models.CharField(blank=True, max_length=100)),
                 ('body', models.TextField()),

@@ -33,7 +33,7 @@ def new_entry_token() -> str:
 class Platform(models.TextChoices):
     """Where people come from. What each can do by itself: annotation.recruiting.platforms."""
 
-    LINK = "link", "Any panel, by a link with parameters and a code"
+    LINK = "link", "Any panel, by link"
     CONNECT = "connect", "CloudResearch Connect"
     SONA = "sona", "SONA Systems"
     PROLIFIC = "prolific", "Prolific"

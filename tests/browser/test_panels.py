@@ -1,0 +1,116 @@
+"""A person from a panel, from the entry link to the code; and the pages of panels in both themes and on a phone."""
+
+import os
+from pathlib import Path
+
+import pytest
+from django.utils import timezone
+from playwright.sync_api import expect
+
+from annotation.recruiting.panels.services import enter, finish, join
+from tests import factories
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+PANELS = "/projects/default/rounds/pilot/panels/"
+TUPLES = [("vaccine", "measles"), ("lock", "theft"), ("umbrella", "rain"), ("helmet", "injury")]
+
+
+def make_pilot(**fields):
+    researcher = factories.make_researcher()
+    round = factories.make_round(TUPLES, name="pilot", by=researcher, consent="Your answers are *published*.")
+    values = {"name": "main", "places": 5, "statements_per_place": 2, "reward": 250, "completion_code": "C0DE-4711"}
+    return researcher, factories.make_panel(round, **{**values, **fields})
+
+
+def test_from_the_entry_link_to_the_code(visit):
+    _, panel = make_pilot(completion_url="https://example.org/back?code={code}")
+    visitor = visit()
+    page = visitor.page
+
+    page.goto(f"/enter/{panel.token}/?participant=p1")
+    page.get_by_label("I have read this").check()
+    page.get_by_role("button", name="Start judging").click()
+    expect(page.get_by_text("Saved", exact=True)).to_be_visible()
+    expect(page.get_by_text("0 judged, 2 left")).to_be_visible()
+    page.keyboard.press("t")
+    expect(page.get_by_text("1 judged")).to_be_visible()
+
+    phone = visit(width=360).page
+    phone.goto(f"/enter/{panel.token}/?participant=p1")
+    expect(phone.get_by_text("1 judged")).to_be_visible()
+    assert "C0DE-4711" not in phone.content() + page.content()
+    phone.keyboard.press("f")
+
+    expect(phone.get_by_role("heading", name="You are done, thank you")).to_be_visible()
+    expect(phone.get_by_label("Your code")).to_have_value("C0DE-4711")
+    phone.get_by_role("button", name="Copy code").click()
+    expect(phone.locator("[data-copied]")).not_to_be_empty()
+    assert panel.submissions.get().pay_entries.owed() == 250
+    assert visitor.complaints == []
+
+
+def people_come(panel) -> None:
+    for number in range(3):
+        submission = enter(panel, f"5f3a9c1e7b{number}", "", timezone.now())
+        annotator = join(submission, agrees=True)
+        for task in factories.next_batch(annotator, timezone.now())[: number + 1]:
+            factories.judge(annotator, task, seconds=4)
+        submission.refresh_from_db()
+        finish(submission, timezone.now())
+
+
+PAGES = {
+    "list": PANELS,
+    "form": f"{PANELS}new/?platform=sona",
+    "panel": f"{PANELS}main/",
+    "publishing": f"{PANELS}draft/publish/",
+    "stopping": f"{PANELS}main/stop/",
+    "draft": f"{PANELS}draft/",
+    "edit": f"{PANELS}main/edit/",
+}
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_researchers_pages_are_accessible_and_fit(visit, width):
+    researcher, panel = make_pilot()
+    factories.make_panel(panel.round, "draft", name="draft", platform="connect")
+    people_come(panel)
+    visitor = visit(researcher, width=width, color_scheme="light")
+
+    wrong = {name: _wrong(visitor, address, f"{name}-{width}") for name, address in PAGES.items()}
+
+    assert {name: what for name, what in wrong.items() if what} == {}
+
+
+@pytest.mark.parametrize("page", ["joining", "done", "full", "given back"])
+def test_participants_pages_are_accessible_and_fit_a_phone(visit, page):
+    _, panel = make_pilot(places=0 if page == "full" else 5, quota_full_code="LATE")
+    visitor = visit(width=360, color_scheme="light")
+    link = f"/enter/{panel.token}/?participant=p1"
+    visitor.page.goto(link)
+    if page == "given back":
+        visitor.page.get_by_role("button", name="Give my place back").click()
+    if page == "done":
+        annotator = join(panel.submissions.get(), agrees=True)
+        for task in factories.next_batch(annotator, timezone.now()):
+            factories.judge(annotator, task)
+
+    address = None if page == "given back" else link
+
+    assert _wrong(visitor, address, f"{page}-360") == []
+
+
+def _wrong(visitor, address: str | None, name: str) -> list[str]:
+    """Return what axe finds on a page in both themes, and whether it is wider than the window."""
+    if address:
+        visitor.page.goto(address)
+    visitor.page.emulate_media(color_scheme="light")
+    found = visitor.axe_violations()
+    if folder := os.environ.get("KGHARVEST_SCREENSHOTS"):
+        visitor.page.screenshot(path=Path(folder) / f"panels-{name}.png", full_page=True)
+    visitor.page.emulate_media(color_scheme="dark")
+    found += visitor.axe_violations("color-contrast")
+    window = visitor.page.viewport_size["width"]
+    width = visitor.page.evaluate("document.documentElement.scrollWidth")
+    return [*found, *([f"{width} wide"] if width > window else [])]
