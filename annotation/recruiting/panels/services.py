@@ -6,13 +6,14 @@ annotator.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.db import transaction
+from django.db.models import Exists, OuterRef
 
 from annotation.judging.assignment import ComesFirst, next_batch, release_leases
 from annotation.judging.judgments import n_skipped
-from annotation.models import Annotator, Panel, PayEntry, Round, Submission
+from annotation.models import Annotator, Judgment, Panel, PayEntry, Round, Submission
 from annotation.recruiting.panels.identifiers import digest, encrypted
 from annotation.recruiting.pay.ledger import owe_in_all
 from annotation.recruiting.platforms import Can, platform_of
@@ -22,6 +23,8 @@ from kgharvest.access import Action, check_may
 from kgharvest.errors import DomainError
 
 Status = Submission.Status
+LEAST_HELD = timedelta(hours=1)  # a place, after the last answer, where no platform says that somebody is gone
+HELD_TIMES = 3  # as long as a place is estimated to take, if that is longer
 OWED_REASONS = {
     Status.COMPLETED: "All statements of the place were judged.",
     Status.SCREENED_OUT: "A check turned the person away.",
@@ -52,21 +55,24 @@ class PlatformTells(DomainError):
 def enter(panel: Panel, participant: str, session: str, now: datetime, study: str = "") -> Submission:
     """Return the submission of a person who comes by the entry link; coming again is the same one.
 
-    session: empty where the platform has none; the participant stands for it then. study: as the link has it. Raises
+    session: empty where the platform has none; the participant stands for it then. study: as the link has it. Where
+    all places are taken, and no platform says who is gone, one that was abandoned goes to whoever comes. Raises
     PanelNotOpen, QuotaFull, TookPart, NotForPeople and RoundNotOpen.
     """
     panel = Panel.objects.select_for_update(of=("self",), no_key=True).select_related("round__project").get(pk=panel.pk)
     known = panel.submissions.filter(participant_digest=digest(participant))
     submission = _kept(known, digest(session or participant))
-    if submission is not None:
+    if submission is not None and not _may_resume(submission):
         if submission.status in (Status.RETURNED, Status.TIMED_OUT, Status.REJECTED):
             raise TookPart("You have taken part in this study already, and your part has ended.")
         return submission
     if panel.status != Panel.Status.PUBLISHED:
         raise PanelNotOpen("This study takes nobody new at the moment.")
     check_can_join(panel.round)
-    if panel.submissions.holding_places().count() >= panel.n_let_in:
+    if panel.submissions.holding_places().count() >= panel.n_let_in and not _free_abandoned_place(panel, now):
         raise QuotaFull("All places of this study are taken.")
+    if submission is not None:
+        return _resume(submission)
     return panel.submissions.create(
         participant=encrypted(participant),
         participant_digest=digest(participant),
@@ -100,6 +106,33 @@ def _annotator_of_earlier(panel: Panel, participant: str) -> Annotator | None:
     annotator = Annotator.objects.lock(last.annotator_id)
     Annotator.objects.filter(pk=annotator.pk).update(place_size=annotator.n_judged + panel.statements_per_place)
     return annotator
+
+
+def _free_abandoned_place(panel: Panel, now: datetime) -> bool:
+    """Time out the person who has been away longest, if that is too long, and return whether there was one."""
+    if Can.RECONCILE in platform_of(panel).can:
+        return False
+    since = now - max(LEAST_HELD, HELD_TIMES * timedelta(minutes=panel.estimated_minutes))
+    judged_lately = Judgment.objects.filter(annotator=OuterRef("annotator"), judged_at__gte=since)
+    active = panel.submissions.filter(~Exists(judged_lately), status=Status.ACTIVE, entered_at__lt=since)
+    abandoned = active.order_by("entered_at").first()
+    return abandoned is not None and leave(abandoned, Status.TIMED_OUT, now)
+
+
+def _may_resume(submission: Submission) -> bool:
+    """Return whether the place was taken for abandoned here, and no platform has said that the part is over."""
+    return submission.status == Status.TIMED_OUT and not submission.platform_status
+
+
+def _resume(submission: Submission) -> Submission:
+    """Give somebody who was taken for gone a place again, for what they had left."""
+    move(submission, Status.TIMED_OUT, to=Status.ACTIVE, ended_at=None)
+    if submission.annotator_id:
+        annotator = Annotator.objects.lock(submission.annotator_id)
+        n_here = annotator.judgments.current().filter(judged_at__gte=submission.entered_at).count()
+        left = max(0, submission.panel.statements_per_place - n_here)
+        Annotator.objects.filter(pk=annotator.pk).update(place_size=annotator.n_judged + left)
+    return submission
 
 
 @transaction.atomic

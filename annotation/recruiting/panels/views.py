@@ -82,7 +82,11 @@ class PanelForm(forms.ModelForm):
             label = self.fields[name].label
             self.fields[name] = forms.CharField(label=label, required=False, help_text=self.IN_WORDS[name])
         self.fields["completion_url"].widget.attrs["placeholder"] = PRESETS[Platform(shown["platform"])].return_address
-        if shown["platform"] != Platform.MTURK:
+        if shown["platform"] == Platform.MTURK:  # Prolific's are on a page of its own
+            self.fields["platform_options"] = forms.JSONField(
+                label="What only MTurk takes", required=False, initial=(panel and panel.platform_options) or {}
+            )
+        else:
             del self.fields["is_sandbox"]
 
     def _post_clean(self) -> None:
@@ -108,7 +112,8 @@ class PanelForm(forms.ModelForm):
 
     def groups(self) -> list[tuple[str, list[forms.BoundField], bool]]:
         """Return heading, fields, and whether one of them has an error, so that it is shown."""
-        named = [(heading, [self[name] for name in names]) for heading, names in self.GROUPS]
+        of_platform = (("Options as JSON", ("platform_options",)),) if "platform_options" in self.fields else ()
+        named = [(heading, [self[name] for name in names]) for heading, names in (*self.GROUPS, *of_platform)]
         return [(heading, fields, any(field.errors for field in fields)) for heading, fields in named]
 
 

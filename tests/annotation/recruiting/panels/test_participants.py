@@ -1,5 +1,6 @@
 """People who come from a panel: the entry link, consent, judging, and the code at the end."""
 
+from datetime import timedelta
 from uuid import uuid4
 
 import pytest
@@ -7,8 +8,9 @@ from django.test import Client
 from django.utils import timezone
 
 from annotation.judging.assignment import next_batch
+from annotation.judging.judgments import Answer, submit_judgment
 from annotation.models import Annotator, Panel, Submission
-from annotation.recruiting.panels.services import TookPart, enter, finish, join, leave
+from annotation.recruiting.panels.services import QuotaFull, TookPart, enter, finish, join, leave
 from annotation.recruiting.services import join_round
 from annotation.rounds.services import close_round
 from tests.factories import judge, judging_page, make_panel, make_round, make_user
@@ -156,6 +158,39 @@ def test_what_was_leased_to_who_leaves_goes_to_others():
     other = join(enter(panel, "p2", "", NOW), agrees=True)
     assert set(next_batch(other, NOW)) == set(tasks)
     assert next_batch(gone.annotator, NOW) == []
+
+
+def test_an_abandoned_place_goes_to_who_comes_and_its_person_may_go_on_where_there_is_room():
+    round = make_round(6, judgments_per_task=3)
+    panel = make_panel(round, places=2, statements_per_place=3, estimated_minutes=10)
+    gone, busy = (enter(panel, name, "", NOW - timedelta(hours=2)) for name in ("gone", "busy"))
+    for submission in (gone, busy):
+        join(submission, agrees=True)
+        submission.refresh_from_db()
+    judge(busy.annotator, next_batch(busy.annotator, NOW)[0])
+    [first, *_] = next_batch(gone.annotator, NOW)
+    early = Answer(first.pk, "true", uuid4())
+    submit_judgment(gone.annotator, early, NOW - timedelta(minutes=90))
+
+    new = enter(panel, "new", "", timezone.now())
+    with pytest.raises(QuotaFull):
+        enter(panel, "gone", "", timezone.now())
+    leave(new, Submission.Status.RETURNED, NOW)
+    again = enter(panel, "gone", "", timezone.now())
+
+    assert (again, again.status) == (gone, Submission.Status.ACTIVE)
+    assert len(next_batch(Annotator.objects.get(pk=gone.annotator_id), NOW)) == 2
+    busy.refresh_from_db()
+    assert busy.status == Submission.Status.ACTIVE
+
+
+def test_who_just_came_does_not_lose_the_place():
+    panel = make_panel(make_round(4), places=1, estimated_minutes=30)
+    enter(panel, "p1", "", NOW - timedelta(minutes=89))
+
+    with pytest.raises(QuotaFull):
+        enter(panel, "p2", "", NOW)
+    assert enter(panel, "p2", "", NOW + timedelta(minutes=2)).status == Submission.Status.ACTIVE
 
 
 def test_a_part_that_was_returned_may_begin_anew_with_another_session_and_a_rejected_one_not():
