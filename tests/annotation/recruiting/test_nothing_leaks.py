@@ -14,7 +14,9 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from annotation.models import Label, Panel, Platform, Round
+from annotation.models import Label, Panel, PanelEvent, Platform, Round
+from annotation.recruiting.events.inbox import handle
+from annotation.recruiting.events.inbox import start_next as start_next_event
 from annotation.recruiting.panels import participant_views
 from annotation.recruiting.pay.commands import ask, send, start_next
 from annotation.recruiting.platforms import platform_of
@@ -28,6 +30,9 @@ from kgharvest.webhooks.outbox import create_webhook
 from tests import factories
 from tests.annotation.recruiting.mturk.fake import FakeMTurk
 from tests.annotation.recruiting.mturk.worker import Worker
+from tests.annotation.recruiting.prolific.fake_prolific import SECRET as PROLIFIC_SECRET
+from tests.annotation.recruiting.prolific.fake_prolific import TOKEN as PROLIFIC_TOKEN
+from tests.annotation.recruiting.prolific.fake_prolific import Event, FakeProlific, Trouble, serving
 from tests.annotation.recruiting.searched import Log, addresses, answers, database, forms_of, found_in
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
@@ -41,15 +46,16 @@ IDS = {
     "session": "sid-77e0QzSESSION",
     "MTurk worker": "A7QZWORKERQZ11",
     "MTurk assignment": "3QZASSIGNMENTQZ2222",
+    "Prolific participant": "c0ffeef00dc0ffeef00dc0de",
+    "Prolific participant who left": "c0ffeef00dc0ffeef00dc0df",
 }
 TOKENS = {
     "entry token": "eyJhbGciOiJSUzI1NiJ9.QzENTRYTOKEN.c2ln",
     "AWS secret": "wJalrXUtnFEMIQzSECRET",
-    "Prolific token": "prolific-api-QzTOKEN",
-    "webhook secret": "prolific-hook-QzSECRET",
+    "Prolific's token": PROLIFIC_TOKEN,
+    "Prolific's webhook secret": PROLIFIC_SECRET,
 }
 CODES = {"completion": "QZC0DE77", "screen-out": "QZ0UT88", "quota full": "QZFULL99"}
-NOTHING_OF = {**IDS, **TOKENS}
 
 
 @dataclass
@@ -61,6 +67,7 @@ class Study:
     pages: list[tuple[str, str]] = field(default_factory=list)
     ends: list[tuple[str, str]] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
+    secrets: dict[str, str] = field(default_factory=lambda: {**IDS, **TOKENS})
 
 
 class Person:
@@ -108,9 +115,17 @@ def owner(db):
 
 
 @pytest.fixture
-def study(owner, turk, enqueued, settings, tmp_path, monkeypatch) -> Study:
+def prolific(settings, turk, monkeypatch) -> Iterator[FakeProlific]:
+    monkeypatch.setattr("annotation.recruiting.prolific.client.FIRST_WAIT_S", 0)
+    with serving(FakeProlific(seed=987_654_321_098)) as fake:
+        settings.PROLIFIC = {"token": PROLIFIC_TOKEN, "url": fake.url, "webhook_secret": PROLIFIC_SECRET}
+        yield fake
+
+
+@pytest.fixture
+def study(owner, turk, prolific, enqueued, settings, tmp_path, monkeypatch) -> Study:
     settings.PACKS_DIR = tmp_path / "packs"
-    round = factories.make_round(6, name="pilot", by=owner, consent="We keep **nothing** of who you are.")
+    round = factories.make_round(9, name="pilot", by=owner, consent="We keep **nothing** of who you are.")
     create_webhook(round.project_id, "https://1.1.1.1/hook", list(EVENTS), owner)
     panel = factories.make_panel(
         round, name="people", places=2, statements_per_place=3, reward=120, completion_code=CODES["completion"],
@@ -122,6 +137,7 @@ def study(owner, turk, enqueued, settings, tmp_path, monkeypatch) -> Study:
         take_part(study, monkeypatch)
         pay(study, owner)
         judge_at_mturk(study, turk, owner)
+        take_part_at_prolific(study, prolific, owner)
         ledger.run_job(queue_pack(create_report(round, by=owner), owner).pk)
     study.log = log.lines
     return study
@@ -148,6 +164,55 @@ def pay(study: Study, owner) -> None:
     ask(done, "approve", "approve", by=owner)
     ask(done, "bonus", "bonus:thanks", amount=35, message="For the time it took.", by=owner)
     send_commands()
+
+
+def take_part_at_prolific(study: Study, fake: FakeProlific, owner) -> None:
+    """One does it all and is paid; one leaves, whom nobody can approve, which Prolific says with the ids."""
+    names = {"participant_parameter": "PROLIFIC_PID", "study_parameter": "STUDY_ID", "session_parameter": "SESSION_ID"}
+    options = {"title": "Is it true?", "description": "Read statements.", "signs_entry": True}
+    fields = {"platform": Platform.PROLIFIC, "places": 2, "statements_per_place": 3, "reward": 150}
+    panel = factories.make_panel(
+        study.round, name="prolific", platform_options=options, completion_code=CODES["completion"], **names, **fields
+    )
+    panel.external_id = platform_of(panel).publish()
+    panel.save()
+    for name, n_judged in (("Prolific participant", 3), ("Prolific participant who left", 1)):
+        submission, address = fake.arrive(panel.external_id, IDS[name])
+        study.secrets |= {
+            f"submission of {name}": submission.id,
+            f"entry token of {name}": address.partition("token=")[2],
+        }
+        person = Person(study)
+        person.link = address.partition("example.org")[2]
+        person.judge(n_judged)
+        fake.submit(submission, CODES["completion"]) if n_judged == 3 else fake.give_back(submission)
+    fake.trouble = lambda method, path: Trouble.DOWN if "submissions/" in path else Trouble.NONE
+    deliver(fake)
+    fake.trouble = lambda method, path: Trouble.NONE
+    reconcile(panel, timezone.now())
+    done, left = panel.submissions.order_by("pk")
+    assert (done.status, left.status) == ("completed", "returned")
+    early = left.commands.create(kind="approve", key="too late")
+    ask(done, "approve", "approve", by=owner)
+    ask(done, "bonus", "bonus:thanks", amount=35, message="For the time it took.", by=owner)
+    send_commands()
+    early.refresh_from_db()
+    assert early.state == "failed"
+    PanelEvent.objects.update(next_try_at=timezone.now())
+    deliver(fake)
+
+
+def deliver(fake: FakeProlific) -> None:
+    """Deliver all events, and a forged one; handle them."""
+    forged = Event("forged", fake.events[0].body)
+    for event, headers in [
+        *((event, fake.headers(event)) for event in fake.events),
+        (forged, fake.headers(forged, "x")),
+    ]:
+        sent = {name: value for name, value in headers.items() if name != "Content-Type"}
+        Client().post("/recruiting/prolific/events/", event.body, content_type="application/json", headers=sent)
+    while event := start_next_event(timezone.now()):
+        handle(event)
 
 
 def send_commands() -> None:
@@ -202,19 +267,21 @@ def is_of_panel(address: str) -> bool:
 def test_a_secret_is_found_however_it_is_written():
     for text in ("x=pid-6f1dQzPARTICIPANT&", "eyJpZCI6ICJwaWQtNmYxZFF6UEFSVElDSVBBTlQifQ==", "7069642d366631"):
         assert (found_in(text, IDS) == ["participant"]) == ("7069" not in text)
-    assert all(len(form) > 8 for secret in NOTHING_OF.values() for form in forms_of(secret))
+    assert all(len(form) > 8 for secret in {**IDS, **TOKENS}.values() for form in forms_of(secret))
 
 
 def test_nothing_leaks(study, owner):
     """One test, as the study takes long: each place that tells something is named."""
-    leaks = [f"log: {name} in {line[:200]}" for line in study.log for name in found_in(line, NOTHING_OF | CODES)]
+    leaks = [f"log: {name} in {line[:200]}" for line in study.log for name in found_in(line, study.secrets | CODES)]
     leaks += [
         f"a page for people who judge, {path}: {name}"
         for path, page in study.pages
-        for name in found_in(page, NOTHING_OF | CODES)
+        for name in found_in(page, study.secrets | CODES)
     ]
-    leaks += [f"the end, {path}: {name}" for path, page in study.ends for name in found_in(page, NOTHING_OF)]
-    leaks += [f"{table} in the database: {name}" for table, rows in database() for name in found_in(rows, NOTHING_OF)]
+    leaks += [f"the end, {path}: {name}" for path, page in study.ends for name in found_in(page, study.secrets)]
+    leaks += [
+        f"{table} in the database: {name}" for table, rows in database() for name in found_in(rows, study.secrets)
+    ]
     client = Client(raise_request_exception=False)
     client.force_login(owner)
     shown_on = set()
@@ -225,15 +292,19 @@ def test_nothing_leaks(study, owner):
             shown_on.add(address) if found_in(answer, IDS) else None
             leaks += [f"{address}: {name}" for name in found_in(answer, TOKENS)]
         else:
-            leaks += [f"{address}: {name}" for name in found_in(answer, NOTHING_OF | CODES)]
+            leaks += [f"{address}: {name}" for name in found_in(answer, study.secrets | CODES)]
 
     assert leaks == [], "\n".join(leaks)
     assert n_answers > 100
     assert len(study.pages) > 20
     assert any("enter/<slug:token>/" in line for line in study.log)  # so the log was looked at
     assert any("a bug" in line for line in study.log)
-    assert [name for _, page in study.ends for name in found_in(page, CODES)] == ["completion", "quota full"]
+    assert [name for _, page in study.ends for name in found_in(page, CODES)] == [
+        "completion",
+        "quota full",
+        "completion",
+    ]
     viewer = Client()
     viewer.force_login(factories.make_member(Role.VIEWER))
     for address in shown_on:
-        assert not found_in(viewer.get(address).getvalue().decode(errors="replace"), NOTHING_OF), address
+        assert not found_in(viewer.get(address).getvalue().decode(errors="replace"), study.secrets), address
