@@ -15,6 +15,7 @@ from annotation.rounds.builder import freeze_round
 from annotation.rounds.instructions import DEFAULT_INSTRUCTIONS
 from annotation.rounds.plan import plan_round
 from annotation.rounds.serializers import RoundSerializer, round_from_spec
+from annotation.rounds.services import check_is_draft
 from kgharvest.access import Action
 from kgharvest.api.input import Filters, FiniteField
 
@@ -99,7 +100,9 @@ class RoundPlan(PlanView):
     @extend_schema(summary="What opening a draft would do", parameters=[PlanQuery])
     def get(self, request: Request, round_id: int) -> Response:
         """Statements, judgments, hours, and the intervals to expect. Nothing is stored."""
-        return self.plan(request, self.round())
+        round = self.round()
+        check_is_draft(round, "planned")
+        return self.plan(request, round)
 
 
 class DescriptionPlan(PlanView):
@@ -141,6 +144,7 @@ class RoundPreview(RoundView):
     @extend_schema(summary="A draft as annotators will see it")
     def get(self, request: Request, round_id: int) -> Response:
         draft = self.round(Action.WORK)
+        check_is_draft(draft, "previewed")
         frozen = freeze_round(draft, request.user)
         return self.answer(
             {

@@ -175,6 +175,12 @@ def lock_draft(round: Round) -> Round:
     return draft
 
 
+def check_is_draft(round: Round, done: str) -> None:
+    """Raise WrongStatus unless the round is a draft. done: what is done with drafts alone, as "planned"."""
+    if round.status != Round.Status.DRAFT:
+        raise WrongStatus(f"The round {round.name} is {round.status}; only drafts are {done}.")
+
+
 def free_name(project: Project, stem: str, first: int = 1) -> str:
     """Return the first of stem-1, stem-2, ... that no round of the project has; first: the least number."""
     stem = stem[:90]

@@ -8,9 +8,8 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from annotation.models import Round
 from annotation.rounds.api import RoundView
-from annotation.rounds.services import WrongStatus
+from annotation.rounds.services import check_is_draft
 from evaluation.rehearsals.forms import MOST_SIDES, RehearsalForm, percent_field
 from evaluation.rehearsals.views import outcome_of, rehearsal_form
 from kgharvest.access import Action
@@ -101,8 +100,7 @@ class RoundRehearsal(RoundView):
         """Widths of intervals, power of comparisons, judgments and cost to expect. Nothing is stored."""
         asked = self.filtered_by(AssumptionFilters)
         round = self.round(Action.WORK)
-        if round.status != Round.Status.DRAFT:
-            raise WrongStatus(f"The round {round.name} is {round.status}; only drafts are rehearsed.")
+        check_is_draft(round, "rehearsed")
         form, evidence = rehearsal_form(round, asked, request.user)
         if not form.is_valid():
             raise serializers.ValidationError(form.errors)

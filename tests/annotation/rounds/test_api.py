@@ -120,6 +120,17 @@ def test_a_plan_needs_no_draft_and_stores_nothing(api, spec):
     assert api.get(f"{draft}plan/", {"accuracy": 0.8, "x": 1}).status_code == 400
 
 
+@pytest.mark.parametrize("what", ["plan/", "preview/"])
+def test_only_drafts_are_planned_and_previewed(api, spec, what):
+    imported = factories.make_round()  # as those are whose judgments came from a file: nothing describes them
+    Round.objects.filter(pk=imported.pk).update(spec={})
+    for round in (open_round(spec), imported):
+        answer = api.get(address_of(round, what))
+
+        assert (answer.status_code, error_of(answer)["code"]) == (409, "WrongStatus")
+        assert f"{round.name} is open" in error_of(answer)["message"]
+
+
 def test_a_preview_shows_the_first_batch(api, spec):
     draft = api.post(ROUNDS, spec | {"batch_size": 2, "consent": "May we?"}, JSON).headers["Location"]
 
