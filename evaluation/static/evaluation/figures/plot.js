@@ -108,10 +108,8 @@ export class Plot {
 // -- text and axes -----------------------------------------------------------------------------------------------------
 
 const ruler = document.createElement("canvas").getContext("2d");
-export function widthOf(text) { // pixels, as the figures write it
-  ruler.font = `13px ${getComputedStyle(document.body).fontFamily}`;
-  return ruler.measureText(text).width;
-}
+ruler.font = `13px ${getComputedStyle(document.body).fontFamily}`; // asked once: each time costs a style of the whole page
+export const widthOf = (text) => ruler.measureText(text).width; // pixels, as the figures write it
 export function clipped(text, width) {
   let end = text.length;
   while (end > 1 && widthOf(text.slice(0, end)) > width) end -= 1;
