@@ -41,8 +41,8 @@ class ChatJudge:
     def answers(self, questions: Sequence[Question], tick: Callable[[], None]) -> Iterator[list[Answered]]:
         """As Judge.answers. Raises BudgetSpent before the budget is exceeded, and ChatFailed.
 
-        In both cases after the answers that were on their way have come and been stored, and replies that were no
-        completion: they may have been charged for.
+        In both cases after the answers that were on their way have come and been stored, and what replies were charged
+        that were no completion: their questions stay open.
         """
         waiting = [Attempt(question) for question in reversed(questions)]
         in_flight: dict[Future[Attempt | Answered], tuple[Attempt, Reserved]] = {}
@@ -65,8 +65,7 @@ class ChatJudge:
                 waiting += [outcome for outcome in came if isinstance(outcome, Attempt)]
                 if answered := [outcome for outcome in came if isinstance(outcome, Answered)]:
                     yield answered
-            if spent := [attempt.spent for attempt in waiting if attempt.spent]:
-                waiting = [attempt for attempt in waiting if not attempt.spent]
+            if spent := [attempt.spent._replace(is_answer=False) for attempt in waiting if attempt.spent]:
                 yield spent
             if failures:
                 raise failures[0]

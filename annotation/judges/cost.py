@@ -6,9 +6,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from django.db.models import Sum
-
 from annotation.judges.allocation import JUDGE_STRATA, LEAST_PER_STRATUM, OTHER, allocate
+from annotation.judges.runs import usage_of
 from annotation.models import Label, Round
 
 # Of a judge whom nobody has measured: about what LMs with instructions reach on facts.
@@ -112,5 +111,4 @@ def judge_of(round: Round) -> tuple[str, float | None]:
     run = round.judge_runs.filter(name=round.judge).first() if round.judge and round.pk else None
     if run is None:
         return f"a judge of sensitivity {ASSUMED_SENSITIVITY:g} and specificity {ASSUMED_SPECIFICITY:g}", None
-    cost = run.answers.aggregate(cost=Sum("cost"))["cost"]
-    return str(run), float(cost or 0)
+    return str(run), float(usage_of(run).cost)

@@ -6,11 +6,9 @@ of it.
 
 from __future__ import annotations
 
-from decimal import Decimal
-
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
-from django.db.models import Count, Q, Sum
+from django.db.models import Q
 from django.urls import reverse
 
 from annotation.judging.models import Label
@@ -37,10 +35,6 @@ class JudgeRunQuerySet(JobQuerySet):
     def for_list(self):
         return self.select_related("round__project", "created_by").order_by("-pk")
 
-    def with_usage(self):
-        """Add to each run `n_answers`, and `cost` in the currency of its prices."""
-        return self.annotate(n_answers=Count("answers"), cost=Sum("answers__cost", default=Decimal(0)))
-
 
 class JudgeRun(Job):
     """A judge asked about the tuples of a round; work of a worker, or of the command. Its prompt and LM never change.
@@ -49,8 +43,9 @@ class JudgeRun(Job):
 
     prompt_sha256: as annotation.judges.runs.prompt_sha256 says. relation_texts: what the prompt says of each relation,
     by its id, {"instructions", "examples", ...}, frozen when the run is made; of a score judge {"prompts",
-    "seed_tuples"}. payload: {"is_trusted"}, whether any address may be asked and gets the installation's key. panel:
-    runs of a round with the same one judge together.
+    "seed_tuples"}. payload: {"is_trusted"}, whether any address may be asked and gets the installation's key, and
+    {"unanswered"}, tokens of prompts and of replies that were no answers. panel: runs of a round with the same one
+    judge together.
     """
 
     KIND = "judge"

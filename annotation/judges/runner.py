@@ -41,7 +41,7 @@ def run_judge(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
     try:
         for answers in judge.answers(questions, tick):
             heartbeat.store(partial(store_answers, run, answers))
-            done += len(answers)
+            done += sum(answer.is_answer for answer in answers)
             tick()
     except BudgetSpent:
         heartbeat(Progress(OUT_OF_BUDGET, done, total))

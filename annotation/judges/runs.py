@@ -32,6 +32,7 @@ from kgharvest.models import HarvestedTuple, KnowledgeTuple, Relation
 API_KEY_VARIABLE = "KGHARVEST_JUDGE_API_KEY"
 TOKENS_OF_AN_ANSWER = 5  # to expect of one word
 ESTIMATED_FROM = 200  # tuples
+UNANSWERED = "unanswered"  # of a run's payload: tokens of prompts and of replies whose questions stayed open
 ANSWER_FIELDS = (
     "run", "knowledge_tuple", "repeat", "raw", "label", "score", "prompt_sha256", "model_reported", "n_prompt_tokens",
     "n_completion_tokens", "cost", "seconds", "answered_at",
@@ -74,6 +75,7 @@ class Answered(NamedTuple):
     """What a judge answered, as JudgeAnswer describes it.
 
     label: None for that which `raw` names. prompt_sha256: of a file's answer; else that of the run's prompt.
+    is_answer: False for replies that were none when the run had to stop: they were charged for, the question is open.
     """
 
     question: Question
@@ -85,6 +87,7 @@ class Answered(NamedTuple):
     score: float | None = None
     label: str | None = None
     prompt_sha256: str = ""
+    is_answer: bool = True
 
 
 # -- what is judged ----------------------------------------------------------------------------------------------------
@@ -256,17 +259,18 @@ def delete_runs(round: Round, n_answers: int, by=None) -> None:
 
     Answers cost money and cannot be had again. Raises AnswersWouldBeLost.
     """
-    runs = list(round.judge_runs.with_usage().order_by("pk"))
+    runs = list(round.judge_runs.order_by("pk"))
     if unfinished := [run.name for run in runs if run.is_unfinished]:
         raise AnswersWouldBeLost(f"The judge run {unfinished[0]} still goes on; cancel it, or wait until it has ended.")
-    held = sum(run.n_answers for run in runs)
+    usages = [usage_of(run) for run in runs]
+    held, cost = sum(usage.n_answers for usage in usages), sum(usage.cost for usage in usages)
     if held > n_answers:
         raise AnswersWouldBeLost(
-            f"The judge runs of {round.name} hold {held} answers (cost {sum(run.cost for run in runs):.4f}), which "
-            f"would be deleted with it. Download those you want to keep; judge_answers={held} deletes them."
+            f"The judge runs of {round.name} hold {held} answers (cost {cost:.4f}), which would be "
+            f" deleted with it. Download those you want to keep; judge_answers={held} deletes them."
         )
-    for run in runs:
-        record("judge_run.deleted", run, by, run.project_id, run=run.name, round=round.name, n_answers=run.n_answers)
+    for run, usage in zip(runs, usages, strict=True):
+        record("judge_run.deleted", run, by, run.project_id, run=run.name, round=round.name, n_answers=usage.n_answers)
         run.delete()
 
 
@@ -282,8 +286,9 @@ def find_run(round: Round, name: str) -> JudgeRun:
 
 
 def store_answers(run: JudgeRun, answers: Sequence[Answered]) -> None:
-    """Add answers to the run, within the caller's transaction."""
+    """Add answers to the run, and what replies were charged that were none, within the caller's transaction."""
     sha256, now = prompt_sha256(run), timezone.now()
+    _count_replies(run, [answer for answer in answers if not answer.is_answer])
     insert_rows(
         JudgeAnswer,
         ANSWER_FIELDS,
@@ -304,8 +309,20 @@ def store_answers(run: JudgeRun, answers: Sequence[Answered]) -> None:
                 now,
             )
             for answer in answers
+            if answer.is_answer
         ),
     )
+
+
+def _count_replies(run: JudgeRun, replies: Sequence[Answered]) -> None:
+    """Count the tokens of replies to questions that stay open; no answer has them."""
+    if not replies:
+        return
+    n_prompt, n_completion = run.payload.get(UNANSWERED, (0, 0))
+    n_prompt += sum(reply.n_prompt_tokens for reply in replies)
+    n_completion += sum(reply.n_completion_tokens for reply in replies)
+    run.payload[UNANSWERED] = [n_prompt, n_completion]
+    JudgeRun.objects.filter(pk=run.pk).update(payload=run.payload)
 
 
 class Usage(NamedTuple):
@@ -322,13 +339,16 @@ class Usage(NamedTuple):
 
 
 def usage_of(run: JudgeRun) -> Usage:
+    """Return what the run has used, with the replies to questions that stayed open."""
     sums = run.answers.order_by().aggregate(
         n=Count("pk"),
         prompt=Sum("n_prompt_tokens", default=0),
         completion=Sum("n_completion_tokens", default=0),
         cost=Sum("cost", default=Decimal(0)),
     )
-    return Usage(sums["n"], sums["prompt"], sums["completion"], sums["cost"])
+    n_prompt, n_completion = run.payload.get(UNANSWERED, (0, 0))
+    cost = sums["cost"] + cost_of(run, n_prompt, n_completion)
+    return Usage(sums["n"], sums["prompt"] + n_prompt, sums["completion"] + n_completion, cost)
 
 
 def estimated_usage(round: Round, document: Mapping[str, Any], by=None) -> Usage:

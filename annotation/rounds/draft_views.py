@@ -14,7 +14,7 @@ from django.utils.text import slugify
 from django.views.decorators.http import require_POST
 
 from annotation.gold.candidates import confirmed_counts
-from annotation.judges.runs import AnswersWouldBeLost
+from annotation.judges.runs import AnswersWouldBeLost, usage_of
 from annotation.judging.views import PAGES, report_fields
 from annotation.models import LONGEST_COMMENT, Annotator, Label, Layout, Limits, Round
 from annotation.quality.limits import limits_sentence
@@ -254,13 +254,13 @@ def round_delete(request: HttpRequest, path: str) -> HttpResponse:
             return redirect(request.path)
         messages.success(request, f"The draft {draft.name} is deleted.")
         return redirect("annotation:round_list")
-    runs = list(draft.judge_runs.with_usage().order_by("pk"))
+    runs = [(run, usage_of(run)) for run in draft.judge_runs.order_by("pk")]
     context = {
         "round": draft,
         "runs": runs,
-        "n_answers": sum(run.n_answers for run in runs),
-        "cost": sum(run.cost for run in runs),
-        "unfinished": next((run for run in runs if run.is_unfinished), None),
+        "n_answers": sum(used.n_answers for _, used in runs),
+        "cost": sum(used.cost for _, used in runs),
+        "unfinished": next((run for run, _ in runs if run.is_unfinished), None),
     }
     return render(request, "annotation/rounds/drafts/round_delete.html", context)
 

@@ -246,23 +246,32 @@ def test_each_reply_that_is_no_completion_is_counted():
         assert usage_of(run).n_tokens == 52 + tokens_of(fake.prompts[0])
 
 
-def test_a_reply_that_is_no_completion_is_asked_for_again_only_within_the_budget():
-    with judging(lambda _: NO_COMPLETION, n=1) as (fake, run):
+def test_a_question_whose_reply_was_no_completion_stays_open_when_the_budget_ends():
+    with judging(first_of(NO_COMPLETION), n=1) as (fake, run):
         run.max_tokens_total = len(fill(run.prompt, "1234567890", next(iter(run.relation_texts.values())))) + 200
         run.save()
         done(run)
 
-        assert (len(fake.requests), run.answers.count()) == (1, 1)
+        assert (len(fake.requests), run.answers.count()) == (1, 0)
+        assert run.is_out_of_budget
+        assert "1 questions are open" in run.error
         assert usage_of(run).n_tokens == tokens_of(fake.prompts[0])
 
+        done(continue_run(run, {"max_tokens_total": 100_000}))
 
-def test_a_reply_that_is_no_completion_is_kept_if_the_endpoint_then_refuses():
+        assert run.status == Job.Status.SUCCEEDED
+        assert set(judge_labels(run).values()) <= {"true", "false"}
+        assert usage_of(run).n_tokens == 52 + tokens_of(fake.prompts[0])
+
+
+def test_a_reply_that_is_no_completion_is_paid_for_if_the_endpoint_then_refuses():
     replies = [NO_COMPLETION, Reply(401)]
-    with judging(lambda _: replies[min(len(fake.requests), 2) - 1], n=2, n_parallel=1) as (fake, run):
+    with judging(lambda _: replies[min(len(fake.requests), 2) - 1], n=2, n_parallel=1, prompt_price=1) as (fake, run):
         done(run)
 
         assert run.status == Job.Status.FAILED
-        assert usage_of(run).n_tokens == tokens_of(fake.prompts[0])
+        assert (run.answers.count(), usage_of(run).n_tokens) == (0, tokens_of(fake.prompts[0]))
+        assert usage_of(run).cost == Decimal(-(-len(fake.prompts[0]) // 4)) / 1_000_000
 
 
 def test_an_estimate_is_near_what_is_used():
