@@ -28,6 +28,8 @@ from annotation.recruiting.panels import api as panels_api
 from annotation.recruiting.panels import participant_views as panel_participant_views
 from annotation.recruiting.panels import views as panel_views
 from annotation.recruiting.panels.publishing import pause_panel, resume_panel
+from annotation.recruiting.pay import api as pay_api
+from annotation.recruiting.pay import views as pay_views
 from annotation.recruiting.prolific import views as prolific_views
 from annotation.recruiting.questionnaire import api as questionnaire_api
 from annotation.recruiting.questionnaire import views as questionnaire_views
@@ -186,6 +188,20 @@ urlpatterns = [
         panel_views.participants_csv,
         name="participants_csv",
     ),
+    # pay
+    *(
+        path(f"projects/<round:path>/panels/<slug:name>/pay/{rest}", view, name=f"panel_pay{name}")
+        for rest, view, name in (
+            ("", pay_views.panel_pay, ""),
+            ("review/", pay_views.panel_pay_review, "_review"),
+            ("people/<int:pk>/", pay_views.panel_pay_person, "_person"),
+            ("floor/", pay_views.panel_pay_floor, "_floor"),
+            ("commands/<int:pk>/", pay_views.panel_pay_command, "_command"),
+            ("noted/", pay_views.panel_pay_noted, "_noted"),
+            ("bonuses-<slug:layout>.csv", pay_views.panel_pay_bonus_file, "_bonus_file"),
+            ("ledger.csv", pay_views.panel_pay_ledger, "_ledger"),
+        )
+    ),
     path("enter/<slug:token>/", panel_participant_views.panel_enter, name="panel_enter"),
     path("judge/<int:round_id>/done/", panel_participant_views.panel_done, name="panel_done"),
     # the API
@@ -226,6 +242,21 @@ urlpatterns = [
             ("resume/", panels_api.PanelResume, "_resume"),
             ("stop/", panels_api.PanelStop, "_stop"),
             ("participants/", panels_api.PanelParticipants, "_participants"),
+        )
+    ),
+    *(
+        path(f"api/v1/rounds/<int:round_id>/panels/<slug:name>/pay/{rest}", view.as_view(), name=f"api_pay{name}")
+        for rest, view, name in (
+            ("", pay_api.PanelPay, ""),
+            ("floor/", pay_api.PanelFloor, "_floor"),
+            ("approve/", pay_api.PanelApproval, "_approve"),
+            ("bonuses/", pay_api.PanelBonuses, "_bonuses"),
+            ("bonuses/paid/", pay_api.BonusesPaid, "_bonuses_paid"),
+            ("entries/", pay_api.PayEntryList, "_entries"),
+            ("entries.csv", pay_api.PayEntryFile, "_entries_file"),
+            ("commands/", pay_api.CommandList, "_commands"),
+            ("commands/<int:pk>/resend/", pay_api.CommandResend, "_command_resend"),
+            ("commands/<int:pk>/settle/", pay_api.CommandSettle, "_command_settle"),
         )
     ),
     path("api/v1/rounds/<int:round_id>/tasks/", task_api.TaskList.as_view(), name="api_tasks"),

@@ -18,6 +18,7 @@ from django.urls import get_resolver, resolve
 from django.utils import timezone
 
 from annotation.gold.candidates import decide_on_gold, gold_candidates
+from annotation.recruiting.panels.services import enter
 from annotation.recruiting.services import join_round
 from annotation.rounds.services import create_draft
 from evaluation.models import PaperPack, ScoreEvaluation
@@ -179,6 +180,15 @@ POST   /projects/default/rounds/pilot/panels/study/prolific/            302 403 
 GET    /projects/default/rounds/pilot/panels/open/prolific/             302 403 403 403 404 404 404 404
 POST   /projects/default/rounds/pilot/panels/study/reconcile/           302 403 403 403 302 302 302 404
 POST   /recruiting/prolific/events/                                     403 403 403 403 403 403 403 403
+GET    /projects/default/rounds/pilot/panels/paying/pay/                302 403 403 403 200 200 200 404
+GET    /projects/default/rounds/pilot/panels/paying/pay/review/         302 403 403 403 200 200 200 404
+POST   /projects/default/rounds/pilot/panels/paying/pay/review/         302 403 403 403 302 302 302 404
+GET    /projects/default/rounds/pilot/panels/paying/pay/people/{submission}/ 302 403 403 403 200 200 200 404
+POST   /projects/default/rounds/pilot/panels/paying/pay/floor/          302 403 403 403 302 302 302 404
+POST   /projects/default/rounds/pilot/panels/paying/pay/commands/{command}/ 302 403 403 403 302 302 302 404
+POST   /projects/default/rounds/pilot/panels/paying/pay/noted/          302 403 403 403 302 302 302 404
+GET    /projects/default/rounds/pilot/panels/paying/pay/bonuses-table.csv 302 403 403 403 200 200 200 404
+GET    /projects/default/rounds/pilot/panels/paying/pay/ledger.csv      302 403 403 403 200 200 200 404
 # judging: whoever joined
 GET    /judge/offline_worker.js                                         200 200 200 200 200 200 200 200
 GET    /judge/{round}/                                                  302 200 404 404 404 404 404 404
@@ -332,6 +342,7 @@ def places(db) -> dict[str, object]:
     webhook = Webhook.objects.create(project_id=project.pk, url="https://example.org/", events=["report.made"])
     report = create_report(round)
     pack = PaperPack.objects.create(kind=PaperPack.KIND, report=report, project=project)
+    submission = enter(factories.make_panel(round, name="paying"), "person", "", timezone.now())
     share, shared = share_report(report, "Reviewers", 1, timezone.now(), password="correct horse")
     factories.make_panel(round, "draft", name="study", platform="prolific")
     return {
@@ -353,6 +364,8 @@ def places(db) -> dict[str, object]:
         "round": round.pk,
         "join": round.join_token,
         "entry": factories.make_panel(round, name="open").token,
+        "submission": submission.pk,
+        "command": submission.commands.create(kind="bonus", key="bonus:1", amount=10).pk,
         "task": round.tasks.order_by("position").first().pk,
         "code": annotator.code,
         "report": report.pk,

@@ -37,25 +37,32 @@ class BadReason(DomainError):
 
 
 @transaction.atomic
-def grant_bonus(submission: Submission, amount: int, reason: str, by=None, key: str = "") -> None:
-    """Owe a person a bonus; where the platform pays bonuses by itself, have it pay. The same key twice is once.
+def grant_bonus(submission: Submission, amount: int, reason: str, by=None, key: str = "") -> PayEntry:
+    """Owe a person a bonus and return the line; where the platform pays bonuses by itself, have it pay.
 
-    amount: in minor units. key: such as bonus:floor:1; the next free one if empty. Raises NotAllowed, BadAmount,
-    BadReason.
+    amount: in minor units. key: such as bonus:floor:1, the same one twice is once; the next free one if empty. Raises
+    NotAllowed, BadAmount, BadReason.
     """
-    check_may(by, Action.WORK, submission.panel.project)
-    if not reason.strip():
+    panel = submission.panel
+    check_may(by, Action.WORK, panel.project)
+    reason = reason.strip()[: commands.LONGEST_REASON]
+    if not reason:
         raise BadReason("Say what the bonus is for: the person reads it, and the ledger keeps it.")
     Submission.objects.select_for_update(of=("self",), no_key=True).get(pk=submission.pk)
-    key = key or f"{KEY}{submission.pay_entries.filter(side=Side.OWED, purpose=Purpose.BONUS).count() + 1}"
-    if Can.BONUS in platform_of(submission.panel).can:
+    key = key or next_key(submission)
+    if Can.BONUS in platform_of(panel).can:
         commands.ask(submission, PlatformCommand.Kind.BONUS, key, amount=amount, message=reason, by=by)
-        return
-    commands.check_bonus(submission, amount)
-    if ledger.owe(submission, Purpose.BONUS, key, amount, reason.strip()[: commands.LONGEST_REASON], by=by):
-        panel = submission.panel
-        facts = {"submission": submission.pk, "panel": panel.name, "amount": money(amount, panel.currency)}
-        record("bonus.granted", submission, by, panel.project.pk, **facts)
+    else:
+        commands.check_bonus(submission, amount)
+        if ledger.owe(submission, Purpose.BONUS, key, amount, reason, by=by):
+            facts = {"submission": submission.pk, "panel": panel.name, "amount": money(amount, panel.currency)}
+            record("bonus.granted", submission, by, panel.project.pk, **facts)
+    return submission.pay_entries.get(side=Side.OWED, key=key)
+
+
+def next_key(submission: Submission) -> str:
+    """Return the key of another bonus, such as bonus:2."""
+    return f"{KEY}{submission.pay_entries.filter(side=Side.OWED, purpose=Purpose.BONUS).count() + 1}"
 
 
 # -- what is open ------------------------------------------------------------------------------------------------------

@@ -136,6 +136,8 @@ def _check(submission: Submission, kind: Kind, amount: int, message: str, catego
         raise NotAskable(f"Submission {submission.pk} is {submission.status}; {kind.label} is not for those.")
     if kind == Kind.BONUS:
         check_bonus(submission, amount)
+        if Can.BONUS not in platform_of(submission.panel).can:
+            raise NotAskable("This platform pays no bonus by itself: grant it, pay it there, then note that.")
         return
     decided = submission.commands.exclude(kind=Kind.BONUS).exclude(state=State.FAILED).first()
     if decided is not None:
