@@ -73,6 +73,8 @@ def enter(panel: Panel, participant: str, session: str, now: datetime, study: st
         raise QuotaFull("All places of this study are taken.")
     if submission is not None:
         return _resume(submission)
+    if panel.submissions.filter(session_digest=digest(session or participant)).exists():
+        raise TookPart("Somebody else came by this very link; open the study from the platform's page once more.")
     return panel.submissions.create(
         participant=encrypted(participant),
         participant_digest=digest(participant),

@@ -185,7 +185,7 @@ def test_a_statement_can_be_skipped():
 def test_whose_part_has_ended_judges_no_more():
     worker = Worker(make_panel())
     worker.start()
-    Submission.objects.update(status=Submission.Status.TIMED_OUT)
+    Submission.objects.update(status=Submission.Status.TIMED_OUT, platform_status="Abandoned")
 
     assert worker.send(label="true").status_code == 400
     assert Worker(Panel.objects.get()).start().status_code == 409
@@ -203,6 +203,16 @@ def test_mturk_counts_places_itself_but_not_without_end():
 
     assert response.status_code == 409
     assert "All places" in response.content.decode()
+
+
+def test_an_assignment_is_one_persons():
+    panel = make_panel()
+    Worker(panel).start()
+
+    response = Worker(panel, workerId="A3OTHER").start()
+
+    assert response.status_code == 409
+    assert "Somebody else came by this very link" in response.text.replace("&#x27;", "'")
 
 
 def test_there_is_nothing_under_other_tokens_or_panels_of_other_platforms():
