@@ -30,6 +30,7 @@ from annotation.recruiting.panels import views as panel_views
 from annotation.recruiting.panels.publishing import pause_panel, resume_panel
 from annotation.recruiting.pay import api as pay_api
 from annotation.recruiting.pay import views as pay_views
+from annotation.recruiting.prolific import api as prolific_api
 from annotation.recruiting.prolific import views as prolific_views
 from annotation.recruiting.questionnaire import api as questionnaire_api
 from annotation.recruiting.questionnaire import views as questionnaire_views
@@ -281,6 +282,9 @@ urlpatterns = [
         "api/v1/rounds/<int:round_id>/questionnaire/",
         questionnaire_api.RoundQuestionnaire.as_view(),
         name="api_round_questionnaire",
+        "api/v1/rounds/<int:round_id>/panels/<slug:name>/reconciliation/",
+        prolific_api.PanelReconciliation.as_view(),
+        name="api_reconciliation",
     ),
     path("api/v1/rounds/<int:round_id>/limits/", quality_api.RoundLimits.as_view(), name="api_round_limits"),
     path("api/v1/rounds/<int:round_id>/events/", quality_api.EventList.as_view(), name="api_round_events"),

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 from django.core.exceptions import ValidationError
+from django.core.management import CommandError, call_command
 from django.urls import reverse
 
 from annotation.models import Panel, PanelEvent
 from annotation.recruiting.panels.publishing import publish_panel
 from annotation.recruiting.prolific.forms import StudyForm, read_filters
+from kgharvest.jobs import ledger
 from kgharvest.models import AuditEntry, Job
 from tests import factories
 from tests.annotation.recruiting.prolific.fake_prolific import SECRET, TOKEN, FakeProlific, serving
@@ -182,3 +184,44 @@ def test_a_panel_without_a_study_cannot_be_compared(researcher_client, panel):
     answer = researcher_client.post(address, follow=True)
 
     assert "publish it first" in answer.content.decode()
+
+
+# -- API and command ---------------------------------------------------------------------------------------------------
+
+
+def test_the_api_has_a_panel_compared(researcher_client, fake, panel):
+    address = reverse("annotation:api_reconciliation", args=[panel.round_id, panel.name])
+    refused = researcher_client.post(address)
+    panel.platform_options = {"title": "Title", "description": "Description"}
+    panel.save()
+    publish_panel(panel)
+
+    answer = researcher_client.post(address)
+
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "CannotReconcile")
+    assert (answer.status_code, answer.json()) == (
+        202,
+        {"panel": panel.name, "reconciled_at": None, "reconcile_error": ""},
+    )
+    ledger.run_job(Job.objects.get(kind="panel_reconciliation").pk)
+    assert researcher_client.get(address).json()["reconciled_at"] is not None
+
+
+def test_events_are_subscribed_to_and_confirmed_once(fake, settings, capsys):
+    settings.ORIGIN = "https://kg.example.org"
+    for _ in range(2):
+        call_command("subscribe_prolific", "workspace-1")
+
+    told = [(row["event_type"], row["target_url"], row["is_enabled"]) for row in fake.subscriptions.values()]
+    address = "https://kg.example.org/recruiting/prolific/events/"
+    assert told == [("submission.status.change", address, True), ("study.status.change", address, True)]
+    assert f"submission.status.change goes to {address}." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("secret", "origin"), [("", "https://kg.example.org"), (SECRET, "http://127.0.0.1:8000")])
+def test_what_events_need_is_said(fake, settings, secret, origin):
+    settings.ORIGIN = origin
+    settings.PROLIFIC["webhook_secret"] = secret
+
+    with pytest.raises(CommandError, match="KGHARVEST_"):
+        call_command("subscribe_prolific", "workspace-1")

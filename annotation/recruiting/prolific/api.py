@@ -1,0 +1,53 @@
+"""Reconciliation of a panel with its platform, in the API."""
+
+from __future__ import annotations
+
+from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from annotation.models import Panel
+from annotation.recruiting.reconciliation import ask_reconciliation
+from annotation.rounds.api import RoundView
+from kgharvest.access import Action
+
+RECONCILIATION = {"panel": "prolific-1", "reconciled_at": "2026-11-22T09:00:00Z", "reconcile_error": ""}
+
+
+@extend_schema_serializer(examples=[OpenApiExample("A panel that was compared", RECONCILIATION, response_only=True)])
+class ReconciliationSerializer(serializers.ModelSerializer):
+    """reconciled_at: when it was last compared; null: not yet, or a worker is about to. reconcile_error: why the
+    platform could not be asked; empty where it could.
+    """
+
+    panel = serializers.CharField(source="name")
+
+    class Meta:
+        model = Panel
+        fields = [*RECONCILIATION]
+
+
+class PanelReconciliation(RoundView):
+    """How far a panel and its platform agree."""
+
+    serializer_class = ReconciliationSerializer
+
+    def panel(self) -> Panel:
+        panels = self.round(Action.WORK).panels.select_related("round__project")
+        return get_object_or_404(panels, name=self.kwargs["name"])
+
+    @extend_schema(summary="When a panel was compared with its platform")
+    def get(self, request: Request, round_id: int, name: str) -> Response:
+        return self.answer(self.panel())
+
+    @extend_schema(request=None, responses={202: ReconciliationSerializer}, summary="Compare a panel with its platform")
+    def post(self, request: Request, round_id: int, name: str) -> Response:
+        """A worker looks at all submissions of the platform within seconds, and repairs what no event told."""
+
+        def compare() -> Response:
+            ask_reconciliation(self.panel(), request.user)
+            return self.accepted(self.panel(), self.location("annotation:api_reconciliation", round_id, name))
+
+        return self.once(compare)
