@@ -31,6 +31,11 @@ ENTRY_CHECKS = {
     Platform.PROLIFIC: "annotation.recruiting.prolific.entry_token.check_entry",
 }
 
+# What checks panel.platform_options: functions of a panel that yield what is wrong, in a sentence each.
+OPTION_CHECKS = {
+    Platform.PROLIFIC: "annotation.recruiting.prolific.study.option_problems",
+}
+
 
 class PlatformRefused(DomainError):
     """What the platform does not do, in its own words; asking again would not help."""
@@ -135,6 +140,13 @@ def check_entry(panel: Panel, parameters: Mapping[str, str]) -> None:
     check = ENTRY_CHECKS.get(Platform(panel.platform))
     if check is not None:
         import_string(check)(panel, parameters)
+
+
+def option_problems(panel: Panel) -> Iterator[str]:
+    """Yield what is wrong with what only the panel's platform takes, in a sentence each."""
+    check = OPTION_CHECKS.get(Platform(panel.platform))
+    if check is not None:
+        yield from import_string(check)(panel)
 
 
 def platform_of(panel: Panel) -> RecruitingPlatform:

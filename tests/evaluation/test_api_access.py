@@ -84,6 +84,8 @@ TABLE: dict[str, str] = {
     "POST rounds/{open}/panels/{draft_panel}/resume/":        "401 403 403 403 409 409 409 404",
     "POST rounds/{open}/panels/{open_panel}/stop/":           "401 403 403 403 200 200 200 404",
     "GET rounds/{open}/panels/{open_panel}/participants/":    "401 403 403 403 200 200 200 404",
+    "GET rounds/{open}/panels/{open_panel}/reconciliation/":  "401 403 403 403 200 200 200 404",
+    "POST rounds/{open}/panels/{open_panel}/reconciliation/": "401 403 403 403 409 409 409 404",
     "GET rounds/{done}/tasks/":                               "401 403 200 200 200 200 200 404",
     "GET rounds/{done}/tasks/{task}/":                        "401 403 200 200 200 200 200 404",
     "POST rounds/{done}/tasks/{task}/adjudications/":         "401 403 403 201 201 201 201 404",

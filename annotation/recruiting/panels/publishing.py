@@ -14,7 +14,7 @@ from django.db import IntegrityError, transaction
 from annotation.models import Panel, Platform, Round
 from annotation.recruiting.panels.money import money
 from annotation.recruiting.panels.presets import usual_options
-from annotation.recruiting.platforms import Can, Cost, platform_of
+from annotation.recruiting.platforms import Can, Cost, option_problems, platform_of
 from kgharvest.access import Action, check_may
 from kgharvest.audit.trail import record
 from kgharvest.errors import DomainError
@@ -94,6 +94,8 @@ def check_options(panel: Panel) -> None:
     except ValidationError as error:
         name, [reason, *_] = next(iter(error.message_dict.items()))
         raise BadPanel(f"{name}: {reason}") from None
+    for problem in option_problems(panel):
+        raise BadPanel(problem)
     for is_wrong, sentence in RULES:
         if is_wrong(panel):
             raise BadPanel(sentence)

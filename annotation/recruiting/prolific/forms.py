@@ -9,7 +9,14 @@ from django import forms
 from django.core.exceptions import ValidationError
 
 from annotation.models import Panel
-from annotation.recruiting.prolific.study import CONTENT_WARNINGS, DEVICES, LONGEST_ALLOWED, least_allowed_minutes
+from annotation.recruiting.prolific.study import (
+    CONTENT_WARNINGS,
+    DEVICES,
+    LONGEST_ALLOWED,
+    MOST_SLOTS,
+    filter_problems,
+    least_allowed_minutes,
+)
 
 OF_THE_FORM = ("age", "approval_rate")  # filters that have fields of their own
 EXAMPLE = '[{"filter_id": "fluent-languages", "selected_values": ["19"]}]'
@@ -59,7 +66,7 @@ class StudyForm(forms.Form):
     )
     screen_out_slots = forms.IntegerField(
         min_value=1,
-        max_value=100_000,
+        max_value=MOST_SLOTS,
         required=False,
         label="Most paid screen-outs",
         help_text="So many are paid for being turned away by a check before Prolific pauses the study. Empty: as many "
@@ -136,22 +143,7 @@ def read_filters(text: str) -> list[dict[str, Any]]:
     try:
         filters = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ValidationError(f"This is no JSON ({error}). Write it as {EXAMPLE}") from None
-    if not isinstance(filters, list):
-        raise ValidationError(f"Give a list of filters, as {EXAMPLE}")
-    for number, filter_ in enumerate(filters, start=1):
-        _check_filter(number, filter_)
+        raise ValidationError(f"This is no JSON ({error}). Write them as {EXAMPLE}") from None
+    for problem in filter_problems(filters):
+        raise ValidationError(f"{problem} Write them as {EXAMPLE}")
     return filters
-
-
-def _check_filter(number: int, filter_: Any) -> None:
-    if not isinstance(filter_, dict) or not isinstance(filter_.get("filter_id"), str):
-        raise ValidationError(f"Filter {number} has no filter_id.")
-    values, bounds = filter_.get("selected_values"), filter_.get("selected_range")
-    is_choice = isinstance(values, list) and values and all(isinstance(value, str) for value in values)
-    is_range = isinstance(bounds, dict) and bounds and set(bounds) <= {"lower", "upper"}
-    if is_choice == is_range or len(filter_) != 2:
-        raise ValidationError(
-            f"Filter {number} ({filter_['filter_id']:.40}) needs either selected_values, a list of texts, or "
-            "selected_range with lower, upper or both."
-        )

@@ -6,7 +6,7 @@ What only Prolific takes is in `panel.platform_options`, under the names of STUD
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -21,11 +21,74 @@ from annotation.recruiting.platforms import PlatformRefused
 CURRENCIES = {"USD": 800, "GBP": 600}  # and the least that Prolific lets an hour pay, in minor units
 DEVICES = {"desktop": "computers", "tablet": "tablets", "mobile": "phones"}
 CONTENT_WARNINGS = {"": "none", "sensitive": "sensitive content", "explicit": "explicit content"}
-STUDY_OPTIONS = (
-    "title", "description", "devices", "content_warning", "content_warning_details", "filters", "maximum_minutes",
-    "screen_out_slots", "project", "signs_entry",
-)  # fmt: skip
 LONGEST_ALLOWED = 24 * 60 - 1  # minutes
+MOST_SLOTS = 100_000
+
+
+# -- options -----------------------------------------------------------------------------------------------------------
+
+
+def _is_text(most: int) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, str) and len(value) <= most and "\0" not in value
+
+
+def _is_number(most: int) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
+
+
+# What platform_options may have: what each must be, and that in words.
+STUDY_OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "title": (_is_text(120), "a text of at most 120 characters"),
+    "description": (_is_text(6000), "a text of at most 6,000 characters"),
+    "devices": (
+        lambda value: isinstance(value, list) and all(device in list(DEVICES) for device in value),
+        f"a list of {', '.join(DEVICES)}",
+    ),
+    "content_warning": (lambda value: value in list(CONTENT_WARNINGS), "sensitive, explicit or empty"),
+    "content_warning_details": (_is_text(500), "a text of at most 500 characters"),
+    "filters": (lambda value: not any(filter_problems(value)), "a list of filters"),
+    "maximum_minutes": (_is_number(LONGEST_ALLOWED), f"a number of minutes up to {LONGEST_ALLOWED}"),
+    "screen_out_slots": (_is_number(MOST_SLOTS), f"a number up to {MOST_SLOTS}"),
+    "project": (_is_text(50), "a text of at most 50 characters"),
+    "signs_entry": (lambda value: isinstance(value, bool), "true or false"),
+}
+
+
+def option_problems(panel: Panel) -> Iterator[str]:
+    """Yield what is wrong with the panel's platform_options, in a sentence each."""
+    for name, value in panel.platform_options.items():
+        if name not in STUDY_OPTIONS:
+            yield f"{name!r:.50} is no option of a study at Prolific; there are {', '.join(STUDY_OPTIONS)}."
+            continue
+        is_right, in_words = STUDY_OPTIONS[name]
+        if not is_right(value):
+            yield next(filter_problems(value)) if name == "filters" else f"{name} is not {in_words}."
+
+
+def filter_problems(filters: Any) -> Iterator[str]:
+    """Yield what is wrong with a study's filters: each is of selected_values or of a selected_range."""
+    if not isinstance(filters, list):
+        yield "The filters are no list."
+        return
+    for number, filter_ in enumerate(filters, start=1):
+        if not isinstance(filter_, dict) or not isinstance(filter_.get("filter_id"), str):
+            yield f"Filter {number} has no filter_id."
+            continue
+        values, bounds = filter_.get("selected_values"), filter_.get("selected_range")
+        is_choice = isinstance(values, list) and values and all(isinstance(value, str) for value in values)
+        is_range = isinstance(bounds, dict) and bounds and all(map(_is_bound, bounds.items()))
+        if bool(is_choice) == bool(is_range) or len(filter_) != 2:
+            yield (
+                f"Filter {number} ({filter_['filter_id']:.40}) needs either selected_values, a list of texts, or "
+                "selected_range with lower, upper or both, as numbers."
+            )
+
+
+def _is_bound(bound: tuple[str, Any]) -> bool:
+    return bound[0] in ("lower", "upper") and isinstance(bound[1], int | float) and not isinstance(bound[1], bool)
+
+
+# -- the study ---------------------------------------------------------------------------------------------------------
 
 
 class Code(NamedTuple):

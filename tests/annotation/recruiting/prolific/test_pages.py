@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 from django.urls import reverse
 
 from annotation.models import Panel, PanelEvent
-from annotation.recruiting.panels.publishing import publish_panel
+from annotation.recruiting.panels.publishing import BadPanel, edit_panel, publish_panel
 from annotation.recruiting.prolific.forms import StudyForm, read_filters
 from kgharvest.jobs import ledger
 from kgharvest.models import AuditEntry, Job
@@ -135,7 +135,7 @@ def test_a_reward_below_what_prolific_takes_cannot_be_published(researcher_clien
         ({"title": ""}, "required"),
         ({"devices": []}, "required"),
         ({"filters": "{"}, "no JSON"),
-        ({"filters": '{"filter_id": "age"}'}, "list of filters"),
+        ({"filters": '{"filter_id": "age"}'}, "no list"),
         ({"filters": '["age"]'}, "Filter 1 has no filter_id"),
         ({"filters": '[{"filter_id": "age"}]'}, "either selected_values"),
         ({"filters": '[{"filter_id": "age", "selected_range": {"from": 1}}]'}, "either selected_values"),
@@ -184,6 +184,28 @@ def test_a_panel_without_a_study_cannot_be_compared(researcher_client, panel):
     answer = researcher_client.post(address, follow=True)
 
     assert "publish it first" in answer.content.decode()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"title": 5},
+        {"title": "x" * 121},
+        {"description": None},
+        {"devices": "desktop"},
+        {"devices": [["desktop"]]},
+        {"content_warning": "loud"},
+        {"filters": {"filter_id": "age"}},
+        {"filters": [{"filter_id": "age", "selected_range": {"lower": "18"}}]},
+        {"maximum_minutes": True},
+        {"screen_out_slots": 0},
+        {"signs_entry": "yes"},
+        {"colour": "red"},
+    ],
+)
+def test_options_of_programs_are_checked_when_they_come(panel, options):
+    with pytest.raises(BadPanel):
+        edit_panel(panel, {"platform_options": options})
 
 
 # -- API and command ---------------------------------------------------------------------------------------------------
