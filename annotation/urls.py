@@ -282,6 +282,8 @@ urlpatterns = [
         "api/v1/rounds/<int:round_id>/questionnaire/",
         questionnaire_api.RoundQuestionnaire.as_view(),
         name="api_round_questionnaire",
+    ),
+    path(
         "api/v1/rounds/<int:round_id>/panels/<slug:name>/reconciliation/",
         prolific_api.PanelReconciliation.as_view(),
         name="api_reconciliation",
