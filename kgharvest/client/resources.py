@@ -138,6 +138,10 @@ class Rounds(Resource):
         """Have an LM asked about the round's tuples; `spec` as docs/judges.md has it. `wait` waits for the run."""
         return self._row("POST", f"{self.path}{key}/judge-runs/", json=spec)
 
+    def panels(self, key: int) -> Resource:
+        """Return where people for a round are found: `client.rounds.panels(7).create(platform="sona")`."""
+        return Resource(self._client, f"{self.path}{key}/panels")
+
     def preregister(self, key: int, **plan: Any) -> Row:
         """Freeze the round with a plan, before anybody judges; `plan` as docs/preregistration.md has it."""
         return self._row("POST", f"{self.path}{key}/preregistrations/", json=plan)

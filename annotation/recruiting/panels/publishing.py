@@ -18,6 +18,7 @@ from annotation.recruiting.platforms import Can, Cost, option_problems, platform
 from kgharvest.access import Action, check_may
 from kgharvest.audit.trail import record
 from kgharvest.errors import DomainError
+from kgharvest.pages.number_format import counted
 
 Status = Panel.Status
 EDITED_LATER = ("places", "hourly_floor")  # once people may have come
@@ -45,6 +46,8 @@ def create_panel(round: Round, options: Mapping[str, Any], by=None) -> Panel:
     Raises NotAllowed, BadPanel, PanelNameTaken.
     """
     check_may(by, Action.WORK, round.project)
+    if round.status == Round.Status.DRAFT or round.source != Round.Source.PEOPLE:
+        raise BadPanel(f"The round {round.name} takes no people; people are found for rounds that are open.")
     platform = options.get("platform", Panel._meta.get_field("platform").default)
     panel = Panel(round=round, created_by=by, **{**usual_options(round, platform), **options})
     check_options(panel)
@@ -151,7 +154,10 @@ def cost_in_words(panel: Panel) -> str:
 
 
 def _sentence(cost: Cost | None, panel: Panel) -> str:
-    places = f"{panel.places} place{'' if panel.places == 1 else 's'} at {money(panel.reward, panel.currency)}"
+    n_places = counted(panel.places, "place")
+    places = f"{n_places} at {money(panel.reward, panel.currency)}"
+    if cost is None and not panel.reward:
+        return f"{n_places} without a reward; the platform says what else they cost."
     if cost is None:
         rewards = money(panel.places * panel.reward, panel.currency)
         return f"{places} are {rewards} in rewards; the platform says what its fee adds."

@@ -102,7 +102,7 @@ def _annotator_of_earlier(panel: Panel, participant: str) -> Annotator | None:
     )
     if earlier.filter(status=Status.ACTIVE).exists():
         raise TookPart("You are taking part in this study by another link; finish that first.")
-    last = earlier.exclude(annotator=None).order_by("-pk").first()
+    last = earlier.exclude(annotator=None).filter(annotator__erased_at=None).order_by("-pk").first()
     if last is None:
         return None
     annotator = Annotator.objects.lock(last.annotator_id)

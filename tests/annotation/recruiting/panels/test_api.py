@@ -5,6 +5,8 @@ from django.utils import timezone
 
 from annotation.models import Panel
 from annotation.recruiting.panels.services import enter
+from kgharvest.accounts.tokens import create_token
+from kgharvest.client import Client
 from kgharvest.models import Role
 from tests import factories
 from tests.api import JSON, client_of, error_of
@@ -35,7 +37,7 @@ def test_a_panel_is_drafted_edited_published_paused_resumed_and_stopped(address)
     assert made[0].json()["participant_parameter"] == "survey_code"
     assert made[0].json()["statements_per_place"] == 4
     assert (edited["places"], edited["taken_places"]["free"]) == (7, 7)
-    assert cost.startswith("7 places at USD 0.00")
+    assert cost == "7 places without a reward; the platform says what else they cost."
     assert statuses == ["published", "paused", "published"]
     assert (paused["status"], paused["ended_reason"]) == ("paused", "For lunch.")
     assert stopped["status"] == "stopped"
@@ -84,3 +86,17 @@ def test_people_are_listed_for_who_works_in_the_project_only(address):
     assert api.get(f"{people}?status=completed").json()["results"] == []
     assert client_of(factories.make_member(Role.VIEWER)).get(people).status_code == 403
     assert client_of(factories.make_member(project=factories.make_project())).get(people).status_code == 404
+
+
+@pytest.mark.django_db(transaction=True)
+def test_panels_from_python(live_server):
+    round = factories.make_round(4)
+    secret = create_token(factories.make_researcher(), "study", "write", 1, timezone.now()).secret
+    with Client(live_server.url, secret) as client:
+        panels = client.rounds.panels(round.pk)
+
+        panel = panels.create(platform="connect", completion_code="A1B2C3")
+        panels.act(panel["name"], "publish")
+        enter(round.panels.get(), "p1", "s1", timezone.now())
+
+        assert [person["participant"] for person in panels.rows(panel["name"], "participants")] == ["p1"]

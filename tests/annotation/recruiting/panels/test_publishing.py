@@ -18,7 +18,7 @@ from annotation.recruiting.panels.publishing import (
     stop_panel,
 )
 from annotation.recruiting.platforms import Can, Cost, PlatformUnavailable
-from annotation.rounds.services import pause_round
+from annotation.rounds.services import clone_round, pause_round
 from kgharvest.models import AuditEntry
 from tests.factories import judge_all, make_gold, make_panel, make_round
 
@@ -150,6 +150,17 @@ def test_options_that_cannot_be_are_refused_with_a_sentence(options, sentence):
 
     assert sentence in str(refusal.value)
     assert not round.panels.exists()
+
+
+def test_a_draft_and_an_imported_round_find_nobody():
+    round = make_round(4)
+    draft = clone_round(round)
+    Round.objects.filter(pk=round.pk).update(source="imported")
+    round.refresh_from_db()
+
+    for refused in (draft, round):
+        with pytest.raises(BadPanel, match="takes no people"):
+            create_panel(refused, {})
 
 
 def test_a_name_is_one_panel():
