@@ -18,6 +18,7 @@ from annotation.models import Label, Panel, PanelEvent, Platform, Round
 from annotation.recruiting.events.inbox import handle
 from annotation.recruiting.events.inbox import start_next as start_next_event
 from annotation.recruiting.panels import participant_views
+from annotation.recruiting.pay.bonuses import grant_bonus, note_paid
 from annotation.recruiting.pay.commands import ask, send, start_next
 from annotation.recruiting.platforms import platform_of
 from annotation.recruiting.reconciliation import reconcile
@@ -162,8 +163,9 @@ def take_part(study: Study, monkeypatch) -> None:
 def pay(study: Study, owner) -> None:
     done = study.panel.submissions.exclude(completed_at=None).get()
     ask(done, "approve", "approve", by=owner)
-    ask(done, "bonus", "bonus:thanks", amount=35, message="For the time it took.", by=owner)
+    grant_bonus(done, 35, "For the time it took.", owner)
     send_commands()
+    note_paid(study.panel, [done.pk], 35, owner)
 
 
 def take_part_at_prolific(study: Study, fake: FakeProlific, owner) -> None:
@@ -194,7 +196,7 @@ def take_part_at_prolific(study: Study, fake: FakeProlific, owner) -> None:
     assert (done.status, left.status) == ("completed", "returned")
     early = left.commands.create(kind="approve", key="too late")
     ask(done, "approve", "approve", by=owner)
-    ask(done, "bonus", "bonus:thanks", amount=35, message="For the time it took.", by=owner)
+    grant_bonus(done, 35, "For the time it took.", owner)
     send_commands()
     early.refresh_from_db()
     assert early.state == "failed"
@@ -238,7 +240,7 @@ def judge_at_mturk(study: Study, turk: FakeMTurk, owner) -> None:
     turk.submit(panel.external_id, IDS["MTurk worker"], IDS["MTurk assignment"])
     reconcile(panel, timezone.now())
     submission.refresh_from_db()
-    ask(submission, "bonus", "bonus:thanks", amount=35, message="For the time it took.", by=owner)
+    grant_bonus(submission, 35, "For the time it took.", owner)
     send_commands()
 
 
