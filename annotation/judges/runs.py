@@ -267,7 +267,7 @@ def delete_runs(round: Round, n_answers: int, by=None) -> None:
     if held > n_answers:
         raise AnswersWouldBeLost(
             f"The judge runs of {round.name} hold {held} answers (cost {cost:.4f}), which would be "
-            f" deleted with it. Download those you want to keep; judge_answers={held} deletes them."
+            f"deleted with it. Download those you want to keep; judge_answers={held} deletes them."
         )
     for run, usage in zip(runs, usages, strict=True):
         record("judge_run.deleted", run, by, run.project_id, run=run.name, round=round.name, n_answers=usage.n_answers)

@@ -281,6 +281,45 @@ def test_answers_given_offline_survive_a_reload_and_are_saved_once(visit, layout
     assert Judgment.objects.count() == 2
 
 
+@pytest.mark.parametrize("layout", Layout.values)
+def test_what_needs_a_connection_is_dead_without_one_and_comes_back(visit, layout):
+    round = factories.make_round(TUPLES, name="pilot", layout=layout)
+    page = visit(factories.make_user()).page
+    join(page, round)
+    own, withdraw = (page.get_by_role("link", name=name) for name in ("Your answers", "Withdraw"))
+    other_layout = page.locator(".judge-foot button")
+
+    page.context.set_offline(True)
+
+    expect(page.get_by_text("Saved, offline")).to_be_visible()
+    for dead in (own, withdraw, other_layout):
+        expect(dead).to_be_disabled()
+    page.get_by_role("link", name="Instructions").click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.context.set_offline(False)
+    expect_saved(page)
+    expect(other_layout).to_be_enabled()
+    own.click()
+    expect(page.get_by_role("heading", name="Your answers")).to_be_visible()
+
+
+def test_a_refusal_is_no_longer_told_once_the_answer_is_taken(visit):
+    round = factories.make_round(TUPLES, name="pilot")
+    page = visit(factories.make_user()).page
+    join(page, round)
+    round.__class__.objects.update(status="paused")
+    answer_with(page, "t")
+    told = page.locator("[data-trouble]")
+    expect(told).to_contain_text("The round pilot is paused")
+    round.__class__.objects.update(status="open")
+
+    page.evaluate("dispatchEvent(new Event('online'))")
+
+    expect_saved(page)
+    expect(told).to_be_hidden()
+
+
 def test_a_closed_tab_loses_nothing(visit):
     user = factories.make_user()
     round = factories.make_round(TUPLES, name="pilot")

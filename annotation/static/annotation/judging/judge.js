@@ -14,6 +14,7 @@ const { ahead: statements, answered: earlier, n: nSince } = kept.state ?? { ahea
 const tasks = openTaskQueue({ url, outbox, statements, answered: earlier, onStatement: show });
 const { ahead, answered } = tasks;
 const buttons = [...form.querySelectorAll(".answer"), part("skip"), part("report-button")];
+let isAwaitingMore = false;
 let nCounted = 0; // answers since the page came from the server
 const dialogs = bindDialogs(() => ahead[0]?.task, (values) => {
   outbox.add("report/", values);
@@ -34,6 +35,7 @@ function show() {
   kept.keep({ ahead, answered: answered.slice(-5), n: nCounted });
   buttons.forEach((button) => { button.disabled = !ahead.length; });
   if (!ahead.length) return showNothing();
+  isAwaitingMore = false;
   const { parts, label, comment = "" } = ahead[0];
   part("statement").replaceChildren(...statementNodes(parts));
   part("given").hidden = !label;
@@ -45,11 +47,17 @@ function show() {
   return timer.take();
 }
 
+function sayWhatIsAwaited() {
+  if (isAwaitingMore) part("statement").replaceChildren(navigator.onLine ? "One moment …" : "More statements come when you are connected again.");
+}
+
 async function showNothing() {
   part("given").hidden = true;
-  part("statement").replaceChildren(navigator.onLine ? "One moment …" : "More statements come when you are connected again.");
+  isAwaitingMore = true;
+  sayWhatIsAwaited();
   await tasks.refillIfLow();
   await outbox.empty(); // of what was answered meanwhile
+  isAwaitingMore = false;
   if (ahead.length) return null; // in sight by now
   if (outbox.all().length) return part("statement").replaceChildren("Your answers wait in this browser.");
   if (saveState.takeUnread()) return part("statement").replaceChildren(linkElement(url, "Go on"));
@@ -98,6 +106,7 @@ form.addEventListener("submit", (event) => {
   const name = Object.keys(buttons).find((attribute) => event.submitter.hasAttribute(attribute));
   return name ? buttons[name]() : answer(event.submitter.value);
 });
+for (const change of ["online", "offline"]) addEventListener(change, sayWhatIsAwaited);
 part("keep").addEventListener("click", (event) => { event.preventDefault(); skip(); });
 part("back").addEventListener("click", back);
 const answers = Object.fromEntries(["true", "false", "unjudgeable"].map((label) => [label, () => answer(label)]));

@@ -1,4 +1,5 @@
 // A judging session: what every judging page has, the outbox that its answers go through and the words about their state.
+import { followConnection } from "./connection.js";
 import { openKeptPage } from "./kept_page.js";
 import { openOutbox } from "./outbox.js";
 import { showSaveState } from "./save_state.js";
@@ -13,5 +14,6 @@ export function openJudgingSession(onRefused, onStored = () => {}) {
   const csrf = root.querySelector("[name=csrfmiddlewaretoken]").value;
   const outbox = openOutbox({ url, prefix, csrf, on: { change: saveState.change, stored, refused } });
   saveState.change(outbox.all().length, null);
+  followConnection(root);
   return { root, url, saveState, outbox, kept: openKeptPage(root.dataset), part: (name) => root.querySelector(`[data-${name}]`) };
 }
