@@ -5,6 +5,7 @@ from kgharvest.accounts.sign_in.models import GroupMembership, OpenIDIdentity, R
 from kgharvest.api.models import KeyedAnswer
 from kgharvest.audit.models import Actor, AuditEntry, AuditHead
 from kgharvest.chat_models.models import ChatAnswer
+from kgharvest.entities.models import EntityName, EntityTable
 from kgharvest.harvests.models import HarvestedTuple, HarvestJob, JobPrompt, LanguageModel, Launch, Prompt
 from kgharvest.jobs.models import Job, Worker
 from kgharvest.knowledge.models import Curation, EntityOccurrence, KnowledgeTuple, SensitiveWord, tuple_key
@@ -21,7 +22,9 @@ __all__ = [
     "ChatAnswer",
     "Curation",
     "Delivery",
+    "EntityName",
     "EntityOccurrence",
+    "EntityTable",
     "GroupMembership",
     "HarvestJob",
     "HarvestedTuple",

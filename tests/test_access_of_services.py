@@ -68,6 +68,7 @@ from kgharvest.accounts.projects import (
     revoke_invite,
     set_role,
 )
+from kgharvest.entities.tables import delete_table, save_table
 from kgharvest.harvests.launches import cancel_launch, retry_cancelled, retry_failed
 from kgharvest.jobs.ledger import cancel, retry
 from kgharvest.knowledge.curation import correct, hide, restore
@@ -120,6 +121,8 @@ CALLS: dict[Callable, Callable] = {
     own_set: lambda it, by: own_set(it.relation.relation_set.name, by),
     duplicate_set: lambda it, by: duplicate_set(it.relation.relation_set, "copy", by, it.project),
     change_set: lambda it, by: change_set(it.relation.relation_set, "other", "", by),
+    save_table: lambda it, by: save_table(it.relation.relation_set, True, False, by=by),
+    delete_table: lambda it, by: delete_table(it.relation.relation_set, by),
     delete_set: lambda it, by: delete_set(it.relation.relation_set, by),
     create_webhook: lambda it, by: create_webhook(it.project.pk, URL, EVENTS, by),
     edit_webhook: lambda it, by: edit_webhook(it.webhook, URL, EVENTS, by),

@@ -75,6 +75,7 @@ POST   /relations/{relation}/delete/                                    302 403 
 POST   /relations/{shipped}/delete/                                     302 403 404 404 404 404 404 404
 GET    /relations/sets/{set}/edit/                                      302 403 403 403 200 200 200 404
 GET    /relations/sets/{set}/prompts/                                   302 403 403 403 200 200 200 404
+GET    /relations/sets/{set}/entities/                                  302 403 403 403 200 200 200 404
 GET    /relations/sets/{set}/duplicate/                                 302 403 403 403 200 200 200 404
 GET    /relations/sets/{shipped_set}/duplicate/                         302 403 403 403 200 200 200 200
 POST   /relations/sets/{set}/delete/                                    302 403 403 403 302 302 302 404

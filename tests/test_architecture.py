@@ -22,7 +22,7 @@ URLS_OF_APPS = re.compile(r"""{%\s*url\s+["'](\w+):""")
 FILES_OF_APPS = re.compile(r"""{%\s*(?:include|extends|static)\s+["'](\w+)/""")
 MOST_MODULES = 12  # in a folder, beside its rooms
 ROOMS = {
-    "kgharvest": "accounts api audit bulk chat_models client embedded_lm engine harvests jobs knowledge"
+    "kgharvest": "accounts api audit bulk chat_models client embedded_lm engine entities harvests jobs knowledge"
     " knowledge_graphs operations pages relations sqlite webhooks",
     "kgharvest/engine": "language_models prompt_learning prompts text_tasks",
     "annotation": "exchange gold judges judging monitoring quality recruiting rounds training",

@@ -26,8 +26,10 @@ from kgharvest.audit.trail import record
 from kgharvest.bulk.file_reading import CONTROL
 from kgharvest.bulk.insert import ROWS_AT_ONCE, insert_rows
 from kgharvest.engine.prompts.template import SLOT
+from kgharvest.entities.tables import Canonical, canonicalizer
 from kgharvest.errors import BadEntry, DomainError, ImportRefused, NotFound
 from kgharvest.harvests.language_models import name_language_model
+from kgharvest.knowledge.models import KEY_SEPARATOR
 from kgharvest.models import KnowledgeTuple, LanguageModel, Project, Relation, RelationSet, tuple_key
 from kgharvest.names import UnresolvedName
 from kgharvest.relations.checks import RELATION_NAME
@@ -202,7 +204,12 @@ class _Import:
 
     def _find_or_create_tasks(self, rows: Sequence[ImportedRow], relations: dict[str, Relation]) -> list[int]:
         """Return the ids of the rows' tasks; make those that are missing, if that is wanted."""
-        keys = [TupleKey(relations[row.relation].pk, tuple_key(row.entities)) for row in rows]
+        forms = {name: canonicalizer(relation) for name, relation in relations.items()}
+        identities = [_identity(row.entities, forms[row.relation]) for row in rows]
+        keys = [
+            TupleKey(relations[row.relation].pk, tuple_key(entities))
+            for row, entities in zip(rows, identities, strict=True)
+        ]
         tasks = self._existing_tasks(relations)
         missing = {key: row for key, row in zip(reversed(keys), reversed(rows), strict=True) if key not in tasks}
         if missing and self.create:
@@ -349,6 +356,11 @@ def _tuple_text(entities: Sequence[str]) -> str:
     return f"({', '.join(entities)})"
 
 
+def _identity(entities: Sequence[str], canonical: Canonical | None) -> Sequence[str]:
+    """Return the entities that make a tuple the one it is, as where harvests are stored."""
+    return entities if canonical is None else [canonical(entity.casefold()) for entity in entities]
+
+
 def _find_or_create_tuples(missing: dict[TupleKey, ImportedRow]) -> dict[TupleKey, int]:
     """Return the ids of the tuples; make those that are new."""
     KnowledgeTuple.objects.bulk_create(
@@ -356,7 +368,7 @@ def _find_or_create_tuples(missing: dict[TupleKey, ImportedRow]) -> dict[TupleKe
             KnowledgeTuple(
                 relation_id=key.relation_id,
                 key=key.key,
-                entities=[entity.casefold() for entity in row.entities],
+                entities=key.key.split(KEY_SEPARATOR),
             )
             for key, row in missing.items()
         ),

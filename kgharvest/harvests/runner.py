@@ -28,6 +28,7 @@ from kgharvest.engine.types import (
     ParaphraserSettings,
     Progress,
 )
+from kgharvest.entities.tables import SAME_FACT, canonicalizer, each_fact_once, with_canonical_entities
 from kgharvest.errors import DomainError
 from kgharvest.harvests import language_models
 from kgharvest.jobs import ledger
@@ -282,10 +283,11 @@ def store_result(
     seconds: how long each stage lasted, if somebody took the time. more: of the summary.
     """
     _store_prompts(job, result)
-    rows = [TupleRow(scored.entities, scored.surface, scored.score, scored.mtl) for scored in result.tuples]
+    found = (TupleRow(scored.entities, scored.surface, scored.score, scored.mtl) for scored in result.tuples)
+    rows, n_same = each_fact_once(with_canonical_entities(found, canonicalizer(job.relation)))
     store_tuples(job, rows)
     summary = {
-        "rejected": dict(result.rejected),
+        "rejected": {**result.rejected, **({SAME_FACT: n_same} if n_same else {})},
         "stats": dict(result.stats),
         "notice": result.notice,
         "warning": result.warning,

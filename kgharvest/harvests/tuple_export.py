@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
 from kgharvest.bulk.file_writing import csv_lines
 from kgharvest.bulk.pagination import number_in
+from kgharvest.entities.tables import EntityIds
 from kgharvest.errors import DomainError, NotFound
 from kgharvest.harvests.cuts import Cut, kept_size
 from kgharvest.models import HarvestedTuple, HarvestJob, Job
@@ -57,12 +59,20 @@ def _export_rows(job: HarvestJob, size: int, included: Included) -> Iterator[dic
     columns = ("rank", "knowledge_tuple__entities", "surface", "score", "mtl", "knowledge_tuple__corrected_entities")
     presentable = job.tuples.presentable(included.hidden, included.sensitive)
     tuples = presentable.filter(rank__lte=size).order_by("rank").values_list(*columns)
-    for columns_of_tuple in tuples.iterator(chunk_size=ROWS_AT_ONCE):
-        yield _row(job, *columns_of_tuple)
+    rows = (_row(job, *columns_of_tuple) for columns_of_tuple in tuples.iterator(chunk_size=ROWS_AT_ONCE))
+    ids = EntityIds(job.relation)
+    return _with_ids(rows, ids) if ids.has_any else rows
+
+
+def _with_ids(rows: Iterator[dict[str, Any]], ids: EntityIds) -> Iterator[dict[str, Any]]:
+    """Yield the rows with the ids of their entities by the set's table of labels, None for those that it lacks."""
+    while chunk := list(islice(rows, ROWS_AT_ONCE)):
+        for row, of_row in zip(chunk, ids.of([row["entities"] for row in chunk]), strict=True):
+            yield {**row, "ids": of_row}
 
 
 def exported(job: HarvestJob, found: HarvestedTuple) -> dict[str, Any]:
-    """Return a tuple of the job as exports have it."""
+    """Return a tuple of the job as exports have it, without ids."""
     known = found.knowledge_tuple
     return _row(job, found.rank, known.entities, found.surface, found.score, found.mtl, known.corrected_entities)
 
@@ -88,12 +98,13 @@ def _as_jsonl(job: HarvestJob, rows: Iterable[dict[str, Any]]) -> Iterator[str]:
 
 
 def _as_csv(job: HarvestJob, rows: Iterable[dict[str, Any]]) -> Iterator[str]:
-    return csv_lines(COLUMNS, map(_with_json_lists, rows))
+    columns = (*COLUMNS, "ids") if EntityIds(job.relation).has_any else COLUMNS
+    return csv_lines(columns, map(_with_json_lists, rows))
 
 
 def _with_json_lists(row: dict[str, Any]) -> dict[str, Any]:
-    lists = ("entities", "surface", "original") if "original" in row else ("entities", "surface")
-    return row | {column: as_json(row[column]) for column in lists}
+    lists = ("entities", "surface", "original", "ids")
+    return row | {column: as_json(row[column]) for column in lists if column in row}
 
 
 def _as_ntriples(job: HarvestJob, rows: Iterable[dict[str, Any]]) -> Iterator[str]:

@@ -16,6 +16,7 @@ from django.utils import timezone
 from kgharvest import code_version
 from kgharvest.accounts.projects import project_for
 from kgharvest.bulk.file_reading import read_chunks, read_lines
+from kgharvest.entities.tables import canonicalizer, with_canonical_entities
 from kgharvest.errors import BadEntry, Faults, ImportRefused
 from kgharvest.knowledge.tuple_files import FORMATS, ExternalSort, Format, guess_format, read_tuples
 from kgharvest.knowledge.tuple_store import TupleRow, store_tuples
@@ -55,7 +56,8 @@ def prepared_import(
     project = project_for(by, project)
     tuple_format = FORMATS[guess_format(read_chunks(path)) if file_format == "auto" else file_format]
     with ExternalSort() as rows:
-        n_rows = rows.add(_valid_rows(path, cell.relation, tuple_format))
+        valid = _valid_rows(path, cell.relation, tuple_format)
+        n_rows = rows.add(with_canonical_entities(valid, canonicalizer(cell.relation)))
         if not n_rows:
             raise ImportRefused(path.name, [BadEntry("file", "has no tuples")])
         now = timezone.now()

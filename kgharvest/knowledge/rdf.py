@@ -135,7 +135,7 @@ class TupleTriples:
             (KGH.relation.n3(names), self._relation),
         ]
         self._rank, self._score, self._mtl = (KGH[name].n3(names) for name in ("rank", "score", "mtl"))
-        self._label = RDFS.label.n3(names)
+        self._label, self._identifier = RDFS.label.n3(names), KGH.identifier.n3(names)
         self._double, self._integer = XSD.double.n3(names), XSD.integer.n3(names)
 
     def iri_of(self, row: Mapping[str, Any]) -> str:
@@ -155,6 +155,9 @@ class TupleTriples:
             if number is not None:
                 triples.append((harvested_tuple, predicate, f'"{number!r}"^^{self._double}'))
         triples += ((iri, self._label, label) for iri, label in entities)
+        for (iri, _), identifier in zip(entities, row.get("ids", ()), strict=False):
+            if identifier is not None:
+                triples.append((iri, self._identifier, written_text(identifier)))
         return triples
 
     def plain(self, row: Mapping[str, Any]) -> Triple:

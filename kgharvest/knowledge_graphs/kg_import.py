@@ -16,6 +16,7 @@ from django.utils.text import slugify
 from kgharvest import code_version
 from kgharvest.accounts.projects import project_for
 from kgharvest.bulk.file_reading import entities_error
+from kgharvest.entities.tables import canonicalizer, with_canonical_entities
 from kgharvest.errors import BadEntry, Faults, ImportRefused
 from kgharvest.harvests.language_models import name_language_model
 from kgharvest.knowledge.tuple_files import ExternalSort
@@ -120,7 +121,8 @@ def _sort(staged: StagedKG, part: _Part, rows: ExternalSort, number: int, faults
                 score = -float(order) if statement.score is None else statement.score
                 yield TupleRow(tuple(entity.casefold() for entity in written), written, score, None)
 
-    part.n_rows = rows.add(checked(), number)
+    canonical = canonicalizer(part.target.relation) if part.target.relation else None
+    part.n_rows = rows.add(with_canonical_entities(checked(), canonical), number)
     part.is_scored = n_scored > 0
     if n_scored and first_unscored:
         reason = (

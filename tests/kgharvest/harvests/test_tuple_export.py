@@ -37,7 +37,7 @@ def test_an_export_is_the_contract_line_by_line():
 def test_a_cut_exports_the_best_part(django_assert_num_queries):
     job = factories.make_harvest([["a", "b"], ["c", "d"], ["e", "f"], ["g", "h"]])
 
-    with django_assert_num_queries(1):  # a share needs no scores
+    with django_assert_num_queries(2):  # the labels of its set; a share needs no scores
         kept = list(export_tuples(job, parse_cut("share:0.5")))
 
     assert [json.loads(line)["entities"] for line in kept] == [["a", "b"], ["c", "d"]]

@@ -1,0 +1,92 @@
+"""What makes two entities of a set one, in the API."""
+
+from __future__ import annotations
+
+from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer
+from rest_framework import serializers
+from rest_framework.parsers import MultiPartParser
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from kgharvest.api.input import JsonParser, StrictSerializer
+from kgharvest.api.views import ApiView
+from kgharvest.entities.models import EntityTable
+from kgharvest.entities.tables import delete_table, save_table
+from kgharvest.relations.api import uploaded
+from kgharvest.relations.models import RelationSet
+
+TABLE = {
+    "set": "places",
+    "without_articles": True,
+    "in_singular": False,
+    "source": "labels.tsv",
+    "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    "n_labels": 1200,
+    "n_aliases": 5100,
+    "n_ambiguous": 12,
+    "changed_at": "2026-11-22T09:00:00Z",
+}
+
+
+@extend_schema_serializer(examples=[OpenApiExample("A table", TABLE, response_only=True)])
+class EntityTableSerializer(serializers.ModelSerializer):
+    """How entities of a set's relations are brought into one form. n_ambiguous: names that lead to no label."""
+
+    set = serializers.CharField(source="relation_set.name")
+
+    class Meta:
+        model = EntityTable
+        fields = [*TABLE]
+
+
+class EntityTableInput(StrictSerializer):
+    without_articles = serializers.BooleanField(default=True, help_text="“a dog” and “the dog” are “dog”.")
+    in_singular = serializers.BooleanField(default=False, help_text="“dogs” are “dog”, by the rules of English.")
+    file = serializers.FileField(
+        required=False,
+        validators=[uploaded],
+        help_text="Label, aliases separated by |, and id, a tab between them, an entity a line; sent as "
+        "multipart/form-data. Without, the names there are stay.",
+    )
+
+
+class SetEntities(ApiView):
+    """The table of entities of a set."""
+
+    serializer_class = EntityTableSerializer
+    parser_classes = (JsonParser, MultiPartParser)
+
+    def _set(self) -> RelationSet:
+        return self.row(RelationSet.objects.visible_to(self.request.user).select_related("project"))
+
+    @extend_schema(summary="See what makes two entities of a set one")
+    def get(self, request: Request, pk: int) -> Response:
+        """404 where the set has no table."""
+        return self.answer(get_object_or_404(EntityTable, relation_set=self._set()))
+
+    @extend_schema(
+        request={"application/json": EntityTableInput, "multipart/form-data": EntityTableInput},
+        summary="Say what makes two entities of a set one",
+    )
+    def post(self, request: Request, pk: int) -> Response:
+        """For tuples that are stored from then on."""
+        relation_set = self._set()
+        sent = self.sent(EntityTableInput)
+        file = (sent["file"].name, sent["file"].read()) if "file" in sent else None
+
+        def save() -> Response:
+            rules = (sent["without_articles"], sent["in_singular"])
+            return self.answer(save_table(relation_set, *rules, file, request.user))
+
+        return self.once(save)
+
+    @extend_schema(request=None, responses={204: None}, summary="Take entities as they are written again")
+    def delete(self, request: Request, pk: int) -> Response:
+        relation_set = self._set()
+
+        def remove() -> Response:
+            delete_table(relation_set, request.user)
+            return Response(status=204)
+
+        return self.once(remove)

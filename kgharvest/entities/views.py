@@ -1,0 +1,42 @@
+"""The page on which people say what makes two entities of a set one."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+
+from kgharvest.access import Action, researcher_required, visible_or_404
+from kgharvest.entities.forms import EntityTableForm
+from kgharvest.entities.models import EntityTable
+from kgharvest.entities.tables import delete_table, save_table
+from kgharvest.errors import ImportRefused
+from kgharvest.pages.number_format import counted
+from kgharvest.relations.models import RelationSet
+
+SETS = RelationSet.objects.select_related("project")
+
+
+@researcher_required
+def set_entities(request: HttpRequest, pk: int) -> HttpResponse:
+    """Show and change the table of a set; the button "delete" takes it away."""
+    relation_set = visible_or_404(request.user, SETS, Action.WORK, pk=pk, is_shipped=False)
+    table = EntityTable.objects.filter(relation_set=relation_set).first()
+    if "delete" in request.POST:
+        delete_table(relation_set, request.user)
+        messages.success(request, "Entities are taken as they are written again.")
+        return redirect(relation_set)
+    form = EntityTableForm(request.POST or None, request.FILES or None, instance=table)
+    refusal = None
+    if form.is_valid():
+        chosen = form.cleaned_data
+        rules = (chosen["without_articles"], chosen["in_singular"])
+        try:
+            table = save_table(relation_set, *rules, form.named_file(), request.user)
+        except ImportRefused as error:
+            refusal = error
+        else:
+            messages.success(request, f"Kept, with {counted(table.n_labels, 'label')}.")
+            return redirect("kgharvest:set_entities", relation_set.pk)
+    context = {"form": form, "relation_set": relation_set, "table": table, "refusal": refusal}
+    return render(request, "kgharvest/entities/set_entities.html", context)

@@ -1,0 +1,306 @@
+"""Entities in one form: rules, tables of labels, and what they do to harvests, imports, rounds and exports."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.core.management import CommandError, call_command
+from django.urls import reverse
+
+from annotation.exchange.judgment_import import import_judgments
+from annotation.models import JudgmentTask
+from annotation.rounds.services import open_round
+from kgharvest.accounts.projects import default_project
+from kgharvest.engine.types import HarvestResult, ScoredTuple
+from kgharvest.entities.canonical_form import canonical_form, singular
+from kgharvest.entities.models import EntityTable
+from kgharvest.entities.tables import canonicalizer, delete_table, names_of_content, save_table
+from kgharvest.errors import ImportRefused
+from kgharvest.harvests.runner import store_result
+from kgharvest.harvests.tuple_export import export_tuples
+from kgharvest.harvests.tuple_import import Cell, import_tuples
+from kgharvest.models import KnowledgeTuple
+from kgharvest.relations.services import SetIsShipped
+from tests import factories
+from tests.api import JSON, client_of, error_of
+
+LABELS = (
+    b"label\taliases\tid\n"
+    b"United States\tUSA|US|America\tQ30\n"
+    b"dog\thound|puppy\tQ144\n"
+    b"American Samoa\tAmerica\tQ16641\n"
+    b"Paris\t\tQ90\n"
+)
+
+# -- rules -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("dogs", "dog"), ("flies", "fly"), ("boxes", "box"), ("dishes", "dish"), ("children", "child"),
+        ("houses", "house"), ("glasses", "glass"), ("shoes", "shoe"), ("tomatoes", "tomato"),
+        ("news", "news"), ("paris", "paris"), ("texas", "texas"), ("physics", "physics"), ("glass", "glass"),
+        ("virus", "virus"), ("gas", "gas"), ("bus", "bus"), ("netherlands", "netherlands"), ("dog", "dog"),
+    ],
+)  # fmt: skip
+def test_the_singular_of_english_nouns(word, expected):
+    assert singular(word) == expected
+
+
+@pytest.mark.parametrize(
+    ("entity", "rules", "expected"),
+    [
+        ("The  Dogs", (False, False), "the dogs"),
+        ("The  Dogs", (True, False), "dogs"),
+        ("an old DOG", (True, True), "old dog"),
+        ("the", (True, True), "the"),
+        ("theatre", (True, False), "theatre"),
+        ("guard dogs", (True, True), "guard dog"),
+        ("Cafe\u0301", (False, False), "caf\u00e9"),
+    ],
+)
+def test_the_canonical_form_follows_the_rules_chosen(entity, rules, expected):
+    assert canonical_form(entity, *rules) == expected
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_gives_labels_aliases_and_ids_and_leaves_out_what_is_ambiguous():
+    names = names_of_content(LABELS, "labels.tsv")
+
+    assert names.by_name["usa"] == names.by_name["united states"] == ("United States", "Q30")
+    assert "america" not in names.by_name
+    assert (names.n_labels, names.n_ambiguous) == (4, 1)
+
+
+def test_a_label_stands_for_itself_whoever_has_it_as_an_alias():
+    names = names_of_content(b"Georgia\t\tQ230\nPeach State\tGeorgia\tQ1428\n", "f")
+
+    assert names.by_name["georgia"] == ("Georgia", "Q230")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "has no label"),
+        (b"\talias\tQ1\n", "has no label"),
+        (b"a\tb\tc\td\n", "has 4 cells; a line is label, aliases, id"),
+        (b"a\t" + b"x" * 201, "has a name of more than 200 characters"),
+        (b"a\x01\n", "has a control character"),
+    ],
+)
+def test_a_bad_file_is_refused(content, said):
+    with pytest.raises(ImportRefused) as refusal:
+        names_of_content(content, "f.tsv")
+
+    assert [entry.reason for entry in refusal.value.entries] == [said]
+
+
+# -- what they do ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def relation(db):
+    return factories.make_relation(
+        "owns", relation_set=factories.make_relation_set("own"), seed_tuples=[["a", "b"]] * 2
+    )
+
+
+@pytest.fixture
+def linked(relation):
+    """The relation, whose set has all rules and the labels."""
+    save_table(relation.relation_set, True, True, ("labels.tsv", LABELS))
+    return relation
+
+
+def harvest(relation, *tuples):
+    job = factories.make_harvest_job(relation=relation)
+    found = tuple(
+        ScoredTuple(tuple(map(str.casefold, entities)), entities, -float(rank), None)
+        for rank, entities in enumerate(tuples, start=1)
+    )
+    store_result(job, HarvestResult((), found, {}, {}), None)
+    type(job).objects.filter(pk=job.pk).update(status="succeeded")
+    job.refresh_from_db()
+    return job
+
+
+def test_an_entity_becomes_its_label_or_its_form(linked):
+    canonical = canonicalizer(linked)
+
+    names = ["usa", "the usa", "united states", "hounds", "the dogs", "cats", "america", "paris"]
+    assert list(map(canonical, names)) == [
+        "united states", "united states", "united states", "dog", "dog", "cat", "america", "paris",
+    ]  # fmt: skip
+
+
+def test_a_harvest_keeps_each_fact_once_as_it_is_written_best(linked):
+    job = harvest(linked, ("USA", "dogs"), ("the United States", "hound"), ("USA", "cats"))
+
+    rows = list(job.tuples.order_by("rank").values_list("rank", "surface", "knowledge_tuple__entities"))
+    assert rows == [(1, ["USA", "dogs"], ["united states", "dog"]), (2, ["USA", "cats"], ["united states", "cat"])]
+    assert (job.n_tuples, job.summary["rejected"]) == (2, {"same_fact": 1})
+
+
+def test_without_a_table_entities_are_taken_as_they_are_written(relation):
+    job = harvest(relation, ("USA", "dogs"), ("the United States", "hound"))
+
+    assert (job.n_tuples, job.summary["rejected"]) == (2, {})
+    assert job.tuples.order_by("rank").first().knowledge_tuple.entities == ["usa", "dogs"]
+
+
+def test_one_fact_of_two_harvests_is_judged_once(linked):
+    jobs = [harvest(linked, ("USA", "dogs"), ("Paris", "cats")), harvest(linked, ("America", "cat"), ("US", "a dog"))]
+    document = {"name": "both", "cells": [{"job": job.pk, "n": None} for job in jobs]}
+
+    round = open_round(document)
+
+    statements = sorted(" ".join(task.entities) for task in round.tasks.all())
+    assert statements == ["America cat", "Paris cats", "USA dogs"]
+    assert sum(stratum.draws.count() for stratum in round.strata.all()) == 4
+
+
+def test_an_import_is_sorted_out_alike_and_finds_what_was_harvested(linked, tmp_path):
+    harvest(linked, ("USA", "dogs"))
+    file = tmp_path / "tuples.jsonl"
+    rows = [{"entities": ["US", "the dog"], "score": -2}, {"entities": ["usa", "puppy"], "score": -1}]
+    file.write_text("\n".join(map(json.dumps, rows)))
+
+    job = import_tuples(file, Cell(linked, factories.make_language_model(), "multi"))
+
+    assert list(job.tuples.values_list("surface", flat=True)) == [["usa", "puppy"]]
+    assert KnowledgeTuple.objects.get().n_harvests == 2
+
+
+def test_judgments_of_a_file_meet_in_the_statement_of_their_fact(linked, tmp_path):
+    harvest(linked, ("USA", "dogs"))
+    file = tmp_path / "judgments.csv"
+    rows = ['owns,"[""the US"", ""hound""]",ann,true', 'owns,"[""USA"", ""dogs""]",bob,true']
+    file.write_text("\n".join(["relation,entities,annotator,label", *rows]))
+
+    import_judgments(file, "imported", create=True, project=default_project())
+
+    task = JudgmentTask.objects.get()
+    assert (task.n_true, task.knowledge_tuple) == (2, KnowledgeTuple.objects.get())
+
+
+def test_exports_have_the_ids_of_entities(linked):
+    job = harvest(linked, ("USA", "dogs"), ("Paris", "cats"))
+
+    rows = [json.loads(line) for line in export_tuples(job)]
+    header, first, _ = "".join(export_tuples(job, file_format="csv")).splitlines()
+
+    assert [row["ids"] for row in rows] == [["Q30", "Q144"], ["Q90", None]]
+    assert header.strip().endswith(",ids")
+    assert first.strip().endswith('"[""Q30"", ""Q144""]"')
+
+
+def test_rdf_names_the_ids_of_entities(linked):
+    job = harvest(linked, ("USA", "cats"))
+
+    triples = "".join(export_tuples(job, file_format="nt"))
+    turtle = "".join(export_tuples(job, file_format="ttl"))
+
+    assert '<urn:kgharvest:entity:united%20states> <urn:kgharvest:vocabulary:identifier> "Q30" .' in triples
+    assert triples.count("vocabulary:identifier") == 1
+    assert 'kgh:identifier "Q30"' in turtle
+
+
+def test_exports_without_a_table_have_no_ids(relation):
+    job = harvest(relation, ("USA", "dogs"))
+
+    assert "ids" not in json.loads(next(export_tuples(job)))
+    assert "ids" not in next(export_tuples(job, file_format="csv"))
+
+
+# -- keeping -----------------------------------------------------------------------------------------------------------
+
+
+def test_new_names_take_the_place_of_the_old_and_rules_change_alone(linked):
+    table = save_table(linked.relation_set, False, False)
+    assert (table.n_labels, table.names.count(), canonicalizer(linked)("the dog")) == (4, 8, "the dog")
+
+    save_table(linked.relation_set, False, False, ("b.tsv", b"cat\n"))
+
+    assert list(EntityTable.objects.get().names.values_list("name", "identifier")) == [("cat", "")]
+
+
+def test_a_bad_file_changes_nothing(linked):
+    with pytest.raises(ImportRefused):
+        save_table(linked.relation_set, False, False, ("b.tsv", b"\tx\n"))
+
+    assert EntityTable.objects.get().without_articles
+    assert EntityTable.objects.get().names.count() == 8
+
+
+def test_a_table_is_taken_away(linked):
+    delete_table(linked.relation_set)
+
+    assert canonicalizer(linked) is None
+
+
+@pytest.mark.django_db
+def test_a_shipped_set_stays_as_it_is():
+    with pytest.raises(SetIsShipped):
+        save_table(factories.make_relation_set(is_shipped=True), True, True)
+
+
+# -- doors -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_keeps_and_removes_a_table(relation, tmp_path, capsys):
+    file = tmp_path / "labels.tsv"
+    file.write_bytes(LABELS)
+
+    call_command("link_entities", file, set_name="own", singular=True)
+    table = EntityTable.objects.get()
+    assert (table.without_articles, table.in_singular, table.source) == (True, True, "labels.tsv")
+    assert "own: 4 labels, 4 aliases; 1 names of several labels lead to none." in capsys.readouterr().out
+
+    call_command("link_entities", set_name="own", remove=True)
+    assert not EntityTable.objects.exists()
+
+
+def test_the_command_says_what_is_wrong_with_a_line(relation, tmp_path):
+    file = tmp_path / "labels.tsv"
+    file.write_text("a\tb\tc\td\n")
+
+    with pytest.raises(CommandError, match="line 1"):
+        call_command("link_entities", file, set_name="own")
+
+
+@pytest.mark.usefixtures("installation_owner")
+def test_the_page_keeps_a_table_shows_it_and_takes_it_away(researcher_client, relation):
+    address = reverse("kgharvest:set_entities", args=[relation.relation_set_id])
+    labels = SimpleUploadedFile("<labels>.tsv", LABELS)
+
+    empty = researcher_client.get(address).text
+    researcher_client.post(address, {"without_articles": "on", "file": labels})
+    page = researcher_client.get(address).text
+    refused = researcher_client.post(address, {"file": SimpleUploadedFile("b.tsv", b"\tx\n")}).text
+
+    assert "Entities are taken as they are written" in empty
+    assert "&lt;labels&gt;.tsv" in page
+    assert EntityTable.objects.get().n_labels == 4
+    assert "Nothing was kept from b.tsv" in refused
+    researcher_client.post(address, {"delete": "1"})
+    assert not EntityTable.objects.exists()
+
+
+def test_the_api_keeps_shows_and_deletes_a_table(relation):
+    api = client_of(factories.make_researcher())
+    address = f"/api/v1/relation-sets/{relation.relation_set_id}/entities/"
+
+    assert api.get(address).status_code == 404
+    kept = api.post(address, {"in_singular": "true", "file": SimpleUploadedFile("l.tsv", LABELS)})
+    assert (kept.status_code, kept.json()["n_labels"], kept.json()["in_singular"]) == (200, 4, True)
+    assert api.get(address).json() == kept.json()
+    assert api.post(address, {"articles": True}, JSON).status_code == 400
+    bad = api.post(address, {"file": SimpleUploadedFile("l.tsv", b"\tx\n")})
+    assert (bad.status_code, "line 1" in str(error_of(bad))) == (400, True)
+    assert api.delete(address).status_code == 204
+    assert api.get(address).status_code == 404
