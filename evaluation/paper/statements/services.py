@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from django.db import transaction
 
 from annotation.models import Round
+from annotation.recruiting.pay.in_words import pay_in_words
 from annotation.recruiting.questionnaire.groups import in_words, questionnaire_groups
 from evaluation.models import PaperStatement, Report
 from evaluation.paper.statements.questions import BY_KEY, QUESTIONS, Question, complaint_about, missing
@@ -30,9 +31,14 @@ def statements_on(round: Round) -> dict[str, str]:
 
 
 def proposed_on(report: Report) -> dict[str, str]:
-    """Return what the records propose to be said, by the key of the question: who people are, in groups alone."""
-    demographics = in_words(questionnaire_groups(report.round, report.created_at))
-    return {"demographics": demographics} if demographics else {}
+    """Return what the records propose to be said, by the key of the question: who people are, in groups alone; pay."""
+    proposed = {
+        "demographics": in_words(questionnaire_groups(report.round, report.created_at)),
+        "pay_adequacy": pay_in_words(report.round),
+    }
+    if proposed["pay_adequacy"]:
+        proposed["pay"] = "money"
+    return {key: answer for key, answer in proposed.items() if answer}
 
 
 def unsaid_on(report: Report) -> list[Question]:
