@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from annotation.models import Panel
@@ -14,15 +15,20 @@ from annotation.recruiting.pay.hourly import HourlyPay
 WIDTH, HEIGHT = 720, 96
 N_COLUMNS = 72  # dots of one column are stacked
 MARGIN = 6  # of half a dot
+FURTHEST = 4  # times the median or floor: a few who were very fast do not press the others together
 
 
 @dataclass(frozen=True)
 class PayPicture:
-    """dots, lines: with coordinates in WIDTH x HEIGHT and what they say. most: at the right end, in words."""
+    """dots, lines: with coordinates in WIDTH x HEIGHT and what they say. most: at the right end, in words.
+
+    n_beyond: dots that would be further right.
+    """
 
     dots: Sequence[dict[str, Any]]
     lines: Sequence[dict[str, Any]]
     most: str
+    n_beyond: int
     width: int = WIDTH
     height: int = HEIGHT
 
@@ -34,7 +40,8 @@ def pay_picture(panel: Panel, pay: HourlyPay) -> PayPicture | None:
     )
     if not people:
         return None
-    most = 1.1 * max(people[-1][0], panel.hourly_floor, 1)
+    usual = max(median(hourly for hourly, _ in people), panel.hourly_floor, 1)
+    most = min(1.1 * max(people[-1][0], usual), FURTHEST * usual)
     step = WIDTH / N_COLUMNS
     columns = [min(N_COLUMNS - 1, int(hourly / most * N_COLUMNS)) for hourly, _ in people]
     rise = min(step, (HEIGHT - 2 * MARGIN) / max(Counter(columns).values()))
@@ -45,7 +52,8 @@ def pay_picture(panel: Panel, pay: HourlyPay) -> PayPicture | None:
         stacked[column] += 1
         title = f"{code}: {money(int(hourly), panel.currency)} an hour"
         dots.append({"x": f"{(column + 0.5) * step:.1f}", "y": f"{y:.1f}", "title": title})
-    return PayPicture(dots, _lines(panel, pay, most), money(int(most), panel.currency))
+    n_beyond = sum(hourly > most for hourly, _ in people)
+    return PayPicture(dots, _lines(panel, pay, most), money(int(most), panel.currency), n_beyond)
 
 
 def _lines(panel: Panel, pay: HourlyPay, most: float) -> list[dict[str, Any]]:

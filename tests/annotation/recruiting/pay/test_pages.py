@@ -13,6 +13,7 @@ from annotation.recruiting.pay.commands import ask
 from annotation.recruiting.pay.floor import floor_sentence
 from annotation.recruiting.pay.hourly import hourly_pay
 from annotation.recruiting.pay.ledger import submission_balance
+from annotation.recruiting.pay.pictures import pay_picture
 from annotation.recruiting.platforms import OutcomeUnknown, PlatformRefused
 from tests.annotation.recruiting.pay.standing_in import StandIn, complete_place, done
 from tests.annotation.recruiting.pay.test_commands import WHY, run_job, time_passes
@@ -102,6 +103,20 @@ def test_one_that_was_not_paid_can_be_sent_again_once_that_is_known(panel, resea
     run_job()
 
     assert done().total() == 1
+
+
+def test_the_picture_has_a_dot_for_each_person_and_lines_at_median_and_floor(make_panel):
+    panel = make_panel(reward=5, hourly_floor=900)
+    for number, seconds in enumerate((36, 36, 18, 12, 0.1)):  # 5.00, 5.00, 10.00, 15.00 and 1800.00 an hour
+        complete_place(panel, f"person {number}", seconds=(seconds,))
+
+    picture = pay_picture(panel, hourly_pay(panel))
+
+    assert picture.most == "USD 40.00"  # four times the median
+    assert picture.n_beyond == 1
+    assert [(line["name"], line["x"]) for line in picture.lines] == [("floor", "162.0"), ("median", "180.0")]
+    assert [dot["x"] for dot in picture.dots] == ["95.0", "95.0", "185.0", "275.0", "715.0"]
+    assert picture.dots[1]["y"] < picture.dots[0]["y"]
 
 
 # -- one person --------------------------------------------------------------------------------------------------------
