@@ -17,6 +17,7 @@ from annotation.recruiting.prolific.study import (
     filter_problems,
     least_allowed_minutes,
 )
+from kgharvest.pages.number_format import counted
 
 OF_THE_FORM = ("age", "approval_rate")  # filters that have fields of their own
 EXAMPLE = '[{"filter_id": "fluent-languages", "selected_values": ["19"]}]'
@@ -124,11 +125,22 @@ def _initial(panel: Panel) -> dict[str, Any]:
     ranges = {each["filter_id"]: each["selected_range"] for each in options.get("filters", []) if _is_range(each)}
     more = [each for each in options.pop("filters", []) if each["filter_id"] not in ranges]
     return {
+        **_suggested(panel),
         **options,
         "youngest": ranges.get("age", {}).get("lower"),
         "oldest": ranges.get("age", {}).get("upper"),
         "least_approved": ranges.get("approval_rate", {}).get("lower"),
         "filters": json.dumps(more) if more else "",
+    }
+
+
+def _suggested(panel: Panel) -> dict[str, str]:
+    """Return how a study may be called and described, so that one click can publish it."""
+    n, minutes = counted(panel.statements_per_place, "short statement"), counted(panel.estimated_minutes, "minute")
+    return {
+        "title": f"Say whether {n} are true",
+        "description": f"<p>You read {n}, one at a time, and say of each whether it is true. It takes about {minutes}. "
+        "Instructions come first.</p>",
     }
 
 

@@ -98,6 +98,15 @@ def test_what_was_filled_in_is_kept_and_shown_again(researcher_client, fake, pan
     assert shown == FILLED_IN | {"youngest": 18, "least_approved": 95}
 
 
+def test_title_and_description_are_suggested(researcher_client, fake, panel):
+    form = StudyForm(panel)
+
+    suggested = {name: form[name].value() for name in ("title", "description", "devices")}
+    researcher_client.post(page(panel), suggested | {"action": "publish"})
+
+    assert [study["name"] for study in fake.studies.values()] == ["Say whether 50 short statements are true"]
+
+
 def test_a_refusal_of_prolific_is_shown_and_leaves_a_draft(researcher_client, fake, panel):
     fake.wallet = 0
 

@@ -1,0 +1,115 @@
+"""How long a place stays taken after Prolific has told that it was returned.
+
+    python benches/returned_place.py [--submissions 1000] [--returned 50] [--workers]
+
+Takes events in by the web address and handles them in this process: the time to answer one, and from there until
+somebody else has taken the place. With --workers a worker of its own handles them, woken by the filesystem broker.
+Holds: under a second each, of 1,000 submissions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benches.installation import ROOT, migrate, set_up_django
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--submissions", type=int, default=1000)
+    parser.add_argument("--returned", type=int, default=50)
+    parser.add_argument("--workers", action="store_true")
+    arguments = parser.parse_args()
+
+    from tests.annotation.recruiting.prolific.fake_prolific import SECRET, TOKEN, serving
+
+    with serving() as fake:
+        set_up_django(
+            KGHARVEST_PROLIFIC_TOKEN=TOKEN, KGHARVEST_PROLIFIC_URL=fake.url, KGHARVEST_PROLIFIC_WEBHOOK_SECRET=SECRET
+        )
+        migrate()
+        panel = full_panel(fake, arguments.submissions)
+        worker = start_worker() if arguments.workers else None
+        try:
+            answered, freed = zip(
+                *(return_one(fake, panel, number, worker) for number in range(arguments.returned)), strict=True
+            )
+        finally:
+            if worker:
+                worker.terminate()
+                worker.wait()
+    for what, seconds in (("answer an event", answered), ("then free its place", freed)):
+        print(f"{what}: median {statistics.median(seconds):.3f} s, longest {max(seconds):.3f} s")
+
+
+def full_panel(fake, n: int):
+    """Make a published panel, all of whose places are taken."""
+    from django.utils import timezone
+
+    from annotation.models import Panel
+    from annotation.recruiting.panels.services import enter
+    from annotation.recruiting.platforms import platform_of
+    from tests import factories
+
+    panel = factories.make_panel(
+        factories.make_round(),
+        platform="prolific",
+        places=n,
+        reward=150,
+        participant_parameter="PROLIFIC_PID",
+        study_parameter="STUDY_ID",
+        session_parameter="SESSION_ID",
+        platform_options={"title": "Title", "description": "Description"},
+        reconciled_at=timezone.now(),
+    )
+    Panel.objects.filter(pk=panel.pk).update(external_id=platform_of(panel).publish())
+    panel.refresh_from_db()
+    for _ in range(n):
+        theirs, _ = fake.arrive(panel.external_id)
+        enter(panel, theirs.participant, theirs.id, timezone.now())
+    return panel
+
+
+def start_worker() -> subprocess.Popen:
+    command = [sys.executable, "-m", "celery", "-A", "kgharvest", "worker", "--loglevel", "ERROR", "--queues", "urgent"]
+    worker = subprocess.Popen(command, cwd=ROOT)
+    time.sleep(10)  # until it takes messages
+    return worker
+
+
+def return_one(fake, panel, number: int, worker) -> tuple[float, float]:
+    """Return the seconds until the event is answered, and from then on until somebody else has the place."""
+    from django.test import Client
+    from django.utils import timezone
+
+    from annotation.recruiting.events.inbox import handle, start_next
+    from annotation.recruiting.panels.services import QuotaFull, enter
+
+    fake.give_back(list(fake.submissions.values())[number])
+    headers = {name: value for name, value in fake.headers(fake.events[-1]).items() if name != "Content-Type"}
+    begun = time.perf_counter()
+    answer = Client(HTTP_HOST="localhost").post(
+        "/recruiting/prolific/events/", fake.events[-1].body, content_type="application/json", headers=headers
+    )
+    assert answer.status_code == 204
+    answered = time.perf_counter()
+    newcomer, _ = fake.arrive(panel.external_id)
+    while True:
+        if worker is None and (event := start_next(timezone.now())):
+            handle(event)
+        try:
+            enter(panel, newcomer.participant, newcomer.id, timezone.now())
+        except QuotaFull:
+            continue
+        return answered - begun, time.perf_counter() - answered
+
+
+if __name__ == "__main__":
+    main()
