@@ -73,6 +73,15 @@ def entry_link(panel: Panel, address: str) -> str:
     return with_parameters(address, panel, ("PARTICIPANT", "STUDY", "SESSION"))
 
 
+def what_platform_adds(panel: Panel) -> str:
+    """Return in a sentence what becomes of the link at the platform."""
+    preset = PRESETS[Platform(panel.platform)]
+    if panel.platform == Platform.LINK or parameters(panel) != preset.names:
+        return "The platform fills in what stands in capitals."
+    verb = "fills in who it is" if preset.values else "adds by itself who it is"
+    return f"{panel.get_platform_display()} {verb}."
+
+
 # -- what fits a round -------------------------------------------------------------------------------------------------
 
 

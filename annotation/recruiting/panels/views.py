@@ -17,7 +17,7 @@ from django.views.decorators.http import require_GET, require_POST
 from annotation.models import Panel, Platform, Submission
 from annotation.recruiting.panels.money import BadMoney, decimal_money, money, parse_money
 from annotation.recruiting.panels.participants import CSV_COLUMNS, csv_rows, participant_rows, places_of
-from annotation.recruiting.panels.presets import PRESETS, entry_link, usual_options
+from annotation.recruiting.panels.presets import PRESETS, entry_link, usual_options, what_platform_adds
 from annotation.recruiting.panels.publishing import (
     cost_in_words,
     create_panel,
@@ -192,6 +192,7 @@ def panel(request: HttpRequest, path: str, name: str) -> HttpResponse:
         "round": panel.round,
         "panel": panel,
         "entry_link": entry_link(panel, entry_address(request, panel)),
+        "what_platform_adds": what_platform_adds(panel),
         "places": places_of(panel),
         "reward": money(panel.reward, panel.currency),
         "page_obj": page,

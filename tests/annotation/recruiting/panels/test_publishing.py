@@ -116,6 +116,8 @@ def test_the_link_is_as_the_platform_wants_it():
     }
     own = create_panel(round, {"participant_parameter": "who", "study_parameter": "", "session_parameter": ""})
 
+    assert presets.what_platform_adds(own) == "The platform fills in what stands in capitals."
+    assert presets.what_platform_adds(round.panels.get(platform="connect")).endswith("adds by itself who it is.")
     assert links["sona"] == "https://example.org/enter/t/?survey_code=%SURVEY_CODE%"
     assert links["connect"] == "https://example.org/enter/t/"
     assert links["prolific"].startswith("https://example.org/enter/t/?PROLIFIC_PID={{%PROLIFIC_PID%}}&STUDY_ID={{%")
