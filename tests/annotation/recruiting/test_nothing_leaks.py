@@ -298,6 +298,7 @@ def test_nothing_leaks(study, owner):
 
     assert leaks == [], "\n".join(leaks)
     assert n_answers > 100
+    assert shown_on  # to who works in the project, and nobody else
     assert len(study.pages) > 20
     assert any("enter/<slug:token>/" in line for line in study.log)  # so the log was looked at
     assert any("a bug" in line for line in study.log)
