@@ -26,6 +26,7 @@ ROOMS = {
     " knowledge_graphs operations pages relations sqlite webhooks",
     "kgharvest/engine": "language_models prompt_learning prompts text_tasks",
     "annotation": "exchange gold judges judging monitoring quality recruiting rounds training",
+    "annotation/recruiting": "events mturk panels pay prolific questionnaire",
     "evaluation": "comparisons evidence judged_kg paper preregistration rehearsals rendering reports scores sharing"
     " statistics",
     "evaluation/statistics": "annotators judges",
