@@ -8,6 +8,7 @@ from playwright.sync_api import expect
 
 from annotation.judging.judgments import skip_task
 from annotation.models import Label, Layout
+from annotation.recruiting.questionnaire.services import answer_who_questions
 from annotation.recruiting.services import join_round, make_invites, return_code
 from annotation.rounds.services import close_round
 from tests import factories
@@ -136,6 +137,69 @@ PLACES = {
 }
 
 
+ASKED = {
+    "ask_language": "optional",
+    "ask_age_group": "required",
+    "own_questions": "Which dialect do you speak?",
+    "check_questions": "Is a rare case enough?\n- Yes, any case will do\n+ No, it must be usual",
+}
+
+
+def who_they_are(page):
+    joined(page, **ASKED)
+    page.goto(judging_page())
+    expect(page.get_by_role("heading", name="About you")).to_be_visible()
+
+
+def a_check(page):
+    """With the keyboard alone: tab to the questions, choose by arrows, send by Enter."""
+    who_they_are(page)
+    page.get_by_label("What is your first language?").focus()
+    page.keyboard.type("Wel")
+    page.keyboard.press("Tab")
+    page.keyboard.press("ArrowDown")  # 25 to 34
+    page.keyboard.press("Tab")
+    page.keyboard.type("Cofi")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("You have two tries.")).to_be_visible()
+
+
+def a_second_try(page):
+    a_check(page)
+    page.get_by_label("Yes, any case will do").check()
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("This is your last try.")).to_be_visible()
+
+
+def a_failed_check(page):
+    a_second_try(page)
+    page.get_by_label("Yes, any case will do").check()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Thank you for your time")).to_be_visible()
+
+
+def withdrawing(page):
+    opened(page, on_withdrawal="delete")
+    page.get_by_role("link", name="Withdraw").click()
+    expect(page.get_by_role("button", name="Withdraw")).to_be_visible()
+
+
+def withdrawn(page):
+    withdrawing(page)
+    page.get_by_role("button", name="Withdraw").press("Enter")
+    expect(page.get_by_role("heading", name="You have withdrawn")).to_be_visible()
+
+
+PLACES |= {
+    "who they are": who_they_are,
+    "a comprehension check": a_check,
+    "a second try": a_second_try,
+    "a failed check": a_failed_check,
+    "withdrawing": withdrawing,
+    "withdrawn": withdrawn,
+}
+
+
 @pytest.mark.parametrize("page", PLACES)
 def test_a_page_is_accessible_and_fits_a_phone(visit, page):
     visitor = visit(width=360, color_scheme="light")
@@ -180,3 +244,19 @@ def test_a_guest_goes_on_in_another_browser(visit):
     elsewhere.get_by_role("button", name="Continue as").click()
 
     expect(elsewhere.locator("#statement")).to_be_visible()
+
+
+def test_what_people_said_is_on_the_page_of_the_round_in_both_themes(visit):
+    researcher = factories.make_researcher()
+    round = factories.make_round(TUPLES, name="pilot", by=researcher, **ASKED)
+    for annotator in factories.make_annotators(round, 5):
+        answer_who_questions(annotator, {"language": "Welsh", "age_group": "25 to 34"}, timezone.now())
+    visitor = visit(researcher, width=360, color_scheme="light")
+
+    visitor.page.goto("/projects/default/rounds/pilot/")
+
+    expect(visitor.page.get_by_role("region", name="What is your first language?")).to_contain_text("Welsh")
+    violations = visitor.axe_violations()
+    visitor.page.emulate_media(color_scheme="dark")
+    assert violations + visitor.axe_violations("color-contrast") == []
+    assert visitor.page.evaluate("document.documentElement.scrollWidth") == 360
