@@ -116,4 +116,5 @@ def withdraw(request: HttpRequest, round_id: int) -> HttpResponse:
         return render(request, f"{FOLDER}/withdraw.html", context)
     kept = withdraw_annotator(annotator)
     forget_guest(request, annotator)
-    return render(request, f"{FOLDER}/withdrawn.html", context | {"kept": kept, "has_place": annotator.submissions.exists()})
+    context |= {"kept": kept, "has_place": annotator.submissions.exists()}
+    return render(request, f"{FOLDER}/withdrawn.html", context)

@@ -52,7 +52,11 @@ def test_annotators_are_flagged_without_limits_and_beside_them():
     *_, straight = judge_all(round, mixed, mixed, ["true"] * 30)
     Judgment.objects.filter(annotator=straight).update(seconds=0.4)
 
-    assert by_code(round)[straight.code]["flags"] == ["median of 0.4 seconds", "30 equal labels in a row"]
+    assert by_code(round)[straight.code]["flags"] == [
+        "median of 0.4 seconds",
+        "30 equal labels in a row",
+        "half of the statements judged faster than 60 characters a second, than anybody reads",
+    ]
     assert statistics_of(straight, timezone.now())["flags"] == by_code(round)[straight.code]["flags"]
     assert [row["flags"] for code, row in by_code(round).items() if code != straight.code] == [[], []]
 
@@ -62,5 +66,5 @@ def test_statistics_take_the_same_queries_for_more_annotators(n_annotators, djan
     round = make_round(3, judgments_per_task=12)
     judge_all(round, *[["true"] * 3] * n_annotators)
 
-    with django_assert_num_queries(7):
+    with django_assert_num_queries(10):
         count_annotators(round)

@@ -148,10 +148,10 @@ def test_200_annotators_take_no_more_queries_than_three(researcher_client, resea
         for annotator in annotators
     )
 
-    with django_assert_max_num_queries(34):
+    with django_assert_max_num_queries(38):
         page = researcher_client.get("/projects/default/rounds/crowd/")
     assert page.text.count("/annotators/a-") == 10
-    with django_assert_max_num_queries(15):
+    with django_assert_max_num_queries(18):
         page = researcher_client.get("/projects/default/rounds/crowd/annotators/?sort=-gold")
     assert page.text.count("/annotators/a-") == 50
 

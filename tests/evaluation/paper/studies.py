@@ -15,6 +15,8 @@ from annotation.models import Round
 from annotation.quality.adjudication import adjudicate
 from annotation.quality.exclusion import exclude_annotator, reinstate_annotator
 from annotation.quality.limits import set_limits
+from annotation.recruiting.questionnaire.services import answer_who_questions
+from annotation.recruiting.questionnaire.withdrawal import withdraw_annotator
 from annotation.rounds.services import open_draft, open_round
 from evaluation.models import Report
 from evaluation.reports.services import create_report
@@ -95,6 +97,19 @@ def with_exclusions(folder: Path) -> Report:
         client_uuid=uuid4(), task=round.tasks.first(), label=T, is_counted=False, judged_at=timezone.now()
     )
     adjudicate(round.tasks.complete().first(), U, uuid4(), by=None)
+    return create_report(round)
+
+
+def with_withdrawals(folder: Path) -> Report:
+    """One of three withdrew with all they said; of twelve who said who they are, one speaks a language alone."""
+    round = make_round(6, batch_size=6, ask_language="optional", on_withdrawal="delete")
+    people = make_annotators(round, 12)
+    for annotator, language in zip(people, ["Maltese", "", *["Welsh"] * 10], strict=True):
+        answer_who_questions(annotator, {"language": language}, timezone.now())
+    for annotator in people[:3]:
+        for task in next_batch(annotator, timezone.now()):
+            judge(annotator, task, T if task.position % 2 else F)
+    withdraw_annotator(people[2])
     return create_report(round)
 
 
@@ -192,7 +207,7 @@ def of_outside_kgs(folder: Path) -> Report:
 STUDIES: dict[str, Callable[[Path], Report]] = {
     study.__name__: study
     for study in (
-        without_judgments, incomplete, with_gold, with_third_judgments, with_exclusions, of_samples, of_strata,
-        of_imported_judgments, of_outside_kgs, with_judge, with_causal_judge, with_reference, preregistered,
+        without_judgments, incomplete, with_gold, with_third_judgments, with_exclusions, with_withdrawals, of_samples,
+        of_strata, of_imported_judgments, of_outside_kgs, with_judge, with_causal_judge, with_reference, preregistered,
     )
 }  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 from django.utils import timezone
 
 from annotation.judging.assignment import next_batch
-from annotation.models import Annotator
+from annotation.models import Annotator, Withdrawal
 from annotation.quality.exclusion import exclude_annotator
 from annotation.recruiting.services import join_round, make_invites
 from annotation.rounds.services import open_draft, open_round
@@ -58,12 +58,28 @@ def test_nothing_in_a_pack_leads_back_to_a_person(researcher):
     secrets = ["wilhelmina", "quux", "5f3c99", "researcher@", invite.token, round.join_token, annotator.token_key]
     secrets += [str(judgment.pk) for judgment in annotator.judgments.all()]
     for file in files:
-        if file.path.endswith(".parquet"):
-            content = str(pyarrow.parquet.read_table(io.BytesIO(file.content)).to_pylist())
-        else:
-            content = file.content.decode("utf-8", "replace")
+        content = text_of(file)
         assert [secret for secret in secrets if secret.lower() in content.lower()] == [], file.path
     assert "[name left out] says so" in next(file.content.decode() for file in files if file.path == "report.json")
+
+
+def text_of(file) -> str:
+    if file.path.endswith(".parquet"):
+        return str(pyarrow.parquet.read_table(io.BytesIO(file.content)).to_pylist())
+    return file.content.decode("utf-8", "replace")
+
+
+def test_a_pack_has_nobodys_own_answers_and_nothing_of_who_withdrew(tmp_path):
+    report = STUDIES["with_withdrawals"](tmp_path)
+    report.refresh_from_db()
+    withdrawn = Withdrawal.objects.get().annotator
+
+    texts = {file.path: text_of(file) for file in pack_files(report)}
+
+    assert [path for path, text in texts.items() if "Maltese" in text] == []
+    assert "other or not said: 10" in texts["responsible-nlp.md"]
+    assert withdrawn.judgments.count() == 6
+    assert withdrawn.code not in gather_rows(report.round)["judgments"]["annotator"]
 
 
 def test_no_address_of_a_paraphraser_is_in_a_pack():
