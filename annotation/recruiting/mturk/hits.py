@@ -46,6 +46,8 @@ class HitOptions:
     def of(cls, panel: Panel) -> HitOptions:
         """Raises PlatformRefused."""
         known = {field.name: type(field.default) for field in fields(cls)}
+        if not isinstance(panel.platform_options, dict):
+            raise PlatformRefused(f"What only MTurk takes is an object with some of {', '.join(known)}.")
         for name, value in panel.platform_options.items():
             if name not in known:
                 raise PlatformRefused(f"MTurk has no option {name!r:.60}; there are {', '.join(known)}.")

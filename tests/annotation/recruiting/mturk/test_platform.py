@@ -117,6 +117,7 @@ def test_qualifications_are_passed_on(turk):
     [
         ({"currency": "EUR"}, "pays in USD only"),
         ({"platform_options": {"colour": "red"}}, "no option 'colour'"),
+        ({"platform_options": ["red"]}, "is an object with some of title"),
         ({"platform_options": {"lifetime_days": "long"}}, "give a int"),
         ({"platform_options": {"qualifications": [{"Comparator": 7}]}}, "would not take this"),
     ],
