@@ -38,6 +38,7 @@ from annotation.recruiting.panels.services import enter, free_place
 from annotation.recruiting.pay.bonuses import grant_bonus, note_paid
 from annotation.recruiting.pay.commands import ask, resend, settle_by_hand
 from annotation.recruiting.pay.floor import make_good
+from annotation.recruiting.pay.review import approve, decide
 from annotation.recruiting.questionnaire.withdrawal import withdraw_annotator
 from annotation.recruiting.reconciliation import ask_reconciliation
 from annotation.recruiting.services import make_invites, revoke_invites
@@ -155,6 +156,8 @@ CALLS: dict[Callable, Callable] = {
     stop_panel: lambda it, by: stop_panel(it.panel, by),
     ask: lambda it, by: ask(it.submission, "approve", "approve", by=by),
     ask_reconciliation: lambda it, by: ask_reconciliation(it.panel, by),
+    decide: lambda it, by: decide(it.submission, "return", by=by),
+    approve: lambda it, by: approve(it.panel, None, by),
     resend: lambda it, by: resend(it.command, by),
     settle_by_hand: lambda it, by: settle_by_hand(it.command, True, by),
     grant_bonus: lambda it, by: grant_bonus(it.submission, 10, "Thank you.", by),

@@ -162,7 +162,9 @@ def _match_bonuses(submission: Submission, paid: Sequence[int], at: datetime, ev
     """
     lines = submission.pay_entries.filter(side=pay.Side.PAID, purpose=pay.Purpose.BONUS)
     unexplained = Counter(paid) - Counter(lines.values_list("amount", flat=True))
-    for command in submission.commands.unfinished().filter(kind=PlatformCommand.Kind.BONUS):
+    bonuses = submission.commands.filter(kind=PlatformCommand.Kind.BONUS)
+    # One that was refused may have been paid there by hand.
+    for command in bonuses.exclude(state=PlatformCommand.State.DONE):
         if unexplained[command.amount] > 0:
             unexplained[command.amount] -= 1
             settle(command, True, at)

@@ -166,3 +166,16 @@ def test_a_study_that_ends_there_ends_here_and_is_not_reopened(panel):
         "found the panel panel paused: It was paused at the platform.",
         "found the panel panel stopped: It has ended at the platform.",
     ]
+
+
+def test_a_bonus_that_was_refused_and_then_paid_there_by_hand_is_paid_once(panel):
+    submission = came(panel, is_done=True)
+    command = ask(submission, PlatformCommand.Kind.BONUS, "bonus:1", amount=40)
+    PlatformCommand.objects.filter(pk=command.pk).update(state=PlatformCommand.State.FAILED)
+
+    for _ in range(2):
+        apply_remote(panel, remote(Status.COMPLETED, paid_bonuses=[40]), NOW)
+
+    command.refresh_from_db()
+    assert command.state == PlatformCommand.State.DONE
+    assert submission_balance(submission, "bonus") == (40, 40)
