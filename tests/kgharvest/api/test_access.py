@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from kgharvest.accounts.projects import create_invite
 from kgharvest.accounts.tokens import create_token
+from kgharvest.entities.tables import save_table
 from kgharvest.models import HarvestJob, Job, Relation, Webhook
 from kgharvest.webhooks.outbox import send_test
 from probing.models import Probe
@@ -67,6 +68,9 @@ TABLE: dict[str, str] = {
     "DELETE relation-sets/{set_id}/":                   "401 403 403 403 409 409 409 404",
     "GET relation-sets/{set_id}/export/":               "401 403 200 200 200 200 200 404",
     "POST relation-sets/{set_id}/prompts/":             "401 403 403 403 200 200 200 404",
+    "GET relation-sets/{set_id}/entities/":             "401 403 200 200 200 200 200 404",
+    "POST relation-sets/{set_id}/entities/":            "401 403 403 403 200 200 200 404",
+    "DELETE relation-sets/{set_id}/entities/":          "401 403 403 403 204 204 204 404",
     "GET relations/":                                   "401 403 200 200 200 200 200 200",
     "POST relations/":                                  "401 403 403 403 201 201 201 400",
     "GET relations/{relation}/":                        "401 403 200 200 200 200 200 404",
@@ -154,6 +158,7 @@ def made(db) -> dict[str, Any]:
     """One of everything in one project."""
     project = factories.make_project("Own")
     relation = factories.make_relation(relation_set=factories.make_relation_set(project=project))
+    save_table(relation.relation_set, True, False)
     common = {"project": project, "relation": relation}
     harvest = factories.make_harvest([["dog", "run"]], **common)
     launch = factories.make_launch(project=project)
