@@ -133,7 +133,8 @@ class Asker:
         try:
             completion = asked.result()
         except Filtered:
-            completion = Completion("")  # an answer that brings nothing; the next question is another one
+            completion = Completion("")  # an answer that brings nothing
+        completion = completion._replace(text=storable(completion.text))  # as it will be read again
         self._store(position, sha256, question, completion)
         return completion.text
 
@@ -144,7 +145,7 @@ class Asker:
             job=self._job,
             position=position,
             question_sha256=sha256,
-            raw=storable(completion.text),
+            raw=completion.text,
             model_reported=storable(f"{completion.model} {completion.fingerprint}".strip())[:700],
             n_prompt_tokens=n_prompt,
             n_completion_tokens=n_completion,

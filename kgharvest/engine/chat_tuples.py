@@ -234,5 +234,6 @@ def text_lists(value: Any) -> Iterator[list[str]]:
 
 
 def clean(text: str) -> str:
-    """Return an entity without quotation marks, a sentence's end and superfluous spaces."""
+    """Return an entity without quotation marks, a sentence's end, superfluous spaces and halves of surrogate pairs."""
+    text = text.encode(errors="replace").decode()
     return " ".join(text.strip(QUOTES).rstrip(".,;").strip(QUOTES).split())

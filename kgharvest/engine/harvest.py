@@ -22,7 +22,7 @@ from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.ranking import TokenRanker
 from kgharvest.engine.scoring import Encoded, compatibilities, consistency
 from kgharvest.engine.search import Candidate, SearchResult, search_tuples
-from kgharvest.engine.settings import PROMPT_SETTINGS
+from kgharvest.engine.settings import PROMPT_SETTINGS, find_setting
 from kgharvest.engine.types import (
     BadSeed,
     EngineError,
@@ -48,7 +48,7 @@ def harvest(
     `on_progress` is called at least once a second while forwards last less than that; what it raises ends the harvest.
     `paraphraser` takes the place of the one that the spec describes. Raises an EngineError with a sentence for people.
     """
-    if spec.setting not in PROMPT_SETTINGS:
+    if find_setting(spec.setting).asks_chat:
         raise EngineError(f"The setting {spec.setting} prompts no LM; choose one of {', '.join(PROMPT_SETTINGS)}.")
     seeds = encode_seeds(spec.seed_tuples, lm)
     prompts = choose_prompts(PromptSource(spec, lm, seeds, paraphraser, on_progress))

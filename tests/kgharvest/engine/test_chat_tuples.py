@@ -115,6 +115,13 @@ def test_the_same_filters_as_in_every_harvest_reject_entities():
     assert set(result.rejected) == {"stop_word", "short", "overlap", "unwritable", "seed_tuple"}
 
 
+def test_half_a_surrogate_pair_of_an_answer_breaks_no_question():
+    _, result, questions = listed(['["helmet\\ud83d", "injury"]'])
+
+    assert result.rejected == {"no_letter_or_punctuation": 1}
+    assert questions[1].encode()
+
+
 def test_what_was_said_is_told_not_to_come_again_whether_it_was_kept_or_not():
     _, _, questions = listed([lines(("helmet", "injury"), ("the", "rain"))])
 

@@ -183,6 +183,7 @@ def test_progress_names_the_stages_and_may_cancel(tmp_path):
         ({"seed_tuples": (("paris", "france"),)}, BadSeed, "at least two"),
         ({"seed_tuples": (("paris", "france"), ("rome",))}, BadSeed, "same number"),
         ({"setting": "magic"}, EngineError, "no setting 'magic'"),
+        ({"setting": "llm"}, EngineError, "prompts no LM"),
     ],
 )
 def test_bad_input_gets_a_sentence(changes, error, sentence):
