@@ -54,10 +54,11 @@ def first_round(request: HttpRequest, subject: None) -> Iterator[Panel]:
 
 
 def waiting_rounds(request: HttpRequest, subject: None) -> Iterator[Panel]:
-    """Propose to open the newest draft, or to send people the link of a round that nobody has joined."""
+    """Propose to open the newest draft, or to send people the link of a round that nobody has judged."""
     rounds = Round.objects.visible_to(request.user).order_by("-pk")
-    if empty := rounds.filter(status=Round.Status.OPEN, source=Round.Source.PEOPLE, annotators=None).first():
-        text = f"Nobody has joined {empty.name} yet. Its page has the link that annotators judge by."
+    open_to_people = rounds.filter(status=Round.Status.OPEN, source=Round.Source.PEOPLE)
+    if empty := open_to_people.exclude(annotators__n_judged__gt=0).first():
+        text = f"Nobody has judged {empty.name} yet. Its page has the link that annotators judge by."
         yield next_step("Next, annotators", text, "The join link", empty.get_absolute_url())
     elif draft := rounds.filter(status=Round.Status.DRAFT).first():
         text = f"{draft.name} is a draft: look at its plan, then open it."

@@ -20,7 +20,7 @@ from django.utils.safestring import SafeString
 
 from evaluation.rendering.figures.canvas import THEMES
 from evaluation.rendering.figures.report_figures import figure_named
-from evaluation.rendering.tables import Document, name_of
+from evaluation.rendering.tables import Document, made_at, name_of
 from evaluation.reports.finding import finding
 from evaluation.reports.sections.comparisons import common_key, common_of
 from evaluation.reports.sections.ranks import rank_in_words, ranks_of, ties_in_words
@@ -38,6 +38,7 @@ def write_evidence_page(document: Document, rows: Mapping[str, Any]) -> str:
     style, script = _file("evidence.css"), _file("evidence.js")
     context = {
         "document": document,
+        "made_at": made_at(document),
         "finding": finding(document),
         "key_numbers": list(_key_numbers(document)),
         "figure": _figure(document),

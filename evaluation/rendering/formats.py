@@ -8,14 +8,13 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 from django.template.loader import render_to_string
 
 from evaluation.rendering.figures.report_figures import figures_of
 from evaluation.rendering.latex import write_latex
-from evaluation.rendering.tables import Document, Kind, Marked, Table, split_rates
+from evaluation.rendering.tables import Document, Kind, Marked, Table, made_at, split_rates
 from evaluation.rendering.xlsx import write_xlsx
 from evaluation.reports.document import tables_to_read
 from evaluation.reports.finding import finding
@@ -34,11 +33,10 @@ def write_html(document: Document) -> str:
         }
         for figure in figures_of(document)
     ]
-    made_at = datetime.fromisoformat(document["created_at"]).astimezone(UTC)
     context = {
         "document": document,
         "finding": finding(document),
-        "made_at": f"{made_at:%d %B %Y, %H:%M} UTC".lstrip("0"),
+        "made_at": made_at(document),
         "tables": tables_to_read(document),
         "figures": figures,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from enum import Enum, auto
 from functools import partial
 from typing import Any, NamedTuple
@@ -202,6 +203,12 @@ def lm_and_setting(part: Mapping[str, Any]) -> str:
 def about_side(part: Mapping[str, Any]) -> dict[str, str | None]:
     """Return what a row on an LM and setting is about, for `Row.about`."""
     return {"model": part.get("model"), "setting": part.get("setting")}
+
+
+def made_at(document: Document) -> str:
+    """Return when the report was made, in words: "3 November 2026, 01:23 UTC"."""
+    moment = datetime.fromisoformat(document["created_at"]).astimezone(UTC)
+    return f"{moment:%d %B %Y, %H:%M} UTC".lstrip("0")
 
 
 def tuples_query(about: Mapping[str, Any], **part: Any) -> str:
