@@ -19,6 +19,7 @@ judgments.
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -272,6 +273,8 @@ def measure(client: Client, path: str) -> tuple[float, float, int]:
 def show_many_cells(client: Client) -> None:
     """Print what the first look at a page with many cells takes, then the others."""
     page = "/projects/bench/rounds/cells/"
+    gc.collect()
+    gc.freeze()  # as gunicorn.conf.py does
     for path in (
         page,
         f"{page}?cells=list",
