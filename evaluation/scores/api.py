@@ -58,7 +58,7 @@ class ScoreFilters(Filters):
 
 class ScoreInput(StrictSerializer):
     model = serializers.PrimaryKeyRelatedField(
-        queryset=LanguageModel.objects.all(), pk_field=IdField(), source="language_model", help_text="Id of an LM."
+        queryset=LanguageModel.objects.loadable(), pk_field=IdField(), source="language_model", help_text="Id of an LM."
     )
     project = serializers.SlugField(required=False, help_text="May be left out by who works in one only.")
     settings = serializers.MultipleChoiceField(

@@ -42,12 +42,12 @@ SHOWN = 1.4  # times its size in print, where the page is wide enough
 def score_list(request: HttpRequest) -> HttpResponse:
     evaluations = ScoreEvaluation.objects.visible_to(request.user).select_related("language_model")
     evaluations, context = filter_by_project(request, evaluations.defer("document", "payload", "samples"))
-    context |= {"page_obj": page_of(request, evaluations), "has_lms": LanguageModel.objects.exists()}
+    context |= {"page_obj": page_of(request, evaluations), "has_lms": LanguageModel.objects.loadable().exists()}
     return render(request, "evaluation/scores/score_list.html", context)
 
 
 class ScoreForm(forms.Form):
-    model = forms.ModelChoiceField(LanguageModel.objects.all(), label="LM", empty_label=None)
+    model = forms.ModelChoiceField(LanguageModel.objects.loadable(), label="LM", empty_label=None)
     settings = forms.MultipleChoiceField(
         label="Prompts made for this",
         choices=[(setting, setting) for setting in PROMPT_SETTINGS],

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from django.conf import settings
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import Exists, F, OuterRef, Q
 from django.urls import reverse
 
 from kgharvest.access import visible
 from kgharvest.accounts.models import Project
+from kgharvest.engine.settings import PROMPT_SETTINGS
 from kgharvest.jobs.models import Job, JobQuerySet
 from kgharvest.knowledge.models import KnowledgeTuple
 from kgharvest.names import short_name
 from kgharvest.relations.models import Relation
+
+
+class LanguageModelQuerySet(models.QuerySet):
+    def loadable(self):
+        """Leave out chat models behind endpoints, which are asked and never loaded."""
+        jobs = HarvestJob.objects.filter(language_model=OuterRef("pk"), origin=HarvestJob.Origin.HARVESTED)
+        is_loaded = Exists(jobs.filter(setting__in=PROMPT_SETTINGS))
+        return self.filter(is_loaded | ~Exists(jobs.exclude(setting__in=PROMPT_SETTINGS)))
 
 
 class LanguageModel(models.Model):
@@ -21,6 +30,8 @@ class LanguageModel(models.Model):
     name = models.CharField(max_length=500)
     revision = models.CharField(max_length=100, blank=True)
     is_demonstrator = models.BooleanField(default=False)
+
+    objects = LanguageModelQuerySet.as_manager()
 
     class Meta:
         ordering = ["name", "revision"]

@@ -13,7 +13,7 @@ from evaluation.scores.score_jobs import ScoreRequest, queue_score_job
 from evaluation.scores.scorers import evaluate_scores
 from kgharvest.jobs import ledger
 from kgharvest.models import Job
-from tests.factories import make_language_model, make_relation, make_user
+from tests.factories import make_harvest_job, make_language_model, make_relation, make_user
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("installation_owner")]
 
@@ -41,6 +41,18 @@ def evaluated() -> ScoreEvaluation:
     ledger.run_job(evaluation.pk)
     evaluation.refresh_from_db()
     return evaluation
+
+
+def test_chat_models_are_not_offered_as_they_are_never_loaded(researcher_client):
+    chat = make_harvest_job(language_model=make_language_model("chatty:7b"), setting="llm").language_model
+    lm = make_harvest_job(language_model=make_language_model("bert-like"), setting="multi").language_model
+
+    page = researcher_client.get("/reports/scores/new/").text
+    refused = researcher_client.post("/reports/scores/new/", {"model": chat.pk, "settings": ["multi"]})
+
+    assert (str(lm) in page, str(chat) in page) == (True, False)
+    assert refused.status_code != 302
+    assert not ScoreEvaluation.objects.exists()
 
 
 def test_a_worker_evaluates_what_a_researcher_asked_for(researcher_client, quick, enqueued):
