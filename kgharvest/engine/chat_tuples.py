@@ -212,8 +212,10 @@ def json_values(text: str, rest: list[str]) -> Iterator[Any]:
             continue
         try:
             value, end = decoder.raw_decode(text, bracket.start())
-        except (ValueError, RecursionError):
+        except ValueError:
             continue
+        except RecursionError:  # no list of tuples: each bracket after this one would be read as deeply, in vain
+            break
         rest.append(text[start : bracket.start()])
         start = end
         yield value

@@ -36,7 +36,6 @@ from tests.annotation.recruiting.prolific.fake_prolific import (
     Trouble,
     serving,
 )
-from tests.browser.conftest import chromium, site, visit  # noqa: F401 fixtures
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
@@ -206,7 +205,7 @@ def take_part_in_a_browser(study: Study, visitor) -> Submission:
 # -- the study ---------------------------------------------------------------------------------------------------------
 
 
-def test_forty_people_are_paid_to_the_cent(study, fake, visit):  # noqa: F811
+def test_forty_people_are_paid_to_the_cent(study, fake, visit):
     panel = study.panel
     wallet = fake.wallet
     holding = panel.submissions.holding_places()
