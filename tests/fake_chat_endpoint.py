@@ -62,7 +62,7 @@ class FakeEndpoint:
             self.headers.append(dict(handler.headers))
             self.n_at_once += 1
             self.most_at_once = max(self.most_at_once, self.n_at_once)
-            reply = self.answer(body)
+        reply = self.answer(body)  # by each thread for itself, as an answer may wait for another
         time.sleep(reply.delay_s)
         try:
             send(handler, reply)
