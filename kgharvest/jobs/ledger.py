@@ -40,6 +40,7 @@ ENQUEUED_PER_IDLE_PROCESS = 10  # and for each process that could take a job, if
 WORKER_TIMEOUT_S = 60  # a worker without a heartbeat for so long counts as gone
 DATABASE_IS_AWAY = (OperationalError, InterfaceError)  # or was for a moment; InterfaceError: a connection that was cut
 RECONNECT_EVERY_S = 1
+ENDED_LAST = timedelta(days=1)  # jobs that work off what is due
 MOST_ATTEMPTS = 20  # of a job, those that a cut connection ended among them
 GAVE_UP = (
     "The worker died or the database failed during this job as often as it was tried, perhaps for lack of memory; "
@@ -74,6 +75,11 @@ def enqueue_once(kind: str) -> None:
             enqueue(Job.objects.create(kind=kind, unique_key=kind))
     except IntegrityError:
         logger.debug("Another process has queued the job %s.", kind)
+
+
+def delete_ended(kind: str) -> None:
+    """Delete the jobs of such a kind that ended more than ENDED_LAST ago: they come by the thousand and say little."""
+    Job.objects.filter(kind=kind, finished_at__lt=timezone.now() - ENDED_LAST).delete()
 
 
 def _send(job_id: int, kind: str) -> None:

@@ -31,7 +31,6 @@ SENT_AT_ONCE = 8
 FIRST_WAIT_S = 10.0
 LONGEST_WAIT_S = 3600.0  # between two tries
 LOG_LASTS = timedelta(days=30)  # of what is delivered or given up
-JOBS_LAST = timedelta(days=1)
 
 
 def enqueue_due_deliveries(now: datetime) -> None:
@@ -121,4 +120,4 @@ def forget_old() -> None:
         state=Delivery.State.FAILED
     )
     Delivery.objects.exclude(state=Delivery.State.WAITING).filter(created_at__lt=now - LOG_LASTS).delete()
-    Job.objects.filter(kind=JOB_KIND, finished_at__lt=now - JOBS_LAST).delete()
+    ledger.delete_ended(JOB_KIND)

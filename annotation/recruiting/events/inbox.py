@@ -28,7 +28,6 @@ logger = logging.getLogger(__name__)
 
 JOB_KIND = "panel_events"
 BODIES_LAST = timedelta(days=30)  # of what is handled; the ids stay, so that no late copy is taken for a new event
-JOBS_LAST = timedelta(days=1)
 UNEXPECTED = "An unexpected error; the worker's log has the details."
 
 # What handles the events of a platform: functions of a PanelEvent that return its outcome in a word. They raise
@@ -53,13 +52,8 @@ def store(platform: str, event_id: str, event_type: str, body: str) -> bool:
 
 def enqueue_due_events(now: datetime) -> None:
     """Queue the job that handles what is due, unless there is one. A periodic task of every worker."""
-    if not PanelEvent.objects.due(now).exists() or Job.objects.unfinished().filter(kind=JOB_KIND).exists():
-        return
-    try:
-        with transaction.atomic():
-            ledger.enqueue(Job.objects.create(kind=JOB_KIND, unique_key=JOB_KIND))
-    except IntegrityError:
-        logger.debug("Another process has queued the job that handles events.")
+    if PanelEvent.objects.due(now).exists():
+        ledger.enqueue_once(JOB_KIND)
 
 
 def run_events_job(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
@@ -75,7 +69,7 @@ def run_events_job(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
 
 def start_next(now: datetime) -> PanelEvent | None:
     """Return an event that is due, its try counted and the next one set; None where nothing is due."""
-    for event in PanelEvent.objects.due(now):
+    while event := PanelEvent.objects.due(now).first():
         started = PanelEvent.objects.filter(pk=event.pk, handled_at=None, n_tries=event.n_tries)
         if started.update(n_tries=F("n_tries") + 1, next_try_at=now + wait_after(event.n_tries + 1)):
             event.refresh_from_db()
@@ -113,5 +107,5 @@ def _after_job() -> None:
     """Forget what is old, and look once more when the job has ended: whoever stored an event meanwhile queued none."""
     now = timezone.now()
     PanelEvent.objects.filter(handled_at__lt=now - BODIES_LAST).exclude(body="").update(body="")
-    Job.objects.filter(kind=JOB_KIND, finished_at__lt=now - JOBS_LAST).delete()
+    ledger.delete_ended(JOB_KIND)
     transaction.on_commit(lambda: enqueue_due_events(timezone.now()))

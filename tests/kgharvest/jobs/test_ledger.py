@@ -39,6 +39,28 @@ def store_three(job: Job) -> ledger.Store:
     return lambda: slow_runner.runner.store_result(job.harvestjob, slow_runner.three_tuples(), None)
 
 
+# -- jobs that work off what is due ------------------------------------------------------------------------------------
+
+
+def test_a_job_that_works_off_what_is_due_is_queued_once(enqueued):
+    for _ in range(2):
+        ledger.enqueue_once("deliver_webhooks")
+
+    assert enqueued == [Job.objects.get(kind="deliver_webhooks").pk]
+
+
+def test_jobs_that_worked_off_what_was_due_are_deleted_a_day_after_they_ended(enqueued):
+    now = timezone.now()
+    ended = [
+        Job.objects.create(kind=kind, status=Job.Status.SUCCEEDED, finished_at=now - timedelta(hours=hours))
+        for kind, hours in [("deliver_webhooks", 25), ("deliver_webhooks", 23), ("panel_events", 25)]
+    ]
+
+    ledger.delete_ended("deliver_webhooks")
+
+    assert list(Job.objects.order_by("pk")) == ended[1:]
+
+
 # -- claims ------------------------------------------------------------------------------------------------------------
 
 
