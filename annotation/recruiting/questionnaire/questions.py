@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from django.db import models
 
-from annotation.recruiting.questionnaire.places import COUNTRIES, LANGUAGES
+from annotation.recruiting.questionnaire.countries import COUNTRIES, LANGUAGES
 
 MOST_QUESTIONS = 20
 MOST_CHOICES = 20
