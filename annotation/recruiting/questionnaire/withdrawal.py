@@ -85,7 +85,10 @@ def _forget(withdrawal: Withdrawal, now: datetime, by) -> list[str]:
 
 
 def finish_withdrawals(now: datetime) -> None:
-    """Go on with withdrawals that something interrupted. A periodic task of every worker."""
+    """Go on with withdrawals that something interrupted. A periodic task of every worker.
+
+    They are decided: whoever entered one need not work in the project any more.
+    """
     interrupted = Withdrawal.objects.filter(done_at=None, at__lte=now - INTERRUPTED_AFTER)
-    for withdrawal in interrupted.select_related("annotator__round__project", "by"):
-        withdraw_annotator(withdrawal.annotator, withdrawal.by)
+    for withdrawal in interrupted.select_related("annotator__round__project"):
+        withdraw_annotator(withdrawal.annotator)

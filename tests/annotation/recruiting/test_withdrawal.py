@@ -19,8 +19,9 @@ from annotation.models import (
     Withdrawal,
 )
 from annotation.quality.exclusion import NotExcluded, reinstate_annotator
+from annotation.recruiting import erasure
 from annotation.recruiting.erasure import erase_annotator, forget_settled_submissions
-from annotation.recruiting.panels.identifiers import encrypted
+from annotation.recruiting.panels.identifiers import digest, encrypted
 from annotation.recruiting.panels.services import enter
 from annotation.recruiting.pay.ledger import owe, record_paid
 from annotation.recruiting.platforms import RemoteSubmission
@@ -30,6 +31,7 @@ from annotation.recruiting.questionnaire.withdrawal import finish_withdrawals, w
 from annotation.recruiting.reconciliation import apply_remote
 from annotation.recruiting.services import join_round
 from kgharvest.audit.verification import Verification
+from kgharvest.models import ProjectMember
 from tests.api import client_of
 from tests.factories import judge, judge_all, make_round, make_user
 
@@ -115,7 +117,7 @@ def test_twice_is_once_and_nobody_is_reinstated():
         reinstate_annotator(first)
 
 
-def test_what_was_interrupted_goes_on(monkeypatch):
+def test_what_was_interrupted_goes_on_also_without_who_entered_it(monkeypatch, researcher):
     _, [first, *_] = judged_round(on_withdrawal="delete")
     comment_on(first, "a secret")
 
@@ -125,7 +127,8 @@ def test_what_was_interrupted_goes_on(monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(withdrawal, "_erase_texts", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            withdraw_annotator(first)
+            withdraw_annotator(first, researcher)
+    ProjectMember.objects.filter(user=researcher).delete()
     finish_withdrawals(timezone.now())
     assert Judgment.objects.exclude(comment="").exists()  # somebody may still be at it
 
@@ -134,7 +137,7 @@ def test_what_was_interrupted_goes_on(monkeypatch):
     first.refresh_from_db()
     assert first.erased_at is not None
     assert not Judgment.objects.exclude(comment="").exists()
-    assert Withdrawal.objects.get().done_at is not None
+    assert (Withdrawal.objects.get().done_at is None, Withdrawal.objects.get().by) == (False, researcher)
 
 
 def test_what_they_said_about_themselves_is_erased():
@@ -217,6 +220,27 @@ def test_a_place_is_free_again_and_its_person_forgotten(submission):
     assert not stored_names(submission)
     assert submission.status == "returned"
     assert submission.panel.submissions.holding_places().count() == 0
+
+
+def test_whom_nothing_is_owed_to_does_not_wait_for_those_to_whom_something_is(submission, monkeypatch):
+    monkeypatch.setattr(erasure, "SUBMISSIONS_AT_ONCE", 1)
+    panel, now = submission.panel, timezone.now()
+    Submission.objects.update(status="approved")
+    owe(submission, "reward", "reward", 300, "All statements are judged.")
+    settled = panel.submissions.create(
+        participant=encrypted("PARTICIPANT-2"),
+        participant_digest=digest("PARTICIPANT-2"),
+        session_digest=digest("SESSION-2"),
+        annotator=submission.annotator,
+        status="approved",
+        entered_at=now,
+    )
+    Annotator.objects.update(erased_at=now)
+
+    forget_settled_submissions(now)
+
+    settled.refresh_from_db()
+    assert (settled.participant, bool(stored_names(submission))) == ("", True)
 
 
 def test_ids_are_kept_until_what_is_owed_is_paid(submission):
