@@ -171,6 +171,7 @@ LIMITS = {
     "wrong_links": limit("KGHARVEST_WRONG_LINKS", 30, 900),  # or codes: a class that mistypes behind one address
     "forged_events": limit("KGHARVEST_FORGED_EVENTS", 60, 60),  # not signed as a platform does, from one address
     "guests": limit("KGHARVEST_GUESTS", 30, 600),  # who join one round by name from one address
+    "panel_entries": limit("KGHARVEST_PANEL_ENTRIES", 60, 600),  # people who are new to one panel, from one address
     "wrong_passwords": limit("KGHARVEST_WRONG_PASSWORDS", 50, 900),  # from one address, which gets few a name then
     "wrong_passwords_of_name": limit("KGHARVEST_WRONG_PASSWORDS_OF_NAME", 10, 900),  # from one address
     "wrong_passwords_everywhere": limit("KGHARVEST_WRONG_PASSWORDS_EVERYWHERE", 100, 3600),  # for one name

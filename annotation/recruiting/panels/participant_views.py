@@ -23,6 +23,7 @@ from annotation.recruiting.panels.services import QuotaFull, Status, enter, fini
 from annotation.recruiting.platforms import ENTRY_CHECKS, EntryRefused, PlatformUnavailable, check_entry
 from annotation.recruiting.views import WRONG_LINK
 from annotation.rounds.instructions import instructions_html, markdown_html
+from kgharvest.accounts.throttle import TooManyAttempts, network_of
 from kgharvest.errors import DomainError
 
 SENT_BY_PLATFORM = "sent_by_platform"  # in the session: the digest of the link that the platform is known to have sent
@@ -65,13 +66,16 @@ def panel_enter(request: HttpRequest, token: str) -> HttpResponse:
     try:
         entry = read_entry(panel, request.GET)
         _check_sent(request, panel, entry)
-        submission = enter(panel, entry.participant, entry.session, timezone.now(), study=entry.study)
+        came_at, address = timezone.now(), network_of(request)
+        submission = enter(panel, entry.participant, entry.session, came_at, study=entry.study, address=address)
     except (BadEntryLink, EntryRefused) as refusal:
         return no_access(request, str(refusal), 400)
     except PlatformUnavailable:
         return no_access(request, "We cannot check your link at the moment; open it again in a minute.", 503)
     except QuotaFull:
         return show_end(request, QUOTA_FULL, panel, entry, 409)
+    except TooManyAttempts as refusal:
+        return no_access(request, str(refusal), 429)
     except DomainError as refusal:
         return no_access(request, str(refusal), 409)
     if request.method == "POST" and "decline" in request.POST:

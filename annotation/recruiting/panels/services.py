@@ -20,11 +20,13 @@ from annotation.recruiting.platforms import Can, platform_of
 from annotation.recruiting.services import check_can_join, join_round
 from annotation.rounds.models import RoundNotOpen
 from kgharvest.access import Action, check_may
+from kgharvest.accounts.throttle import check_attempt
 from kgharvest.errors import DomainError
 
 Status = Submission.Status
 LEAST_HELD = timedelta(hours=1)  # a place, after the last answer, where no platform says that somebody is gone
 HELD_TIMES = 3  # as long as a place is estimated to take, if that is longer
+MANY_CAME = "Many people have just come from where you are; open your link again in ten minutes."
 OWED_REASONS = {
     Status.COMPLETED: "All statements of the place were judged.",
     Status.SCREENED_OUT: "A check turned the person away.",
@@ -52,12 +54,15 @@ class PlatformTells(DomainError):
 
 
 @transaction.atomic
-def enter(panel: Panel, participant: str, session: str, now: datetime, study: str = "") -> Submission:
+def enter(
+    panel: Panel, participant: str, session: str, now: datetime, study: str = "", address: str | None = None
+) -> Submission:
     """Return the submission of a person who comes by the entry link; coming again is the same one.
 
     session: empty where the platform has none; the participant stands for it then. study: as the link has it. Where
-    all places are taken, and no platform says who is gone, one that was abandoned goes to whoever comes. Raises
-    PanelNotOpen, QuotaFull, TookPart, NotForPeople and RoundNotOpen.
+    all places are taken, and no platform says who is gone, one that was abandoned goes to whoever comes. address: where
+    they come from, of which a panel takes only so many people, as links can be made up. Raises PanelNotOpen, QuotaFull,
+    TookPart, NotForPeople, RoundNotOpen and TooManyAttempts.
     """
     panel = Panel.objects.select_for_update(of=("self",), no_key=True).select_related("round__project").get(pk=panel.pk)
     known = panel.submissions.filter(participant_digest=digest(participant))
@@ -75,6 +80,8 @@ def enter(panel: Panel, participant: str, session: str, now: datetime, study: st
         return _resume(submission)
     if panel.submissions.filter(session_digest=digest(session or participant)).exists():
         raise TookPart("Somebody else came by this very link; open the study from the platform's page once more.")
+    if address:
+        check_attempt("panel_entries", f"{panel.pk}:{address}", now, MANY_CAME)
     return panel.submissions.create(
         participant=encrypted(participant),
         participant_digest=digest(participant),
@@ -117,7 +124,8 @@ def _free_abandoned_place(panel: Panel, now: datetime) -> bool:
     since = now - max(LEAST_HELD, HELD_TIMES * timedelta(minutes=panel.estimated_minutes))
     judged_lately = Judgment.objects.filter(annotator=OuterRef("annotator"), judged_at__gte=since)
     active = panel.submissions.filter(~Exists(judged_lately), status=Status.ACTIVE, entered_at__lt=since)
-    abandoned = active.order_by("entered_at").first()
+    # Locked: whoever has just become done keeps the place.
+    abandoned = active.select_for_update(of=("self",), no_key=True).order_by("entered_at", "pk").first()
     return abandoned is not None and leave(abandoned, Status.TIMED_OUT, now)
 
 
@@ -162,6 +170,12 @@ def move(submission: Submission, *before: Submission.Status, to: Submission.Stat
     return bool(moved)
 
 
+def holds_another_place(submission: Submission) -> bool:
+    """Return whether its person has another place of the panel, so that this one cannot take one."""
+    same_person = Submission.objects.filter(panel=submission.panel_id, participant_digest=submission.participant_digest)
+    return same_person.holding_places().exclude(pk=submission.pk).exists()
+
+
 def has_judged_all(annotator: Annotator, now: datetime) -> bool:
     """Return whether somebody has judged all that their place is for, or nothing is left for them in the round.
 
@@ -175,6 +189,11 @@ def has_judged_all(annotator: Annotator, now: datetime) -> bool:
         return False
 
 
+def has_judged_here(submission: Submission) -> bool:
+    """Return whether its person, who has joined, has judged anything in this taking part."""
+    return submission.annotator.judgments.filter(judged_at__gte=submission.entered_at).exists()
+
+
 def finish(submission: Submission, now: datetime) -> bool:
     """End a submission whose person has nothing left to judge; free the place if they judged nothing.
 
@@ -185,7 +204,7 @@ def finish(submission: Submission, now: datetime) -> bool:
     annotator = submission.annotator
     if annotator is None or not has_judged_all(annotator, now):
         return False
-    if annotator.judgments.filter(judged_at__gte=submission.entered_at).exists():
+    if has_judged_here(submission):
         complete(submission, now)
     else:
         leave(submission, Status.RETURNED, now)
@@ -244,5 +263,7 @@ def free_place(submission: Submission, now: datetime, by=None) -> bool:
     check_may(by, Action.WORK, panel.project)
     if Can.RECONCILE in platform_of(panel).can:
         raise PlatformTells(f"{panel.get_platform_display()} says when somebody is gone; end their part there.")
-    is_done = submission.status != Status.ACTIVE
-    return False if is_done else leave(submission, Status.TIMED_OUT, now)
+    with transaction.atomic():
+        locked = Submission.objects.select_for_update(of=("self",), no_key=True).select_related("panel__round")
+        submission = locked.get(pk=submission.pk)
+        return submission.status == Status.ACTIVE and leave(submission, Status.TIMED_OUT, now)

@@ -37,6 +37,10 @@ def come(client: Client, panel: Panel, participant: str = "p1") -> None:
     assert response.url == f"/judge/{panel.round_id}/"
 
 
+def come_from(client: Client, panel: Panel, participant: str) -> int:
+    return client.get(link(panel, participant=participant)).status_code
+
+
 def judge_batch(annotator: Annotator) -> None:
     for task in next_batch(annotator, timezone.now()):
         judge(annotator, task)
@@ -60,6 +64,17 @@ def test_a_person_comes_by_the_link_agrees_and_judges(client):
     assert submission.annotator.place_size == 3
     assert submission.annotator.consented_at is not None
     assert client.get(judging_page()).status_code == 200
+
+
+def test_of_one_address_a_panel_takes_only_so_many_people(client, settings):
+    settings.LIMITS = settings.LIMITS | {"panel_entries": (2, 600)}
+    panel, other = (make_panel(make_round(4), places=9) for _ in range(2))
+
+    statuses = [come_from(client, panel, participant) for participant in ("p1", "p2", "p1", "p3", "p2")]
+
+    assert statuses == [200, 200, 200, 429, 200]  # coming again is nobody new
+    assert come_from(client, other, "p3") == 200
+    assert panel.submissions.count() == 2
 
 
 @pytest.mark.parametrize(

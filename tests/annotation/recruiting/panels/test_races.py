@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from annotation.judging.assignment import next_batch
 from annotation.models import Submission
-from annotation.recruiting.panels.services import complete, enter, finish, join, leave
+from annotation.recruiting.panels.services import complete, enter, finish, free_place, join, leave
 from tests.factories import judge, make_panel, make_round
 from tests.postgres import at_once, on_postgresql, run_on_postgresql
 
@@ -68,6 +68,19 @@ def test_who_finishes_and_is_timed_out_at_once_ends_one_way_and_is_owed_by_it():
     submission.refresh_from_db()
     assert submission.status == Status.RETURNED
     assert submission.pay_entries.owed() == 0
+
+
+def test_who_finishes_while_somebody_frees_their_place_is_done_and_keeps_it():
+    panel = make_panel(make_round(2), places=1, reward=250)
+    submission = enter(panel, "p1", "", timezone.now())
+    join(submission, agrees=True)
+    complete(Submission.objects.get(pk=submission.pk), timezone.now())
+
+    assert submission.status == Status.ACTIVE  # as the page had it
+    assert not free_place(submission, timezone.now())
+
+    submission.refresh_from_db()
+    assert submission.status == Status.COMPLETED
 
 
 @on_postgresql
