@@ -23,15 +23,16 @@ from django.views.decorators.http import require_http_methods
 from rest_framework.serializers import ValidationError
 
 from annotation.judging.assignment import next_batch
-from annotation.judging.judgments import skip_task, submit_judgment
+from annotation.judging.judgments import reassign_skipped, skip_task, submit_judgment
 from annotation.judging.serializers import TaskSerializer, answer_of, checked_answer, statements_of
-from annotation.models import LONGEST_COMMENT, Annotator, Label, Panel, Platform, Submission
+from annotation.models import LONGEST_COMMENT, Annotator, JudgmentTask, Label, Panel, Platform, Round, Submission
 from annotation.recruiting.access import throttled
 from annotation.recruiting.mturk.entries import HOSTS, BadEntry, Entry, entry_of, entry_of_token, is_preview
 from annotation.recruiting.panels.identifiers import digest
-from annotation.recruiting.panels.services import enter, join
+from annotation.recruiting.panels.services import enter, has_judged_here, join
 from annotation.recruiting.services import ConsentMissing
 from annotation.rounds.instructions import instructions_html, markdown_html
+from kgharvest.accounts.throttle import network_of
 from kgharvest.errors import DomainError
 
 FOLDER = "annotation/recruiting/mturk"
@@ -91,7 +92,8 @@ def _beginning(
 
 
 def _start(request: HttpRequest, panel: Panel, entry: Entry) -> HttpResponse:
-    submission = enter(panel, entry.worker, entry.assignment, timezone.now(), study=panel.external_id)
+    came_at, address = timezone.now(), network_of(request)
+    submission = enter(panel, entry.worker, entry.assignment, came_at, study=panel.external_id, address=address)
     try:
         submission.annotator = join(submission, agrees="agrees" in request.POST)
     except ConsentMissing as refusal:
@@ -124,14 +126,25 @@ def _take(request: HttpRequest, annotator: Annotator) -> str:
     return ""
 
 
+def _left_for(annotator: Annotator) -> list[JudgmentTask]:
+    """Return the next statements. What was skipped comes again; whoever is at work when the round closes is done."""
+    if annotator.round.status == Round.Status.CLOSED:
+        return []
+    tasks = next_batch(annotator, timezone.now(), few=1)
+    if tasks or annotator.has_judged_share or not reassign_skipped(annotator):
+        return tasks
+    return next_batch(annotator, timezone.now(), few=1)
+
+
 def _statement(request: HttpRequest, submission: Submission, entry: Entry, error: str | None = "") -> HttpResponse:
     """Show the next statement, and after the last the form that goes to MTurk."""
     annotator = Annotator.objects.select_related("round").get(pk=submission.annotator_id)
-    tasks = next_batch(annotator, timezone.now(), few=1)
+    tasks = _left_for(annotator)
     context: dict[str, Any] = {"panel": submission.panel, "annotator": annotator, "entry": entry, "error": error}
     if not tasks:
-        done = Submission.objects.filter(pk=submission.pk, completed_at=None)
-        done.update(completed_at=timezone.now())  # still active: only MTurk's word makes it completed, and owed
+        context["has_judged"] = has_judged_here(submission)
+        if context["has_judged"]:  # still active: only MTurk's word makes it completed, and owed
+            Submission.objects.filter(pk=submission.pk, completed_at=None).update(completed_at=timezone.now())
         return render(request, f"{FOLDER}/end.html", context)
     context |= {
         "statement": statements_of(annotator, tasks[:1])[0],

@@ -10,6 +10,7 @@ from django.utils import timezone
 from annotation.models import Judgment, Panel, Platform, Submission
 from annotation.recruiting.mturk import entries
 from annotation.recruiting.mturk.entries import Entry
+from annotation.rounds.services import close_round
 from tests.annotation.recruiting.mturk.worker import Worker
 from tests.factories import make_round
 
@@ -180,6 +181,51 @@ def test_a_statement_can_be_skipped():
 
     assert worker.hidden()["task"] != first
     assert not Judgment.objects.exists()
+
+
+def test_what_was_skipped_comes_again_before_the_end():
+    worker = Worker(make_panel(tuples=2))
+    worker.start()
+    for _ in range(5):
+        worker.send(skip="1")
+        assert "task" in worker.hidden()
+
+    assert not Submission.objects.get().completed_at
+
+
+def test_whoever_is_at_work_when_the_round_closes_submits_what_they_judged():
+    panel = make_panel()
+    worker = Worker(panel)
+    worker.start()
+    worker.send(label="true")
+    close_round(panel.round)
+
+    worker.send(label="true")
+
+    assert worker.hidden() == {"assignmentId": "3ASSIGNMENT1", "judged": "1"}
+    assert Submission.objects.get().completed_at
+
+
+def test_who_judged_nothing_has_nothing_to_submit():
+    panel = make_panel()
+    worker = Worker(panel)
+    worker.start()
+    close_round(panel.round)
+
+    page = worker.send(label="true").content.decode()
+
+    assert "Please return the HIT" in page
+    assert "externalSubmit" not in page
+    assert not Submission.objects.get().completed_at
+
+
+def test_made_up_ids_take_only_so_many_places(settings):
+    settings.LIMITS = settings.LIMITS | {"panel_entries": (2, 600)}
+    panel = make_panel(places=5)
+    statuses = [Worker(panel, workerId=f"A{n}UP", assignmentId=f"3UP{n}").start().status_code for n in range(3)]
+
+    assert statuses == [200, 200, 409]
+    assert panel.submissions.count() == 2
 
 
 def test_whose_part_has_ended_judges_no_more():
