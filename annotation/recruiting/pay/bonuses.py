@@ -98,7 +98,7 @@ def open_bonuses(panel: Panel) -> list[OpenBonus]:
     going = set(sent.values_list("submission", "key"))
     owed = panel.pay_entries.filter(side=Side.OWED, purpose=Purpose.BONUS).order_by("submission", "pk")
     by_submission: dict[int, OpenBonus] = {}
-    for line in owed.select_related("submission__annotator", "submission__panel"):
+    for line in owed.select_related("submission__annotator", "submission__panel__round__project"):
         if (line.submission_id, line.key) not in paid | going:
             by_submission.setdefault(line.submission_id, OpenBonus(line.submission)).lines.append(line)
     return [bonus for bonus in by_submission.values() if bonus.amount > 0]
@@ -153,7 +153,8 @@ def note_paid(panel: Panel, submissions: Sequence[int], total: int, by=None) -> 
     check_may(by, Action.WORK, panel.project)
     wanted = panel.submissions.filter(pk__in=submissions)
     list(wanted.select_for_update(of=("self",), no_key=True).order_by("pk"))  # whoever sends one again waits
-    bonuses = [bonus for bonus in open_bonuses(panel) if bonus.submission.pk in set(submissions)]
+    paid = set(submissions)
+    bonuses = [bonus for bonus in open_bonuses(panel) if bonus.submission.pk in paid]
     found = sum(bonus.amount for bonus in bonuses)
     if not bonuses or found != total:
         raise NothingOpen(

@@ -134,6 +134,9 @@ def _grant(panel: Panel, by) -> int:
     bonuses = floor_bonuses(hourly_pay(panel), panel.hourly_floor)
     if not bonuses:
         raise NothingMissing("Nobody whose time is known is paid less than the floor.")
+    people = panel.submissions.filter(pk__in=[bonus.work.submission.pk for bonus in bonuses])
+    # All of them before the first entry in the audit trail, whose lock comes last.
+    list(people.select_for_update(of=("self",), no_key=True).order_by("pk"))
     reason = f"Lifts the pay to {money(panel.hourly_floor, panel.currency)} an hour of work."
     for bonus in bonuses:
         submission = bonus.work.submission

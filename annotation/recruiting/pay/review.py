@@ -7,7 +7,7 @@ from collections.abc import Collection
 from django.db.models import Exists, F, OuterRef, QuerySet
 
 from annotation.models import Panel, PlatformCommand, Submission
-from annotation.recruiting.pay.commands import NotAskable, ask, resend
+from annotation.recruiting.pay.commands import NotAskable, NotUncertain, ask, resend
 from kgharvest.access import Action, check_may
 
 MOST_AT_ONCE = 1000
@@ -52,7 +52,7 @@ def approve(panel: Panel, submissions: Collection[int] | None = None, by=None) -
     for submission in waiting[:MOST_AT_ONCE]:
         try:
             decide(submission, Kind.APPROVE, by=by)
-        except NotAskable:
+        except (NotAskable, NotUncertain):
             continue
         n_approved += 1
     return n_approved

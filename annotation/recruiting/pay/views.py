@@ -309,9 +309,16 @@ def panel_pay_noted(request: HttpRequest, path: str, name: str) -> HttpResponse:
 @never_cache
 @researcher_required
 def panel_pay_bonus_file(request: HttpRequest, path: str, name: str, layout: str) -> HttpResponse:
-    """The open bonuses, as Prolific takes them in bulk or as a table. Participants' ids are in both."""
+    """The open bonuses, as Prolific takes them in bulk or as a table. Participants' ids are in both.
+
+    `?total=`: of the page that the link is on, with which what was paid is noted later; no file has other bonuses.
+    """
     panel = managed_panel(request, path, name)
     unpaid = bonuses.open_bonuses(panel)
+    total = number_in(request.GET.get("total"))
+    if total is not None and total != sum(bonus.amount for bonus in unpaid):
+        messages.error(request, "Something was granted or paid meanwhile; this is what is open now.")
+        return redirect("annotation:panel_pay", path, name)
     if layout == "table":
         return _csv(bonuses.table_lines(unpaid), f"{panel.name}-bonuses.csv")
     try:

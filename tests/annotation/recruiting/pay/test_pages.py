@@ -56,6 +56,19 @@ def test_no_page_of_pay_names_a_participant(panel, researcher_client):
         assert b"5f3c2e1d0b9a8f7e6d5c4b3a" not in content
 
 
+def test_no_file_has_other_bonuses_than_the_page_that_its_link_is_on(make_panel, researcher_client):
+    panel = make_panel(by_hand=True)
+    grant_bonus(complete_place(panel, "ada"), 50, "Thank you.")
+    page = text_of(researcher_client.get(address(panel)))
+    file = address(panel, "bonuses-table.csv?total=50")
+    assert file in page
+    assert researcher_client.get(file).status_code == 200
+
+    grant_bonus(complete_place(panel, "bea"), 25, "Thank you.")
+
+    assert "this is what is open now" in text_of(researcher_client.get(file, follow=True))
+
+
 def test_one_click_makes_the_floor_good(make_panel, researcher_client):
     panel = make_panel(reward=5, hourly_floor=900)
     for number in range(5):
