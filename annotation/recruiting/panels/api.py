@@ -216,8 +216,7 @@ class PanelParticipants(PanelView, ListView):
     filters = ParticipantFilters
 
     def get_queryset(self) -> QuerySet:
-        return self.panel().submissions.all()
+        return self.panel().submissions.select_related("annotator")
 
     def paginate_queryset(self, queryset: QuerySet) -> list[dict[str, Any]]:
-        rows = {row["pk"]: row for row in participant_rows(self.panel())}
-        return [rows[submission.pk] for submission in super().paginate_queryset(queryset)]
+        return participant_rows(self.panel(), super().paginate_queryset(queryset))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -23,15 +23,17 @@ CSV_COLUMNS = (
 NOTHING = {"n_judged": 0, "n_gold": 0, "n_gold_right": 0}
 
 
-def participant_rows(panel: Panel) -> list[dict[str, Any]]:
+def participant_rows(panel: Panel, submissions: Iterable[Submission] | None = None) -> list[dict[str, Any]]:
     """Return a row for each submission of the panel, in the order they came, in a fixed number of queries.
 
-    active_s: active time, None where too little was measured. n_gold, n_gold_right: of the last answers. owed, paid: in
-    minor units.
+    submissions: those alone, in their order; give them with their annotators. active_s: active time, None where too
+    little was measured. n_gold, n_gold_right: of the last answers. owed, paid: in minor units.
     """
     work, times, lines = work_by_submission(panel), active_times(panel), balances(panel)
     rows = []
-    for submission in panel.submissions.select_related("annotator").order_by("pk"):
+    if submissions is None:
+        submissions = panel.submissions.select_related("annotator").order_by("pk")
+    for submission in submissions:
         balance = lines.get(submission.pk, Balance())
         rows.append(
             {

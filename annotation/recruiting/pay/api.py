@@ -14,27 +14,17 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from annotation.models import Panel, PayEntry, PlatformCommand
+from annotation.recruiting.panels.api import PanelView
 from annotation.recruiting.panels.models import MOST_MONEY
 from annotation.recruiting.pay import bonuses, commands, floor, ledger, review
 from annotation.recruiting.pay.hourly import hourly_pay
 from annotation.recruiting.pay.models import LONGEST_MESSAGE
 from annotation.recruiting.pay.views import ledger_csv
-from annotation.rounds.api import RoundView
-from kgharvest.access import Action
 from kgharvest.api.input import Filters, StrictSerializer
 from kgharvest.api.views import AnyRenderer, ListView, streamed
 
 Kind, State = PlatformCommand.Kind, PlatformCommand.State
 MONEY = "In minor units of the panel's currency, such as cents."
-
-
-class PayView(RoundView):
-    """A view of the pay of one panel, for those who work in its project."""
-
-    def panel(self) -> Panel:
-        """Return the panel that the address names. Raises Http404, NotAllowed."""
-        panels = self.round(Action.WORK).panels.select_related("round__project")
-        return get_object_or_404(panels, name=self.kwargs["name"])
 
 
 # -- balance and hourly pay --------------------------------------------------------------------------------------------
@@ -99,7 +89,7 @@ def pay_of(panel: Panel) -> dict[str, Any]:
     }
 
 
-class PanelPay(PayView):
+class PanelPay(PanelView):
     serializer_class = PaySerializer
 
     @extend_schema(summary="What a panel pays")
@@ -107,7 +97,7 @@ class PanelPay(PayView):
         return self.answer(pay_of(self.panel()))
 
 
-class PanelFloor(PayView):
+class PanelFloor(PanelView):
     serializer_class = PaySerializer
 
     @extend_schema(summary="Lift everybody to the floor", request=None, responses={200: PaySerializer})
@@ -144,7 +134,7 @@ class PayEntryFilters(Filters):
     side = serializers.ChoiceField(PayEntry.Side.choices, required=False)
 
 
-class PayEntryList(PayView, ListView):
+class PayEntryList(PanelView, ListView):
     """The lines of a panel's ledger, the first one first."""
 
     serializer_class = PayEntrySerializer
@@ -155,7 +145,7 @@ class PayEntryList(PayView, ListView):
         return self.panel().pay_entries.select_related("submission__annotator", "by")
 
 
-class PayEntryFile(PayView):
+class PayEntryFile(PanelView):
     renderer_classes = (AnyRenderer,)
 
     @extend_schema(summary="A panel's ledger as CSV", responses={(200, "text/csv"): OpenApiTypes.BINARY})
@@ -198,7 +188,7 @@ class CommandFilters(Filters):
     submission = serializers.IntegerField(min_value=1, required=False)
 
 
-class CommandList(PayView, ListView):
+class CommandList(PanelView, ListView):
     """What the platform was asked to do, the last thing first."""
 
     serializer_class = CommandSerializer
@@ -228,7 +218,7 @@ class SettleInput(StrictSerializer):
     was_done = serializers.BooleanField(help_text="Whether the platform shows that it was paid.")
 
 
-class CommandView(PayView):
+class CommandView(PanelView):
     serializer_class = CommandSerializer
 
     def command(self) -> PlatformCommand:
@@ -292,7 +282,7 @@ class NotedSerializer(serializers.Serializer):
     n_people = serializers.IntegerField()
 
 
-class PanelBonuses(PayView):
+class PanelBonuses(PanelView):
     serializer_class = OpenBonusSerializer
 
     @extend_schema(summary="Bonuses to pay by hand", responses={200: OpenBonusSerializer(many=True)})
@@ -324,7 +314,7 @@ class PanelBonuses(PayView):
         return self.once(grant)
 
 
-class BonusesPaid(PayView):
+class BonusesPaid(PanelView):
     serializer_class = NotedSerializer
 
     @extend_schema(summary="Note bonuses as paid by hand", request=PaidInput, responses={200: NotedSerializer})
@@ -354,7 +344,7 @@ class ApprovedSerializer(serializers.Serializer):
     n_approved = serializers.IntegerField()
 
 
-class PanelApproval(PayView):
+class PanelApproval(PanelView):
     serializer_class = ApprovedSerializer
 
     @extend_schema(summary="Approve completed places", request=ApprovalInput, responses={200: ApprovedSerializer})

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from annotation.models import Panel
+from annotation.recruiting.panels.api import PanelView
 from annotation.recruiting.reconciliation import ask_reconciliation
-from annotation.rounds.api import RoundView
-from kgharvest.access import Action
 
 RECONCILIATION = {"panel": "prolific-1", "reconciled_at": "2026-11-22T09:00:00Z", "reconcile_error": ""}
 
@@ -29,14 +27,10 @@ class ReconciliationSerializer(serializers.ModelSerializer):
         fields = [*RECONCILIATION]
 
 
-class PanelReconciliation(RoundView):
+class PanelReconciliation(PanelView):
     """How far a panel and its platform agree."""
 
     serializer_class = ReconciliationSerializer
-
-    def panel(self) -> Panel:
-        panels = self.round(Action.WORK).panels.select_related("round__project")
-        return get_object_or_404(panels, name=self.kwargs["name"])
 
     @extend_schema(summary="When a panel was compared with its platform")
     def get(self, request: Request, round_id: int, name: str) -> Response:
