@@ -61,8 +61,10 @@ class Can(StrEnum):
     PUBLISH = "publish"
     PAUSE = "pause"
     STOP = "stop"
+    ADD_PLACES = "add_places"  # to what was published, when it is resumed
     RECONCILE = "reconcile"
     APPROVE = "approve"
+    APPROVE_ALL = "approve_all"
     REJECT = "reject"
     RETURN = "return"
     SCREEN_OUT = "screen_out"
@@ -96,7 +98,6 @@ class RemoteSubmission:
     status: Submission.Status
     platform_status: str
     at: datetime | None
-    code: str = ""
     approves_itself_at: datetime | None = None
     paid_bonuses: Sequence[int] | None = None
     reward_paid: int | None = None
@@ -130,6 +131,9 @@ class RecruitingPlatform(Protocol):
 
         Raises PlatformRefused, PlatformUnavailable, OutcomeUnknown (bonuses only).
         """
+
+    def approve_all(self, submissions: Sequence[Submission]) -> None:
+        """Have it approve many by itself, when it comes to that; only asked if it can."""
 
 
 def check_entry(panel: Panel, parameters: Mapping[str, str]) -> None:

@@ -7,7 +7,7 @@ said later counts: `RemoteSubmission.at` orders what comes in any order.
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
@@ -18,7 +18,7 @@ from django.utils.module_loading import import_string
 
 from annotation.models import Panel, PanelEvent, Platform, PlatformCommand, Submission
 from annotation.recruiting.panels.identifiers import digest, encrypted, forgotten
-from annotation.recruiting.panels.services import leave, move
+from annotation.recruiting.panels.services import holds_another_place, leave, move
 from annotation.recruiting.pay import ledger as pay
 from annotation.recruiting.pay.commands import settle
 from annotation.recruiting.platforms import PLATFORMS, Can, RemoteSubmission, platform_of
@@ -33,8 +33,6 @@ logger = logging.getLogger(__name__)
 
 JOB_KIND = "panel_reconciliation"
 EVERY = timedelta(minutes=5)  # a panel is looked at so often
-PAYMENT_SHOWS_WITHIN = timedelta(hours=24)  # one that is not there after so long was not made
-JOBS_LAST = timedelta(days=1)
 
 Status = Submission.Status
 
@@ -98,7 +96,7 @@ def _move(submission: Submission, remote: RemoteSubmission, at: datetime) -> boo
     before, status = Status(submission.status), remote.status
     if before == status or status == Status.ACTIVE or _says_more(submission, status):
         return False
-    if status in Submission.HOLDING and _holds_another_place(submission):
+    if status in Submission.HOLDING and holds_another_place(submission):
         logger.warning("Submission %s is %s, but its person holds another place.", submission.pk, status)
         return False
     if status in (Status.COMPLETED, Status.APPROVED):
@@ -116,11 +114,6 @@ def _says_more(submission: Submission, status: Status) -> bool:
     return submission.status == Status.SCREENED_OUT and status in (Status.RETURNED, Status.TIMED_OUT)
 
 
-def _holds_another_place(submission: Submission) -> bool:
-    same_person = Submission.objects.filter(panel=submission.panel_id, participant_digest=submission.participant_digest)
-    return same_person.holding_places().exclude(pk=submission.pk).exists()
-
-
 def _record_moved(panel: Panel, submission: Submission) -> None:
     facts = {"submission": submission.pk, "panel": panel.name, "status": submission.status}
     panel.round.events.record("submission_moved", annotator=submission.annotator, **facts)
@@ -131,13 +124,17 @@ def _record_moved(panel: Panel, submission: Submission) -> None:
 
 
 def _note_pay(submission: Submission, remote: RemoteSubmission, at: datetime, event: PanelEvent | None) -> None:
-    """Write what is owed and was paid by the status that the submission has now, and by the payments there are."""
+    """Write what is owed and was paid by the status that the submission has now, and by the payments there are.
+
+    What the platform approved is paid, also where the person holds another place here by now.
+    """
     panel = submission.panel
-    status = submission.status if submission.status == remote.status else None
+    status = remote.status if remote.status in (submission.status, Status.APPROVED) else None
     if status == Status.APPROVED:
         if not pay.submission_balance(submission, pay.Purpose.REWARD).owed:
             pay.owe_in_all(submission, pay.Purpose.REWARD, panel.reward, "The platform approved it.", event=event)
         _paid(submission, pay.Purpose.REWARD, pay.REWARD, remote.reward_paid, "Approved.", event)
+        _settle_approval(submission, remote, at)
     elif status == Status.SCREENED_OUT:
         owed = remote.reward_paid or panel.screen_out_reward
         pay.owe_in_all(submission, pay.Purpose.SCREEN_OUT, owed, "Screened out.", event=event)
@@ -150,6 +147,13 @@ def _note_pay(submission: Submission, remote: RemoteSubmission, at: datetime, ev
         _match_bonuses(submission, remote.paid_bonuses, at, event)
 
 
+def _settle_approval(submission: Submission, remote: RemoteSubmission, at: datetime) -> None:
+    """Note an approval as done, of many at once or by itself, also where the platform refused to do it twice."""
+    decision = submission.commands.exclude(kind=PlatformCommand.Kind.BONUS).order_by("-pk").first()
+    if decision is not None and decision.kind == PlatformCommand.Kind.APPROVE and remote.reward_paid is not None:
+        settle(decision, True, at)
+
+
 def _paid(submission: Submission, purpose: str, key: str, amount: int | None, reason: str, event) -> None:
     if amount:
         pay.record_paid(submission, purpose, key, amount, reason, event=event)
@@ -158,18 +162,16 @@ def _paid(submission: Submission, purpose: str, key: str, amount: int | None, re
 def _match_bonuses(submission: Submission, paid: Sequence[int], at: datetime, event: PanelEvent | None) -> None:
     """Find the command that each payment is of. What no command explains was paid by somebody's hand at the platform.
 
-    A payment that is not there long after it was sent was not made.
+    One that is not there may still come, so nothing is sent again for that: a person says so (settle_by_hand).
     """
     lines = submission.pay_entries.filter(side=pay.Side.PAID, purpose=pay.Purpose.BONUS)
     unexplained = Counter(paid) - Counter(lines.values_list("amount", flat=True))
     bonuses = submission.commands.filter(kind=PlatformCommand.Kind.BONUS)
-    # One that was refused may have been paid there by hand.
-    for command in bonuses.exclude(state=PlatformCommand.State.DONE):
+    # One that was refused may have been paid there by hand; what was never sent is still to be paid.
+    for command in bonuses.exclude(state=PlatformCommand.State.DONE).exclude(n_tries=0):
         if unexplained[command.amount] > 0:
             unexplained[command.amount] -= 1
             settle(command, True, at)
-        elif command.state == PlatformCommand.State.UNCERTAIN and command.next_try_at + PAYMENT_SHOWS_WITHIN <= at:
-            settle(command, False, at)
     for amount in unexplained.elements():
         n = lines.filter(amount=amount, command=None).count() + 1
         reason = "A bonus that was paid at the platform."
@@ -185,11 +187,15 @@ def reconcile(panel: Panel, now: datetime) -> int:
     Raises PlatformRefused, PlatformUnavailable. Call it outside of transactions.
     """
     platform = platform_of(panel)
-    settled = {submission.session_digest: submission for submission in panel.submissions.all()}
+    known_before = {submission.session_digest: submission for submission in panel.submissions.all()}
+    lines = panel.pay_entries.filter(side=pay.Side.PAID, purpose=pay.Purpose.BONUS)
+    noted: dict[int, list[int]] = defaultdict(list)
+    for submission, amount in lines.values_list("submission", "amount"):
+        noted[submission].append(amount)
     n_changed = 0
     for remote in platform.submissions():
-        known = settled.get(digest(remote.session))
-        if known is None or not _is_same(known, remote):
+        known = known_before.get(digest(remote.session))
+        if known is None or not _is_same(known, noted[known.pk], remote):
             n_changed += apply_remote(panel, remote, now)
     if Can.STATUS in platform.can:
         apply_status(panel, platform.status(), now)
@@ -197,13 +203,13 @@ def reconcile(panel: Panel, now: datetime) -> int:
     return n_changed
 
 
-def _is_same(known: Submission, remote: RemoteSubmission) -> bool:
-    """Return whether there is nothing to do, so that most submissions cost no transaction."""
+def _is_same(known: Submission, bonuses: Sequence[int], remote: RemoteSubmission) -> bool:
+    """Return whether there is nothing to do, so that most submissions cost no transaction. bonuses: noted as paid."""
     return (
         known.platform_status == remote.platform_status
         and known.approves_itself_at == remote.approves_itself_at
         and remote.status in (known.status, Status.ACTIVE)
-        and remote.paid_bonuses is None
+        and (remote.paid_bonuses is None or sorted(remote.paid_bonuses) == sorted(bonuses))
     )
 
 
@@ -238,13 +244,8 @@ def ask_reconciliation(panel: Panel, by=None) -> None:
 
 def enqueue_due_reconciliations(now: datetime) -> None:
     """Queue the job that looks at panels, if one is due and there is none. A periodic task of every worker."""
-    if not due_panels(now).exists() or Job.objects.unfinished().filter(kind=JOB_KIND).exists():
-        return
-    try:
-        with transaction.atomic():
-            ledger.enqueue(Job.objects.create(kind=JOB_KIND, unique_key=JOB_KIND))
-    except IntegrityError:
-        logger.debug("Another worker has queued the job that reconciles panels.")
+    if due_panels(now).exists():
+        ledger.enqueue_once(JOB_KIND)
 
 
 def due_panels(now: datetime) -> QuerySet[Panel]:
@@ -273,7 +274,7 @@ def run_reconciliation_job(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Stor
         with heartbeat.kept_alive():
             _reconcile_or_note(panel, now)
         heartbeat(Progress("looking at panels", number, len(panels)))
-    return _forget_old_jobs
+    return lambda: ledger.delete_ended(JOB_KIND)
 
 
 def _reconcile_or_note(panel: Panel, now: datetime) -> None:
@@ -283,7 +284,3 @@ def _reconcile_or_note(panel: Panel, now: datetime) -> None:
     except DomainError as reason:
         logger.warning("Panel %s could not be reconciled: %s", panel.pk, reason)
         Panel.objects.filter(pk=panel.pk).update(reconciled_at=now, reconcile_error=str(reason)[:300])
-
-
-def _forget_old_jobs() -> None:
-    Job.objects.filter(kind=JOB_KIND, finished_at__lt=timezone.now() - JOBS_LAST).delete()

@@ -61,7 +61,6 @@ STATUSES = {  # of MTurk's assignments, with the time that says since when
     "Approved": (Submission.Status.APPROVED, "ApprovalTime"),
     "Rejected": (Submission.Status.REJECTED, "RejectionTime"),
 }
-OVERRIDE = "override"  # category of an approval that is to take back a rejection
 ID = re.compile(r"\b(?=\w*\d)[A-Z0-9]{10,64}\b")
 
 
@@ -76,7 +75,9 @@ def client_at(endpoint: str) -> Any:
 class MTurk:
     """See RecruitingPlatform. MTurk neither asks people to return nor screens them out."""
 
-    can = frozenset({Can.PUBLISH, Can.PAUSE, Can.STOP, Can.RECONCILE, Can.APPROVE, Can.REJECT, Can.BONUS})
+    can = frozenset(
+        {Can.PUBLISH, Can.PAUSE, Can.STOP, Can.ADD_PLACES, Can.RECONCILE, Can.APPROVE, Can.REJECT, Can.BONUS}
+    )
 
     def __init__(self, panel: Panel):
         self.panel = panel
@@ -107,8 +108,14 @@ class MTurk:
 
     def _hit_made_before(self) -> str | None:
         """Return the HIT of this panel where an earlier CreateHIT was done and its answer lost."""
-        hits = self._pages("list_hits", "HITs")
-        return next((hit["HITId"] for hit in hits if hit.get("RequesterAnnotation") == annotation_of(self.panel)), None)
+        ours = annotation_of(self.panel)
+        hit = next((hit for hit in self._pages("list_hits", "HITs") if hit.get("RequesterAnnotation") == ours), None)
+        if hit is not None and cents(hit["Reward"]) != self.panel.reward:  # the panel was edited since
+            raise PlatformRefused(
+                f"This panel's HIT is published at MTurk with a reward of USD {hit['Reward']}; give the panel that "
+                "reward, or expire the HIT there and make another panel."
+            )
+        return hit["HITId"] if hit else None
 
     def pause(self) -> None:
         """Take nobody new; whoever has accepted an assignment may finish it."""
@@ -208,15 +215,10 @@ class MTurk:
         status = assignment["AssignmentStatus"]
         if status == "Approved":
             return
-        if status == "Rejected" and command.category != OVERRIDE:
-            raise PlatformRefused("This assignment was rejected; approve it by taking the rejection back.")
+        if status == "Rejected":
+            raise PlatformRefused("This assignment was rejected; take that back on MTurk's pages, and we find it.")
         feedback = {"RequesterFeedback": command.message} if command.message else {}
-        self._call(
-            "approve_assignment",
-            AssignmentId=assignment["AssignmentId"],
-            OverrideRejection=status == "Rejected",
-            **feedback,
-        )
+        self._call("approve_assignment", AssignmentId=assignment["AssignmentId"], **feedback)
 
     def _reject(self, command: PlatformCommand, assignment: dict[str, Any]) -> None:
         if assignment["AssignmentStatus"] == "Rejected":

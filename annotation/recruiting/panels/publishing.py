@@ -64,7 +64,7 @@ def edit_panel(panel: Panel, options: Mapping[str, Any], by=None) -> Panel:
         panel = Panel.objects.select_for_update(of=("self",)).select_related("round__project").get(pk=panel.pk)
         changed = [name for name, value in options.items() if getattr(panel, name) != value]
         if panel.status != Status.DRAFT:
-            _check_edited_later(panel, changed)
+            _check_edited_later(panel, changed, options)
         for name in changed:
             setattr(panel, name, options[name])
         check_options(panel)
@@ -74,8 +74,10 @@ def edit_panel(panel: Panel, options: Mapping[str, Any], by=None) -> Panel:
     return panel
 
 
-def _check_edited_later(panel: Panel, changed: Sequence[str]) -> None:
-    later = [name for name in EDITED_LATER if name != "places" or Can.PUBLISH not in platform_of(panel).can]
+def _check_edited_later(panel: Panel, changed: Sequence[str], options: Mapping[str, Any]) -> None:
+    can = platform_of(panel).can
+    adds_places = Can.ADD_PLACES in can and panel.status == Status.PAUSED and options.get("places", 0) >= panel.places
+    later = [name for name in EDITED_LATER if name != "places" or Can.PUBLISH not in can or adds_places]
     if fixed := [name for name in changed if name not in later]:
         raise WrongPanelStatus(
             f"{panel.name} is {panel.status}: {fixed[0]} cannot be changed any more; make another panel for that."

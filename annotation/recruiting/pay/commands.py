@@ -8,17 +8,19 @@ until reconciliation or a person says whether it was made (`settle`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from math import ceil
 
 from django.db import IntegrityError, transaction
+from django.db.models import Count, QuerySet
 from django.utils import timezone
 
-from annotation.models import PayEntry, PlatformCommand, Submission
+from annotation.models import Panel, PayEntry, PlatformCommand, Submission
+from annotation.recruiting.panels.identifiers import Unreadable
 from annotation.recruiting.panels.models import MOST_MONEY
 from annotation.recruiting.panels.money import money
-from annotation.recruiting.panels.services import leave, move
+from annotation.recruiting.panels.services import holds_another_place, leave, move
 from annotation.recruiting.pay import ledger as pay
 from annotation.recruiting.pay.models import LONGEST_MESSAGE
 from annotation.recruiting.platforms import (
@@ -40,7 +42,8 @@ logger = logging.getLogger(__name__)
 
 JOB_KIND = "platform_commands"
 SENDING_LASTS = timedelta(minutes=15)  # a payment that a platform shows none of so long after it was sent, was not made
-JOBS_LAST = timedelta(days=1)
+FEWEST_AT_ONCE, MOST_AT_ONCE = 50, 1000  # approvals in one request
+APPROVED_WITHIN = timedelta(minutes=15)  # after that request, as reconciliation finds out
 SHORTEST_REJECTION = 100  # characters of the message to whom is rejected, as Prolific asks for
 
 Kind, State, Status = PlatformCommand.Kind, PlatformCommand.State, Submission.Status
@@ -177,28 +180,27 @@ def check_rejection(message: str, category: str) -> None:
 
 def enqueue_due_commands(now: datetime) -> None:
     """Queue the job that sends what is due, unless there is one. A periodic task of every worker."""
-    if not PlatformCommand.objects.due(now).exists() or Job.objects.unfinished().filter(kind=JOB_KIND).exists():
-        return
-    try:
-        with transaction.atomic():
-            ledger.enqueue(Job.objects.create(kind=JOB_KIND, unique_key=JOB_KIND))
-    except IntegrityError:
-        logger.debug("Another worker has queued the job that sends commands to platforms.")
+    if PlatformCommand.objects.due(now).exists():
+        ledger.enqueue_once(JOB_KIND)
 
 
 def run_commands_job(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
     """Send until nothing is due, one after another, as Prolific asks. The runner of the kind JOB_KIND."""
     n_sent = 0
-    while command := start_next(timezone.now()):
+    while started := start_some(timezone.now()):
         with heartbeat.kept_alive():
-            send(command)
-        n_sent += 1
+            send_all(started)
+        n_sent += len(started)
         heartbeat(Progress("telling platforms", n_sent, None))
-    return _forget_old_jobs
+    return lambda: ledger.delete_ended(JOB_KIND)
 
 
-def _forget_old_jobs() -> None:
-    Job.objects.filter(kind=JOB_KIND, finished_at__lt=timezone.now() - JOBS_LAST).delete()
+def start_some(now: datetime) -> list[PlatformCommand]:
+    """Return what this process alone is to send next: many approvals, else one command; none where nothing is due."""
+    if approvals := start_many_approvals(now):
+        return approvals
+    command = start_next(now)
+    return [command] if command else []
 
 
 def start_next(now: datetime) -> PlatformCommand | None:
@@ -207,7 +209,7 @@ def start_next(now: datetime) -> PlatformCommand | None:
     Its try is counted and committed before it is sent: a payment is uncertain from here on, anything else is sent again
     after a wait if nobody says how it went.
     """
-    for command in PlatformCommand.objects.due(now).select_related("submission__panel__round__project"):
+    while command := PlatformCommand.objects.due(now).select_related("submission__panel__round__project").first():
         is_payment = command.kind == Kind.BONUS
         marked = {
             "state": State.UNCERTAIN if is_payment else State.WAITING,
@@ -221,6 +223,13 @@ def start_next(now: datetime) -> PlatformCommand | None:
     return None
 
 
+def send_all(started: Sequence[PlatformCommand]) -> None:
+    if len(started) == 1:
+        send(started[0])
+    else:
+        send_approvals(started)
+
+
 def send(command: PlatformCommand) -> None:
     """Have the platform do it, and store how that went. Call it outside of transactions."""
     try:
@@ -232,6 +241,8 @@ def send(command: PlatformCommand) -> None:
         _store(command, State.FAILED, str(reason))
     except OutcomeUnknown as reason:
         _store(command, State.UNCERTAIN, str(reason))
+    except Unreadable as reason:  # the ids, without which nothing was sent
+        _store(command, State.FAILED, str(reason))
     else:
         finish(command, timezone.now())
 
@@ -240,6 +251,42 @@ def _store(command: PlatformCommand, state: State, error: str, **fields) -> None
     """Note how a try went, unless a later one or reconciliation knows better."""
     unsettled = PlatformCommand.objects.unfinished().filter(pk=command.pk, n_tries=command.n_tries)
     unsettled.update(state=state, error=error[:500], **fields)
+
+
+def start_many_approvals(now: datetime) -> list[PlatformCommand]:
+    """Return approvals of one panel that a platform takes at once, FEWEST_AT_ONCE or more, else none.
+
+    They are due, never tried, and this process alone is to send them. Whatever becomes of that, each is sent by itself
+    if the platform does not show it approved within APPROVED_WITHIN.
+    """
+    untried = PlatformCommand.objects.due(now).filter(kind=Kind.APPROVE, n_tries=0)
+    by_panel = untried.order_by().values("submission__panel").annotate(n=Count("pk")).filter(n__gte=FEWEST_AT_ONCE)
+    for panel in Panel.objects.filter(pk__in=by_panel.values("submission__panel")):
+        if Can.APPROVE_ALL in platform_of(panel).can:
+            with transaction.atomic():
+                of_panel = untried.filter(submission__panel=panel).select_related("submission__panel")
+                commands = list(of_panel.select_for_update(of=("self",), skip_locked=True)[:MOST_AT_ONCE])
+                marked = PlatformCommand.objects.filter(pk__in=[command.pk for command in commands])
+                marked.update(n_tries=1, next_try_at=now + APPROVED_WITHIN)
+            return commands
+    return []
+
+
+def send_approvals(approvals: Sequence[PlatformCommand]) -> None:
+    """Have the platform approve many in the background; reconciliation, or another try of each, finds them approved."""
+    try:
+        platform_of(approvals[0].submission.panel).approve_all([approval.submission for approval in approvals])
+    except PlatformUnavailable as reason:
+        wait = max(wait_after(1), timedelta(seconds=reason.after_s or 0))
+        _unsent(approvals).update(n_tries=0, next_try_at=timezone.now() + wait, error=str(reason)[:500])
+    except DomainError as reason:
+        logger.warning("Approving %s at once failed, so they are approved one by one: %s", len(approvals), reason)
+        _unsent(approvals).update(next_try_at=timezone.now())
+
+
+def _unsent(approvals: Sequence[PlatformCommand]) -> QuerySet[PlatformCommand]:
+    sent = PlatformCommand.objects.filter(pk__in=[approval.pk for approval in approvals])
+    return sent.filter(state=State.WAITING, n_tries=1)
 
 
 # -- what follows ------------------------------------------------------------------------------------------------------
@@ -258,7 +305,8 @@ def finish(command: PlatformCommand, now: datetime, *, event=None) -> bool:
 
 
 def _approved(submission: Submission, command: PlatformCommand, now: datetime) -> None:
-    move(submission, Status.ACTIVE, Status.COMPLETED, Status.TIMED_OUT, to=Status.APPROVED, ended_at=now)
+    if not holds_another_place(submission):  # who timed out may have come again
+        move(submission, Status.ACTIVE, Status.COMPLETED, Status.TIMED_OUT, to=Status.APPROVED, ended_at=now)
     if not pay.submission_balance(submission, pay.Purpose.REWARD).owed:
         pay.owe_in_all(submission, pay.Purpose.REWARD, submission.panel.reward, "The place was approved.")
     owed = pay.submission_balance(submission, pay.Purpose.REWARD).owed

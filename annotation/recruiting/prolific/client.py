@@ -24,7 +24,6 @@ MOST_TRIES = 3
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 10.0  # a job that has waited longer comes back later instead
 LATER = {408, 425, 429, 500, 502, 503, 504}
 ROWS_PER_PAGE = 100
-MOST_AT_ONCE = 1000  # approvals in one request, as Prolific recommends
 IDENTIFIER = re.compile(r"\b[0-9a-f]{24}\b")  # as Prolific names people, studies and submissions
 
 Document = dict[str, Any]
@@ -91,10 +90,8 @@ class Client:
         self._ask("POST", f"/api/v1/submissions/{submission}/request-return/", {"request_return_reasons": [reason]})
 
     def approve_all(self, submissions: Sequence[str]) -> None:
-        """Approve many, MOST_AT_ONCE in a request. Prolific does it in the background: their status says when."""
-        for start in range(0, len(submissions), MOST_AT_ONCE):
-            body = {"submission_ids": list(submissions[start : start + MOST_AT_ONCE])}
-            self._ask("POST", "/api/v1/submissions/bulk-approve/", body)
+        """Approve many, 1,000 at most. Prolific does it in the background: their status says when."""
+        self._answer("POST", "/api/v1/submissions/bulk-approve/", {"submission_ids": list(submissions)})
 
     # -- bonuses -------------------------------------------------------------------------------------------------------
 
@@ -109,7 +106,7 @@ class Client:
         Raises OutcomeUnknown where it may have been paid.
         """
         try:
-            self._ask("POST", f"/api/v1/bulk-bonus-payments/{bonus}/pay/", is_safe_twice=False)
+            self._answer("POST", f"/api/v1/bulk-bonus-payments/{bonus}/pay/", is_safe_twice=False)
         except _Unanswered as error:
             raise OutcomeUnknown("Prolific did not say whether it pays this bonus; it is not sent again.") from error
 
@@ -165,7 +162,7 @@ class Client:
                     raise
                 self._sleep(wait_s)
                 continue
-            if answer.status_code >= 400 and not (answer.status_code == 404 and is_missing_none):
+            if not answer.is_success and not (answer.status_code == 404 and is_missing_none):
                 raise PlatformRefused(f"Prolific refused: {what_it_says(answer)}")
             return answer
         raise AssertionError("unreachable")
@@ -204,6 +201,8 @@ def what_it_says(answer: httpx.Response) -> str:
     """Return the reason of a refusal on one line, without the names of people and submissions."""
     if answer.status_code in (401, 403):
         return f"the token may not do this ({answer.status_code}); look at KGHARVEST_PROLIFIC_TOKEN."
+    if answer.is_redirect:  # nothing was done, and a token is not sent elsewhere
+        return f"this address leads to another one ({answer.status_code}); look at KGHARVEST_PROLIFIC_URL."
     try:
         error = answer.json()["error"]
         detail = error.get("detail") or error.get("title") or ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from django.utils.dateparse import parse_datetime
 
 from annotation.models import Panel, PlatformCommand, Submission
+from annotation.recruiting.panels.money import money
 from annotation.recruiting.pay.commands import SHORTEST_REJECTION
 from annotation.recruiting.platforms import Can, Cost, PlatformRefused, RemoteSubmission
 from annotation.recruiting.prolific.client import Client
@@ -40,13 +42,15 @@ STUDY_STATUSES = {  # a study whose places are taken awaits review: nobody new c
     "PAUSED": Panel.Status.PAUSED,
     "COMPLETED": Panel.Status.STOPPED,
 }
+NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")  # of a submission; a link that was made up may have anything
+SHOWS_WITHIN = timedelta(minutes=1)  # who has come to us is in Prolific's API by then, wherever it is asked
 GONE = "GONE"  # what we write of a submission that Prolific does not know
 
 
 class Prolific:
     """Implements annotation.recruiting.platforms.RecruitingPlatform."""
 
-    can = frozenset(Can)
+    can = frozenset(Can) - {Can.ADD_PLACES}
 
     def __init__(self, panel: Panel, client: Client | None = None):
         self.panel = panel
@@ -71,12 +75,23 @@ class Prolific:
         study = self._find() or self.client.create_study(document)
         if study["status"] == "UNPUBLISHED":
             self.client.update_study(study["id"], document)
-            self.client.move_study(study["id"], "PUBLISH")
-        elif study["status"] == "PAUSED":
-            self.client.move_study(study["id"], "START")
+            self._transition(study, "PUBLISH")
+            return study["id"]
+        self._check_reward(study["id"])
+        if study["status"] == "PAUSED":
+            self._transition(study, "START")
         elif study["status"] == "COMPLETED":
             raise PlatformRefused("This study has ended at Prolific; make another panel for more people.")
         return study["id"]
+
+    def _check_reward(self, study: str) -> None:
+        """Refuse to take up a study that was published, nobody heard of it, and the panel was edited since."""
+        reward = self.client.study(study)["reward"]
+        if reward != self.panel.reward:
+            raise PlatformRefused(
+                f"This panel's study is published at Prolific with a reward of {money(reward, self.panel.currency)}; "
+                "give the panel that reward, or stop the study there and make another panel."
+            )
 
     def _find(self) -> dict[str, Any] | None:
         """Return the panel's study, also where nobody heard that it was made."""
@@ -97,8 +112,17 @@ class Prolific:
 
     def _move(self, action: str, *from_statuses: str) -> None:
         """Let the study go on to another status, if it has one of these; else it was done before."""
-        if self.client.study(self.panel.external_id)["status"] in from_statuses:
-            self.client.move_study(self.panel.external_id, action)
+        study = self.client.study(self.panel.external_id)
+        if study["status"] in from_statuses:
+            self._transition(study, action)
+
+    def _transition(self, study: dict[str, Any], action: str) -> None:
+        """Move a study. Where the answer to a try was lost, the next one is refused, and it has moved all the same."""
+        try:
+            self.client.move_study(study["id"], action)
+        except PlatformRefused:
+            if self.client.study(study["id"])["status"] == study["status"]:
+                raise
 
     def status(self) -> str | None:
         return STUDY_STATUSES.get(self.client.study(self.panel.external_id)["status"])
@@ -119,7 +143,9 @@ class Prolific:
             listed.add(row["id"])
             if row["id"] not in asked_singly:
                 yield remote_submission(self.panel, row, row["participant_id"], asked_at)
-        at_work = self.panel.submissions.filter(status__in=[Status.ACTIVE, Status.COMPLETED])
+        at_work = self.panel.submissions.filter(
+            status__in=[Status.ACTIVE, Status.COMPLETED], entered_at__lt=datetime.now(UTC) - SHOWS_WITHIN
+        )
         unlisted = {submission.session_id: submission for submission in at_work}.keys() - listed
         for session in sorted(asked_singly | unlisted - {""}):
             yield self.submission(session)
@@ -127,7 +153,7 @@ class Prolific:
     def submission(self, session: str) -> RemoteSubmission:
         """Return one submission with its bonuses, as Prolific has it now; RETURNED where it knows none."""
         asked_at = datetime.now(UTC)
-        row = self.client.submission(session)
+        row = self.client.submission(session) if NAME.fullmatch(session) else None
         if row is None or row["study_id"] != self.panel.external_id:
             return RemoteSubmission("", session, Status.RETURNED, GONE, asked_at)
         return remote_submission(self.panel, row, row["participant"], asked_at)
@@ -136,13 +162,13 @@ class Prolific:
 
     def execute(self, command: PlatformCommand) -> None:
         session = command.submission.session_id
-        if not session:
+        if not NAME.fullmatch(session):
             raise PlatformRefused("This submission came without Prolific's id for it, so it cannot be named there.")
         EXECUTE[Kind(command.kind)](self, command, session)
 
-    def approve_all(self, sessions: Sequence[str]) -> None:
-        """Approve many in few requests; Prolific does it in the background, reconciliation finds it done."""
-        self.client.approve_all(sessions)
+    def approve_all(self, submissions: Sequence[Submission]) -> None:
+        sessions = [submission.session_id for submission in submissions]
+        self.client.approve_all([session for session in sessions if NAME.fullmatch(session)])
 
     def _approve(self, command: PlatformCommand, session: str) -> None:
         self.client.move_submission(session, "APPROVE")
@@ -173,7 +199,10 @@ class Prolific:
                 raise PlatformRefused(
                     f"Prolific set up a bonus of {bonus['amount']} cents for one of {command.amount}; it is not paid."
                 )
-            PlatformCommand.objects.filter(pk=command.pk).update(external_id=bonus["id"])
+            being_sent = PlatformCommand.objects.filter(state=PlatformCommand.State.UNCERTAIN)
+            mine = being_sent.filter(pk=command.pk, n_tries=command.n_tries)
+            if not mine.update(external_id=bonus["id"]):
+                raise PlatformRefused("Somebody has sent or settled this bonus meanwhile; it is not paid from here.")
             command.external_id = bonus["id"]
         self.client.pay_bonus(command.external_id)
 
@@ -201,7 +230,6 @@ def remote_submission(panel: Panel, row: dict[str, Any], participant: str, asked
         status=status,
         platform_status=row["status"],
         at=asked_at,
-        code=row.get("study_code") or row.get("entered_code") or "",
         approves_itself_at=completed_at + APPROVES_ITSELF_AFTER if waits else None,
         paid_bonuses=None if bonuses is None else [round(amount) for amount in bonuses],
         reward_paid=paid.get(status) if is_whole else None,

@@ -14,7 +14,7 @@ from annotation.recruiting.panels.services import complete, enter
 from annotation.recruiting.pay.commands import ask, start_next
 from annotation.recruiting.pay.ledger import owe, submission_balance
 from annotation.recruiting.platforms import RemoteSubmission
-from annotation.recruiting.reconciliation import PAYMENT_SHOWS_WITHIN, apply_remote, apply_status
+from annotation.recruiting.reconciliation import apply_remote, apply_status
 from tests import factories
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("enqueued")]
@@ -129,21 +129,53 @@ def test_who_is_done_there_and_never_came_here_is_noted_and_who_is_at_work_is_no
     assert submission_balance(noted).owed == 0
 
 
-def test_a_payment_nobody_heard_of_is_found_and_one_that_was_not_made_is_sent_again_after_a_day(panel):
+def test_a_payment_nobody_heard_of_is_found_and_one_that_is_not_there_waits_for_a_persons_word(panel):
     made, unmade = came(panel, "ada", is_done=True), came(panel, "bea", is_done=True)
     for submission in (made, unmade):
         ask(submission, PlatformCommand.Kind.BONUS, "bonus:floor", amount=40)
         start_next(NOW + timedelta(hours=1))  # the worker died after this
 
-    hour, days = timedelta(hours=2) / timedelta(minutes=1), 2 * PAYMENT_SHOWS_WITHIN / timedelta(minutes=1)
+    hour, days = timedelta(hours=2) / timedelta(minutes=1), timedelta(days=30) / timedelta(minutes=1)
     apply_remote(panel, remote(Status.COMPLETED, "ada", hour, paid_bonuses=[40]), NOW)
     apply_remote(panel, remote(Status.COMPLETED, "bea", hour, paid_bonuses=[]), NOW)
-    assert unmade.commands.get().state == "uncertain"
     apply_remote(panel, remote(Status.COMPLETED, "bea", days, paid_bonuses=[]), NOW)
 
-    assert (made.commands.get().state, unmade.commands.get().state) == ("done", "waiting")
+    assert (made.commands.get().state, unmade.commands.get().state) == ("done", "uncertain")
     assert submission_balance(made, "bonus") == (40, 40)
     assert submission_balance(unmade, "bonus") == (40, 0)
+
+
+def test_a_bonus_that_was_never_sent_is_not_taken_for_an_equal_one_that_was_paid_there_by_hand(panel):
+    submission = came(panel, is_done=True)
+    ask(submission, PlatformCommand.Kind.BONUS, "bonus:1", amount=40)
+
+    apply_remote(panel, remote(Status.COMPLETED, paid_bonuses=[40]), NOW)
+
+    assert submission.commands.get().state == PlatformCommand.State.WAITING
+    assert submission_balance(submission, "bonus") == (40, 40)
+
+
+@pytest.mark.parametrize("state", ["waiting", "failed", "done"])
+def test_what_the_platform_has_approved_needs_no_command_any_more(panel, state):
+    submission = came(panel, is_done=True)
+    ask(submission, PlatformCommand.Kind.APPROVE, "approve")
+    submission.commands.update(state=state)
+
+    apply_remote(panel, remote(Status.APPROVED, reward_paid=150), NOW)
+
+    assert submission.commands.get().state == PlatformCommand.State.DONE
+    assert submission_balance(submission) == (150, 150)
+
+
+def test_who_was_paid_for_a_place_and_came_again_is_paid_in_the_ledger_too(panel):
+    first = came(panel, is_done=True)
+    apply_remote(panel, remote(Status.TIMED_OUT, minutes=1), NOW)
+    enter(panel, "ada", "another", NOW)
+
+    apply_remote(panel, remote(Status.APPROVED, minutes=2, reward_paid=150), NOW)
+
+    assert status_of(first) == Status.TIMED_OUT  # a person holds one place
+    assert submission_balance(first) == (150, 150)
 
 
 def test_bonuses_paid_by_hand_at_the_platform_are_in_the_ledger_once(panel):
@@ -171,7 +203,7 @@ def test_a_study_that_ends_there_ends_here_and_is_not_reopened(panel):
 def test_a_bonus_that_was_refused_and_then_paid_there_by_hand_is_paid_once(panel):
     submission = came(panel, is_done=True)
     command = ask(submission, PlatformCommand.Kind.BONUS, "bonus:1", amount=40)
-    PlatformCommand.objects.filter(pk=command.pk).update(state=PlatformCommand.State.FAILED)
+    PlatformCommand.objects.filter(pk=command.pk).update(state=PlatformCommand.State.FAILED, n_tries=1)
 
     for _ in range(2):
         apply_remote(panel, remote(Status.COMPLETED, paid_bonuses=[40]), NOW)

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from annotation.models import Panel, Platform, PlatformCommand, Round, Submission
 from annotation.recruiting.mturk.hits import QUESTION_SCHEMA, cents, dollars, fee_on
-from annotation.recruiting.mturk.platform import OVERRIDE, PRODUCTION, SANDBOX, MTurk
+from annotation.recruiting.mturk.platform import PRODUCTION, SANDBOX, MTurk
 from annotation.recruiting.panels.publishing import publish_panel
 from annotation.recruiting.panels.services import enter
 from annotation.recruiting.pay.commands import ask, send, start_next
@@ -100,6 +100,10 @@ def test_a_hit_whose_answer_was_lost_is_found_again(turk):
     with pytest.raises(PlatformUnavailable):
         MTurk(panel).publish()
 
+    panel.reward += 1
+    with pytest.raises(PlatformRefused, match="with a reward of USD"):  # which people are shown there
+        MTurk(panel).publish()
+    panel.reward -= 1
     assert MTurk(panel).publish() in turk.hits
     assert len(turk.hits) == 1
 
@@ -260,19 +264,22 @@ def test_approving_twice_pays_once(turk):
     assert before - turk.balance == Decimal("1.26")  # 1.05 and 20 %
 
 
-def test_rejecting_says_why_and_is_taken_back_only_when_asked(turk):
+def test_rejecting_says_why_and_no_approval_takes_it_back(turk):
     submission = make_submission(turk, panel := make_panel(turk))
 
     with pytest.raises(PlatformRefused, match="Tell the person why"):
         MTurk(panel).execute(make_command(submission, "reject", state="failed"))
     MTurk(panel).execute(make_command(submission, "reject", message="All in two seconds.", state="failed"))
     assert turk.assignments[ASSIGNMENT]["RequesterFeedback"] == "All in two seconds."
-    with pytest.raises(PlatformRefused, match="taking the rejection back"):
+    with pytest.raises(PlatformRefused, match="take that back on MTurk's pages"):
         MTurk(panel).execute(make_command(submission, "approve", state="failed"))
     assert turk.assignments[ASSIGNMENT]["AssignmentStatus"] == "Rejected"
 
-    MTurk(panel).execute(make_command(submission, "approve", category=OVERRIDE))
-    assert turk.assignments[ASSIGNMENT]["AssignmentStatus"] == "Approved"
+
+def test_what_is_approved_is_not_rejected(turk):
+    submission = make_submission(turk, panel := make_panel(turk))
+    MTurk(panel).execute(make_command(submission, "approve"))
+
     with pytest.raises(PlatformRefused, match="approved and paid"):
         MTurk(panel).execute(make_command(submission, "reject", message="After all.", state="failed"))
 

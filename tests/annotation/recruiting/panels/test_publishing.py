@@ -184,6 +184,19 @@ def test_of_what_is_published_only_places_and_floor_change():
     assert (panel.places, panel.hourly_floor, panel.reward) == (5, 100, 500)
 
 
+def test_where_a_platform_adds_places_they_are_added_to_a_paused_panel(platform, monkeypatch):
+    monkeypatch.setattr(platform, "can", platform.can | {Can.ADD_PLACES})
+    panel = make_panel(make_round(4), places=2)
+
+    with pytest.raises(WrongPanelStatus, match="places cannot be changed"):
+        edit_panel(panel, {"places": 5})
+    pause_panel(panel)
+    with pytest.raises(WrongPanelStatus, match="places cannot be changed"):
+        edit_panel(panel, {"places": 1})
+
+    assert edit_panel(panel, {"places": 5}).places == 5
+
+
 # -- life --------------------------------------------------------------------------------------------------------------
 
 

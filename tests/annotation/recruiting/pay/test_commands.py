@@ -11,6 +11,8 @@ from django.db import connections
 from django.utils import timezone
 
 from annotation.models import PlatformCommand, Submission
+from annotation.recruiting.panels.identifiers import Unreadable
+from annotation.recruiting.panels.services import leave
 from annotation.recruiting.pay import commands
 from annotation.recruiting.pay.bonuses import grant_bonus
 from annotation.recruiting.pay.commands import (
@@ -293,6 +295,88 @@ def test_the_message_of_a_bonus_is_why_the_ledger_says_it_was_paid(submission):
     run_job()
 
     assert {entry.reason for entry in submission.pay_entries.filter(purpose="bonus")} == {"Thank you for the comments."}
+
+
+@pytest.mark.django_db
+def test_what_cannot_be_named_at_the_platform_fails_and_keeps_no_other_waiting(panel, enqueued):
+    ada, bea = complete_place(panel, "ada"), complete_place(panel, "bea")
+    unreadable, other = ask(ada, "bonus", "bonus:1", amount=150), ask(bea, "approve", "approve")
+    StandIn.trouble = [Unreadable("This was encrypted when SECRET_KEY was another one.")]
+    run_job()
+
+    assert (state_of(unreadable), state_of(other)) == (State.FAILED, State.DONE)
+    assert unreadable.error == "This was encrypted when SECRET_KEY was another one."
+
+
+@pytest.mark.django_db
+def test_who_ran_out_of_time_and_came_again_is_paid_for_the_first_place_too(panel, enqueued):
+    first = complete_place(panel)
+    leave(first, Status.TIMED_OUT, timezone.now())
+    Submission.objects.filter(pk=first.pk).update(platform_status="TIMED-OUT")
+    complete_place(panel, annotator=first.annotator, session="another")
+
+    command = ask(first, "approve", "approve")
+    run_job()
+
+    first.refresh_from_db()
+    assert state_of(command) == State.DONE
+    assert first.status == Status.TIMED_OUT  # a person holds one place
+    assert submission_balance(first) == Balance(200, 200)
+
+
+# -- many approvals ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def many(panel, enqueued, monkeypatch) -> list[PlatformCommand]:
+    monkeypatch.setattr(commands, "FEWEST_AT_ONCE", 3)
+    return [ask(complete_place(panel, person), "approve", "approve") for person in ("ada", "bea", "cem")]
+
+
+def n_at_once() -> list[int]:
+    return [line.count(" ") for line in done() if line.startswith("approve_all")]
+
+
+@pytest.mark.django_db
+def test_many_approvals_are_one_request(many):
+    run_job()
+
+    assert n_at_once() == [3]
+    assert {state_of(command) for command in many} == {State.WAITING}  # until the platform shows them approved
+
+
+@pytest.mark.django_db
+def test_what_is_not_seen_approved_is_approved_by_itself(many):
+    run_job()
+    time_passes()
+    run_job()
+
+    assert done().total() == 1 + 3
+    assert {state_of(command) for command in many} == {State.DONE}
+
+
+@pytest.mark.django_db
+def test_where_one_of_many_is_refused_each_is_approved_by_itself(many):
+    StandIn.trouble = [PlatformRefused("One of them has returned."), PlatformRefused("This one has returned.")]
+    run_job()
+
+    assert [state_of(command) for command in many] == [State.FAILED, State.DONE, State.DONE]
+
+
+@pytest.mark.django_db
+def test_many_approvals_wait_for_a_platform_that_is_away(many):
+    StandIn.trouble = [PlatformUnavailable("The platform asks to wait.", after_s=7200)]
+    run_job()
+
+    assert done().total() == 0
+    assert {command.next_try_at > timezone.now() + timedelta(minutes=119) for command in fresh(many)} == {True}
+    time_passes()
+    run_job()
+    assert n_at_once() == [3]
+
+
+def fresh(many: list[PlatformCommand]) -> list[PlatformCommand]:
+    return list(PlatformCommand.objects.filter(pk__in=[command.pk for command in many]))
 
 
 # -- at the same moment ------------------------------------------------------------------------------------------------

@@ -15,11 +15,20 @@ from django.utils import timezone
 
 from annotation.models import Panel, Platform, PlatformCommand, Submission
 from annotation.recruiting.panels.services import complete, enter
-from annotation.recruiting.pay.commands import ask, send, start_next
+from annotation.recruiting.pay import commands
+from annotation.recruiting.pay.commands import (
+    SENDING_LASTS,
+    ask,
+    send,
+    send_approvals,
+    settle,
+    start_many_approvals,
+    start_next,
+)
 from annotation.recruiting.platforms import EntryRefused, PlatformRefused, PlatformUnavailable, check_entry, platform_of
 from annotation.recruiting.prolific.client import Client, wait_asked_for
 from annotation.recruiting.prolific.events import is_genuine
-from annotation.recruiting.prolific.platform import STATUSES
+from annotation.recruiting.prolific.platform import SHOWS_WITHIN, STATUSES
 from annotation.recruiting.prolific.study import least_allowed_minutes
 from annotation.recruiting.reconciliation import reconcile
 from tests import factories
@@ -127,6 +136,15 @@ def test_a_study_is_made_once_even_if_no_answer_told_of_it(fake, panel, trouble)
     assert len(fake.studies) == 1
 
 
+def test_a_study_has_moved_though_the_answer_was_lost_and_the_second_try_refused(fake, panel):
+    fake.trouble = troubled("/transition/", Trouble.UNANSWERED)
+    published(panel)
+    fake.trouble = troubled("/transition/", Trouble.UNANSWERED)
+    platform_of(panel).pause()
+
+    assert platform_of(panel).status() == Panel.Status.PAUSED
+
+
 def test_the_cost_is_known_before(fake, panel):
     cost = platform_of(panel).cost()
 
@@ -201,6 +219,23 @@ def test_retry_after_is_seconds_or_a_date():
     assert waits[0] == 7
     assert 50 < waits[1] <= 60
     assert waits[2:] == [None, None]
+
+
+def answering(response: httpx.Response) -> Client:
+    client = Client(sleep=lambda seconds: None)
+    client._http = httpx.Client(base_url="https://prolific", transport=httpx.MockTransport(lambda request: response))
+    return client
+
+
+def test_a_payment_that_is_accepted_in_other_words_than_json_is_not_sent_again(fake):
+    answering(httpx.Response(202, text="Accepted")).pay_bonus("bonus")
+
+
+def test_an_address_that_leads_elsewhere_has_done_nothing(fake):
+    moved = httpx.Response(301, headers={"Location": "https://elsewhere"})
+
+    with pytest.raises(PlatformRefused, match="look at KGHARVEST_PROLIFIC_URL"):
+        answering(moved).pay_bonus("bonus")
 
 
 def test_an_unreachable_prolific_and_a_missing_token_are_said_in_a_sentence(fake, settings):
@@ -288,6 +323,46 @@ def test_a_bonus_that_was_set_up_is_not_set_up_again(fake, panel):
     assert fake.submissions[ours.session_id].bonuses == [5]
 
 
+def test_a_worker_that_was_away_for_long_does_not_pay_what_another_one_has_paid(fake, panel):
+    ours = done_on(fake, published(panel))
+    ask(ours, Kind.BONUS, "bonus:floor", amount=107)
+    later = timezone.now() + SENDING_LASTS
+    forgotten = start_next(timezone.now())
+    settle(forgotten, False, later + timedelta(seconds=1))
+
+    send(start_next(later + timedelta(seconds=2)))
+    send(forgotten)
+
+    assert fake.submissions[ours.session_id].bonuses == [107]
+    assert ours.commands.get().state == "done"
+
+
+@pytest.mark.parametrize("session", ["../studies/1", "aaaa,100.00", "a?b", "a/b"])
+def test_a_made_up_name_of_a_submission_is_in_no_request(fake, panel, session):
+    published(panel)
+    ours = enter(panel, "ada", session, timezone.now() - SHOWS_WITHIN)
+    ask(ours, Kind.BONUS, "bonus:1", amount=5)
+    n_before = len(fake.requests)
+
+    send(start_next(timezone.now()))
+    reconcile(panel, timezone.now())
+
+    ours.refresh_from_db()
+    assert (ours.commands.get().state, ours.status) == ("failed", Status.RETURNED)
+    assert not [request for request in fake.requests[n_before:] if "aaaa" in str(request) or "../" in request.path]
+    assert not [request for request in fake.requests if "bonus" in request.path]
+
+
+def test_a_study_that_was_published_unheard_is_not_taken_up_with_another_reward(fake, panel):
+    fake.trouble = troubled("/transition/", *[Trouble.UNANSWERED] * 3)
+    with pytest.raises(PlatformUnavailable):
+        platform_of(panel).publish()
+    panel.reward = 200
+
+    with pytest.raises(PlatformRefused, match=r"with a reward of USD 1\.50"):
+        platform_of(panel).publish()
+
+
 def test_rejecting_returning_and_screening_out(fake, panel):
     published(panel)
     rejected, asked, out = (done_on(fake, panel) for _ in range(3))
@@ -313,15 +388,22 @@ def test_a_rejection_that_prolific_would_refuse_is_not_sent(fake, panel, message
     assert not [request for request in fake.requests if request.body and request.body.get("action") == "REJECT"]
 
 
-def test_many_are_approved_a_thousand_at_a_time(fake, panel):
+def test_many_are_approved_in_one_request_and_reconciliation_finds_them_approved(fake, panel, monkeypatch):
+    monkeypatch.setattr(commands, "FEWEST_AT_ONCE", 3)
     published(panel)
-    [ours] = [done_on(fake, panel)]
+    people = [done_on(fake, panel) for _ in range(3)]
+    for ours in people:
+        ask(ours, Kind.APPROVE, "approve")
 
-    platform_of(panel).approve_all([ours.session_id] * 1500)
+    send_approvals(start_many_approvals(timezone.now()))
+    assert start_next(timezone.now()) is None
+    reconcile(panel, timezone.now())
 
-    sent = [request.body["submission_ids"] for request in fake.requests if request.path.endswith("/bulk-approve/")]
-    assert [len(names) for names in sent] == [1000, 500]
-    assert fake.submissions[ours.session_id].n_payments == 1
+    [sent] = [request.body for request in fake.requests if request.path.endswith("/bulk-approve/")]
+    assert set(sent["submission_ids"]) == {ours.session_id for ours in people}
+    assert [row.n_payments for row in fake.submissions.values()] == [1, 1, 1]
+    assert {command.state for command in PlatformCommand.objects.all()} == {"done"}
+    assert panel.pay_entries.paid() == panel.pay_entries.owed() == 450
 
 
 # -- submissions -------------------------------------------------------------------------------------------------------
@@ -359,12 +441,14 @@ def assert_same_as(fake: FakeProlific, panel: Panel) -> None:
 
 
 def test_a_place_taken_by_a_made_up_link_is_given_back(fake, panel):
-    forged = enter(published(panel), "nobody", "f" * 24, timezone.now())
+    a_while_ago = timezone.now() - SHOWS_WITHIN
+    forged = enter(published(panel), "nobody", "f" * 24, a_while_ago)
+    just_now = enter(panel, "somebody", "e" * 24, timezone.now())
 
     reconcile(panel, timezone.now())
 
-    forged.refresh_from_db()
-    assert forged.status == Status.RETURNED
+    forged.refresh_from_db(), just_now.refresh_from_db()
+    assert (forged.status, just_now.status) == (Status.RETURNED, Status.ACTIVE)
 
 
 def test_all_pages_of_submissions_are_read(fake):
