@@ -104,10 +104,19 @@ def check_options(panel: Panel) -> None:
     for is_wrong, sentence in RULES:
         if is_wrong(panel):
             raise BadPanel(sentence)
+    if panel.hourly_floor > _hourly_reward(panel):
+        raise BadPanel(
+            f"By the estimated minutes the reward is {_hourly_in_words(panel)}, below the lowest hourly pay of "
+            f"{money(panel.hourly_floor, panel.currency)}; raise it, or ask for less work."
+        )
 
 
 def _hourly_reward(panel: Panel) -> float:
     return panel.reward * 60 / panel.estimated_minutes
+
+
+def _hourly_in_words(panel: Panel) -> str:
+    return f"{money(int(_hourly_reward(panel)), panel.currency)} an hour"
 
 
 RULES: Sequence[tuple[Callable[[Panel], bool], str]] = (
@@ -121,10 +130,6 @@ RULES: Sequence[tuple[Callable[[Panel], bool], str]] = (
             bool(panel.completion_code) and panel.completion_code in (panel.screen_out_code, panel.quota_full_code)
         ),
         "The completion code is another one's too, so nobody could tell them apart; give another.",
-    ),
-    (
-        lambda panel: panel.hourly_floor > _hourly_reward(panel),
-        "By the estimated minutes the reward is below the lowest hourly pay; raise it, or ask for less work.",
     ),
 )
 
@@ -162,7 +167,11 @@ def _sentence(cost: Cost | None, panel: Panel) -> str:
         return f"{n_places} without a reward; the platform says what else they cost."
     if cost is None:
         rewards = money(panel.places * panel.reward, panel.currency)
-        return f"{places} are {rewards} in rewards; the platform says what its fee adds."
+        turned_away = f", and {money(panel.screen_out_reward, panel.currency)} for each whom a check turns away"
+        return (
+            f"{places}, {_hourly_in_words(panel)} by the estimate, are {rewards} in rewards"
+            f"{turned_away if panel.screen_out_reward else ''}; the platform says what its fee adds."
+        )
     total, fee = money(cost.total, panel.currency), money(cost.fee, panel.currency)
     return f"{places} cost {total}: {money(cost.rewards, panel.currency)} in rewards and {fee} in fees."
 

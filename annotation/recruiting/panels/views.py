@@ -111,10 +111,11 @@ class PanelForm(forms.ModelForm):
         return [self[name] for name in ("platform", *first)]
 
     def groups(self) -> list[tuple[str, list[forms.BoundField], bool]]:
-        """Return heading, fields, and whether one of them has an error, so that it is shown."""
+        """Return heading, fields, and whether an error may be about one of them, so that it is shown."""
+        is_refused = bool(self.non_field_errors())
         of_platform = (("Options as JSON", ("platform_options",)),) if "platform_options" in self.fields else ()
         named = [(heading, [self[name] for name in names]) for heading, names in (*self.GROUPS, *of_platform)]
-        return [(heading, fields, any(field.errors for field in fields)) for heading, fields in named]
+        return [(heading, fields, is_refused or any(field.errors for field in fields)) for heading, fields in named]
 
 
 # -- list and form -----------------------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ def next_key(submission: Submission) -> str:
 
 @dataclass
 class OpenBonus:
-    """What one person is owed as bonuses and no platform is about to pay. lines: of the ledger, not paid."""
+    """What one person is to be paid by hand, as bonuses or for a screen-out. lines: of the ledger, not paid."""
 
     submission: Submission
     lines: list[PayEntry] = field(default_factory=list)
@@ -89,14 +89,18 @@ class OpenBonus:
 
 
 def open_bonuses(panel: Panel) -> list[OpenBonus]:
-    """Return the bonuses that are to be paid by hand: owed, not paid, and no command is going to pay them.
+    """Return what is to be paid by hand besides rewards: owed, not paid, and no command is going to pay it.
 
-    One that the platform refused is among them. One that is uncertain is not: it may have been paid.
+    A bonus that the platform refused is among it. One that is uncertain is not: it may have been paid. Where we tell
+    no platform of anything, what people are owed for a screen-out is among it, too.
     """
+    purposes = [Purpose.BONUS]
+    if Can.APPROVE not in platform_of(panel).can:
+        purposes.append(Purpose.SCREEN_OUT)
     paid = set(panel.pay_entries.filter(side=Side.PAID).values_list("submission", "key"))
     sent = PlatformCommand.objects.unfinished().filter(submission__panel=panel)
     going = set(sent.values_list("submission", "key"))
-    owed = panel.pay_entries.filter(side=Side.OWED, purpose=Purpose.BONUS).order_by("submission", "pk")
+    owed = panel.pay_entries.filter(side=Side.OWED, purpose__in=purposes).order_by("submission", "pk")
     by_submission: dict[int, OpenBonus] = {}
     for line in owed.select_related("submission__annotator", "submission__panel__round__project"):
         if (line.submission_id, line.key) not in paid | going:
@@ -163,5 +167,5 @@ def note_paid(panel: Panel, submissions: Sequence[int], total: int, by=None) -> 
         )
     for line in (line for bonus in bonuses for line in bonus.lines):
         reason = f"Paid by hand: {line.reason}"[: commands.LONGEST_REASON]
-        ledger.record_paid(line.submission, Purpose.BONUS, line.key, line.amount, reason, by=by)
+        ledger.record_paid(line.submission, line.purpose, line.key, line.amount, reason, by=by)
     return len(bonuses)

@@ -57,6 +57,7 @@ def panel_pay(request: HttpRequest, path: str, name: str) -> HttpResponse:
         "page_obj": page,
         "people": person_rows(panel, pay, list(page)),
         "picture": pay_picture(panel, pay),
+        "is_by_hand": _is_by_hand(panel),
         "open_bonuses": bonuses.open_bonuses(panel),
         "commands": command_rows(_unsettled(panel)[:50]),
         **pay_facts(panel, pay),
@@ -184,7 +185,7 @@ def _is_done(request: HttpRequest, submission: Submission, verb: str, *filled: f
         else:
             fields = rejection.cleaned_data if verb == Kind.REJECT else {}
             review.decide(submission, verb, by=request.user, **fields)
-            messages.success(request, "The platform is told within seconds; this page shows when it has answered.")
+            messages.success(request, f"Noted{_what_follows(submission.panel)}")
     except BadMoney as refusal:
         bonus.add_error("amount", str(refusal))
     except DomainError as refusal:
@@ -214,11 +215,23 @@ def _person(submission: Submission, rejection: RejectionForm, bonus: BonusForm) 
         "rejection": rejection,
         "bonus": bonus,
         "pays_by_itself": Can.BONUS in platform_of(panel).can,
+        "is_by_hand": _is_by_hand(panel),
     }
 
 
 def _askable(submission: Submission) -> list[str]:
     return [kind.value for kind, states in commands.ASKED_OF.items() if submission.status in states]
+
+
+def _is_by_hand(panel: Panel) -> bool:
+    return Can.APPROVE not in platform_of(panel).can
+
+
+def _what_follows(panel: Panel) -> str:
+    """Return the end of a sentence on a decision: who carries it out."""
+    if _is_by_hand(panel):
+        return " here; do the same at the platform, which nobody else tells."
+    return "; the platform is told within seconds."
 
 
 def _submission(panel: Panel, pk: int) -> Submission:
@@ -236,7 +249,7 @@ def panel_pay_review(request: HttpRequest, path: str, name: str) -> HttpResponse
     if request.method == "POST":
         ticked = [pk for text in request.POST.getlist("submission") if (pk := number_in(text)) is not None]
         n = review.approve(panel, None if "all" in request.POST else ticked, request.user)
-        messages.success(request, f"{counted(n, 'submission')} approved; the platform is told within seconds.")
+        messages.success(request, f"{counted(n, 'submission')} approved{_what_follows(panel)}")
         return redirect("annotation:panel_pay_review", path, name)
     waiting = review.to_review(panel)
     page = page_of(request, waiting)
@@ -246,6 +259,7 @@ def panel_pay_review(request: HttpRequest, path: str, name: str) -> HttpResponse
         "page_obj": page,
         "people": person_rows(panel, hourly_pay(panel), list(page)),
         "n_by_themselves": waiting.filter(approves_itself_at__isnull=False).count(),
+        "is_by_hand": _is_by_hand(panel),
         "most_at_once": review.MOST_AT_ONCE,
         "reward": money(panel.reward, panel.currency),
     }

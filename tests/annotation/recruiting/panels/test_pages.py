@@ -49,7 +49,7 @@ def test_from_a_round_to_a_published_panel_in_four_clicks(client, round):
     panel = round.panels.get()
     assert (panel.status, panel.places, panel.statements_per_place) == ("published", 2, 6)
     assert "It lets nobody in before the panel is published" in draft
-    assert "2 places at USD 0.60 are USD 1.20 in rewards" in cost
+    assert "2 places at USD 0.60, USD 12.00 an hour by the estimate, are USD 1.20 in rewards" in cost
     assert f"/enter/{panel.token}/?participant=PARTICIPANT&amp;study=STUDY&amp;session=SESSION" in published
     assert f'href="{PANELS}"' in client.get("/projects/default/rounds/pilot/").text
 
@@ -59,11 +59,14 @@ def test_the_form_has_the_platforms_names_and_says_what_is_wrong(client, round):
     values = {field.html_name: field.value() for field in sona.context["form"] if field.value() is not None}
     wrong = client.post(f"{PANELS}new/", values | {"reward": "1.234", "completion_url": "javascript:alert(1)"}).text
     not_there = client.post(f"{PANELS}new/", values | {"name": "new"}).text
+    below = client.post(f"{PANELS}new/", values | {"reward": "0.10", "hourly_floor": "90"}).text
 
     assert values["participant_parameter"] == "survey_code"
     assert values["reward"] == "0.00"
     assert "is no amount of USD; write it as 12.34" in wrong
     assert "address of the form" in not_there
+    assert "below the lowest hourly pay of USD 90.00" in below
+    assert '<details class="folded" open><summary>More on pay' in below
     assert not round.panels.exists()
 
 

@@ -134,7 +134,10 @@ def test_the_link_is_as_the_platform_wants_it():
         ({"completion_code": "a b"}, "letters, digits"),
         ({"completion_code": "SAME", "screen_out_code": "SAME"}, "nobody could tell them apart"),
         ({"study_parameter": "participant"}, "Two parameters have the same name"),
-        ({"hourly_floor": 10_00, "reward": 100, "estimated_minutes": 10}, "below the lowest hourly pay"),
+        (
+            {"hourly_floor": 10_00, "reward": 100, "estimated_minutes": 10},
+            "is USD 6.00 an hour, below the lowest hourly pay of USD 10.00",
+        ),
         ({"completion_url": "javascript:alert(1)"}, "begins with https://"),
         ({"completion_url": "data:text/html,x"}, "begins with https://"),
         ({"completion_url": "//example.org/"}, "begins with https://"),
@@ -267,12 +270,13 @@ def test_a_panel_without_code_or_with_a_round_that_is_not_open_is_not_published(
 
 
 def test_what_it_costs_is_said_before(platform, monkeypatch):
-    panel = make_panel(make_round(4), Status.DRAFT, places=12, reward=200)
+    panel = make_panel(make_round(4), Status.DRAFT, places=12, reward=200, estimated_minutes=10)
 
     assert cost_in_words(panel) == "12 places at USD 2.00 cost USD 32.00: USD 24.00 in rewards and USD 8.00 in fees."
     monkeypatch.setattr(platform, "is_away", True)
     assert "does not answer" in cost_in_words(panel)
     monkeypatch.undo()
-    assert (
-        cost_in_words(panel) == "12 places at USD 2.00 are USD 24.00 in rewards; the platform says what its fee adds."
-    )
+    by_hand = "12 places at USD 2.00, USD 12.00 an hour by the estimate, are USD 24.00 in rewards"
+    assert cost_in_words(panel) == f"{by_hand}; the platform says what its fee adds."
+    panel.screen_out_reward = 50
+    assert f"{by_hand}, and USD 0.50 for each whom a check turns away; the" in cost_in_words(panel)

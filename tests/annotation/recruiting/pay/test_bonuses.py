@@ -8,10 +8,12 @@ from decimal import Decimal
 
 import pytest
 from django.db import transaction
+from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from annotation.models import Submission
+from annotation.recruiting.panels.services import enter
 from annotation.recruiting.pay.bonuses import (
     BadReason,
     NothingOpen,
@@ -22,7 +24,7 @@ from annotation.recruiting.pay.bonuses import (
     open_bonuses,
     table_lines,
 )
-from annotation.recruiting.pay.ledger import Balance, panel_balance, submission_balance
+from annotation.recruiting.pay.ledger import Balance, owe, panel_balance, submission_balance
 from annotation.recruiting.platforms import OutcomeUnknown, PlatformRefused
 from tests.annotation.recruiting.pay.standing_in import StandIn, complete_place, payments
 from tests.annotation.recruiting.pay.test_commands import run_job
@@ -114,6 +116,20 @@ def test_what_was_paid_by_a_file_is_noted_and_open_no_more(panel, researcher):
     assert open_bonuses(panel) == []
     assert panel_balance(panel) == Balance(275, 75)
     assert submission.pay_entries.get(side="paid").by == researcher
+
+
+def test_whom_a_check_turned_away_is_paid_by_hand_where_no_platform_does(panel, make_panel, researcher):
+    submission = enter(panel, "ada", "ada-session", timezone.now())
+    owe(submission, "screen_out", "screen_out", 30, "A check turned the person away.")
+
+    assert bulk_lines(open_bonuses(panel)) == "ada-session,0.30\n"
+    assert note_paid(panel, [submission.pk], 30, researcher) == 1
+    assert panel_balance(panel) == Balance(30, 30)
+    assert submission.pay_entries.get(side="paid").purpose == "screen_out"
+
+    elsewhere = enter(make_panel(external_id="another"), "bea", "bea-session", timezone.now())
+    owe(elsewhere, "screen_out", "screen_out", 30, "A check turned the person away.")
+    assert open_bonuses(elsewhere.panel) == []
 
 
 def test_what_was_granted_after_the_file_is_not_taken_for_paid(panel):

@@ -69,6 +69,18 @@ def test_no_file_has_other_bonuses_than_the_page_that_its_link_is_on(make_panel,
     assert "this is what is open now" in text_of(researcher_client.get(file, follow=True))
 
 
+def test_approving_by_hand_says_who_tells_the_platform(make_panel, researcher_client):
+    panel = make_panel(by_hand=True)
+    complete_place(panel)
+    waiting = text_of(researcher_client.get(address(panel, "review/")))
+
+    page = researcher_client.post(address(panel, "review/"), {"all": ""}, follow=True)
+
+    assert "noted as paid then: approve and pay them at the platform, too" in waiting
+    assert "Approved by itself" not in waiting
+    assert "1 submission approved here; do the same at the platform, which nobody else tells." in text_of(page)
+
+
 def test_one_click_makes_the_floor_good(make_panel, researcher_client):
     panel = make_panel(reward=5, hourly_floor=900)
     for number in range(5):
