@@ -12,7 +12,7 @@ from django.utils.dateparse import parse_datetime
 from annotation.models import Panel, PlatformCommand, Submission
 from annotation.recruiting.panels.money import money
 from annotation.recruiting.pay.commands import SHORTEST_REJECTION
-from annotation.recruiting.platforms import Can, Cost, PlatformRefused, RemoteSubmission
+from annotation.recruiting.platforms import Can, Cost, PlatformRefused, PlatformUnavailable, RemoteSubmission
 from annotation.recruiting.prolific.client import Client
 from annotation.recruiting.prolific.study import check_ready, internal_name, study_document
 
@@ -171,7 +171,14 @@ class Prolific:
         self.client.approve_all([session for session in sessions if NAME.fullmatch(session)])
 
     def _approve(self, command: PlatformCommand, session: str) -> None:
-        self.client.move_submission(session, "APPROVE")
+        try:
+            self.client.move_submission(session, "APPROVE")
+        except PlatformRefused:
+            row = self.client.submission(session)
+            if row is None or STATUSES.get(row["status"]) != Status.ACTIVE:
+                raise
+            sentence = "This person has not entered the code at Prolific yet; they are approved once they have."
+            raise PlatformUnavailable(sentence) from None
 
     def _reject(self, command: PlatformCommand, session: str) -> None:
         """Refuse what Prolific would refuse before it is sent."""

@@ -283,6 +283,22 @@ def test_an_approval_is_made_once_whatever_becomes_of_the_request(fake, panel, t
     assert ours.commands.get().state == "done"
 
 
+def test_who_has_not_entered_the_code_there_is_approved_once_they_have(fake, panel):
+    theirs, _ = fake.arrive(published(panel).external_id)
+    ours = enter(panel, theirs.participant, theirs.id, timezone.now())
+    complete(ours, timezone.now())
+    ask(ours, Kind.APPROVE, "approve")
+
+    send(start_next(timezone.now()))
+    waiting = ours.commands.get()
+    fake.submit(theirs, panel.completion_code)
+    send(start_next(waiting.next_try_at))
+
+    assert (waiting.state, "has not entered the code" in waiting.error) == ("waiting", True)
+    assert ours.commands.get().state == "done"
+    assert theirs.status == "APPROVED"
+
+
 @pytest.mark.parametrize(
     ("trouble", "state", "n_paid"),
     [
