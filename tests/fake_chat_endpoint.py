@@ -64,15 +64,17 @@ class FakeEndpoint:
             self.most_at_once = max(self.most_at_once, self.n_at_once)
         reply = self.answer(body)  # by each thread for itself, as an answer may wait for another
         time.sleep(reply.delay_s)
+        is_answer = reply.status == 200 and not reply.is_cut
+        with self.lock:
+            self.n_answered += is_answer  # before whoever asked can know of it
         try:
             send(handler, reply)
         except OSError:  # whoever asked is gone
-            return
+            with self.lock:
+                self.n_answered -= is_answer
         finally:
             with self.lock:
                 self.n_at_once -= 1
-        with self.lock:
-            self.n_answered += reply.status == 200 and not reply.is_cut
 
 
 def send(handler: BaseHTTPRequestHandler, reply: Reply) -> None:
