@@ -148,7 +148,8 @@ def _resume(submission: Submission) -> Submission:
 @transaction.atomic
 def join(submission: Submission, *, agrees: bool) -> Annotator:
     """Return as whom the person judges from now on; twice is once. Raises ConsentMissing, TookPart, RoundNotOpen."""
-    locked = Submission.objects.select_for_update(of=("self",), no_key=True).select_related("panel__round", "annotator")
+    # Not joined with the annotator: PostgreSQL would join the row that it waited for with what was there before.
+    locked = Submission.objects.select_for_update(of=("self",), no_key=True).select_related("panel__round")
     submission = locked.get(pk=submission.pk)
     if submission.status not in Submission.HOLDING:
         raise TookPart("Your part in this study has ended.")
