@@ -248,17 +248,21 @@ def test_forty_people_are_paid_to_the_cent(study, fake, visit):
         study.tell()
         reconcile(panel, timezone.now())
 
-    # Nothing is open, nobody was paid twice, and the wallet has lost what the ledger says, and the fee.
+    check_sums(panel, fake, wallet - fake.wallet)
+    assert panel.submissions.count() == len(fake.submissions) == N_PEOPLE + N_RETURNED + N_TIMED_OUT + 1
+    assert panel.submissions.filter(status="approved").count() == N_PEOPLE
+
+
+def check_sums(panel: Panel, fake: FakeProlific, spent: int) -> None:
+    """Fail unless nothing is open, nobody was paid twice, and the wallet has lost what the ledger says, and the fee."""
     paid = N_PEOPLE * REWARD + SCREEN_OUT_REWARD + N_WITH_BONUS * BONUS
     assert panel_balance(panel) == Balance(paid, paid)
     assert not PlatformCommand.objects.exclude(state=PlatformCommand.State.DONE).exists()
     payments = PayEntry.objects.filter(side=PayEntry.Side.PAID).values_list("amount", flat=True)
-    assert wallet - fake.wallet == sum(round(amount * (1 + FEE)) for amount in payments)
+    assert spent == sum(round(amount * (1 + FEE)) for amount in payments)
     for own in panel.submissions.all():
         there = fake.submissions[own.session_id]
         assert own.status == STATUSES[there.status]
         assert there.n_payments == (there.status in ("APPROVED", "SCREENED OUT"))
         bonuses = own.pay_entries.filter(side=PayEntry.Side.PAID, purpose=PayEntry.Purpose.BONUS)
         assert sorted(there.bonuses) == sorted(bonuses.values_list("amount", flat=True))
-    assert panel.submissions.count() == len(fake.submissions) == N_PEOPLE + N_RETURNED + N_TIMED_OUT + 1
-    assert panel.submissions.filter(status="approved").count() == N_PEOPLE

@@ -94,7 +94,7 @@ def enter(
 
 
 def _kept(known, session_digest: str) -> Submission | None:
-    """Return the submission of a panel's person that is theirs whatever session they come with, else this session's."""
+    """Return the submission that a panel's person keeps however they come, else the one that has this digest."""
     lasting = known.filter(status__in=(*Submission.HOLDING, Status.SCREENED_OUT, Status.REJECTED))
     return lasting.first() or known.filter(session_digest=session_digest).first()
 
