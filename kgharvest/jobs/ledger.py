@@ -91,11 +91,14 @@ def _send(job_id: int, kind: str) -> None:
 
 
 def claim(job_id: int, now: datetime) -> UUID | None:
-    """Take the job for this process; return the token of the claim, or None if it cannot be claimed."""
+    """Take the job for this process; return the token of the claim, or None if it cannot be claimed.
+
+    A job of a kind that only a newer version knows waits for a worker of that version.
+    """
     token = uuid4()
     claimed = (
         Job.objects.claimable(now)
-        .filter(pk=job_id)
+        .filter(pk=job_id, kind__in=settings.JOB_RUNNERS)
         .update(
             status=Job.Status.RUNNING,
             owner_token=token,
@@ -185,7 +188,7 @@ def run_job(job_id: int, watcher: OnProgress = ignore) -> None:
     """
     token = claim(job_id, timezone.now())
     if token is None:
-        logger.info("Job %s has ended or another worker has claimed it.", job_id)
+        logger.info("Job %s has ended, another worker has claimed it, or only a newer version can do it.", job_id)
         return
     try:
         job = Job.objects.get(pk=job_id)

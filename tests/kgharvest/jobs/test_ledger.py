@@ -71,6 +71,17 @@ def test_a_queued_job_is_claimed_once():
     assert ledger.claim(job.pk, NOW) is None
 
 
+def test_a_job_of_a_kind_that_this_version_does_not_know_waits_for_a_worker_that_does(settings):
+    job = factories.make_harvest_job(kind="of-a-later-version")
+
+    ledger.run_job(job.pk)
+
+    job.refresh_from_db()
+    assert (job.status, job.attempts, job.error) == (Job.Status.QUEUED, 0, "")
+    settings.JOB_RUNNERS = {**settings.JOB_RUNNERS, "of-a-later-version": "tests.kgharvest.jobs.slow_runner.run"}
+    assert ledger.claim(job.pk, NOW) is not None
+
+
 def test_a_running_job_is_claimed_only_after_its_lease():
     job = make_running_job(NOW)
 
