@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from annotation.models import GoldDecision
 from kgharvest.access import Action, NotAllowed, check_may, may, may_anywhere
 from kgharvest.audit.tables import AuditedTable
 from kgharvest.audit.trail import record
+from kgharvest.entities.tables import canonical_entities
 from kgharvest.errors import DomainError
 from kgharvest.models import HarvestedTuple, Relation, tuple_key
 
@@ -51,21 +52,30 @@ def gold_candidates(relation: Relation) -> list[GoldCandidate]:
 
     None is a seed tuple, and none was found by a harvest: an LM may well be right.
     """
-    candidates = {candidate.key: candidate for candidate in _corrupted_seeds(relation)}
-    keys = sorted(candidates.keys() - {tuple_key(seed) for seed in relation.seed_tuples})
+    by_slot = _entities_by_slot(relation)
+    canonical = canonical_entities(relation, by_slot)
+    candidates = {candidate.key: candidate for candidate in _corrupted_seeds(relation, by_slot, canonical)}
+    facts = {key: tuple_key(canonical(candidate.entities)) for key, candidate in candidates.items()}
+    seeds = {tuple_key(canonical(seed)) for seed in relation.seed_tuples}
+    keys = sorted(key for key, fact in facts.items() if fact not in seeds)
     Random(relation.pk).shuffle(keys)
     keys = keys[: 2 * CANDIDATES_AT_ONCE]
-    known = set(relation.knowledge_tuples.harvested().filter(key__in=keys).values_list("key", flat=True))
+    # As they are written, too: what was harvested before the set had a table.
+    of_keys = relation.knowledge_tuples.harvested().filter(key__in={*keys, *(facts[key] for key in keys)})
+    known = set(of_keys.values_list("key", flat=True))
     decided = set(relation.gold_decisions.in_force().values_list("key", flat=True))
-    return [candidates[key] for key in keys if key not in known | decided][:CANDIDATES_AT_ONCE]
+    is_open = [key for key in keys if known.isdisjoint((key, facts[key])) and key not in decided]
+    return [candidates[key] for key in is_open[:CANDIDATES_AT_ONCE]]
 
 
-def _corrupted_seeds(relation: Relation) -> Iterator[GoldCandidate]:
-    for slot, entities in enumerate(_entities_by_slot(relation)):
+def _corrupted_seeds(
+    relation: Relation, by_slot: Sequence[Sequence[str]], canonical: Callable[[Sequence[str]], list[str]]
+) -> Iterator[GoldCandidate]:
+    for slot, entities in enumerate(by_slot):
         for seed in relation.seed_tuples:
-            others = {entity.casefold() for entity in seed}
+            others = set(canonical(seed))
             for entity in entities:
-                if entity.casefold() not in others:
+                if others.isdisjoint(canonical([entity])):
                     yield GoldCandidate([*seed[:slot], entity, *seed[slot + 1 :]], seed, slot)
 
 

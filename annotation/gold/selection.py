@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from annotation.models import GoldDecision, Label, Round, TrainingStatement
 from annotation.rounds.instructions import freeze_statement
+from kgharvest.entities.tables import canonical_entities
 from kgharvest.errors import DomainError
 from kgharvest.models import KnowledgeTuple, Relation, tuple_key
 
@@ -32,16 +33,17 @@ class DrawnTuple(NamedTuple):
 
 
 class GoldStatement(NamedTuple):
-    """reason: why the label is right, for people in training."""
+    """reason: why the label is right, for people in training. canonical: the entities that its tuple has."""
 
     relation: Relation
     entities: Sequence[str]
+    canonical: Sequence[str]
     label: str
     reason: str
 
     @property
     def key(self) -> tuple[int, str]:
-        return self.relation.pk, tuple_key(self.entities)
+        return self.relation.pk, tuple_key(self.canonical)
 
 
 class Gold(NamedTuple):
@@ -107,14 +109,20 @@ def known_answers(relations: Sequence[Relation]) -> dict[int, tuple[list[GoldSta
         confirmed[decision.relation_id].append(decision)
     known = {}
     for relation in relations:
-        seeds = {tuple_key(seed) for seed in relation.seed_tuples}
+        decisions = confirmed[relation.pk]
+        canonical = canonical_entities(
+            relation, [*relation.seed_tuples, *(decision.entities for decision in decisions)]
+        )
         reason = "It is one of the examples that say what is meant here."
-        true = [GoldStatement(relation, seed, Label.TRUE, reason) for seed in relation.seed_tuples]
+        true = [GoldStatement(relation, seed, canonical(seed), Label.TRUE, reason) for seed in relation.seed_tuples]
+        seeds = {statement.key for statement in true}
         false = []
-        for decision in confirmed[relation.pk]:
-            if decision.key not in seeds:
-                fact = freeze_statement(relation.statement, decision.seed).text
-                false.append(GoldStatement(relation, decision.entities, Label.FALSE, f"What holds is: {fact}"))
+        for decision in decisions:
+            fact = freeze_statement(relation.statement, decision.seed).text
+            holds = f"What holds is: {fact}"
+            statement = GoldStatement(relation, decision.entities, canonical(decision.entities), Label.FALSE, holds)
+            if statement.key not in seeds:
+                false.append(statement)
         known[relation.pk] = true, false
     return known
 
@@ -131,9 +139,8 @@ def _by_turns(
 
 def store_gold_tuple(gold: GoldStatement) -> KnowledgeTuple:
     """Return the stored tuple that is the same; what no harvest found stays out of the knowledge base."""
-    entities = [entity.casefold() for entity in gold.entities]
     return KnowledgeTuple.objects.get_or_create(
-        relation=gold.relation, key=tuple_key(entities), defaults={"entities": entities}
+        relation=gold.relation, key=tuple_key(gold.canonical), defaults={"entities": list(gold.canonical)}
     )[0]
 
 

@@ -21,7 +21,12 @@ ABOUT = (
 )
 RELATIONSHIPS = (":START_ID", ":END_ID", ":TYPE", *ABOUT)
 STATEMENTS = ("id:ID", ":LABEL", "relation", *ABOUT)
-ENTITIES = ("id:ID", ":LABEL", "name")
+# One relation's set may have a table of labels, another's none.
+ADD_ENTITY = (
+    "INSERT INTO entity VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET identifier = excluded.identifier "
+    "WHERE identifier IS NULL AND excluded.identifier IS NOT NULL"
+)
+ENTITIES = ("id:ID", ":LABEL", "name", "identifier")
 
 
 def as_neo4j(kg: JudgedKG, rows: Counted) -> Iterator[File]:
@@ -30,36 +35,37 @@ def as_neo4j(kg: JudgedKG, rows: Counted) -> Iterator[File]:
     with closing(sqlite3.connect("", isolation_level=None)) as nodes:
         nodes.execute(f"PRAGMA cache_size = -{CACHE_KB}")
         nodes.execute("PRAGMA journal_mode = OFF")
-        nodes.execute("CREATE TABLE entity (id TEXT PRIMARY KEY, name TEXT) WITHOUT ROWID")
+        nodes.execute("CREATE TABLE entity (id TEXT PRIMARY KEY, name TEXT, identifier TEXT) WITHOUT ROWID")
         nodes.execute("CREATE TABLE statement (line TEXT)")
         nodes.execute("BEGIN")
         yield "relationships.csv", _csv(RELATIONSHIPS, _relationships(rows, nodes))
-        yield "entities.csv", _csv(ENTITIES, nodes.execute("SELECT id, 'Entity', name FROM entity ORDER BY id"))
+        entities = nodes.execute("SELECT id, 'Entity', name, identifier FROM entity ORDER BY id")
+        yield "entities.csv", _csv(ENTITIES, entities)
         lines = (line for (line,) in nodes.execute("SELECT line FROM statement ORDER BY rowid"))
         yield "statements.csv", (piece.encode() for piece in (_line(STATEMENTS), *lines))
 
 
 def _relationships(rows: Iterable[Row], nodes: sqlite3.Connection) -> Iterator[Sequence[object]]:
-    waiting: list[tuple[str, str]] = []
+    waiting: list[tuple[str, str, str | None]] = []
     for row in rows:
-        ids = [tuple_key([entity]) for entity in row.entities]
-        waiting += zip(ids, row.entities, strict=True)
+        nodes_of_row = [tuple_key([entity]) for entity in row.canonical]
+        waiting += zip(nodes_of_row, row.entities, row.ids or [None] * len(row.entities), strict=True)
         if len(waiting) > ENTITIES_AT_ONCE:
             _add_entities(nodes, waiting)
             waiting.clear()
         relation = row.source.relation.path
         if is_binary(row):
-            yield *ids, relation, *_about(row)
+            yield *nodes_of_row, relation, *_about(row)
         else:
             statement = f"statement:{row.name}"
             nodes.execute("INSERT INTO statement VALUES (?)", [_line((statement, "Statement", relation, *_about(row)))])
             nothing = [None] * len(ABOUT)
-            yield from ((statement, entity, f"ENT{slot}", *nothing) for slot, entity in enumerate(ids))
+            yield from ((statement, entity, f"ENT{slot}", *nothing) for slot, entity in enumerate(nodes_of_row))
     _add_entities(nodes, waiting)
 
 
-def _add_entities(nodes: sqlite3.Connection, entities: Iterable[tuple[str, str]]) -> None:
-    nodes.executemany("INSERT OR IGNORE INTO entity VALUES (?, ?)", entities)
+def _add_entities(nodes: sqlite3.Connection, entities: Iterable[tuple[str, str, str | None]]) -> None:
+    nodes.executemany(ADD_ENTITY, entities)
 
 
 def _about(row: Row) -> tuple[object, ...]:

@@ -108,8 +108,8 @@ class _JudgedTriples:
         self._harvest = KGH.harvest.n3(names)
 
     def __call__(self, row: Row) -> list[Triple]:
-        folded = [entity.casefold() for entity in row.entities]
-        terms = {"entities": folded, "surface": row.entities, "rank": row.rank, "score": row.score, "mtl": row.mtl}
+        terms = {"entities": row.canonical, "ids": row.ids, "surface": row.entities}
+        terms |= {"rank": row.rank, "score": row.score, "mtl": row.mtl}
         subject = self._tuples.iri_of({"rank": row.number})
         triples = self._tuples.about(subject, terms)
         if self._is_harvest:

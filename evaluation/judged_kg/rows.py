@@ -6,15 +6,17 @@ the counts of verdicts are those of the report: a tuple that was judged for anot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from django.db.models import Q, QuerySet
 
 from annotation.models import Draw, Round
 from evaluation.reports.drawn_tuples import INCOMPLETE, OUTCOMES, count_outcomes
+from kgharvest.entities.tables import EntityIds
 from kgharvest.models import HarvestJob, LanguageModel, Relation
 
 NOT_JUDGED = "not_judged"
@@ -58,19 +60,22 @@ class Row(NamedTuple):
     """A tuple of the judged KG.
 
     number: names the row within its source: the rank, or the draw's id where there is no harvest. entities: as people
-    read them. rank, score, mtl: None where there is none. verdict: one of VERDICTS. counts: of the labels true, false,
-    unjudgeable. probability: with which the round drew it, None where nobody knows.
+    read them. canonical: what makes them the same as others, case-folded. rank, score, mtl: None where there is none.
+    verdict: one of VERDICTS. counts: of the labels true, false, unjudgeable. probability: with which the round drew it,
+    None where nobody knows. ids: of the entities by the table of labels of the relation's set, None where it has none.
     """
 
     source: Source
     number: int
     entities: list[str]
+    canonical: list[str]
     rank: int | None
     score: float | None
     mtl: float | None
     verdict: str
     counts: tuple[int, int, int]
     probability: float | None
+    ids: Sequence[str | None] = ()
 
     @property
     def name(self) -> str:
@@ -100,8 +105,11 @@ class JudgedKG:
     def rows(self, kept: Kept = Kept.ALL) -> Iterator[Row]:
         """Yield the rows, source by source and by rank."""
         for source in self.sources:
-            draws = self._draws_of(source, kept)
-            yield from self._with_undrawn(source, draws) if kept == Kept.ALL and source.job else draws
+            rows = self._draws_of(source, kept)
+            if kept == Kept.ALL and source.job:
+                rows = self._with_undrawn(source, rows)
+            for row, ids in EntityIds(source.relation).beside(rows, attrgetter("canonical")):
+                yield row._replace(ids=ids)
 
     def _draws(self) -> QuerySet[Draw]:
         return Draw.objects.filter(stratum__round=self.round)
@@ -112,11 +120,11 @@ class JudgedKG:
             cell = Q(stratum__relation=source.relation, stratum__language_model=source.language_model)
             draws = draws.filter(cell, stratum__setting=source.setting)
         draws = draws.filter(CONDITIONS[kept]).order_by("harvested_tuple__rank", "pk")
-        values = draws.values_list("pk", "task__entities", *HARVESTED, "task__verdict", *COUNTS, PROBABILITY)
-        for pk, entities, rank, score, mtl, verdict, *counts, probability in values.iterator(ROWS_AT_ONCE):
+        values = draws.values_list("pk", *READ, *HARVESTED, "task__verdict", *COUNTS, PROBABILITY)
+        for pk, entities, canonical, rank, score, mtl, verdict, *counts, probability in values.iterator(ROWS_AT_ONCE):
             score = score if source.is_scored else None
             judged = (verdict or INCOMPLETE, tuple(counts), probability)
-            yield Row(source, rank or pk, entities, rank, score, mtl, *judged)
+            yield Row(source, rank or pk, entities, canonical, rank, score, mtl, *judged)
 
     def _with_undrawn(self, source: Source, draws: Iterable[Row]) -> Iterator[Row]:
         """Merge the draws with the other tuples of the harvest. Hidden ones, and sensitive ones, are left out of these.
@@ -141,11 +149,12 @@ class JudgedKG:
     def _tuples_of(self, source: Source) -> Iterator[Row]:
         presentable = source.job.tuples.presentable(include_sensitive=self.round.include_sensitive)
         values = presentable.order_by("rank").values_list(
-            "rank", "score", "mtl", "surface", "knowledge_tuple__corrected_entities"
+            "rank", "score", "mtl", "surface", "knowledge_tuple__entities", "knowledge_tuple__corrected_entities"
         )
         is_scored, unjudged = source.is_scored, (NOT_JUDGED, (0, 0, 0), None)
-        for rank, score, mtl, surface, corrected in values.iterator(ROWS_AT_ONCE):
-            yield Row(source, rank, corrected or surface, rank, score if is_scored else None, mtl, *unjudged)
+        for rank, score, mtl, surface, known, corrected in values.iterator(ROWS_AT_ONCE):
+            named = (corrected, [entity.casefold() for entity in corrected]) if corrected else (surface, known)
+            yield Row(source, rank, *named, rank, score if is_scored else None, mtl, *unjudged)
 
 
 def _source(stratum: Any) -> Source:
@@ -156,6 +165,7 @@ def _order(source: Source) -> tuple[str, str, str, int]:
     return source.relation.path, source.model, source.setting, source.job.pk if source.job else 0
 
 
+READ = ("task__entities", "task__knowledge_tuple__entities")
 HARVESTED = ("harvested_tuple__rank", "harvested_tuple__score", "harvested_tuple__mtl")
 COUNTS = ("task__n_true", "task__n_false", "task__n_unjudgeable")
 PROBABILITY = "inclusion_probability"

@@ -25,6 +25,7 @@ COLUMNS = {
     "relation": (pa.string(), "the relation, as set/name"),
     "statement": (pa.string(), "its sentence with a slot for each entity"),
     "entities": (pa.list_(pa.string()), "the entities, by slot"),
+    "ids": (pa.list_(pa.string()), "their ids by the set's table of labels; empty where it has none"),
     "model": (pa.string(), "the LM or system that the tuple came from"),
     "setting": (pa.string(), "how it was asked"),
     "job": (pa.string(), "fingerprint of the harvest"),
@@ -43,7 +44,7 @@ def values_of(row: Row) -> tuple[object, ...]:
     """Return a row's values by COLUMNS."""
     source = row.source
     relation = source.relation
-    cell = (relation.path, relation.statement, row.entities, source.model, source.setting)
+    cell = (relation.path, relation.statement, row.entities, row.ids or None, source.model, source.setting)
     job = source.job.fingerprint if source.job else None
     return *cell, job, row.rank, row.score, row.verdict, *row.counts, row.probability
 
@@ -150,12 +151,12 @@ def _kgtk_lines(rows: Iterable[Row]) -> Iterator[str]:
     yield KGTK_HEADER
     for row in rows:
         edge = row.name
-        head, tail, *others = row.entities
-        nodes = f"{kgtk_node(head)}\t{_symbol(row.source.relation.path)}\t{kgtk_node(tail)}"
-        lines = [f"{nodes}\t{edge}\t{kgtk_string(head)}\t{kgtk_string(tail)}\n"]
-        for slot, entity in enumerate(others, start=2):
+        head, tail, *others = map(kgtk_node, row.canonical, row.ids or [None] * len(row.canonical))
+        labels = list(map(kgtk_string, row.entities))
+        lines = [f"{head}\t{_symbol(row.source.relation.path)}\t{tail}\t{edge}\t{labels[0]}\t{labels[1]}\n"]
+        for slot, node in enumerate(others, start=2):
             name = f"ENT{slot}"
-            lines.append(f"{edge}\t{name}\t{kgtk_node(entity)}\t{edge}-{name}\t\t{kgtk_string(entity)}\n")
+            lines.append(f"{edge}\t{name}\t{node}\t{edge}-{name}\t\t{labels[slot]}\n")
         lines += [f"{edge}\t{name}\t{value}\t{edge}-{name}\t\t\n" for name, value in _qualifiers(row)]
         yield "".join(lines)
 
@@ -177,9 +178,9 @@ def _qualifiers(row: Row) -> Iterator[tuple[str, str]]:
         yield from zip(("n_true", "n_false", "n_unjudgeable"), map(str, row.counts), strict=True)
 
 
-def kgtk_node(entity: str) -> str:
-    """Return the symbol of an entity: the same for all ways to write it that differ in case only."""
-    return "E:" + quote(tuple_key([entity]), safe="")
+def kgtk_node(entity: str, identifier: str | None = None) -> str:
+    """Return the symbol of an entity: its id where it has one, else one that is the same in all cases."""
+    return quote(identifier, safe="/:") if identifier else "E:" + quote(tuple_key([entity]), safe="")
 
 
 def _symbol(name: str) -> str:

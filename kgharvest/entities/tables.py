@@ -10,7 +10,8 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from io import BytesIO
-from typing import NamedTuple
+from itertools import islice
+from typing import NamedTuple, TypeVar
 
 from django.db import transaction
 
@@ -27,10 +28,12 @@ from kgharvest.relations.services import check_is_own
 SAME_FACT = "same_fact"  # why a harvest left a tuple out
 LONGEST_ID = 200
 MOST_NAMES = 1_000_000
+NAMES_AT_ONCE = 500  # looked up by one statement
 ALIASES = "|"  # between two of them
 HEADER = ("label", "aliases", "id")
 
 Canonical = Callable[[str], str]
+Row = TypeVar("Row")
 
 
 class Names(NamedTuple):
@@ -139,26 +142,52 @@ def table_of(relation: Relation) -> EntityTable | None:
 # -- using -------------------------------------------------------------------------------------------------------------
 
 
-def canonicalizer(relation: Relation) -> Canonical | None:
+def canonicalizer(relation: Relation, among: Iterable[str] | None = None) -> Canonical | None:
     """Return the function that brings an entity of the relation into its form; None where its set has no table.
 
     A name of the table becomes its label, case-folded. What the table does not have is tried in its canonical form,
-    and stays in that.
+    and stays in that. among: the entities that will be asked for, where they are few beside the table's names.
     """
     table = table_of(relation)
     if table is None:
         return None
-    labels = dict(table.names.values_list("name", "label").iterator())
+
+    def forms_of(entity: str) -> list[str]:
+        without_articles, in_singular = table.without_articles, table.in_singular
+        steps = [(False, False), (without_articles, False), (without_articles, in_singular)]
+        return [canonical_form(entity, *step) for step in steps]
+
+    if among is None:
+        labels = dict(table.names.values_list("name", "label").iterator())
+    else:
+        labels = _values_of_names(table, {form for entity in among for form in forms_of(entity)}, "label")
 
     @cache
     def canonical(entity: str) -> str:
-        without_articles, in_singular = table.without_articles, table.in_singular
-        steps = [(False, False), (without_articles, False), (without_articles, in_singular)]
-        forms = [canonical_form(entity, *step) for step in steps]
+        forms = forms_of(entity)
         label = next((labels[form] for form in forms if form in labels), None)
         return forms[-1] if label is None else canonical_form(label, False, False)
 
     return canonical
+
+
+def canonical_entities(
+    relation: Relation, among: Iterable[Sequence[str]] | None = None
+) -> Callable[[Sequence[str]], list[str]]:
+    """Return the function that gives entities, as written, those of the tuple they are. among: as above, in tuples."""
+    asked = None if among is None else {entity for entities in among for entity in entities}
+    canonical = canonicalizer(relation, asked)
+    return lambda entities: [entity.casefold() if canonical is None else canonical(entity) for entity in entities]
+
+
+def _values_of_names(table: EntityTable, names: Iterable[str], field: str) -> dict[str, str]:
+    """Return label or identifier of those of `names` that the table has, without empty ones."""
+    wanted = sorted(names)
+    values: dict[str, str] = {}
+    for start in range(0, len(wanted), NAMES_AT_ONCE):
+        found = table.names.filter(name__in=wanted[start : start + NAMES_AT_ONCE]).exclude(**{field: ""})
+        values.update(found.values_list("name", field))
+    return values
 
 
 def with_canonical_entities(rows: Iterable[TupleRow], canonical: Canonical | None) -> Iterator[TupleRow]:
@@ -180,17 +209,26 @@ def each_fact_once(rows: Iterable[TupleRow]) -> tuple[list[TupleRow], int]:
 class EntityIds:
     """The ids of entities of a relation, for exports; `has_any` only where its set has a table with labels."""
 
+    ROWS_AT_ONCE = 2000
+
     def __init__(self, relation: Relation):
         self._table = table_of(relation)
         self.has_any = self._table is not None and self._table.n_labels > 0
+
+    def beside(
+        self, rows: Iterable[Row], entities_of: Callable[[Row], Sequence[str]]
+    ) -> Iterator[tuple[Row, Sequence[str | None]]]:
+        """Yield each row with the ids of its entities, as they are the tuple's identity; () where there are none."""
+        if not self.has_any:
+            yield from ((row, ()) for row in rows)
+            return
+        rows = iter(rows)
+        while chunk := list(islice(rows, self.ROWS_AT_ONCE)):
+            yield from zip(chunk, self.of(list(map(entities_of, chunk))), strict=True)
 
     def of(self, rows: Sequence[Sequence[str]]) -> list[list[str | None]]:
         """Return the id of each entity of each row, None for one that the table does not have."""
         if self._table is None:
             return [[None] * len(entities) for entities in rows]
-        wanted = sorted({entity for entities in rows for entity in entities})
-        known: dict[str, str] = {}
-        for start in range(0, len(wanted), 500):
-            names = self._table.names.filter(name__in=wanted[start : start + 500]).exclude(identifier="")
-            known.update(names.values_list("name", "identifier"))
+        known = _values_of_names(self._table, {entity for entities in rows for entity in entities}, "identifier")
         return [[known.get(entity) for entity in entities] for entities in rows]

@@ -174,6 +174,11 @@ class HarvestImport(HarvestView):
 # -- tuples ------------------------------------------------------------------------------------------------------------
 
 
+class TuplesOfPage(serializers.ListSerializer):
+    def to_representation(self, found: list[HarvestedTuple]) -> list[dict[str, Any]]:
+        return exported(self.context["job"], found)
+
+
 @extend_schema_serializer(examples=[OpenApiExample("A tuple", TUPLE, response_only=True)])
 class HarvestedTupleSerializer(serializers.Serializer):
     """A tuple as files have it. rank: 1 is best, among all that the LM said; score and mtl in nats."""
@@ -190,9 +195,14 @@ class HarvestedTupleSerializer(serializers.Serializer):
     original = serializers.ListField(
         child=serializers.CharField(), required=False, help_text="Of a corrected tuple: what the LM said."
     )
+    ids = serializers.ListField(
+        child=serializers.CharField(allow_null=True),
+        required=False,
+        help_text="Of the entities, by slot, where the relation's set has a table of labels.",
+    )
 
-    def to_representation(self, found: HarvestedTuple) -> dict[str, Any]:
-        return exported(self.context["job"], found)
+    class Meta:
+        list_serializer_class = TuplesOfPage
 
 
 class TupleFilters(Filters):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from kgharvest.bulk.file_writing import csv_lines
@@ -60,21 +60,23 @@ def _export_rows(job: HarvestJob, size: int, included: Included) -> Iterator[dic
     presentable = job.tuples.presentable(included.hidden, included.sensitive)
     tuples = presentable.filter(rank__lte=size).order_by("rank").values_list(*columns)
     rows = (_row(job, *columns_of_tuple) for columns_of_tuple in tuples.iterator(chunk_size=ROWS_AT_ONCE))
-    ids = EntityIds(job.relation)
-    return _with_ids(rows, ids) if ids.has_any else rows
+    return _with_ids(job, rows)
 
 
-def _with_ids(rows: Iterator[dict[str, Any]], ids: EntityIds) -> Iterator[dict[str, Any]]:
-    """Yield the rows with the ids of their entities by the set's table of labels, None for those that it lacks."""
-    while chunk := list(islice(rows, ROWS_AT_ONCE)):
-        for row, of_row in zip(chunk, ids.of([row["entities"] for row in chunk]), strict=True):
-            yield {**row, "ids": of_row}
+def _with_ids(job: HarvestJob, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the rows with the ids of their entities, where the relation's set has a table of labels."""
+    for row, ids in EntityIds(job.relation).beside(rows, itemgetter("entities")):
+        yield {**row, "ids": ids} if ids else row
 
 
-def exported(job: HarvestJob, found: HarvestedTuple) -> dict[str, Any]:
-    """Return a tuple of the job as exports have it, without ids."""
-    known = found.knowledge_tuple
-    return _row(job, found.rank, known.entities, found.surface, found.score, found.mtl, known.corrected_entities)
+def exported(job: HarvestJob, found: Iterable[HarvestedTuple]) -> list[dict[str, Any]]:
+    """Return tuples of the job as exports have them."""
+    rows = (
+        _row(job, each.rank, known.entities, each.surface, each.score, each.mtl, known.corrected_entities)
+        for each in found
+        for known in [each.knowledge_tuple]
+    )
+    return list(_with_ids(job, rows))
 
 
 def _row(job: HarvestJob, *columns: Any) -> dict[str, Any]:

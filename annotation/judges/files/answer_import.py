@@ -40,6 +40,7 @@ from kgharvest.bulk.file_reading import (
     read_json_objects,
 )
 from kgharvest.bulk.insert import storable
+from kgharvest.entities.tables import canonical_entities
 from kgharvest.errors import BadEntry, ImportRefused
 from kgharvest.models import KnowledgeTuple, Relation, tuple_key
 
@@ -110,10 +111,14 @@ def _matched(run: JudgeRun, read: Iterable[FileAnswer]) -> tuple[list[Answered],
         names[relation.name].add(relation.pk)
     stored = KnowledgeTuple.objects.filter(pk__in=judged).values_list("relation_id", "key", "pk")
     by_key = {(relation_id, key): judged[pk] for relation_id, key, pk in stored.iterator()}
+    canonical = {relation.pk: canonical_entities(relation) for relation in relations.values()}
     answers, faults, seen = [], [], set()
     for entry in read:
         meant = names.get(entry.relation, set())
-        found = by_key.get((min(meant), tuple_key(entry.entities))) if len(meant) == 1 else None
+        found = None
+        if len(meant) == 1:
+            [relation_id] = meant
+            found = by_key.get((relation_id, tuple_key(canonical[relation_id](entry.entities))))
         if len(meant) > 1:
             faults.append(BadEntry(entry.where, f"names {entry.relation}, which several sets have; write set/name"))
         elif found is None:
