@@ -1,0 +1,260 @@
+"""What migrations may do while the last release still runs: docs/deployment.md, "Rules for migrations".
+
+An update migrates first, and replaces web servers and workers one by one after that, so for a while old code meets new
+tables. Two checks: the operations of each migration that is newer than the last release, and the database that they
+made, read through the models of the last release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.contrib.postgres.operations import AddIndexConcurrently, RemoveIndexConcurrently
+from django.db import connection, migrations, models
+from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.operations.base import Operation
+from django.db.migrations.state import ProjectState
+
+from kgharvest.bulk.indexes import AddIndex, RemoveIndex
+
+# The last migration of each app in the release that runs in production; moved on with each release.
+LAST_RELEASE = {
+    "kgharvest": "0026_entity_tables",
+    "annotation": "0030_questionnaire",
+    "evaluation": "0013_score_samples",
+    "probing": "0001_probes_from_evaluation",
+}
+# With a row per tuple, statement or judgment.
+LARGE = {
+    "knowledgetuple", "entityoccurrence", "harvestedtuple", "stratum", "judgmenttask", "draw", "assignment", "judgment",
+    "judgeanswer", "auditentry", "paperstatement",
+}  # fmt: skip
+REASON = "safe_while_the_last_release_runs"  # attribute of a migration: a sentence
+MAY_CREATE_MODELS = (migrations.CreateModel, migrations.AlterModelOptions, migrations.AlterModelManagers)
+LOOSENS = (migrations.RemoveConstraint, migrations.AlterModelTableComment)
+NEVER = (migrations.RemoveField, migrations.DeleteModel, migrations.RenameField, migrations.RenameModel)
+
+
+# -- operations --------------------------------------------------------------------------------------------------------
+
+
+def done_to_the_database(operations: list[Operation]) -> Iterator[Operation]:
+    for operation in operations:
+        if isinstance(operation, migrations.SeparateDatabaseAndState):
+            yield from done_to_the_database(operation.database_operations)
+        else:
+            yield operation
+
+
+def has_value_for_old_code(field: models.Field) -> bool:
+    """Return whether a row can be inserted by code that does not know the field."""
+    return field.many_to_many or field.null or field.db_default is not models.NOT_PROVIDED
+
+
+def narrows(old: models.Field, new: models.Field) -> bool:
+    """Return whether the column takes less than it did, or is of another type."""
+    old_length, new_length = old.max_length, new.max_length
+    shrinks = new_length is not None and (old_length is None or new_length < old_length)
+    another_type = old.get_internal_type() != new.get_internal_type()
+    return shrinks or another_type or (old.null and not new.null) or (new.unique and not old.unique)
+
+
+def fault_of(operation: Operation, app: str, state: ProjectState, is_atomic: bool) -> str:
+    """Return what the operation does to code of the last release, empty if nothing. `state`: before it."""
+    model = getattr(operation, "model_name_lower", "")
+    if isinstance(operation, (*MAY_CREATE_MODELS, *LOOSENS)):
+        return ""
+    if isinstance(operation, migrations.AddField):
+        if not has_value_for_old_code(operation.field):
+            return f"{operation.name} has no value that the database knows; give it db_default, or null=True"
+        has_index = operation.field.db_index or operation.field.unique
+        return f"{operation.name} has an index, which locks a large table" if model in LARGE and has_index else ""
+    if isinstance(operation, migrations.AlterField):
+        old = state.models[app, model].fields[operation.name]
+        return f"{operation.name} takes less than before" if narrows(old, operation.field) else ""
+    if isinstance(operation, (migrations.AddIndex, migrations.RemoveIndex)) and model in LARGE:
+        if not isinstance(operation, (AddIndexConcurrently, RemoveIndexConcurrently)):
+            return "it locks a large table; take AddIndex or RemoveIndex of kgharvest.bulk.indexes"
+        return "its migration needs atomic = False" if is_atomic else ""
+    if isinstance(operation, (migrations.AddIndex, migrations.RemoveIndex, migrations.RenameIndex)):
+        return ""
+    if isinstance(operation, NEVER):
+        return "the last release uses it; take it out of the models in one release and out of the database in the next"
+    return f"say in {REASON} why nothing breaks"  # AddConstraint, RunPython, RunSQL, ...
+
+
+def faults_of(migration: migrations.Migration, state: ProjectState, made: set[tuple[str, str]]) -> list[str]:
+    """Return what `migration` does that the last release does not bear, and carry `state` past it.
+
+    made: (app, model) of what was created since the release, with which anything may be done; added to.
+    """
+    app, faults = migration.app_label, []
+    has_reason = bool(getattr(migration, REASON, ""))
+    for operation in migration.operations:
+        for step in done_to_the_database([operation]):
+            name = getattr(step, "model_name_lower", None) or getattr(step, "name_lower", "")
+            if isinstance(step, migrations.CreateModel):
+                made.add((app, name))
+            if (app, name) in made:
+                continue
+            fault = fault_of(step, app, state, migration.atomic)
+            if fault and (isinstance(step, NEVER) or not has_reason):
+                faults.append(f"{app}.{migration.name}, {step.describe()}: {fault}")
+        operation.state_forwards(app, state)
+    return faults
+
+
+def since_the_last_release(loader: MigrationLoader) -> tuple[ProjectState, list[migrations.Migration]]:
+    """Return the models of the last release, and the migrations since then, in the order of their application."""
+    targets = list(LAST_RELEASE.items())
+    state = loader.project_state(targets)
+    released = {key for target in targets for key in loader.graph.forwards_plan(target)}
+    plan = [
+        key for app in LAST_RELEASE for leaf in loader.graph.leaf_nodes(app) for key in loader.graph.forwards_plan(leaf)
+    ]
+    newer = dict.fromkeys(key for key in plan if key not in released and key[0] in LAST_RELEASE)
+    return state, [loader.graph.nodes[key] for key in newer]
+
+
+def test_migrations_since_the_last_release_break_nothing_of_it():
+    state, newer = since_the_last_release(MigrationLoader(None))
+    made: set[tuple[str, str]] = set()
+
+    assert [fault for migration in newer for fault in faults_of(migration, state, made)] == []
+
+
+def project_of(*names: str, **options: Any) -> ProjectState:
+    """Return a project of models, each with a nullable `name` of ten letters."""
+    state = ProjectState()
+    for name in names:
+        fields = [("id", models.BigAutoField(primary_key=True)), ("name", models.CharField(max_length=10, null=True))]
+        migrations.CreateModel(name, fields, options).state_forwards("annotation", state)
+    return state
+
+
+def faults(*operations: Operation, reason: str = "", atomic: bool = True) -> list[str]:
+    """Return the faults of a migration with `operations` in a project of two models, Draw (large) and Panel."""
+    state = project_of("Draw", "Panel")
+    migration = migrations.Migration("9999_example", "annotation")
+    migration.operations, migration.atomic = list(operations), atomic
+    setattr(migration, REASON, reason)
+    return faults_of(migration, state, set())
+
+
+PATH = models.Index(fields=["name"], name="draw_name")
+ADDED = migrations.AddField("panel", "n", models.IntegerField(default=0))
+BREAKING = {
+    "a column without a default of the database": ADDED,
+    "a column that goes": migrations.RemoveField("panel", "name"),
+    "a column that is renamed": migrations.RenameField("panel", "name", "title"),
+    "a table that goes": migrations.DeleteModel("Panel"),
+    "a table that is renamed": migrations.RenameModel("Panel", "Board"),
+    "a column that gets shorter": migrations.AlterField("panel", "name", models.CharField(max_length=9, null=True)),
+    "a column that wants a value": migrations.AlterField("panel", "name", models.CharField(max_length=10)),
+    "a column of another type": migrations.AlterField("panel", "name", models.IntegerField(null=True)),
+    "a column that is unique": migrations.AlterField(
+        "panel", "name", models.CharField(max_length=10, null=True, unique=True)
+    ),
+    "a constraint": migrations.AddConstraint("panel", models.UniqueConstraint(fields=["name"], name="panel_name")),
+    "SQL": migrations.RunSQL("SELECT 1"),
+    "Python": migrations.RunPython(migrations.RunPython.noop),
+    "an index that locks a large table": migrations.AddIndex("draw", PATH),
+    "a column of a large table with an index": migrations.AddField(
+        "draw", "n", models.IntegerField(null=True, db_index=True)
+    ),
+    "one in another": migrations.SeparateDatabaseAndState(database_operations=[ADDED]),
+}
+
+
+@pytest.mark.parametrize("operation", BREAKING.values(), ids=BREAKING)
+def test_what_breaks_the_last_release_is_refused(operation):
+    assert len(faults(operation)) == 1
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        migrations.CreateModel("Board", [("id", models.BigAutoField(primary_key=True)), ("n", models.IntegerField())]),
+        migrations.AddField("panel", "n", models.IntegerField(null=True)),
+        migrations.AddField("panel", "n", models.IntegerField(db_default=0)),
+        migrations.AddIndex("panel", models.Index(fields=["name"], name="panel_name")),
+        migrations.AlterField("panel", "name", models.CharField(max_length=20, null=True)),
+        migrations.AlterField("panel", "name", models.CharField(max_length=10, null=True, help_text="seen")),
+        migrations.SeparateDatabaseAndState(state_operations=[migrations.RemoveField("panel", "name")]),
+    ],
+    ids=lambda operation: operation.describe(),
+)
+def test_what_only_adds_is_let_through(operation):
+    assert faults(operation) == []
+
+
+def test_an_index_of_a_large_table_is_made_concurrently_and_outside_a_transaction():
+    assert "atomic = False" in faults(AddIndex("draw", PATH))[0]
+    assert faults(AddIndex("draw", PATH), atomic=False) == []
+
+
+def test_a_reason_lets_through_what_depends_on_the_rows_but_nothing_that_the_last_release_uses():
+    reason = "Release 0.2 has neither read nor written the column."
+
+    assert faults(migrations.RunSQL('ALTER TABLE "annotation_panel" DROP COLUMN "name"'), reason=reason) == []
+    assert len(faults(migrations.RemoveField("panel", "name"), reason=reason)) == 1
+
+
+# -- the database ------------------------------------------------------------------------------------------------------
+
+
+def what_old_code_misses(model: type[models.Model]) -> list[str]:
+    """Return why the model of an older release could not read and write its table as it is now."""
+    table = model._meta.db_table
+    with connection.cursor() as cursor:
+        now = {column.name: column for column in connection.introspection.get_table_description(cursor, table)}
+    known = {field.column for field in model._meta.local_concrete_fields}
+    missing = [f"{table} has no {column}" for column in sorted(known - now.keys())]
+    refusing = [
+        f"{table}.{name} wants a value"
+        for name, column in now.items()
+        if name not in known and not column.null_ok and column.default is None
+    ]
+    return missing + refusing
+
+
+@pytest.mark.django_db
+def test_the_last_release_reads_and_writes_the_database_of_today():
+    state, _ = since_the_last_release(MigrationLoader(None))
+    released = [model for app in LAST_RELEASE for model in state.apps.get_app_config(app).get_models()]
+
+    assert len(released) > 60
+    assert [missed for model in released for missed in what_old_code_misses(model)] == []
+
+
+@pytest.mark.django_db
+def test_a_table_that_old_code_cannot_use_is_noticed():
+    state = project_of("Example")
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE TABLE annotation_example (id bigint NOT NULL PRIMARY KEY, wanted integer NOT NULL,"
+            " given integer DEFAULT 1 NOT NULL, free integer)"
+        )
+
+    missed = what_old_code_misses(state.apps.get_model("annotation", "Example"))
+
+    assert missed == ["annotation_example has no name", "annotation_example.wanted wants a value"]
+
+
+@pytest.mark.parametrize(("vendor", "expected"), [("postgresql", {"concurrently": True}), ("sqlite", {})])
+def test_indexes_are_made_and_removed_without_a_lock_where_the_database_can(vendor, expected):
+    asked_for = []
+    editor = SimpleNamespace(
+        connection=SimpleNamespace(vendor=vendor, alias="default", in_atomic_block=False),
+        add_index=lambda model, index, **options: asked_for.append((index.name, options)),
+        remove_index=lambda model, index, **options: asked_for.append((index.name, options)),
+    )
+    without, with_index = (project_of("Draw", indexes=indexes) for indexes in ([], [PATH]))
+
+    AddIndex("draw", PATH).database_forwards("annotation", editor, without, with_index)
+    RemoveIndex("draw", PATH.name).database_forwards("annotation", editor, with_index, without)
+
+    assert asked_for == [(PATH.name, expected)] * 2
