@@ -69,6 +69,7 @@ class ProxiedServer:
             "127.0.0.1:8000": f"127.0.0.1:{self._web.port}",
             "location / ": f"location {PREFIX}/ ",
             "location /accounts/": f"location {PREFIX}/accounts/",
+            "location /static/": f"location {PREFIX}/static/",
         }
         for shipped, own in changes.items():
             assert shipped in site, f"deploy/nginx.conf has no {shipped!r}"

@@ -5,15 +5,22 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
+import httpx
 import pytest
 
 from kgharvest.settings import LARGEST_UPLOAD
 from kgharvest.wsgi import below
+from tests.browser.proxied_server import FRAME, free_port, make_certificate, wait_for_port
 
 ROOT = Path(__file__).resolve().parents[2]
 NGINX = ROOT / "deploy" / "nginx.conf"
+
+needs_nginx = pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
 
 
 def value_of(directive: str) -> str:
@@ -31,19 +38,88 @@ def test_the_proxy_closes_connections_before_the_server_does():
     assert int(value_of("keepalive_timeout").partition("s")[0]) < int(keepalive)
 
 
-@pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
-def test_nginx_takes_the_configuration(tmp_path):
-    key, certificate = tmp_path / "privkey.pem", tmp_path / "fullchain.pem"
-    command = f"openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=a -keyout {key} -out {certificate}"
-    subprocess.run(command.split(), check=True, capture_output=True)
-    site = NGINX.read_text().replace("/etc/letsencrypt/live/harvest.example.org", str(tmp_path))
-    (tmp_path / "nginx.conf").write_text(f"pid {tmp_path}/pid;\nevents {{}}\nhttp {{\n{site}\n}}\n")
+def configuration(folder: Path, **changes: str) -> Path:
+    """Return a file with the site that is shipped, its certificate in `folder` and `changes` made to it."""
+    make_certificate(folder)
+    site = NGINX.read_text().replace("/etc/letsencrypt/live/harvest.example.org", str(folder))
+    for shipped, own in changes.items():
+        assert shipped in site
+        site = site.replace(shipped, own)
+    (folder / "nginx.conf").write_text(FRAME.format(folder=folder, site=site))
+    return folder / "nginx.conf"
 
-    done = subprocess.run(
-        ["nginx", "-t", "-p", tmp_path, "-c", tmp_path / "nginx.conf"], capture_output=True, text=True
-    )
+
+def with_several_servers(text: str) -> str:
+    """Return the configuration with the web servers that are commented out in the place of the one."""
+    return text.replace("    server 127.0.0.1:8000;\n", "").replace("    # server ", "    server ")
+
+
+@needs_nginx
+@pytest.mark.parametrize("several", [False, True])
+def test_nginx_takes_the_configuration(tmp_path, several):
+    path = configuration(tmp_path)
+    if several:
+        path.write_text(with_several_servers(path.read_text()))
+        assert "127.0.0.1:8000" not in path.read_text()
+        assert "    server 10.0.0.12:8000" in path.read_text()
+
+    done = subprocess.run(["nginx", "-t", "-p", tmp_path, "-c", path], capture_output=True, text=True)
 
     assert done.returncode == 0, done.stderr
+
+
+class Release(BaseHTTPRequestHandler):
+    """A web server that has the static files of its release alone, and takes forms."""
+
+    release: str
+
+    def answer(self) -> None:
+        has = not self.path.startswith("/static/") or self.path == f"/static/{self.release}.css"
+        self.send_response(200 if has else 404)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_GET = do_POST = answer
+
+    def log_message(self, *arguments) -> None:
+        pass
+
+
+@contextmanager
+def serving(release: str):
+    handler = type("Handler", (Release,), {"release": release})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@needs_nginx
+def test_while_a_release_is_rolled_out_no_page_form_or_style_is_missed(tmp_path):
+    """Three web servers: one is being replaced and does not answer, one is of the old release, one of the new."""
+    tls, plain, gone = free_port(), free_port(), free_port()
+    with serving("old") as old, serving("new") as new, ExitStack() as stack:
+        servers = " ".join(f"server 127.0.0.1:{port} max_fails=1 fail_timeout=10s;" for port in (gone, old, new))
+        path = configuration(
+            tmp_path,
+            **{
+                "listen 80;": f"listen 127.0.0.1:{plain};",
+                "listen 443 ": f"listen 127.0.0.1:{tls} ",
+                "server 127.0.0.1:8000;": servers,
+            },
+        )
+        nginx = subprocess.Popen(["nginx", "-p", tmp_path, "-c", path])
+        stack.callback(nginx.wait)
+        stack.callback(nginx.terminate)
+        wait_for_port(tls)
+        client = stack.enter_context(httpx.Client(base_url=f"https://127.0.0.1:{tls}", verify=False))
+        answers = [client.get(path) for path in ["/", "/static/old.css", "/static/new.css"] * 4]
+        answers += [client.post("/judge/", data={"label": "true"}) for _ in range(6)]
+
+    assert [answer.status_code for answer in answers] == [200] * len(answers)
 
 
 @pytest.mark.parametrize(
