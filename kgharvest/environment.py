@@ -167,6 +167,19 @@ def sqlite(path: Path | str) -> dict:
     }
 
 
+# A host that is gone says nothing: after so long its connections are given up, on this side and, for the locks that
+# they hold there, by the server. Milliseconds where libpq and PostgreSQL want them, else seconds.
+SILENCE = {
+    "connect_timeout": 5,
+    "tcp_user_timeout": 8_000,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+}
+SILENCE_AT_THE_SERVER = {
+    "options": "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3",
+}
+
 POOL_MODES = ("session", "transaction")  # PgBouncer's words
 
 
@@ -194,4 +207,5 @@ def database(url: str) -> dict:
     is_lent = pool_mode == "transaction"
     # Parsed and planned anew each time, the statements of an answer cost PostgreSQL half as much again.
     prepared = {"server_side_binding": True, "prepare_threshold": None if is_lent else 5}
-    return parsed | {"OPTIONS": prepared | options, "DISABLE_SERVER_SIDE_CURSORS": is_lent}
+    silence = SILENCE if is_lent else SILENCE | SILENCE_AT_THE_SERVER  # poolers take no options of one client
+    return parsed | {"OPTIONS": prepared | silence | options, "DISABLE_SERVER_SIDE_CURSORS": is_lent}

@@ -6,8 +6,11 @@ import errno
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from django.db import DatabaseError, InternalError, OperationalError
+from django.db import DatabaseError, InterfaceError, InternalError, OperationalError
 
+CONNECTION_IS_LOST = ("08", "57P")  # classes of PostgreSQL's SQLSTATE: of connections, of a server that ends
+TOO_MANY_CONNECTIONS = "53300"
+FILE_IS_BUSY = ("SQLITE_BUSY", "SQLITE_CANTOPEN", "SQLITE_IOERR")
 DISK_IS_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -98,3 +101,18 @@ def fault_of_machine(error: BaseException) -> str | None:
         reason = str(error).strip().partition("\n")[0]
         return f"The database does not do this ({reason}); python manage.py doctor says what is wrong with it."
     return None
+
+
+def is_connection_lost(error: BaseException) -> bool:
+    """Return whether the connection to PostgreSQL is to blame: there was none, or it was cut."""
+    state = getattr(error.__cause__, "sqlstate", "")  # None: the server said nothing
+    return state is None or state.startswith(CONNECTION_IS_LOST)
+
+
+def is_database_away(error: BaseException | None) -> bool:
+    """Return whether the database cannot be had now, so that the same request may well be answered in a moment."""
+    if not isinstance(error, OperationalError | InterfaceError):
+        return False
+    is_full = getattr(error.__cause__, "sqlstate", "") == TOO_MANY_CONNECTIONS
+    is_busy = getattr(error.__cause__, "sqlite_errorname", "").startswith(FILE_IS_BUSY)
+    return is_connection_lost(error) or is_full or is_busy or isinstance(error, InterfaceError)

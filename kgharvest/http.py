@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 from collections.abc import Callable
+from time import monotonic
 from typing import Any
 
 from django.core.exceptions import (
@@ -32,7 +35,7 @@ from whitenoise.storage import CompressedManifestStaticFilesStorage
 
 from kgharvest.access import NotAllowed
 from kgharvest.engine.types import EngineError
-from kgharvest.errors import DomainError, ImportRefused
+from kgharvest.errors import DomainError, ImportRefused, is_database_away
 
 NUL = "\x00"
 TOO_LARGE_A_NUMBER = "There is a number larger than what the database holds."
@@ -163,7 +166,64 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def failed(request: HttpRequest) -> HttpResponse:
-    """Answer after a bug, of which the log tells more."""
+    """Answer after a bug, of which the log tells more; or while the database is away, which is none."""
+    if is_database_away(sys.exception()):
+        return database_is_away(request)
     if is_api(request):
         return JsonResponse(refusal("Failed", "The server failed; its log says why."), status=500)
     return server_error(request)
+
+
+# -- while the database is away ----------------------------------------------------------------------------------------
+
+DATABASE_IS_AWAY = (
+    "The database does not answer. Everything that was confirmed is stored; what was sent just now may not be, so "
+    "send it again in a moment."
+)
+RETRY_AFTER_S = 5
+SLOW_S = 1.0  # a database that refuses at once costs nobody anything; one that is silent costs a thread for seconds
+LOOK_AFTER_S = 1.0
+LOOK_TAKES_S = 10.0
+
+
+class DatabaseIsAway(HttpResponse):
+    """The answer to a request that needs the database while it is away."""
+
+    status_code = 503
+
+
+def database_is_away(request: HttpRequest) -> HttpResponse:
+    if is_api(request) or request.headers.get("Accept", "").startswith("application/json"):
+        body = json.dumps(refusal("DatabaseAway", DATABASE_IS_AWAY))
+        response = DatabaseIsAway(body, content_type="application/json")
+    else:
+        address = request.get_full_path() if request.method in {"GET", "HEAD"} else ""
+        response = DatabaseIsAway(render_to_string("503.html", {"address": address}))
+    response.headers["Retry-After"] = str(RETRY_AFTER_S)
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+def spare_threads(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+    """Middleware: while a database is silent, let one request at a time wait for it, and answer the others at once.
+
+    Else all threads would wait, and nobody would answer probes and send static files, which come before this.
+    """
+    look_again_at: float | None = None  # None: the database answers
+
+    def spared(request: HttpRequest) -> HttpResponse:
+        nonlocal look_again_at
+        started = monotonic()
+        was_away = look_again_at is not None
+        if was_away:
+            if started < look_again_at:
+                return database_is_away(request)
+            look_again_at = started + LOOK_TAKES_S
+        response = get_response(request)
+        if isinstance(response, DatabaseIsAway) and (was_away or monotonic() - started > SLOW_S):
+            look_again_at = monotonic() + LOOK_AFTER_S
+        elif not isinstance(response, DatabaseIsAway):
+            look_again_at = None
+        return response
+
+    return spared

@@ -100,6 +100,7 @@ MIDDLEWARE = [
     "kgharvest.operations.views.observe_requests",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "kgharvest.http.spare_threads",
     "csp.middleware.CSPMiddleware",
     "kgharvest.http.RefuseMalformed",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -303,6 +304,7 @@ JOB_REAP_EVERY_S = 5
 
 CELERY_BROKER_URL = os.environ.get("BROKER_URL") or "filesystem://"
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # a worker waits for its broker however long that is away
 CELERY_TASK_DEFAULT_QUEUE = "celery"
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
@@ -325,7 +327,13 @@ if CELERY_BROKER_URL.startswith("filesystem:"):
     }
 elif CELERY_BROKER_URL.startswith("redis"):
     # Redis hands a message out again after visibility_timeout, so it must outlast the longest task.
-    CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": CELERY_TASK_TIME_LIMIT + 3600}
+    CELERY_BROKER_TRANSPORT_OPTIONS = {
+        "visibility_timeout": CELERY_TASK_TIME_LIMIT + 3600,
+        # Seconds; without them a Redis that hangs is waited for without end.
+        "socket_connect_timeout": 3,
+        "socket_timeout": 10,
+        "socket_keepalive": True,
+    }
 else:
     # RabbitMQ ends a consumer that has not acknowledged for half an hour; it must outlast the longest task as well.
     patience_ms = 1000 * (CELERY_TASK_TIME_LIMIT + 3600)
@@ -337,8 +345,8 @@ CELERY_TASK_QUEUES = [
 
 
 def without_traceback_of_refusals(record: logging.LogRecord) -> bool:
-    """Let the line of a response that refuses stand alone; only what failed (5xx) has a traceback worth reading."""
-    if getattr(record, "status_code", 500) < 500:
+    """Let the line of a response that refuses stand alone; only what failed has a traceback worth reading."""
+    if getattr(record, "status_code", 500) < 500 or getattr(record, "status_code", 500) == 503:
         record.exc_info = None
     return True
 

@@ -22,12 +22,11 @@ from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, Sum, When
 from django.db.models.functions import Coalesce, Least
 from django.utils import timezone
 from django.utils.module_loading import import_string
-from kombu.exceptions import OperationalError as BrokerError
 
 from kgharvest.access import Action, check_may
-from kgharvest.celery import app
 from kgharvest.engine.types import Cancelled, EngineError, OnProgress, Progress, ignore
-from kgharvest.errors import DomainError
+from kgharvest.errors import DomainError, is_connection_lost
+from kgharvest.jobs import messages
 from kgharvest.models import Job, Worker
 from kgharvest.operations.logs import request_id
 from kgharvest.registries import hook
@@ -61,7 +60,7 @@ class JobNotOpen(DomainError):
 def enqueue(job: Job) -> None:
     """Send a message for a new job, of which `enqueued_at` is now, once the transaction is committed.
 
-    A broker that is down costs time, not the job.
+    A broker that is down or hangs costs time, not the job, and whoever asks a second at most (jobs.messages).
     """
     transaction.on_commit(lambda: _send(job.pk, job.kind))
 
@@ -84,10 +83,8 @@ def delete_ended(kind: str) -> None:
 
 def _send(job_id: int, kind: str) -> None:
     queue = settings.URGENT_QUEUE if kind in settings.URGENT_JOBS else settings.CELERY_TASK_DEFAULT_QUEUE
-    try:
-        app.send_task("kgharvest.run_job", args=[job_id], queue=queue, headers={"request_id": request_id.get()})
-    except BrokerError:
-        logger.warning("The broker does not answer; job %s waits for the reaper to enqueue it again.", job_id)
+    if not messages.send(job_id, queue, request_id.get()):
+        logger.info("No message was sent for job %s; the reaper sends one.", job_id)
 
 
 def claim(job_id: int, now: datetime) -> UUID | None:
@@ -204,7 +201,7 @@ def run_job(job_id: int, watcher: OnProgress = ignore) -> None:
         _fail(job_id, token, str(error))
     except DATABASE_IS_AWAY as error:
         logger.warning("Job %s lost the database and is taken up again: %s", job_id, error)
-        _lose(job_id, token, is_attempt=not _was_cut(error))
+        _lose(job_id, token, is_attempt=not is_connection_lost(error))
     except Exception:
         logger.exception("Job %s failed unexpectedly.", job_id)
         _fail(job_id, token, UNEXPECTED.format(job_id))
@@ -218,12 +215,6 @@ def _finish(job_id: int, token: UUID, store: Store) -> None:
             raise Cancelled(f"Job {job_id} was cancelled or taken over before its results were stored.")
         store()
         _tell_ended([job_id])
-
-
-def _was_cut(error: Exception) -> bool:
-    """Return whether the connection is to blame: its class of SQLSTATE, a server that ends (57P), or none at all."""
-    state = getattr(error.__cause__, "sqlstate", "")  # of PostgreSQL only
-    return state is None or state.startswith(("08", "57P"))
 
 
 def _lose(job_id: int, token: UUID, is_attempt: bool) -> None:

@@ -11,10 +11,10 @@ from django.db import DatabaseError, InterfaceError, connection
 from kombu.exceptions import OperationalError as BrokerError
 
 from kgharvest.celery import app
+from kgharvest.jobs import messages
 from kgharvest.management.command import has_pending_migrations
 
 BROKER = f"files in {settings.BROKER_DIR}" if hasattr(settings, "BROKER_DIR") else app.connection().as_uri()
-BROKER_TIMEOUT_S = 3
 DATABASE_ERRORS = (DatabaseError, InterfaceError)  # the latter for a connection that was cut
 ASKED_EVERY_S = 2  # so that probes, which anybody may send, do not wear out database and broker
 MIGRATED = "operations:migrated"
@@ -54,11 +54,10 @@ def check_migrations() -> Finding:
 
 def check_broker() -> Finding:
     try:
-        with app.connection_for_write(connect_timeout=BROKER_TIMEOUT_S) as broker:
-            broker.ensure_connection(max_retries=1, timeout=BROKER_TIMEOUT_S)
-            return Finding(True, BROKER)
+        messages.connect()
     except (BrokerError, OSError) as error:
         return Finding(False, f"it does not answer ({first_line(error)}); check BROKER_URL and that the broker runs")
+    return Finding(True, BROKER)
 
 
 READINESS: dict[str, Callable[[], Finding]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
@@ -14,6 +15,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from kgharvest.access import knows
 from kgharvest.engine.prompts.template import SLOT, SPACE_BEFORE_END
+from kgharvest.jobs import messages
 from kgharvest.pages.number_format import (
     count,
     duration,
@@ -77,6 +79,11 @@ def entities(names: Sequence[str]) -> SafeString:
 @register.filter
 def entity_url(name: str) -> str:
     return f"{reverse('kgharvest:entity')}?{urlencode({'name': name.casefold()})}"
+
+
+@register.simple_tag
+def broker_away_since() -> datetime | None:
+    return messages.away_since()
 
 
 # -- what apps add to a page -------------------------------------------------------------------------------------------

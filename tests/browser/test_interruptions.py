@@ -3,7 +3,9 @@
 import re
 from datetime import timedelta
 
+import psycopg
 import pytest
+from django.db import OperationalError
 from django.utils import timezone
 from playwright.sync_api import expect
 
@@ -11,6 +13,7 @@ from annotation.judging.assignment import next_batch
 from annotation.models import Adjudication, Assignment, Judgment
 from annotation.quality.limits import resume_annotator, set_limits
 from annotation.recruiting.services import join_round
+from kgharvest.bulk.prepared import PreparedSelect
 from tests import factories
 from tests.factories import judging_page
 
@@ -54,6 +57,28 @@ def test_who_kept_a_statement_too_long_is_told_and_goes_on(visit):
     expect(visitor.page.get_by_role("heading", name="Nothing is left for you")).to_be_visible()
     assert Judgment.objects.filter(annotator__user=user).values_list("is_counted", flat=True).get() is False
     assert Judgment.objects.counted().count() == 2
+
+
+def test_answers_wait_in_the_browser_while_the_database_is_away_even_over_a_reload(visit, monkeypatch):
+    def fail(*args, **kwargs):
+        raise OperationalError("connection refused") from psycopg.OperationalError("connection refused")
+
+    round = factories.make_round(8, name="pilot", judgments_per_task=1)
+    visitor = judging(visit, round)
+    page = visitor.page
+    page.wait_for_function("caches.match(location.pathname)")
+    with monkeypatch.context() as away:
+        away.setattr(PreparedSelect, "__call__", fail)
+        page.keyboard.press("t")
+        expect(page.get_by_text("1 waiting, trying again")).to_be_visible()
+        page.reload()
+        expect(page.get_by_text("1 waiting, trying again")).to_be_visible()
+        page.keyboard.press("f")
+        expect(page.get_by_text("2 waiting, trying again")).to_be_visible()
+        assert Judgment.objects.count() == 0
+
+    expect(page.get_by_text("Saved", exact=True)).to_be_visible(timeout=30_000)
+    assert sorted(Judgment.objects.values_list("label", flat=True)) == ["false", "true"]
 
 
 @pytest.mark.parametrize("layout", ["one", "page"])

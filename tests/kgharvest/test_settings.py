@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kgharvest.environment import SILENCE, SILENCE_AT_THE_SERVER
 from tests.programs import run_program
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,7 +76,13 @@ def test_a_postgres_url_is_taken_apart(tmp_path):
         "PASSWORD": "p@ss",
         "HOST": "db.example.org",
         "PORT": 5433,
-        "OPTIONS": {"server_side_binding": True, "prepare_threshold": 5, "sslmode": "require"},
+        "OPTIONS": {
+            "server_side_binding": True,
+            "prepare_threshold": 5,
+            "sslmode": "require",
+            **SILENCE,
+            **SILENCE_AT_THE_SERVER,
+        },
     }
 
 
@@ -84,7 +91,12 @@ def test_behind_a_pooler_of_transactions_nothing_outlives_one(tmp_path):
 
     database = settings_with(tmp_path, "DATABASES", **{**PRODUCTION, "DATABASE_URL": url})["DATABASES"]["default"]
 
-    assert database["OPTIONS"] == {"server_side_binding": True, "prepare_threshold": None, "sslmode": "require"}
+    assert database["OPTIONS"] == {
+        "server_side_binding": True,
+        "prepare_threshold": None,
+        "sslmode": "require",
+        **SILENCE,
+    }
     assert database["DISABLE_SERVER_SIDE_CURSORS"] is True
 
 

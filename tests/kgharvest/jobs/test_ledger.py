@@ -11,7 +11,6 @@ import pytest
 from django.db import IntegrityError, transaction
 from django.db import OperationalError as DatabaseIsLocked
 from django.utils import timezone
-from kombu.exceptions import OperationalError
 
 from kgharvest.engine.types import BadSeed, Progress
 from kgharvest.jobs import ledger, tasks
@@ -390,18 +389,6 @@ def test_a_job_in_good_hands_is_left_alone(enqueued):
     job.refresh_from_db()
     assert job.status == Job.Status.RUNNING
     assert enqueued == []
-
-
-def test_a_broker_that_is_down_costs_no_job(monkeypatch, caplog):
-    def refuse(*args, **kwargs):
-        raise OperationalError("connection refused")
-
-    monkeypatch.setattr(ledger.app, "send_task", refuse)
-    job = factories.make_harvest_job()
-
-    ledger._send(job.pk, job.kind)
-
-    assert "waits for the reaper" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kgharvest.jobs import ledger
+from kgharvest.jobs import ledger, messages
 from kgharvest.knowledge import sensitive_words
 from kgharvest.knowledge.sensitive_words import BadWordList, matcher, read_words, replace_words, shipped_words
 from kgharvest.models import Job, KnowledgeTuple, SensitiveWord
@@ -55,7 +55,7 @@ def test_a_changed_list_marks_all_tuples_anew_a_bounded_number_at_a_time(enqueue
 @pytest.mark.django_db(transaction=True)
 def test_marking_has_a_queue_of_its_own(monkeypatch):
     queues = []
-    monkeypatch.setattr(ledger.app, "send_task", lambda name, args, queue, **others: queues.append(queue))
+    monkeypatch.setattr(messages.app, "send_task", lambda name, queue, **others: queues.append(queue))
 
     ledger.enqueue(replace_words(["tulip"]))
     ledger.enqueue(factories.make_harvest_job())

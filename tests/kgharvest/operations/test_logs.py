@@ -9,7 +9,7 @@ from time import process_time
 import pytest
 from django.db import IntegrityError
 
-from kgharvest.jobs import ledger, tasks
+from kgharvest.jobs import ledger, messages, tasks
 from kgharvest.operations.logs import (
     JsonFormatter,
     LineFormatter,
@@ -90,7 +90,7 @@ def test_an_error_is_logged_with_its_place_and_without_the_databases_rows(lines)
 @pytest.mark.django_db(transaction=True)
 def test_a_job_carries_the_id_of_the_request_that_asked_for_it(monkeypatch):
     sent = []
-    monkeypatch.setattr(ledger.app, "send_task", lambda name, **options: sent.append(options))
+    monkeypatch.setattr(messages.app, "send_task", lambda name, **options: sent.append(options))
     seen = []
     monkeypatch.setattr(ledger, "run_job", lambda job_id: seen.append(request_id.get()))
 

@@ -1,6 +1,8 @@
-// The service worker of the judging pages: without a connection it answers a reload with the page as it was kept.
+// The service worker of the judging pages: without a connection, or while the server or its database is away, it answers
+// a reload with the page as it was kept.
 // `data-kept` on its root tells the page that it is such a copy (kept_page.js).
 const CACHE = "kgharvest-judging";
+const AWAY = [502, 503, 504]; // as proxies say, and as the server says of its database
 const SCOPE = new URL(self.registration.scope).pathname;
 
 self.addEventListener("install", () => self.skipWaiting());
@@ -15,12 +17,11 @@ self.addEventListener("fetch", (event) => {
 
 async function page(request) {
   const { pathname } = new URL(request.url);
-  let response;
-  try {
-    response = await fetch(request);
-  } catch (error) {
+  const response = await fetch(request).catch((error) => error);
+  if (response instanceof Error || AWAY.includes(response.status)) {
     const kept = await (await caches.open(CACHE)).match(pathname);
-    if (!kept) throw error;
+    if (!kept && response instanceof Error) throw response;
+    if (!kept) return response;
     const html = await kept.text();
     return new Response(html.replace("<html", "<html data-kept"), { headers: kept.headers });
   }

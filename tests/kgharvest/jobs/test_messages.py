@@ -1,0 +1,133 @@
+"""Nobody waits for a broker that is absent or hangs; what it does is known, and over when it answers."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+from celery import Celery
+from django.template.loader import render_to_string
+from kombu.exceptions import OperationalError as BrokerError
+
+from kgharvest.jobs import ledger, messages
+from kgharvest.models import Job
+from tests import factories
+
+
+@pytest.fixture(autouse=True)
+def messenger(monkeypatch) -> messages.Messenger:
+    messenger = messages.Messenger()
+    monkeypatch.setattr(messages, "messenger", messenger)
+    monkeypatch.setattr(messages, "LOOK_EVERY_S", 1e9)
+    return messenger
+
+
+@pytest.fixture
+def silent_port() -> Iterator[int]:
+    """A port that takes connections and never says anything."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def until_it_answers(messenger: messages.Messenger) -> None:
+    while not messenger.run(lambda: None, wait_s=60) or messenger.away_since():
+        pass
+
+
+def refuse(*args, **kwargs) -> None:
+    raise BrokerError("connection refused")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_broker_that_is_down_costs_no_job(monkeypatch, messenger):
+    monkeypatch.setattr(messages.app, "send_task", refuse)
+    job = factories.make_harvest_job()
+
+    ledger.enqueue(job)
+
+    assert Job.objects.get(pk=job.pk).status == "queued"
+    assert messages.away_since() is not None
+
+
+def test_nobody_waits_for_a_broker_that_hangs_and_only_the_first_for_a_moment(monkeypatch, messenger):
+    monkeypatch.setattr(messages, "LONGEST_WAIT_S", 0.05)
+    answers, sent = threading.Event(), []
+
+    is_sent = messenger.run(answers.wait, wait_s=0.05)
+    was_away = messages.away_since()
+    # Would last for ever, did it wait.
+    are_sent = [messenger.run(lambda n=n: sent.append(n), wait_s=None) for n in range(3)]
+
+    assert (is_sent, are_sent, sent) == (False, [False] * 3, [])
+    assert was_away is not None
+    answers.set()
+    until_it_answers(messenger)
+    assert sent == [0, 1, 2]  # what was in line is sent when it answers
+    assert messages.away_since() is None
+
+
+def test_a_line_that_is_full_takes_no_more(monkeypatch):
+    monkeypatch.setattr(messages, "LONGEST_WAIT_S", 0)
+    monkeypatch.setattr(messages, "LONGEST_LINE", 2)
+    messenger, begun, answers, done = messages.Messenger(), threading.Event(), threading.Event(), []
+    messenger.run(lambda: begun.set() or answers.wait(), wait_s=0)
+    begun.wait()
+
+    for number in range(5):
+        messenger.run(lambda number=number: done.append(number), wait_s=0)
+
+    answers.set()
+    until_it_answers(messenger)
+    assert done == [0, 1]
+
+
+@pytest.mark.parametrize("scheme", ["amqp", "redis"])
+def test_a_broker_that_takes_connections_and_says_nothing_counts_as_away(monkeypatch, silent_port, scheme):
+    options = {"socket_timeout": 0.2, "socket_connect_timeout": 0.2} if scheme == "redis" else {}
+    app = Celery(broker=f"{scheme}://127.0.0.1:{silent_port}//")
+    app.conf.update(broker_connection_timeout=0.2, broker_transport_options=options)
+    monkeypatch.setattr(messages, "app", app)
+    monkeypatch.setattr(messages, "CONNECT_WITHIN_S", 0.2)
+
+    with pytest.raises((BrokerError, OSError)):
+        messages.connect()
+    assert not messages.messenger.run(lambda: app.send_task("t", retry_policy=messages.RETRY_ONCE), wait_s=60)
+    assert messages.away_since() is not None
+
+
+def test_a_process_that_was_forked_sends_for_itself(messenger):
+    messenger.run(lambda: None)
+    reads, writes = os.pipe()
+    child = os.fork()
+    if child == 0:
+        messenger.forget()  # the one of the module does by itself
+        os.write(writes, b"sent" if messenger.run(lambda: None, wait_s=60) else b"hung")
+        os._exit(0)
+
+    os.waitpid(child, 0)
+    assert os.read(reads, 10) == b"sent"
+
+
+def test_pages_say_since_when_it_does_not_answer_and_that_nothing_is_lost(monkeypatch, messenger):
+    def shown() -> str:
+        return render_to_string("kgharvest/jobs/_no_worker.html", {"lacks_worker": True})
+
+    assert "No worker is running" in shown()
+    messenger.run(refuse, wait_s=60)
+    assert "The message broker has not answered since" in shown()
+    assert "No worker is running" not in shown()
+    until_it_answers(messenger)
+    assert "No worker is running" in shown()
+
+
+def test_looking_at_pages_looks_at_the_broker_too(monkeypatch, messenger):
+    looked = threading.Event()
+    monkeypatch.setattr(messages, "LOOK_EVERY_S", 0)
+    monkeypatch.setattr(messages, "connect", looked.set)
+
+    messages.away_since()
+
+    assert looked.wait(60)

@@ -1,0 +1,153 @@
+"""While the database is away pages and API say so, what needs none goes on, and nobody waits for others' waiting."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sqlite3
+
+import psycopg
+import pytest
+from django.db import InterfaceError, OperationalError
+from django.http import HttpResponse
+from django.test import Client, RequestFactory
+from django.urls import reverse
+
+from kgharvest import http
+from kgharvest.bulk.prepared import PreparedSelect
+from kgharvest.errors import is_database_away
+from tests.kgharvest.test_settings import PRODUCTION, run_python
+
+
+def caused_by(error: Exception) -> OperationalError:
+    """Return Django's error as it stands for one of the driver."""
+    try:
+        raise OperationalError(str(error)) from error
+    except OperationalError as raised:
+        return raised
+
+
+def busy() -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError("database is locked")
+    error.sqlite_errorname = "SQLITE_BUSY_SNAPSHOT"
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "is_away"),
+    [
+        (caused_by(psycopg.OperationalError("connection refused")), True),
+        (caused_by(psycopg.errors.AdminShutdown("terminating connection")), True),
+        (caused_by(psycopg.errors.CannotConnectNow("the database system is starting up")), True),
+        (caused_by(psycopg.errors.TooManyConnections("sorry, too many clients already")), True),
+        (InterfaceError("connection already closed"), True),
+        (caused_by(busy()), True),
+        (caused_by(psycopg.errors.DeadlockDetected("deadlock detected")), False),
+        (caused_by(sqlite3.OperationalError("no such table: job")), False),
+        (ValueError("a bug"), False),
+        (None, False),
+    ],
+)
+def test_what_counts_as_a_database_that_is_away(error, is_away):
+    assert is_database_away(error) == is_away
+
+
+@pytest.fixture
+def away(client, monkeypatch) -> Client:
+    """A client of a server whose every request fails at its session, as the first thing that needs the database."""
+
+    def fail(*args, **kwargs):
+        raise caused_by(psycopg.OperationalError("connection refused"))
+
+    monkeypatch.setattr(PreparedSelect, "__call__", fail)
+    client.raise_request_exception = False
+    client.cookies["sessionid"] = "a" * 32
+    return client
+
+
+def test_a_page_says_what_is_down_and_what_is_safe(away):
+    answer = away.get(reverse("home"), {"q": "<dog>"})
+
+    assert (answer.status_code, answer["Retry-After"], answer["Cache-Control"]) == (503, "5", "no-store")
+    page = answer.content.decode()
+    assert "cannot reach its database" in page
+    assert "Nothing that showed as saved is lost" in page
+    assert 'href="/?q=%3Cdog%3E"' in page
+
+
+def test_a_form_is_not_sent_again_by_a_link(away):
+    page = away.post(reverse("login"), {"username": "ada"}).content.decode()
+
+    assert "send it again in a moment" in page
+    assert "Try again" not in page
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"), [("/api/v1/harvests/", {}), ("/judge/1/", {"accept": "application/json"})]
+)
+def test_programs_get_the_envelope_of_all_errors(away, path, headers):
+    answer = away.get(path, headers=headers)
+
+    assert (answer.status_code, answer["Retry-After"]) == (503, "5")
+    assert answer.json()["error"]["code"] == "DatabaseAway"
+    assert "Everything that was confirmed is stored" in answer.json()["error"]["message"]
+
+
+def test_what_needs_no_database_goes_on(away):
+    for path in ("/healthz", "/static/kgharvest/site.css"):
+        assert away.get(path).status_code == 200
+
+
+def test_only_one_at_a_time_waits_for_a_database_that_is_silent(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(http, "monotonic", lambda: now[0])
+    asked, is_away = [], [True]
+
+    def answer(request):
+        asked.append(now[0])
+        if is_away[0]:
+            now[0] += 5  # for so long it waits
+            return http.database_is_away(request)
+        return HttpResponse("ok")
+
+    spared = http.spare_threads(answer)
+    request = RequestFactory().get("/")
+
+    assert [spared(request).status_code for _ in range(10)] == [503] * 10
+    assert asked == [0.0]
+    now[0] += http.LOOK_AFTER_S
+    assert [spared(request).status_code for _ in range(10)] == [503] * 10
+    assert len(asked) == 2
+    now[0] += http.LOOK_AFTER_S
+    is_away[0] = False
+    assert [spared(request).status_code for _ in range(10)] == [200] * 10
+
+
+def test_a_database_that_refuses_at_once_is_asked_by_everybody(monkeypatch):
+    monkeypatch.setattr(http, "monotonic", lambda: 0.0)
+    asked = []
+    spared = http.spare_threads(lambda request: asked.append(1) or http.database_is_away(request))
+
+    for _ in range(3):
+        spared(RequestFactory().get("/"))
+
+    assert len(asked) == 3
+
+
+def test_a_real_server_that_is_not_there_is_no_bug_in_the_log(tmp_path):
+    with socket.socket() as free:  # nobody listens
+        free.bind(("127.0.0.1", 0))
+        url = f"postgres://nobody@127.0.0.1:{free.getsockname()[1]}/nothing"
+        code = (
+            "import django; django.setup(); from django.test import Client; "
+            "client = Client(raise_request_exception=False, headers={'x-forwarded-proto': 'https'}); "
+            "client.cookies['sessionid'] = 'a' * 32; "
+            "answer = client.get('/api/v1/harvests/', HTTP_HOST='kg.example.org'); "
+            "print(answer.status_code, answer.content.decode())"
+        )
+        environment = {**PRODUCTION, "DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "kgharvest.settings"}
+        done = run_python(tmp_path, "-c", code, **environment)
+
+    status, _, body = done.stdout.partition(" ")
+    assert (status, json.loads(body)["error"]["code"]) == ("503", "DatabaseAway"), done.stderr
+    assert "Traceback" not in done.stderr
