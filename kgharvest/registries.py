@@ -102,11 +102,12 @@ JOB_RUNNERS = {
     "panel_events": "annotation.recruiting.events.inbox.run_events_job",
     "panel_reconciliation": "annotation.recruiting.reconciliation.run_reconciliation_job",
 }
-# Short jobs with a queue of their own: until the tuples are marked, exports and rounds go by the old list of words.
-# Every worker consumes both queues, in turns; one with `--queues urgent` has urgent jobs wait for no harvest.
+# Kinds of jobs by what their workers need; a kind in neither is light (kgharvest.jobs.queues). Urgent ones are short,
+# and somebody waits: until the tuples are marked, exports and rounds go by the old list of words.
 URGENT_JOBS = [
     "mark_sensitive", "deliver_webhooks", "platform_commands", "pause_panel", "panel_events", "panel_reconciliation",
 ]  # fmt: skip
+LM_JOBS = ["harvest", "evaluate_scores", "probe", "judge"]  # load an LM, or may, on the `device` of their payload
 
 # What every worker does every few seconds, besides reaping: functions of the time.
 PERIODIC_TASKS = [

@@ -29,11 +29,13 @@ from kgharvest.environment import (
     sqlite,
     words,
 )
+from kgharvest.jobs.queues import HARVEST, QUEUES
 from kgharvest.operations.logs import without_addresses
 from kgharvest.registries import (  # noqa: F401 they are settings
     AUDITED,
     HOOKS,
     JOB_RUNNERS,
+    LM_JOBS,
     METRICS,
     PANELS,
     PERIODIC_TASKS,
@@ -297,7 +299,6 @@ PROLIFIC = {
 }
 
 # Jobs. The broker only wakes workers: what a job is and who works on it is in the database (kgharvest.jobs.ledger).
-URGENT_QUEUE = "urgent"  # of registries.URGENT_JOBS
 JOB_LEASE_S = 30  # a running job whose worker is silent for so long counts as lost
 JOB_STALE_AFTER_S = 30  # a message that no worker has taken for so long is sent again
 JOB_REAP_EVERY_S = 5
@@ -305,7 +306,7 @@ JOB_REAP_EVERY_S = 5
 CELERY_BROKER_URL = os.environ.get("BROKER_URL") or "filesystem://"
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # a worker waits for its broker however long that is away
-CELERY_TASK_DEFAULT_QUEUE = "celery"
+CELERY_TASK_DEFAULT_QUEUE = HARVEST
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_REJECT_ON_WORKER_LOST = True
@@ -338,10 +339,7 @@ else:
     # RabbitMQ ends a consumer that has not acknowledged for half an hour; it must outlast the longest task as well.
     patience_ms = 1000 * (CELERY_TASK_TIME_LIMIT + 3600)
     QUEUE_ARGUMENTS = {"x-queue-type": "quorum", "x-consumer-timeout": patience_ms}
-CELERY_TASK_QUEUES = [
-    Queue(name, Exchange(name), routing_key=name, queue_arguments=QUEUE_ARGUMENTS)
-    for name in (URGENT_QUEUE, CELERY_TASK_DEFAULT_QUEUE)
-]
+CELERY_TASK_QUEUES = [Queue(name, Exchange(name), routing_key=name, queue_arguments=QUEUE_ARGUMENTS) for name in QUEUES]
 
 
 def without_traceback_of_refusals(record: logging.LogRecord) -> bool:

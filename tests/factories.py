@@ -27,6 +27,7 @@ from annotation.models import (
 from annotation.recruiting.services import join_round
 from annotation.rounds.services import open_round
 from kgharvest.accounts.projects import create_project, default_project
+from kgharvest.jobs.queues import QUEUES
 from kgharvest.knowledge.tuple_store import TupleRow, store_tuples
 from kgharvest.models import (
     HarvestJob,
@@ -39,6 +40,7 @@ from kgharvest.models import (
     RelationSet,
     Role,
     UploadedKG,
+    Worker,
 )
 
 _numbers = count(1)
@@ -216,3 +218,10 @@ def make_judge_answer(run: JudgeRun, knowledge_tuple, label: str, **fields) -> J
     return JudgeAnswer.objects.create(
         run=run, knowledge_tuple=knowledge_tuple, label=label, answered_at=timezone.now(), **values
     )
+
+
+def make_worker(seen_at, name: str | None = None, **fields) -> Worker:
+    """Make a worker of all queues that was heard of at `seen_at`."""
+    name = name or f"worker-{next(_numbers)}@here"
+    values = {"queues": list(QUEUES), "started_at": seen_at, "token": uuid4(), **fields}
+    return Worker.objects.create(name=name, seen_at=seen_at, **values)

@@ -25,7 +25,7 @@ from kgharvest.bulk.insert import insert_rows, storable
 from kgharvest.chat_models.endpoints import Endpoint
 from kgharvest.chat_models.spending import CHARACTERS_PER_TOKEN, cost_of, round_up
 from kgharvest.errors import DomainError, NotFound
-from kgharvest.harvests.language_models import get_language_model, language_model_for_pages
+from kgharvest.harvests.language_models import get_language_model, in_words, language_model_for_pages
 from kgharvest.jobs import ledger
 from kgharvest.models import HarvestedTuple, KnowledgeTuple, Relation
 
@@ -177,6 +177,8 @@ def prepare_run(run: JudgeRun, round: Round, by) -> None:
     elif run.judge_kind in (JudgeKind.CAUSAL, JudgeKind.SCORE):
         named = get_language_model(run.model, run.revision) if by is None else language_model_for_pages(run.model)
         run.model = named.name
+        run.payload["device"] = run.device
+        run.lm = in_words(str(named), run.device, "float32")
     judged = tuples_to_judge(run)
     relations = Relation.objects.select_related("relation_set").filter(pk__in={each.relation_id for each in judged})
     if run.judge_kind == JudgeKind.SCORE:

@@ -28,7 +28,8 @@ from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
 from kgharvest.bulk.pagination import page_of
 from kgharvest.engine.types import EngineError
 from kgharvest.errors import DomainError, ImportRefused
-from kgharvest.jobs import ledger
+from kgharvest.jobs import ledger, workers
+from kgharvest.jobs.queues import HARVEST
 from kgharvest.models import LanguageModel
 
 
@@ -104,7 +105,7 @@ def judge_run_new(request: HttpRequest, path: str) -> HttpResponse:
     """Show the form, say what a run would use, or start it: what its button says."""
     round = visible_round(request, path, Action.WORK)
     form = JudgeForm(request.POST or None, request.FILES or None)
-    context: dict[str, Any] = {"round": round, "form": form, "lacks_worker": not ledger.has_worker(timezone.now())}
+    context: dict[str, Any] = {"round": round, "form": form, "lacks_worker": workers.lacking(timezone.now(), {HARVEST})}
     if form.is_valid():
         try:
             if request.POST.get("action") == "estimate":
@@ -152,7 +153,7 @@ def judge_run(request: HttpRequest, path: str, name: str) -> HttpResponse:
         "panel": run.round.judge_runs.filter(panel=run.panel).exclude(pk=run.pk) if run.panel else [],
         "is_demonstrator": LanguageModel.objects.filter(name=run.model, is_demonstrator=True).exists(),
         "may": allowed_actions(request.user, run.project),
-        "lacks_worker": run.is_unfinished and not ledger.has_worker(timezone.now()),
+        "lacks_worker": workers.lacking_for(run, timezone.now()),
     }
     return render(request, "annotation/judges/judge_run.html", context)
 

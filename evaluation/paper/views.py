@@ -12,7 +12,7 @@ from evaluation.models import PaperPack, Report
 from evaluation.paper.pack_jobs import file_of, open_file, queue_pack
 from kgharvest.access import Action, allowed_actions, researcher_required, visible_or_404
 from kgharvest.errors import DomainError, NotFound
-from kgharvest.jobs import ledger
+from kgharvest.jobs import ledger, workers
 
 
 @researcher_required
@@ -33,7 +33,7 @@ def pack(request: HttpRequest, pk: int) -> HttpResponse:
             "done": done,
             "has_file": bool(done and file_of(done).exists()),
             "may": allowed_actions(request.user, report.project),
-            "lacks_worker": bool(latest and latest.is_unfinished) and not ledger.has_worker(timezone.now()),
+            "lacks_worker": latest and workers.lacking_for(latest, timezone.now()),
         },
     )
 

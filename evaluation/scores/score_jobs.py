@@ -144,6 +144,7 @@ def queue_score_job(request: ScoreRequest, by, project: Project | None = None) -
             project=project,
             language_model=request.language_model,
             payload=payload,
+            lm=language_models.in_words(str(request.language_model), "cpu", "float32"),
             created_by=by,
         )
         ledger.enqueue(evaluation)

@@ -30,7 +30,8 @@ from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
 from kgharvest.bulk.pagination import page_of
 from kgharvest.engine.settings import PROMPT_SETTINGS, WITHOUT_LEARNING
 from kgharvest.errors import DomainError, ImportRefused
-from kgharvest.jobs import ledger
+from kgharvest.jobs import ledger, workers
+from kgharvest.jobs.queues import HARVEST
 from kgharvest.models import Job, LanguageModel
 from kgharvest.pages.number_format import share
 
@@ -146,7 +147,7 @@ def score_new(request: HttpRequest) -> HttpResponse:
             refusal = error
         except DomainError as error:
             form.add_error(None, str(error))
-    lacks_worker = not ledger.has_worker(timezone.now())
+    lacks_worker = workers.lacking(timezone.now(), {HARVEST})
     return render(
         request, "evaluation/scores/score_new.html", {"form": form, "refusal": refusal, "lacks_worker": lacks_worker}
     )
@@ -169,7 +170,7 @@ def score_cancel(request: HttpRequest, pk: int) -> HttpResponse:
 def scores(request: HttpRequest, pk: int) -> HttpResponse:
     evaluations = ScoreEvaluation.objects.select_related("language_model", "created_by", "project")
     evaluation = visible_or_404(request.user, evaluations, pk=pk)
-    lacks_worker = evaluation.is_unfinished and not ledger.has_worker(timezone.now())
+    lacks_worker = workers.lacking_for(evaluation, timezone.now())
     context = {"evaluation": evaluation, "document": evaluation.document, "lacks_worker": lacks_worker}
     context["may"] = allowed_actions(request.user, evaluation.project)
     if evaluation.document:

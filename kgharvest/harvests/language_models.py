@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from kgharvest.engine.language_models.base import LanguageModel as LoadedLanguageModel
 
 
+KEPT = 2  # LMs in memory, the ones used last
+_loaded: list[str] = []
+
+
 def get_language_model(name: str, revision: str = "") -> LanguageModel:
     """Return the LM that `name` means: an embedded one, a hub id, or a local folder. Raises NotFound or BadName.
 
@@ -94,7 +98,24 @@ def load(language_model: LanguageModel, device: str, dtype: str, random_seed: in
     random_seed: of weights that take the place of its own, for a control that knows nothing.
     """
     _use_threads(1 if language_model.name in EMBEDDED_LMS else None)
-    return _load(language_model.name, language_model.revision or None, device, dtype, random_seed)
+    lm = _load(language_model.name, language_model.revision or None, device, dtype, random_seed)
+    _note_loaded(in_words(str(language_model), device, dtype) + ("" if random_seed is None else ", random weights"))
+    return lm
+
+
+def in_words(name: str, device: str, dtype: str) -> str:
+    """Return what names an LM in memory: "bert-base-cased on cuda, float16". name: with its revision, if it has one."""
+    return f"{name} on {device}, {dtype}"
+
+
+def in_memory() -> tuple[str, ...]:
+    """Return the LMs that this process holds, as `in_words` names them, the one used last at the end."""
+    return tuple(_loaded)
+
+
+def _note_loaded(name: str) -> None:
+    """Keep the names as `_load` keeps the LMs."""
+    _loaded[:] = [*(other for other in _loaded if other != name), name][-KEPT:]
 
 
 def _use_threads(n: int | None) -> None:
@@ -111,7 +132,7 @@ def _own_number_of_threads() -> int:
     return torch.get_num_threads()
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=KEPT)
 def _load(name: str, revision: str | None, device: str, dtype: str, random_seed: int | None) -> LoadedLanguageModel:
     if name in EMBEDDED_LMS:
         from kgharvest.engine.language_models.compact import load_compact

@@ -18,7 +18,7 @@ from kgharvest.accounts.projects import project_for
 from kgharvest.engine.types import EngineError
 from kgharvest.errors import DomainError
 from kgharvest.harvests.runner import CellUnderWay, HarvestRequest, check_harvest, queue_harvest, unique_key_of
-from kgharvest.jobs import ledger
+from kgharvest.jobs import ledger, workers
 from kgharvest.models import HarvestJob, Job, LanguageModel, Launch, Project, Webhook
 from kgharvest.webhooks.outbox import emit
 
@@ -95,7 +95,7 @@ def plan_launch(
     statuses = [Job.Status.QUEUED, Job.Status.RUNNING, *([] if again else [Job.Status.SUCCEEDED])]
     known = _jobs_by_key(project, cells.values(), statuses)
     todo = {key: request for key, request in cells.items() if key not in known}
-    n_at_once = ledger.n_worker_processes(now)
+    n_at_once = workers.n_processes(now)
     return Plan(
         project=project,
         requests=list(todo.values()),
@@ -259,7 +259,7 @@ def _seconds_left(launch: Launch, per_minute: float | None, now: datetime) -> fl
     at_pace = waiting.total() / per_minute * 60 if per_minute else None
     if at_pace is not None and launch.jobs.order_by().values(*kinds).distinct().count() == 1:
         return at_pace
-    estimate = _estimate(waiting, ledger.n_worker_processes(now))
+    estimate = _estimate(waiting, workers.n_processes(now))
     return estimate.seconds if estimate.is_complete else at_pace
 
 

@@ -107,6 +107,7 @@ def create_harvest_job(
                 language_model=request.language_model,
                 setting=request.setting,
                 payload=payload,
+                lm=_lm_of(request),
                 score_scale=HarvestJob.ScoreScale.ORDER if is_unscored else HarvestJob.ScoreScale.NATS,
                 unique_key=unique_key,
                 launch=launch,
@@ -117,6 +118,13 @@ def create_harvest_job(
         if same is None:
             raise
         raise CellUnderWay(same) from None
+
+
+def _lm_of(request: HarvestRequest) -> str:
+    """Return the LM that the harvest loads, in words; that which scores what a chat model lists, if there is one."""
+    if request.chat is None:
+        return language_models.in_words(str(request.language_model), request.device, request.dtype)
+    return language_models.in_words(request.chat.scorer, request.device, request.dtype) if request.chat.scorer else ""
 
 
 def requests_for(

@@ -28,7 +28,7 @@ from kgharvest.harvests.launches import plan_launch, progress_of, start_launch
 from kgharvest.harvests.ranked_tuples import RankedTuples, StoredScores, draw_curve, score_curve
 from kgharvest.harvests.runner import LOADING
 from kgharvest.harvests.tuple_export import EXPORT_FORMATS, Included, export_tuples
-from kgharvest.jobs import ledger
+from kgharvest.jobs import workers
 from kgharvest.knowledge.search import verdicts_known_to
 from kgharvest.models import HarvestJob, Job, LanguageModel, Launch
 from kgharvest.pages.number_format import counted, duration, pace
@@ -59,7 +59,7 @@ def harvest_list(request: HttpRequest) -> HttpResponse:
         "models": LanguageModel.objects.filter(jobs__in=mine).distinct(),
         "settings": mine.order_by("setting").values_list("setting", flat=True).distinct(),
         "sort": sort,
-        "lacks_worker": ledger.lacks_worker(timezone.now()),
+        "lacks_worker": workers.lacking(timezone.now()),
     }
     return render(request, "kgharvest/harvests/harvest_list.html", context)
 
@@ -81,7 +81,7 @@ def harvest_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "may": allowed_actions(request.user, job.project),
         "prompts": job.job_prompts.select_related("prompt"),
         "setting": SETTINGS.get(job.setting),
-        "lacks_worker": job.is_unfinished and ledger.lacks_worker(timezone.now()),
+        "lacks_worker": workers.lacking_for(job, timezone.now()),
         "params": job.payload.get("spec", {}).get("params", {}),
         "rejected": [(filter_label(name), n) for name, n in job.summary.get("rejected", {}).items()],
         "stages": seconds,
@@ -204,7 +204,7 @@ def launch_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "page_obj": jobs_page(request, launch),
         "status": request.GET.get("status", ""),
         "failures": failed[:FAILURES_SHOWN] if progress.counts[Job.Status.FAILED] else [],
-        "lacks_worker": progress.n_unfinished and ledger.lacks_worker(timezone.now()),
+        "lacks_worker": workers.lacking(timezone.now(), workers.queues_waited_in(launch.jobs.all())),
     }
     return render(request, "kgharvest/harvests/launch_detail.html", context)
 

@@ -18,7 +18,7 @@ from uuid import UUID, uuid4
 
 from django.conf import settings
 from django.db import IntegrityError, InterfaceError, OperationalError, connection, transaction
-from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, Sum, When
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce, Least
 from django.utils import timezone
 from django.utils.module_loading import import_string
@@ -26,7 +26,8 @@ from django.utils.module_loading import import_string
 from kgharvest.access import Action, check_may
 from kgharvest.engine.types import Cancelled, EngineError, OnProgress, Progress, ignore
 from kgharvest.errors import DomainError, is_connection_lost
-from kgharvest.jobs import messages
+from kgharvest.jobs import messages, workers
+from kgharvest.jobs.queues import QUEUES, queue_of
 from kgharvest.models import Job, Worker
 from kgharvest.operations.logs import request_id
 from kgharvest.registries import hook
@@ -36,7 +37,6 @@ logger = logging.getLogger(__name__)
 REPORT_EVERY_S = 0.4  # between two reports of one stage; a cancelled job notices with the next
 ENQUEUED_PER_REAP = 4  # while all workers are busy: bounds the messages that pile up
 ENQUEUED_PER_IDLE_PROCESS = 10  # and for each process that could take a job, if there were a message for it
-WORKER_TIMEOUT_S = 60  # a worker without a heartbeat for so long counts as gone
 DATABASE_IS_AWAY = (OperationalError, InterfaceError)  # or was for a moment; InterfaceError: a connection that was cut
 RECONNECT_EVERY_S = 1
 ENDED_LAST = timedelta(days=1)  # jobs that work off what is due
@@ -62,7 +62,7 @@ def enqueue(job: Job) -> None:
 
     A broker that is down or hangs costs time, not the job, and whoever asks a second at most (jobs.messages).
     """
-    transaction.on_commit(lambda: _send(job.pk, job.kind))
+    transaction.on_commit(lambda: _send(job.pk, queue_of(job.kind, job.payload)))
 
 
 def enqueue_once(kind: str) -> None:
@@ -81,8 +81,7 @@ def delete_ended(kind: str) -> None:
     Job.objects.filter(kind=kind, finished_at__lt=timezone.now() - ENDED_LAST).delete()
 
 
-def _send(job_id: int, kind: str) -> None:
-    queue = settings.URGENT_QUEUE if kind in settings.URGENT_JOBS else settings.CELERY_TASK_DEFAULT_QUEUE
+def _send(job_id: int, queue: str) -> None:
     if not messages.send(job_id, queue, request_id.get()):
         logger.info("No message was sent for job %s; the reaper sends one.", job_id)
 
@@ -90,15 +89,18 @@ def _send(job_id: int, kind: str) -> None:
 def claim(job_id: int, now: datetime) -> UUID | None:
     """Take the job for this process; return the token of the claim, or None if it cannot be claimed.
 
-    A job of a kind that only a newer version knows waits for a worker of that version.
+    A job of a kind that only a newer version knows waits for a worker of that version. The process of a worker that is
+    being drained claims nothing.
     """
     token = uuid4()
+    worker = Worker.objects.filter(token=workers.TOKEN)  # none in a command's process
     claimed = (
         Job.objects.claimable(now)
-        .filter(pk=job_id, kind__in=settings.JOB_RUNNERS)
+        .filter(~Exists(worker.filter(is_draining=True)), pk=job_id)
         .update(
             status=Job.Status.RUNNING,
             owner_token=token,
+            worker=Subquery(worker.values("pk")),
             lease_expires_at=_lease_end(now),
             attempts=F("attempts") + 1,
             started_at=now,
@@ -178,15 +180,16 @@ class Heartbeat:
 Runner = Callable[[Job, Heartbeat], Store]
 
 
-def run_job(job_id: int, watcher: OnProgress = ignore) -> None:
+def run_job(job_id: int, watcher: OnProgress = ignore) -> bool:
     """Claim and do the job; its row then tells how it went. Unexpected errors are recorded and raised.
 
-    A job whose database was away is lost, and so taken up again, by this or another worker.
+    Return whether it could be claimed. A job whose database was away is lost, and so taken up again, by this or another
+    worker.
     """
     token = claim(job_id, timezone.now())
     if token is None:
         logger.info("Job %s has ended, another worker has claimed it, or only a newer version can do it.", job_id)
-        return
+        return False
     try:
         job = Job.objects.get(pk=job_id)
         heartbeat = Heartbeat(job_id, token, watcher)
@@ -206,6 +209,7 @@ def run_job(job_id: int, watcher: OnProgress = ignore) -> None:
         logger.exception("Job %s failed unexpectedly.", job_id)
         _fail(job_id, token, UNEXPECTED.format(job_id))
         raise
+    return True
 
 
 def _finish(job_id: int, token: UUID, store: Store) -> None:
@@ -303,42 +307,60 @@ def retry_all(jobs: QuerySet) -> int:
 def _retry_all(jobs: QuerySet) -> int:
     of_project = Job.objects.unfinished().alias(of=Coalesce("project", 0)).filter(of=Coalesce(OuterRef("project"), 0))
     same = of_project.filter(unique_key=OuterRef("unique_key")).exclude(unique_key="")
-    rows = jobs.retryable().filter(~Exists(same)).order_by("pk").values_list("pk", "kind", "project", "unique_key")
-    newest = {(project, unique_key or job_id): (job_id, kind) for job_id, kind, project, unique_key in rows}
-    kinds = dict(newest.values())
+    rows = jobs.retryable().filter(~Exists(same)).order_by("pk").values_list("pk", "queue", "project", "unique_key")
+    newest = {(project, unique_key or job_id): (job_id, queue) for job_id, queue, project, unique_key in rows}
+    queues = dict(newest.values())
     fresh = {"status": Job.Status.QUEUED, "attempts": 0, "enqueued_at": timezone.now(), "started_at": None}
     n_retried = (
-        Job.objects.filter(pk__in=kinds)
+        Job.objects.filter(pk__in=queues)
         .retryable()
-        .update(**fresh, error="", stage="", done=0, total=None, finished_at=None)
+        .update(**fresh, error="", stage="", done=0, total=None, finished_at=None, worker=None)
     )
     if n_retried:  # one that somebody else has retried meanwhile gets a second message
-        transaction.on_commit(lambda: [_send(job_id, kind) for job_id, kind in kinds.items()])
+        transaction.on_commit(lambda: [_send(job_id, queue) for job_id, queue in queues.items()])
     return n_retried
 
 
-# -- lost jobs and workers ---------------------------------------------------------------------------------------------
+# -- lost jobs ---------------------------------------------------------------------------------------------------------
 
 
 def reap(now: datetime) -> None:
-    """Fail jobs whose workers keep dying; enqueue lost and stale jobs again, urgent ones first."""
+    """Fail jobs whose workers keep dying; enqueue lost and stale jobs of the queues that somebody takes again."""
     lost_for_good = Job.objects.lost(now).filter(attempts__gte=F("max_attempts"))
     for job_id in list(lost_for_good.values_list("pk", flat=True)):
         with transaction.atomic():
             if lost_for_good.filter(pk=job_id).update(**_ended(Job.Status.FAILED), error=GAVE_UP):
                 _tell_ended([job_id])
-    n_busy = Job.objects.filter(status=Job.Status.RUNNING, lease_expires_at__gte=now).count()
-    n_idle = max(0, n_worker_processes(now) - n_busy)
-    enqueue_stale(now, max(ENQUEUED_PER_REAP, ENQUEUED_PER_IDLE_PROCESS * n_idle))
+    _route(now)
+    idle = workers.idle_processes(now) or dict.fromkeys(QUEUES, 0)
+    for queue in sorted(idle, key=QUEUES.index):  # urgent ones first
+        enqueue_stale(now, max(ENQUEUED_PER_REAP, ENQUEUED_PER_IDLE_PROCESS * idle[queue]), queue)
 
 
-def enqueue_stale(now: datetime, most: int) -> None:
-    """Send messages for at most `most` jobs that none is on its way for, urgent ones first."""
-    stale = _stale(now)
-    urgent_first = Case(When(kind__in=settings.URGENT_JOBS, then=0), default=1)
-    for job_id, kind in list(stale.order_by(urgent_first, "pk").values_list("pk", "kind")[:most]):
+def _route(now: datetime) -> None:
+    """Give jobs a queue that a web server of an older version has made without one."""
+    for job in Job.objects.claimable(now).filter(queue=""):
+        Job.objects.filter(pk=job.pk, queue="").update(queue=queue_of(job.kind, job.payload))
+
+
+def enqueue_stale(now: datetime, most: int, queue: str) -> None:
+    """Send messages for at most `most` jobs of a queue that none is on its way for."""
+    stale = _stale(now).filter(queue=queue)
+    for job_id in list(stale.order_by("pk").values_list("pk", flat=True)[:most]):
         if stale.filter(pk=job_id).update(enqueued_at=now):  # another worker's reaper may have been faster
-            _send(job_id, kind)
+            _send(job_id, queue)
+
+
+def send_in_place_of(job_id: int, now: datetime) -> None:
+    """Send a message for one job of the queue of this one, whose message is used up, if one waits without."""
+    for queue in Job.objects.filter(pk=job_id).values_list("queue", flat=True):
+        enqueue_stale(now, 1, queue)
+
+
+def put_back(job_id: int) -> None:
+    """Have a job that its message has woken nobody for sent again by the next reaper."""
+    long_ago = timezone.now() - timedelta(seconds=settings.JOB_STALE_AFTER_S + 1)
+    Job.objects.filter(pk=job_id, status=Job.Status.QUEUED).update(enqueued_at=long_ago)
 
 
 def _stale(now: datetime):
@@ -346,36 +368,3 @@ def _stale(now: datetime):
     sent_long_ago = Q(enqueued_at__lt=now - timedelta(seconds=settings.JOB_STALE_AFTER_S))
     lost_since = Q(status=Job.Status.RUNNING, enqueued_at__lt=F("lease_expires_at"))
     return Job.objects.claimable(now).filter(sent_long_ago | lost_since)
-
-
-def record_heartbeat(worker: str, now: datetime, n_processes: int = 1) -> None:
-    """Note that `worker` is alive and does `n_processes` jobs at once; forget those without a heartbeat for a day."""
-    Worker.objects.update_or_create(name=worker, defaults={"seen_at": now, "n_processes": n_processes})
-    Worker.objects.filter(seen_at__lt=now - timedelta(days=1)).delete()
-
-
-def n_alive_workers(now: datetime) -> int:
-    """Return how many workers were heard of within the last minute."""
-    return _alive_workers(now).count()
-
-
-def n_worker_processes(now: datetime) -> int:
-    """Return how many jobs the workers that are alive do at once; urgent jobs not counted."""
-    return _alive_workers(now).aggregate(n=Sum("n_processes", default=0))["n"]
-
-
-def _alive_workers(now: datetime) -> QuerySet:
-    return Worker.objects.filter(seen_at__gte=now - timedelta(seconds=WORKER_TIMEOUT_S))
-
-
-def has_worker(now: datetime) -> bool:
-    return n_worker_processes(now) > 0
-
-
-def lacks_worker(now: datetime) -> bool:
-    """Return whether a job waits that no worker is there to do."""
-    kinds = set(Job.objects.filter(status=Job.Status.QUEUED).order_by().values_list("kind", flat=True).distinct())
-    if not kinds:
-        return False
-    processes = list(_alive_workers(now).values_list("n_processes", flat=True))
-    return not any(processes) and not (processes and kinds.issubset(settings.URGENT_JOBS))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
@@ -9,10 +11,28 @@ from django.utils import timezone
 
 from kgharvest.access import visible
 from kgharvest.accounts.models import Project
+from kgharvest.jobs.queues import queue_of
 
 # What the API shows of every kind of job.
 JOB_FIELDS = ("status", "is_unfinished", "stage", "done", "total", "attempts", "error")
 JOB_TIMES = ("created_at", "started_at", "finished_at")
+
+
+class QueueField(models.CharField):
+    """The queue of a job, set when its row is inserted, one by one or in bulk."""
+
+    def __init__(self, **options: Any):
+        super().__init__(**{"max_length": 10, "editable": False, "default": "", "db_default": "", **options})
+
+    def deconstruct(self) -> tuple:
+        """To migrations it is a column like others."""
+        name, _, arguments, options = super().deconstruct()
+        return name, "django.db.models.CharField", arguments, options
+
+    def pre_save(self, model_instance: models.Model, add: bool) -> str:
+        if add:
+            setattr(model_instance, self.attname, queue_of(model_instance.kind, model_instance.payload))
+        return super().pre_save(model_instance, add)
 
 
 class JobQuerySet(models.QuerySet):
@@ -24,10 +44,15 @@ class JobQuerySet(models.QuerySet):
         """Return running jobs whose worker has been silent for longer than its lease."""
         return self.filter(status=Job.Status.RUNNING, lease_expires_at__lt=now)
 
+    def running(self, now):
+        """Return running jobs whose worker was heard of within its lease."""
+        return self.filter(status=Job.Status.RUNNING, lease_expires_at__gte=now)
+
     def claimable(self, now):
-        """Return jobs that a worker may take: queued, or lost with attempts left."""
+        """Return jobs that a worker of this version may take: queued, or lost with attempts left."""
         lost = Q(status=Job.Status.RUNNING, lease_expires_at__lt=now)
-        return self.filter(Q(status=Job.Status.QUEUED) | lost, attempts__lt=F("max_attempts"))
+        known = self.filter(kind__in=list(settings.JOB_RUNNERS))
+        return known.filter(Q(status=Job.Status.QUEUED) | lost, attempts__lt=F("max_attempts"))
 
     def owned(self, job_id: int, owner_token):
         """Return the job if it is running under the claim `owner_token`; nothing once cancelled or taken over."""
@@ -51,6 +76,9 @@ class Job(models.Model):
     project: None for work of the whole installation. unique_key: says what the job does, if of those in one project
     that do the same only one may be unfinished; else empty.
     enqueued_at: when the last message for it was sent to the broker, or is taken to have been.
+    queue: whose workers may take it (kgharvest.jobs.queues). lm: the LM that it loads first, as
+    harvests.language_models.in_words says it; empty where that is not known. worker: of the last claim; None for a
+    command's process.
     """
 
     class Status(models.TextChoices):
@@ -64,6 +92,8 @@ class Job(models.Model):
     status = models.CharField(max_length=10, choices=Status, default=Status.QUEUED)
     project = models.ForeignKey(Project, on_delete=models.PROTECT, null=True, blank=True, related_name="jobs")
     payload = models.JSONField(default=dict, blank=True)
+    queue = QueueField()
+    lm = models.TextField(blank=True, editable=False, default="", db_default="")
     unique_key = models.CharField(max_length=100, blank=True, editable=False)
     stage = models.CharField(max_length=60, blank=True)
     done = models.PositiveBigIntegerField(default=0)
@@ -71,6 +101,9 @@ class Job(models.Model):
     attempts = models.PositiveSmallIntegerField(default=0)
     max_attempts = models.PositiveSmallIntegerField(default=3)
     owner_token = models.UUIDField(null=True, blank=True)
+    worker = models.ForeignKey(
+        "kgharvest.Worker", on_delete=models.SET_NULL, null=True, blank=True, editable=False, related_name="jobs"
+    )
     lease_expires_at = models.DateTimeField(null=True, blank=True)
     enqueued_at = models.DateTimeField(default=timezone.now)
     error = models.TextField(blank=True)
@@ -107,7 +140,12 @@ class Job(models.Model):
                 name="job_unique_while_unfinished",
             ),
         ]
-        indexes = [models.Index(fields=["status", "enqueued_at"], name="job_status_enqueued_at")]
+        indexes = [
+            models.Index(fields=["status", "enqueued_at"], name="job_status_enqueued_at"),
+            models.Index(
+                fields=["queue", "id"], condition=Q(status__in=["queued", "running"]), name="job_unfinished_of_queue"
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.kind} {self.pk}"
@@ -122,11 +160,25 @@ class Job(models.Model):
 
 
 class Worker(models.Model):
-    """A Celery worker. seen_at: its last heartbeat. n_processes: jobs it does at once, 0 if only urgent ones."""
+    """A Celery worker, there or gone: kgharvest.jobs.workers.
+
+    token: of the process that it is now. n_processes: jobs it does at once. devices, language_models: in words; the
+    LMs are those in memory. seen_at: its last heartbeat. left_at: when it went of its own accord, its last job done.
+    """
 
     name = models.CharField(max_length=200, unique=True)
+    token = models.UUIDField(unique=True, null=True)
+    host = models.CharField(max_length=200, default="", db_default="")
+    pid = models.PositiveIntegerField(null=True)
+    queues = models.JSONField(default=list, db_default=[])
+    devices = models.JSONField(default=list, db_default=[])
+    language_models = models.JSONField(default=list, db_default=[])
     n_processes = models.PositiveSmallIntegerField(default=1)
+    version = models.CharField(max_length=50, default="", db_default="")
+    started_at = models.DateTimeField(null=True)
     seen_at = models.DateTimeField()
+    is_draining = models.BooleanField(default=False, db_default=False)
+    left_at = models.DateTimeField(null=True)
 
     def __str__(self) -> str:
         return self.name

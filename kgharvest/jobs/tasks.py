@@ -1,63 +1,83 @@
 """What a Celery worker runs: jobs, and every few seconds its heartbeat, the reaper and the periodic tasks.
 
-The rules are in kgharvest.jobs.ledger.
+The rules are in kgharvest.jobs.ledger, turns and workers.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import signal
+import threading
 from datetime import datetime
 
-from celery import bootsteps
+from celery import bootsteps, signals
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from kgharvest.celery import app
-from kgharvest.jobs import ledger
+from kgharvest.harvests import language_models
+from kgharvest.jobs import devices, ledger, turns, workers
+from kgharvest.jobs.queues import GPU
 from kgharvest.operations.logs import logged_under
 
 logger = logging.getLogger(__name__)
 
+TRIES = 5  # of a message, where other workers are faster each time
+
 
 @app.task(name="kgharvest.run_job", bind=True)
 def run_job(task, job_id: int) -> None:
-    """Do the job; then send one message in the place of its own, so that lost messages starve no worker.
+    """Do the job, or one of its queue whose turn it is.
 
-    The log carries the id of the request that asked for the job.
+    The log carries the id of the request that asked for the job which the message names.
     """
     with logged_under((task.request.headers or {}).get("request_id") or ""):
         _run_job(job_id)
 
 
-def _run_job(job_id: int) -> None:
+def _run_job(woken_for: int) -> None:
+    """Then send one message in the place of the one that is used up, so that lost messages starve no worker."""
     try:
-        ledger.run_job(job_id)
+        do_next(woken_for)
     except ledger.DATABASE_IS_AWAY as error:
-        logger.warning("Job %s was not taken up, as the database is away: %s", job_id, error)
+        logger.warning("Job %s was not taken up, as the database is away: %s", woken_for, error)
     finally:
+        workers.report_in_memory(language_models.in_memory())
         try:
-            ledger.enqueue_stale(timezone.now(), 1)
+            ledger.send_in_place_of(woken_for, timezone.now())
         except ledger.DATABASE_IS_AWAY:
-            logger.warning("After job %s the database is away; the reaper enqueues what waits.", job_id)
+            logger.warning("After job %s the database is away; the reaper enqueues what waits.", woken_for)
 
 
-def run_periodic_tasks(worker: str, n_processes: int) -> None:
+def do_next(woken_for: int) -> None:
+    """Do the job whose turn it is, if there is one and this worker takes jobs."""
+    for _ in range(TRIES):
+        job_id = turns.next_job(woken_for, timezone.now(), language_models.in_memory())
+        if job_id is None or ledger.run_job(job_id):
+            return
+    ledger.put_back(woken_for)
+
+
+def run_periodic_tasks(spec: workers.WorkerSpec) -> bool:
     """Record the worker's heartbeat, reap, and call what registries.PERIODIC_TASKS names.
 
-    Called by a timer in the worker's main process. A failure is logged, the timer goes on.
+    Called in the worker's main process. A failure is logged. Return whether the worker is being drained.
     """
     now = timezone.now()
     try:
-        ledger.record_heartbeat(worker, now, n_processes)
+        is_draining = workers.beat(spec, now).is_draining
         ledger.reap(now)
         for path in settings.PERIODIC_TASKS:
             _run_periodic_task(path, now)
+        return is_draining
     except (DatabaseError, InterfaceError) as error:
         logger.warning("The reaper could not reach the database and tries again: %s", error)
+        return False
     finally:
-        connection.close()  # the pool forks from this process
+        connection.close()
 
 
 def _run_periodic_task(path: str, now: datetime) -> None:
@@ -70,27 +90,60 @@ def _run_periodic_task(path: str, now: datetime) -> None:
         logger.exception("The periodic task %s failed; the others go on.", path)
 
 
-class PeriodicTasks(bootsteps.StartStopStep):
-    """Calls `run_periodic_tasks` in the worker's main process, which never loads torch.
+class Duties(bootsteps.StartStopStep):
+    """Calls `run_periodic_tasks` in a thread of the worker's main process, which never loads torch, until the end.
 
-    A timer in the worker instead of Celery beat: no further process, and several workers doing it are harmless.
+    A thread, as the worker's own timers stand still while it waits for its last job. It forks no process meanwhile: a
+    child would find the thread's locks held for good. No Celery beat: no further process, and several workers doing it
+    are harmless.
     """
-
-    requires = {"celery.worker.components:Timer"}
 
     def __init__(self, worker, **kwargs):
         super().__init__(worker, **kwargs)
-        self.entry = None
+        self.ended = threading.Event()
+        self.fork_lock = threading.RLock()
+        self.is_leaving = False
 
     def start(self, worker):
-        # A worker of urgent jobs alone does none of those that people wait for, so it counts for no processes.
-        takes_all = settings.CELERY_TASK_DEFAULT_QUEUE in worker.app.amqp.queues.consume_from
-        arguments = [worker.hostname, worker.concurrency if takes_all else 0]
-        self.entry = worker.timer.call_repeatedly(settings.JOB_REAP_EVERY_S, run_periodic_tasks, arguments)
+        os.register_at_fork(
+            before=self.fork_lock.acquire, after_in_parent=self.fork_lock.release, after_in_child=self.fork_lock.release
+        )
+        queues = sorted(worker.app.amqp.queues.consume_from)
+        spec = workers.WorkerSpec(worker.hostname, queues, worker.concurrency)
+        self.run(spec)  # before the first job: its claim says which worker it is
+        threading.Thread(target=self.run_until_ended, args=[spec], daemon=True).start()
+        signals.worker_shutdown.connect(self.leave, weak=False)
 
-    def stop(self, worker):
-        if self.entry:
-            self.entry.cancel()
+    def run_until_ended(self, spec: workers.WorkerSpec) -> None:
+        while not self.ended.wait(settings.JOB_REAP_EVERY_S):
+            self.run(spec)
+
+    def run(self, spec: workers.WorkerSpec) -> None:
+        with self.fork_lock:
+            is_draining = run_periodic_tasks(spec)
+        if is_draining and not self.is_leaving:
+            self.is_leaving = True
+            os.kill(os.getpid(), signal.SIGTERM)  # the one way in which workers end: the jobs in hand are done first
+
+    def leave(self, **kwargs) -> None:
+        """Called when the last job has ended."""
+        self.ended.set()
+        with self.fork_lock:
+            try:
+                workers.leave(timezone.now())
+            except (DatabaseError, InterfaceError) as error:
+                logger.warning("The worker leaves and cannot say so: %s", error)
+            finally:
+                connection.close()
+        workers.close_reports()
 
 
-app.steps["worker"].add(PeriodicTasks)
+app.steps["worker"].add(Duties)
+
+
+@signals.celeryd_init.connect
+def set_up_worker(instance, options, **kwargs) -> None:
+    """Before any process is forked. Without `--queues`, jobs for a CUDA device are taken only where there is one."""
+    workers.open_reports()
+    if not options.get("queues") and not devices.gpus():
+        instance.app.amqp.queues.deselect([GPU])

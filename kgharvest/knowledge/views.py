@@ -14,7 +14,7 @@ from kgharvest.access import Action, check_may, researcher_required, visible
 from kgharvest.bulk import pagination
 from kgharvest.bulk.pagination import COUNTED_UP_TO, bounded_count, keyset_page
 from kgharvest.errors import DomainError
-from kgharvest.jobs import ledger
+from kgharvest.jobs import workers
 from kgharvest.knowledge.curation import check_may_curate, may_curate
 from kgharvest.knowledge.entity_graph import SHAPES
 from kgharvest.knowledge.forms import CurationForm, SensitiveWordsForm
@@ -166,6 +166,6 @@ def sensitive_words(request: HttpRequest) -> HttpResponse:
         "most": COUNTED_UP_TO,
         "is_shipped": listed == shipped_words(),
         "marking": marking,
-        "lacks_worker": marking is not None and marking.is_unfinished and ledger.lacks_worker(timezone.now()),
+        "lacks_worker": marking and workers.lacking_for(marking, timezone.now()),
     }
     return render(request, "kgharvest/knowledge/sensitive_words.html", context)

@@ -27,7 +27,7 @@ import prometheus_client  # noqa: E402
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric  # noqa: E402
 from prometheus_client.multiprocess import MultiProcessCollector  # noqa: E402
 
-from kgharvest.jobs import ledger  # noqa: E402
+from kgharvest.jobs import workers  # noqa: E402
 from kgharvest.models import Job  # noqa: E402
 from kgharvest.webhooks.models import Delivery  # noqa: E402
 
@@ -99,8 +99,8 @@ def _metric(reading: Reading) -> Metric:
 def job_metrics(now: datetime) -> Iterable[Reading]:
     jobs = Job.objects.order_by().values_list("kind", "status").annotate(n=Count("pk"))
     yield Reading("kgharvest_jobs", "Jobs by kind and state.", ("kind", "state"), {row[:2]: row[2] for row in jobs})
-    yield Reading("kgharvest_workers_alive", "Workers heard of lately.", (), {(): ledger.n_alive_workers(now)})
-    yield Reading("kgharvest_worker_processes", "Jobs they do at once.", (), {(): ledger.n_worker_processes(now)})
+    yield Reading("kgharvest_workers_alive", "Workers heard of lately.", (), {(): workers.n_alive(now)})
+    yield Reading("kgharvest_worker_processes", "Jobs they do at once.", (), {(): workers.n_processes(now)})
 
 
 def webhook_metrics(now: datetime) -> Iterable[Reading]:

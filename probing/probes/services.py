@@ -11,6 +11,7 @@ from django.db import transaction
 from kgharvest.accounts.projects import project_for
 from kgharvest.engine.prompt_learning.registry import BUDGET_FIELDS, METHODS, LearningBudget
 from kgharvest.errors import NotFound
+from kgharvest.harvests import language_models
 from kgharvest.jobs import ledger
 from kgharvest.models import LanguageModel, Project
 from probing.models import LearnedPrompt, Probe, ProbedRelation, ProbeRecord
@@ -67,6 +68,7 @@ def create_probe(request: ProbeRequest, by=None, project: Project | None = None)
         methods=list(dict.fromkeys(request.methods)),
         facts=request.facts[:200],
         payload=asdict(request.params),
+        lm=language_models.in_words(str(request.language_model), request.params.device, "float32"),
         created_by=by,
     )
     ProbedRelation.objects.bulk_create(

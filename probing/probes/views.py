@@ -22,7 +22,7 @@ from kgharvest.accounts.forms import chosen_project, filter_by_project, offer_pr
 from kgharvest.bulk.file_writing import in_chunks
 from kgharvest.bulk.pagination import page_of
 from kgharvest.errors import DomainError
-from kgharvest.jobs import ledger
+from kgharvest.jobs import workers
 from kgharvest.models import Job, RelationSet
 from probing.models import Probe, ProbedRelation
 from probing.probes.export import prompt_lines, record_lines
@@ -51,7 +51,7 @@ def probe_list(request: HttpRequest) -> HttpResponse:
     context = {
         **filter_context,
         "page_obj": page_of(request, probes.annotate(n_relations=Count("relations")).order_by("-pk")),
-        "lacks_worker": ledger.lacks_worker(timezone.now()),
+        "lacks_worker": workers.lacking(timezone.now()),
         "demo": RelationSet.objects.filter(name="demo", is_shipped=True).first(),
     }
     return render(request, "probing/probes/probe_list.html", context)
@@ -79,7 +79,7 @@ def probe_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "probe": probe,
         "may": allowed_actions(request.user, probe.project),
         "document": document,
-        "lacks_worker": probe.is_unfinished and ledger.lacks_worker(timezone.now()),
+        "lacks_worker": workers.lacking_for(probe, timezone.now()),
         "methods": without_empty_columns(method_table(document)),
         "control": without_empty_columns(control_table(document)),
         "differences": without_empty_columns(difference_table(document)),

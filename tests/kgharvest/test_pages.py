@@ -8,7 +8,6 @@ import pytest
 from django.urls import reverse
 from django.utils import timezone
 
-from kgharvest.jobs import ledger
 from kgharvest.models import HarvestJob, Job
 from tests import factories
 
@@ -113,7 +112,7 @@ def test_waiting_harvests_without_a_worker_are_explained(researcher_client):
     job = factories.make_harvest_job()
 
     assert "No worker is running" in researcher_client.get(harvest_page(job)).content.decode()
-    ledger.record_heartbeat("worker@here", timezone.now())
+    factories.make_worker(timezone.now())
     assert "No worker is running" not in researcher_client.get(harvest_page(job)).content.decode()
 
 

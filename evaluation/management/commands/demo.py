@@ -21,6 +21,7 @@ from evaluation.rendering.formats import markdown_of
 from evaluation.reports.document import tables_to_read
 from kgharvest.errors import DomainError
 from kgharvest.jobs.child_processes import Supervisor
+from kgharvest.jobs.queues import URGENT
 from kgharvest.management.command import DomainCommand
 from kgharvest.models import HarvestJob, Job
 from kgharvest.pages.number_format import seconds
@@ -149,7 +150,7 @@ def worker_command(*options: str) -> list[str]:
 
 def urgent_worker_command() -> list[str]:
     """A worker without children that never loads an LM, so that urgent jobs wait for no harvest."""
-    return worker_command("--queues", settings.URGENT_QUEUE, "--pool", "solo", "--hostname", "urgent@%h")
+    return worker_command("--queues", URGENT, "--pool", "solo", "--hostname", "urgent@%h")
 
 
 def web_command() -> list[str]:

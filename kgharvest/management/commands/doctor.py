@@ -10,7 +10,7 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from kgharvest.embedded_lm import EMBEDDED_LMS
-from kgharvest.jobs import ledger
+from kgharvest.jobs import workers
 from kgharvest.management.command import DomainCommand, Error
 from kgharvest.models import Job
 from kgharvest.operations.health import READINESS, Finding
@@ -32,8 +32,11 @@ class Command(DomainCommand):
 
 def check_worker() -> Finding:
     try:
-        if ledger.has_worker(timezone.now()):
-            return Finding(True, "one was heard of within the last minute")
+        now = timezone.now()
+        if n_alive := workers.n_alive(now):
+            heard = f"{n_alive} were heard of" if n_alive > 1 else "one was heard of"
+            lacking = workers.lacking(now)
+            return Finding(not lacking, lacking or f"{heard} within the last minute")
         waiting = Job.objects.unfinished().count()
     except DatabaseError:
         return Finding(False, "not known without a database")

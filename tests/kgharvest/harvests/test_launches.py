@@ -10,7 +10,6 @@ from kgharvest.engine.types import HarvestParams
 from kgharvest.harvests import launches
 from kgharvest.harvests.launches import NothingToLaunch, plan_launch, progress_of, start_launch
 from kgharvest.harvests.runner import HarvestRequest, RelationNotReady, unique_key_of
-from kgharvest.jobs import ledger
 from kgharvest.models import HarvestJob, Job, Launch
 from tests import factories
 
@@ -88,8 +87,8 @@ def test_the_duration_is_the_median_of_the_past_shared_by_the_processes_of_the_w
     requests = make_requests(8)
     for took_s in (1, 10, 100):
         make_job_for(make_requests(1, requests[0].language_model)[0], took_s=took_s)
-    ledger.record_heartbeat("one@here", NOW, n_processes=3)
-    ledger.record_heartbeat("two@here", NOW)
+    factories.make_worker(NOW, n_processes=3)
+    factories.make_worker(NOW)
 
     plan = plan_launch(requests, NOW)
 

@@ -14,13 +14,15 @@ from django.utils import timezone
 
 from kgharvest.engine.types import BadSeed, Progress
 from kgharvest.jobs import ledger, tasks
-from kgharvest.models import HarvestedTuple, Job, KnowledgeTuple, Worker
+from kgharvest.jobs.workers import WorkerSpec
+from kgharvest.models import HarvestedTuple, Job, KnowledgeTuple
 from tests import factories
 from tests.kgharvest.jobs import slow_runner
 
 pytestmark = pytest.mark.django_db
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+SPEC = WorkerSpec("worker@here", ["harvest"], 1)
 
 
 def use_runner(settings, monkeypatch, runner) -> None:
@@ -344,7 +346,8 @@ def test_a_job_nobody_took_is_enqueued_again_after_a_while(enqueued, settings):
     assert enqueued == [job.pk]
 
 
-def test_a_task_that_ends_sends_one_message_for_those_that_were_lost(enqueued):
+def test_a_task_that_ends_sends_one_message_for_those_that_were_lost(enqueued, monkeypatch):
+    monkeypatch.setattr(tasks, "do_next", lambda job_id: None)
     long_ago = timezone.now() - timedelta(hours=1)
     waiting = [factories.make_harvest_job(enqueued_at=long_ago) for _ in range(3)]
     ended = factories.make_harvest_job("succeeded")
@@ -391,27 +394,6 @@ def test_a_job_in_good_hands_is_left_alone(enqueued):
     assert enqueued == []
 
 
-@pytest.mark.parametrize(
-    ("kinds", "processes", "is_lacking"),
-    [
-        ([], [], False),
-        (["harvest"], [], True),
-        (["harvest"], [1], False),
-        (["harvest"], [0], True),
-        (["mark_sensitive"], [0], False),
-        (["mark_sensitive", "harvest"], [0], True),
-        (["mark_sensitive", "harvest"], [0, 2], False),
-    ],
-)
-def test_jobs_lack_a_worker_of_their_queue(kinds, processes, is_lacking):
-    for kind in kinds:
-        Job.objects.create(kind=kind)
-    for number, n_processes in enumerate(processes):
-        ledger.record_heartbeat(f"worker-{number}", NOW, n_processes)
-
-    assert ledger.lacks_worker(NOW) is is_lacking
-
-
 def test_stale_messages_of_urgent_jobs_are_sent_first(enqueued, settings):
     long_ago = NOW - timedelta(hours=1)
     for _ in range(2 * ledger.ENQUEUED_PER_REAP):
@@ -421,29 +403,40 @@ def test_stale_messages_of_urgent_jobs_are_sent_first(enqueued, settings):
     ledger.reap(NOW)
 
     assert enqueued[0] == urgent.pk
-    assert len(enqueued) == ledger.ENQUEUED_PER_REAP
+    assert len(enqueued) == 1 + ledger.ENQUEUED_PER_REAP
+
+
+def test_messages_are_sent_only_for_jobs_that_somebody_takes(enqueued):
+    long_ago = NOW - timedelta(hours=1)
+    for _ in range(2 * ledger.ENQUEUED_PER_REAP):  # they would be sent before the harvest, again and again
+        factories.make_harvest_job(enqueued_at=long_ago, payload={"device": "cuda"})
+    harvest = factories.make_harvest_job(enqueued_at=long_ago)
+    factories.make_worker(NOW, queues=["urgent", "light", "harvest"])
+
+    ledger.reap(NOW)
+
+    assert enqueued == [harvest.pk]
+
+
+def test_jobs_that_an_older_version_made_get_their_queue(enqueued):
+    job = factories.make_harvest_job(enqueued_at=NOW - timedelta(hours=1))
+    Job.objects.update(queue="")
+
+    ledger.reap(NOW)
+
+    job.refresh_from_db()
+    assert (job.queue, enqueued) == ("harvest", [job.pk])
 
 
 def test_processes_that_wait_for_messages_get_more_of_them(enqueued):
     for _ in range(3 * ledger.ENQUEUED_PER_IDLE_PROCESS):
         factories.make_harvest_job(enqueued_at=NOW - timedelta(hours=1))
-    make_running_job(NOW + timedelta(minutes=1))
-    ledger.record_heartbeat("one@here", NOW, n_processes=3)
+    worker = factories.make_worker(NOW, n_processes=3)
+    make_running_job(NOW + timedelta(minutes=1), worker=worker)
 
     ledger.reap(NOW)
 
     assert len(enqueued) == 2 * ledger.ENQUEUED_PER_IDLE_PROCESS
-
-
-def test_workers_are_known_by_their_heartbeats():
-    assert not ledger.has_worker(NOW)
-    ledger.record_heartbeat("one@here", NOW)
-    assert ledger.has_worker(NOW + timedelta(seconds=30))
-    assert not ledger.has_worker(NOW + timedelta(minutes=5))
-
-    ledger.record_heartbeat("two@here", NOW + timedelta(days=2))
-
-    assert list(Worker.objects.values_list("name", flat=True)) == ["two@here"]
 
 
 # -- every few seconds -------------------------------------------------------------------------------------------------
@@ -463,7 +456,7 @@ def test_a_periodic_task_that_fails_lets_the_others_go_on(settings, caplog, monk
     monkeypatch.setattr(tasks, "import_string", {"fail": fail, "count": calls.append}.get)
     settings.PERIODIC_TASKS = ["fail", "count"]
 
-    tasks.run_periodic_tasks("worker", 1)
+    tasks.run_periodic_tasks(SPEC)
 
     assert len(calls) == 1
     assert "The periodic task fail failed; the others go on." in caplog.text
@@ -475,7 +468,7 @@ def test_without_a_database_the_periodic_tasks_wait_for_the_next_time(settings, 
     monkeypatch.setattr(tasks, "import_string", {"retry": retry_later, "count": calls.append}.get)
     settings.PERIODIC_TASKS = ["retry", "count"]
 
-    tasks.run_periodic_tasks("worker", 1)
+    tasks.run_periodic_tasks(SPEC)
 
     assert calls == []
     assert "could not reach the database and tries again" in caplog.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 
 import pytest
@@ -86,7 +87,10 @@ def test_an_urgent_job_ends_while_a_harvest_goes_on(tmp_path, migrated_database)
         wait_until(lambda: installation.job(urgent)["status"] == "succeeded")
 
         assert installation.job(harvest)["status"] == "running"
-    assert installation.values("SELECT n_processes FROM kgharvest_worker ORDER BY name") == [1, 0]
+    queues = map(json.loads, installation.values("SELECT queues FROM kgharvest_worker ORDER BY name"))
+    assert list(queues) == [["harvest", "light", "urgent"], ["urgent"]]
+    names = "SELECT name FROM kgharvest_worker w JOIN kgharvest_job j ON j.worker_id = w.id WHERE j.id = {}"
+    assert [installation.values(names.format(job))[0].split("@")[0] for job in (harvest, urgent)] == ["all", "small"]
 
 
 def test_a_worker_of_all_queues_takes_an_urgent_job_before_the_next_harvest(installation):

@@ -60,7 +60,7 @@ def test_marking_has_a_queue_of_its_own(monkeypatch):
     ledger.enqueue(replace_words(["tulip"]))
     ledger.enqueue(factories.make_harvest_job())
 
-    assert queues == ["urgent", "urgent", "celery"]
+    assert queues == ["urgent", "urgent", "harvest"]
 
 
 def test_the_same_list_again_is_no_work(enqueued):

@@ -13,7 +13,6 @@ from django.db import InterfaceError, OperationalError, connection
 from django.utils import timezone
 
 from kgharvest.celery import app
-from kgharvest.jobs.ledger import record_heartbeat
 from kgharvest.operations import health, metrics
 from tests import factories
 
@@ -112,7 +111,7 @@ def test_jobs_judgments_workers_and_requests_are_measured(client):
     factories.make_harvest_job("queued")
     factories.make_harvest_job("failed", error="gone")
     factories.judge_all(factories.make_round(2), ["true", "false"])
-    record_heartbeat("worker@here", timezone.now(), n_processes=2)
+    factories.make_worker(timezone.now(), n_processes=2)
     before = scraped(client)
     client.get("/accounts/login/?name=ada")
     client.get("/no/such/page/")

@@ -1,0 +1,232 @@
+"""Workers: who is there, what each can do and has in memory, and sending one away.
+
+A worker is a row that its main process keeps; a job says which worker claimed it, so that what a worker does and did
+is asked of the jobs.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import socket
+import tempfile
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple
+from uuid import uuid4
+
+from django.db import IntegrityError, transaction
+from django.db.models import Exists, OuterRef, QuerySet
+
+from kgharvest import code_version
+from kgharvest.jobs import devices
+from kgharvest.jobs.queues import GPU, HARVEST
+from kgharvest.models import Job, Worker
+
+logger = logging.getLogger(__name__)
+
+TIMEOUT_S = 60  # a worker without a heartbeat for so long counts as lost
+FORGOTTEN_AFTER = timedelta(days=1)  # a worker that is gone and has done no job
+TOKEN = uuid4()  # of this process and of those that it forks: names their worker
+
+
+class WorkerSpec(NamedTuple):
+    """What a worker is started as. name: Celery's, as "celery@host". n_processes: jobs that it does at once."""
+
+    name: str
+    queues: Sequence[str]
+    n_processes: int
+
+
+# -- a worker's own row ------------------------------------------------------------------------------------------------
+
+
+def beat(spec: WorkerSpec, now: datetime) -> Worker:
+    """Note that this process's worker is alive; return its row, new if it has none yet. Forget who is long gone."""
+    report = {"seen_at": now, "language_models": in_memory()}
+    if not Worker.objects.filter(token=TOKEN).update(**report):
+        register(spec, now)
+    gone = Worker.objects.filter(seen_at__lt=now - FORGOTTEN_AFTER)
+    gone.filter(~Exists(Job.objects.filter(worker=OuterRef("pk")))).delete()
+    return Worker.objects.get(token=TOKEN)
+
+
+def register(spec: WorkerSpec, now: datetime) -> None:
+    """Give this process's worker the row of its name; that of name-2 and so on where another living worker has it."""
+    fields = {
+        "token": TOKEN,
+        "host": socket.gethostname()[:200],
+        "pid": os.getpid(),
+        "queues": list(spec.queues),
+        "devices": devices.in_words(),
+        "language_models": [],
+        "n_processes": spec.n_processes,
+        "version": code_version(),
+        "started_at": now,
+        "seen_at": now,
+        "is_draining": False,
+        "left_at": None,
+    }
+    number = 1
+    while not _take_row(_numbered(spec.name, number), fields):
+        number += 1
+
+
+def _numbered(name: str, number: int) -> str:
+    """Return "celery@host", "celery-2@host", ..."""
+    if number == 1:
+        return name[:200]
+    first, at, host = name.partition("@")
+    return f"{first}-{number}{at}{host}"[:200]
+
+
+def _take_row(name: str, fields: Mapping) -> bool:
+    """Make the row of that name this worker's, unless it is that of another one that is alive."""
+    row = Worker.objects.filter(name=name).first()
+    if row is None:
+        try:
+            with transaction.atomic():
+                Worker.objects.create(name=name, **fields)
+        except IntegrityError:
+            return False
+        return True
+    if is_alive(row, fields["seen_at"]) and not _has_died_here(row):
+        return False
+    return bool(Worker.objects.filter(pk=row.pk, token=row.token, seen_at=row.seen_at).update(**fields))
+
+
+def _has_died_here(worker: Worker) -> bool:
+    """Return whether the worker was a process of this machine that is no more, or this one."""
+    if worker.host != socket.gethostname()[:200] or not worker.pid:
+        return False
+    return worker.pid == os.getpid() or not _runs(worker.pid)
+
+
+def leave(now: datetime) -> None:
+    """Note that this process's worker has ended its last job and goes."""
+    Worker.objects.filter(token=TOKEN).update(left_at=now, seen_at=now, language_models=[])
+
+
+# -- what its processes hold -------------------------------------------------------------------------------------------
+
+_reports: Path | None = None  # a folder with a file for each process, named by its id
+
+
+def open_reports() -> None:
+    """Make the folder of reports, before the worker forks the processes that write there."""
+    global _reports
+    _reports = Path(tempfile.mkdtemp(prefix="kgharvest-worker-"))
+
+
+def close_reports() -> None:
+    if _reports:
+        shutil.rmtree(_reports, ignore_errors=True)
+
+
+def report_in_memory(names: Iterable[str]) -> None:
+    """Tell the main process which LMs this one holds. Nothing where there is no worker, as in a command."""
+    if _reports is None:
+        return
+    with suppress(OSError):  # a full disk costs the line on the page of workers
+        written = _reports / f"{os.getpid()}.new"
+        written.write_text(json.dumps(list(names)), encoding="utf-8")
+        written.replace(_reports / str(os.getpid()))
+
+
+def in_memory() -> list[str]:
+    """Return the LMs that living processes of this worker hold."""
+    held: set[str] = set()
+    for file in _reports.glob("*") if _reports else ():
+        if file.name.isdecimal():
+            with suppress(OSError):  # the process may just have written anew
+                if _runs(int(file.name)):
+                    held.update(json.loads(file.read_text(encoding="utf-8")))
+                else:
+                    file.unlink()
+    return sorted(held)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+# -- who is there ------------------------------------------------------------------------------------------------------
+
+
+def is_alive(worker: Worker, now: datetime) -> bool:
+    return worker.left_at is None and worker.seen_at >= now - timedelta(seconds=TIMEOUT_S)
+
+
+def alive(now: datetime) -> QuerySet:
+    """Return the workers that were heard of within the last minute and have not left."""
+    return Worker.objects.filter(seen_at__gte=now - timedelta(seconds=TIMEOUT_S), left_at=None)
+
+
+def n_alive(now: datetime) -> int:
+    return alive(now).count()
+
+
+def taking(now: datetime) -> QuerySet:
+    """Return the living workers that take further jobs."""
+    return alive(now).filter(is_draining=False)
+
+
+def taken_queues(now: datetime) -> set[str]:
+    """Return the queues whose jobs some living worker takes."""
+    return {queue for queues in taking(now).values_list("queues", flat=True) for queue in queues}
+
+
+def idle_processes(now: datetime) -> dict[str, int]:
+    """Return, for each queue that a living worker takes, how many of these workers' processes have no job."""
+    busy = Counter(Job.objects.running(now).exclude(worker=None).values_list("worker", flat=True))
+    n_idle: dict[str, int] = {}
+    for pk, queues, n in taking(now).values_list("pk", "queues", "n_processes"):
+        for queue in queues:
+            n_idle[queue] = n_idle.get(queue, 0) + max(0, n - busy[pk])
+    return n_idle
+
+
+def n_processes(now: datetime) -> int:
+    """Return how many harvests the workers that are alive do at once."""
+    rows = taking(now).values_list("queues", "n_processes")
+    return sum(n for queues, n in rows if HARVEST in queues or GPU in queues)
+
+
+def queues_waited_in(jobs: QuerySet) -> set[str]:
+    return set(jobs.filter(status=Job.Status.QUEUED).order_by().values_list("queue", flat=True).distinct())
+
+
+def lacking_for(job: Job, now: datetime) -> str:
+    """Say as `lacking` does whether a job waits for a worker that is not there."""
+    return lacking(now, {job.queue}) if job.status == Job.Status.QUEUED else ""
+
+
+def lacking(now: datetime, queues: Collection[str] | None = None) -> str:
+    """Say for pages that jobs of `queues` have no worker to wait for; nothing if there is one for each queue.
+
+    queues: None for those of all jobs that wait.
+    """
+    queues = queues_waited_in(Job.objects.all()) if queues is None else queues
+    missing = set(queues) - taken_queues(now) if queues else set()
+    if not missing:
+        return ""
+    if missing == {GPU}:
+        return (
+            "No worker that has a GPU is running, so jobs that ask for a CUDA device wait. Start one on a machine with "
+            "a GPU, with ./run worker; it finds the jobs by itself."
+        )
+    return (
+        "No worker is running, so queued jobs wait. Start one on the server with ./run worker; it finds the queued "
+        "jobs by itself."
+    )

@@ -1,0 +1,187 @@
+"""Which workers are there, what they take, and what they say of themselves."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+
+from kgharvest.jobs import devices, ledger, workers
+from kgharvest.jobs.queues import queue_of
+from kgharvest.models import Job, Worker
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+SPEC = workers.WorkerSpec("celery@here", ["harvest", "urgent"], 2)
+ALL_BUT_GPU = ["urgent", "light", "harvest"]
+
+
+@pytest.fixture(autouse=True)
+def one_device(monkeypatch):
+    monkeypatch.setattr(devices, "in_words", lambda: ["cpu, 2 cores"])
+
+
+# -- queues ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload", "queue"),
+    [
+        ("mark_sensitive", {}, "urgent"),
+        ("mark_sensitive", {"device": "cuda"}, "urgent"),
+        ("pack", {}, "light"),
+        ("import", {"device": "cuda"}, "light"),
+        ("harvest", {"device": "cpu"}, "harvest"),
+        ("harvest", {"device": "cuda"}, "gpu"),
+        ("probe", {"device": "cuda:1"}, "gpu"),
+        ("evaluate_scores", {}, "harvest"),
+        ("judge", {"is_trusted": True}, "harvest"),
+    ],
+)
+def test_a_job_has_the_queue_of_what_it_needs(kind, payload, queue):
+    assert queue_of(kind, payload) == queue
+    one = Job.objects.create(kind=kind, payload=payload)
+    [other] = Job.objects.bulk_create([Job(kind=kind, payload=payload)])
+    assert {Job.objects.get(pk=job.pk).queue for job in (one, other)} == {queue}
+
+
+@pytest.mark.parametrize(
+    ("kinds", "workers_queues", "lacking"),
+    [
+        ([], [], ""),
+        (["harvest"], [], "No worker is running"),
+        (["harvest"], [["harvest"]], ""),
+        (["harvest"], [["urgent"]], "No worker is running"),
+        (["mark_sensitive"], [["urgent"]], ""),
+        (["mark_sensitive", "harvest"], [["urgent"]], "No worker is running"),
+        (["mark_sensitive", "harvest"], [["urgent"], ["harvest"]], ""),
+        (["gpu"], [ALL_BUT_GPU], "No worker that has a GPU is running"),
+        (["gpu"], [["gpu"]], ""),
+    ],
+)
+def test_jobs_lack_a_worker_of_their_queue(kinds, workers_queues, lacking):
+    for kind in kinds:
+        payload = {"device": "cuda"} if kind == "gpu" else {}
+        Job.objects.create(kind="harvest" if payload else kind, payload=payload)
+    for queues in workers_queues:
+        factories.make_worker(NOW, queues=queues)
+
+    assert workers.lacking(NOW)[: len(lacking) or None] == lacking
+
+
+def test_a_worker_that_is_drained_or_gone_takes_nothing():
+    factories.make_worker(NOW, is_draining=True)
+    factories.make_worker(NOW, left_at=NOW)
+    factories.make_worker(NOW - timedelta(minutes=2))
+
+    assert workers.taken_queues(NOW) == set()
+    assert workers.n_processes(NOW) == 0
+
+
+# -- rows --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_says_what_it_is_and_beats():
+    workers.beat(SPEC, NOW)
+    workers.beat(SPEC, NOW + timedelta(seconds=5))
+
+    worker = Worker.objects.get()
+    assert (worker.name, worker.queues, worker.devices) == ("celery@here", ["harvest", "urgent"], ["cpu, 2 cores"])
+    assert (worker.n_processes, worker.pid) == (2, os.getpid())
+    assert (worker.started_at, worker.seen_at) == (NOW, NOW + timedelta(seconds=5))
+
+
+@pytest.mark.parametrize(
+    ("before", "name"),
+    [
+        ({"host": "elsewhere", "pid": 7}, "celery-2@here"),
+        ({"host": "elsewhere", "left_at": NOW}, "celery@here"),
+        ({"seen_at": NOW - timedelta(minutes=2), "host": "elsewhere"}, "celery@here"),
+        ({"pid": os.getppid()}, "celery-2@here"),
+        ({"pid": 2**22 + 1}, "celery@here"),  # above the largest id of a process there is
+    ],
+)
+def test_a_name_is_one_workers_at_a_time(monkeypatch, before, name):
+    monkeypatch.setattr(workers.socket, "gethostname", lambda: "here")
+    factories.make_worker(before.pop("seen_at", NOW), name="celery@here", **{"host": "here", **before})
+
+    assert workers.beat(SPEC, NOW).name == name
+
+
+def test_a_worker_whose_row_another_one_has_taken_gets_one_of_its_own():
+    """As one that was stopped for longer than a minute, and goes on."""
+    workers.beat(SPEC, NOW)
+    later = NOW + timedelta(minutes=5)
+    Worker.objects.update(token=uuid4(), seen_at=later, host="elsewhere")
+
+    assert workers.beat(SPEC, later).name == "celery-2@here"
+
+
+def test_workers_that_did_nothing_are_forgotten_after_a_day():
+    idle, busy = factories.make_worker(NOW), factories.make_worker(NOW)
+    factories.make_harvest_job("succeeded", worker=busy)
+
+    workers.beat(SPEC, NOW + timedelta(hours=25))
+
+    assert not Worker.objects.filter(pk=idle.pk).exists()
+    assert Worker.objects.filter(pk=busy.pk).exists()
+
+
+def test_a_claim_says_whose_it_is_and_one_of_a_command_says_nothing():
+    first, second = factories.make_harvest_job(), factories.make_harvest_job()
+    ledger.claim(first.pk, NOW)
+    worker = workers.beat(SPEC, NOW)
+    ledger.claim(second.pk, NOW)
+
+    assert list(Job.objects.order_by("pk").values_list("worker", flat=True)) == [None, worker.pk]
+
+
+def test_a_worker_that_is_drained_claims_nothing():
+    workers.beat(SPEC, NOW)
+    Worker.objects.update(is_draining=True)
+
+    assert ledger.claim(factories.make_harvest_job().pk, NOW) is None
+
+
+# -- LMs in memory -----------------------------------------------------------------------------------------------------
+
+
+def test_the_lms_of_living_processes_are_reported(tmp_path, monkeypatch):
+    monkeypatch.setattr(workers, "_reports", tmp_path)
+    workers.report_in_memory(["bert on cpu, float32", "albert on cpu, float32"])
+    (tmp_path / str(os.getppid())).write_text('["bert on cpu, float32", "gpt2 on cpu, float32"]')
+    (tmp_path / str(2**22 + 1)).write_text('["of a process that died"]')
+
+    assert workers.in_memory() == ["albert on cpu, float32", "bert on cpu, float32", "gpt2 on cpu, float32"]
+    assert workers.beat(SPEC, NOW).language_models == []  # a new row
+    assert workers.beat(SPEC, NOW).language_models == workers.in_memory()
+
+
+# -- devices -----------------------------------------------------------------------------------------------------------
+
+NVIDIA_SMI = """\
+0, GPU-aa11, NVIDIA H100 80GB HBM3, 81559
+1, GPU-bb22, NVIDIA H100 80GB HBM3, 81559
+2, GPU-ab33, NVIDIA A10, [N/A]
+"""
+
+
+@pytest.mark.parametrize(
+    ("chosen", "indices"),
+    [
+        (None, "012"),
+        ("", ""),
+        ("2,0", "20"),
+        ("GPU-bb22", "1"),
+        ("GPU-a", ""),  # two of them
+        ("1,9,0", "1"),
+        ("-1", ""),
+        ("0,0", "0"),
+    ],
+)
+def test_gpus_are_those_that_the_process_may_use(chosen, indices):
+    assert "".join(gpu.index for gpu in devices.visible(devices.parse(NVIDIA_SMI), chosen)) == indices
