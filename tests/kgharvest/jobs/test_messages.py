@@ -113,7 +113,7 @@ def test_a_process_that_was_forked_sends_for_itself(messenger):
 
 def test_pages_say_since_when_it_does_not_answer_and_that_nothing_is_lost(monkeypatch, messenger):
     def shown() -> str:
-        return render_to_string("kgharvest/jobs/_no_worker.html", {"lacks_worker": True})
+        return render_to_string("kgharvest/jobs/_no_worker.html", {"lacks_worker": "No worker is running."})
 
     assert "No worker is running" in shown()
     messenger.run(refuse, wait_s=60)
