@@ -34,12 +34,13 @@ from transformers import AutoModelForMaskedLM
 from benches.search import RELATION_SETS, set_up
 from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.embedded_lm.world import load_world
-from kgharvest.engine import harvest as pipeline
+from kgharvest.engine import parts
 from kgharvest.engine.entities import Entity, EntityVocabulary
 from kgharvest.engine.filters import EntityFilter
+from kgharvest.engine.harvest import rank
 from kgharvest.engine.language_models.loading import load
-from kgharvest.engine.search import Candidate, search_tuples
-from kgharvest.engine.types import HarvestParams, ignore
+from kgharvest.engine.search import Candidate
+from kgharvest.engine.types import HarvestParams
 
 LATER_ENTITIES = 5  # kept in every slot but the first
 WORD_REPEATS = 5
@@ -138,10 +139,10 @@ def reference(setup, n_tuples, max_entity_tokens):
 
 def engine(setup, n_tuples, max_entity_tokens):
     params = HarvestParams(candidates=n_tuples, max_entity_tokens=max_entity_tokens, pattern_budget="shared")
-    ranker = pipeline.make_ranker(setup.lm, setup.prompt_set, params)
-    vocabulary = EntityVocabulary(setup.lm, EntityFilter(setup.templates))
-    found = search_tuples(ranker, vocabulary, params, lambda n_found: None)
-    return found.candidates, lambda: ranker.n_states * len(setup.prompts)
+    question = parts.Question(setup.prompt_set, tuple(setup.templates), params)
+    [search] = parts.search_parts(question)
+    found = search.do(setup.lm, question, lambda n_found: None)
+    return found.candidates, lambda: found.n_states * len(setup.prompts)
 
 
 def measure(search, lm_name, relation, n_tuples, max_entity_tokens):
@@ -153,7 +154,7 @@ def measure(search, lm_name, relation, n_tuples, max_entity_tokens):
     memory, start = peak_mib(), time.process_time()
     candidates, n_sequences = search(setup, n_tuples, max_entity_tokens)
     seconds, growth = time.process_time() - start, peak_mib() - memory
-    scored = pipeline.rescore(setup.lm, setup.prompt_set, candidates, HarvestParams(), ignore)
+    scored = parts.rescore(setup.lm, setup.prompt_set, candidates, HarvestParams(), lambda n_done: None)
     score_of = {scored_tuple.entities: scored_tuple for scored_tuple in scored}
     return seconds, n_sequences(), growth, [score_of[candidate.folded] for candidate in candidates]
 
@@ -177,7 +178,7 @@ def compare(lm_name, relation, facts, n_tuples, max_entity_tokens):
         ("engine", ours, HarvestParams()),
         ("engine, 3 N", more, HarvestParams(max_tuples=n_tuples)),
     ]:
-        ranked = pipeline.rank(tuples, params)
+        ranked = rank(tuples, params)
         n_known = len({scored.entities for scored in ranked[:TOP]} & facts)
         n_true = len({scored.entities for scored in tuples[:n_tuples]} & exact)
         ratio = theirs[0] / seconds

@@ -27,6 +27,7 @@ from benches.depth_first import DepthFirstSearch
 from benches.depth_first import compatibility as plain_consistency
 from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.engine import harvest as pipeline
+from kgharvest.engine import parts
 from kgharvest.engine.entities import Entity, EntityVocabulary
 from kgharvest.engine.filters import EntityFilter
 from kgharvest.engine.language_models.batching import same_length_batches
@@ -62,7 +63,7 @@ class Setup:
 
     def start(self, params):
         """Return a search, and what counts its states."""
-        ranker = pipeline.make_ranker(self.lm, self.prompt_set, params)
+        ranker = parts.make_ranker(self.lm, self.prompt_set, params)
         vocabulary = EntityVocabulary(self.lm, EntityFilter(self.templates))
         return BestFirstSearch(ranker, vocabulary, params, lambda n_found: None), ranker
 
@@ -105,13 +106,15 @@ def compare_rescoring(setup, n_candidates):
     params = HarvestParams(candidates=n_candidates)
     search, _ = setup.start(params)
     search.run([(1,) * setup.arity, (2,) + (1,) * (setup.arity - 1)])
-    ours, scored = cpu_seconds(lambda: pipeline.rescore(setup.lm, setup.prompt_set, search.tuples, params, ignore))
+    ours, scored = cpu_seconds(
+        lambda: parts.rescore(setup.lm, setup.prompt_set, search.tuples, params, lambda n_done: None)
+    )
 
     def one_by_one():
         return {
             candidate.folded: max(
                 plain_consistency(setup.plain, setup.ask, len(setup.weights), setup.weights, ids)
-                for _, ids in pipeline.casings(setup.lm, setup.prompts, candidate)
+                for _, ids in parts.casings(setup.lm, setup.prompts, candidate)
             )
             for candidate in search.tuples
         }

@@ -14,7 +14,6 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import count, product
 from typing import NamedTuple
 
@@ -95,39 +94,51 @@ Item = Candidate | Expansion | Rejected
 Entry = tuple[Costs, bool, Names, int, Item]  # costs, whether complete, names, serial number
 
 
-class SearchResult(NamedTuple):
-    """`candidates`: each tuple once, best first. `notice`: a sentence if a budget ended the search."""
+class Found(NamedTuple):
+    """What searches found. `candidates`: best first. `notice`: a sentence if a budget ended one."""
 
     candidates: list[Candidate]
     rejected: Counter[str]
+    n_states: int
     notice: str | None = None
 
 
-def search_tuples(
-    ranker: TokenRanker, vocabulary: EntityVocabulary, params: HarvestParams, report: Report
-) -> SearchResult:
-    """Return the `params.n_candidates` best tuples of each token-count pattern, or of all patterns together.
+def pattern_groups(arity: int, params: HarvestParams) -> list[tuple[Pattern, ...]]:
+    """Return the token-count patterns that are searched together, the most tokens first: they take longest.
 
-    Each pattern has its own entity cap, too, unless the budget is shared. Of a tuple that several patterns have, since
-    a cased LM writes "Us" and "us" with other tokens, the better one stays.
+    Each pattern alone has its candidates, its entity cap and its budgets, unless all of them share these.
     """
-    patterns = list(product(range(1, params.max_entity_tokens + 1), repeat=ranker.arity))
-    groups = [patterns] if params.pattern_budget == "shared" else [[pattern] for pattern in patterns]
-    candidates: list[Candidate] = []
-    rejected: Counter[str] = Counter()
-    notice = None
-    for number, group in enumerate(groups, start=1):
-        search = BestFirstSearch(ranker, vocabulary, params, partial(report_after, report, len(candidates)))
-        search.run(group)
-        candidates += search.tuples
-        rejected += search.rejected
-        if search.notice:
-            where = f" It was at token-count pattern {number} of {len(groups)}." if len(groups) > 1 else ""
-            notice = search.notice + where
-            break
+    patterns = sorted(product(range(1, params.max_entity_tokens + 1), repeat=arity), key=sum, reverse=True)
+    return [tuple(patterns)] if params.pattern_budget == "shared" else [(pattern,) for pattern in patterns]
+
+
+def search_group(
+    ranker: TokenRanker, vocabulary: EntityVocabulary, params: HarvestParams, report: Report, group: Sequence[Pattern]
+) -> Found:
+    """Return the `params.n_candidates` best tuples of the patterns of `group` together.
+
+    What is found depends on nothing that was asked before if `ranker` and `vocabulary` are new.
+    """
+    search = BestFirstSearch(ranker, vocabulary, params, report)
+    search.run(group)
+    return Found(search.tuples, search.rejected, ranker.n_states, search.notice)
+
+
+def merge_found(groups: Sequence[Sequence[Pattern]], found: Sequence[Found]) -> Found:
+    """Return what searches of `groups` found together, each tuple once.
+
+    Of a tuple that several patterns have, as a cased LM writes "Us" and "us" with other tokens, the better one stays.
+    """
+    candidates = [candidate for part in found for candidate in part.candidates]
     distinct = best_of_equals(candidates)
+    rejected = sum((part.rejected for part in found), Counter[str]())
     rejected[DUPLICATE] += len(candidates) - len(distinct)
-    return SearchResult(distinct, +rejected, notice)
+    ended = [(group, part.notice) for group, part in zip(groups, found, strict=True) if part.notice]
+    notice = ended[0][1] if ended else None
+    if notice and len(groups) > 1:
+        patterns = sorted("-".join(map(str, group[0])) for group, _ in ended)
+        notice += f" So it was with {len(ended)} of {len(groups)} token-count patterns: {', '.join(patterns)}."
+    return Found(distinct, +rejected, sum(part.n_states for part in found), notice)
 
 
 def best_of_equals(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -136,10 +147,6 @@ def best_of_equals(candidates: Sequence[Candidate]) -> list[Candidate]:
     for candidate in sorted(candidates, key=lambda candidate: (candidate.costs, candidate.names)):
         best.setdefault(candidate.folded, candidate)
     return list(best.values())
-
-
-def report_after(report: Report, n_before: int, n_found: int) -> None:
-    report(n_before + n_found)
 
 
 class BestFirstSearch:

@@ -97,7 +97,8 @@ class HarvestParams:
     disabled_filters: names from `filters.FILTERS` that do not apply.
     batch_size: sequences per forward at most; changes speed and memory, never the result.
     seed: of the random draws in prompt creation.
-    state_budget, memory_budget_mb: the search stops with what is proved when it would need more.
+    state_budget, memory_budget_mb: a search stops with what is proved when it would need more; each token-count pattern
+        is a search of its own, unless they share the candidates.
     """
 
     alpha: float = 2 / 3

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from kgharvest.engine.harvest import harvest, rank, spellings
+from kgharvest.engine.harvest import harvest, rank
 from kgharvest.engine.language_models.loading import load
+from kgharvest.engine.parts import spellings
 from kgharvest.engine.types import (
     BadPrompt,
     BadSeed,

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from kgharvest.engine import harvest as pipeline
-from kgharvest.engine import ranking
+from kgharvest.engine import parts, ranking
 from kgharvest.engine.entities import Entity, EntityVocabulary
 from kgharvest.engine.filters import FILTERS, EntityFilter
 from kgharvest.engine.language_models.loading import load
@@ -18,7 +18,14 @@ from kgharvest.engine.prompts.prompt_set import PromptSet
 from kgharvest.engine.prompts.strategies import weigh_prompts
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.ranking import TokenRanker
-from kgharvest.engine.search import BestFirstSearch, Candidate, best_of_equals, search_tuples
+from kgharvest.engine.search import (
+    BestFirstSearch,
+    Candidate,
+    best_of_equals,
+    merge_found,
+    pattern_groups,
+    search_group,
+)
 from kgharvest.engine.types import Cancelled, HarvestParams
 from tests.kgharvest.engine.brute_force import BruteForce
 from tests.kgharvest.engine.fakes import FakeLM
@@ -54,6 +61,11 @@ class Case:
         search = BestFirstSearch(*self.parts(params, order), params, report)
         search.run(patterns)
         return search
+
+    def search_all(self, params):
+        groups = pattern_groups(2, params)
+        found = [search_group(*self.parts(params), params, lambda n_found: None, group) for group in groups]
+        return merge_found(groups, found)
 
     def expected(self, params, patterns):
         cap = None if params.max_entity_repeats is None else 4 * params.max_entity_repeats
@@ -127,8 +139,8 @@ def test_each_pattern_has_its_own_candidates_unless_the_budget_is_shared(cases, 
     patterns = [(1, 1), (1, 2), (2, 1), (2, 2)]
     shared_budget = replace(params, pattern_budget="shared")
 
-    separate = search_tuples(*case.parts(params), params, lambda n_found: None)
-    shared = search_tuples(*case.parts(params), shared_budget, lambda n_found: None)
+    separate = case.search_all(params)
+    shared = case.search_all(shared_budget)
 
     best = {}
     for candidate in sorted(
@@ -216,7 +228,7 @@ def test_scores_equal_brute_force(cases, family, prompts, patterns):
     prompt_set = PromptSet(prompts, tuple(case.weights))
     candidates = {candidate.folded: candidate for candidate in case.search(params, patterns).tuples}
 
-    scored = pipeline.rescore(case.lm, prompt_set, list(candidates.values()), params, lambda progress: None)
+    scored = parts.rescore(case.lm, prompt_set, list(candidates.values()), params, lambda n_done: None)
 
     assert {candidate.entities for candidate in scored} == set(candidates)
     for scored_tuple in scored:

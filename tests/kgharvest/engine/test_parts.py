@@ -1,0 +1,160 @@
+"""A harvest in parts is the same to the bit, whoever does them and in whatever order."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+import torch
+
+from kgharvest.engine import parts
+from kgharvest.engine.harvest import harvest, harvest_prepared, prepare
+from kgharvest.engine.language_models.loading import load
+from kgharvest.engine.search import pattern_groups
+from kgharvest.engine.types import Cancelled, HarvestParams, HarvestSpec, Progress
+from tests.kgharvest.engine.tiny_models import tiny_bert, tiny_roberta
+
+PARAMS = HarvestParams(candidates=25, disabled_filters=frozenset({"short", "one_letter_word"}))
+BINARY = HarvestSpec(
+    relation="capital_of",
+    initial_prompts=("<ENT0> is the capital of <ENT1> .",),
+    prompts=("<ENT0> is the capital of <ENT1> .", "<ENT1> is a place for <ENT0>"),
+    seed_tuples=(("paris", "france"), ("rome", "italy")),
+    setting="multi",
+    params=PARAMS,
+)
+TERNARY = replace(
+    BINARY,
+    params=replace(PARAMS, candidates=10),
+    initial_prompts=("<ENT0> can <ENT1> in <ENT2> .",),
+    prompts=("<ENT0> can <ENT1> in <ENT2> .", "in <ENT2> <ENT0> can <ENT1>"),
+    seed_tuples=(("dog", "swim", "paris"), ("cat", "sing", "rome")),
+)
+CHANGES = {
+    "own budgets": {},
+    "shared": {"pattern_budget": "shared"},
+    "strict cap": {"max_entity_repeats": 1},
+    "no cap": {"max_entity_repeats": None},
+    "states end": {"state_budget": 20, "batch_size": 7},
+    "shared states end": {"state_budget": 20, "batch_size": 7, "pattern_budget": "shared"},
+    "memory ends": {"memory_budget_mb": 0},
+    "one token": {"max_entity_tokens": 1, "max_tuples": 9},
+}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    torch.set_num_threads(1)
+    return {make: str(make(tmp_path_factory.mktemp("lm"))) for make in (tiny_bert, tiny_roberta)}
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    """So that re-scoring has several parts, some of several chunks."""
+    monkeypatch.setattr(parts, "QUESTIONS_AT_ONCE", 60)
+    monkeypatch.setattr(parts, "MOST_RESCORE_PARTS", 7)
+
+
+class Shuffled:
+    """Does parts in an order of its own, each with an LM loaded for it alone."""
+
+    def __init__(self, folder, question, seed):
+        self.folder, self.question, self.random = folder, question, random.Random(seed)
+        self.n_parts = {}
+
+    def __call__(self, stage, parts, do):
+        self.n_parts[stage] = len(parts)
+        order = list(range(len(parts)))
+        self.random.shuffle(order)
+        lm = {position: load(self.folder) for position in order[:2]}  # the others share one: loading takes its time
+        last = load(self.folder)
+        results = {n: parts[n].do(lm.get(n, last), self.question, lambda n_done: None) for n in order}
+        return [results[position] for position in range(len(parts))]
+
+
+@pytest.mark.parametrize(
+    ("spec", "changes"),
+    [
+        *((BINARY, changes) for changes in CHANGES),
+        *((TERNARY, changes) for changes in ("own budgets", "shared", "states end")),
+    ],
+    ids=lambda value: value if isinstance(value, str) else f"arity {len(value.seed_tuples[0])}",
+)
+@pytest.mark.parametrize("make", [tiny_bert, tiny_roberta])
+def test_parts_in_any_order_give_what_one_worker_gives(folders, make, spec, changes):
+    spec = replace(spec, params=replace(spec.params, **CHANGES[changes]))
+    lm = load(folders[make])
+
+    alone = harvest(spec, lm)
+
+    prepared = prepare(spec, lm)
+    question = parts.Question(prepared.prompts.prompt_set, prepared.prompts.templates, spec.params)
+    share = Shuffled(folders[make], question, seed=changes)
+    assert repr(harvest_prepared(prepared, spec.params, lm, share)) == repr(alone)  # repr tells every bit of a float
+    n_patterns = (
+        1 if spec.params.pattern_budget == "shared" else spec.params.max_entity_tokens ** len(spec.seed_tuples[0])
+    )
+    assert share.n_parts["search"] == n_patterns
+    assert share.n_parts["rescore"] > 1 or alone.stats["candidates"] < 10
+
+
+def test_parts_of_re_scoring_are_whole_chunks(folders):
+    lm = load(folders[tiny_bert])
+    prepared = prepare(BINARY, lm)
+    question = parts.Question(prepared.prompts.prompt_set, prepared.prompts.templates, PARAMS)
+    candidates = [
+        candidate
+        for search in parts.search_parts(question)
+        for candidate in search.do(lm, question, lambda n_found: None).candidates
+    ]
+
+    runs = parts.rescore_parts(lm, question, candidates[::-1])
+
+    chunk = parts.rescored_at_once(lm, question.prompt_set.prompts, PARAMS)
+    assert 1 < len(runs) <= parts.MOST_RESCORE_PARTS
+    assert {run.size % chunk for run in runs[:-1]} == {0}
+    assert [candidate for run in runs for candidate in run.candidates] == sorted(candidates, key=parts.rescore_order)
+
+
+def test_longest_searches_come_first():
+    groups = pattern_groups(2, HarvestParams(max_entity_tokens=3))
+
+    assert groups[0] == ((3, 3),)
+    assert groups[-1] == ((1, 1),)
+    assert len(groups) == 9
+
+
+def test_a_budget_that_ends_one_search_leaves_the_others_whole(folders):
+    lm = load(folders[tiny_bert])
+    whole = harvest(replace(BINARY, params=replace(PARAMS, candidates=10, batch_size=1)), lm)
+    question_params = replace(PARAMS, candidates=10, batch_size=1)
+    prepared = prepare(BINARY, lm)
+    question = parts.Question(prepared.prompts.prompt_set, prepared.prompts.templates, question_params)
+    n_states = [search.do(lm, question, lambda n_found: None).n_states for search in parts.search_parts(question)]
+    budget = sorted(n_states)[-1] - 1  # too little for the longest search alone
+    assert n_states.count(max(n_states)) == 1
+
+    ended = harvest(replace(BINARY, params=replace(question_params, state_budget=budget)), lm)
+
+    assert f"its budget of {budget} evaluated states" in ended.notice
+    assert "So it was with 1 of 4 token-count patterns" in ended.notice
+    assert ended.stats["candidates"] < whole.stats["candidates"]
+    assert ended.stats["candidates"] > 30
+
+
+def test_progress_runs_through_all_parts_and_may_cancel(folders):
+    lm, seen = load(folders[tiny_bert]), []
+    prepared = prepare(BINARY, lm)
+
+    harvest_prepared(prepared, PARAMS, lm, parts.InTurn(seen.append))
+
+    searched = [progress for progress in seen if progress.stage == "search"]
+    assert searched[-1] == Progress("search", 4 * 25, 4 * 25)
+    assert [progress.done for progress in searched] == sorted(progress.done for progress in searched)
+
+    def cancel(progress):
+        raise Cancelled("The harvest was cancelled.")
+
+    with pytest.raises(Cancelled):
+        harvest_prepared(prepared, PARAMS, lm, parts.InTurn(cancel))
