@@ -170,7 +170,7 @@ def _seal_batch(round: Round | None) -> int:
     lock_head()  # first, so that nobody else seals these
     unsealed = Judgment.objects.unsealed() if round is None else Judgment.objects.unsealed().of_round(round)
     # What is locked is passed over: whoever changes it may be about to append to the chain, and wait for this lock.
-    locked = unsealed.select_for_update(no_key=True, skip_locked=True).order_by("task")
+    locked = unsealed.select_for_update(no_key=True, skip_locked=True).order_by("task_id")
     rows = list(locked.values_list("pk", "task_id")[:JUDGMENTS_AT_ONCE])
     rounds = dict(JudgmentTask.objects.filter(pk__in={task for _, task in rows}).values_list("pk", "round_id"))
     ids_by_round = defaultdict(list)
