@@ -88,13 +88,13 @@ class TokenRanker:
         ]
 
     def _vectors(self, states: Sequence[State], tick: Tick) -> torch.Tensor:
-        """Return (S, K, d): what to project for each state, of each prompt of a mixture, or else of all in one.
+        """Return (S, K, d): what to project for each state, of all prompts in one, or of each if that is not the same.
 
-        The LM head is affine: projecting the mean vector gives the mean of the prompts' logits.
+        Where the LM head is affine, projecting the mean vector gives the mean of the prompts' logits.
         """
         queries = [self.lm.query(prompt, state.pattern, state.filled) for state in states for prompt in self._prompts]
         vectors = self.lm.vectors(queries, self._batch_size, tick).view(len(states), len(self._prompts), -1)
-        if self._is_mixture:
+        if self._is_mixture or not self.lm.is_affine:
             return vectors
         return torch.einsum("spd,p->sd", vectors, self._weights.to(vectors.device))[:, None]
 
@@ -118,10 +118,11 @@ class TokenRanker:
     def _logprobs(self, vectors: torch.Tensor) -> torch.Tensor:
         """Return (R, V) for `vectors` (R, K, d)."""
         logits = self.lm.logits(vectors.flatten(0, 1)).view(*vectors.shape[:2], -1)  # (R, K, V)
-        logprobs = torch.log_softmax(logits, dim=-1)
-        if not self._is_mixture:
-            return logprobs[:, 0]
-        return torch.logsumexp(logprobs + self._weights.log().to(vectors.device)[:, None], dim=1)
+        weights = self._weights.to(vectors.device)  # (P,), as many as K unless K is 1
+        if self._is_mixture:
+            return torch.logsumexp(torch.log_softmax(logits, dim=-1) + weights.log()[:, None], dim=1)
+        mean = logits[:, 0] if self.lm.is_affine else torch.einsum("rkv,k->rv", logits, weights)
+        return torch.log_softmax(mean, dim=-1)
 
     def _admissible(self, step: Step) -> torch.Tensor:
         if step.forced is not None:

@@ -41,7 +41,8 @@ class LanguageModel(Protocol):
     starts_entity, continues_entity: bool (V,), the tokens that may come first, or later, in an entity. Special tokens
     never may, word-continuation pieces never first.
     entity_end: tokens that close every entity and count towards its probability: () for masked LMs, the line's end for
-    causal ones.
+    causal ones, a sentinel for those that fill in spans.
+    is_affine: whether the logits of a weighted mean of vectors are the weighted mean of their logits.
     """
 
     name: str
@@ -52,6 +53,7 @@ class LanguageModel(Protocol):
     starts_entity: NDArray[np.bool_]
     continues_entity: NDArray[np.bool_]
     entity_end: TokenIds
+    is_affine: bool
 
     def encode_prompt(self, prompt: PromptTemplate) -> EncodedPrompt:
         """Return the token ids of the text around the slots, special tokens included."""
@@ -76,7 +78,7 @@ class LanguageModel(Protocol):
         """
 
     def logits(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Return (Q, V) float32. Affine in `vectors`: the logits of a weighted mean are the weighted mean of logits."""
+        """Return (Q, V) float32."""
 
 
 def filled_tokens(lm: LanguageModel, entities: Sequence[TokenIds]) -> TokenIds:

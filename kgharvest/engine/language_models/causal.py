@@ -1,4 +1,4 @@
-"""Causal LMs (GPT-2, Llama, ...): an instruction shows the prompt with numbered blanks, the LM fills them line by line.
+"""Causal LMs of any type: an instruction shows the prompt with numbered blanks, the LM fills them line by line.
 
 Fill in the blanks so that the sentence is true.
 Sentence: (1) is the capital of (2) .
@@ -14,11 +14,10 @@ from typing import Any
 import torch
 
 from kgharvest.engine.language_models.base import EncodedPrompt, Pattern, Query, Tick, TokenIds
-from kgharvest.engine.language_models.pretrained import Head, PretrainedLM
+from kgharvest.engine.language_models.networks.heads import N_TOKENS, head_on_hidden, is_close, network_of
+from kgharvest.engine.language_models.pretrained import PretrainedLM
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import UnsupportedModel
-
-LARGE = 1000.0  # times usual logits: where caps on them bend, however small a model's are
 
 
 def instruction(prompt: PromptTemplate) -> str:
@@ -39,8 +38,9 @@ class CausalLM(PretrainedLM):
     """
 
     def __init__(self, model: Any, tokenizer: Any, name: str, revision: str | None) -> None:
-        check_goes_on(model, name)
-        super().__init__(model, tokenizer, name, revision, Head(torch.nn.Identity(), model.get_output_embeddings()))
+        head = head_on_hidden(model, lambda ids: read_whole(network_of(model), ids), name)
+        super().__init__(model, tokenizer, name, revision, head)
+        self._shares_beginnings = shares_beginnings(self._network)
         self.entity_end = self.tokens.continuing("\n")
         line_breaks = self.tokens.containing("\n")
         if not self.entity_end or not line_breaks[list(self.entity_end)].all():
@@ -68,48 +68,41 @@ class CausalLM(PretrainedLM):
         return torch.empty_like(vectors).index_copy_(0, torch.tensor(order, device=vectors.device), vectors)
 
     def _hidden(self, ids: torch.Tensor) -> torch.Tensor:
-        hidden: torch.Tensor = self._network(input_ids=ids, use_cache=False).last_hidden_state
-        return hidden
+        return read_whole(self._network, ids)
 
     def _hidden_at(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        if not self._shares_beginnings:
+            return self._hidden(ids)[:, -1]
         return torch.cat([self._last_hidden(rows, n_shared) for rows, n_shared in runs_that_share(ids)])
 
     def _last_hidden(self, ids: torch.Tensor, n_shared: int) -> torch.Tensor:
-        """Return (B, d), the output at the last of `ids` (B, T); the first `n_shared` are the same, read once."""
-        if not n_shared:
-            return self._hidden(ids)[:, -1]
-        cache = self._network(input_ids=ids[:1, :n_shared], use_cache=True).past_key_values
-        cache.batch_repeat_interleave(len(ids))
-        hidden: torch.Tensor = self._network(input_ids=ids[:, n_shared:], past_key_values=cache).last_hidden_state
-        return hidden[:, -1]
+        """Return (B, d), the output at the last of `ids` (B, T); the first `n_shared` are the same."""
+        return after_shared(self._network, ids, n_shared) if n_shared else self._hidden(ids)[:, -1]
+
+
+def read_whole(network: Any, ids: torch.Tensor) -> torch.Tensor:
+    hidden: torch.Tensor = network(input_ids=ids, use_cache=False).last_hidden_state
+    return hidden
 
 
 @torch.inference_mode()
-def check_goes_on(model: Any, name: str) -> None:
-    """Raise UnsupportedModel unless `model` can do, whatever its type, what is asked of causal LMs here.
-
-    Its logits are the output embeddings of the last hidden state, neither scaled nor capped, and what it has read of a
-    text can be kept for several continuations.
-    """
-    ids = torch.arange(3, device=model.device)[None]
-    projection = model.get_output_embeddings()
-    enlarge = projection.register_forward_hook(lambda module, inputs, logits: LARGE * logits)
+def shares_beginnings(network: Any) -> bool:
+    """Return whether what `network` has read of a text can be kept for several continuations, tried on a small one."""
+    ids = torch.arange(N_TOKENS, device=network.device).repeat(2, 1)
+    ids[1, -1] = 0
     try:
-        read = model.base_model(input_ids=ids, use_cache=True)
-        hidden = getattr(read, "last_hidden_state", None)
-        if hidden is None or not hasattr(getattr(read, "past_key_values", None), "batch_repeat_interleave"):
-            raise UnsupportedModel(
-                f"The model {name!r} keeps nothing of what it has read that continuations could share; "
-                "use a causal LM with attention."
-            )
-        expected, logits = projection(hidden), model(input_ids=ids, use_cache=False).logits
-    finally:
-        enlarge.remove()
-    if (logits - expected).abs().max() > 0.01 * expected.abs().max():
-        raise UnsupportedModel(
-            f"The model {name!r} scales or caps its logits, so that prompts cannot be averaged before its vocabulary; "
-            "use a causal LM that does not."
-        )
+        hidden = after_shared(network, ids, N_TOKENS - 2)
+    except (AttributeError, TypeError, ValueError, RuntimeError):  # it keeps nothing, or keeps it otherwise
+        return False
+    return is_close(hidden.float(), network(input_ids=ids, use_cache=False).last_hidden_state[:, -1].float())
+
+
+def after_shared(network: Any, ids: torch.Tensor, n_shared: int) -> torch.Tensor:
+    """Return (B, d), the output at the last of `ids` (B, T); the first `n_shared` are the same, read once."""
+    cache = network(input_ids=ids[:1, :n_shared], use_cache=True).past_key_values
+    cache.batch_repeat_interleave(len(ids))
+    hidden: torch.Tensor = network(input_ids=ids[:, n_shared:], past_key_values=cache).last_hidden_state
+    return hidden[:, -1]
 
 
 def written_so_far(prompt: EncodedPrompt, lines: list[int], filled: TokenIds) -> TokenIds:

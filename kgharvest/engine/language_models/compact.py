@@ -18,15 +18,15 @@ from tokenizers import Tokenizer
 from torch import nn
 from torch.nn.functional import gelu
 
-from kgharvest.engine.language_models.architectures import attend
-from kgharvest.engine.language_models.devices import (
+from kgharvest.engine.language_models.masked import MaskedLM
+from kgharvest.engine.language_models.networks.architectures import attend
+from kgharvest.engine.language_models.networks.devices import (
     check_device,
     dtype_named,
     move_to_device,
     randomize_weights,
     weights_fingerprint,
 )
-from kgharvest.engine.language_models.masked import MaskedLM
 
 
 def load_compact(

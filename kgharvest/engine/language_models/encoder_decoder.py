@@ -1,4 +1,4 @@
-"""Encoder-decoders: those that fill in blanks (BART), for harvesting, and those that rewrite texts, for paraphrasing.
+"""Encoder-decoders: those with a mask token (BART), for harvesting, and those that rewrite texts, for paraphrasing.
 
 To fill in, the encoder reads the masked prompt and the decoder reads it one step behind.
 """
@@ -11,10 +11,10 @@ import torch
 
 from kgharvest.engine.language_models.base import EncodedPrompt, Pattern, Query, TokenIds
 from kgharvest.engine.language_models.masked import fill_and_mask
-from kgharvest.engine.language_models.pretrained import Head, PretrainedLM
+from kgharvest.engine.language_models.networks.heads import head_on_hidden, network_of
+from kgharvest.engine.language_models.pretrained import PretrainedLM
 from kgharvest.engine.prompts.template import PromptTemplate
 
-MODEL_TYPES = ("bart",)  # that fill in blanks
 SPARE_TOKENS = 20  # that a rewritten text may have beyond twice those of the text
 TOP_P = 0.95
 
@@ -23,7 +23,8 @@ class InfillingLM(PretrainedLM):
     """An encoder-decoder behind the `LanguageModel` protocol, with one mask per missing token as for masked LMs."""
 
     def __init__(self, model: Any, tokenizer: Any, name: str, revision: str | None) -> None:
-        super().__init__(model, tokenizer, name, revision, bart_head(model))
+        head = head_on_hidden(model, lambda ids: read_both(network_of(model), ids, ids), name)
+        super().__init__(model, tokenizer, name, revision, head)
         self.mask_id = self.tokens.mask_id
         self._start_id: int = model.config.decoder_start_token_id
 
@@ -35,14 +36,13 @@ class InfillingLM(PretrainedLM):
 
     def _hidden(self, ids: torch.Tensor) -> torch.Tensor:
         shifted = torch.nn.functional.pad(ids[:, :-1], (1, 0), value=self._start_id)
-        hidden: torch.Tensor = self._network(
-            input_ids=ids, decoder_input_ids=shifted, use_cache=False
-        ).last_hidden_state
-        return hidden
+        return read_both(self._network, ids, shifted)
 
 
-def bart_head(model: Any) -> Head:
-    return Head(torch.nn.Identity(), lambda vectors: model.lm_head(vectors) + model.final_logits_bias)
+def read_both(network: Any, ids: torch.Tensor, decoder_ids: torch.Tensor) -> torch.Tensor:
+    """Return (B, T, d), what the decoder gives for `decoder_ids` (B, T) beside the encoder's `ids`."""
+    hidden: torch.Tensor = network(input_ids=ids, decoder_input_ids=decoder_ids, use_cache=False).last_hidden_state
+    return hidden
 
 
 class Seq2SeqModel:

@@ -1,56 +1,31 @@
-"""Load an LM by hub id or local folder, as one of the families; load models that rewrite texts."""
+"""Load an LM by hub id or local folder, as the family that its capabilities say; load models that rewrite texts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub.utils import logging as hub_logging
-from transformers import (
-    CONFIG_MAPPING,
-    AutoConfig,
-    AutoModelForCausalLM,
-    AutoModelForMaskedLM,
-    AutoModelForSeq2SeqLM,
-    AutoTokenizer,
-    PreTrainedConfig,
-)
-from transformers.models.auto.modeling_auto import (
-    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
-    MODEL_FOR_MASKED_LM_MAPPING_NAMES,
-    MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
-)
+from transformers import CONFIG_MAPPING, AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedConfig
 from transformers.utils import CONFIG_NAME
 from transformers.utils import logging as transformers_logging
 from transformers.utils.hub import cached_file, extract_commit_hash
 
-from kgharvest.engine.language_models import causal, encoder_decoder, masked
-from kgharvest.engine.language_models.architectures import ARCHITECTURES
+from kgharvest.engine.language_models import encoder_decoder
 from kgharvest.engine.language_models.base import LanguageModel
-from kgharvest.engine.language_models.devices import (
+from kgharvest.engine.language_models.capabilities import check_tokenizer, family_of
+from kgharvest.engine.language_models.networks.devices import (
     check_device,
     dtype_named,
     move_to_device,
     randomize_weights,
     weights_fingerprint,
 )
+from kgharvest.engine.language_models.networks.heads import text_config
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import HUB_ID, BrokenModel, EngineError, ModelNotFound, UnsupportedModel
-
-FAMILIES: list[tuple[Collection[str], Any, Callable[..., LanguageModel]]] = [
-    (ARCHITECTURES, AutoModelForMaskedLM, masked.MaskedLM),
-    (encoder_decoder.MODEL_TYPES, AutoModelForSeq2SeqLM, encoder_decoder.InfillingLM),
-    # By what they can do, not by a list: CausalLM looks whether it is so.
-    (
-        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.keys()
-        - MODEL_FOR_MASKED_LM_MAPPING_NAMES.keys()
-        - MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES.keys(),
-        AutoModelForCausalLM,
-        causal.CausalLM,
-    ),
-]
 
 
 def load(
@@ -75,9 +50,11 @@ def load(
     with damage_said(name):
         commit = resolve_commit(name, revision)
         config = load_config(name, commit)
-        auto_class, family = family_of(config, name)
         tokenizer = AutoTokenizer.from_pretrained(name, revision=commit)
-        check_tokenizer(name, tokenizer)
+        if len(tokenizer) <= len(tokenizer.all_special_ids):  # its files lack, and transformers made one of these alone
+            raise not_found(name)
+        auto_class, family = family_of(config, tokenizer, name)
+        check_tokenizer(tokenizer, text_config(config).vocab_size, name)
         options = {"dtype": torch_dtype, "output_loading_info": True}
         model, report = auto_class.from_pretrained(name, revision=commit, **options)
         check_complete(name, report)
@@ -176,28 +153,6 @@ def not_found(name: str) -> ModelNotFound:
         f"The model {name!r} is neither a local folder nor a model that the hub gives out here; "
         "check the name, the revision and the network, or download it and name its folder."
     )
-
-
-def family_of(config: Any, name: str) -> tuple[Any, Callable[..., LanguageModel]]:
-    """Return the transformers class and our family for a model type. Raises UnsupportedModel."""
-    for model_types, auto_class, family in FAMILIES:
-        if config.model_type in model_types:
-            return auto_class, family
-    listed = ", ".join(model_type for model_types, _, _ in FAMILIES[:-1] for model_type in model_types)
-    raise UnsupportedModel(
-        f"The model {name!r} is of type {config.model_type}, which cannot fill in blanks here; "
-        f"use one of {listed}, or a causal LM."
-    )
-
-
-def check_tokenizer(name: str, tokenizer: Any) -> None:
-    """Raise unless the tokenizer can be asked. Where its files lack, transformers makes one of special tokens only."""
-    if not getattr(tokenizer, "is_fast", False):
-        raise UnsupportedModel(
-            f"The tokenizer of {name!r} has no fast version (tokenizer.json); use a model that has one."
-        )
-    if len(tokenizer) <= len(tokenizer.all_special_ids):
-        raise not_found(name)
 
 
 def check_complete(name: str, report: dict[str, Any]) -> None:

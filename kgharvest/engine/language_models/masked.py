@@ -1,4 +1,4 @@
-"""Masked LMs: BERT, RoBERTa, DistilBERT, ALBERT, ModernBERT, XLM-R; soft words in their prompts."""
+"""Masked LMs: those with a mask token, of any type (BERT, RoBERTa, DeBERTa, ELECTRA, ...); soft words in prompts."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any, Self
 import torch
 from torch import nn
 
-from kgharvest.engine.language_models.architectures import ARCHITECTURES, split_last_layer
 from kgharvest.engine.language_models.base import EncodedPrompt, Pattern, Query, TokenIds
+from kgharvest.engine.language_models.networks.architectures import ARCHITECTURES, split_last_layer
+from kgharvest.engine.language_models.networks.heads import network_of, without_projection
 from kgharvest.engine.language_models.pretrained import PretrainedLM
 from kgharvest.engine.language_models.soft_words import SoftWords, perturbed_modules
 from kgharvest.engine.prompts.template import PromptTemplate
@@ -19,7 +20,10 @@ class MaskedLM(PretrainedLM):
     """A masked LM behind the `LanguageModel` protocol."""
 
     def __init__(self, model: Any, tokenizer: Any, name: str, revision: str | None) -> None:
-        super().__init__(model, tokenizer, name, revision, ARCHITECTURES[model.config.model_type].head(model))
+        known = ARCHITECTURES.get(model.config.model_type)
+        network, head = (network_of(model), known.head(model)) if known else without_projection(model, name)
+        super().__init__(model, tokenizer, name, revision, head)
+        self._network = network
         self.mask_id = self.tokens.mask_id
         self._last_layer = split_last_layer(model)
         self._soft_words: SoftWords | None = None
@@ -32,8 +36,9 @@ class MaskedLM(PretrainedLM):
 
     @property
     def hidden_size(self) -> int:
-        """The width of what the layers give; that of the word embeddings may be another."""
-        return int(self._network.config.hidden_size)
+        """The width of what the network gives; that of the word embeddings may be another."""
+        is_known = self._network.config.model_type in ARCHITECTURES
+        return int(self._network.config.hidden_size if is_known else self.output_embeddings.shape[1])
 
     @property
     def output_embeddings(self) -> torch.Tensor:

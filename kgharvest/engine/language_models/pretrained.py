@@ -4,29 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from kgharvest.engine.language_models.base import Query, Tick, TokenIds
 from kgharvest.engine.language_models.batching import evaluate, tokens_at_once
+from kgharvest.engine.language_models.networks.heads import Head, network_of, text_config
 from kgharvest.engine.language_models.tokens import Tokens
 from kgharvest.engine.types import BadPrompt
 
-Layer = Callable[[torch.Tensor], torch.Tensor]
-
-
-class Head(NamedTuple):
-    """An LM head in two parts, so that it runs at one position only and projects averaged vectors.
-
-    transform: (B, d) -> (B, d'), all of the head but its projection.
-    projection: (B, d') -> (B, V), affine.
-    """
-
-    transform: Layer
-    projection: Layer
+# Tokens that an LM takes whose config names no limit: there may be none, and prompts are short.
+MAX_TOKENS = 2048
 
 
 class PretrainedLM(ABC):
@@ -39,15 +30,16 @@ class PretrainedLM(ABC):
 
     def __init__(self, model: Any, tokenizer: Any, name: str, revision: str | None, head: Head) -> None:
         self.name, self.revision = name, revision
-        self.vocab_size: int = model.config.vocab_size
-        self.max_tokens = longest_sequence(model.config)
+        self.vocab_size: int = text_config(model.config).vocab_size
+        self.max_tokens = longest_sequence(model)
         self.device, self.dtype = model.device, model.dtype
         self.tokens = Tokens(tokenizer, self.vocab_size)
         self.is_cased = self.tokens.is_cased
         self.starts_entity, self.continues_entity = self.tokens.starts_entity, self.tokens.continues_entity
-        self._network = model.base_model
+        self._network = network_of(model)
         self._tokens_at_once = tokens_at_once(self.device, weights_per_token(model))
         self._head = head
+        self.is_affine = head.is_affine
         self.n_read = Counter[str]()
 
     @contextmanager
@@ -98,13 +90,18 @@ class PretrainedLM(ABC):
 
 
 def weights_per_token(model: Any) -> int:
-    """Return about how many weights of the network a token is multiplied with. ALBERT goes through one layer often."""
-    n_all = sum(weights.numel() for weights in model.base_model.parameters())
+    """Return about how many weights of the network a token is multiplied with. ALBERT goes through a layer often."""
+    n_all = sum(weights.numel() for weights in network_of(model).parameters())
     n_inner = n_all - model.get_input_embeddings().weight.numel()
-    return int(n_inner * (model.config.num_hidden_layers if model.config.model_type == "albert" else 1))
+    n_groups = getattr(model.config, "num_hidden_groups", None)
+    return int(n_inner * (model.config.num_hidden_layers / n_groups if n_groups else 1))
 
 
-def longest_sequence(config: Any) -> int:
-    """Return how many tokens the LM takes. RoBERTa numbers positions from pad_token_id + 1."""
-    offset = config.pad_token_id + 1 if config.model_type in {"roberta", "xlm-roberta"} else 0
-    return int(config.max_position_embeddings) - offset
+def longest_sequence(model: Any) -> int:
+    """Return how many tokens the LM takes. Where padding has a position of its own, as in RoBERTa, others follow it."""
+    config = text_config(model.config)
+    limits = (getattr(config, name, None) for name in ("max_position_embeddings", "n_positions", "max_seq_len"))
+    n_positions = next((limit for limit in limits if isinstance(limit, int) and limit > 0), MAX_TOKENS)
+    positions = getattr(getattr(network_of(model), "embeddings", None), "position_embeddings", None)
+    padding = getattr(positions, "padding_idx", None)
+    return n_positions - (0 if padding is None else padding + 1)

@@ -20,7 +20,7 @@ class FakeLM:
     The prompt makes no difference, except that `by_prompt` may give one prompt text distributions of its own.
     """
 
-    name, revision, is_cased, max_tokens, entity_end = "fake", None, False, 64, ()
+    name, revision, is_cased, max_tokens, entity_end, is_affine = "fake", None, False, 64, (), True
 
     def __init__(self, words: list[str], probabilities: Mapping, by_prompt: Mapping = {}):
         self.words = words

@@ -1,4 +1,4 @@
-"""A tiny LM of every family, loaded once a session through the door that people use."""
+"""Tiny LMs, loaded once a session through the door that people use; some of them go through every test of LMs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from kgharvest.engine.language_models.base import LanguageModel
 from kgharvest.engine.language_models.loading import load
 from tests.kgharvest.engine import tiny_models
+from tests.kgharvest.engine.tiny_types import TYPES, tiny_of_type
 
 MASKED = ("bert", "distilbert", "albert", "roberta", "xlm_roberta", "modernbert")
 FILLING = (*MASKED, "bart")
@@ -23,7 +24,8 @@ def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
 
     @cache
     def build(family: str) -> Path:
-        return getattr(tiny_models, f"tiny_{family}")(tmp_path_factory.mktemp(family))
+        folder = tmp_path_factory.mktemp(family)
+        return tiny_of_type(family, folder) if family in TYPES else getattr(tiny_models, f"tiny_{family}")(folder)
 
     return build
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from kgharvest.engine.language_models.causal import CausalLM, check_goes_on, instruction, runs_that_share
+from kgharvest.engine.language_models.causal import CausalLM, instruction, runs_that_share
 from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import UnsupportedModel
@@ -23,12 +21,6 @@ Sentence: (2)s capital is (1) .
 CHAT = (
     "{{ bos_token }}{% for message in messages %}({{ message.role }}) {{ message.content }}{% endfor %}"
     "{% if add_generation_prompt %}(assistant) {% endif %}"
-)
-
-
-MODEL_TYPES = (
-    *("gpt2", "gpt_neo", "gpt_neox", "gptj", "llama", "mistral", "qwen2", "qwen3", "olmo2", "phi3"),
-    *("gemma", "gemma3_text", "qwen3_moe", "mixtral", "gpt_oss"),
 )
 
 
@@ -161,58 +153,3 @@ def test_prompts_whose_questions_are_mixed_are_answered_like_each_alone(lm, rome
 )
 def test_rows_that_share_at_least_half_are_one_run(rows, expected):
     assert [(len(run), n_shared) for run, n_shared in runs_that_share(torch.tensor(rows))] == expected
-
-
-@pytest.mark.parametrize("model_type", MODEL_TYPES)
-def test_reading_a_shared_beginning_once_changes_no_answer(model_type):
-    model = AutoModelForCausalLM.from_config(tiny_config(model_type)).eval()
-    ids = torch.tensor([[*range(9), 20, 21], [*range(9), 22, 23], [*range(9), 24, 25]])
-
-    with torch.no_grad():
-        read = model.base_model(input_ids=ids[:1, :9], use_cache=True).past_key_values
-        read.batch_repeat_interleave(3)
-        hidden = model.base_model(input_ids=ids[:, 9:], past_key_values=read).last_hidden_state[:, -1]
-        expected = model.base_model(input_ids=ids).last_hidden_state[:, -1]
-
-    torch.testing.assert_close(hidden, expected, atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("model_type", MODEL_TYPES)
-def test_logits_of_many_types_are_its_output_embeddings_of_the_last_hidden_state(model_type):
-    model = AutoModelForCausalLM.from_config(tiny_config(model_type)).eval()
-    ids = torch.arange(12)[None]
-
-    with torch.no_grad():
-        hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
-        logits = model.get_output_embeddings()(hidden)
-
-    torch.testing.assert_close(logits, model(ids).logits, atol=1e-5, rtol=1e-5)
-    check_goes_on(model, "tiny")
-
-
-@pytest.mark.parametrize(
-    ("model_type", "sentence"),
-    [
-        ("gemma2", "scales or caps its logits"),  # soft cap
-        ("cohere", "scales or caps its logits"),
-        ("mamba", "keeps nothing of what it has read"),
-    ],
-)
-def test_a_causal_lm_that_cannot_be_asked_is_told_by_trying(model_type, sentence):
-    model = AutoModelForCausalLM.from_config(tiny_config(model_type)).eval()
-
-    with pytest.raises(UnsupportedModel, match=sentence):
-        check_goes_on(model, "tiny")
-
-
-def tiny_config(model_type):
-    make = partial(AutoConfig.for_model, model_type, vocab_size=50)
-    if model_type in {"gpt2", "gptj"}:
-        return make(n_embd=32, n_layer=2, n_head=2, rotary_dim=8)
-    if model_type == "gpt_neo":
-        return make(hidden_size=32, num_layers=2, num_heads=2, attention_types=[[["global", "local"], 1]])
-    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
-    if model_type in {"qwen3_moe", "mixtral", "gpt_oss"}:
-        experts = "num_experts" if model_type == "qwen3_moe" else "num_local_experts"
-        sizes |= {experts: 4, "num_experts_per_tok": 2, "eos_token_id": 1}
-    return make(**sizes, num_key_value_heads=2, head_dim=16, pad_token_id=0, bos_token_id=1)

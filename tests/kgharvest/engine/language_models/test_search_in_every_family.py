@@ -1,4 +1,8 @@
-"""The same search over every family finds what enumerating all pairs of one-token words with plain forwards finds."""
+"""The same search over every family finds what enumerating all pairs of one-token words with plain forwards finds.
+
+The same tuples in the same total order, with the same scores: of masked LMs, encoder-decoders with masks and with
+sentinels, causal LMs of many types.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +16,18 @@ from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.ranking import TokenRanker
 from kgharvest.engine.search import BestFirstSearch
 from kgharvest.engine.types import HarvestParams
-from tests.kgharvest.engine.language_models.conftest import CAUSAL
+from tests.kgharvest.engine.language_models.conftest import CAUSAL, FILLING
+from tests.kgharvest.engine.tiny_types import TYPES
 
 PROMPTS = {"the <ENT0> is in <ENT1> .": 0.6, "in a <ENT1> the <ENT0> can swim": 0.4}
 PARAMS = HarvestParams(candidates=80, max_entity_repeats=None, disabled_filters=frozenset(FILTERS), batch_size=64)
+TYPES_SEARCHED = ("deberta_v3", "electra", "t5", "mistral", "gemma2", "bloom")
 INSTRUCTION = "Fill in the blanks so that the sentence is true.\nSentence: {}\n(1):"
+
+
+@pytest.fixture(params=(*FILLING, *CAUSAL, *TYPES_SEARCHED))
+def family(request):
+    return request.param
 
 
 class PlainMasked:
@@ -86,14 +97,46 @@ class PlainCausal(PlainMasked):
         return list(zip(pairs, logprobs.tolist(), strict=True))
 
 
+class PlainSpanFilling(PlainMasked):
+    """Log-probabilities of what the decoder writes for a sentinel, entity after entity, with the next sentinel."""
+
+    @torch.no_grad()
+    def tuples(self):
+        words = self.words()
+        (head,) = self.spans([("<extra_id_0>", "<extra_id_1>")], words)
+        tails = self.spans([(word, "<extra_id_0>") for word in words], words)
+        return [((words[i], words[j]), [*head[i], *tails[i][j]]) for i in range(len(words)) for j in range(len(words))]
+
+    def spans(self, pairs, words):
+        """Return, for each pair in the slots, the log-probabilities of each of `words` and of its end."""
+        tokens = torch.tensor([self.token(word) for word in words])
+        start, first, second = [0, *self.tokenizer.convert_tokens_to_ids(["<extra_id_0>", "<extra_id_1>"])]
+        written = torch.tensor([[start, first, token] for token in tokens.tolist()])
+        answers = []
+        for pair in pairs:
+            mean = 0
+            for text, weight in PROMPTS.items():
+                sentence = text.replace("<ENT0>", pair[0]).replace("<ENT1>", pair[1])
+                ids = torch.tensor([self.tokenizer(sentence).input_ids] * len(words))
+                mean = mean + weight * self.model(input_ids=ids, decoder_input_ids=written).logits
+            logprobs = torch.log_softmax(mean, dim=-1)
+            of_words = logprobs[:, 1].gather(1, tokens[:, None])[:, 0]
+            answers.append(list(zip(of_words.tolist(), logprobs[:, 2, second].tolist(), strict=True)))
+        return answers
+
+
 def plain(family, folder):
+    if family in TYPES:
+        tiny = TYPES[family]
+        kinds = {"MaskedLM": PlainMasked, "CausalLM": PlainCausal, "SpanFillingLM": PlainSpanFilling}
+        return kinds[tiny.family](tiny.auto_class, folder)
     if family in CAUSAL:
         return PlainCausal(AutoModelForCausalLM, folder)
     return PlainMasked(AutoModelForSeq2SeqLM if family == "bart" else AutoModelForMaskedLM, folder)
 
 
 def test_the_search_finds_the_best_pairs_of_one_token_words(family, lm, folder_of):
-    every = {pair: sorted(logprobs) for pair, logprobs in plain(family, folder_of(family)).tuples()}
+    every = plain(family, folder_of(family)).tuples()
     templates = {PromptTemplate.parse(text): weight for text, weight in PROMPTS.items()}
     ranker = TokenRanker(lm, list(map(lm.encode_prompt, templates)), list(templates.values()), PARAMS.batch_size)
     vocabulary = EntityVocabulary(lm, EntityFilter(list(templates), PARAMS.disabled_filters))
@@ -101,17 +144,31 @@ def test_the_search_finds_the_best_pairs_of_one_token_words(family, lm, folder_o
 
     search.run([(1, 1)])
 
-    mtls = [candidate.mtl for candidate in search.tuples]
-    assert mtls == pytest.approx([every[candidate.surface][0] for candidate in search.tuples], abs=1e-4)
-    assert mtls == pytest.approx(distinct_mtls(every)[: PARAMS.candidates], abs=1e-4)
+    costs_of = {pair: costs(logprobs) for pair, logprobs in every}
+    expected = [costs_of[pair] for pair in in_order(every)[: PARAMS.candidates]]
+    found = search.tuples
+    # What is equal up to rounding may change places; in its own numbers the search keeps to the total order.
+    assert [candidate.mtl for candidate in found] == pytest.approx([-cost for cost, *_ in expected], abs=1e-5)
+    for candidate in found:
+        assert candidate.costs == pytest.approx(costs_of[candidate.surface], abs=1e-5)
+    assert found == sorted(found, key=lambda candidate: (candidate.costs, candidate.folded, candidate.surface))
+    assert len({candidate.folded for candidate in found}) == PARAMS.candidates
 
 
-def distinct_mtls(every):
-    """Return the MTLs, best first, of tuples that differ after case-folding."""
+def costs(logprobs):
+    return tuple(-logprob for logprob in sorted(logprobs))
+
+
+def in_order(every):
+    """Return the tuples that differ after case-folding: MTL first, then the other tokens, then the strings."""
     best = {}
-    for pair, logprobs in sorted(every.items(), key=lambda entry: entry[1], reverse=True):
-        best.setdefault(tuple(entity.casefold() for entity in pair), logprobs[0])
+    for pair, _ in sorted(every, key=lambda entry: (costs(entry[1]), folded(entry[0]), entry[0])):
+        best.setdefault(folded(pair), pair)
     return list(best.values())
+
+
+def folded(pair):
+    return tuple(entity.casefold() for entity in pair)
 
 
 def test_the_brute_force_sees_many_words(family, folder_of):

@@ -25,6 +25,7 @@ class FakeLM:
 
     name, revision, is_cased = "fake", None, True
     entity_end: TokenIds = ()
+    is_affine: bool = True
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""Architectures of masked LMs: where the LM head and the layers are, and the last layer at a single position.
+"""Architectures of masked LMs that are known in detail: their LM head, and their last layer at a single position.
 
 Nothing reads the last layer's output at any other position; in small LMs that is half the work. Only the post-norm
-encoders (BERT, RoBERTa, XLM-R, DistilBERT) are split so; the others run their last layer whole.
+encoders (BERT, RoBERTa, XLM-R, DistilBERT) are split so; all others run their last layer whole.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
-from kgharvest.engine.language_models.pretrained import Head
+from kgharvest.engine.language_models.networks.heads import Head, WordProjection
 
 # (hidden (B, T, d), queried (B, 1, d)) -> (B, 1, d): the layer's output where `queried` stands, attending to `hidden`.
 LastLayer = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -40,6 +40,17 @@ def albert_head(model: Any) -> Head:
 
 def modernbert_head(model: Any) -> Head:
     return Head(model.head, model.decoder)
+
+
+def deberta_head(model: Any) -> Head:
+    """DeBERTa-v3 projects with its word embeddings, older checkpoints with weights of their own."""
+    if model.legacy:
+        return bert_head(model)
+    head, words = model.lm_predictions.lm_head, model.deberta.embeddings.word_embeddings
+    return Head(
+        lambda hidden: head.LayerNorm(head.transform_act_fn(head.dense(hidden))),
+        WordProjection(words, head.bias),
+    )
 
 
 def bert_layer(layer: Any) -> LastLayer:
@@ -84,21 +95,25 @@ class Architecture(NamedTuple):
     last_layer: Callable[[Any], LastLayer] | None = None
 
 
-# By `config.model_type`.
+# By `config.model_type`. Masked LMs of other types are taken as they are (`heads.without_projection`).
 ARCHITECTURES = {
     "bert": Architecture(bert_head, "encoder", bert_layer),
     "roberta": Architecture(roberta_head, "encoder", bert_layer),
     "xlm-roberta": Architecture(roberta_head, "encoder", bert_layer),
     "distilbert": Architecture(distilbert_head, "transformer", distilbert_layer),
+    "camembert": Architecture(roberta_head, "encoder", bert_layer),
     "albert": Architecture(albert_head),
+    "deberta-v2": Architecture(deberta_head),
     "modernbert": Architecture(modernbert_head),
 }
 
 
 def split_last_layer(model: Any) -> LastLayer | None:
     """Take the last layer off the encoder of `model` and return it, or None for architectures that keep it."""
-    architecture = ARCHITECTURES[model.config.model_type]
-    if architecture.stack is None or architecture.last_layer is None or getattr(model.config, "is_decoder", False):
+    architecture = ARCHITECTURES.get(model.config.model_type)
+    if architecture is None or architecture.stack is None or architecture.last_layer is None:
+        return None
+    if getattr(model.config, "is_decoder", False):
         return None
     stack = getattr(model.base_model, architecture.stack)
     last = stack.layer[-1]

@@ -1,0 +1,194 @@
+"""From hidden states to logits, found by trying: what of an LM's head averages, and what comes after it.
+
+Types of LM differ in what they do beside the projection to the vocabulary. A small text is read twice, once with logits
+so large that caps on them bend, and whichever of a few forms gives the model's own logits is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from torch.nn.functional import linear
+
+from kgharvest.engine.types import UnsupportedModel
+
+Layer = Callable[[torch.Tensor], torch.Tensor]
+
+N_TOKENS = 4  # of the text that is read
+LARGE = 1000.0  # times usual logits
+TOLERANCE = 0.01  # of the largest logit; half precision rounds
+
+
+class Head(NamedTuple):
+    """An LM head in two parts, so that it runs at one position only and projects averaged vectors.
+
+    transform: (B, d) -> (B, d'), all of the head but its projection.
+    projection: (B, d') -> (B, V).
+    is_affine: whether the projection of a weighted mean is the weighted mean of projections.
+    """
+
+    transform: Layer
+    projection: Layer
+    is_affine: bool = True
+
+
+class Projection(nn.Module):
+    """Output embeddings, and what the model does to their logits."""
+
+    def __init__(self, embeddings: nn.Module, after: Layer) -> None:
+        super().__init__()
+        self.embeddings, self.after = embeddings, after
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        return self.after(self.embeddings(vectors))
+
+
+class WordProjection(nn.Module):
+    """The projection to the vocabulary by the word embeddings themselves."""
+
+    def __init__(self, words: nn.Embedding, bias: torch.Tensor) -> None:
+        super().__init__()
+        self.weight, self.bias = words.weight, bias
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        return linear(vectors, self.weight, self.bias)
+
+
+class Hidden(NamedTuple):
+    last_hidden_state: torch.Tensor  # (B, T, d)
+
+
+# -- what follows the last hidden state --------------------------------------------------------------------------------
+
+
+@torch.inference_mode()
+def head_on_hidden(model: Any, read: Callable[[torch.Tensor], torch.Tensor], name: str) -> Head:
+    """Return the head of a model whose output embeddings project its last hidden state.
+
+    read: ids (B, T) -> (B, T, d), the last hidden state. Raises UnsupportedModel if its logits are neither those
+    projections nor scaled, shifted or capped ones.
+    """
+    ids = trial_ids(model)
+    projection = model.get_output_embeddings()
+    plain = Trial(projection(read(ids)), model_logits(model, ids))
+    with enlarged(projection):
+        large = Trial(projection(read(ids)), model_logits(model, ids))
+    for after, is_affine in what_may_follow(model, plain):
+        if plain.is_explained_by(after) and large.is_explained_by(after):
+            return Head(nn.Identity(), Projection(projection, after), is_affine)
+    raise UnsupportedModel(
+        f"The logits of {name!r} follow from its last hidden state in a way that is not known here; use another LM."
+    )
+
+
+class Trial(NamedTuple):
+    """What the output embeddings make of a text, and the model's logits: (B, T, V) both."""
+
+    projected: torch.Tensor
+    logits: torch.Tensor
+
+    def is_explained_by(self, after: Layer) -> bool:
+        return is_close(after(self.projected).float(), self.logits.float())
+
+    @property
+    def scale(self) -> float:
+        """Return the number times which `projected` comes nearest to the logits."""
+        projected, logits = self.projected.double(), self.logits.double()
+        return float((projected * logits).sum() / projected.square().sum())
+
+
+def what_may_follow(model: Any, trial: Trial) -> Iterator[tuple[Layer, bool]]:
+    """Yield what models do after their projection, and whether it is affine."""
+    yield nn.Identity(), True
+    bias = getattr(model, "final_logits_bias", None)  # BART, mBART, PEGASUS
+    if bias is not None:
+        yield lambda logits: logits + bias, True
+    cap = getattr(text_config(model.config), "final_logit_softcapping", None)  # Gemma 2 and later
+    if cap:
+        yield lambda logits: cap * torch.tanh(logits / cap), False
+    scale = trial.scale  # Cohere, Granite, MiniCPM, T5 with tied embeddings
+    yield lambda logits: logits * scale, True
+
+
+@contextmanager
+def enlarged(projection: nn.Module) -> Iterator[None]:
+    handle = projection.register_forward_hook(lambda module, inputs, logits: LARGE * logits)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+# -- heads between the last hidden state and the projection ------------------------------------------------------------
+
+
+class Headless(nn.Module):
+    """A model whose projection to the vocabulary is taken off: it gives what that would project."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    @property
+    def config(self) -> Any:
+        return self.model.config
+
+    def get_input_embeddings(self) -> Any:
+        return self.model.get_input_embeddings()
+
+    def forward(self, **inputs: Any) -> Hidden:
+        return Hidden(self.model(**inputs).logits)
+
+
+@torch.inference_mode()
+def without_projection(model: Any, name: str) -> tuple[Headless, Head]:
+    """Take the output embeddings off `model`; return what is left and the head that they are.
+
+    Raises UnsupportedModel if they are not the last that the model does.
+    """
+    ids = trial_ids(model)
+    logits = model_logits(model, ids)
+    projection = model.get_output_embeddings()
+    path = next((path for path, module in model.named_modules() if module is projection), None)
+    if path is not None:
+        parent, _, attribute = path.rpartition(".")
+        setattr(model.get_submodule(parent), attribute, nn.Identity())
+        vectors = model_logits(model, ids)
+        if vectors.shape[-1] == projection.weight.shape[-1] and is_close(projection(vectors).float(), logits.float()):
+            return Headless(model), Head(nn.Identity(), projection)
+    raise UnsupportedModel(
+        f"The logits of {name!r} are not what its output embeddings give; use a masked LM of another type."
+    )
+
+
+# -- trying ------------------------------------------------------------------------------------------------------------
+
+
+def trial_ids(model: Any) -> torch.Tensor:
+    return torch.arange(N_TOKENS, device=model.device)[None]
+
+
+def model_logits(model: Any, ids: torch.Tensor) -> torch.Tensor:
+    """Return (B, T, V). The decoder of an encoder-decoder reads `ids`, too."""
+    more = {"decoder_input_ids": ids} if model.config.is_encoder_decoder else {}
+    logits: torch.Tensor = model(input_ids=ids, **more).logits
+    return logits
+
+
+def is_close(found: torch.Tensor, expected: torch.Tensor) -> bool:
+    return bool((found - expected).abs().max() <= TOLERANCE * expected.abs().max())
+
+
+def text_config(config: Any) -> Any:
+    """Return the part of a config that describes the LM; models that see or hear have others, too."""
+    return config.get_text_config() if hasattr(config, "get_text_config") else config
+
+
+def network_of(model: Any) -> Any:
+    """Return the part of a model below its LM head."""
+    network = model.base_model
+    return network if network is not model else getattr(model, "model", model)
