@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
+
+from tests.database_copies import MigratedOnce, put_back
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -20,6 +23,16 @@ hypothesis.settings.load_profile("kgharvest")
 
 
 FIRST = ("browser", "slow")
+
+
+def pytest_collection() -> None:
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over what is there now, a million objects that stay to the end."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -35,18 +48,33 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def django_db_modify_db_settings(django_db_modify_db_settings, tmp_path_factory) -> None:
+def migrated_once(tmp_path_factory) -> MigratedOnce:
+    """What the first process of this run of tests migrates, and the others copy."""
+    folder = tmp_path_factory.getbasetemp()
+    return MigratedOnce(folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder)
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(django_db_modify_db_settings, migrated_once, tmp_path_factory) -> None:
     """Test on a SQLite file, as in real use: an in-memory database neither waits for locks nor serves threads."""
     from django.conf import settings
 
     database = settings.DATABASES["default"]
     if database["ENGINE"] == "kgharvest.sqlite":
-        database["TEST"] = {
-            **database.get("TEST", {}),
-            "NAME": str(tmp_path_factory.mktemp("database") / "test.sqlite3"),
-        }
+        path = tmp_path_factory.mktemp("database") / "test.sqlite3"
+        migrated_once.copy_to(path)
+        database["TEST"] = {**database.get("TEST", {}), "NAME": str(path)}
         # No fsync: a power cut during a test run may cost the test database.
         database["OPTIONS"]["init_command"] += " PRAGMA synchronous=OFF;"
+
+
+@pytest.fixture(scope="session")
+def django_db_keepdb(django_db_keepdb, django_db_modify_db_settings) -> bool:
+    """Begin with the copy of what another process has migrated, where there is one."""
+    from django.conf import settings
+
+    name = settings.DATABASES["default"].get("TEST", {}).get("NAME")
+    return django_db_keepdb or bool(name and Path(name).exists())
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -80,25 +108,23 @@ def _drop_audit_triggers(**of_signal) -> None:
 
 
 @pytest.fixture(scope="session")
-def django_db_setup(django_db_setup, django_db_blocker, tmp_path_factory) -> Iterator[Path | None]:
-    """Copy the test database as the migrations made it, and put that back after tests with transactions of their own.
+def django_db_setup(django_db_setup, django_db_blocker, migrated_once) -> Iterator[Path | None]:
+    """Keep a copy of the test database as the migrations made it, and put that back after tests with transactions.
 
     So they may come before others: Django itself would leave the tables empty, without what migrations put there.
     """
     from django.db import connection
     from django.test import TransactionTestCase
 
-    from tests.database_copies import put_back, save_copy
-
     database = connection.settings_dict
     if connection.vendor != "sqlite" or database["NAME"] != database["TEST"]["NAME"]:  # no test asks for a database
+        migrated_once.release()
         yield None
         return
-    path = tmp_path_factory.mktemp("migrated") / "migrated.sqlite3"
     with django_db_blocker.unblock(), pytest.MonkeyPatch.context() as patched:
-        save_copy(path)
-        patched.setattr(TransactionTestCase, "_fixture_teardown", lambda of_test: put_back(path))
-        yield path
+        migrated_once.save()
+        patched.setattr(TransactionTestCase, "_fixture_teardown", lambda of_test: put_back(migrated_once.path))
+        yield migrated_once.path
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -24,6 +26,32 @@ def put_back(path: Path) -> None:
     with closing(sqlite3.connect(path)) as copy:
         copy.backup(connection.connection)
     ContentType.objects.clear_cache()
+
+
+class MigratedOnce:
+    """The SQLite file as the migrations make it: of several processes the first makes it, and the others copy it.
+
+    folder: of all of them.
+    """
+
+    def __init__(self, folder: Path):
+        self.path = folder / "migrated.sqlite3"
+        self._lock = (folder / "migrated.lock").open("w")
+
+    def copy_to(self, path: Path) -> None:
+        """Copy it if it has been made; else make the others wait here until `save` or `release`."""
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        if self.path.exists():
+            shutil.copyfile(self.path, path)
+            self.release()
+
+    def save(self) -> None:
+        if not self.path.exists():
+            save_copy(self.path)
+        self.release()
+
+    def release(self) -> None:
+        self._lock.close()
 
 
 class KeptState:

@@ -254,6 +254,16 @@ def test_torch_is_installed_alone_and_the_lock_with_hashes(run, venv, tmp_path):
     assert "index" not in torch + lock
 
 
+def test_what_python_compiles_is_kept_for_the_next_program(run, venv):
+    told = 'case $1 in manage.py) echo "kept: ${PYTHONDONTWRITEBYTECODE-yes}" ;; esac'
+    add_script(venv / "bin" / "python", FAKE_PYTHON.replace("#!/bin/sh", f"#!/bin/sh\n{told}"))
+
+    printed = run("web", PORT="0", HAS_TORCH="1", PYTHONDONTWRITEBYTECODE="1").stdout
+
+    assert "kept: yes" in printed
+    assert "kept: 1" not in printed
+
+
 def test_a_second_start_installs_nothing(run, venv, tmp_path):
     run("web", PORT="0", HAS_TORCH="1")
     calls = (tmp_path / "pip-calls").read_text()
