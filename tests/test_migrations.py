@@ -17,8 +17,10 @@ from django.db import connection, migrations, models
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ProjectState
+from django.test.utils import CaptureQueriesContext
 
 from kgharvest.bulk.indexes import AddIndex, RemoveIndex
+from tests.postgres import on_postgresql, run_on_postgresql
 
 # The last migration of each app in the release that runs in production; moved on with each release.
 LAST_RELEASE = {
@@ -244,17 +246,53 @@ def test_a_table_that_old_code_cannot_use_is_noticed():
     assert missed == ["annotation_example has no name", "annotation_example.wanted wants a value"]
 
 
-@pytest.mark.parametrize(("vendor", "expected"), [("postgresql", {"concurrently": True}), ("sqlite", {})])
-def test_indexes_are_made_and_removed_without_a_lock_where_the_database_can(vendor, expected):
-    asked_for = []
+def test_indexes_of_large_tables_are_ordinary_ones_on_sqlite():
+    made = []
     editor = SimpleNamespace(
-        connection=SimpleNamespace(vendor=vendor, alias="default", in_atomic_block=False),
-        add_index=lambda model, index, **options: asked_for.append((index.name, options)),
-        remove_index=lambda model, index, **options: asked_for.append((index.name, options)),
+        connection=SimpleNamespace(vendor="sqlite", alias="default"),
+        add_index=lambda model, index: made.append(index.name),
+        remove_index=lambda model, index: made.remove(index.name),
     )
     without, with_index = (project_of("Draw", indexes=indexes) for indexes in ([], [PATH]))
 
     AddIndex("draw", PATH).database_forwards("annotation", editor, without, with_index)
-    RemoveIndex("draw", PATH.name).database_forwards("annotation", editor, with_index, without)
+    assert made == [PATH.name]
 
-    assert asked_for == [(PATH.name, expected)] * 2
+    RemoveIndex("draw", PATH.name).database_forwards("annotation", editor, with_index, without)
+    assert made == []
+
+
+@on_postgresql
+def test_on_postgresql():
+    done = run_on_postgresql(__file__)
+
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="only PostgreSQL makes indexes beside writers")
+def test_indexes_of_large_tables_are_made_without_a_lock_and_anew_where_they_were_not_finished():
+    index = models.Index(fields=["id"], name="draw_id_again")
+    without, with_index = (project_of("Draw", indexes=indexes) for indexes in ([], [index]))
+
+    def valid() -> list[bool]:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('draw_id_again')")
+            return [is_valid for (is_valid,) in cursor.fetchall()]
+
+    with connection.cursor() as cursor, CaptureQueriesContext(connection) as queries:
+        cursor.execute("SET lock_timeout = '3s'")
+        for _ in range(2):
+            with connection.schema_editor(atomic=False) as editor:
+                AddIndex("draw", index).database_forwards("annotation", editor, without, with_index)
+        assert valid() == [True]
+        with connection.schema_editor(atomic=False) as editor:
+            RemoveIndex("draw", index.name).database_forwards("annotation", editor, with_index, without)
+        cursor.execute("SHOW lock_timeout")
+        assert cursor.fetchone() == ("3s",)
+        cursor.execute("RESET lock_timeout")
+
+    assert valid() == []
+    changes = [query["sql"] for query in queries if " INDEX " in query["sql"]]
+    assert len(changes) == 5
+    assert all(" INDEX CONCURRENTLY " in change for change in changes)

@@ -7,6 +7,8 @@ SQLite knows no such thing: one installation on one host, which is stopped to be
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from django.contrib.postgres.operations import AddIndexConcurrently, RemoveIndexConcurrently
@@ -17,29 +19,50 @@ class AddIndex(AddIndexConcurrently):  # type: ignore[misc]  # Django has no typ
     """Adds an index; on PostgreSQL without a lock."""
 
     def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
-        _choose(schema_editor, AddIndexConcurrently, migrations.AddIndex).database_forwards(
-            self, app_label, schema_editor, from_state, to_state
-        )
+        if not _is_postgresql(schema_editor):
+            migrations.AddIndex.database_forwards(self, app_label, schema_editor, from_state, to_state)
+            return
+        with _waiting_for_who_writes(schema_editor):
+            # One that was not finished stays, and is of no use.
+            schema_editor.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {schema_editor.quote_name(self.index.name)}")
+            super().database_forwards(app_label, schema_editor, from_state, to_state)
 
     def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
-        _choose(schema_editor, AddIndexConcurrently, migrations.AddIndex).database_backwards(
-            self, app_label, schema_editor, from_state, to_state
-        )
+        if not _is_postgresql(schema_editor):
+            migrations.AddIndex.database_backwards(self, app_label, schema_editor, from_state, to_state)
+            return
+        with _waiting_for_who_writes(schema_editor):
+            super().database_backwards(app_label, schema_editor, from_state, to_state)
 
 
-class RemoveIndex(RemoveIndexConcurrently):  # type: ignore[misc]  # Django has no types
+class RemoveIndex(RemoveIndexConcurrently):  # type: ignore[misc]
     """Removes an index; on PostgreSQL without a lock."""
 
     def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
-        _choose(schema_editor, RemoveIndexConcurrently, migrations.RemoveIndex).database_forwards(
-            self, app_label, schema_editor, from_state, to_state
-        )
+        if not _is_postgresql(schema_editor):
+            migrations.RemoveIndex.database_forwards(self, app_label, schema_editor, from_state, to_state)
+            return
+        with _waiting_for_who_writes(schema_editor):
+            super().database_forwards(app_label, schema_editor, from_state, to_state)
 
     def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
-        _choose(schema_editor, RemoveIndexConcurrently, migrations.RemoveIndex).database_backwards(
-            self, app_label, schema_editor, from_state, to_state
-        )
+        if not _is_postgresql(schema_editor):
+            migrations.RemoveIndex.database_backwards(self, app_label, schema_editor, from_state, to_state)
+            return
+        with _waiting_for_who_writes(schema_editor):
+            super().database_backwards(app_label, schema_editor, from_state, to_state)
 
 
-def _choose(schema_editor: Any, on_postgresql: Any, elsewhere: Any) -> Any:
-    return on_postgresql if schema_editor.connection.vendor == "postgresql" else elsewhere
+def _is_postgresql(schema_editor: Any) -> bool:
+    return bool(schema_editor.connection.vendor == "postgresql")
+
+
+@contextmanager
+def _waiting_for_who_writes(schema_editor: Any) -> Iterator[None]:
+    """Wait for transactions as long as they take, unlike for locks (`migrate`): nobody waits behind this."""
+    with schema_editor.connection.cursor() as cursor:
+        cursor.execute("SHOW lock_timeout")
+        [timeout] = cursor.fetchone()
+        cursor.execute("SET lock_timeout = 0")
+        yield
+        cursor.execute(f"SET lock_timeout = '{timeout}'")  # after a failure `migrate` ends
