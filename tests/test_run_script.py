@@ -264,6 +264,13 @@ def test_what_python_compiles_is_kept_for_the_next_program(run, venv):
     assert "kept: 1" not in printed
 
 
+def test_install_sets_up_and_starts_nothing(run, venv, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as server:  # beside what runs
+        assert run("install", PORT=str(server.getsockname()[1])).returncode == 0
+
+    assert len((tmp_path / "pip-calls").read_text().splitlines()) == 2
+
+
 def test_a_second_start_installs_nothing(run, venv, tmp_path):
     run("web", PORT="0", HAS_TORCH="1")
     calls = (tmp_path / "pip-calls").read_text()

@@ -1,0 +1,108 @@
+"""The Compose file: it agrees with the Compose Specification and with itself. No container is started here."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from kgharvest.jobs.queues import QUEUES
+from tests.browser.proxied_server import FRAME, make_certificate
+from tests.deploy.commands import ROOT, command_of_run
+
+COMPOSE = ROOT / "deploy" / "compose.yaml"
+EXAMPLE = ROOT / "deploy" / "compose.env.example"
+OURS = {"web-1", "web-2", "worker", "urgent-worker", "gpu-worker", "migrate", "backup"}
+WORKERS = {"worker", "urgent-worker", "gpu-worker"}
+VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)(:-[^}]*)?")
+
+
+@cache
+def document() -> dict[str, Any]:
+    return yaml.safe_load(COMPOSE.read_text())
+
+
+def services() -> dict[str, dict[str, Any]]:
+    return document()["services"]
+
+
+def test_it_agrees_with_the_specification():
+    schema = json.loads((Path(__file__).parent / "schemas" / "compose-2021.json").read_text())
+
+    assert [error.message for error in jsonschema.Draft201909Validator(schema).iter_errors(document())] == []
+
+
+def test_what_services_name_is_there():
+    for name, service in services().items():
+        volumes = {volume.partition(":")[0] for volume in service.get("volumes", [])}
+
+        assert {volume for volume in volumes if volume[0] not in "./$"} <= document()["volumes"].keys(), name
+        assert set(service.get("depends_on", {})) <= services().keys(), name
+        for other in service.get("depends_on", {}):
+            # What is waited for is started with whatever waits.
+            assert set(services()[other].get("profiles", [])) <= set(service.get("profiles", [])), name
+
+
+def test_the_example_names_each_variable_and_no_secret():
+    named = dict(re.findall(r"^(?:# )?([A-Z][A-Z_]+)=(.*)$", EXAMPLE.read_text(), re.MULTILINE))
+    used = VARIABLE.findall(COMPOSE.read_text())
+
+    assert {name for name, default in used if not default} <= named.keys()
+    assert {value for name, value in named.items() if re.search("PASSWORD$|SECRET_KEY$", name)} == {""}
+
+
+def test_containers_of_kgharvest_may_do_nothing_else_and_stay_up():
+    for name in OURS:
+        service = services()[name]
+        assert service["read_only"]
+        assert service["cap_drop"] == ["ALL"]
+        assert service["restart"] == {"migrate": "on-failure", "backup": "no"}.get(name, "unless-stopped")
+
+
+def test_tables_are_made_before_anything_runs():
+    for name in OURS - {"migrate"}:
+        assert services()[name]["depends_on"]["migrate"] == {"condition": "service_completed_successfully"}
+
+
+def test_workers_are_those_of_run():
+    wanted = ["python", *command_of_run("celery")]
+
+    assert {name for name in OURS if services()[name].get("command", [])[: len(wanted)] == wanted} == WORKERS
+
+
+def test_workers_take_each_queue_there_is():
+    commands = [services()[name]["command"] for name in WORKERS]
+    queues = {queue for command in commands for queue in command[command.index("--queues") + 1].split(",")}
+
+    assert queues == set(QUEUES)
+
+
+@pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
+def test_the_proxy_makes_its_configuration_of_the_one_that_is_shipped(tmp_path):
+    make_certificate(tmp_path)
+    _, _, command = services()["proxy"]["command"]
+    made = command.partition(" && ")[0].replace("$$", "$").replace("/etc/nginx/conf.d/default.conf", f"{tmp_path}/site")
+    made = made.replace(" /nginx.conf ", f" {ROOT}/deploy/nginx.conf ")
+
+    subprocess.run(["sh", "-c", made], env={"KGHARVEST_HOST": "lab.example.org", "PATH": "/usr/bin:/bin"}, check=True)
+
+    site = (tmp_path / "site").read_text()
+    assert "server_name lab.example.org;" in site
+    assert "    server web-1:8000; server web-2:8000;\n" in site
+    # Names of containers that are known here, and the certificate of this test.
+    site = re.sub(r"web-[12]:8000", "127.0.0.1:8000", site).replace(
+        "/etc/letsencrypt/live/lab.example.org", str(tmp_path)
+    )
+    (tmp_path / "nginx.conf").write_text(FRAME.format(folder=tmp_path, site=site))
+    done = subprocess.run(
+        ["nginx", "-t", "-p", tmp_path, "-c", tmp_path / "nginx.conf"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
