@@ -160,6 +160,8 @@ METHODS: dict[str, PromptMethod] = {
             "as soft, a prompt counting more where it expects the subject",
             is_data_dependent=True,
         ),
+        _soft("soft-weights", "the given prompts, only their weights learned", learned="weights"),
+        _soft("soft-vectors", "as soft, all prompts counting alike", learned="vectors"),
         _soft("soft-deep", "as soft, and a change in every layer", site="deep"),
         _bertese("bertese", "one rewriter of all questions, into words"),
         _bertese("bertese-continuous", "one rewriter of all questions, into vectors", reads_words=False),

@@ -31,11 +31,13 @@ Site = Literal["word", "hidden0", "deep"]
 @dataclass(frozen=True)
 class SoftPromptParams:
     """site: what is learned: the soft words' vectors, a change to them after the first normalisation, or vectors and a
-    change at every level (the paper's "deep"). is_data_dependent: prompts count more where they make the head likely.
+    change at every level (the paper's "deep"). learned: both these and the prompts' weights, or one of the two alone
+    (the paper's ablation). is_data_dependent: prompts count more where they make the head likely.
     batch_size: facts; each is asked in every prompt. patience: epochs without a better dev score.
     """
 
     site: Site = "word"
+    learned: Literal["both", "weights", "vectors"] = "both"
     is_data_dependent: bool = False
     learning_rate: float = 1e-3
     batch_size: int = 64
@@ -144,9 +146,11 @@ class _Learner:
         self, lm: MaskedLM, prompts: Sequence[EncodedPrompt], vectors: torch.Tensor, params: SoftPromptParams
     ) -> None:
         self._lm, self._prompts, self._params = lm, prompts, params
-        self._vectors = vectors.clone().requires_grad_(params.site != "hidden0")
-        self._deltas = self._zero_deltas().requires_grad_() if params.site != "word" else None
-        self._logits = torch.zeros(len(prompts), device=vectors.device, requires_grad=True)  # of the prompts' weights
+        learns_words, learns_weights = params.learned != "weights", params.learned != "vectors"
+        self._vectors = vectors.clone().requires_grad_(learns_words and params.site != "hidden0")
+        self._deltas = self._zero_deltas().requires_grad_(learns_words) if params.site != "word" else None
+        # Of the prompts' weights.
+        self._logits = torch.zeros(len(prompts), device=vectors.device, requires_grad=learns_weights)
         self._log_temperature = torch.zeros((), device=vectors.device, requires_grad=params.is_data_dependent)
         tensors = (self._vectors, self._deltas, self._logits, self._log_temperature)
         self._learned = [tensor for tensor in tensors if tensor is not None and tensor.requires_grad]

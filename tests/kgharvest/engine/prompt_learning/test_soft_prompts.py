@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 import torch
 
@@ -57,6 +59,19 @@ def test_learning_raises_the_likelihood_and_keeps_the_best(known, site):
     assert max(learned.history)[1] > learned.history[0][1] + 0.3
     scores = probe(PromptSetAnswerer(known.lm, learned.prompt_set), known.dev)
     assert (scores.precision_at(1), -scores.nll) == pytest.approx(max(learned.history))
+
+
+@pytest.mark.parametrize(("learned", "n"), [("weights", 4), ("vectors", None), ("both", None)])
+def test_weights_or_vectors_alone_are_learned(known, learned, n):
+    soft, vectors = soften(known.lm, known.prompts[:4])
+    learner = _Learner(known.lm, soft, vectors, SoftPromptParams(learned=learned, learning_rate=1e-2))
+
+    learner.epoch(known.train, random.Random(0))
+
+    after = learner.prompt_set()
+    assert torch.equal(after.soft_words.vectors, vectors) == (learned == "weights")
+    assert (after.weights == (0.25,) * 4) == (learned == "vectors")
+    assert learner.n_parameters == (n or vectors.numel() + 4 * (learned == "both"))
 
 
 @pytest.mark.parametrize("is_data_dependent", [False, True])
