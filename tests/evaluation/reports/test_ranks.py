@@ -7,23 +7,30 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from evaluation.evidence.arrays import CellKey
+from evaluation.evidence.arrays import CellKey, Evidence
+from evaluation.evidence.cells import cells_of, drawn_verdicts
 from evaluation.reports.document import build_document, tables_to_read
 from evaluation.reports.finding import finding
-from evaluation.reports.sections.ranks import rank_table, relation_rank_table
+from evaluation.reports.sections.comparisons import comparison_entries
+from evaluation.reports.sections.ranks import rank_entry, rank_table, relation_rank_table
+from evaluation.reports.sections.rates import cell_entries
 from tests.evaluation.evidence_factory import make_evidence
 
 SETTINGS = ("human", "top1", "multi")
 
 
-def document_of(n_relations: int, n_accepted, n: int = 20, **fields) -> dict:
+def evidence_of(n_relations: int, n_accepted, n: int = 20) -> Evidence:
     """n_accepted: takes relation and setting, returns how many of n statements are accepted."""
     cells = {
         CellKey(f"r{number:02}", "big", setting): (hits := n_accepted(number, setting), n - hits, 0, 0)
         for setting in SETTINGS
         for number in range(n_relations)
     }
-    return build_document(make_evidence(cells, **fields))
+    return make_evidence(cells)
+
+
+def document_of(n_relations: int, n_accepted) -> dict:
+    return build_document(evidence_of(n_relations, n_accepted))
 
 
 def ranks(document: dict) -> dict[str, tuple[int, int]]:
@@ -52,14 +59,15 @@ def test_sides_alike_may_have_any_rank_and_the_report_says_so():
 def test_no_rank_says_more_than_the_comparisons_of_the_report(n_relations):
     rng = np.random.default_rng(n_relations)
     for _ in range(5):
-        document = document_of(n_relations, lambda *_: int(rng.integers(4, 20)), n=30)
+        evidence = evidence_of(n_relations, lambda *_: int(rng.integers(4, 20)), n=30)
+        drawn = drawn_verdicts(evidence)
+        cells = cells_of(evidence, drawn)
 
-        significant = {
-            frozenset((entry["a"], entry["b"])) for entry in document["comparisons"] if entry["p_holm"] < 0.05
-        }
-        tied = {
-            side["setting"]: {other["setting"] for other in side["tied_with"]} for side in document["ranks"]["sides"]
-        }
+        compared = comparison_entries(evidence, cells, drawn)
+        sides = rank_entry(evidence, cell_entries(cells), drawn)["sides"]
+
+        significant = {frozenset((entry["a"], entry["b"])) for entry in compared if entry["p_holm"] < 0.05}
+        tied = {side["setting"]: {other["setting"] for other in side["tied_with"]} for side in sides}
         told_apart = {frozenset(pair) for pair in combinations(SETTINGS, 2) if pair[1] not in tied[pair[0]]}
         assert told_apart <= significant
 
