@@ -38,8 +38,7 @@ FEW = 4  # statements ahead; with fewer, the page asks for more
 BATCHES, CLICKS = 20, 25
 
 
-def json_clicks(round: Round) -> Callable[[], None]:
-    client, url = _client_of_a_newcomer(round, accept="application/json")
+def json_clicks(client: Client, url: str) -> Callable[[], None]:
     ahead = [statement["task"] for statement in client.get(url).json()["tasks"]]
 
     def click() -> None:
@@ -50,8 +49,7 @@ def json_clicks(round: Round) -> Callable[[], None]:
     return click
 
 
-def form_clicks(round: Round) -> Callable[[], None]:
-    client, url = _client_of_a_newcomer(round, accept="text/html")
+def form_clicks(client: Client, url: str) -> Callable[[], None]:
     pages = [client.get(url).content.decode()]
 
     def click() -> None:
@@ -94,8 +92,8 @@ def main() -> None:
     round = make_round(10_000)
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")  # as autovacuum does after so many new rows
-    for name, clicks in (("JSON", json_clicks), ("form", form_clicks)):
-        click = clicks(round)
+    for name, accept, clicks in (("JSON", "application/json", json_clicks), ("form", "text/html", form_clicks)):
+        click = clicks(*_client_of_a_newcomer(round, accept))
         for _ in range(BATCH):  # what is made once
             click()
         print(

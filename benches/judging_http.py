@@ -69,6 +69,7 @@ class Judge:
             "Content-Type": "application/x-www-form-urlencoded",
         }
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        self.path = path
         self._head = f"{path} HTTP/1.1\r\n{lines}Content-Length: "
         self._known: set[int] = set()
         self._ahead: list[int] = []

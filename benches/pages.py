@@ -41,11 +41,11 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-OPTIONS = arguments()
+OPTIONS = arguments() if __name__ == "__main__" else None
 sys.path.insert(0, str(ROOT))
 from benches.installation import migrate, set_up_django
 
-set_up_django(OPTIONS.keep)
+set_up_django(OPTIONS and OPTIONS.keep)
 
 from django.contrib.auth import get_user_model
 from django.db import connection, reset_queries, transaction
