@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, get_args
 from kgharvest.engine.filters import FILTERS
 
 PatternBudget = Literal["each", "shared"]
-ParaphraserKind = Literal["offline", "chat", "seq2seq"]
+ParaphraserKind = Literal["offline", "chat", "seq2seq", "translation"]
 
 # A strict cap in the search would let early weak tuples use an entity up, which re-scoring could not undo.
 REPEATS_PROPOSED_PER_KEPT = 4
@@ -138,7 +138,7 @@ class HarvestParams:
 class ParaphraserSettings:
     """Which paraphraser creates prompts.
 
-    model: the chat model's name, or the seq2seq model's hub id or folder.
+    model: the chat model's name, or the seq2seq model's hub id or folder; of a translation two, as OUT,BACK.
     base_url: of the chat endpoint, as in `https://api.openai.com/v1`; its key is in KGHARVEST_PARAPHRASER_API_KEY.
     max_calls, max_tokens: the chat endpoint's spend cap per harvest.
     prefix, seed: what a seq2seq model expects before a sentence; draws samples instead of the best of a beam search.

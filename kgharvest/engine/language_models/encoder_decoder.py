@@ -54,20 +54,53 @@ class Seq2SeqModel:
 
     def beam(self, text: str, n: int) -> list[str]:
         """Return the `n` best outputs of a beam search, best first."""
-        return self._generate(text, num_beams=n, num_return_sequences=n, do_sample=False)
+        return self._read(self._beam(text, n))
+
+    @torch.inference_mode()
+    def beam_with_logprobs(self, text: str, n: int) -> list[tuple[str, float]]:
+        """Return the outputs of a beam search with their log-probabilities, in nats, the likeliest first."""
+        outputs = self._beam(text, n)  # (n, T), a start token before each
+        inputs = self._encoded(text)
+        targets = outputs[:, 1:]
+        logits = self._model(
+            input_ids=inputs.input_ids.expand(n, -1),
+            attention_mask=inputs.attention_mask.expand(n, -1),
+            decoder_input_ids=outputs[:, :-1],
+        ).logits.float()  # (n, T - 1, V)
+        logprobs = logits.log_softmax(-1).gather(-1, targets[..., None])[..., 0]
+        ends = torch.isin(targets, torch.tensor(self._model.generation_config.eos_token_id, device=targets.device))
+        is_said = ends.cumsum(-1) - ends.long() == 0  # up to the first end, and that
+        totals = (logprobs * is_said).sum(-1).tolist()
+        return sorted(zip(self._read(outputs), totals, strict=True), key=lambda output: (-output[1], output[0]))
 
     def sample(self, text: str, n: int, seed: int) -> list[str]:
         """Return `n` outputs drawn with `seed`; torch's own random state is left as it was."""
         devices = [self._model.device] if self._model.device.type == "cuda" else []
         with torch.random.fork_rng(devices):
             torch.manual_seed(seed)
-            return self._generate(text, num_beams=1, num_return_sequences=n, do_sample=True, top_p=TOP_P)
+            return self._read(self._generate(text, num_beams=1, num_return_sequences=n, do_sample=True, top_p=TOP_P))
+
+    def _beam(self, text: str, n: int) -> torch.Tensor:
+        return self._generate(text, num_beams=n, num_return_sequences=n, do_sample=False)
 
     @torch.inference_mode()
-    def _generate(self, text: str, **how: Any) -> list[str]:
-        inputs = self._tokenizer(text, return_tensors="pt", truncation=True).to(self._model.device)
-        most = 2 * inputs.input_ids.shape[1] + SPARE_TOKENS
-        outputs = self._model.generate(
+    def _generate(self, text: str, **how: Any) -> torch.Tensor:
+        """Return (n, T) tokens."""
+        inputs = self._encoded(text)
+        most = min(2 * inputs.input_ids.shape[1] + SPARE_TOKENS, self._n_positions - 1)
+        outputs: torch.Tensor = self._model.generate(
             input_ids=inputs.input_ids, attention_mask=inputs.attention_mask, max_new_tokens=most, **how
-        )  # (n, T)
+        )
+        return outputs
+
+    def _encoded(self, text: str) -> Any:
+        most = min(self._tokenizer.model_max_length, self._n_positions)
+        return self._tokenizer(text, return_tensors="pt", truncation=True, max_length=most).to(self._model.device)
+
+    @property
+    def _n_positions(self) -> int:
+        """Tokens that fit; T5's positions are relative and have no end."""
+        return getattr(self._model.config, "max_position_embeddings", None) or 512
+
+    def _read(self, outputs: torch.Tensor) -> list[str]:
         return [text.strip() for text in self._tokenizer.batch_decode(outputs, skip_special_tokens=True)]

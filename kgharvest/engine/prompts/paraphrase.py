@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from kgharvest.engine.language_models.base import LanguageModel
@@ -71,12 +72,48 @@ class Seq2SeqParaphraser:
         return load_seq2seq(self._model_name, self._revision, self._device)
 
 
+class TranslationParaphraser:
+    """Says a sentence again by way of another language (LPAQA: Jiang et al. 2020, section 3.2).
+
+    models: hub ids or folders of two encoder-decoders, to the other language and back, loaded at the first call. Each
+    of BEAM translations is translated back in BEAM ways; the likeliest round trips come first.
+    """
+
+    BEAM = 7  # as in LPAQA's code
+
+    def __init__(self, models: str, device: str = "cpu") -> None:
+        there, _, back = (name.strip() for name in models.partition(","))
+        if not there or not back:
+            raise EngineError(f"The translation paraphraser needs two models, as OUT,BACK; {models!r:.80} names one.")
+        self.name = f"translation:{there},{back}"
+        self._names, self._device = (there, back), device
+
+    def paraphrase(self, sentence: str, entities: Sequence[str]) -> list[str]:
+        there, back = self._models
+        likeliest: dict[str, float] = {}
+        for translation, out in there.beam_with_logprobs(sentence, self.BEAM):
+            for text, home in back.beam_with_logprobs(translation, self.BEAM):
+                likeliest[text] = max(out + home, likeliest.get(text, -inf))
+        return sorted(likeliest.keys() - {"", sentence}, key=lambda text: (-likeliest[text], text))
+
+    def frame(self, sentence: str, entities: Sequence[str]) -> list[str]:
+        return []
+
+    @cached_property
+    def _models(self) -> tuple[Seq2SeqModel, Seq2SeqModel]:
+        from kgharvest.engine.language_models.loading import load_seq2seq
+
+        there, back = self._names
+        return load_seq2seq(there, None, self._device), load_seq2seq(back, None, self._device)
+
+
 PARAPHRASERS: dict[ParaphraserKind, Callable[[ParaphraserSettings, LanguageModel], Paraphraser]] = {
     "offline": lambda settings, lm: OfflineParaphraser(lm),
     "chat": lambda settings, lm: ChatParaphraser(
         ChatEndpoint(settings.base_url, settings.model, max_calls=settings.max_calls, max_tokens=settings.max_tokens)
     ),
     "seq2seq": lambda settings, lm: Seq2SeqParaphraser(settings.model, prefix=settings.prefix, seed=settings.seed),
+    "translation": lambda settings, lm: TranslationParaphraser(settings.model),
 }
 
 

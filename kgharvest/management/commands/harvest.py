@@ -85,9 +85,12 @@ class Command(DomainCommand):
             "--paraphraser",
             choices=get_args(ParaphraserKind),
             default="offline",
-            help="who rewrites prompts: rules and the LM (offline, default), a chat model or a seq2seq model",
+            help="who rewrites prompts: rules and the LM (offline, default), a chat model, a seq2seq model, or two that "
+            "translate there and back",
         )
-        words.add_argument("--paraphraser-model", default="", help="chat model, or hub id or folder of a seq2seq model")
+        words.add_argument(
+            "--paraphraser-model", default="", help="chat model, or a seq2seq model; OUT,BACK to translate"
+        )
         words.add_argument(
             "--paraphraser-url", default="", help="of the chat endpoint, such as http://127.0.0.1:8080/v1"
         )

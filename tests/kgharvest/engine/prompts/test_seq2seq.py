@@ -9,7 +9,8 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration
 
-from kgharvest.engine.prompts.paraphrase import Seq2SeqParaphraser
+from kgharvest.engine.language_models.loading import load_seq2seq
+from kgharvest.engine.prompts.paraphrase import Seq2SeqParaphraser, TranslationParaphraser
 from kgharvest.engine.types import ModelNotFound, UnsupportedModel
 from tests.kgharvest.engine.tiny_models import tiny_bart, tiny_bert
 
@@ -61,6 +62,32 @@ def test_the_prefix_reaches_the_model(t5: str) -> None:
     with_prefix = Seq2SeqParaphraser(t5, prefix="paraphrase: ").paraphrase(SENTENCE, ENTITIES)
 
     assert with_prefix != Seq2SeqParaphraser(t5).paraphrase(SENTENCE, ENTITIES)
+
+
+def test_log_probabilities_are_those_of_the_tokens_one_by_one(t5: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = load_seq2seq(t5)
+    outputs = torch.tensor([[0, 5, 6, 4, 1, 0], [0, 7, 1, 0, 0, 0]])
+    monkeypatch.setattr(model, "_beam", lambda text, n: outputs)
+    inputs = model._encoded(SENTENCE).input_ids
+
+    def naive(output: list[int]) -> float:
+        total = 0.0
+        for n in range(1, output.index(1) + 1):
+            logits = model._model(input_ids=inputs, decoder_input_ids=torch.tensor([output[:n]])).logits[0, -1]
+            total += float(logits.log_softmax(-1)[output[n]])
+        return total
+
+    expected = sorted(map(naive, outputs.tolist()), reverse=True)
+    assert [logprob for _, logprob in model.beam_with_logprobs(SENTENCE, 2)] == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_translator_there_and_back_gives_other_sentences(t5: str, tmp_path: Path) -> None:
+    paraphraser = TranslationParaphraser(f"{t5},{tiny_bart(tmp_path)}")
+
+    first, again = (paraphraser.paraphrase(SENTENCE, ENTITIES) for _ in range(2))
+
+    assert first == again != []
+    assert SENTENCE not in first
 
 
 def test_a_bart_paraphrases_too(tmp_path: Path) -> None:
