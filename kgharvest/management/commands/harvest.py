@@ -85,8 +85,8 @@ class Command(DomainCommand):
             "--paraphraser",
             choices=get_args(ParaphraserKind),
             default="offline",
-            help="who rewrites prompts: rules and the LM (offline, default), a chat model, a seq2seq model, or two that "
-            "translate there and back",
+            help="who rewrites prompts: rules and the LM (offline, default), a chat model, a seq2seq model, "
+            "or two of them that translate out and back",
         )
         words.add_argument(
             "--paraphraser-model", default="", help="chat model, or a seq2seq model; OUT,BACK to translate"
