@@ -22,6 +22,8 @@ from kgharvest.harvests import views as harvests_views
 from kgharvest.harvests.launches import cancel_launch, retry_cancelled, retry_failed
 from kgharvest.jobs import api as jobs_api
 from kgharvest.jobs import ledger
+from kgharvest.jobs import views as jobs_views
+from kgharvest.jobs import workers as worker_services
 from kgharvest.knowledge import api as knowledge_api
 from kgharvest.knowledge import views as knowledge_views
 from kgharvest.knowledge.views import sensitive_words
@@ -39,6 +41,10 @@ WEBHOOK_CHANGES = {
     "test": {"change": send_test, "done": "A test is sent within seconds; the log shows it."},
     "enable": {"change": enable_webhook, "done": "Enabled; what waits is sent now."},
     "disable": {"change": disable_webhook, "done": "Disabled; nothing more is sent."},
+}
+WORKER_CHANGES = {
+    "drain": {"change": worker_services.drain, "done": "takes no further job and leaves when its last one has ended."},
+    "undrain": {"change": worker_services.undrain, "done": "takes jobs again."},
 }
 CANCEL_LAUNCH = {"change": cancel_launch, "done": "cancelled"}
 RETRY_FAILED = {"change": retry_failed, "done": "queued again"}
@@ -101,6 +107,12 @@ harvesting = [
     path("relations/sets/<int:pk>/duplicate/", relations_views.set_duplicate, name="set_duplicate"),
     path("relations/sets/<int:pk>/delete/", relations_views.set_delete, name="set_delete"),
     path("relations/sets/<int:pk>/relations.json", relations_views.set_export, name="set_export"),
+    # workers
+    path("workers/", jobs_views.worker_list, name="worker_list"),
+    *(
+        path(f"workers/<int:pk>/{verb}/", jobs_views.worker_change, options, name=f"worker_{verb}")
+        for verb, options in WORKER_CHANGES.items()
+    ),
     # harvests
     path("harvests/", harvests_views.harvest_list, name="harvest_list"),
     path("harvests/new/", harvests_views.launch_new, name="harvest_new"),
@@ -181,6 +193,10 @@ harvesting = [
     path("api/v1/jobs/<int:pk>/", jobs_api.JobDetail.as_view(), name="api_job"),
     path("api/v1/jobs/<int:pk>/cancel/", jobs_api.JobCancel.as_view(), name="api_job_cancel"),
     path("api/v1/jobs/<int:pk>/retry/", jobs_api.JobRetry.as_view(), name="api_job_retry"),
+    path("api/v1/workers/", jobs_api.WorkerList.as_view(), name="api_workers"),
+    path("api/v1/workers/<int:pk>/", jobs_api.WorkerDetail.as_view(), name="api_worker"),
+    path("api/v1/workers/<int:pk>/drain/", jobs_api.WorkerDrain.as_view(), name="api_worker_drain"),
+    path("api/v1/workers/<int:pk>/undrain/", jobs_api.WorkerUndrain.as_view(), name="api_worker_undrain"),
     path("api/v1/language-models/", harvests_api.LanguageModelList.as_view(), name="api_language_models"),
     path("api/v1/launches/", launch_api.LaunchList.as_view(), name="api_launches"),
     path("api/v1/launches/plan/", launch_api.LaunchPlan.as_view(), name="api_launch_plan"),

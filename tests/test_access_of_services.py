@@ -73,6 +73,7 @@ from kgharvest.entities.reconciliation import accept_matches, decide_on_candidat
 from kgharvest.entities.tables import delete_table, save_table
 from kgharvest.harvests.launches import cancel_launch, retry_cancelled, retry_failed
 from kgharvest.jobs.ledger import cancel, retry
+from kgharvest.jobs.workers import drain, undrain
 from kgharvest.knowledge.curation import correct, hide, restore
 from kgharvest.knowledge.sensitive_words import replace_words
 from kgharvest.models import Role, Webhook
@@ -113,6 +114,8 @@ CALLS: dict[Callable, Callable] = {
     retry_failed: lambda it, by: retry_failed(it.launch, by),
     retry_cancelled: lambda it, by: retry_cancelled(it.launch, by),
     cancel: lambda it, by: cancel(it.queued, by),
+    drain: lambda it, by: drain(it.worker, by),
+    undrain: lambda it, by: undrain(it.worker, by),
     retry: lambda it, by: retry(it.queued, by),
     hide: lambda it, by: hide(it.tuple, "wrong", by),
     correct: lambda it, by: correct(it.tuple, ["a", "b"], "wrong", by),
@@ -235,6 +238,7 @@ def it(tmp_path) -> SimpleNamespace:
         share=share_report(report, "Reviewers", 1, NOW).share,
         relation=relation,
         launch=launch,
+        worker=factories.make_worker(timezone.now()),
         queued=factories.make_harvest_job(relation=relation, launch=launch, setting="human"),
         tuple=harvest.tuples.first().knowledge_tuple,
         document=document,

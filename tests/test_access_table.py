@@ -83,6 +83,10 @@ GET    /relations/sets/{shipped_set}/duplicate/                         302 403 
 POST   /relations/sets/{set}/delete/                                    302 403 403 403 302 302 302 404
 GET    /relations/sets/{set}/relations.json                             302 403 200 200 200 200 200 404
 GET    /relations/sets/{shipped_set}/relations.json                     302 403 200 200 200 200 200 200
+# workers
+GET    /workers/                                                        302 403 200 200 200 200 200 200
+POST   /workers/{worker}/drain/                                         302 403 403 403 403 403 302 403
+POST   /workers/{worker}/undrain/                                       302 403 403 403 403 403 302 403
 # harvests
 GET    /harvests/                                                       302 403 200 200 200 200 200 200
 GET    /harvests/new/                                                   302 403 403 403 200 200 200 200
@@ -361,6 +365,7 @@ def places(db) -> dict[str, object]:
         "shipped_set": shipped.relation_set_id,
         "harvest": harvest.pk,
         "queued": queued.pk,
+        "worker": factories.make_worker(timezone.now()).pk,
         "launch": launch.pk,
         "tuple": harvest.tuples.first().knowledge_tuple_id,
         "decision": relation.gold_decisions.get().pk,

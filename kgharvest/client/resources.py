@@ -176,6 +176,7 @@ class Client:
         self.language_models = Resource(self, "language-models")
         self.launches = Resource(self, "launches")
         self.jobs = Resource(self, "jobs")
+        self.workers = Resource(self, "workers")
         self.harvests = Harvests(self, "harvests")
         self.knowledge = Resource(self, "knowledge")
         self.probes = Resource(self, "probes")

@@ -1,8 +1,15 @@
-"""Jobs of all kinds in the API: how far they are, cancel and retry. A harvest or probe has the id of its job."""
+"""Jobs and workers in the API.
+
+Jobs of all kinds: how far they are, cancel and retry; a harvest or probe has the id of its job. Workers: who is there,
+what each does, and sending one away.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.db.models import QuerySet
+from django.utils import timezone
 from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -10,9 +17,9 @@ from rest_framework.response import Response
 
 from kgharvest.api.input import Filters
 from kgharvest.api.views import DetailView, ListView
-from kgharvest.jobs import ledger
+from kgharvest.jobs import ledger, overview, workers
 from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES
-from kgharvest.models import Job
+from kgharvest.models import Job, Worker
 
 JOB = {
     "id": 12,
@@ -95,5 +102,114 @@ class JobRetry(JobDetail):
         def act() -> Response:
             ledger.retry(job, request.user)
             return self.accepted(self.row(self.get_queryset()), self.location("kgharvest:api_job", pk))
+
+        return self.once(act)
+
+
+# -- workers -----------------------------------------------------------------------------------------------------------
+
+WORKER = {
+    "id": 3,
+    "name": "celery@gpu-host",
+    "host": "gpu-host",
+    "state": "working",
+    "devices": ["cuda:0, NVIDIA H100 80GB HBM3, 80 GiB", "cpu, 16 cores"],
+    "language_models": ["bert-large-cased on cuda, float16"],
+    "queues": ["gpu", "harvest", "light", "urgent"],
+    "n_processes": 1,
+    "jobs": [{"id": 12, "kind": "harvest", "stage": "search", "done": 120, "total": 900}],
+    "jobs_last_hour": 14,
+    "tuples_last_hour": 14000,
+    "busy_s_last_hour": 3410.5,
+    "version": "0.1.0+1a2b3c4d",
+    "started_at": "2026-11-22T09:00:00Z",
+    "seen_at": "2026-11-22T12:00:01Z",
+    "left_at": None,
+}
+
+
+class JobInHand(serializers.Serializer):
+    id = serializers.IntegerField(allow_null=True, help_text="Null for a job of a project that you are no member of.")
+    kind = serializers.CharField()
+    stage = serializers.CharField(allow_blank=True)
+    done = serializers.IntegerField()
+    total = serializers.IntegerField(allow_null=True)
+
+
+@extend_schema_serializer(examples=[OpenApiExample("A worker", WORKER, response_only=True)])
+class WorkerSerializer(serializers.Serializer):
+    """As kgharvest.jobs.overview tells of it; made for all rows of an answer at once."""
+
+    id = serializers.IntegerField()
+    name = serializers.CharField()
+    host = serializers.CharField(allow_blank=True)
+    state = serializers.ChoiceField(overview.STATES)
+    devices = serializers.ListField(child=serializers.CharField())
+    language_models = serializers.ListField(child=serializers.CharField(), help_text="Those in its memory.")
+    queues = serializers.ListField(child=serializers.CharField())
+    n_processes = serializers.IntegerField(help_text="Jobs that it does at once.")
+    jobs = JobInHand(many=True)
+    jobs_last_hour = serializers.IntegerField()
+    tuples_last_hour = serializers.IntegerField()
+    busy_s_last_hour = serializers.FloatField(help_text="Seconds, of all its processes together.")
+    version = serializers.CharField(allow_blank=True)
+    started_at = serializers.DateTimeField(allow_null=True)
+    seen_at = serializers.DateTimeField(help_text="Its last heartbeat, which comes every few seconds.")
+    left_at = serializers.DateTimeField(allow_null=True)
+
+    def to_representation(self, instance: Worker) -> dict[str, Any]:
+        [row] = overview.worker_rows(self.context["request"].user, timezone.now(), [instance])
+        return super().to_representation(overview.to_json(row))
+
+
+class WorkerList(ListView):
+    """Workers that were heard of within a day, and those that have done jobs, the newest first."""
+
+    serializer_class = WorkerSerializer
+    filters = Filters
+
+    def get_queryset(self) -> QuerySet:
+        return Worker.objects.all()
+
+
+class WorkerDetail(DetailView):
+    """A worker and what it does."""
+
+    serializer_class = WorkerSerializer
+
+    def get_queryset(self) -> QuerySet:
+        return Worker.objects.all()
+
+
+class WorkerDrain(WorkerDetail):
+    """What sends a worker away."""
+
+    http_method_names = ["post"]
+
+    @extend_schema(request=None, responses=WorkerSerializer, summary="Have a worker end its jobs and leave")
+    def post(self, request: Request, pk: int) -> Response:
+        """It takes no further job. For superusers."""
+        worker = self.row(self.get_queryset())
+
+        def act() -> Response:
+            workers.drain(worker, request.user)
+            return self.answer(self.row(self.get_queryset()))
+
+        return self.once(act)
+
+
+class WorkerUndrain(WorkerDetail):
+    """What calls a worker back."""
+
+    http_method_names = ["post"]
+
+    @extend_schema(request=None, responses=WorkerSerializer, summary="Have a worker that is being drained go on")
+    def post(self, request: Request, pk: int) -> Response:
+        """For superusers."""
+        worker = self.row(self.get_queryset())
+
+        def act() -> Response:
+            workers.undrain(worker, request.user)
+            return self.answer(self.row(self.get_queryset()))
 
         return self.once(act)

@@ -12,6 +12,7 @@ import threading
 from datetime import datetime
 
 from celery import bootsteps, signals
+from celery.worker import state
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 from django.utils import timezone
@@ -61,21 +62,22 @@ def do_next(woken_for: int) -> None:
     ledger.put_back(woken_for)
 
 
-def run_periodic_tasks(spec: workers.WorkerSpec) -> bool:
+def run_periodic_tasks(spec: workers.WorkerSpec, is_leaving: bool = False) -> bool | None:
     """Record the worker's heartbeat, reap, and call what registries.PERIODIC_TASKS names.
 
-    Called in the worker's main process. A failure is logged. Return whether the worker is being drained.
+    Called in the worker's main process. A failure is logged. Return whether the worker is being drained, None if that
+    is not known.
     """
     now = timezone.now()
     try:
-        is_draining = workers.beat(spec, now).is_draining
+        is_draining = workers.beat(spec, now, is_leaving).is_draining
         ledger.reap(now)
         for path in settings.PERIODIC_TASKS:
             _run_periodic_task(path, now)
         return is_draining
     except (DatabaseError, InterfaceError) as error:
         logger.warning("The reaper could not reach the database and tries again: %s", error)
-        return False
+        return None
     finally:
         connection.close()
 
@@ -102,28 +104,40 @@ class Duties(bootsteps.StartStopStep):
         super().__init__(worker, **kwargs)
         self.ended = threading.Event()
         self.fork_lock = threading.RLock()
+        self.is_draining = False  # takes no messages, and goes when it has no job
         self.is_leaving = False
 
     def start(self, worker):
         os.register_at_fork(
             before=self.fork_lock.acquire, after_in_parent=self.fork_lock.release, after_in_child=self.fork_lock.release
         )
-        queues = sorted(worker.app.amqp.queues.consume_from)
-        spec = workers.WorkerSpec(worker.hostname, queues, worker.concurrency)
-        self.run(spec)  # before the first job: its claim says which worker it is
-        threading.Thread(target=self.run_until_ended, args=[spec], daemon=True).start()
+        self.worker = worker
+        self.spec = workers.WorkerSpec(worker.hostname, sorted(worker.app.amqp.queues.consume_from), worker.concurrency)
+        signals.worker_shutting_down.connect(self.note_leaving, weak=False)
         signals.worker_shutdown.connect(self.leave, weak=False)
+        self.run()  # before the first job: its claim says which worker it is
+        threading.Thread(target=self.run_until_ended, name="duties", daemon=True).start()
 
-    def run_until_ended(self, spec: workers.WorkerSpec) -> None:
+    def run_until_ended(self) -> None:
         while not self.ended.wait(settings.JOB_REAP_EVERY_S):
-            self.run(spec)
+            self.run()
+            if self.is_draining and not self.is_leaving and not state.reserved_requests:
+                os.kill(os.getpid(), signal.SIGTERM)  # the one way in which workers end
 
-    def run(self, spec: workers.WorkerSpec) -> None:
+    def run(self) -> None:
         with self.fork_lock:
-            is_draining = run_periodic_tasks(spec)
-        if is_draining and not self.is_leaving:
-            self.is_leaving = True
-            os.kill(os.getpid(), signal.SIGTERM)  # the one way in which workers end: the jobs in hand are done first
+            is_draining = run_periodic_tasks(self.spec, self.is_leaving)
+        if is_draining is None or is_draining == self.is_draining or self.is_leaving:
+            return
+        self.is_draining = is_draining
+        consumer = self.worker.consumer
+        change = consumer.cancel_task_queue if is_draining else consumer.add_task_queue
+        for queue in self.spec.queues:
+            consumer.call_soon(change, queue)
+
+    def note_leaving(self, **kwargs) -> None:
+        """Called in a handler of signals: the next heartbeat says it."""
+        self.is_leaving = True
 
     def leave(self, **kwargs) -> None:
         """Called when the last job has ended."""

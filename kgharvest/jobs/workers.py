@@ -22,8 +22,11 @@ from uuid import uuid4
 
 from django.db import IntegrityError, transaction
 from django.db.models import Exists, OuterRef, QuerySet
+from django.utils import timezone
 
 from kgharvest import code_version
+from kgharvest.access import Action, check_may
+from kgharvest.errors import DomainError
 from kgharvest.jobs import devices
 from kgharvest.jobs.queues import GPU, HARVEST
 from kgharvest.models import Job, Worker
@@ -46,9 +49,12 @@ class WorkerSpec(NamedTuple):
 # -- a worker's own row ------------------------------------------------------------------------------------------------
 
 
-def beat(spec: WorkerSpec, now: datetime) -> Worker:
-    """Note that this process's worker is alive; return its row, new if it has none yet. Forget who is long gone."""
-    report = {"seen_at": now, "language_models": in_memory()}
+def beat(spec: WorkerSpec, now: datetime, is_leaving: bool = False) -> Worker:
+    """Note that this process's worker is alive; return its row, new if it has none yet. Forget who is long gone.
+
+    is_leaving: it was told to end, and does so when its jobs are done.
+    """
+    report = {"seen_at": now, "language_models": in_memory(), **({"is_draining": True} if is_leaving else {})}
     if not Worker.objects.filter(token=TOKEN).update(**report):
         register(spec, now)
     gone = Worker.objects.filter(seen_at__lt=now - FORGOTTEN_AFTER)
@@ -110,6 +116,35 @@ def _has_died_here(worker: Worker) -> bool:
 def leave(now: datetime) -> None:
     """Note that this process's worker has ended its last job and goes."""
     Worker.objects.filter(token=TOKEN).update(left_at=now, seen_at=now, language_models=[])
+
+
+# -- sending workers away ----------------------------------------------------------------------------------------------
+
+
+class WorkerNotThere(DomainError):
+    """Draining a worker that is gone, or the reverse of one that takes jobs."""
+
+
+def find_worker(name: str) -> Worker:
+    """Raises WorkerNotThere."""
+    worker = Worker.objects.filter(name=name).first()
+    if worker is None:
+        raise WorkerNotThere(f"There is no worker {name!r:.80}; look at the list of workers for its name.")
+    return worker
+
+
+def drain(worker: Worker, by=None) -> None:
+    """Have a worker take no further job, end those in hand, and leave. Raises NotAllowed, WorkerNotThere."""
+    check_may(by, Action.MANAGE, None)
+    if not taking(timezone.now()).filter(pk=worker.pk).update(is_draining=True):
+        raise WorkerNotThere(f"The worker {worker} is gone or is being drained already; there is nothing to do.")
+
+
+def undrain(worker: Worker, by=None) -> None:
+    """Have a worker that is being drained and still has a job go on. Raises NotAllowed, WorkerNotThere."""
+    check_may(by, Action.MANAGE, None)
+    if not alive(timezone.now()).filter(pk=worker.pk, is_draining=True).update(is_draining=False):
+        raise WorkerNotThere(f"The worker {worker} is gone or was not being drained; start one with ./run worker.")
 
 
 # -- what its processes hold -------------------------------------------------------------------------------------------

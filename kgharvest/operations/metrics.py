@@ -8,6 +8,7 @@ theirs in registries.METRICS.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -27,7 +28,7 @@ import prometheus_client  # noqa: E402
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric  # noqa: E402
 from prometheus_client.multiprocess import MultiProcessCollector  # noqa: E402
 
-from kgharvest.jobs import workers  # noqa: E402
+from kgharvest.jobs import overview, workers  # noqa: E402
 from kgharvest.models import Job  # noqa: E402
 from kgharvest.webhooks.models import Delivery  # noqa: E402
 
@@ -100,6 +101,14 @@ def job_metrics(now: datetime) -> Iterable[Reading]:
     jobs = Job.objects.order_by().values_list("kind", "status").annotate(n=Count("pk"))
     yield Reading("kgharvest_jobs", "Jobs by kind and state.", ("kind", "state"), {row[:2]: row[2] for row in jobs})
     yield Reading("kgharvest_workers_alive", "Workers heard of lately.", (), {(): workers.n_alive(now)})
+    states = dict.fromkeys(overview.STATES, 0) | Counter(row.state for row in overview.worker_rows(None, now))
+    by_state = {(state,): n for state, n in states.items()}
+    yield Reading("kgharvest_workers", "Workers of the last day by state.", ("state",), by_state)
+    queues = overview.queue_rows(now)
+    waiting = {(queue.name,): queue.n_waiting for queue in queues}
+    yield Reading("kgharvest_jobs_waiting", "Jobs that nobody has claimed.", ("queue",), waiting)
+    takers = {(queue.name,): queue.n_workers for queue in queues}
+    yield Reading("kgharvest_queue_workers", "Workers that take jobs of the queue.", ("queue",), takers)
     yield Reading("kgharvest_worker_processes", "Jobs they do at once.", (), {(): workers.n_processes(now)})
 
 

@@ -104,3 +104,52 @@ def test_a_worker_of_all_queues_takes_an_urgent_job_before_the_next_harvest(inst
         wait_until(lambda: installation.job(harvests[1])["status"] == "succeeded")
 
     assert installation.job(urgent)["finished_at"] < installation.job(harvests[1])["started_at"]
+
+
+def state_of(installation: Installation, name: str) -> str:
+    found = json.loads(installation.manage("workers", "--json"))["workers"]
+    return next(worker["state"] for worker in found if worker["name"].startswith(name))
+
+
+@pytest.mark.parametrize("by", ["the command", "SIGTERM"])
+def test_a_worker_that_is_sent_away_ends_its_job_and_leaves_the_next_to_another(tmp_path, migrated_database, by):
+    installation = Installation(tmp_path, migrated_database)
+    in_hand, waiting = installation.queue_harvest("human"), installation.queue_harvest("top1")
+    hold = installation.folder / HOLD
+    hold.touch()
+    with installation.worker("first") as first:
+        wait_until(lambda: installation.job(in_hand)["status"] == "running")
+        if by == "SIGTERM":
+            first.terminate()
+        else:
+            [name] = installation.values("SELECT name FROM kgharvest_worker")
+            installation.manage("workers", "--drain", name)
+        wait_until(lambda: state_of(installation, "first") == "draining")
+        lease = installation.job(in_hand)["lease_expires_at"]
+        wait_until(lambda: installation.job(in_hand)["lease_expires_at"] > lease)
+        hold.unlink()
+        first.join(60)
+        assert first.exitcode == 0
+    assert installation.job(in_hand)["status"] == "succeeded"
+    assert installation.job(waiting)["status"] == "queued"
+    assert state_of(installation, "first") == "left"
+
+    with installation.worker("second"):
+        wait_until(lambda: installation.job(waiting)["status"] == "succeeded")
+    assert [installation.job(job)["attempts"] for job in (in_hand, waiting)] == [1, 1]
+
+
+def test_a_worker_that_is_called_back_while_it_has_a_job_goes_on(tmp_path, migrated_database):
+    installation = Installation(tmp_path, migrated_database)
+    in_hand, waiting = installation.queue_harvest("human"), installation.queue_harvest("top1")
+    hold = installation.folder / HOLD
+    hold.touch()
+    with installation.worker():
+        wait_until(lambda: installation.job(in_hand)["status"] == "running")
+        [name] = installation.values("SELECT name FROM kgharvest_worker")
+        installation.manage("workers", "--drain", name)
+        wait_until(lambda: "Canceling queue harvest" in installation.worker_log())
+        installation.manage("workers", "--undrain", name)
+        wait_until(lambda: "Started consuming from harvest" in installation.worker_log())
+        hold.unlink()
+        wait_until(lambda: installation.job(waiting)["status"] == "succeeded")

@@ -122,6 +122,8 @@ def test_jobs_judgments_workers_and_requests_are_measured(client):
     assert after['kgharvest_jobs{kind="harvest",state="failed"}'] == 1
     assert after["kgharvest_judgments_total"] == after["kgharvest_judgments_last_minute"] == 2
     assert (after["kgharvest_workers_alive"], after["kgharvest_worker_processes"]) == (1, 2)
+    assert (after['kgharvest_workers{state="idle"}'], after['kgharvest_workers{state="lost"}']) == (1, 0)
+    assert (after['kgharvest_jobs_waiting{queue="harvest"}'], after['kgharvest_queue_workers{queue="gpu"}']) == (1, 1)
     assert after["kgharvest_webhook_deliveries_waiting"] == 0
     assert after["kgharvest_database_up"] == 1
     for sample in (

@@ -1,0 +1,175 @@
+"""What is told of workers and queues: their page, the command `workers`, the API and the metrics ask here."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from django.db.models import Count, Min, Q
+
+from kgharvest.access import User
+from kgharvest.jobs import workers
+from kgharvest.jobs.queues import QUEUES
+from kgharvest.models import Job, Worker
+
+LATELY = timedelta(hours=1)
+SHOWN_FOR = timedelta(days=1)  # after the last heartbeat
+
+WORKING, IDLE, DRAINING, LEFT, LOST = STATES = ("working", "idle", "draining", "left", "lost")
+
+
+@dataclass
+class Throughput:
+    """Of a worker within LATELY. n_jobs: that ended, however. n_tuples: of harvests that succeeded."""
+
+    n_jobs: int = 0
+    n_tuples: int = 0
+    busy_s: float = 0
+
+
+@dataclass(frozen=True)
+class WorkerRow:
+    """A worker as people see it. jobs: in its hands. silent_s: since its last heartbeat."""
+
+    worker: Worker
+    state: str
+    jobs: Sequence[ShownJob]
+    throughput: Throughput
+    silent_s: float
+
+    @property
+    def can_be_drained(self) -> bool:
+        return self.state in (WORKING, IDLE)
+
+    @property
+    def can_be_undrained(self) -> bool:
+        return self.state == DRAINING
+
+
+class ShownJob(NamedTuple):
+    """harvest: its name, empty for other kinds and for those of projects that the reader is no member of."""
+
+    job: Job
+    is_visible: bool
+    harvest: str
+
+    @property
+    def url(self) -> str:
+        return self.job.harvestjob.get_absolute_url() if self.harvest else ""
+
+
+class QueueRow(NamedTuple):
+    """n_waiting: its jobs that nobody has claimed; oldest: when the first of them was made. n_workers: that take it."""
+
+    name: str
+    n_waiting: int
+    oldest: datetime | None
+    n_workers: int
+    lacking: str
+
+
+def state_of(worker: Worker, is_busy: bool, now: datetime) -> str:
+    """Return one of STATES; lost is a worker without a heartbeat for a minute that has not said that it leaves."""
+    if worker.left_at:
+        return LEFT
+    if not workers.is_alive(worker, now):
+        return LOST
+    if worker.is_draining:
+        return DRAINING
+    return WORKING if is_busy else IDLE
+
+
+def worker_rows(user: User, now: datetime, found: Sequence[Worker] | None = None) -> list[WorkerRow]:
+    """Return the workers of the last day, those that are there first; or those `found`, in their order."""
+    if found is None:
+        seen = Worker.objects.filter(seen_at__gte=now - SHOWN_FOR)
+        found = sorted(seen.order_by("name"), key=lambda worker: not workers.is_alive(worker, now))
+    jobs = _jobs_in_hand(found, user, now)
+    throughput = throughput_of(found, now)
+    return [
+        WorkerRow(
+            worker=worker,
+            state=state_of(worker, bool(jobs[worker.pk]), now),
+            jobs=jobs[worker.pk],
+            throughput=throughput[worker.pk],
+            silent_s=max(0.0, (now - worker.seen_at).total_seconds()),
+        )
+        for worker in found
+    ]
+
+
+def _jobs_in_hand(found: Sequence[Worker], user: User, now: datetime) -> dict[int, list[ShownJob]]:
+    running = Job.objects.running(now).filter(worker__in=found).order_by("pk")
+    visible = set(running.visible_to(user).order_by().values_list("pk", flat=True))
+    with_cell = running.select_related("worker", "project", "harvestjob__relation", "harvestjob__language_model").defer(
+        "payload"
+    )
+    jobs: dict[int, list[ShownJob]] = defaultdict(list)
+    for job in with_cell:
+        harvest = str(job.harvestjob) if job.pk in visible and hasattr(job, "harvestjob") else ""
+        jobs[job.worker_id].append(ShownJob(job, job.pk in visible, harvest))
+    return jobs
+
+
+def throughput_of(found: Sequence[Worker], now: datetime) -> dict[int, Throughput]:
+    """Return what each worker did in the hour before now; a job that began earlier counts with its part within."""
+    since = now - LATELY
+    done: dict[int, Throughput] = defaultdict(Throughput)
+    recent = Job.objects.filter(Q(finished_at__gt=since) | Q(status=Job.Status.RUNNING), worker__in=found)
+    fields = ("worker", "status", "started_at", "finished_at", "lease_expires_at", "harvestjob__n_tuples")
+    for worker, status, started_at, finished_at, lease_expires_at, n_tuples in recent.order_by().values_list(*fields):
+        one = done[worker]
+        if status == Job.Status.RUNNING:  # until its lease ends, if nobody renews it
+            until = min(now, lease_expires_at)
+        else:
+            until = min(now, finished_at)
+            one.n_jobs += 1
+            one.n_tuples += (n_tuples or 0) if status == Job.Status.SUCCEEDED else 0
+        one.busy_s += max(0.0, (until - max(since, started_at or until)).total_seconds())
+    return done
+
+
+def queue_rows(now: datetime) -> list[QueueRow]:
+    """Return all queues, with a sentence at those whose jobs wait for a worker that is not there."""
+    waiting = Job.objects.filter(status=Job.Status.QUEUED).order_by().values("queue")
+    counts = {row["queue"]: row for row in waiting.annotate(n=Count("pk"), oldest=Min("created_at"))}
+    n_workers = Counter(queue for queues in workers.taking(now).values_list("queues", flat=True) for queue in queues)
+    rows = []
+    for queue in QUEUES:
+        n_waiting, oldest = counts.get(queue, {}).get("n", 0), counts.get(queue, {}).get("oldest")
+        lacking = workers.lacking(now, {queue}) if n_waiting and not n_workers[queue] else ""
+        rows.append(QueueRow(queue, n_waiting, oldest, n_workers[queue], lacking))
+    return rows
+
+
+def to_json(row: WorkerRow) -> dict[str, Any]:
+    """Return a worker as the API and `workers --json` tell of it."""
+    worker = row.worker
+    return {
+        "id": worker.pk,
+        "name": worker.name,
+        "host": worker.host,
+        "state": row.state,
+        "devices": worker.devices,
+        "language_models": worker.language_models,
+        "queues": worker.queues,
+        "n_processes": worker.n_processes,
+        "jobs": [_job_to_json(shown) for shown in row.jobs],
+        "jobs_last_hour": row.throughput.n_jobs,
+        "tuples_last_hour": row.throughput.n_tuples,
+        "busy_s_last_hour": round(row.throughput.busy_s, 1),
+        "version": worker.version,
+        "started_at": worker.started_at,
+        "seen_at": worker.seen_at,
+        "left_at": worker.left_at,
+    }
+
+
+def _job_to_json(shown: ShownJob) -> dict[str, Any]:
+    """Return how far a job is; its id only to those who may see it."""
+    job = shown.job
+    told = {"kind": job.kind, "stage": job.stage, "done": job.done, "total": job.total}
+    return {"id": job.pk if shown.is_visible else None, **told}

@@ -1,0 +1,42 @@
+"""The page of workers and queues."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.views.decorators.http import require_POST
+
+from kgharvest.access import Action, check_may, may, researcher_required
+from kgharvest.errors import DomainError
+from kgharvest.jobs.overview import queue_rows, worker_rows
+from kgharvest.models import Worker
+
+
+@researcher_required
+def worker_list(request: HttpRequest) -> HttpResponse:
+    now = timezone.now()
+    context = {
+        "rows": worker_rows(request.user, now),
+        "queues": queue_rows(now),
+        "may_manage": may(request.user, Action.MANAGE, None),
+    }
+    return render(request, "kgharvest/jobs/workers.html", context)
+
+
+@researcher_required
+@require_POST
+def worker_change(request: HttpRequest, pk: int, change: Callable[[Worker, Any], None], done: str) -> HttpResponse:
+    """Drain a worker or call it back: `change` is the service's function, `done` says what it does now."""
+    check_may(request.user, Action.MANAGE, None)
+    worker = get_object_or_404(Worker, pk=pk)
+    try:
+        change(worker, request.user)
+        messages.success(request, f"{worker} {done}")
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+    return redirect("kgharvest:worker_list")

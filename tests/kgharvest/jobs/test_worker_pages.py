@@ -1,0 +1,170 @@
+"""What the page, the command and the API tell of workers and queues."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.urls import reverse
+from django.utils import timezone
+
+from kgharvest.jobs import overview
+from kgharvest.models import Job, Role, Worker
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+PAGE = "/workers/"
+
+
+def make_running(worker: Worker, started_at: datetime, **fields) -> Job:
+    lease = {"owner_token": worker.token, "lease_expires_at": started_at + timedelta(hours=3)}
+    return factories.make_harvest_job("running", worker=worker, started_at=started_at, **lease, **fields)
+
+
+def output_of(*arguments: str) -> str:
+    stdout = StringIO()
+    call_command("workers", *arguments, stdout=stdout)
+    return stdout.getvalue()
+
+
+# -- what is told ------------------------------------------------------------------------------------------------------
+
+
+def test_workers_are_in_one_of_five_states():
+    working = factories.make_worker(NOW)
+    make_running(working, NOW)
+    factories.make_worker(NOW)
+    draining = factories.make_worker(NOW, is_draining=True)
+    make_running(draining, NOW)
+    factories.make_worker(NOW - timedelta(minutes=2), is_draining=True, left_at=NOW - timedelta(minutes=2))
+    factories.make_worker(NOW - timedelta(seconds=61))
+    factories.make_worker(NOW - timedelta(hours=25))
+
+    assert [row.state for row in overview.worker_rows(None, NOW)] == list(overview.STATES)
+
+
+def test_the_throughput_is_that_of_the_last_hour():
+    """By hand: 40 + 30 minutes of jobs that ended, 10 of one that runs, 5 of one whose lease has run out."""
+    worker, other = factories.make_worker(NOW), factories.make_worker(NOW)
+
+    def make_ended(begun: int, ended: int, status: str = "succeeded", worker: Worker = worker, **fields) -> None:
+        times = {"started_at": NOW - timedelta(minutes=begun), "finished_at": NOW - timedelta(minutes=ended)}
+        factories.make_harvest_job(status, worker=worker, **times, **fields)
+
+    make_ended(90, 20, n_tuples=100)
+    make_ended(50, 20, "failed")
+    make_ended(120, 61, n_tuples=1000)
+    make_ended(10, 5, worker=other, n_tuples=7)
+    make_running(worker, NOW - timedelta(minutes=10))
+    lost = make_running(worker, NOW - timedelta(minutes=20))
+    Job.objects.filter(pk=lost.pk).update(lease_expires_at=NOW - timedelta(minutes=15))
+
+    done = overview.throughput_of([worker, other], NOW)
+
+    assert (done[worker.pk].n_jobs, done[worker.pk].n_tuples, done[worker.pk].busy_s) == (2, 100, 85 * 60)
+    assert (done[other.pk].n_jobs, done[other.pk].n_tuples, done[other.pk].busy_s) == (1, 7, 5 * 60)
+
+
+def test_queues_tell_what_waits_and_what_nobody_takes():
+    factories.make_worker(NOW, queues=["urgent", "light", "harvest"])
+    factories.make_worker(NOW, queues=["harvest"])
+    for device in ("cpu", "cpu", "cuda"):
+        factories.make_harvest_job(payload={"device": device})
+
+    rows = {row.name: row for row in overview.queue_rows(NOW)}
+
+    assert [(row.n_waiting, row.n_workers) for row in rows.values()] == [(0, 1), (0, 1), (2, 2), (1, 0)]
+    assert [name for name, row in rows.items() if row.lacking] == ["gpu"]
+
+
+# -- page --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_says_how_to_start_one_where_there_is_none(researcher_client):
+    page = researcher_client.get(PAGE).content.decode()
+
+    assert "No worker yet" in page
+    assert "./run worker" in page
+
+
+def test_the_page_shows_workers_and_leads_to_their_jobs(researcher_client, django_assert_max_num_queries):
+    now = timezone.now()
+    job = make_running(factories.make_worker(now, language_models=["bert on cpu, float32"]), now, stage="search")
+    for _ in range(5):
+        make_running(factories.make_worker(now), now)
+    researcher_client.get(PAGE)
+
+    with django_assert_max_num_queries(16):
+        page = researcher_client.get(PAGE).content.decode()
+
+    assert job.get_absolute_url() in page
+    assert "bert on cpu, float32" in page
+    assert "Drain" not in page  # for superusers
+
+
+def test_jobs_of_other_projects_are_not_named(client):
+    now = timezone.now()
+    other = factories.make_project("other")
+    job = make_running(factories.make_worker(now), now, project=other)
+    client.force_login(factories.make_member(Role.RESEARCHER))
+
+    page = client.get(PAGE).content.decode()
+
+    assert "of another project" in page
+    assert str(job) not in page
+    assert job.get_absolute_url() not in page
+
+
+def test_a_superuser_drains_a_worker_and_calls_it_back(admin_client):
+    worker = factories.make_worker(timezone.now(), name="celery@here")
+
+    page = admin_client.post(reverse("kgharvest:worker_drain", args=[worker.pk]), follow=True).content.decode()
+    assert "celery@here takes no further job" in page
+    worker.refresh_from_db()
+    assert worker.is_draining
+    assert "Call back" in page
+
+    again = admin_client.post(reverse("kgharvest:worker_drain", args=[worker.pk]), follow=True).content.decode()
+    assert "is gone or is being drained already" in again
+    admin_client.post(reverse("kgharvest:worker_undrain", args=[worker.pk]))
+    worker.refresh_from_db()
+    assert not worker.is_draining
+
+
+# -- command and API ---------------------------------------------------------------------------------------------------
+
+
+def test_the_command_lists_drains_and_refuses():
+    assert "start one with ./run worker" in output_of()
+    now = timezone.now()
+    worker = factories.make_worker(now, name="celery@here", devices=["cpu, 2 cores"])
+    job = make_running(worker, now, stage="search", done=3, total=9)
+
+    assert f"job {job.pk}: {job}, search, 3 of 9" in output_of()
+    [told] = json.loads(output_of("--json"))["workers"]
+    assert (told["state"], told["devices"], told["jobs"][0]["id"]) == ("working", ["cpu, 2 cores"], job.pk)
+    assert "takes no further job" in output_of("--drain", "celery@here")
+    assert json.loads(output_of("--json"))["workers"][0]["state"] == "draining"
+    assert "takes jobs again" in output_of("--undrain", "celery@here")
+    for arguments, sentence in [
+        (["--drain", "nobody"], "no worker 'nobody'"),
+        (["--undrain", "celery@here"], "not being"),
+    ]:
+        with pytest.raises(CommandError, match=sentence):
+            output_of(*arguments)
+
+
+def test_the_api_tells_the_same(admin_client):
+    now = timezone.now()
+    worker = factories.make_worker(now)
+    job = make_running(worker, now)
+
+    [told] = admin_client.get("/api/v1/workers/").json()["results"]
+    assert (told["name"], told["state"], told["jobs"][0]["id"]) == (worker.name, "working", job.pk)
+    assert admin_client.post(f"/api/v1/workers/{worker.pk}/drain/").json()["state"] == "draining"
+    assert admin_client.post(f"/api/v1/workers/{worker.pk}/drain/").status_code == 409
