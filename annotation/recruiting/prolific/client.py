@@ -8,10 +8,12 @@ repeated after a wait that doubles, or as long as the answer asks for.
 from __future__ import annotations
 
 import re
+import ssl
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import cache
 from typing import Any
 
 import httpx
@@ -29,6 +31,12 @@ IDENTIFIER = re.compile(r"\b[0-9a-f]{24}\b")  # as Prolific names people, studie
 Document = dict[str, Any]
 
 
+@cache
+def known_authorities() -> ssl.SSLContext:
+    """Read once a process: that takes longer than a request, and each event and each payment has a client."""
+    return httpx.create_ssl_context()
+
+
 class Client:
     """Asks Prolific in the name of one account. Names of people and submissions are in no error and no log."""
 
@@ -40,6 +48,7 @@ class Client:
             base_url=settings.PROLIFIC["url"],
             headers={"Authorization": f"Token {settings.PROLIFIC['token']}"},
             timeout=TIMEOUT_S,
+            verify=known_authorities(),
         )
 
     # -- studies -------------------------------------------------------------------------------------------------------
