@@ -7,6 +7,7 @@ from kgharvest.audit.models import Actor, AuditEntry, AuditHead
 from kgharvest.chat_models.models import ChatAnswer
 from kgharvest.entities.models import EntityCandidate, EntityName, EntityTable
 from kgharvest.harvests.models import HarvestedTuple, HarvestJob, JobPrompt, LanguageModel, Launch, Prompt
+from kgharvest.harvests.parts.models import HarvestPart
 from kgharvest.jobs.models import Job, Worker
 from kgharvest.knowledge.models import Curation, EntityOccurrence, KnowledgeTuple, SensitiveWord, tuple_key
 from kgharvest.knowledge_graphs.models import UploadedKG
@@ -28,6 +29,7 @@ __all__ = [
     "EntityTable",
     "GroupMembership",
     "HarvestJob",
+    "HarvestPart",
     "HarvestedTuple",
     "Job",
     "JobPrompt",

@@ -91,6 +91,7 @@ HOOKS = {
 # What runs each kind of job: functions of (job, heartbeat) that return what stores the result (kgharvest.jobs.ledger).
 JOB_RUNNERS = {
     "harvest": "kgharvest.harvests.runner.run_harvest",
+    "harvest-part": "kgharvest.harvests.parts.sharing.run_part",
     "mark_sensitive": "kgharvest.knowledge.sensitive_words.mark_sensitive",
     "reconcile_entities": "kgharvest.entities.reconciliation.run_lookup",
     "evaluate_scores": "evaluation.scores.score_jobs.run_score_job",
@@ -108,7 +109,13 @@ JOB_RUNNERS = {
 URGENT_JOBS = [
     "mark_sensitive", "deliver_webhooks", "platform_commands", "pause_panel", "panel_events", "panel_reconciliation",
 ]  # fmt: skip
-LM_JOBS = ["harvest", "evaluate_scores", "probe", "judge"]  # load an LM, or may, on the `device` of their payload
+LM_JOBS = [
+    "harvest",
+    "harvest-part",
+    "evaluate_scores",
+    "probe",
+    "judge",
+]  # load an LM, or may, on the `device` of their payload
 
 # What every worker does every few seconds, besides reaping: functions of the time.
 PERIODIC_TASKS = [

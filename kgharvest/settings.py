@@ -302,6 +302,9 @@ PROLIFIC = {
 JOB_LEASE_S = 30  # a running job whose worker is silent for so long counts as lost
 JOB_STALE_AFTER_S = 30  # a message that no worker has taken for so long is sent again
 JOB_REAP_EVERY_S = 5
+# Seconds of searching after which idle workers get parts of a harvest; most with so small an LM as the embedded one end
+# before.
+HARVEST_SHARED_AFTER_S = 2
 
 CELERY_BROKER_URL = os.environ.get("BROKER_URL") or "filesystem://"
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True

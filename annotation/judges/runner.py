@@ -11,7 +11,7 @@ from annotation.judges.models import OUT_OF_BUDGET, JudgeKind, JudgeRun
 from annotation.judges.runs import Answered, Question, open_questions, store_answers, usage_of
 from kgharvest.chat_models.spending import BudgetSpent
 from kgharvest.engine.types import Progress
-from kgharvest.harvests.runner import LOADING
+from kgharvest.harvests.language_models import LOADING
 from kgharvest.jobs import ledger
 from kgharvest.models import Job
 

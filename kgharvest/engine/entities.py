@@ -67,4 +67,9 @@ def read_entity(text: str, entity_filter: EntityFilter) -> Entity | NoEntity:
     """Return the entity that `text` is, or the rule that rejects it."""
     words = words_of(text)
     rule = entity_filter.rejection(words) if is_writable(text) else UNWRITABLE
-    return NoEntity(rule) if rule else Entity(text, " ".join(words), words)
+    return NoEntity(rule) if rule else entity_of(text)
+
+
+def entity_of(text: str) -> Entity:
+    words = words_of(text)
+    return Entity(text, " ".join(words), words)

@@ -55,11 +55,12 @@ class Cancelled(EngineError):
 
 
 class Progress(NamedTuple):
-    """How far a stage is: `done` of `total` units; `total` is None while unknown."""
+    """How far a stage is: `done` of `total` units; `total` is None while unknown. note: how it is done, for people."""
 
     stage: str
     done: int
     total: int | None = None
+    note: str = ""
 
 
 OnProgress = Callable[[Progress], None]

@@ -23,6 +23,9 @@ KEPT = 2  # LMs in memory, the ones used last
 _loaded: list[str] = []
 
 
+LOADING = "loading the LM"  # the stage before the LM is asked anything
+
+
 def get_language_model(name: str, revision: str = "") -> LanguageModel:
     """Return the LM that `name` means: an embedded one, a hub id, or a local folder. Raises NotFound or BadName.
 

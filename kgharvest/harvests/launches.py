@@ -303,7 +303,7 @@ def tell_webhooks(job_ids: Sequence[int]) -> None:
     """
     if not Webhook.objects.enabled().exists():
         return
-    ended = Job.objects.filter(pk__in=job_ids, status__in=[Job.Status.SUCCEEDED, Job.Status.FAILED])
+    ended = Job.objects.whole().filter(pk__in=job_ids, status__in=[Job.Status.SUCCEEDED, Job.Status.FAILED])
     for job in ended.select_related("harvestjob").order_by("pk"):
         facts = {"job": job.pk, "kind": job.kind, "status": job.status, "error": job.error}
         harvest = getattr(job, "harvestjob", None)

@@ -31,13 +31,13 @@ from kgharvest.engine.types import (
 from kgharvest.entities.tables import SAME_FACT, canonicalizer, each_fact_once, with_canonical_entities
 from kgharvest.errors import DomainError
 from kgharvest.harvests import language_models
+from kgharvest.harvests.parts.sharing import Sharing
 from kgharvest.jobs import ledger
 from kgharvest.knowledge.tuple_store import TupleRow, store_tuples
 from kgharvest.models import HarvestJob, Job, JobPrompt, LanguageModel, Launch, Project, Prompt, Relation
 from kgharvest.relations.checks import sentence_error
 
 MIN_SEED_TUPLES = 2
-LOADING = "loading the LM"  # the stage before the LM is asked anything
 
 
 class RelationNotReady(DomainError):
@@ -238,16 +238,20 @@ def run_harvest(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
     clock = StageClock(heartbeat)
     if SETTINGS[harvest_job.setting].asks_chat:
         return _run_chat_harvest(harvest_job, heartbeat, clock)
-    clock(Progress(LOADING, 0))
+    clock(Progress(language_models.LOADING, 0))
     with heartbeat.kept_alive():
         # Imported here because it imports torch, which must not be loaded in the process that forks.
-        from kgharvest.engine.harvest import harvest
+        from kgharvest.engine.harvest import harvest_prepared, prepare
 
         lm = language_models.load(harvest_job.language_model, job.payload["device"], job.payload["dtype"])
-    result = harvest(_spec_from_json(job.payload["spec"]), lm, clock)
+    spec = _spec_from_json(job.payload["spec"])
+    sharing = Sharing(harvest_job, heartbeat, clock)
+    prepared = sharing.prepared(lambda: prepare(spec, lm, clock), spec.params)
+    result = harvest_prepared(prepared, spec.params, lm, sharing)
     seconds = clock.seconds()
     code_version()  # asks git once in this process: now, not in the transaction that stores
-    return lambda: store_result(harvest_job, result, lm.revision, seconds)
+    more = {"parts": parts} if (parts := sharing.summary()) else {}
+    return lambda: store_result(harvest_job, result, lm.revision, seconds, more)
 
 
 def _run_chat_harvest(job: HarvestJob, heartbeat: ledger.Heartbeat, clock: StageClock) -> ledger.Store:

@@ -24,9 +24,9 @@ from kgharvest.engine.types import EngineError
 from kgharvest.errors import DomainError
 from kgharvest.harvests.cuts import USUAL_CUTS, parse_cut, size_of, sizes_of
 from kgharvest.harvests.forms import LaunchForm
+from kgharvest.harvests.language_models import LOADING
 from kgharvest.harvests.launches import plan_launch, progress_of, start_launch
 from kgharvest.harvests.ranked_tuples import RankedTuples, StoredScores, draw_curve, score_curve
-from kgharvest.harvests.runner import LOADING
 from kgharvest.harvests.tuple_export import EXPORT_FORMATS, Included, export_tuples
 from kgharvest.jobs import workers
 from kgharvest.knowledge.search import verdicts_known_to

@@ -86,29 +86,26 @@ def _send(job_id: int, queue: str) -> None:
         logger.info("No message was sent for job %s; the reaper sends one.", job_id)
 
 
-def claim(job_id: int, now: datetime) -> UUID | None:
+def claim(job_id: int, now: datetime, under: UUID | None = None) -> UUID | None:
     """Take the job for this process; return the token of the claim, or None if it cannot be claimed.
 
     A job of a kind that only a newer version knows waits for a worker of that version. The process of a worker that is
-    being drained claims nothing.
+    being drained claims nothing but parts of the job it has in hand, `under` the claim of that one.
     """
-    token = uuid4()
+    token = under or uuid4()
     worker = Worker.objects.filter(token=workers.TOKEN)  # none in a command's process
-    claimed = (
-        Job.objects.claimable(now)
-        .filter(~Exists(worker.filter(is_draining=True)), pk=job_id)
-        .update(
-            status=Job.Status.RUNNING,
-            owner_token=token,
-            worker=Subquery(worker.values("pk")),
-            lease_expires_at=_lease_end(now),
-            attempts=F("attempts") + 1,
-            started_at=now,
-            stage="starting",
-            done=0,
-            total=None,
-            error="",
-        )
+    claimable = Job.objects.claimable(now).filter(pk=job_id)
+    claimed = (claimable if under else claimable.filter(~Exists(worker.filter(is_draining=True)))).update(
+        status=Job.Status.RUNNING,
+        owner_token=token,
+        worker=Subquery(worker.values("pk")),
+        lease_expires_at=_lease_end(now),
+        attempts=F("attempts") + 1,
+        started_at=now,
+        stage="starting",
+        done=0,
+        total=None,
+        error="",
     )
     return token if claimed else None
 
@@ -125,7 +122,7 @@ class Heartbeat:
 
     def __init__(self, job_id: int, token: UUID, watcher: OnProgress = ignore):
         self._job_id = job_id
-        self._token = token
+        self.token = token
         self._watcher = watcher
         self._stage = ""
         self._due = 0.0
@@ -136,20 +133,22 @@ class Heartbeat:
             return
         self._stage, self._due = progress.stage, monotonic() + REPORT_EVERY_S
         try:
-            self._renew(stage=progress.stage[:60], done=progress.done, total=progress.total)
+            stage = f"{progress.stage}, {progress.note}" if progress.note else progress.stage
+            self.renew(stage=stage[:60], done=progress.done, total=progress.total)
         except DATABASE_IS_AWAY as error:  # the lease bears some missed reports
             logger.warning("Job %s could not report: %s", self._job_id, error)
             connection.close_if_unusable_or_obsolete()
 
-    def _renew(self, **report: Any) -> None:
+    def renew(self, **report: Any) -> None:
+        """Raise Cancelled as a report does."""
         lease_end = _lease_end(timezone.now())
-        if not Job.objects.owned(self._job_id, self._token).update(lease_expires_at=lease_end, **report):
+        if not Job.objects.owned(self._job_id, self.token).update(lease_expires_at=lease_end, **report):
             raise Cancelled(f"Job {self._job_id} was cancelled or taken over.")
 
     def store(self, store: Store) -> None:
         """Store a part of the results at once, so that it outlives this claim. Raises Cancelled as a report does."""
         with transaction.atomic():
-            self._renew()
+            self.renew()
             store()
 
     @contextmanager
@@ -168,7 +167,7 @@ class Heartbeat:
         try:
             while not done.wait(settings.JOB_LEASE_S / 3):
                 try:
-                    self._renew()
+                    self.renew()
                 except DATABASE_IS_AWAY:
                     connection.close_if_unusable_or_obsolete()
         except Cancelled:
@@ -180,18 +179,20 @@ class Heartbeat:
 Runner = Callable[[Job, Heartbeat], Store]
 
 
-def run_job(job_id: int, watcher: OnProgress = ignore) -> bool:
+def run_job(job_id: int, watcher: OnProgress = ignore, under: UUID | None = None) -> bool:
     """Claim and do the job; its row then tells how it went. Unexpected errors are recorded and raised.
 
     Return whether it could be claimed. A job whose database was away is lost, and so taken up again, by this or another
-    worker.
+    worker. under: the claim of the job that this one is a part of, if its process does the part, too.
     """
-    token = claim(job_id, timezone.now())
+    token = claim(job_id, timezone.now(), under)
     if token is None:
         logger.info("Job %s has ended, another worker has claimed it, or only a newer version can do it.", job_id)
         return False
     try:
-        job = Job.objects.get(pk=job_id)
+        job = Job.objects.owned(job_id, token).first()
+        if job is None:
+            raise Cancelled(f"Job {job_id} was cancelled before it began.")
         heartbeat = Heartbeat(job_id, token, watcher)
         with heartbeat.kept_alive():  # the first job of its kind imports torch, which can outlast the lease
             runner: Runner = import_string(settings.JOB_RUNNERS[job.kind])
@@ -247,7 +248,8 @@ def _fail(job_id: int, token: UUID, error: str) -> None:
 
 
 def _tell_ended(job_ids: Sequence[int]) -> None:
-    """Let whoever listens know that jobs have ended, in the transaction that ends them."""
+    """Let whoever listens know that jobs have ended, in the transaction that ends them. Their parts go."""
+    Job.objects.filter(parent__in=job_ids).delete()
     hook("jobs_ended")(job_ids)
 
 

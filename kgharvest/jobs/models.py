@@ -37,8 +37,15 @@ class QueueField(models.CharField):
 
 class JobQuerySet(models.QuerySet):
     def visible_to(self, user):
-        """Return the jobs of the user's projects; all of them for a superuser and for the operator."""
-        return visible(self, user)
+        """Return the jobs of the user's projects; all of them for a superuser and for the operator.
+
+        A part of a job is seen with that job.
+        """
+        return visible(self.whole(), user)
+
+    def whole(self):
+        """Leave out the parts of jobs, which come and go while these are done."""
+        return self.filter(parent=None)
 
     def lost(self, now):
         """Return running jobs whose worker has been silent for longer than its lease."""
@@ -75,6 +82,7 @@ class Job(models.Model):
     owner_token: names the claim that may report and finish; lease_expires_at: when its worker counts as lost.
     project: None for work of the whole installation. unique_key: says what the job does, if of those in one project
     that do the same only one may be unfinished; else empty.
+    parent: the job that this one is a part of; its worker may do parts under its own claim, and they go when it ends.
     enqueued_at: when the last message for it was sent to the broker, or is taken to have been.
     queue: whose workers may take it (kgharvest.jobs.queues). lm: the LM that it loads first, as
     harvests.language_models.in_words says it; empty where that is not known. worker: of the last claim; None for a
@@ -92,6 +100,7 @@ class Job(models.Model):
     status = models.CharField(max_length=10, choices=Status, default=Status.QUEUED)
     project = models.ForeignKey(Project, on_delete=models.PROTECT, null=True, blank=True, related_name="jobs")
     payload = models.JSONField(default=dict, blank=True)
+    parent = models.ForeignKey("self", on_delete=models.CASCADE, null=True, editable=False, related_name="parts")
     queue = QueueField()
     lm = models.TextField(blank=True, editable=False, default="", db_default="")
     unique_key = models.CharField(max_length=100, blank=True, editable=False)

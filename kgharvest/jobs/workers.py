@@ -224,7 +224,8 @@ def taken_queues(now: datetime) -> set[str]:
 
 def idle_processes(now: datetime) -> dict[str, int]:
     """Return, for each queue that a living worker takes, how many of these workers' processes have no job."""
-    busy = Counter(Job.objects.running(now).exclude(worker=None).values_list("worker", flat=True))
+    claims = Job.objects.running(now).exclude(worker=None).order_by().values_list("worker", "owner_token").distinct()
+    busy = Counter(worker for worker, _ in claims)  # a process may have a job and a part of it
     n_idle: dict[str, int] = {}
     for pk, queues, n in taking(now).values_list("pk", "queues", "n_processes"):
         for queue in queues:

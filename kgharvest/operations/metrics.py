@@ -98,7 +98,7 @@ def _metric(reading: Reading) -> Metric:
 
 
 def job_metrics(now: datetime) -> Iterable[Reading]:
-    jobs = Job.objects.order_by().values_list("kind", "status").annotate(n=Count("pk"))
+    jobs = Job.objects.whole().order_by().values_list("kind", "status").annotate(n=Count("pk"))
     yield Reading("kgharvest_jobs", "Jobs by kind and state.", ("kind", "state"), {row[:2]: row[2] for row in jobs})
     yield Reading("kgharvest_workers_alive", "Workers heard of lately.", (), {(): workers.n_alive(now)})
     states = dict.fromkeys(overview.STATES, 0) | Counter(row.state for row in overview.worker_rows(None, now))

@@ -23,7 +23,7 @@ from kgharvest.engine.prompt_learning.serialization import (
 from kgharvest.engine.prompts.prompt_set import PromptSetAnswerer
 from kgharvest.engine.types import Cancelled, EngineError, Progress
 from kgharvest.harvests import language_models
-from kgharvest.harvests.runner import LOADING
+from kgharvest.harvests.language_models import LOADING
 from kgharvest.jobs import ledger
 from kgharvest.models import Job, LanguageModel
 from probing.models import LearnedPrompt, Probe, ProbedRelation, ProbeRecord

@@ -37,7 +37,7 @@ def check_worker() -> Finding:
             heard = f"{n_alive} were heard of" if n_alive > 1 else "one was heard of"
             lacking = workers.lacking(now)
             return Finding(not lacking, lacking or f"{heard} within the last minute")
-        waiting = Job.objects.unfinished().count()
+        waiting = Job.objects.whole().unfinished().count()
     except DatabaseError:
         return Finding(False, "not known without a database")
     return Finding(False, f"none was heard of for a minute and {waiting} jobs wait; start one with ./run worker")

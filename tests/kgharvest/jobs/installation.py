@@ -109,6 +109,14 @@ class Installation:
     def worker_log(self) -> str:
         return (self.folder / "worker.log").read_text()
 
+    def worker_of(self, pk: int) -> str:
+        """Return the name that the worker was started under which has claimed the job; empty if none has."""
+        names = self.values(
+            "SELECT worker.name FROM kgharvest_worker worker JOIN kgharvest_job job ON job.worker_id = worker.id "
+            f"WHERE job.id = {pk} AND job.status = 'running'"
+        )
+        return names[0].partition("@")[0] if names else ""
+
     def n_succeeded(self) -> int:
         return self.values("SELECT COUNT(*) FROM kgharvest_job WHERE status = 'succeeded'")[0]
 

@@ -179,7 +179,7 @@ def test_a_report_that_the_database_refuses_is_no_end(monkeypatch):
 
     job = factories.make_harvest_job()
     heartbeat = ledger.Heartbeat(job.pk, ledger.claim(job.pk, timezone.now()))
-    monkeypatch.setattr(heartbeat, "_renew", refuse)
+    monkeypatch.setattr(heartbeat, "renew", refuse)
     heartbeat(Progress("search", 1, 10))
     monkeypatch.undo()
 

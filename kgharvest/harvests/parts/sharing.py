@@ -1,0 +1,212 @@
+"""One harvest over several workers: its parts become jobs, which idle workers and its own worker do.
+
+The result is that of one worker to the bit, so a harvest need not ask for it: one that lasts is shared as soon as a
+worker is idle. Its own worker takes the next part that nobody has taken, so it waits for others at the end of a stage
+alone; and parts wait for nobody. What is done outlives the worker: another one that takes the harvest up goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, TypeVar
+
+from django.conf import settings
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from kgharvest import code_version
+from kgharvest.engine.types import Cancelled, EngineError, OnProgress, Progress, Reporter
+from kgharvest.harvests import language_models
+from kgharvest.jobs import ledger, workers
+from kgharvest.models import HarvestJob, HarvestPart, Job
+
+if TYPE_CHECKING:
+    from kgharvest.engine.harvest import Prepared
+    from kgharvest.engine.parts import Do, Part
+    from kgharvest.engine.types import HarvestParams
+
+logger = logging.getLogger(__name__)
+
+KIND = "harvest-part"
+PREPARED = "prepared"  # the stage whose one part, done when it is made, holds what all others ask
+LOOK_EVERY_S = 2  # for idle workers
+POLL_S = 0.2  # while others do the last parts
+
+ResultT = TypeVar("ResultT")
+
+
+class Sharing:
+    """Has the parts of one harvest done, as kgharvest.engine.parts.Share, under one claim of its job."""
+
+    def __init__(self, job: HarvestJob, heartbeat: ledger.Heartbeat, on_progress: OnProgress):
+        self._job, self._heartbeat, self._on_progress = job, heartbeat, on_progress
+        self._is_shared = self._rows(PREPARED).exists()
+        self._look_at: float | None = None
+        self._stage, self._note = "", ""
+        self._parts: Sequence[Part] = ()
+        self._todo: list[int] = []
+        self._n_done_alone = self._n_handed_out = 0
+
+    def prepared(self, prepare: Callable[[], Prepared], params: HarvestParams) -> Prepared:
+        """Return what an earlier claim has prepared and shared, else what `prepare` returns."""
+        from kgharvest.harvests.parts.serialization import read_prepared, write_prepared  # imports torch
+
+        made = self._rows(PREPARED).values_list("job__payload", "result").first()
+        if made and made[0]["code_version"] == code_version():
+            return read_prepared(made[1], self._job.payload["device"])[0]
+        if made:  # the parts of another version may be other ones
+            self._heartbeat.store(self._job.parts.all().delete)
+            self._is_shared = False
+        prepared = prepare()
+        self._write_prepared = partial(write_prepared, prepared, params)
+        return prepared
+
+    def __call__(self, stage: str, parts: Sequence[Part[ResultT]], do: Do[ResultT]) -> list[ResultT]:
+        """Raises EngineError, or Cancelled where the harvest was cancelled or taken over."""
+        self._stage, self._parts, self._note, self._n_done_alone = stage, parts, "", 0
+        handed_out = set(self._rows(stage).values_list("position", flat=True))
+        self._todo = [position for position in range(len(parts)) if position not in handed_out]
+        if self._look_at is None:
+            self._look_at = monotonic() + settings.HARVEST_SHARED_AFTER_S
+        if self._is_shared:
+            self._hand_out()
+        results = dict(self._done_alone(parts, do))
+        self._n_handed_out = len(parts) - len(results)
+        if self._n_handed_out:
+            results |= self._done_together()
+        return [results[position] for position in range(len(parts))]
+
+    def summary(self) -> dict[str, int]:
+        """Return how many parts were shared, and by how many workers; nothing if none was."""
+        shared = HarvestPart.objects.filter(job__parent=self._job).exclude(stage=PREPARED)
+        worker_ids = list(shared.values_list("job__worker", flat=True))
+        return {"n": len(worker_ids), "n_workers": len({self._job.worker_id, *worker_ids})} if worker_ids else {}
+
+    def _rows(self, stage: str) -> QuerySet:
+        return HarvestPart.objects.filter(job__parent=self._job, stage=stage).order_by("pk")
+
+    # -- alone ---------------------------------------------------------------------------------------------------------
+
+    def _done_alone(self, parts: Sequence[Part[ResultT]], do: Do[ResultT]) -> Iterator[tuple[int, ResultT]]:
+        """Do the parts one after the other until the others are handed out."""
+        report = Reporter(self._watch_alone, self._stage, sum(part.size for part in parts))
+        while self._todo:
+            position = self._todo.pop(0)
+            n_before = self._n_done_alone
+            yield position, do(parts[position], lambda n_done, n_before=n_before: report(n_before + n_done))
+            self._n_done_alone += parts[position].size
+            report(self._n_done_alone)
+
+    def _watch_alone(self, progress: Progress) -> None:
+        self._on_progress(progress._replace(note=self._note))
+        if not self._todo or monotonic() < self._look_at:
+            return
+        self._look_at = monotonic() + LOOK_EVERY_S
+        try:
+            if workers.idle_processes(timezone.now()).get(self._job.queue):
+                self._hand_out()
+        except ledger.DATABASE_IS_AWAY as error:  # then nobody takes a part
+            logger.warning("Harvest %s could not be shared: %s", self._job.pk, error)
+
+    # -- together ------------------------------------------------------------------------------------------------------
+
+    def _hand_out(self) -> None:
+        """Make jobs of the parts that are to do."""
+        if not self._todo:
+            return
+        self._heartbeat.store(self._store_parts)
+        self._todo, self._is_shared = [], True
+
+    def _store_parts(self) -> None:
+        from kgharvest.harvests.parts.serialization import write_part
+
+        if not self._is_shared:
+            made = self._new_job(status=Job.Status.SUCCEEDED, finished_at=timezone.now())
+            made.payload["code_version"] = code_version()
+            made.save()
+            HarvestPart.objects.create(job=made, stage=PREPARED, position=0, size=0, result=self._write_prepared())
+        jobs = Job.objects.bulk_create(self._new_job() for _ in self._todo)
+        HarvestPart.objects.bulk_create(
+            HarvestPart(
+                job=job,
+                stage=self._stage,
+                position=position,
+                size=self._parts[position].size,
+                question=write_part(self._parts[position]),
+            )
+            for job, position in zip(jobs, self._todo, strict=True)
+        )
+        for job in jobs:
+            ledger.enqueue(job)
+
+    def _new_job(self, **fields) -> Job:
+        job = self._job
+        where = {name: job.payload[name] for name in ("device", "dtype")}
+        return Job(kind=KIND, parent_id=job.pk, project_id=job.project_id, payload=where, lm=job.lm, **fields)
+
+    def _done_together(self) -> dict[int, ResultT]:
+        """Do what nobody else does, and wait for the rest."""
+        from kgharvest.harvests.parts.serialization import read_result
+
+        while self._n_unfinished():
+            claimable = Job.objects.claimable(timezone.now()).filter(
+                parent=self._job, harvest_part__in=self._rows(self._stage)
+            )
+            job_id = claimable.order_by("pk").values_list("pk", flat=True).first()
+            if job_id is None or not ledger.run_job(job_id, self._watch_part, self._heartbeat.token):
+                sleep(POLL_S)
+            self._heartbeat.renew()
+        rows = self._rows(self._stage).values_list("position", "result").iterator(chunk_size=1)
+        return {position: read_result(result) for position, result in rows}
+
+    def _n_unfinished(self) -> int:
+        """Return how many of the stage's parts have yet to succeed, having told how far they are.
+
+        Raises EngineError if one failed, Cancelled if they are gone, as they are when the harvest has ended.
+        """
+        rows = list(
+            self._rows(self._stage).values_list("job__status", "job__error", "job__done", "size", "job__worker")
+        )
+        if len(rows) < self._n_handed_out:
+            raise Cancelled(f"Harvest {self._job.pk} was cancelled or taken over.")
+        for status, error, *_ in rows:
+            if status in (Job.Status.FAILED, Job.Status.CANCELLED):
+                raise EngineError(error or "A part of the harvest was cancelled; retry the harvest.")
+        n_succeeded = sum(status == Job.Status.SUCCEEDED for status, *_ in rows)
+        n_workers = len({self._job.worker_id, *(worker for *_, worker in rows if worker)})
+        self._note = f"{n_succeeded} of {len(rows)} parts done by {n_workers} worker{'s' * (n_workers != 1)}"
+        done = sum(size if status == Job.Status.SUCCEEDED else done for status, _, done, size, _ in rows)
+        total = sum(part.size for part in self._parts)
+        self._on_progress(Progress(self._stage, min(self._n_done_alone + done, total), total, self._note))
+        return len(rows) - n_succeeded
+
+    def _watch_part(self, progress: Progress) -> None:
+        """Report the harvest while this worker does a part of it."""
+        if monotonic() >= self._look_at:
+            self._look_at = monotonic() + ledger.REPORT_EVERY_S
+            self._n_unfinished()
+
+
+def run_part(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
+    """Do a part of a harvest. Runner of jobs of kind "harvest-part"."""
+    gone = Cancelled(f"Job {job.pk} is part of a harvest that has ended.")
+    part = HarvestPart.objects.filter(pk=job.pk).first()
+    harvest = HarvestJob.objects.select_related("language_model").filter(pk=job.parent_id).first()
+    if part is None or harvest is None:
+        raise gone
+    heartbeat(Progress(language_models.LOADING, 0))
+    with heartbeat.kept_alive():
+        from kgharvest.engine.harvest import question_of  # imports torch
+        from kgharvest.harvests.parts.serialization import read_part, read_prepared, write_result
+
+        lm = language_models.load(harvest.language_model, job.payload["device"], job.payload["dtype"])
+    prepared = HarvestPart.objects.filter(job__parent=harvest, stage=PREPARED).values_list("result", flat=True).first()
+    if prepared is None:
+        raise gone
+    question = question_of(*read_prepared(prepared, job.payload["device"]))
+    report = Reporter(heartbeat, part.stage, part.size)
+    result = write_result(read_part(part.question).do(lm, question, report))
+    return lambda: HarvestPart.objects.filter(pk=part.pk).update(result=result)
