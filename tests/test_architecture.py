@@ -24,6 +24,7 @@ MOST_MODULES = 12  # in a folder, beside its rooms
 ROOMS = {
     "kgharvest": "accounts api audit bulk chat_models client embedded_lm engine entities harvests jobs knowledge"
     " knowledge_graphs operations pages relations sqlite webhooks",
+    "kgharvest/harvests": "parts",
     "kgharvest/engine": "language_models prompt_learning prompts text_tasks",
     "annotation": "exchange gold judges judging monitoring quality recruiting rounds training",
     "annotation/recruiting": "events mturk panels pay prolific questionnaire",

@@ -118,13 +118,22 @@ def test_the_page_tells_how_the_tuples_came_to_be(researcher_client):
             "revision": "abc123",
             "code_version": "0.1.0+deadbeef",
             "rejected": {"stop_word": 7},
+            "parts": {"n": 23, "n_workers": 2},
         },
         payload={"device": "cpu", "dtype": "float32", "spec": {"params": {"candidates": 30, "max_tuples": None}}},
     )
 
     page = researcher_client.get(job.get_absolute_url()).content.decode()
 
-    for said in ("2.8 s", "abc123", "0.1.0+deadbeef", "stop word", "<code>candidates</code>", "on cpu in float32"):
+    for said in (
+        "2.8 s",
+        "abc123",
+        "0.1.0+deadbeef",
+        "stop word",
+        "<code>candidates</code>",
+        "on cpu in float32",
+        "23 parts, done by 2 workers",
+    ):
         assert said in page
 
 
