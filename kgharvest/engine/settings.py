@@ -19,7 +19,8 @@ class Setting:
     strategy: the function that obtains the prompts, as "module:name".
     takes_ready_prompts: it asks a relation's ready prompts where there are some, not only the initial ones.
     asks_chat: a chat model is asked to list tuples, no LM is searched; the prompts are for an LM that scores them.
-    learns: what it learns from the seed tuples, which takes a masked LM and up to minutes; None if nothing.
+    learns: what it learns from the seed tuples, which takes up to minutes and, but for weights, a masked LM; None if
+    nothing.
     """
 
     name: str

@@ -58,7 +58,7 @@ class ProbeForm(RelationPickerForm):
         label="Another LM",
         required=False,
         max_length=500,
-        help_text="Instead: a folder on the server with a masked LM, or a hub id.",
+        help_text="Instead: a folder on the server with an LM, or a hub id; most methods need a masked one.",
     )
     methods = forms.MultipleChoiceField(
         choices=[(method.name, f"{method.name}: {method.help}") for method in METHODS.values()],

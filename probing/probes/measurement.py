@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from kgharvest.engine.language_models.base import Tick
-from kgharvest.engine.language_models.masked import MaskedLM
+from kgharvest.engine.language_models.pretrained import PretrainedLM
 from kgharvest.engine.probing import Fact, ProbeScores, probe, reasons_text, usable_facts
 from kgharvest.engine.prompt_learning.learners import Learned, ProbeTask, learn
 from kgharvest.engine.prompt_learning.registry import METHODS, LearningBudget
@@ -18,7 +18,7 @@ from kgharvest.engine.prompts.prompt_set import PromptSet, PromptSetAnswerer
 from kgharvest.engine.prompts.template import parse_prompts
 from probing.probes.facts import PARTS, NotProbed, ProbeRelation
 
-MethodRunner = Callable[[MaskedLM, str, Sequence[ProbeTask]], list[Learned]]  # of LM, method and tasks
+MethodRunner = Callable[[PretrainedLM, str, Sequence[ProbeTask]], list[Learned]]  # of LM, method and tasks
 
 
 class Cell(NamedTuple):
@@ -44,7 +44,7 @@ class Cost(NamedTuple):
 class CostMeter:
     """What an LM has done since the meter was made."""
 
-    def __init__(self, lm: MaskedLM) -> None:
+    def __init__(self, lm: PretrainedLM) -> None:
         self._lm, self._start, self._before = lm, perf_counter(), lm.n_read["sequences"]
 
     def read(self) -> Cost:
@@ -95,7 +95,7 @@ class Measurement:
         }
 
 
-def probe_task(lm: MaskedLM, relation: ProbeRelation, vocabulary: Sequence[int] | None = None) -> ProbeTask:
+def probe_task(lm: PretrainedLM, relation: ProbeRelation, vocabulary: Sequence[int] | None = None) -> ProbeTask:
     """Raises NotProbed if nothing can be learned or asked, BadPrompt for a prompt that the LM cannot take."""
     encoded = tuple(lm.encode_prompt(template) for template in parse_prompts(relation.prompts, 2))
     facts = {part: usable_facts(lm, [Fact(*pair) for pair in relation.facts[part]], vocabulary) for part in PARTS}
@@ -118,7 +118,7 @@ def cells_of(methods: Iterable[str], tasks: Sequence[ProbeTask], with_control: b
 
 
 def measure(
-    lm: MaskedLM,
+    lm: PretrainedLM,
     cell: Cell,
     run_method: MethodRunner,
     vocabulary: Sequence[int] | None = None,
@@ -147,8 +147,8 @@ def measure(
 
 
 def probe_records(
-    lm: MaskedLM,
-    control: MaskedLM | None,
+    lm: PretrainedLM,
+    control: PretrainedLM | None,
     relations: Sequence[ProbeRelation],
     methods: Sequence[str],
     budget: LearningBudget,

@@ -11,8 +11,10 @@ from typing import Any
 
 from kgharvest import code_version
 from kgharvest.engine.language_models.masked import MaskedLM
+from kgharvest.engine.language_models.pretrained import PretrainedLM
 from kgharvest.engine.probing import common_words, token_of
 from kgharvest.engine.prompt_learning.learners import Learned, ProbeTask, learn
+from kgharvest.engine.prompt_learning.registry import METHODS
 from kgharvest.engine.prompt_learning.serialization import (
     SerializedPrompt,
     deserialize,
@@ -42,6 +44,7 @@ def run_probe(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
     heartbeat(Progress(LOADING, 0))
     with heartbeat.kept_alive():
         lm, control = load_with_control(probe.language_model, params.device, params.with_control)
+        check_methods(lm, probe.methods)
         vocabulary = common_vocabulary(lm, params)
     heartbeat.store(partial(_delete_outdated, probe, lm.revision or "", vocabulary_text(vocabulary, params)))
     _measure_all(probe, (lm, control), vocabulary, method_runner(params), heartbeat)
@@ -51,17 +54,26 @@ def run_probe(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
 
 def load_with_control(
     language_model: LanguageModel, device: str, with_control: bool
-) -> tuple[MaskedLM, MaskedLM | None]:
-    """Return the LM, and the same one with random weights if wanted. Raises EngineError unless it is a masked LM."""
+) -> tuple[PretrainedLM, PretrainedLM | None]:
+    """Return the LM, and the same one with random weights if wanted."""
     lm = language_models.load(language_model, device, "float32")
-    if not isinstance(lm, MaskedLM):
-        raise EngineError(f"{language_model} is no masked LM, and the prompt systems are for those; name a masked one.")
     if not with_control:
         return lm, None
     return lm, language_models.load(language_model, device, "float32", random_seed=0)
 
 
-def common_vocabulary(lm: MaskedLM, params: ProbeParams) -> list[int] | None:
+def check_methods(lm: PretrainedLM, methods: Sequence[str]) -> None:
+    """Raise EngineError for methods that learn on a masked LM alone, where `lm` is none."""
+    needing = [name for name in methods if METHODS[name].needs_mask]
+    if needing and not isinstance(lm, MaskedLM):
+        others = ", ".join(name for name, method in METHODS.items() if not method.needs_mask)
+        raise EngineError(
+            f"{lm.name} is no masked LM, and {needing[0]} learns on those; name a masked one, or choose among the "
+            f"methods {others}."
+        )
+
+
+def common_vocabulary(lm: PretrainedLM, params: ProbeParams) -> list[int] | None:
     """Return the tokens among which ranks are counted, None for all. Raises NotProbed if there are none."""
     if not params.common_with and not params.words:
         return None
@@ -105,7 +117,7 @@ def method_runner(params: ProbeParams) -> MethodRunner:
 
 def _measure_all(
     probe: Probe,
-    lms: tuple[MaskedLM, MaskedLM | None],
+    lms: tuple[PretrainedLM, PretrainedLM | None],
     vocabulary: Sequence[int] | None,
     run_method: MethodRunner,
     heartbeat: ledger.Heartbeat,
@@ -138,7 +150,9 @@ def _measure_all(
         raise NotProbed(_faults_text(relations))
 
 
-def _tasks(lm: MaskedLM, vocabulary: Sequence[int] | None, relations: Mapping[str, ProbedRelation]) -> list[ProbeTask]:
+def _tasks(
+    lm: PretrainedLM, vocabulary: Sequence[int] | None, relations: Mapping[str, ProbedRelation]
+) -> list[ProbeTask]:
     """Return what can be asked, and note of the other relations why not."""
     tasks = []
     for name, relation in relations.items():
@@ -167,13 +181,13 @@ def _faults_text(relations: Mapping[str, ProbedRelation]) -> str:
 Rows = tuple[ProbeRecord, list[LearnedPrompt]]
 
 
-def _rows(lm: MaskedLM, relation: ProbedRelation, measurement: Measurement) -> Rows:
+def _rows(lm: PretrainedLM, relation: ProbedRelation, measurement: Measurement) -> Rows:
     record = ProbeRecord(**measurement.record() | {"relation": relation})
     prompts = [] if record.is_control else _prompt_columns(lm, measurement)
     return record, [LearnedPrompt(record=record, **columns) for columns in prompts]
 
 
-def _prompt_columns(lm: MaskedLM, measurement: Measurement) -> Iterator[dict[str, Any]]:
+def _prompt_columns(lm: PretrainedLM, measurement: Measurement) -> Iterator[dict[str, Any]]:
     """Yield the columns of a LearnedPrompt for each prompt that was learned, or for some rewrites."""
     prompt_set = measurement.prompt_set
     if prompt_set is None:
@@ -197,7 +211,7 @@ def _store(rows: Sequence[Rows]) -> None:
         LearnedPrompt.objects.bulk_create(prompts)
 
 
-def load_learned(lm: MaskedLM, method: str, tasks: Sequence[ProbeTask], earlier: Probe) -> list[Learned]:
+def load_learned(lm: PretrainedLM, method: str, tasks: Sequence[ProbeTask], earlier: Probe) -> list[Learned]:
     """Return what `method` has learned of each task in the probe `earlier`. Raises NotProbed."""
     if (earlier.language_model.name, earlier.revision or None) != (lm.name, lm.revision):
         raise NotProbed(f"Probe {earlier.pk} asked another LM, or another revision of it; name the one that it asked.")

@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 
-from kgharvest.engine.language_models.base import Query, Tick, TokenIds
+from kgharvest.engine.language_models.base import EncodedPrompt, Pattern, Query, Tick, TokenIds
 from kgharvest.engine.language_models.batching import evaluate, tokens_at_once
 from kgharvest.engine.language_models.networks.heads import Head, network_of, text_config
 from kgharvest.engine.language_models.tokens import Tokens
+from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import BadPrompt
 
 # Tokens that an LM takes whose config names no limit: there may be none, and prompts are short.
@@ -68,6 +69,12 @@ class PretrainedLM(ABC):
     def project(self, vectors: torch.Tensor) -> torch.Tensor:
         """Return (..., V) float32 for `vectors` (..., d'): what `logits` is, with gradients."""
         return self._head.projection(vectors.to(self.dtype)).float()
+
+    @abstractmethod
+    def encode_prompt(self, prompt: PromptTemplate) -> EncodedPrompt: ...
+
+    @abstractmethod
+    def query(self, prompt: EncodedPrompt, pattern: Pattern, filled: TokenIds) -> Query: ...
 
     @abstractmethod
     def _hidden(self, ids: torch.Tensor) -> torch.Tensor:

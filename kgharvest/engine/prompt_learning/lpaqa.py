@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from kgharvest.engine.language_models.base import EncodedPrompt, Tick
-from kgharvest.engine.language_models.masked import MaskedLM
+from kgharvest.engine.language_models.pretrained import PretrainedLM
 from kgharvest.engine.probing import UsableFacts, probe, reasons_text
 from kgharvest.engine.prompts.prompt_set import PromptSet, PromptSetAnswerer, prompt_vectors, uniform
 from kgharvest.engine.types import EngineError
@@ -19,7 +19,7 @@ PATIENCE, LEAST_GAIN = 30, 1e-3  # epochs without that much less loss, in nats
 
 
 def ranked_by_accuracy(
-    lm: MaskedLM, prompts: Sequence[EncodedPrompt], train: UsableFacts
+    lm: PretrainedLM, prompts: Sequence[EncodedPrompt], train: UsableFacts
 ) -> list[tuple[float, EncodedPrompt]]:
     """Return P@1 on the training facts and the prompt, best first; of equals the one with the greater likelihood."""
     check_trainable(train)
@@ -30,19 +30,19 @@ def ranked_by_accuracy(
     return [(scores[index].precision_at(1) or 0.0, prompts[index]) for index in order]
 
 
-def top1(lm: MaskedLM, prompts: Sequence[EncodedPrompt], train: UsableFacts) -> PromptSet:
+def top1(lm: PretrainedLM, prompts: Sequence[EncodedPrompt], train: UsableFacts) -> PromptSet:
     """Return the prompt with the largest P@1 on the training facts."""
     return uniform([ranked_by_accuracy(lm, prompts, train)[0][1]])
 
 
-def rank_ensemble(lm: MaskedLM, prompts: Sequence[EncodedPrompt], train: UsableFacts, n_prompts: int) -> PromptSet:
+def rank_ensemble(lm: PretrainedLM, prompts: Sequence[EncodedPrompt], train: UsableFacts, n_prompts: int) -> PromptSet:
     """Return the `n_prompts` most accurate prompts, whose log-probabilities are averaged."""
     best = [prompt for _, prompt in ranked_by_accuracy(lm, prompts, train)[:n_prompts]]
     return uniform(best, "mean_score")
 
 
 def optimised_ensemble(
-    lm: MaskedLM, prompts: Sequence[EncodedPrompt], train: UsableFacts, learning_rate: float = LEARNING_RATE
+    lm: PretrainedLM, prompts: Sequence[EncodedPrompt], train: UsableFacts, learning_rate: float = LEARNING_RATE
 ) -> PromptSet:
     """Return all prompts with the weights under which their product of experts gives the training facts most."""
     check_trainable(train)
@@ -52,7 +52,7 @@ def optimised_ensemble(
 
 
 def optimised_weights(
-    lm: MaskedLM,
+    lm: PretrainedLM,
     vectors: torch.Tensor,
     targets: torch.Tensor,
     tick: Tick = lambda: None,
@@ -80,12 +80,15 @@ def optimised_weights(
     return tuple(best.tolist())
 
 
-def product_nll(lm: MaskedLM, vectors: torch.Tensor, weights: torch.Tensor, tails: torch.Tensor) -> torch.Tensor:
+def product_nll(lm: PretrainedLM, vectors: torch.Tensor, weights: torch.Tensor, tails: torch.Tensor) -> torch.Tensor:
     """Return the mean negative log-likelihood, in nats, of `tails` (N,) under the product of the prompts.
 
-    The LM head is affine: projecting the weighted mean of `vectors` (N, K, d) gives the product of the K experts.
+    Where the LM head is affine, projecting the weighted mean of `vectors` (N, K, d) gives the product of the K experts.
     """
-    logits = lm.project(torch.einsum("nkd,k->nd", vectors, weights))  # (N, V)
+    if lm.is_affine:
+        logits = lm.project(torch.einsum("nkd,k->nd", vectors, weights))  # (N, V)
+    else:
+        logits = torch.einsum("nkv,k->nv", lm.project(vectors), weights)
     return torch.nn.functional.cross_entropy(logits, tails.to(logits.device))
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 import torch
 
-from kgharvest.engine.language_models.base import EncodedPrompt, Pattern, Query, Tick, TokenIds
+from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, Pattern, Query, Tick, TokenIds
 from kgharvest.engine.language_models.batching import same_length_batches
 from kgharvest.engine.language_models.masked import MaskedLM
 from kgharvest.engine.ranking import rows_at_once
@@ -81,7 +81,9 @@ class Compatibility:
         return compatibility(part_sums(examples, logprobs), self.alpha)
 
 
-def step_by_step(lm: MaskedLM, prompt: EncodedPrompt, parts: Sequence[TokenIds], pattern: Pattern) -> list[Question]:
+def step_by_step(
+    lm: LanguageModel, prompt: EncodedPrompt, parts: Sequence[TokenIds], pattern: Pattern
+) -> list[Question]:
     """Ask for every token of `parts` after those before it (BertNet, Fig. 6)."""
     tokens = tuple(token for part in parts for token in part)
     return [Question(lm.query(prompt, pattern, tokens[:done]), (token,)) for done, token in enumerate(tokens)]

@@ -82,12 +82,12 @@ class LearningBudget:
 
 @dataclass(frozen=True)
 class PromptMethod:
-    """A way to obtain the prompts that an LM is asked with; all of them work on masked LMs.
+    """A way to obtain the prompts that an LM is asked with.
 
     label: the system that it belongs to. help: what the LM is asked, in a phrase. learner: dotted path to the function
     of (lm, task, **options), or of all tasks where one thing is learned for all relations (`is_joint`); its options
     are `options` and the `parameters`, which the budget sets. needs: parameters that may not be less than another one.
-    is_default: in a probe that names no methods.
+    needs_mask: works on masked LMs alone. is_default: in a probe that names no methods.
     """
 
     name: str
@@ -98,6 +98,7 @@ class PromptMethod:
     parameters: tuple[str, ...] = ()
     needs: Mapping[str, str] = field(default_factory=dict)
     is_joint: bool = False
+    needs_mask: bool = True
     is_default: bool = False
 
     def load_learner(self) -> Callable[..., Any]:
@@ -125,6 +126,7 @@ METHODS: dict[str, PromptMethod] = {
             "majority",
             "the objects that occur most, whatever the subject",
             f"{LEARNERS}.majority",
+            needs_mask=False,
             is_default=True,
         ),
         PromptMethod(
@@ -132,16 +134,22 @@ METHODS: dict[str, PromptMethod] = {
             "manual",
             "the relation's first prompt, as people wrote it",
             f"{LEARNERS}.manual",
+            needs_mask=False,
             is_default=True,
         ),
-        PromptMethod("lpaqa-top1", "LPAQA", "the best of the given prompts", f"{LEARNERS}.lpaqa_top1"),
-        PromptMethod("lpaqa-rank", "LPAQA", "the average of the best given prompts", f"{LEARNERS}.lpaqa_rank"),
+        PromptMethod(
+            "lpaqa-top1", "LPAQA", "the best of the given prompts", f"{LEARNERS}.lpaqa_top1", needs_mask=False
+        ),
+        PromptMethod(
+            "lpaqa-rank", "LPAQA", "the average of the best given prompts", f"{LEARNERS}.lpaqa_rank", needs_mask=False
+        ),
         PromptMethod(
             "lpaqa",
             "LPAQA",
             "the given prompts, with learned weights",
             f"{LEARNERS}.lpaqa_weights",
             parameters=("learning_rate",),
+            needs_mask=False,
             is_default=True,
         ),
         PromptMethod(

@@ -174,7 +174,7 @@ def _template(sentence: Sentence, head: Found, tail: Found, how: How) -> str | N
 
 def _is_telling(words: Sequence[str]) -> bool:
     others = [word for word in words if word not in (HEAD, TAIL)]
-    telling = (word for word in others if word.casefold() not in STOP_WORDS and any(map(str.isalnum, word)))
+    telling = (word for word in others if word.casefold() not in STOP_WORDS and word[0].isalnum())
     return len(others) <= MOST_WORDS and next(telling, None) is not None
 
 

@@ -76,7 +76,7 @@ def prompt_vectors(
     lm: LanguageModel, prompts: Sequence[EncodedPrompt], heads: Sequence[TokenIds], batch_size: int, tick: Tick
 ) -> torch.Tensor:
     """Return (N, K, d): what `lm.logits` projects, for a tail of one token after each head in each prompt."""
-    queries = [lm.query(prompt, (len(head), 1), head) for head in heads for prompt in prompts]
+    queries = [lm.query(prompt, (len(head), 1), head + lm.entity_end) for head in heads for prompt in prompts]
     return lm.vectors(queries, batch_size, tick).view(len(heads), len(prompts), -1)
 
 
@@ -84,7 +84,7 @@ def prompt_vectors(
 class PromptSetAnswerer:
     """A prompt set, asked for tails of one token."""
 
-    lm: MaskedLM
+    lm: LanguageModel
     prompt_set: PromptSet
     batch_size: int = 256
 
@@ -98,16 +98,17 @@ class PromptSetAnswerer:
             yield self._combined(part, log_weight)
             tick()
 
-    def _log_weights(self, reader: MaskedLM, heads: Sequence[TokenIds], tick: Tick) -> torch.Tensor:
+    def _log_weights(self, reader: LanguageModel, heads: Sequence[TokenIds], tick: Tick) -> torch.Tensor:
         log_weights = torch.tensor(self.prompt_set.weights).log().expand(len(heads), -1)
         if self.prompt_set.temperature is None:
             return log_weights
+        assert isinstance(reader, MaskedLM), "only soft prompts have a temperature"
         examples = [Example((head,)) for head in heads]
         head_logprobs = scores(reader, HeadLikelihood(), self.prompt_set.prompts, examples, tick).T.cpu()  # (N, K)
         return torch.log_softmax(log_weights + head_logprobs / self.prompt_set.temperature, dim=-1)
 
     def _combined(self, vectors: torch.Tensor, log_weights: torch.Tensor) -> torch.Tensor:
-        if self.prompt_set.combine == "product":  # the LM head is affine, so one projection gives the product
+        if self.prompt_set.combine == "product" and self.lm.is_affine:  # so one projection gives the product
             return torch.log_softmax(self.lm.logits(torch.einsum("nkd,nk->nd", vectors, log_weights.exp())), dim=-1)
         logits = self.lm.logits(vectors.flatten(0, 1)).view(*vectors.shape[:2], -1)
         return COMBINE[self.prompt_set.combine](torch.log_softmax(logits, dim=-1), log_weights)

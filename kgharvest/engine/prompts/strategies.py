@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, Pattern, TokenIds, fits
 from kgharvest.engine.language_models.masked import MaskedLM
+from kgharvest.engine.language_models.pretrained import PretrainedLM
 from kgharvest.engine.prompt_learning import autoprompt, lpaqa, soft_prompts
 from kgharvest.engine.prompt_learning.autoprompt import TRIGGER, AutoPromptParams, TriggerTask, TriggerTemplate
 from kgharvest.engine.prompt_learning.objectives import Compatibility, Example, step_by_step
@@ -71,6 +72,15 @@ class PromptSource:
         """The numbers of tokens in the entities of the longest tuple that the prompts will be asked with."""
         seeds = [tuple(map(len, seed)) for seed in self.seeds]
         return max([(self.spec.params.max_entity_tokens,) * len(self.seeds[0]), *seeds], key=sum)
+
+    @property
+    def trained_lm(self) -> PretrainedLM:
+        if not isinstance(self.lm, PretrainedLM):
+            raise UnsupportedModel(
+                f"The setting {self.spec.setting} needs the LM itself, and {self.lm.name} is asked over a network; "
+                f"use one of the settings {', '.join(WITHOUT_LEARNING)}."
+            )
+        return self.lm
 
     @property
     def masked_lm(self) -> MaskedLM:
@@ -200,11 +210,15 @@ def notice_of_long_prompts(spec: HarvestSpec, templates: Sequence[PromptTemplate
 
 def all_prompts_with_learned_weights(source: PromptSource) -> ChosenPrompts:
     """LPAQA: all prompts, with the weights under which their product makes the seed tuples likeliest."""
-    lm, templates = source.masked_lm, all_templates(source)
+    lm, templates = source.trained_lm, all_templates(source)
     prompts = tuple(lm.encode_prompt(template) for template in templates)
     tick = partial(Reporter(source.on_progress, "weights", len(prompts)), 0)
     asked = [
-        [question for seed in source.seeds for question in step_by_step(lm, prompt, seed, tuple(map(len, seed)))]
+        [
+            question
+            for seed in source.seeds
+            for question in step_by_step(lm, prompt, [ids + lm.entity_end for ids in seed], tuple(map(len, seed)))
+        ]
         for prompt in prompts
     ]  # (K, Q)
     queries = [question.query for questions in zip(*asked, strict=True) for question in questions]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 from django.utils import timezone
@@ -230,3 +231,11 @@ def test_soft_words_have_nearest_words_and_a_control_keeps_no_prompts():
         assert [words[0][0] for words in prompt.nearest] == [
             word.strip("‹›") for word in prompt.text.split() if word.startswith("‹")
         ]
+
+
+def test_methods_that_need_a_mask_are_refused_on_other_lms():
+    lm = SimpleNamespace(name="gpt2")
+
+    runner.check_methods(lm, ["majority", "manual", "lpaqa", "lpaqa-rank", "lpaqa-top1"])
+    with pytest.raises(EngineError, match=r"is no masked LM, and soft learns on those; .* majority, manual, lpaqa"):
+        runner.check_methods(lm, ["lpaqa", "soft"])

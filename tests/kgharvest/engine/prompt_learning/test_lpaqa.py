@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from kgharvest.engine.probing import UsableFacts, probe
+from kgharvest.engine.harvest import harvest
+from kgharvest.engine.language_models.base import Query
+from kgharvest.engine.language_models.loading import load
+from kgharvest.engine.probing import EncodedFact, UsableFacts, probe
 from kgharvest.engine.prompt_learning.lpaqa import (
     optimised_ensemble,
     product_nll,
@@ -15,7 +18,9 @@ from kgharvest.engine.prompt_learning.lpaqa import (
     top1,
 )
 from kgharvest.engine.prompts.prompt_set import PromptSetAnswerer, prompt_vectors, uniform
-from kgharvest.engine.types import EngineError
+from kgharvest.engine.prompts.template import PromptTemplate
+from kgharvest.engine.types import EngineError, HarvestParams, HarvestSpec
+from tests.kgharvest.engine.tiny_models import tiny_gpt2
 
 
 def nll(known, prompt_set, facts=None):
@@ -74,3 +79,58 @@ def test_without_training_facts_there_is_a_sentence(known, learn):
 
     with pytest.raises(EngineError, match="3 object of several tokens"):
         learn(known.lm, known.prompts, nothing)
+
+
+# -- causal LMs --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def causal(tmp_path_factory):
+    return load(str(tiny_gpt2(tmp_path_factory.mktemp("gpt2"))))
+
+
+@pytest.fixture(scope="module")
+def causal_facts(causal):
+    words = ["Paris", "France", "Rome", "Italy", "Dog"]
+    tokens = {word: causal.encode_entity(word) for word in words}
+    single = [word for word in words if len(tokens[word]) == 1]
+    return UsableFacts(tuple(EncodedFact(tokens[head], tokens[tail][0]) for head in words for tail in single[:2]), {})
+
+
+@pytest.fixture(scope="module")
+def causal_prompts(causal):
+    texts = ("<ENT0> is the capital of <ENT1> .", "<ENT1> has <ENT0> .", "the city of <ENT0> is in <ENT1> .")
+    return [causal.encode_prompt(PromptTemplate.parse(text)) for text in texts]
+
+
+@pytest.mark.parametrize("is_affine", [True, False])
+def test_a_causal_lm_answers_after_the_subjects_line_and_prompts_multiply(
+    causal, causal_facts, causal_prompts, is_affine, monkeypatch
+):
+    monkeypatch.setattr(causal, "is_affine", is_affine)
+    learned = optimised_ensemble(causal, causal_prompts, causal_facts)
+
+    def naive(fact):
+        logits = [
+            causal.logits(causal.vectors([Query(ids, len(ids) - 1)], 1, lambda: None))[0]
+            for prompt in causal_prompts
+            for ids in [(*prompt.segments[0], *fact.head, *causal.entity_end, *prompt.segments[1])]
+        ]
+        product = sum(w * one.log_softmax(-1) for w, one in zip(learned.weights, logits, strict=True))
+        return float(product.log_softmax(-1)[fact.tail])
+
+    scores = probe(PromptSetAnswerer(causal, learned), causal_facts)
+    assert scores.logprobs == pytest.approx([naive(fact) for fact in causal_facts.facts], abs=1e-4)
+    alike = probe(PromptSetAnswerer(causal, uniform(causal_prompts)), causal_facts)
+    assert scores.nll <= alike.nll + 1e-3
+
+
+def test_a_causal_lm_harvests_with_learned_weights(causal):
+    texts = ("<ENT0> is the capital of <ENT1> .", "<ENT1> has <ENT0> .")
+    seeds = (("Paris", "France"), ("Rome", "Italy"))
+    params = HarvestParams(candidates=5, max_entity_tokens=1)
+
+    result = harvest(HarvestSpec("capital", texts[:1], seeds, "lpaqa", texts, params), causal)
+
+    assert sum(prompt.weight for prompt in result.prompts) == pytest.approx(1, abs=1e-5)
+    assert result.tuples

@@ -114,7 +114,7 @@ def test_the_search_asks_a_mixture_as_a_mixture(knowing_lm, languages):
         assert -cost == pytest.approx(expected[0, token].item(), abs=1e-4)
 
 
-@pytest.mark.parametrize("setting", LEARNED)
+@pytest.mark.parametrize("setting", ["autoprompt", "soft"])
 def test_on_an_lm_that_is_not_masked_learning_is_refused_in_a_sentence(tmp_path, languages, setting):
     spec = HarvestSpec("r", ("<ENT0> is <ENT1>",), (("paris", "france"), ("rome", "italy")), setting, (), PARAMS)
 
