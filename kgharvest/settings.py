@@ -284,6 +284,7 @@ SPECTACULAR_SETTINGS = {
 WEBHOOK_NETWORKS = networks("KGHARVEST_WEBHOOK_NETWORKS")
 
 # Where chat models are asked to list tuples, if a launch names no address; it is trusted (docs/harvesting.md)
+LM_SERVERS = tuple(url.rstrip("/") for url in os.environ.get("KGHARVEST_LM_SERVERS", "").split())
 CHAT_BASE_URL = os.environ.get("KGHARVEST_CHAT_BASE_URL", "").strip()
 
 # Where judges of the kind chat are asked, if a run names no address; what it says is trusted (docs/judges.md)

@@ -67,7 +67,7 @@ class Reply(NamedTuple):
 
 @dataclass
 class ChatClient:
-    """Asks one model at one address. Safe to use from several threads.
+    """Asks one model at one address. Safe to use from several threads. A subclass may ask something else there.
 
     who: begins its sentences, as "The paraphraser". base_url: up to and without `/chat/completions`. key_variable: of
     the environment, holds the key; "" sends none. max_attempts: requests for one answer; between them is a wait of 1,
@@ -89,6 +89,10 @@ class ChatClient:
     connect_to: str = ""
     failure: type[ChatFailed] = ChatFailed
     _limit_field: str = field(default="max_tokens", init=False)
+
+    path = "/chat/completions"
+    asks_for = "chat completions"
+    largest_reply = LARGEST_REPLY
 
     def __post_init__(self) -> None:
         url = self._checked_url()
@@ -150,10 +154,10 @@ class ChatClient:
         """Send one request; the whole exchange ends in time, however slowly a reply dribbles in."""
         start = time.monotonic()
         content = bytearray()
-        with self._client.stream("POST", "/chat/completions", json=body, extensions=self._extensions) as response:
+        with self._client.stream("POST", self.path, json=body, extensions=self._extensions) as response:
             for part in response.iter_bytes():
                 content += part
-                if len(content) > LARGEST_REPLY or time.monotonic() - start > self.timeout_s:
+                if len(content) > self.largest_reply or time.monotonic() - start > self.timeout_s:
                     raise httpx.ReadTimeout("The reply does not end.")
         text = content.decode(response.encoding or "utf-8", "replace")
         return Reply(response.status_code, response.headers, text, time.monotonic() - start)
@@ -172,7 +176,7 @@ class ChatClient:
             )
         if reply.status == 404:
             return self.failure(
-                f"{self.who} at {self.host} knows no model {self.model!r} or no chat completions "
+                f"{self.who} at {self.host} knows no model {self.model!r} or no {self.asks_for} "
                 "(status 404); check the model's name and the address, which often ends in /v1."
             )
         return self.failure(

@@ -18,7 +18,7 @@ import numpy as np
 
 from kgharvest.engine.entities import EntityVocabulary, is_writable
 from kgharvest.engine.filters import EntityFilter
-from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, Pattern, fits
+from kgharvest.engine.language_models.base import EncodedPrompt, GivesLogprobs, LanguageModel, Pattern, fits
 from kgharvest.engine.prompts.prompt_set import PromptSet
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.ranking import TokenRanker
@@ -106,6 +106,9 @@ def search_parts(question: Question) -> list[SearchPart]:
 
 
 def make_ranker(lm: LanguageModel, prompts: PromptSet, params: HarvestParams) -> TokenRanker:
+    if isinstance(lm, GivesLogprobs):
+        ranker: TokenRanker = lm.ranker(prompts.prompts, prompts.weights, params.batch_size)
+        return ranker
     return TokenRanker(lm, prompts.prompts, prompts.weights, params.batch_size, prompts.combine == "mixture")
 
 

@@ -18,6 +18,9 @@ LOGITS_AT_ONCE = 1 << 25  # 128 MiB
 CPU_SEQUENCES_AT_ONCE = 48
 
 RankedToken = tuple[int, float]  # token, cost: -log p over the whole vocabulary, in nats
+# In the place of a token: all that a server has not named. They cost at least what is said with it, and tokens that
+# come after it are no longer known to be the next best.
+UNNAMED = -1
 
 
 class Step(NamedTuple):

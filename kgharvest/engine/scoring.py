@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from kgharvest.engine.language_models.base import (
     EncodedPrompt,
+    GivesLogprobs,
     LanguageModel,
     Pattern,
     Query,
@@ -138,6 +139,8 @@ class Questions:
         """Return the log-probability of each target token, in nats, in the order in which they were added."""
         if not self._queries:
             return np.zeros(0)
+        if isinstance(self._lm, GivesLogprobs):
+            return self._lm.target_logprobs([self._queries[row] for row in self._rows], self._targets, tick)
         self._vectors = self._lm.vectors(self._queries, batch_size, tick)  # (Q, d)
         rows, targets = torch.tensor(self._rows), torch.tensor(self._targets)
         by_row = torch.argsort(rows, stable=True)

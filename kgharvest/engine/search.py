@@ -20,7 +20,7 @@ from typing import NamedTuple
 from kgharvest.engine.entities import Entity, EntityVocabulary
 from kgharvest.engine.filters import DUPLICATE, OVERLAP
 from kgharvest.engine.language_models.base import Pattern, TokenIds
-from kgharvest.engine.ranking import RankedToken, State, Step, TokenRanker, layout
+from kgharvest.engine.ranking import UNNAMED, RankedToken, State, Step, TokenRanker, layout
 from kgharvest.engine.types import HarvestParams
 
 Names = tuple[tuple[str, ...], ...]  # of a complete tuple: case-folded entities, then as written
@@ -90,7 +90,14 @@ class Rejected:
     entities: tuple[Entity, ...]
 
 
-Item = Candidate | Expansion | Rejected
+@dataclass(frozen=True, slots=True)
+class Unnamed:
+    """That tokens which no server has named may follow beside `entities`; below it in the queue nothing is proved."""
+
+    entities: tuple[Entity, ...]
+
+
+Item = Candidate | Expansion | Rejected | Unnamed
 Entry = tuple[Costs, bool, Names, int, Item]  # costs, whether complete, names, serial number
 
 
@@ -152,7 +159,7 @@ def best_of_equals(candidates: Sequence[Candidate]) -> list[Candidate]:
 class BestFirstSearch:
     """One queue of candidates to expand, expansions, complete tuples and rejections, the best on top.
 
-    tuples: the best ones so far, final and in order.
+    tuples: the best ones so far, final and in order. n_proved: how many of them are known to be the best, None for all.
     """
 
     def __init__(
@@ -169,6 +176,7 @@ class BestFirstSearch:
         self.tuples: list[Candidate] = []
         self.rejected: Counter[str] = Counter()
         self.notice: str | None = None
+        self.n_proved: int | None = None
 
     def run(self, patterns: Sequence[Pattern]) -> None:
         """Find the best `params.n_candidates` tuples of `patterns` together; call it once."""
@@ -179,6 +187,8 @@ class BestFirstSearch:
             self._process(self._pop())
         while self._queue and self._n_missing and self._top_is_final():  # what is proved when a budget is used up
             self._process(self._pop())
+        if self.n_proved is not None and self.notice is None:
+            self.notice = self._proved_in_part(self.n_proved)
 
     @property
     def _n_missing(self) -> int:
@@ -191,6 +201,8 @@ class BestFirstSearch:
             self._draw_from(item)
         elif isinstance(item, Rejected):
             self.rejected[item.rule] += 1
+        elif isinstance(item, Unnamed):
+            self.n_proved = len(self.tuples) if self.n_proved is None else self.n_proved
         elif item.is_complete:
             self._accept(item)
         else:
@@ -251,7 +263,7 @@ class BestFirstSearch:
 
     def _top_is_final(self) -> bool:
         item = self._queue[0][-1]
-        return isinstance(item, Rejected) or (isinstance(item, Candidate) and item.is_complete)
+        return isinstance(item, Rejected | Unnamed) or (isinstance(item, Candidate) and item.is_complete)
 
     def _push(self, candidate: Candidate) -> None:
         # What is incomplete comes before what is complete at equal costs: only then is the top tuple final.
@@ -269,7 +281,9 @@ class BestFirstSearch:
         """Queue what the next token of `expansion` makes of it, and `expansion` with the token after that."""
         token, cost = expansion.draw()
         candidate, step = expansion.candidate, expansion.step
-        if step.ends_entity:
+        if token == UNNAMED:
+            self._enqueue(candidate.costs_with(cost), Unnamed(candidate.entities))
+        elif step.ends_entity:
             self._end_entity(candidate, step, token, cost)
         else:
             self._extend(candidate, token, cost, candidate.entities)
@@ -308,6 +322,12 @@ class BestFirstSearch:
             + (len(self._queue) - self._n_expansions) * CANDIDATE_BYTES
             + len(self.tuples) * TUPLE_BYTES
             + len(self._vocabulary) * ENTITY_BYTES
+        )
+
+    def _proved_in_part(self, n_proved: int) -> str:
+        return (
+            f"The first {n_proved:,} of {len(self.tuples):,} proposed tuples are proved to be the best; others may be "
+            "missing after them, as the LM's server names only so many of the likeliest next tokens."
         )
 
     def _stopped(self, at: str, budget: str) -> str:

@@ -1,4 +1,4 @@
-"""Name LMs, find their files, keep the loaded ones."""
+"""Name LMs, find their files or servers, keep the loaded ones."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from django.conf import settings
 
 from kgharvest.embedded_lm import EMBEDDED_LMS
+from kgharvest.engine.language_models.served.names import ServedName, served_name
 from kgharvest.engine.types import HUB_ID
 from kgharvest.errors import NotFound
 from kgharvest.models import LanguageModel
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from kgharvest.engine.language_models.base import LanguageModel as LoadedLanguageModel
 
 
+SERVER_KEY_VARIABLE = "KGHARVEST_LM_SERVER_API_KEY"
 KEPT = 2  # LMs in memory, the ones used last
 _loaded: list[str] = []
 
@@ -27,12 +29,15 @@ LOADING = "loading the LM"  # the stage before the LM is asked anything
 
 
 def get_language_model(name: str, revision: str = "") -> LanguageModel:
-    """Return the LM that `name` means: an embedded one, a hub id, or a local folder. Raises NotFound or BadName.
+    """Return the LM that `name` means: an embedded one, a hub id, a local folder, or one behind a server.
 
     For commands, whose operator may read any folder, written as a path. Whether a hub id exists shows when it is
-    loaded.
+    loaded. Raises NotFound or BadName.
     """
-    if name not in EMBEDDED_LMS:
+    if served := served_name(name):
+        check_server(served)
+        name = str(served._replace(tokenizer=_folder_or_hub_id(served.tokenizer)))
+    elif name not in EMBEDDED_LMS:
         name = _folder_or_hub_id(name)
     return _named(name, revision)
 
@@ -40,9 +45,14 @@ def get_language_model(name: str, revision: str = "") -> LanguageModel:
 def language_model_for_pages(name: str) -> LanguageModel:
     """Return the LM that `name` means for people who do not own the server. Raises NotFound or BadName.
 
-    Known LMs, hub ids, and folders below settings.MODEL_ROOTS, relative to these or not. Of other folders nothing is
-    said: neither whether they are there nor what is in them.
+    Known LMs, hub ids, folders below settings.MODEL_ROOTS, relative to these or not, and LMs behind settings.LM_SERVERS
+    with a hub id. Of other folders nothing is said: neither whether they are there nor what is in them.
     """
+    if served := served_name(name):
+        check_server(served)
+        if not HUB_ID.fullmatch(served.tokenizer):
+            raise NotFound(f"The tokenizer {served.tokenizer!r:.80} is no hub id; name one, as in #model@hub/id.")
+        return _named(name, "")
     known = LanguageModel.objects.filter(name=name, revision="").first()
     if known or name in EMBEDDED_LMS:
         return known or _named(name, "")
@@ -57,6 +67,15 @@ def language_model_for_pages(name: str) -> LanguageModel:
             "folders that this installation keeps models in, or a hub id."
         )
     return _named(name, "")
+
+
+def check_server(served: ServedName) -> None:
+    """Raise NotFound unless the operator has named the server's address: questions and the key go there."""
+    if served.base_url not in settings.LM_SERVERS:
+        raise NotFound(
+            f"{served.base_url} is no server of LMs that this installation asks; its operator names them with "
+            "KGHARVEST_LM_SERVERS."
+        )
 
 
 def _named(name: str, revision: str) -> LanguageModel:
@@ -141,6 +160,13 @@ def _load(name: str, revision: str | None, device: str, dtype: str, random_seed:
         from kgharvest.engine.language_models.compact import load_compact
 
         return load_compact(EMBEDDED_LMS[name], device, dtype, random_seed, name)
+    if served := served_name(name):
+        from kgharvest.engine.language_models.served.loading import load_served
+
+        check_server(served)
+        if random_seed is not None:
+            raise NotFound(f"{name} is behind a server, which draws no random weights; leave the control out.")
+        return load_served(served, name, revision, SERVER_KEY_VARIABLE)
     from kgharvest.engine.language_models import loading
 
     return loading.load(name, revision, device, dtype, random_seed)

@@ -7,7 +7,7 @@ this one, and only these modules import transformers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -79,6 +79,17 @@ class LanguageModel(Protocol):
 
     def logits(self, vectors: torch.Tensor) -> torch.Tensor:
         """Return (Q, V) float32."""
+
+
+@runtime_checkable
+class GivesLogprobs(Protocol):
+    """An LM behind a server, which gives log-probabilities of tokens in the place of `vectors` and `logits`."""
+
+    def target_logprobs(self, queries: Sequence[Query], targets: Sequence[int], tick: Tick) -> NDArray[np.float64]:
+        """Return (Q,): the log-probability in nats of each target where its query asks."""
+
+    def ranker(self, prompts: Sequence[EncodedPrompt], weights: Sequence[float], batch_size: int) -> Any:
+        """Return what ranks next tokens as `ranking.TokenRanker` does."""
 
 
 def filled_tokens(lm: LanguageModel, entities: Sequence[TokenIds]) -> TokenIds:

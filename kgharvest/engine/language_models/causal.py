@@ -15,7 +15,7 @@ import torch
 
 from kgharvest.engine.language_models.base import EncodedPrompt, Pattern, Query, Tick, TokenIds
 from kgharvest.engine.language_models.networks.heads import N_TOKENS, head_on_hidden, is_close, network_of
-from kgharvest.engine.language_models.pretrained import PretrainedLM
+from kgharvest.engine.language_models.pretrained import PretrainedLM, TokenizedLM
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import UnsupportedModel
 
@@ -31,21 +31,19 @@ def answer_label(slot: int) -> str:
     return f"({slot + 1}):"
 
 
-class CausalLM(PretrainedLM):
-    """A causal LM behind the `LanguageModel` protocol: `query` asks what follows all that is filled so far.
+class LineByLine(TokenizedLM):
+    """How causal LMs are asked, wherever they are: `query` asks what follows all that is filled so far.
 
     An LM with a chat template (one trained on instructions) gets the instruction as its user's message.
     """
 
-    def __init__(self, model: Any, tokenizer: Any, name: str, revision: str | None) -> None:
-        head = head_on_hidden(model, lambda ids: read_whole(network_of(model), ids), name)
-        super().__init__(model, tokenizer, name, revision, head)
-        self._shares_beginnings = shares_beginnings(self._network)
+    def end_entities_with_lines(self) -> None:
+        """Set what ends an entity, which cannot stand in one. Raises UnsupportedModel."""
         self.entity_end = self.tokens.continuing("\n")
         line_breaks = self.tokens.containing("\n")
         if not self.entity_end or not line_breaks[list(self.entity_end)].all():
             raise UnsupportedModel(
-                f"The tokenizer of {name!r} has no line break; choose a causal LM that writes lines."
+                f"The tokenizer of {self.name!r} has no line break; choose a causal LM that writes lines."
             )
         self.starts_entity &= ~line_breaks
         self.continues_entity &= ~line_breaks
@@ -60,6 +58,16 @@ class CausalLM(PretrainedLM):
     def query(self, prompt: EncodedPrompt, pattern: Pattern, filled: TokenIds) -> Query:
         ids = written_so_far(prompt, [length + len(self.entity_end) for length in pattern], filled)
         return self._checked_query(ids, len(ids) - 1)
+
+
+class CausalLM(LineByLine, PretrainedLM):
+    """A causal LM behind the `LanguageModel` protocol."""
+
+    def __init__(self, model: Any, tokenizer: Any, name: str, revision: str | None) -> None:
+        head = head_on_hidden(model, lambda ids: read_whole(network_of(model), ids), name)
+        super().__init__(model, tokenizer, name, revision, head)
+        self._shares_beginnings = shares_beginnings(self._network)
+        self.end_entities_with_lines()
 
     def vectors(self, queries: Sequence[Query], batch_size: int, tick: Tick) -> torch.Tensor:
         # In this order, queries about one prompt meet in one batch and share the cache of what they begin with.

@@ -8,7 +8,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from kgharvest.engine.language_models.base import EncodedPrompt, Pattern, Query, Tick, TokenIds
 from kgharvest.engine.language_models.batching import evaluate, tokens_at_once
@@ -21,13 +23,35 @@ from kgharvest.engine.types import BadPrompt
 MAX_TOKENS = 2048
 
 
-class PretrainedLM(ABC):
+class TokenizedLM:
+    """The part of the `LanguageModel` protocol that a tokenizer answers."""
+
+    entity_end: TokenIds = ()
+    name: str
+    tokens: Tokens
+    max_tokens: int
+    starts_entity: NDArray[np.bool_]
+    continues_entity: NDArray[np.bool_]
+
+    def encode_entity(self, entity: str) -> TokenIds:
+        return self.tokens.encode_entity(entity)
+
+    def canonical_texts(self, sequences: Sequence[TokenIds]) -> list[str | None]:
+        return self.tokens.canonical_texts(sequences)
+
+    def _checked_query(self, ids: TokenIds, position: int) -> Query:
+        if len(ids) > self.max_tokens:
+            raise BadPrompt(
+                f"A prompt of {len(ids)} tokens exceeds the {self.max_tokens} that {self.name} takes; shorten it."
+            )
+        return Query(ids, position)
+
+
+class PretrainedLM(TokenizedLM, ABC):
     """The half of the `LanguageModel` protocol in which the families agree.
 
     n_read: "sequences" that the network has read, whoever asked.
     """
-
-    entity_end: TokenIds = ()
 
     def __init__(self, model: Any, tokenizer: Any, name: str, revision: str | None, head: Head) -> None:
         self.name, self.revision = name, revision
@@ -51,12 +75,6 @@ class PretrainedLM(ABC):
             for part in parts:
                 hooks.callback(part.register_forward_pre_hook(lambda module, inputs: tick()).remove)
             yield
-
-    def encode_entity(self, entity: str) -> TokenIds:
-        return self.tokens.encode_entity(entity)
-
-    def canonical_texts(self, sequences: Sequence[TokenIds]) -> list[str | None]:
-        return self.tokens.canonical_texts(sequences)
 
     @torch.inference_mode()
     def vectors(self, queries: Sequence[Query], batch_size: int, tick: Tick) -> torch.Tensor:
@@ -87,13 +105,6 @@ class PretrainedLM(ABC):
     def _forward(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         self.n_read["sequences"] += len(ids)
         return self._head.transform(self._hidden_at(ids, positions))  # (B, d')
-
-    def _checked_query(self, ids: TokenIds, position: int) -> Query:
-        if len(ids) > self.max_tokens:
-            raise BadPrompt(
-                f"A prompt of {len(ids)} tokens exceeds the {self.max_tokens} that {self.name} takes; shorten it."
-            )
-        return Query(ids, position)
 
 
 def weights_per_token(model: Any) -> int:

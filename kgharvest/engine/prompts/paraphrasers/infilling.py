@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from kgharvest.engine.filters import STOP_WORDS
-from kgharvest.engine.language_models.base import LanguageModel, Query, TokenIds, filled_tokens
+from kgharvest.engine.language_models.base import GivesLogprobs, LanguageModel, Query, TokenIds, filled_tokens
 from kgharvest.engine.prompts.paraphrasers.inflection import IRREGULAR_PASTS
 from kgharvest.engine.prompts.paraphrasers.rewriting import capitalised
 from kgharvest.engine.prompts.template import SLOT, PromptTemplate
@@ -54,8 +54,11 @@ class Filler(NamedTuple):
 def refill(lm: LanguageModel, prompt: PromptTemplate, entities: Sequence[str]) -> list[PromptTemplate]:
     """Return `prompt` with other words in one place each, the closest few in meaning first; often none.
 
-    Closeness is the overlap of the LM's distributions for an entity, given the others, before and after.
+    Closeness is the overlap of the LM's distributions for an entity, given the others, before and after. An LM behind a
+    server gives none, and refills nothing.
     """
+    if isinstance(lm, GivesLogprobs):
+        return []
     encoded = [lm.encode_entity(entity) for entity in entities]
     fillers = likely_fillers(lm, prompt, encoded)
     texts = lm.canonical_texts([filler.ids for filler in fillers])

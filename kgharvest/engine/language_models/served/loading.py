@@ -1,0 +1,50 @@
+"""Reach an LM behind a server: its tokenizer from the hub or a folder, the server by one question."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from transformers import AutoTokenizer
+
+from kgharvest.engine.language_models.capabilities import check_tokenizer
+from kgharvest.engine.language_models.loading import damage_said, resolve_commit
+from kgharvest.engine.language_models.served.client import CompletionsClient, ServerFailed
+from kgharvest.engine.language_models.served.names import ServedName
+from kgharvest.engine.language_models.served.served_lm import ServedLM
+from kgharvest.engine.prompts.template import PromptTemplate
+from kgharvest.engine.scoring import entity_logprobs
+
+TIMEOUT_S = 120.0
+TRIAL = PromptTemplate.parse("the <ENT0> is a <ENT1>")
+
+
+def load_served(served: ServedName, name: str, revision: str | None, key_variable: str) -> ServedLM:
+    """Return the LM behind a server, ready to be asked. revision: of the tokenizer; which weights it has, it knows.
+
+    Raises ModelNotFound for the tokenizer, UnsupportedModel, or ServerFailed.
+    """
+    with damage_said(served.tokenizer):
+        is_folder = Path(served.tokenizer).is_dir()
+        commit = revision if is_folder else resolve_commit(served.tokenizer, revision)
+        tokenizer = AutoTokenizer.from_pretrained(served.tokenizer, revision=commit)
+        check_tokenizer(tokenizer, max(tokenizer.get_vocab().values()) + 1, served.tokenizer)
+    client = CompletionsClient(
+        "The LM's server",
+        served.base_url,
+        served.model,
+        key_variable,
+        TIMEOUT_S,
+        advice="check that it runs, or try later",
+        failure=ServerFailed,
+    )
+    lm = ServedLM(client, tokenizer, name, f"as served, tokenizer {commit}" if commit else "as served")
+    check_gives_logprobs(lm)
+    return lm
+
+
+def check_gives_logprobs(lm: ServedLM) -> None:
+    """Ask once for both that the engine needs. Raises ServerFailed."""
+    prompt = lm.encode_prompt(TRIAL)
+    entity = next((int(token),) for token in lm.starts_entity.nonzero()[0])
+    entity_logprobs(lm, [prompt], [(entity, entity)], 1, lambda: None)
+    lm.next_tokens([lm.query(prompt, (1, 1), ()).ids], lambda: None)

@@ -1,0 +1,28 @@
+"""Names of LMs behind servers: `http://host:8000/v1#MODEL`, or `#MODEL@TOKENIZER` where these differ."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+SERVER = re.compile(r"(?P<base_url>https?://[^#\s]+)#(?P<model>[^@\s]+)(@(?P<tokenizer>\S+))?")
+
+
+class ServedName(NamedTuple):
+    """base_url: up to and without `/completions`. tokenizer: a hub id or folder, read on this machine."""
+
+    base_url: str
+    model: str
+    tokenizer: str
+
+    def __str__(self) -> str:
+        tokenizer = "" if self.tokenizer == self.model else f"@{self.tokenizer}"
+        return f"{self.base_url}#{self.model}{tokenizer}"
+
+
+def served_name(name: str) -> ServedName | None:
+    """Return what `name` says of a server; None if it names none."""
+    match = SERVER.fullmatch(name)
+    if match is None:
+        return None
+    return ServedName(match["base_url"].rstrip("/"), match["model"], match["tokenizer"] or match["model"])

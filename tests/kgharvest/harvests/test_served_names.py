@@ -1,0 +1,56 @@
+"""LMs behind servers are named like any other LM; only servers that the operator has listed are asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from kgharvest.errors import NotFound
+from kgharvest.harvests import language_models
+from kgharvest.models import LanguageModel
+from tests.fake_lm_server import TinyServer, serving_lm
+from tests.kgharvest.engine.tiny_models import tiny_gpt2
+
+pytestmark = pytest.mark.django_db
+URL = "http://gpu.example:8000/v1"
+
+
+@pytest.fixture
+def listed(settings):
+    settings.LM_SERVERS = (URL,)
+
+
+@pytest.mark.parametrize("named", [language_models.get_language_model, language_models.language_model_for_pages])
+def test_a_listed_server_is_named_by_its_address_and_model(listed, named):
+    assert named(f"{URL}#Qwen/Qwen3-8B").name == f"{URL}#Qwen/Qwen3-8B"
+    assert named(f"{URL}/#q@Qwen/Qwen3-8B").name in {f"{URL}#q@Qwen/Qwen3-8B", f"{URL}/#q@Qwen/Qwen3-8B"}
+
+
+@pytest.mark.parametrize("named", [language_models.get_language_model, language_models.language_model_for_pages])
+def test_a_server_that_is_not_listed_is_not_asked(listed, named):
+    with pytest.raises(NotFound, match="is no server of LMs that this installation asks"):
+        named("http://169.254.169.254/v1#Qwen/Qwen3-8B")
+
+
+def test_a_row_with_such_a_name_opens_no_way_around(listed):
+    row = language_models.name_language_model("http://169.254.169.254/v1#Qwen/Qwen3-8B")
+
+    with pytest.raises(NotFound, match="KGHARVEST_LM_SERVERS"):
+        language_models.language_model_for_pages(row.name)
+    with pytest.raises(NotFound, match="KGHARVEST_LM_SERVERS"):
+        language_models.load(row, "cpu", "float32")
+
+
+def test_pages_take_no_tokenizer_from_a_folder(listed):
+    with pytest.raises(NotFound, match="is no hub id"):
+        language_models.language_model_for_pages(f"{URL}#q@/etc")
+
+
+def test_it_is_loaded_like_any_other_lm(settings, tmp_path):
+    folder = tiny_gpt2(tmp_path)
+    with serving_lm(TinyServer(folder)) as fake:
+        settings.LM_SERVERS = (fake.url,)
+        named = language_models.get_language_model(f"{fake.url}#tiny@{folder}")
+        lm = language_models.load(named, "cpu", "float32")
+
+    assert LanguageModel.objects.get().name == f"{fake.url}#tiny@{folder}"
+    assert (lm.revision, lm.client.n_ranked) == ("as served", 20)
