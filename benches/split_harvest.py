@@ -28,6 +28,7 @@ from benches.installation import ROOT, migrate, set_up_django
 
 FOLDER = set_up_django(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
+from django.conf import settings
 from django.core.management import call_command
 from django.utils import timezone
 
@@ -93,8 +94,10 @@ def fingerprint(job: HarvestJob) -> str:
 def measure(arguments: argparse.Namespace, model: str, candidates: int, n_workers: int) -> tuple[float, float, str]:
     """Return wall-clock and critical path in seconds, and what tells the result."""
     with running_workers(n_workers) as processes:
-        for _ in range(n_workers):  # until each has loaded the LM, or nearly
-            wait_for(queue_harvest(arguments, model, 5))
+        while Worker.objects.filter(language_models=[]).exists():  # until each has loaded the LM
+            for job in [queue_harvest(arguments, model, 5) for _ in range(n_workers)]:
+                wait_for(job)
+            time.sleep(2 * settings.JOB_REAP_EVERY_S)
         spent: dict[str, list[float]] = defaultdict(lambda: [0.0] * n_workers)
         job = queue_harvest(arguments, model, candidates)
         before = [cpu_seconds(process.pid) for process in processes]
@@ -127,7 +130,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="embedded", help="base, an embedded LM, or a folder")
     parser.add_argument("--relation", default="prevent", help="of the set demo")
-    parser.add_argument("--candidates", type=int, help="20000; of a model of base size 150")
+    parser.add_argument("--candidates", type=int, help="20000; of a model of base size 300")
     parser.add_argument("--max-entity-tokens", type=int, default=2)
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
@@ -137,7 +140,7 @@ def main() -> None:
     if model == "base":
         from benches.search import base_sized
 
-        model, candidates = str(base_sized(str(EMBEDDED_LMS["embedded"]), FOLDER / "base")), arguments.candidates or 150
+        model, candidates = str(base_sized(str(EMBEDDED_LMS["embedded"]), FOLDER / "base")), arguments.candidates or 300
     print(
         f"{arguments.model}, {candidates} candidates a pattern; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
     )

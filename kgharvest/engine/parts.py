@@ -26,7 +26,8 @@ from kgharvest.engine.scoring import Encoded, compatibilities, consistency
 from kgharvest.engine.search import Candidate, Found, Report, pattern_groups, search_group
 from kgharvest.engine.types import BadSeed, HarvestParams, OnProgress, Reporter, ScoredTuple
 
-QUESTIONS_AT_ONCE = 10_000  # put together for re-scoring at most; bounds its memory
+# Put together for re-scoring at most: bounds its memory, and how evenly several workers can share a slow LM's work.
+QUESTIONS_AT_ONCE = 5_000
 MOST_RESCORE_PARTS = 32
 SPELLINGS = 3  # of an entity at most
 
