@@ -225,3 +225,22 @@ def patterns_of(counts: Codes, wanted: Codes) -> Patterns:
     codes, of_task, n_tasks = np.unique(rows @ place, return_inverse=True, return_counts=True)
     distinct = codes[:, None] // place % base
     return Patterns(distinct[:, :3], distinct[:, 3], of_task.reshape(-1), n_tasks)
+
+
+def changed_patterns(patterns: Patterns, tasks: Codes, counts: Codes, wanted: Codes) -> tuple[Patterns, Codes]:
+    """Return what `patterns_of` would once `tasks`, different ones, have `counts` (n, 3) and want `wanted` (n,).
+
+    Its of_task is of these tasks only. With it (P,): the new number of each pattern before, -1 where none is left.
+    """
+    new = patterns_of(counts, wanted)
+    rows = np.concatenate([np.column_stack(patterns[:2]), np.column_stack(new[:2])])
+    distinct, number = np.unique(rows, axis=0, return_inverse=True)
+    before, after = np.split(number.reshape(-1), [len(patterns.counts)])
+    n_tasks = np.zeros(len(distinct), dtype=np.int64)
+    n_tasks[before] = patterns.n_tasks
+    n_tasks -= np.bincount(before[patterns.of_task[tasks]], minlength=len(distinct))
+    n_tasks[after] += new.n_tasks
+    is_left = n_tasks > 0
+    renumbered = np.where(is_left, np.cumsum(is_left) - 1, -1)
+    left = Patterns(distinct[is_left, :3], distinct[is_left, 3], renumbered[after][new.of_task], n_tasks[is_left])
+    return left, renumbered[before]

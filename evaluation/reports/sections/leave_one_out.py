@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from evaluation.evidence.arrays import ACCEPTED, LABELS, Codes, Evidence, Floats, patterns_of
+from evaluation.evidence.arrays import ACCEPTED, LABELS, Codes, Evidence, Floats, changed_patterns, patterns_of
 from evaluation.evidence.cells import DrawnVerdicts, accuracies_of, drawn_verdicts
 from evaluation.rendering.tables import Column, Document, Kind, Marked, Row, Table, name_of
 from evaluation.reports.sections.comparisons import common_of
@@ -20,48 +21,89 @@ class WithoutAnnotator(NamedTuple):
     """A round without the judgments of an annotator, which are missing then as those of an excluded one are.
 
     counts: (4,) verdicts that are certain all the same, in the order of VERDICTS. n_changed: how many statements with a
-    verdict are expected to get another one. accuracy: (C,) of cells, NaN where there is none.
+    verdict are expected to get another one. accuracy: (C,) of cells, NaN where there is none. drawn: computes what the
+    draws say, which takes as long and as much memory as for the whole round.
     """
 
     annotator: str
     counts: Codes
     n_changed: float
     accuracy: Floats
-    drawn: DrawnVerdicts
+    drawn: Callable[[], DrawnVerdicts]
 
 
 def without_each_annotator(evidence: Evidence) -> Iterator[WithoutAnnotator]:
     """Leave out each annotator in turn, if there are others."""
     if len(evidence.annotators) < FEWEST_ANNOTATORS:
         return
-    label = np.eye(len(LABELS), dtype=np.int64)
+    tables = PatternTables(evidence)
     for code, own in zip(evidence.annotators, _judgments_by_annotator(evidence), strict=True):
-        counts = evidence.counts.copy()
-        counts[evidence.judgments.task[own]] -= label[evidence.judgments.label[own]]
-        yield without_labels(evidence, code, counts)
+        yield tables.without(code, evidence.judgments.task[own], evidence.judgments.label[own])
 
 
-def without_labels(evidence: Evidence, annotator: str, counts: Codes) -> WithoutAnnotator:
-    """counts: (T, 3) the labels that are left."""
-    patterns = patterns_of(counts, evidence.wanted)
-    drawn = drawn_verdicts(evidence, patterns)
-    complete = np.flatnonzero(evidence.is_complete)
-    whole = CompletedVerdicts(
-        patterns.counts,
-        patterns.wanted,
-        np.bincount(patterns.of_task[complete], minlength=len(patterns.counts))[None],
-        evidence.quorum,
-    )
-    probability = whole.probability[0][patterns.of_task[complete]]  # (complete T, 3)
-    kept = probability[np.arange(len(complete)), evidence.verdict[complete]]
-    certain = whole.certain[patterns.of_task[complete]].sum(axis=0).astype(np.int64)
-    return WithoutAnnotator(
-        annotator,
-        np.append(certain, evidence.n_tasks - certain.sum()),
-        float(len(complete) - kept.sum()),
-        accuracies_of(evidence, drawn.shares(ACCEPTED)),
-        drawn,
-    )
+class PatternTables:
+    """How many statements show each pattern, by verdict and by stratum.
+
+    Without a few labels they change in few places, so that leaving out each of hundreds of annotators takes little more
+    than counting once. verdicts (P, 3): of complete statements; drawn (S, P): draws.
+    """
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._evidence = evidence
+        patterns = evidence.patterns
+        self._verdicts = _count_pairs(
+            patterns.of_task[evidence.is_complete], evidence.verdict[evidence.is_complete],
+            (len(patterns.counts), len(LABELS)),
+        )  # fmt: skip
+        self._drawn = _count_pairs(
+            evidence.draws.stratum, patterns.of_task[evidence.draws.task], (len(evidence.strata), len(patterns.counts))
+        )
+
+    def without(self, annotator: str, tasks: Codes, labels: Codes) -> WithoutAnnotator:
+        """tasks, labels: of the annotator's judgments, one of a statement."""
+        evidence, old = self._evidence, self._evidence.patterns
+        counts = evidence.counts[tasks] - np.eye(len(LABELS), dtype=np.int64)[labels]
+        new, renumbered = changed_patterns(old, tasks, counts, evidence.wanted[tasks])
+        complete = evidence.is_complete[tasks]
+        verdicts = _moved(
+            self._verdicts.T, renumbered, len(new.counts),
+            (evidence.verdict[tasks][complete], old.of_task[tasks][complete], new.of_task[complete]),
+        ).T  # fmt: skip
+        place = np.full(evidence.n_tasks, -1)
+        place[tasks] = np.arange(len(tasks))
+        own = np.flatnonzero(place[evidence.draws.task] >= 0)
+        drawn_task = evidence.draws.task[own]
+        moves = evidence.draws.stratum[own], old.of_task[drawn_task], new.of_task[place[drawn_task]]
+        drawn = _moved(self._drawn, renumbered, len(new.counts), moves)
+        whole = CompletedVerdicts(new.counts, new.wanted, verdicts.sum(axis=1)[None], evidence.quorum)
+        in_strata = CompletedVerdicts(new.counts, new.wanted, drawn, evidence.quorum)
+        certain = (whole.certain * verdicts.sum(axis=1)[:, None]).sum(axis=0).astype(np.int64)
+        return WithoutAnnotator(
+            annotator,
+            np.append(certain, evidence.n_tasks - certain.sum()),
+            float((verdicts * (1 - whole.probability[0])).sum()),
+            accuracies_of(evidence, in_strata.shares(ACCEPTED)),
+            partial(_drawn_without, evidence, tasks, labels),
+        )
+
+
+def _count_pairs(rows: Codes, columns: Codes, shape: tuple[int, int]) -> Codes:
+    return np.bincount(rows * shape[1] + columns, minlength=shape[0] * shape[1]).reshape(shape)
+
+
+def _moved(table: Codes, renumbered: Codes, n_columns: int, moves: tuple[Codes, Codes, Codes]) -> Codes:
+    """Return `table` with its columns renumbered after what `moves` in a row: its row, column before and after."""
+    rows, before, after = moves
+    stay = table - _count_pairs(rows, before, table.shape)
+    moved = _count_pairs(rows, after, (len(table), n_columns))
+    moved[:, renumbered[renumbered >= 0]] += stay[:, renumbered >= 0]
+    return moved
+
+
+def _drawn_without(evidence: Evidence, tasks: Codes, labels: Codes) -> DrawnVerdicts:
+    counts = evidence.counts.copy()
+    counts[tasks, labels] -= 1
+    return drawn_verdicts(evidence, patterns_of(counts, evidence.wanted))
 
 
 def _judgments_by_annotator(evidence: Evidence) -> list[Codes]:

@@ -57,7 +57,7 @@ def sensitivity_entry(evidence: Evidence, drawn: DrawnVerdicts, models: Sequence
 
     def by_statements(pair: Pair, number: int) -> StatementDifference | None:
         if number >= len(rules):
-            return compare_statements(pair.a, pair.b, left_out[number - len(rules)].drawn.of_draws(ACCEPTED))
+            return compare_statements(pair.a, pair.b, left_out[number - len(rules)].drawn().of_draws(ACCEPTED))
         accepted = rules[number].accepted
         return None if accepted is None else compare_statements(pair.a, pair.b, accepted)
 

@@ -1,0 +1,71 @@
+"""Leaving out each annotator, counted in few places, gives what counting everything anew gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from evaluation.evidence.arrays import ACCEPTED, CellKey, Draws, Judgments, changed_patterns, patterns_of
+from evaluation.evidence.cells import accuracies_of, drawn_verdicts
+from evaluation.reports.sections.leave_one_out import without_each_annotator
+from evaluation.statistics.incomplete_statements import CompletedVerdicts
+from tests.evaluation.evidence_factory import make_evidence
+
+N_ANNOTATORS, N_STATEMENTS = 7, 90
+CELLS = {CellKey(f"r{number}", "lm", "multi"): (15, 10, 5, 0) for number in range(3)}
+
+
+def study(seed: int):
+    """Three of seven people judge each statement, of which some lack judgments and some were drawn for two cells."""
+    rng = np.random.default_rng(seed)
+    n_said = rng.choice([0, 1, 2, 3], N_STATEMENTS, p=[0.05, 0.05, 0.1, 0.8])
+    task = np.repeat(np.arange(N_STATEMENTS), n_said)
+    annotator = np.concatenate([np.sort(rng.permutation(N_ANNOTATORS)[:n]) for n in n_said]).astype(np.int64)
+    label = rng.choice(3, len(task), p=[0.6, 0.3, 0.1])
+    counts = np.stack([np.bincount(task[label == code], minlength=N_STATEMENTS) for code in range(3)], axis=1)
+    verdict = np.where(2 * counts[:, 0] > n_said, 0, np.where(2 * counts[:, 1] > n_said, 1, 2))
+    again = rng.choice(30, 8, replace=False)  # of the first cell, drawn for the second, too
+    drawn = np.concatenate([np.arange(N_STATEMENTS), again])
+    stratum = np.concatenate([np.repeat(range(3), 30), np.ones(8, dtype=np.int64)])
+    order = np.lexsort((drawn, stratum))
+    return make_evidence(
+        CELLS,
+        annotators=[f"a{number}" for number in range(N_ANNOTATORS)],
+        verdict=np.where(n_said == 3, verdict, 3),
+        judgments=Judgments(task, annotator, label, np.full(len(task), np.nan)),
+        draws=Draws(drawn[order], stratum[order], np.arange(1, len(drawn) + 1), -np.arange(float(len(drawn)))),
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_it_is_what_counting_anew_gives(seed):
+    evidence = study(seed)
+
+    for number, without in enumerate(without_each_annotator(evidence)):
+        is_own = evidence.judgments.annotator == number
+        counts = evidence.counts.copy()
+        np.subtract.at(counts, (evidence.judgments.task[is_own], evidence.judgments.label[is_own]), 1)
+        patterns = patterns_of(counts, evidence.wanted)
+        drawn = drawn_verdicts(evidence, patterns)
+        complete = np.flatnonzero(evidence.is_complete)
+        shown = np.bincount(patterns.of_task[complete], minlength=len(patterns.counts))
+        whole = CompletedVerdicts(patterns.counts, patterns.wanted, shown[None], evidence.quorum)
+        kept = whole.probability[0][patterns.of_task[complete], evidence.verdict[complete]]
+        certain = whole.certain[patterns.of_task[complete]].sum(axis=0)
+        assert without.counts.tolist() == [*certain, N_STATEMENTS - certain.sum()]
+        assert without.n_changed == pytest.approx(len(complete) - kept.sum())
+        assert without.accuracy == pytest.approx(accuracies_of(evidence, drawn.shares(ACCEPTED)), nan_ok=True)
+        for anew, told in zip(drawn.of_draws(ACCEPTED), without.drawn().of_draws(ACCEPTED), strict=True):
+            assert np.array_equal(anew, told, equal_nan=True)
+
+
+def test_changed_patterns_are_those_of_the_new_counts():
+    counts, wanted = np.array([[3, 0, 0], [2, 1, 0], [3, 0, 0]]), np.array([3, 3, 3])
+
+    changed, renumbered = changed_patterns(
+        patterns_of(counts, wanted), np.array([1]), np.array([[1, 1, 0]]), wanted[:1]
+    )
+
+    assert changed.counts.tolist() == [[1, 1, 0], [3, 0, 0]]
+    assert (changed.n_tasks.tolist(), changed.of_task.tolist()) == ([1, 2], [0])
+    assert renumbered.tolist() == [-1, 1]  # none shows the first any more
