@@ -39,34 +39,44 @@ def get_language_model(name: str, revision: str = "") -> LanguageModel:
         name = str(served._replace(tokenizer=_folder_or_hub_id(served.tokenizer)))
     elif name not in EMBEDDED_LMS:
         name = _folder_or_hub_id(name)
-    return _named(name, revision)
+    return _loadable(name, revision)
 
 
 def language_model_for_pages(name: str) -> LanguageModel:
     """Return the LM that `name` means for people who do not own the server. Raises NotFound or BadName.
 
-    Known LMs, hub ids, folders below settings.MODEL_ROOTS, relative to these or not, and LMs behind settings.LM_SERVERS
-    with a hub id. Of other folders nothing is said: neither whether they are there nor what is in them.
+    LMs that commands have named, hub ids, folders below settings.MODEL_ROOTS, relative to these or not, and LMs behind
+    settings.LM_SERVERS with a hub id. Of other folders nothing is said: neither whether they are there nor what is in
+    them, and who names one as a chat model or beside imported tuples may not have it loaded.
     """
     if served := served_name(name):
         check_server(served)
         if not HUB_ID.fullmatch(served.tokenizer):
             raise NotFound(f"The tokenizer {served.tokenizer!r:.80} is no hub id; name one, as in #model@hub/id.")
-        return _named(name, "")
-    known = LanguageModel.objects.filter(name=name, revision="").first()
+        return _loadable(name)
+    known = LanguageModel.objects.filter(name=name, revision="", is_loadable=True).first()
     if known or name in EMBEDDED_LMS:
-        return known or _named(name, "")
+        return known or _loadable(name)
     for root in settings.MODEL_ROOTS:
         with suppress(OSError, RuntimeError, ValueError):
             folder = (root / name).resolve()
             if folder.is_relative_to(root.resolve()) and (folder / "config.json").is_file():
-                return _named(str(folder), "")
+                return _loadable(str(folder))
     if not HUB_ID.fullmatch(name):
         raise NotFound(
             f"There is no model {name!r:.80} here; name one of {', '.join(EMBEDDED_LMS)}, a model in the "
             "folders that this installation keeps models in, or a hub id."
         )
-    return _named(name, "")
+    return _loadable(name)
+
+
+def _loadable(name: str, revision: str = "") -> LanguageModel:
+    """Return the LM, noted as one that may be loaded. Raises BadName."""
+    language_model = _named(name, revision)
+    if not language_model.is_loadable:
+        LanguageModel.objects.filter(pk=language_model.pk).update(is_loadable=True)
+        language_model.is_loadable = True
+    return language_model
 
 
 def check_server(served: ServedName) -> None:

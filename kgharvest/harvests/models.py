@@ -10,6 +10,7 @@ from django.urls import reverse
 from kgharvest.access import visible
 from kgharvest.accounts.models import Project
 from kgharvest.engine.settings import PROMPT_SETTINGS
+from kgharvest.engine.types import HUB_ID
 from kgharvest.jobs.models import Job, JobQuerySet
 from kgharvest.knowledge.models import KnowledgeTuple
 from kgharvest.names import short_name
@@ -18,18 +19,23 @@ from kgharvest.relations.models import Relation
 
 class LanguageModelQuerySet(models.QuerySet):
     def loadable(self):
-        """Leave out chat models behind endpoints, which are asked and never loaded."""
+        """Leave out chat models behind endpoints, which are asked and never loaded, and folders that are not to be."""
         jobs = HarvestJob.objects.filter(language_model=OuterRef("pk"), origin=HarvestJob.Origin.HARVESTED)
         is_loaded = Exists(jobs.filter(setting__in=PROMPT_SETTINGS))
-        return self.filter(is_loaded | ~Exists(jobs.exclude(setting__in=PROMPT_SETTINGS)))
+        is_named = Q(is_loadable=True) | Q(name__regex=rf"^{HUB_ID.pattern}$")
+        return self.filter(is_loaded | ~Exists(jobs.exclude(setting__in=PROMPT_SETTINGS))).filter(is_named)
 
 
 class LanguageModel(models.Model):
-    """A pretrained LM: name of an embedded one, hub id or local folder. A demonstrator says nothing about other LMs."""
+    """A pretrained LM: name of an embedded one, hub id or local folder. A demonstrator says nothing about other LMs.
+
+    is_loadable: somebody who may has named it to be loaded, and not only as a chat model or beside imported tuples.
+    """
 
     name = models.CharField(max_length=500)
     revision = models.CharField(max_length=100, blank=True)
     is_demonstrator = models.BooleanField(default=False)
+    is_loadable = models.BooleanField(default=False, db_default=False, editable=False)
 
     objects = LanguageModelQuerySet.as_manager()
 

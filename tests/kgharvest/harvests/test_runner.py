@@ -11,7 +11,7 @@ from kgharvest.engine.types import BadPrompt, HarvestParams, HarvestSpec
 from kgharvest.errors import NotFound
 from kgharvest.harvests import language_models, runner
 from kgharvest.harvests.runner import HarvestRequest, RelationNotReady, create_harvest_job
-from kgharvest.models import HarvestJob
+from kgharvest.models import HarvestJob, LanguageModel
 from tests import factories
 from tests.kgharvest.jobs import slow_runner
 
@@ -163,6 +163,21 @@ def test_pages_take_models_below_the_configured_folders_and_known_ones(tmp_path,
     assert named == [str(inside), str(inside), "roberta-large"]
     language_models.get_language_model(str(outside))  # the operator, at a command
     assert language_models.language_model_for_pages(str(outside)).name == str(outside)
+
+
+@pytest.mark.django_db
+def test_a_folder_named_as_a_chat_model_or_of_an_import_is_not_loaded(tmp_path, settings):
+    settings.MODEL_ROOTS = [tmp_path / "roots"]
+    outside = make_model_folder(tmp_path / "elsewhere" / "bert")
+
+    row = language_models.name_language_model(str(outside))
+
+    with pytest.raises(NotFound):
+        language_models.language_model_for_pages(str(outside))
+    assert row not in LanguageModel.objects.loadable()
+    assert language_models.name_language_model("gpt2") in LanguageModel.objects.loadable()
+    language_models.get_language_model(str(outside))  # the operator, at a command
+    assert row in LanguageModel.objects.loadable()
 
 
 @pytest.mark.django_db

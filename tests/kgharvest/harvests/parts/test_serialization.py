@@ -23,9 +23,7 @@ SPEC = HarvestSpec(
 )
 
 
-@pytest.mark.parametrize(
-    ("make", "setting"), [(tiny_roberta, "multi"), (tiny_bert, "top1"), (tiny_bert, "soft")], ids=str
-)
+@pytest.mark.parametrize(("make", "setting"), [(tiny_roberta, "multi"), (tiny_bert, "top1"), (tiny_bert, "soft")])
 def test_a_harvest_through_bytes_is_the_same(tmp_path, monkeypatch, make, setting):
     monkeypatch.setattr(strategies, "SOFT_EPOCHS", 2)
     folder, spec = str(make(tmp_path)), replace(SPEC, setting=setting)
