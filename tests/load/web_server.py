@@ -113,15 +113,15 @@ def cpu_seconds(pids: Iterable[int]) -> float:
 class Browser:
     """One connection that stays open, with cookies."""
 
-    def __init__(self, port: int, cookies: dict[str, str]):
-        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    def __init__(self, port: int, cookies: dict[str, str], host: str = "127.0.0.1", timeout_s: float = 60):
+        self._connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
         self._headers = {
             "Accept": "application/json",
             "Cookie": "; ".join(f"{name}={value}" for name, value in cookies.items()),
             "X-CSRFToken": cookies.get("csrftoken", ""),
             "Content-Type": "application/x-www-form-urlencoded",
             "X-Forwarded-Proto": "https",  # as the proxy says in production
-            "Origin": f"https://127.0.0.1:{port}",
+            "Origin": f"https://{host}:{port}",
         }
 
     def request(self, method: str, path: str, **fields: Any) -> tuple[int, bytes]:

@@ -1,0 +1,72 @@
+"""Real workers over the brokers that answer here: jobs are done, over a cut connection and an emptied queue, too."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from urllib.parse import urlsplit, urlunsplit
+
+import pytest
+from kombu import Connection
+
+from kgharvest.jobs.queues import QUEUES
+from tests.cut_link import Link
+from tests.kgharvest.jobs.installation import Installation, wait_until
+from tests.kgharvest.jobs.slow_runner import HOLD
+
+BROKERS = {"rabbitmq": "KGHARVEST_TEST_RABBITMQ", "redis": "KGHARVEST_TEST_REDIS"}
+pytestmark = [pytest.mark.slow, pytest.mark.broker, pytest.mark.django_db]
+
+
+@pytest.fixture(params=BROKERS)
+def broker(request) -> Iterator[str]:
+    """The URL of a broker all of whose queues of ours are this test's, and empty."""
+    variable = BROKERS[request.param]
+    url = os.environ.get(variable)
+    if not url:
+        pytest.skip(f"{variable} names no broker")
+    delete_queues(url)
+    yield url
+    delete_queues(url)
+
+
+def delete_queues(url: str) -> None:
+    with Connection(url) as connection:
+        for queue in QUEUES:
+            connection.default_channel.queue_delete(queue)
+
+
+def empty_queues(url: str) -> int:
+    with Connection(url) as connection:
+        return sum(connection.default_channel.queue_purge(queue) or 0 for queue in QUEUES)
+
+
+def test_jobs_are_done_over_a_connection_that_is_cut_and_a_queue_that_is_emptied(broker, tmp_path, migrated_database):
+    at = urlsplit(broker)
+    with Link(at.hostname, at.port) as link:
+        user, has_user, _ = at.netloc.rpartition("@")
+        by_link = urlunsplit(at._replace(netloc=f"{user}{has_user}127.0.0.1:{link.port}"))
+        installation = Installation(
+            tmp_path, migrated_database, BROKER_URL=by_link, DEBUG="1", SLOW_RUNNER_STEPS="2", DATABASE_URL=""
+        )
+        is_done = lambda job: installation.job(job)["status"] == "succeeded"  # noqa: E731
+
+        with installation.worker():
+            first = installation.queue_harvest("human")
+            wait_until(lambda: is_done(first))
+            n_before = link.n_connections
+            link.cut()
+            second = installation.queue_harvest("top1")
+            wait_until(lambda: is_done(second))
+            wait_until(lambda: link.n_connections > n_before)  # the worker has come back
+
+            (tmp_path / HOLD).touch()
+            held = installation.queue_harvest("multi")
+            wait_until(lambda: installation.job(held)["status"] == "running")
+            lost = [installation.queue_harvest("human"), installation.queue_harvest("top1")]
+            empty_queues(broker)
+            (tmp_path / HOLD).unlink()
+            wait_until(lambda: all(map(is_done, [held, *lost])))
+
+    assert {installation.job(job)["attempts"] for job in (first, second, held, *lost)} == {1}
+    assert all(installation.ranks(job) == [1, 2, 3] for job in (first, second, held, *lost))
