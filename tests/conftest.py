@@ -119,12 +119,23 @@ def django_db_setup(django_db_setup, django_db_blocker, migrated_once) -> Iterat
     database = connection.settings_dict
     if connection.vendor != "sqlite" or database["NAME"] != database["TEST"]["NAME"]:  # no test asks for a database
         migrated_once.release()
+        connection.execute_wrappers.append(_leave_isolation)
         yield None
         return
     with django_db_blocker.unblock(), pytest.MonkeyPatch.context() as patched:
         migrated_once.save()
         patched.setattr(TransactionTestCase, "_fixture_teardown", lambda of_test: put_back(migrated_once.path))
         yield migrated_once.path
+
+
+def _leave_isolation(execute, sql, params, many, context):
+    """Pass over what sets the isolation of a transaction: PostgreSQL takes that first thing alone, a test's has begun.
+
+    Tests with transactions of their own have it set, as everybody else has.
+    """
+    if sql.startswith("SET TRANSACTION ISOLATION LEVEL") and context["connection"].savepoint_ids:
+        return None
+    return execute(sql, params, many, context)
 
 
 @pytest.fixture(scope="session")

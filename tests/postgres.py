@@ -7,7 +7,9 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Barrier
+from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 from django.db import connection
@@ -24,10 +26,16 @@ def on_postgresql(test):
 
 
 def run_on_postgresql(file: str) -> subprocess.CompletedProcess[str]:
-    """Run the tests of `file` that are not marked as PostgreSQL's own, on that server, in another process."""
+    """Run the tests of `file` that are not marked as PostgreSQL's own, on that server, in another process.
+
+    Their database is made and named for that process alone, so that several may run at once.
+    """
+    outer = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    server = urlsplit(os.environ[SERVER])
+    url = urlunsplit(server._replace(path=f"{server.path}_{Path(file).stem}_{os.getpid()}"))
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", file, "-m", "not postgres"],
-        env={**os.environ, "DATABASE_URL": os.environ[SERVER], "DEBUG": "1"},
+        env={**outer, "DATABASE_URL": url, "DEBUG": "1"},
         capture_output=True,
         text=True,
     )

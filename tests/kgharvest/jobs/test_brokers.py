@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
@@ -36,9 +37,11 @@ def delete_queues(url: str) -> None:
             connection.default_channel.queue_delete(queue)
 
 
-def empty_queues(url: str) -> int:
+def empty_queues(url: str) -> None:
     with Connection(url) as connection:
-        return sum(connection.default_channel.queue_purge(queue) or 0 for queue in QUEUES)
+        for queue in QUEUES:
+            with suppress(connection.channel_errors):  # one that no worker of this machine takes
+                connection.channel().queue_purge(queue)
 
 
 def test_jobs_are_done_over_a_connection_that_is_cut_and_a_queue_that_is_emptied(broker, tmp_path, migrated_database):

@@ -1,0 +1,27 @@
+"""A small form of benches/namespaces.py: three hosts in network namespaces, all of whose processes are killed once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from benches.namespaces import missing
+from tests.load.web_server import ROOT
+
+LACK = missing("redis")
+pytestmark = [pytest.mark.slow, pytest.mark.broker, pytest.mark.timeout(500)]
+
+
+@pytest.mark.skipif(bool(LACK), reason=LACK)
+def test_a_round_and_harvests_survive_cut_links_and_killed_hosts():
+    size = ["--annotators", "4", "--tasks", "8", "--harvests", "4", "--longest-pause", "1"]
+
+    done = subprocess.run(
+        [sys.executable, "benches/namespaces.py", "--small", "--broker", "redis", *size],
+        cwd=ROOT, capture_output=True, text=True,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "All of it holds." in done.stdout
