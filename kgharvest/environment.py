@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 import dj_database_url
 from django.core.exceptions import ImproperlyConfigured
@@ -164,6 +164,45 @@ def sqlite(path: Path | str) -> dict:
             "timeout": 30,
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA foreign_keys=ON;",
         },
+    }
+
+
+S3_OPTIONS = {"endpoint": "endpoint_url", "region": "region_name", "profile": "session_profile"}
+BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+
+
+def file_storage(name: str, folder: Path) -> dict:
+    """Return Django's settings of the storage of files: `folder`, or `s3://bucket/prefix?endpoint=...&region=...`."""
+    address = os.environ.get(name, "").strip()
+    if not address:
+        return {"BACKEND": "kgharvest.operations.files.DataFolder", "OPTIONS": {"location": folder}}
+    example = "give s3://bucket/prefix?endpoint=https://host:port&region=name."
+    try:
+        parts = urlsplit(address)
+        options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
+        endpoint = urlsplit(options.get("endpoint", "https://s3"))
+        is_address = endpoint.scheme in {"http", "https"} and endpoint.hostname and (endpoint.port or True)
+    except ValueError as error:
+        raise ImproperlyConfigured(f"{name} cannot be read ({error}); {example}") from None
+    if parts.scheme != "s3":
+        raise ImproperlyConfigured(f"{name} starts with {parts.scheme!r}; {example}")
+    if "@" in parts.netloc:
+        raise ImproperlyConfigured(
+            f"{name} names credentials; leave them out and set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+        )
+    prefix = unquote(parts.path).strip("/")
+    if not BUCKET.fullmatch(parts.netloc):
+        raise ImproperlyConfigured(f"{name} names the bucket {parts.netloc!r}, which none can be called; {example}")
+    if parts.fragment or {"", ".", ".."} & set(prefix.split("/") if prefix else ()):
+        raise ImproperlyConfigured(f"{name} has a prefix that is no path ({parts.path!r}); {example}")
+    if unknown := sorted(options.keys() - S3_OPTIONS.keys()):
+        raise ImproperlyConfigured(f"{name} has the option {unknown[0]!r}; there are {', '.join(S3_OPTIONS)}.")
+    if not is_address or endpoint.username or endpoint.query or endpoint.fragment or not all(options.values()):
+        raise ImproperlyConfigured(f"{name} has no address as its endpoint, or an option without a value; {example}")
+    named = {S3_OPTIONS[option]: value for option, value in options.items()}
+    return {
+        "BACKEND": "kgharvest.operations.s3_files.S3Files",
+        "OPTIONS": {"bucket_name": parts.netloc, "location": prefix, **named},
     }
 
 

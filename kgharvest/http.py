@@ -36,6 +36,7 @@ from whitenoise.storage import CompressedManifestStaticFilesStorage
 from kgharvest.access import NotAllowed
 from kgharvest.engine.types import EngineError
 from kgharvest.errors import DomainError, ImportRefused, is_database_away
+from kgharvest.operations.files import FilesUnavailable
 
 NUL = "\x00"
 TOO_LARGE_A_NUMBER = "There is a number larger than what the database holds."
@@ -131,17 +132,22 @@ def refusal(code: str, message: str, **more: Any) -> dict[str, Any]:
     return {"error": {"code": code, "message": message, **more}}
 
 
+REFUSALS = {  # by the first that fits
+    NotAllowed: status.HTTP_403_FORBIDDEN,
+    FilesUnavailable: status.HTTP_503_SERVICE_UNAVAILABLE,
+    DomainError: status.HTTP_409_CONFLICT,
+    EngineError: status.HTTP_409_CONFLICT,
+}
+
+
 def error_response(error: Exception, context: dict[str, Any]) -> Response | None:
     """Return {"error": {"code", "message"}}, with "fields" for invalid input; None leaves a bug to Django's 500."""
     if isinstance(error, ImportRefused):
         fields = {"file": [f"{entry.where}: {entry.reason}" for entry in error.entries]}
         return Response(refusal(error.code, str(error), fields=fields), status.HTTP_400_BAD_REQUEST)
-    if isinstance(error, NotAllowed):
-        return Response(refusal(error.code, str(error)), status.HTTP_403_FORBIDDEN)
-    if isinstance(error, EngineError):
-        return Response(refusal(type(error).__name__, str(error)), status.HTTP_409_CONFLICT)
-    if isinstance(error, DomainError):
-        return Response(refusal(error.code, str(error)), status.HTTP_409_CONFLICT)
+    for kind, status_code in REFUSALS.items():
+        if isinstance(error, kind):
+            return Response(refusal(type(error).__name__, str(error)), status_code)
     if is_too_large_a_number(error):
         return Response(refusal("Malformed", TOO_LARGE_A_NUMBER), status.HTTP_400_BAD_REQUEST)
     if isinstance(error, UnreadablePostError):

@@ -20,6 +20,7 @@ from kgharvest.environment import (
     base_url,
     data_folder_needed,
     database,
+    file_storage,
     flag,
     generated_secret_key,
     limit,
@@ -48,7 +49,6 @@ DATA_DIR = Path(os.environ.get("KGHARVEST_DATA_DIR") or BASE_DIR / "var").resolv
 
 with data_folder_needed():
     DATA_DIR.mkdir(parents=True, exist_ok=True)
-PACKS_DIR = DATA_DIR / "packs"  # paper packs, which pages offer and workers make
 
 # Below these, pages take models from local folders; commands take any.
 MODEL_ROOTS = [Path(root) for root in os.environ.get("KGHARVEST_MODEL_ROOTS", "").split(os.pathsep) if root]
@@ -148,6 +148,7 @@ STATIC_ROOT = BASE_DIR / "staticfiles" if PRODUCTION else None
 WHITENOISE_USE_FINDERS = not PRODUCTION
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "files": file_storage("KGHARVEST_FILES", DATA_DIR),  # what web servers and workers share (operations.files)
     "staticfiles": {
         "BACKEND": "kgharvest.http.HashedStaticFiles"
         if PRODUCTION
@@ -387,6 +388,7 @@ LOGGING = {
         "kgharvest.requests": {"level": "INFO" if LOG_FORMAT == "json" else "WARNING"},  # a line a request
         "waitress": {"level": "WARNING"},
         "waitress.queue": {"level": "ERROR"},  # it warns whenever a request waits for a thread
+        "botocore": {"level": "WARNING"},  # it says for each connection where credentials come from
         "httpx": {"level": "WARNING"},  # it logs each address, and addresses of platforms have names of people
         "kombu.connection": {"level": "ERROR"},  # it warns that the filesystem broker has no host name
     },

@@ -5,20 +5,22 @@ What is read may come from anybody: nothing is unpacked, and names, numbers of f
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
+from typing import IO
 
 from evaluation.paper.files import PackFile
 from evaluation.paper.rows.tables import BadPack
 from kgharvest.bulk.file_writing import NotWritable, write_atomically
 
 SUMS = "SHA256SUMS"
+PIECE = 1 << 20  # bytes that are copied at a time
 MOST_FILES = 5000
 LARGEST_PACK = 2 << 30  # bytes of all its files
 LARGEST_PACK_GB = LARGEST_PACK >> 30
@@ -35,21 +37,36 @@ def sums_of(files: Iterable[PackFile]) -> PackFile:
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def zip_of(files: Iterable[PackFile]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+@contextmanager
+def zipped(files: Iterable[PackFile], folder: Path) -> Iterator[IO[bytes]]:
+    """Give the ZIP file of a pack, at its begin: a file without a name on the disk of `folder`, gone afterwards.
+
+    Raises NotWritable.
+    """
+    with ExitStack() as stack:
+        try:
+            zip_file = stack.enter_context(tempfile.TemporaryFile(dir=folder))
+            _write_zip(files, zip_file)
+        except OSError as error:
+            raise NotWritable(f"No file can be written in {folder} ({error.strerror}); make room there.") from error
+        zip_file.seek(0)
+        yield zip_file
+
+
+def _write_zip(files: Iterable[PackFile], zip_file: IO[bytes]) -> None:
+    with zipfile.ZipFile(zip_file, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in sorted(files, key=lambda file: file.path):
             entry = zipfile.ZipInfo(file.path, THE_SAME_TIME)
             entry.create_system, entry.external_attr = 3, READABLE  # as on Unix, wherever it is made
             entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, file.content)
-    return buffer.getvalue()
 
 
 def write_pack(files: Iterable[PackFile], output: Path) -> None:
     """Write a ZIP file if `output` ends in .zip, else a folder, which must be new or empty. Raises NotWritable."""
     if output.suffix.lower() == ".zip":
-        write_atomically(output, [zip_of(files)])
+        with zipped(files, output.parent) as zip_file:
+            write_atomically(output, iter(lambda: zip_file.read(PIECE), b""))
     else:
         _write_folder(files, output)
 

@@ -1,32 +1,41 @@
-"""Packs as work of workers: asked for on the page of a report or by the API, and kept as files in the data folder.
+"""Packs as work of workers: asked for on the page of a report or by the API, and kept as files that all hosts share.
 
 A report has one pack that can be had: a new one takes the place of the last. Files go with their reports.
 """
 
 from __future__ import annotations
 
-import os
+import logging
+import re
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import datetime
-from hashlib import sha256
+from datetime import datetime, timedelta
+from hashlib import file_digest
 from pathlib import Path
 
 from django.conf import settings
+from django.core.cache import cache
+from django.core.files import File
 from django.db import transaction
 
 from evaluation.models import PaperPack, Report
-from evaluation.paper.archive import write_pack, zip_of
+from evaluation.paper.archive import write_pack, zipped
 from evaluation.paper.files import PackFile
 from evaluation.paper.pack import pack_files
 from kgharvest.access import Action, check_may
 from kgharvest.audit.trail import record
-from kgharvest.bulk.file_writing import write_atomically
 from kgharvest.errors import NotFound
 from kgharvest.jobs import ledger
 from kgharvest.models import Job
+from kgharvest.operations.files import FilesUnavailable, keep, kept_files, new_connection
 
-SUFFIX = ".zip"
+logger = logging.getLogger(__name__)
+
+FOLDER = "packs"
+FILE_NAME = re.compile(r"(?P<pk>[0-9]{1,18})(?:-(?P<digest>[0-9a-f]{64}))?\.zip")
+DRAFT = re.compile(rf"\.{FILE_NAME.pattern}\.\d+")  # of bulk.file_writing, in a data folder
+ABANDONED_AFTER = timedelta(days=1)
+SWEPT_EVERY_S = 60
 
 
 def queue_pack(report: Report, by=None) -> PaperPack:
@@ -45,15 +54,12 @@ def queue_pack(report: Report, by=None) -> PaperPack:
 def run_pack_job(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
     """Runner of its kind of job."""
     pack = PaperPack.objects.select_related("report__round__project", "created_by").get(pk=job.pk)
-    with heartbeat.kept_alive():
-        files = pack_files(pack.report, on_progress=heartbeat)
-        content = zip_of(files)
-        settings.PACKS_DIR.mkdir(parents=True, exist_ok=True)
-        write_atomically(file_of(pack), [content])
-    digest = sha256(content).hexdigest()
+    with heartbeat.kept_alive(), zipped(pack_files(pack.report, on_progress=heartbeat), settings.DATA_DIR) as file:
+        digest, n_bytes = file_digest(file, "sha256").hexdigest(), file.tell()
+        keep(name_of(pack.pk, digest), file, heartbeat)
 
     def store() -> None:
-        PaperPack.objects.filter(pk=pack.pk).update(sha256=digest, n_bytes=len(content))
+        PaperPack.objects.filter(pk=pack.pk).update(sha256=digest, n_bytes=n_bytes)
         pack.report.packs.filter(pk__lt=pack.pk).exclude(status__in=["queued", "running"]).delete()
         record_packed(pack.report, digest, pack.created_by)
 
@@ -63,7 +69,8 @@ def run_pack_job(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
 def pack_now(report: Report, output: Path, files: Sequence[PackFile]) -> None:
     """Write files that the operator had made at a command."""
     write_pack(files, output)
-    record_packed(report, sha256(zip_of(files)).hexdigest(), None)
+    with zipped(files, output.parent) as file:
+        record_packed(report, file_digest(file, "sha256").hexdigest(), None)
 
 
 def record_packed(report: Report, digest: str, by) -> None:
@@ -74,22 +81,50 @@ def record_packed(report: Report, digest: str, by) -> None:
 # -- files -------------------------------------------------------------------------------------------------------------
 
 
-def file_of(pack: PaperPack) -> Path:
-    return settings.PACKS_DIR / f"{pack.pk}{SUFFIX}"
+def name_of(pk: int, digest: str) -> str:
+    """Return the name of a pack's file. Two workers that make one pack twice, and differently, make two files."""
+    return f"{FOLDER}/{pk}-{digest}.zip"
 
 
-def open_file(pack: PaperPack):
-    """Return the file of a pack that is done. Raises NotFound."""
+def names_of(pack: PaperPack) -> list[str]:
+    """Return the names that the file may have: its own, and that of packs of before names had a checksum."""
+    return [name_of(pack.pk, pack.sha256), f"{FOLDER}/{pack.pk}.zip"]
+
+
+def has_file(pack: PaperPack) -> bool:
+    """Raises FilesUnavailable."""
+    return any(kept_files().exists(name) for name in names_of(pack))
+
+
+def open_file(pack: PaperPack) -> File:
+    """Return the file of a pack that is done. Raises NotFound or FilesUnavailable."""
     if pack.status == Job.Status.SUCCEEDED:  # one that was cancelled at its end may have left a file
-        with suppress(FileNotFoundError):
-            return file_of(pack).open("rb")
+        for name in names_of(pack):
+            with suppress(FileNotFoundError):
+                return kept_files().open(name)
     raise NotFound("This pack is not done, or its file is no more; have it made again.")
 
 
 def delete_files_without_report(now: datetime) -> None:
-    """Delete the files of packs that are gone, as they go with their reports. A periodic task of every worker."""
-    with suppress(FileNotFoundError):
-        names = [name for name in os.listdir(settings.PACKS_DIR) if name.endswith(SUFFIX) and name[:-4].isdecimal()]
-        ids = {int(name.removesuffix(SUFFIX)) for name in names}
-        for pk in ids - set(PaperPack.objects.filter(pk__in=ids).values_list("pk", flat=True)):
-            (settings.PACKS_DIR / f"{pk}{SUFFIX}").unlink(missing_ok=True)
+    """Delete the files of packs that are gone, as they go with their reports; once a minute.
+
+    A periodic task of every worker.
+    """
+    if not cache.add("packs:swept", True, SWEPT_EVERY_S):
+        return
+    files = new_connection()
+    try:
+        names = files.listdir(FOLDER)[1]
+        found = [match for name in names if (match := FILE_NAME.fullmatch(name))]
+        packs = PaperPack.objects.in_bulk({int(match["pk"]) for match in found})
+        for match in found:
+            pack = packs.get(int(match["pk"]))
+            if not pack or (pack.status == Job.Status.SUCCEEDED and match["digest"] not in (pack.sha256, None)):
+                files.delete(f"{FOLDER}/{match[0]}")
+        for draft in (f"{FOLDER}/{name}" for name in names if DRAFT.fullmatch(name)):
+            if now - files.get_modified_time(draft) > ABANDONED_AFTER:
+                files.delete(draft)
+    except FileNotFoundError:
+        pass  # nothing was ever kept
+    except FilesUnavailable as error:
+        logger.warning("Files of packs that are gone wait to be deleted: %s", error.reason)

@@ -9,10 +9,11 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
 from evaluation.models import PaperPack, Report
-from evaluation.paper.pack_jobs import file_of, open_file, queue_pack
+from evaluation.paper.pack_jobs import has_file, open_file, queue_pack
 from kgharvest.access import Action, allowed_actions, researcher_required, visible_or_404
 from kgharvest.errors import DomainError, NotFound
 from kgharvest.jobs import ledger, workers
+from kgharvest.operations.files import FilesUnavailable
 
 
 @researcher_required
@@ -24,6 +25,11 @@ def pack(request: HttpRequest, pk: int) -> HttpResponse:
         return redirect("evaluation:pack", pk)
     packs = report.packs.select_related("created_by").order_by("-pk")
     latest, done = packs.first(), packs.exclude(sha256="").first()
+    is_there, away = False, ""
+    try:
+        is_there = bool(done and has_file(done))
+    except FilesUnavailable as reason:
+        away = str(reason)
     return render(
         request,
         "evaluation/paper/pack.html",
@@ -31,7 +37,8 @@ def pack(request: HttpRequest, pk: int) -> HttpResponse:
             "report": report,
             "pack": latest,
             "done": done,
-            "has_file": bool(done and file_of(done).exists()),
+            "has_file": is_there,
+            "away": away,
             "may": allowed_actions(request.user, report.project),
             "lacks_worker": latest and workers.lacking_for(latest, timezone.now()),
         },
@@ -57,11 +64,15 @@ def pack_cancel(request: HttpRequest, pk: int, number: int) -> HttpResponse:
 @researcher_required
 @require_GET
 def pack_file(request: HttpRequest, pk: int, number: int) -> HttpResponse:
-    return pack_download(pack_of(request, pk, number))
+    try:
+        return pack_download(pack_of(request, pk, number))
+    except FilesUnavailable as reason:
+        messages.error(request, str(reason))
+        return redirect("evaluation:pack", pk)
 
 
 def pack_download(pack: PaperPack) -> FileResponse:
-    """Raises Http404 for a pack without a file."""
+    """Raises FilesUnavailable, and Http404 for a pack without a file."""
     try:
         file = open_file(pack)
     except NotFound as reason:

@@ -1,7 +1,7 @@
 """A backup of the installation in one file: the database, the secret key, and a manifest of what is in it.
 
 The file is a ZIP archive. manifest.json says which version made it of what, the migrations that its database has, the
-rows of each table, and the SHA-256 of each file. LMs, logs and the broker's files are not in it.
+rows of each table, and the SHA-256 of each file. LMs, paper packs, logs and the broker's files are not in it.
 """
 
 from __future__ import annotations

@@ -13,10 +13,12 @@ from kombu.exceptions import OperationalError as BrokerError
 from kgharvest.celery import app
 from kgharvest.jobs import messages
 from kgharvest.management.command import has_pending_migrations
+from kgharvest.operations.files import FilesUnavailable, kept_files
 
 BROKER = f"files in {settings.BROKER_DIR}" if hasattr(settings, "BROKER_DIR") else app.connection().as_uri()
 DATABASE_ERRORS = (DatabaseError, InterfaceError)  # the latter for a connection that was cut
 ASKED_EVERY_S = 2  # so that probes, which anybody may send, do not wear out database and broker
+FILES_ASKED_EVERY_S = 30  # as some stores bill each request
 MIGRATED = "operations:migrated"
 
 
@@ -60,11 +62,27 @@ def check_broker() -> Finding:
     return Finding(True, BROKER)
 
 
+def check_files() -> Finding:
+    """Look whether files can be kept and fetched. In a store, one is."""
+    files = kept_files()
+
+    def check() -> Finding:
+        try:
+            files.check()
+        except FilesUnavailable as error:
+            return Finding(False, error.reason)
+        return Finding(True, files.place)
+
+    return cache.get_or_set("operations:files", check, FILES_ASKED_EVERY_S)
+
+
 READINESS: dict[str, Callable[[], Finding]] = {
     "database": check_database,
     "migrations": check_migrations,
     "broker": check_broker,
+    "files": check_files,
 }
+BEARABLE = {"files"}  # without which a server answers nearly all requests, so it stays among those that are ready
 
 
 def readiness() -> dict[str, Finding]:

@@ -31,9 +31,9 @@ def healthz(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def readyz(request: HttpRequest) -> JsonResponse:
-    """Whether database, migrations and broker are there; why not is for the operator."""
+    """Whether database, migrations and broker are there, and how the store of files is; why not is for the operator."""
     findings = health.readiness()
-    is_ready = all(finding.is_well for finding in findings.values())
+    is_ready = all(finding.is_well for name, finding in findings.items() if name not in health.BEARABLE)
     tells_why = _is_operator(request)
     checks = {
         name: finding.says if tells_why and not finding.is_well else ("ok" if finding.is_well else "down")
@@ -75,6 +75,7 @@ def answer_probes(get_response: Callable[[HttpRequest], HttpResponse]) -> Callab
             return get_response(request)
         response = probe(request)
         response.headers["Cache-Control"] = "no-store"
+        response.headers["X-Content-Type-Options"] = "nosniff"
         return response
 
     return answered

@@ -1,4 +1,4 @@
-"""`backup`: everything of value in one file, also while people judge."""
+"""`backup`: database and secret key in one file, also while people judge."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 from kgharvest.management.command import DomainCommand
 from kgharvest.operations.backup import SECRET_KEY, back_up
+from kgharvest.operations.files import kept_files
 
 
 class Command(DomainCommand):
@@ -19,3 +20,4 @@ class Command(DomainCommand):
         self.stdout.write(f"{file}: {manifest.n_rows} rows of {len(manifest.rows)} tables ({manifest.database}).")
         if SECRET_KEY not in manifest.files:
             self.stdout.write("SECRET_KEY comes from the environment; keep it as well, join links are signed with it.")
+        self.stdout.write(f"Paper packs are not in it; if there are any, keep packs of {kept_files().place} as well.")

@@ -17,6 +17,9 @@ class Command(DomainCommand):
         copied = copy_database(source, destination, self._show)
         n_rows = sum(table.n_rows for table in copied)
         self.stdout.write(f"Copied {n_rows} rows of {len(copied)} tables; counts and checksums agree.")
+        self.stdout.write(
+            "Files are not copied: keep packs of the data folder, or KGHARVEST_FILES, for the new database."
+        )
 
     def _show(self, table: CopiedTable) -> None:
         self.stdout.write(f"{table.checksum}  {table.n_rows:>9}  {table.name}")

@@ -125,7 +125,8 @@ def prolific(settings, turk, monkeypatch) -> Iterator[FakeProlific]:
 
 @pytest.fixture
 def study(owner, turk, prolific, enqueued, settings, tmp_path, monkeypatch) -> Study:
-    settings.PACKS_DIR = tmp_path / "packs"
+    files = {"BACKEND": "kgharvest.operations.files.DataFolder", "OPTIONS": {"location": tmp_path}}
+    settings.STORAGES = settings.STORAGES | {"files": files}
     round = factories.make_round(9, name="pilot", by=owner, consent="We keep **nothing** of who you are.")
     create_webhook(round.project_id, "https://1.1.1.1/hook", list(EVENTS), owner)
     panel = factories.make_panel(

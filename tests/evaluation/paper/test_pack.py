@@ -14,7 +14,7 @@ from annotation.quality.exclusion import exclude_annotator
 from annotation.recruiting.services import join_round, make_invites
 from annotation.rounds.services import open_draft, open_round
 from evaluation.paper import pack
-from evaluation.paper.archive import zip_of
+from evaluation.paper.archive import zipped
 from evaluation.paper.pack import pack_files
 from evaluation.paper.rows.gathering import gather_rows
 from evaluation.paper.verification import verify_contents
@@ -39,7 +39,8 @@ def test_every_kind_of_report_packs_and_verifies(name, tmp_path, monkeypatch):
     # Figures take longer to draw than all else; test_figures.py draws them twice.
     figures = [file for file in files if file.path.startswith("figures/")]
     monkeypatch.setattr(pack, "rendered_figures", lambda document: figures)
-    assert zip_of(files) == zip_of(pack_files(report))
+    with zipped(files, tmp_path) as one, zipped(pack_files(report), tmp_path) as other:
+        assert one.read() == other.read()
 
 
 def test_nothing_in_a_pack_leads_back_to_a_person(researcher):

@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from evaluation.models import PaperPack
-from evaluation.paper.pack_jobs import delete_files_without_report, file_of, queue_pack
+from evaluation.paper.pack_jobs import delete_files_without_report, name_of, queue_pack
 from evaluation.paper.statements.services import save_statements
 from evaluation.paper.verification import verify_pack
 from kgharvest.audit.models import AuditEntry
@@ -20,8 +20,9 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def folder(settings, tmp_path):
-    settings.PACKS_DIR = tmp_path / "packs"
-    return settings.PACKS_DIR
+    files = {"BACKEND": "kgharvest.operations.files.DataFolder", "OPTIONS": {"location": tmp_path}}
+    settings.STORAGES = settings.STORAGES | {"files": files}
+    return tmp_path / "packs"
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def report(tmp_path):
     return STUDIES["without_judgments"](tmp_path)
 
 
-def test_a_pack_is_made_by_a_worker_and_downloaded(client, researcher, report, enqueued):
+def test_a_pack_is_made_by_a_worker_and_downloaded(client, researcher, report, enqueued, tmp_path):
     client.force_login(researcher)
     page = f"/reports/{report.pk}/pack/"
     assert f'href="{page}"' in client.get(f"/reports/{report.pk}/").text
@@ -48,10 +49,12 @@ def test_a_pack_is_made_by_a_worker_and_downloaded(client, researcher, report, e
     content = b"".join(response.streaming_content)
     assert hashlib.sha256(content).hexdigest() == pack.sha256
     assert response["Content-Disposition"] == f'attachment; filename="{report.round.name}-report-{report.pk}.zip"'
+    assert (response["Content-Type"], response["X-Content-Type-Options"]) == ("application/zip", "nosniff")
+    assert (response["Content-Length"], response["Cache-Control"]) == (str(pack.n_bytes), "private, no-store")
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         assert b'license: "cc-by-4.0"' in archive.read("README.md")
         assert b'family-names: "Doe"' in archive.read("CITATION.cff")
-    assert list(verify_pack(file_of(pack)).problems) == []
+    assert list(verify_pack(tmp_path / name_of(pack.pk, pack.sha256)).problems) == []
     entry = AuditEntry.objects.get(action="report.packed")
     assert entry.known_facts == {"round": report.round.name, "report": report.pk, "sha256": pack.sha256}
 
@@ -65,7 +68,8 @@ def test_the_same_pack_is_asked_for_once_and_a_new_one_takes_its_place(report, r
 
     assert [pack.pk for pack in report.packs.all()] == [second.pk]
     delete_files_without_report(timezone.now())
-    assert [path.name for path in folder.iterdir()] == [f"{second.pk}.zip"]
+    second.refresh_from_db()
+    assert [path.name for path in folder.iterdir()] == [f"{second.pk}-{second.sha256}.zip"]
 
 
 def test_the_file_of_a_cancelled_pack_is_not_given_out(client, report, researcher, enqueued):
@@ -89,11 +93,12 @@ def test_files_go_with_their_report(report, researcher, enqueued, folder):
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
 
 
-def test_a_file_that_is_gone_is_told(client, researcher, report, enqueued):
+def test_a_file_that_is_gone_is_told(client, researcher, report, enqueued, folder):
     client.force_login(researcher)
     pack = queue_pack(report, researcher)
     ledger.run_job(pack.pk)
-    file_of(pack).unlink()
+    [file] = folder.iterdir()
+    file.unlink()
 
     assert "no more on this server" in client.get(f"/reports/{report.pk}/pack/").text
     assert client.get(f"/reports/{report.pk}/pack/{pack.pk}/pack.zip").status_code == 404

@@ -76,9 +76,10 @@ def test_everything_goes_there_and_comes_back_the_same(study, destination, resea
 def test_the_command_names_each_table_with_its_rows_and_checksum(study, destination, capsys):
     call_command("copy_database", url_of(connection), f"sqlite:///{destination}")
 
-    *tables, last = capsys.readouterr().out.splitlines()
+    *tables, last, of_files = capsys.readouterr().out.splitlines()
     assert any(line.split()[1:] == ["9", "annotation_judgment"] for line in tables)
     assert last.endswith(f"rows of {len(tables)} tables; counts and checksums agree.")
+    assert of_files.startswith("Files are not copied")
 
 
 def test_a_destination_that_is_used_keeps_what_it_has(study, destination):

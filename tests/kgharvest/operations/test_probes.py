@@ -43,7 +43,7 @@ def test_a_process_that_answers_is_healthy_whatever_its_host_is_called(client, s
 def test_it_is_ready_where_database_and_broker_answer(client, django_assert_max_num_queries):
     assert client.get("/readyz").json() == {
         "ready": True,
-        "checks": {"database": "ok", "migrations": "ok", "broker": "ok"},
+        "checks": {"database": "ok", "migrations": "ok", "broker": "ok", "files": "ok"},
     }
     with django_assert_max_num_queries(0):  # probes do not wear the database out
         client.get("/readyz")

@@ -1,0 +1,286 @@
+"""Files in a data folder and in an S3-compatible store: whole or not there, and what is said when a store fails."""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+from collections.abc import Iterator
+from urllib.parse import quote
+
+import pytest
+import requests
+from django.core.exceptions import ImproperlyConfigured
+from django.core.files.base import ContentFile, File
+
+from kgharvest.bulk.file_writing import NotWritable
+from kgharvest.engine.types import Cancelled
+from kgharvest.environment import file_storage
+from kgharvest.operations import files, health
+from kgharvest.operations.files import AWAY, REFUSED, FilesUnavailable, keep, kept_files
+from tests.object_store import Store, StoreServer, keep_files_in, store_on, store_server
+
+ODD_NAME = "packs/ä b+c&d=1 %41'#?é.zip"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[StoreServer]:
+    with store_server() as server:
+        yield server
+
+
+@pytest.fixture
+def store(server, settings, monkeypatch, tmp_path) -> Iterator[Store]:
+    with store_on(server, settings, monkeypatch, tmp_path) as store:
+        yield store
+
+
+@pytest.fixture(params=["folder", "store"])
+def kept(request, settings, monkeypatch, tmp_path):
+    """The storage that is set up, in both kinds."""
+    if request.param == "store":
+        request.getfixturevalue("store")
+    else:
+        keep_files_in("", settings, monkeypatch, tmp_path)
+    return kept_files()
+
+
+@pytest.mark.parametrize("name", ["packs/7.zip", ODD_NAME])
+def test_a_file_is_kept_read_in_parts_replaced_and_deleted(kept, name):
+    kept.save(name, ContentFile(b"the first"))
+    assert kept.save(name, ContentFile(b"0123456789" * 100)) == name
+
+    with kept.open(name) as file:
+        assert (file.size, file.read(4)) == (1000, b"0123")
+        file.seek(995)
+        assert file.read() == b"56789"
+    assert kept.exists(name)
+    assert kept.size(name) == 1000
+    assert kept.listdir("packs") == ([], [name.removeprefix("packs/")])
+    kept.delete(name)
+    kept.delete(name)  # twice, as two workers do
+    assert not kept.exists(name)
+
+
+def test_a_file_that_is_not_there_is_told_as_such(kept):
+    assert not kept.exists("packs/7.zip")
+    with pytest.raises(FileNotFoundError):
+        kept.open("packs/7.zip")
+
+
+def test_names_stay_below_their_prefix(kept):
+    with pytest.raises(Exception, match=r"traversal|denied|outside|'\.\.'"):
+        kept.save("../elsewhere.zip", ContentFile(b""))
+
+
+def test_a_large_file_goes_in_parts_and_through_a_temporary_file(store):
+    """9 MB: more than one part, and more than is kept in memory while it is read."""
+    content = os.urandom(9 << 20)
+
+    kept_files().save("packs/large.zip", File(io.BytesIO(content)))
+
+    [key] = store.names()
+    assert key == "lab ä+b/kg/packs/large.zip"
+    head = store.client.head_object(Bucket=store.bucket, Key=key)
+    assert head["ETag"].endswith('-2"')  # an object of two parts
+    assert head["ContentType"] == "application/zip"
+    with kept_files().open("packs/large.zip") as file:
+        assert file.file._rolled  # it is on disk
+        assert file.read() == content
+
+
+def test_what_is_kept_is_its_owners_alone(server, store):
+    kept_files().save("packs/7.zip", ContentFile(b"content"))
+
+    [key] = store.names()
+    acl = store.client.get_object_acl(Bucket=store.bucket, Key=key)
+    assert [grant["Grantee"]["Type"] for grant in acl["Grants"]] == ["CanonicalUser"]
+    assert requests.get(f"{server.url}/{store.bucket}/{quote(key)}", timeout=5).status_code == 403
+
+
+def test_half_a_file_is_never_there(kept):
+    """A file that cannot be read to its end, as on a disk that fails."""
+
+    class Broken(io.BytesIO):
+        def read(self, n: int = -1) -> bytes:
+            if self.tell() >= 6 << 20:
+                raise OSError(5, "Input/output error")
+            return super().read(n)
+
+    kept.save("packs/7.zip", ContentFile(b"whole"))
+    with pytest.raises((OSError, NotWritable)):
+        kept.save("packs/7.zip", File(Broken(bytes(9 << 20)), name="7.zip"))
+
+    with kept.open("packs/7.zip") as file:
+        assert file.read() == b"whole"
+    assert kept.listdir("packs") == ([], ["7.zip"])
+
+
+def test_a_bucket_that_is_not_there_is_no_missing_file(store, settings, monkeypatch, tmp_path):
+    keep_files_in(store.address.replace("kg-", "other-"), settings, monkeypatch, tmp_path)
+    calls = [
+        lambda: kept_files().exists("packs/7.zip"),
+        lambda: kept_files().open("packs/7.zip"),
+        lambda: kept_files().size("packs/7.zip"),
+        lambda: kept_files().listdir("packs"),
+        lambda: kept_files().save("packs/7.zip", ContentFile(b"x")),
+    ]
+
+    for call in calls:
+        with pytest.raises(FilesUnavailable) as refused:
+            call()
+        assert (str(refused.value), refused.value.is_passing) == (REFUSED, False)
+        assert "other-" in refused.value.reason
+
+
+def test_wrong_and_missing_credentials_are_told_to_the_operator(server, store, monkeypatch):
+    assert health.check_files().is_well
+    requests.post(f"{server.url}/moto-api/reset-auth", data="0", timeout=5)  # moto looks at signatures from now on
+    try:
+        health.cache.clear()
+        wrong = health.check_files()
+    finally:
+        requests.post(f"{server.url}/moto-api/reset-auth", data="inf", timeout=5)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with pytest.raises(FilesUnavailable) as missing:
+        files.new_connection().exists("packs/7.zip")
+
+    assert not wrong.is_well
+    assert "InvalidAccessKeyId" in wrong.says
+    assert "wJalrXUtnFEMI" not in wrong.says
+    assert "Unable to locate credentials" in missing.value.reason
+    assert not missing.value.is_passing
+
+
+def test_a_store_that_is_away_is_waited_for(server, store, monkeypatch):
+    """The same connection works again once the store is back, and nothing is half done."""
+    monkeypatch.setattr(files, "ASKED_EVERY_S", 0.05)
+    kept_files().save("packs/before.zip", ContentFile(b"before"))
+    server.go_away()
+    stages = []
+
+    def watch(progress) -> None:
+        stages.append(progress.stage)
+        if stages.count("waiting for the store of files") == 2:
+            server.come_back()
+
+    with pytest.raises(FilesUnavailable) as away:
+        kept_files().open("packs/before.zip")
+    keep("packs/7.zip", io.BytesIO(b"content"), watch)
+
+    assert (str(away.value), away.value.is_passing) == (AWAY, True)
+    assert set(stages) == {"keeping the file", "waiting for the store of files"}
+    with kept_files().open("packs/7.zip") as file:
+        assert file.read() == b"content"
+    assert kept_files().listdir("packs")[1] == ["7.zip", "before.zip"]
+
+
+def test_waiting_ends_with_the_job_and_after_some_minutes(server, store, monkeypatch):
+    def cancel(progress) -> None:
+        if progress.stage.startswith("waiting"):
+            raise Cancelled("The job was cancelled.")
+
+    server.go_away()
+
+    with pytest.raises(Cancelled):
+        keep("packs/7.zip", io.BytesIO(b"content"), cancel)
+    monkeypatch.setattr(files, "LONGEST_WAIT_S", -1)
+    with pytest.raises(FilesUnavailable):
+        keep("packs/7.zip", io.BytesIO(b"content"), lambda progress: None)
+    server.come_back()
+    assert store.names() == []
+
+
+def test_threads_share_a_connection(store):
+    kept_files().save("packs/7.zip", ContentFile(b"0123456789" * 1000))
+    contents: list[bytes] = []
+
+    def read() -> None:
+        with kept_files().open("packs/7.zip") as file:
+            contents.append(file.read())
+
+    threads = [threading.Thread(target=read) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert contents == [b"0123456789" * 1000] * 8
+
+
+def test_a_store_that_fails_is_named_and_the_server_stays_ready(server, store, client, db):
+    well = client.get("/readyz")
+    server.go_away()
+    health.cache.clear()
+
+    here, elsewhere = client.get("/readyz"), client.get("/readyz", REMOTE_ADDR="192.0.2.7")
+
+    assert well.json()["checks"]["files"] == "ok"
+    assert (here.status_code, elsewhere.json()["checks"]["files"]) == (200, "down")
+    assert store.bucket in here.json()["checks"]["files"]
+    server.come_back()
+    assert store.names() == []  # what is written to look whether one can is deleted
+
+
+def test_a_folder_that_cannot_be_written_is_told(settings, monkeypatch, tmp_path):
+    keep_files_in("", settings, monkeypatch, tmp_path / "file" / "folder")
+    (tmp_path / "file").write_text("no folder")
+
+    with pytest.raises(NotWritable, match="cannot be made"):
+        kept_files().save("packs/7.zip", ContentFile(b"x"))
+    assert not health.check_files().is_well
+
+
+@pytest.mark.parametrize(
+    ("address", "options"),
+    [
+        ("s3://lab-files", {"bucket_name": "lab-files", "location": ""}),
+        ("s3://lab.files/kg/one/", {"bucket_name": "lab.files", "location": "kg/one"}),
+        (
+            "s3://lab-files/a%20b?endpoint=https://minio.example.org:9000&region=eu-west-1&profile=minio",
+            {
+                "bucket_name": "lab-files",
+                "location": "a b",
+                "endpoint_url": "https://minio.example.org:9000",
+                "region_name": "eu-west-1",
+                "session_profile": "minio",
+            },
+        ),
+    ],
+)
+def test_an_address_names_bucket_prefix_and_endpoint(address, options, monkeypatch, tmp_path):
+    monkeypatch.setenv("KGHARVEST_FILES", address)
+
+    assert file_storage("KGHARVEST_FILES", tmp_path)["OPTIONS"] == options
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("/var/files", "starts with ''"),
+        ("https://lab-files.s3.amazonaws.com/kg", "starts with 'https'"),
+        ("s3:///kg", "the bucket ''"),
+        ("s3://Lab_Files/kg", "the bucket 'Lab_Files'"),
+        ("s3://key:secret@lab-files/kg", "AWS_ACCESS_KEY_ID"),
+        ("s3://lab-files/../kg", "a prefix that is no path"),
+        ("s3://lab-files/a//b", "a prefix that is no path"),
+        ("s3://lab-files/kg#top", "a prefix that is no path"),
+        ("s3://lab-files/kg?acl=public-read", "the option 'acl'"),
+        ("s3://lab-files/kg?endpoint=minio:9000", "no address as its endpoint"),
+        ("s3://lab-files/kg?endpoint=https://key@minio", "no address as its endpoint"),
+        ("s3://lab-files/kg?endpoint=https://minio:http", "cannot be read"),
+        ("s3://lab-files/kg?region=", "an option without a value"),
+        ("s3://lab-files/kg?region", "cannot be read"),
+        ("s3://[lab-files/kg", "cannot be read"),
+    ],
+)
+def test_an_address_that_cannot_be_used_is_refused_in_a_sentence(address, reason, monkeypatch, tmp_path):
+    monkeypatch.setenv("KGHARVEST_FILES", address)
+
+    with pytest.raises(ImproperlyConfigured, match=r"^KGHARVEST_FILES .*[.]$") as refused:
+        file_storage("KGHARVEST_FILES", tmp_path)
+
+    assert reason in str(refused.value)
+    assert "secret" not in str(refused.value)
