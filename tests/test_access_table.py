@@ -6,6 +6,7 @@ writes is rolled back, so that every row finds the same things.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from copy import deepcopy
 from datetime import timedelta
@@ -36,6 +37,10 @@ from tests.evaluation.preregistration.planning import freeze, planned
 # anonymous, an annotator of the round; viewer, adjudicator, researcher, owner of the project; a superuser; the owner of
 # another project
 PEOPLE = ("anonymous", "annotator", "viewer", "adjudicator", "researcher", "owner", "superuser", "stranger")
+
+# What browsers may show; anything else is a file with a name.
+SHOWN = {"text/html", "application/json", "image/svg+xml", "text/javascript"}
+SHOWN |= {"application/vnd.oai.openapi", "text/plain"}  # the API's description, probes
 
 TABLE = """
 # projects
@@ -404,10 +409,19 @@ def status_of(client: Client, method: str, path: str) -> int:
     """Return how a request is answered, and undo what it wrote, in the browser too."""
     cookies, client.cookies = client.cookies, deepcopy(client.cookies)
     with transaction.atomic():
-        status = client.generic(method, path, "", "application/x-www-form-urlencoded").status_code
+        response = client.generic(method, path, "", "application/x-www-form-urlencoded")
         transaction.set_rollback(True)
     client.cookies = cookies
-    return status
+    assert is_taken_for_what_it_is(response), f"{method} {path}: {dict(response.headers)}"
+    return response.status_code
+
+
+def is_taken_for_what_it_is(response) -> bool:
+    """Return whether no browser guesses what an answer is, and what is a file is kept under a name."""
+    media_type = response.headers.get("Content-Type", "").partition(";")[0]
+    is_shown = response.status_code >= 300 or media_type in SHOWN
+    is_file = re.fullmatch(r'attachment; filename="[-\w.]+\.\w+"', response.headers.get("Content-Disposition", ""))
+    return response.headers.get("X-Content-Type-Options") == "nosniff" and bool(is_shown or is_file)
 
 
 @pytest.mark.slow
