@@ -8,6 +8,7 @@ where the service is sure. Nothing that it says links an entity before somebody 
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -144,7 +145,7 @@ def _read_json(content: bytes) -> Any:
     """Return None for what is no JSON, which no answer of a service is."""
     try:
         return json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
@@ -155,10 +156,20 @@ def _candidate(name: str, result: Mapping[str, Any]) -> Candidate | None:
         return None
     if not (label + identifier).isprintable():
         return None
-    description = " ".join(str(result.get("description") or "").split())[:LONGEST_DESCRIPTION]
-    score = result.get("score")
-    score = float(score) if isinstance(score, int | float) and not isinstance(score, bool) else None
-    return Candidate(name, label, identifier, description, score, result.get("match") is True)
+    description = " ".join(str(result.get("description") or "").split())
+    description = "".join(filter(str.isprintable, description))[:LONGEST_DESCRIPTION]
+    return Candidate(name, label, identifier, description, _score(result.get("score")), result.get("match") is True)
+
+
+def _score(value: Any) -> float | None:
+    """Return None for what is no number, and for those that no database or JSON holds: NaN, infinite, too large."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        score = float(value)
+    except OverflowError:
+        return None
+    return score if math.isfinite(score) else None
 
 
 # -- a lookup as a job -------------------------------------------------------------------------------------------------

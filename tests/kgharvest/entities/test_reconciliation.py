@@ -104,6 +104,25 @@ def test_names_are_asked_in_one_batch_and_what_cannot_be_kept_is_left_out():
     assert (fake.batches, fake.limits) == ([["usa", "odd", "nobody"]], {(3, "Q6256")})
 
 
+@pytest.mark.parametrize("score", ["NaN", "Infinity", "1e999", "9" * 400])
+def test_a_score_that_no_database_or_json_holds_is_none(score):
+    answer = '{"q0": {"result": [{"id": "Q30", "name": "United States", "score": %s}]}}' % score  # noqa: UP031
+    fake = FakeService(httpx.Response(200, text=answer))
+
+    (found,) = ReconciliationService(URL, is_trusted=True, transport=fake).candidates(["usa"])
+
+    assert (found.identifier, found.score) == ("Q30", None)
+
+
+def test_descriptions_are_kept_without_what_no_database_holds():
+    proposal = {"id": "Q30", "name": "United States", "description": "a\x00 country\ud800\n of\u200b states"}
+    fake = FakeService(httpx.Response(200, text=json.dumps({"q0": {"result": [proposal]}})))
+
+    (found,) = ReconciliationService(URL, is_trusted=True, transport=fake).candidates(["usa"])
+
+    assert found.description == "a country of states"
+
+
 def test_passing_trouble_is_tried_again_after_the_time_asked_for():
     waits = []
     fake = FakeService(httpx.Response(429, headers={"Retry-After": "7"}), httpx.ConnectError("no"), httpx.Response(503))
@@ -119,6 +138,7 @@ def test_passing_trouble_is_tried_again_after_the_time_asked_for():
     [
         ([httpx.Response(400)], r"refuses the request \(status 400\); check its address and type"),
         ([httpx.Response(200, text="<html>")], "not as a reconciliation service does"),
+        ([httpx.Response(200, text="[" * 100_000)], "not as a reconciliation service does"),
         ([httpx.Response(200, json={"q0": {}})], "not as a reconciliation service does"),
         ([httpx.Response(200, json={"q0": {"result": [{"id": 1}]}})], "not as a reconciliation service does"),
         ([httpx.Response(503)] * 5, "answered with status 503, 5 times in a row; try later"),
