@@ -19,7 +19,7 @@ BROKER = f"files in {settings.BROKER_DIR}" if hasattr(settings, "BROKER_DIR") el
 DATABASE_ERRORS = (DatabaseError, InterfaceError)  # the latter for a connection that was cut
 ASKED_EVERY_S = 2  # so that probes, which anybody may send, do not wear out database and broker
 FILES_ASKED_EVERY_S = 30  # as some stores bill each request
-MIGRATED = "operations:migrated"
+MIGRATED, FILES, FILES_ASKED = "operations:migrated", "operations:files", "operations:files-asked"
 
 
 class Finding(NamedTuple):
@@ -63,17 +63,20 @@ def check_broker() -> Finding:
 
 
 def check_files() -> Finding:
-    """Look whether files can be kept and fetched. In a store, one is."""
-    files = kept_files()
+    """Look whether files can be kept and fetched, in a store by doing so.
 
-    def check() -> Finding:
+    A store that is silent is waited for by one thread; the others tell what was found before.
+    """
+    files = kept_files()
+    if cache.add(FILES_ASKED, True, FILES_ASKED_EVERY_S):
         try:
             files.check()
         except FilesUnavailable as error:
-            return Finding(False, error.reason)
-        return Finding(True, files.place)
-
-    return cache.get_or_set("operations:files", check, FILES_ASKED_EVERY_S)
+            finding = Finding(False, error.reason)
+        else:
+            finding = Finding(True, files.place)
+        cache.set(FILES, finding, None)
+    return cache.get(FILES) or Finding(False, f"{files.place} has not answered yet")
 
 
 READINESS: dict[str, Callable[[], Finding]] = {

@@ -82,6 +82,24 @@ def test_migrations_that_are_missing_keep_it_from_being_ready(monkeypatch):
     assert not health.readiness()["migrations"].is_well
 
 
+def test_a_store_that_is_silent_is_waited_for_by_one_request_alone(monkeypatch):
+    class Silent:
+        place, n_asked, told_meanwhile = "s3://lab", 0, None
+
+        def check(self):
+            self.n_asked += 1
+            if self.n_asked == 1:
+                self.told_meanwhile = health.check_files()
+
+    store = Silent()
+    monkeypatch.setattr(health, "kept_files", lambda: store)
+
+    found = health.check_files()
+
+    assert (found, store.n_asked) == (health.Finding(True, "s3://lab"), 1)
+    assert store.told_meanwhile == health.Finding(False, "s3://lab has not answered yet")
+
+
 @pytest.mark.parametrize(
     ("token", "sent", "address", "status"),
     [
