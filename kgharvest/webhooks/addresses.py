@@ -1,4 +1,4 @@
-"""Where webhooks may lead: addresses of the internet, not of this machine or the network that it stands in.
+"""Where addresses that people give may lead: to the internet, not to this machine or the network that it stands in.
 
 A name is resolved once and the connection goes to that very address, so that a name that means another address a moment
 later leads nowhere else.
@@ -22,7 +22,7 @@ Address = IPv4Address | IPv6Address
 
 
 class BadAddress(DomainError):
-    """An address that no webhook may have."""
+    """An address to which nothing may be sent."""
 
 
 class Target(NamedTuple):
@@ -46,7 +46,9 @@ def resolve(url: str) -> Target:
                 "KGHARVEST_WEBHOOK_NETWORKS."
             )
     if scheme == "http" and not all(map(_is_named_in_settings, addresses)):
-        raise BadAddress("Events travel by https only; plain http is for networks that the operator allows.")
+        raise BadAddress(
+            "Write https; plain http is for networks that the operator allows with KGHARVEST_WEBHOOK_NETWORKS."
+        )
     return Target(scheme, host, port, path, addresses[0])
 
 
@@ -62,7 +64,7 @@ def split(url: str) -> tuple[str, str, int, str]:
     if scheme not in ("http", "https") or not host:
         raise BadAddress(f"{url!r:.80} is no address; write https://host/path.")
     if parts.username is not None or parts.password is not None:
-        raise BadAddress("Leave user and password out of the address; signatures tell who sends.")
+        raise BadAddress("Leave user and password out of the address; they would be stored in plain text.")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return scheme, host, port or (443 if scheme == "https" else 80), path
 
@@ -77,7 +79,7 @@ def _addresses(host: str, port: int) -> Iterator[Address]:
 
 
 def is_allowed(address: Address) -> bool:
-    """Return whether events may be sent to `address`: one of the internet's, or of a network that settings allow."""
+    """Return whether anything may be sent to `address`: one of the internet's, or of a network that settings allow."""
     inner = _inner(address)
     is_special = inner.is_multicast or inner.is_reserved or (inner.version == 6 and inner.is_site_local)
     return _is_named_in_settings(address) or (inner.is_global and not is_special)
