@@ -57,9 +57,12 @@ def missing(broker: str) -> str:
     if sys.platform != "linux" or os.geteuid() != 0 or not shutil.which("ip"):
         return "network namespaces need root on Linux, and iproute2"
     name = f"kgp{os.getpid()}"
-    if subprocess.run(["ip", "netns", "add", name], capture_output=True).returncode:
-        return "no network namespace can be made here"
-    subprocess.run(["ip", "netns", "del", name], check=True)
+    trial = ["netns add {}", "-n {} link add bridge type bridge", "-n {} link add there type veth peer name here"]
+    commands = [["ip", *command.format(name).split()] for command in trial]
+    is_made = all(subprocess.run(command, capture_output=True).returncode == 0 for command in commands)
+    subprocess.run(["ip", "netns", "del", name], capture_output=True)
+    if not is_made:
+        return "no network namespaces with a bridge between them can be made here"
     if not list(POSTGRES.glob("*/bin/initdb")):
         return f"there is no initdb below {POSTGRES}"
     server = RABBITMQ if broker == "rabbitmq" else shutil.which("redis-server")
