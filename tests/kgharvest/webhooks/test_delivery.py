@@ -23,6 +23,7 @@ from django.utils import timezone
 from kgharvest.audit.models import AuditEntry
 from kgharvest.jobs import ledger
 from kgharvest.jobs.tasks import run_periodic_tasks
+from kgharvest.jobs.workers import WorkerSpec
 from kgharvest.models import Delivery, Job, Project, Webhook
 from kgharvest.webhooks import delivery
 from kgharvest.webhooks.delivery import enqueue_due_deliveries, send, start_tries, wait_after
@@ -269,7 +270,7 @@ def be_a_sender(seed: int) -> None:
     delivery.FIRST_WAIT_S = 0.05
     ledger._send = lambda job_id, kind: None
     while Delivery.objects.waiting().exists():
-        run_periodic_tasks("sender", 1)
+        run_periodic_tasks(WorkerSpec("sender@here", ["urgent"], 1))
         for job in Job.objects.claimable(timezone.now()):
             ledger.run_job(job.pk)
         time.sleep(0.02)
