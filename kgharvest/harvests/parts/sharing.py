@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from django.conf import settings
 from django.db.models import QuerySet
@@ -54,11 +54,11 @@ class Sharing:
         """Return what an earlier claim has prepared and shared, else what `prepare` returns."""
         from kgharvest.harvests.parts.serialization import read_prepared, write_prepared  # imports torch
 
-        made = self._rows(PREPARED).values_list("job__payload", "result").first()
-        if made and made[0]["code_version"] == code_version():
-            return read_prepared(made[1], self._job.payload["device"])[0]
+        made = prepared_of(self._job)
+        if made and made.code_version == code_version():
+            return read_prepared(made.content, self._job.payload["device"])[0]
         if made:  # the parts of another version may be other ones
-            self._heartbeat.store(self._job.parts.all().delete)
+            self._heartbeat.store(lambda: ledger.delete_parts([self._job.pk]))
             self._is_shared = False
         prepared = prepare()
         self._write_prepared = partial(write_prepared, prepared, params)
@@ -76,7 +76,7 @@ class Sharing:
         results = dict(self._done_alone(parts, do))
         self._n_handed_out = len(parts) - len(results)
         if self._n_handed_out:
-            results |= self._done_together()
+            results |= self._done_together(parts, do)
         return [results[position] for position in range(len(parts))]
 
     def summary(self) -> dict[str, int]:
@@ -147,8 +147,8 @@ class Sharing:
         where = {name: job.payload[name] for name in ("device", "dtype")}
         return Job(kind=KIND, parent_id=job.pk, project_id=job.project_id, payload=where, lm=job.lm, **fields)
 
-    def _done_together(self) -> dict[int, ResultT]:
-        """Do what nobody else does, and wait for the rest."""
+    def _done_together(self, parts: Sequence[Part[ResultT]], do: Do[ResultT]) -> dict[int, ResultT]:
+        """Do what nobody else does, and wait for the rest; then do what failed elsewhere, where something may lack."""
         from kgharvest.harvests.parts.serialization import read_result
 
         while self._n_unfinished():
@@ -159,29 +159,35 @@ class Sharing:
             if job_id is None or not ledger.run_job(job_id, self._watch_part, self._heartbeat.token):
                 sleep(POLL_S)
             self._heartbeat.renew()
-        rows = self._rows(self._stage).values_list("position", "result").iterator(chunk_size=1)
-        return {position: read_result(result) for position, result in rows}
+        rows = self._rows(self._stage).exclude(result=None).values_list("position", "result").iterator(chunk_size=1)
+        results = {position: read_result(result) for position, result in rows}
+        positions = self._rows(self._stage).filter(result=None).values_list("position", flat=True)
+        for position in list(positions):
+            results[position] = do(parts[position], lambda n_done: self._on_progress(self._told))
+        return results
 
     def _n_unfinished(self) -> int:
-        """Return how many of the stage's parts have yet to succeed, having told how far they are.
+        """Return how many of the stage's parts have yet to end, having told how far they are.
 
-        Raises EngineError if one failed, Cancelled if they are gone, as they are when the harvest has ended.
+        Raises EngineError if one failed here, Cancelled if they are gone, as they are when the harvest has ended.
         """
         rows = list(
             self._rows(self._stage).values_list("job__status", "job__error", "job__done", "size", "job__worker")
         )
         if len(rows) < self._n_handed_out:
             raise Cancelled(f"Harvest {self._job.pk} was cancelled or taken over.")
-        for status, error, *_ in rows:
-            if status in (Job.Status.FAILED, Job.Status.CANCELLED):
-                raise EngineError(error or "A part of the harvest was cancelled; retry the harvest.")
+        failed = [(error, worker) for status, error, _, _, worker in rows if status == Job.Status.FAILED]
+        for error, worker in failed:
+            if worker == self._job.worker_id:
+                raise EngineError(error)
         n_succeeded = sum(status == Job.Status.SUCCEEDED for status, *_ in rows)
         n_workers = len({self._job.worker_id, *(worker for *_, worker in rows if worker)})
         self._note = f"{n_succeeded} of {len(rows)} parts done by {n_workers} worker{'s' * (n_workers != 1)}"
         done = sum(size if status == Job.Status.SUCCEEDED else done for status, _, done, size, _ in rows)
         total = sum(part.size for part in self._parts)
-        self._on_progress(Progress(self._stage, min(self._n_done_alone + done, total), total, self._note))
-        return len(rows) - n_succeeded
+        self._told = Progress(self._stage, min(self._n_done_alone + done, total), total, self._note)
+        self._on_progress(self._told)
+        return len(rows) - n_succeeded - len(failed)
 
     def _watch_part(self, progress: Progress) -> None:
         """Report the harvest while this worker does a part of it."""
@@ -190,23 +196,37 @@ class Sharing:
             self._n_unfinished()
 
 
+class PreparedElsewhere(NamedTuple):
+    """What `write_prepared` has written, and the version that wrote it."""
+
+    code_version: str
+    content: bytes
+
+
+def prepared_of(harvest: HarvestJob) -> PreparedElsewhere | None:
+    """Return what a harvest that is shared has prepared."""
+    rows = HarvestPart.objects.filter(job__parent=harvest, stage=PREPARED).order_by("pk")
+    made = rows.values_list("job__payload", "result").first()
+    return PreparedElsewhere(made[0]["code_version"], made[1]) if made else None
+
+
 def run_part(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
     """Do a part of a harvest. Runner of jobs of kind "harvest-part"."""
     gone = Cancelled(f"Job {job.pk} is part of a harvest that has ended.")
     part = HarvestPart.objects.filter(pk=job.pk).first()
     harvest = HarvestJob.objects.select_related("language_model").filter(pk=job.parent_id).first()
-    if part is None or harvest is None:
+    prepared = harvest and prepared_of(harvest)
+    if part is None or harvest is None or prepared is None:
         raise gone
+    if prepared.code_version != code_version():
+        raise EngineError(f"This part was made by version {prepared.code_version}, which its harvest goes on with.")
     heartbeat(Progress(language_models.LOADING, 0))
     with heartbeat.kept_alive():
         from kgharvest.engine.harvest import question_of  # imports torch
         from kgharvest.harvests.parts.serialization import read_part, read_prepared, write_result
 
         lm = language_models.load(harvest.language_model, job.payload["device"], job.payload["dtype"])
-    prepared = HarvestPart.objects.filter(job__parent=harvest, stage=PREPARED).values_list("result", flat=True).first()
-    if prepared is None:
-        raise gone
-    question = question_of(*read_prepared(prepared, job.payload["device"]))
+    question = question_of(*read_prepared(prepared.content, job.payload["device"]))
     report = Reporter(heartbeat, part.stage, part.size)
     result = write_result(read_part(part.question).do(lm, question, report))
     return lambda: HarvestPart.objects.filter(pk=part.pk).update(result=result)

@@ -229,6 +229,44 @@ def test_what_is_wrong_in_a_part_fails_the_harvest_with_its_sentence(cell_reques
     assert not Job.objects.filter(kind=KIND).exists()
 
 
+def test_what_another_worker_cannot_do_the_harvests_own_does(cell_request, alone, monkeypatch):
+    """As one that lacks the LM's folder, or that dies of each part for lack of memory."""
+    other, refused = factories.make_worker(timezone.now()), []
+    do_part = sharing.run_part
+
+    def refuse_elsewhere(part, heartbeat):
+        if heartbeat.token == part.parent.owner_token:
+            return do_part(part, heartbeat)
+        refused.append(part.pk)
+        Job.objects.filter(pk=part.pk).update(worker=other)
+        raise EngineError("There is no such folder here.")
+
+    OtherWorkers(monkeypatch)
+    monkeypatch.setattr(sharing, "run_part", refuse_elsewhere)
+    job = make_job(cell_request)
+
+    ledger.run_job(job.pk)
+
+    assert harvested(job) == alone
+    assert len(refused) > 1
+
+
+def test_a_worker_of_another_version_does_no_part(cell_request, monkeypatch):
+    job = make_job(cell_request)
+    with monkeypatch.context() as patched:
+        die_at(patched, lambda progress: "1 of" in progress.note)
+        with pytest.raises(Killed):
+            ledger.run_job(job.pk)
+    part = Job.objects.filter(kind=KIND, status="queued").first()
+    monkeypatch.setattr(sharing, "code_version", lambda: "of tomorrow")
+
+    ledger.run_job(part.pk)
+
+    part.refresh_from_db()
+    assert part.status == "failed"
+    assert "was made by version" in part.error
+
+
 @pytest.mark.parametrize("by", ["own worker", "other worker"])
 def test_cancelling_a_harvest_ends_its_parts(cell_request, monkeypatch, by):
     job = make_job(cell_request)
